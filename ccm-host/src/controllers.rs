@@ -1,0 +1,1 @@
+//! The controllers, one module each, all of the same shape.

@@ -1,0 +1,11 @@
+//! The provider-neutral cloud controller manager.
+//!
+//! * [`kube`] is the one way to the apiserver: client, slim shared caches, work queue, patches, events.
+//! * [`cloud`] is the one way to a provider: negotiate, batch, deadline, limit, guard, measure.
+//! * [`controllers`] hold what is decided: each is observe, decide (pure), act.
+//! * [`manager`] holds the process: flags, logs, serving, start order, shutdown.
+
+pub mod cloud;
+pub mod controllers;
+pub mod kube;
+pub mod manager;

@@ -1,0 +1,1 @@
+//! The CloudProvider contract: generated messages, clients and servers.

@@ -1,0 +1,1 @@
+//! What a provider team builds a sidecar with.

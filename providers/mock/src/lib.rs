@@ -1,0 +1,1 @@
+//! A complete in-memory cloud behind the contract, with an admin door.

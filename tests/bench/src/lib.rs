@@ -1,0 +1,1 @@
+//! Cost of the host, side by side with the raw apiserver, in one run.

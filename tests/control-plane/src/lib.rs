@@ -1,0 +1,1 @@
+//! A real etcd and kube-apiserver on free loopback ports, for tests and the demo.

@@ -1,0 +1,1 @@
+//! The main job, live in a terminal.

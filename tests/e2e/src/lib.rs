@@ -1,0 +1,1 @@
+//! End-to-end tests: the shipped binaries on a real control plane.
