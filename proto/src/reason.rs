@@ -1,0 +1,42 @@
+//! The text of an error reason on the wire, in both directions.
+
+use crate::v1alpha1::ErrorReason;
+
+const PREFIX: &str = "ERROR_REASON_";
+
+impl ErrorReason {
+    /// The reason as it stands in `google.rpc.ErrorInfo.reason`: the value's name without its prefix.
+    #[must_use]
+    pub fn wire_name(self) -> &'static str {
+        self.as_str_name().strip_prefix(PREFIX).unwrap_or("UNSPECIFIED")
+    }
+
+    /// The reason with this text on the wire, if this version of the contract knows it.
+    #[must_use]
+    pub fn from_wire_name(name: &str) -> Option<Self> {
+        Self::from_str_name(&format!("{PREFIX}{name}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_survives_the_wire() {
+        let mut known = 0;
+        for number in 0..1000 {
+            if let Ok(reason) = ErrorReason::try_from(number) {
+                assert_eq!(ErrorReason::from_wire_name(reason.wire_name()), Some(reason));
+                assert!(reason.wire_name().len() <= 63, "{reason:?} is too long for ErrorInfo");
+                known += 1;
+            }
+        }
+        assert!(known > 30, "only {known} reasons seen");
+    }
+
+    #[test]
+    fn a_reason_of_a_newer_contract_is_not_known() {
+        assert_eq!(ErrorReason::from_wire_name("FROM_THE_FUTURE"), None);
+    }
+}
