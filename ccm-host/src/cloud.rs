@@ -1,1 +1,20 @@
-//! The client of a provider.
+//! The one way to a provider.
+//!
+//! Controllers ask a [`Provider`] for one machine or one balancer at a time, in plain values; that questions travel in
+//! batches, with deadlines, limits, spans and metrics, and that answers are checked before anybody acts on them, is
+//! decided here. What to do with an answer is decided in [`crate::controllers`].
+
+mod error;
+mod instance;
+mod load_balancer;
+mod provider;
+
+pub use error::{CloudError, RetryClass};
+pub use instance::{
+    AddressType, Freshness, Instance, InstanceAnswer, InstanceQuery, InstanceState, InstanceView, NodeAddress,
+};
+pub use load_balancer::{
+    BackendSet, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, Ingress, IngressPort, LoadBalancer,
+    LoadBalancerList, LoadBalancerState, Ownership, SyncState, UpdateLoadBalancer, Updated,
+};
+pub use provider::{EventType, InProgress, Provider, ProviderEvent, ProviderInfo, ProviderStatus};

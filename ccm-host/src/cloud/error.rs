@@ -1,0 +1,88 @@
+//! What went wrong with a call, and when it may be tried again.
+//!
+//! In: a gRPC status or an item's error. Out: one type that every controller matches on. What a library really returns on
+//! a timeout, a kill or an oversize is normalised in `status`, once.
+
+use std::time::Duration;
+
+pub use cloudprovider_proto::v1alpha1::ErrorReason;
+
+/// A call, or one item of a call, that did not succeed. It proves nothing about existence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{method}: {message}")]
+pub struct CloudError {
+    /// Name of the RPC, for example `BatchGetInstances`.
+    pub method: &'static str,
+    /// The contract's reason; `None` when the status carried none: a transport, a timeout, a foreign server.
+    pub reason: Option<ErrorReason>,
+    /// The canonical code after normalisation.
+    pub code: tonic::Code,
+    /// For people; without secrets.
+    pub message: String,
+    /// What the provider asked to wait.
+    pub retry_after: Option<Duration>,
+}
+
+/// How a work queue shall treat an error. The table is that of `errors.proto`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryClass {
+    /// Exponential backoff.
+    Backoff,
+    /// Exactly so long; the backoff neither grows nor is forgotten.
+    After(Duration),
+    /// At least five minutes apart.
+    Slow,
+    /// Only when the object's wanted fields change, or at the slow resync.
+    Wait,
+}
+
+/// The shortest pause of [`RetryClass::Slow`].
+pub const SLOW_RETRY: Duration = Duration::from_secs(300);
+
+impl CloudError {
+    /// How to try again.
+    #[must_use]
+    pub fn retry_class(&self) -> RetryClass {
+        use ErrorReason as R;
+        match self.reason {
+            Some(
+                R::UnsupportedFeature
+                | R::InvalidConfiguration
+                | R::ImplementedElsewhere
+                | R::OwnedByOtherCluster
+                | R::AdoptionRefused
+                | R::InvalidSshKey
+                | R::ClusterNotFound
+                | R::MethodNotSupported,
+            ) => RetryClass::Wait,
+            Some(
+                R::QuotaExceeded
+                | R::CapacityUnavailable
+                | R::RouteTableFull
+                | R::PeerNotTrusted
+                | R::CloudCredentialsInvalid
+                | R::CloudCredentialsExpired
+                | R::CloudPermissionDenied
+                | R::InvalidProviderConfig
+                | R::InstanceAmbiguous
+                | R::InvalidArgumentShape,
+            ) => RetryClass::Slow,
+            _ => match self.retry_after {
+                Some(after) if !after.is_zero() => RetryClass::After(after),
+                _ => RetryClass::Backoff,
+            },
+        }
+    }
+
+    /// The reason as it stands in metrics and Events; the code where there is no reason.
+    #[must_use]
+    pub fn label(&self) -> String {
+        self.reason.map_or_else(|| format!("{:?}", self.code), |reason| reason.wire_name().to_owned())
+    }
+
+    /// Whether the reason is this one.
+    #[must_use]
+    pub fn is(&self, reason: ErrorReason) -> bool {
+        self.reason == Some(reason)
+    }
+}

@@ -1,0 +1,133 @@
+//! What a controller sees of a provider.
+//!
+//! The trait is the seam: the host implements it over gRPC, tests with a few lines.
+
+use std::{fmt::Debug, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use tokio::sync::{broadcast, watch};
+
+use super::{
+    BackendSet, CloudError, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, InstanceAnswer, InstanceQuery,
+    LoadBalancer, LoadBalancerList, UpdateLoadBalancer, Updated,
+};
+use crate::kube::{Node, Service};
+
+/// One provider. Questions asked within a few milliseconds share a call.
+#[async_trait]
+pub trait Provider: Send + Sync + Debug {
+    /// The name given to it on the command line.
+    fn name(&self) -> &str;
+
+    /// Whether it can be asked, and may be trusted with destructive work. Changes are seen at once.
+    fn status(&self) -> watch::Receiver<ProviderStatus>;
+
+    /// What it said of itself at the last handshake; `None` before the first.
+    fn info(&self) -> Option<Arc<ProviderInfo>>;
+
+    /// Keys (provider ID, or node name) of machines that changed, from the provider's watch. May miss any.
+    fn instance_changes(&self) -> broadcast::Receiver<String>;
+
+    /// The machine of a node. Coalesced with other callers' questions.
+    async fn instance(&self, query: InstanceQuery) -> Result<InstanceAnswer, CloudError>;
+
+    /// The set of these nodes, with a digest over the fields that this provider wants.
+    fn backend_set(&self, nodes: Vec<Arc<Node>>) -> Arc<BackendSet>;
+
+    /// Digest of the whole wanted state of a balancer: the wanted fields of the Service, and the backends.
+    fn desired_digest(&self, service: &Service, backends: &BackendSet) -> String;
+
+    /// One balancer.
+    async fn load_balancer(&self, service: &Service) -> Result<LoadBalancer, CloudError>;
+
+    /// Makes or changes a balancer.
+    async fn ensure_load_balancer(&self, wanted: EnsureLoadBalancer) -> Result<Ensured, CloudError>;
+
+    /// Gives a balancer other backends. Coalesced with other callers' updates.
+    async fn update_load_balancer(&self, wanted: UpdateLoadBalancer) -> Result<Updated, CloudError>;
+
+    /// Removes a balancer. Absent is success.
+    async fn delete_load_balancer(&self, wanted: DeleteLoadBalancer) -> Result<Deleted, CloudError>;
+
+    /// All balancers of this cluster, page by page.
+    async fn list_load_balancers(&self) -> Result<LoadBalancerList, CloudError>;
+}
+
+/// Whether a provider can be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProviderStatus {
+    /// No handshake has succeeded yet, or the connection is lost. Holds why, for `/readyz` and logs.
+    Disconnected(String),
+    /// It can be asked, but nothing destructive may be done on its behalf. Holds why.
+    Frozen(String),
+    /// All is well.
+    Serving,
+}
+
+/// What a provider said of itself.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ProviderInfo {
+    /// Its own name, for example `aws`.
+    pub name: String,
+    /// Its vendor's version.
+    pub vendor_version: String,
+    /// Random per process start.
+    pub epoch: String,
+    /// How its provider IDs begin.
+    pub provider_id_prefixes: Vec<String>,
+    /// It serves Instances.
+    pub instances: bool,
+    /// It serves LoadBalancers.
+    pub load_balancers: bool,
+    /// Its instances may be watched.
+    pub watch_instances: bool,
+    /// `spec.loadBalancerClass` values that it looks after.
+    pub load_balancer_classes: Vec<String>,
+    /// It looks after Services without a class.
+    pub default_load_balancer_class: bool,
+    /// It can tell balancers that a former controller made.
+    pub adoption: bool,
+    /// It says whether a balancer has drifted.
+    pub drift: bool,
+    /// Label keys of nodes that it reads; a trailing `/` or `*` makes a prefix.
+    pub node_labels: Vec<String>,
+    /// Annotation keys of nodes that it reads.
+    pub node_annotations: Vec<String>,
+    /// Label keys of Services that it reads.
+    pub service_labels: Vec<String>,
+    /// Annotation keys of Services that it reads.
+    pub service_annotations: Vec<String>,
+    /// How often it wants its instances swept.
+    pub instance_sweep: Option<Duration>,
+}
+
+/// Work that goes on in the cloud.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InProgress {
+    /// When to ask again; positive.
+    pub retry_after: Duration,
+    /// For machines; may be empty.
+    pub reason: String,
+    /// For people; may be empty.
+    pub message: String,
+}
+
+/// An Event that is written on a provider's behalf.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderEvent {
+    /// Its type.
+    pub kind: EventType,
+    /// CamelCase.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+}
+
+/// The type of an Event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EventType {
+    /// Something happened.
+    Normal,
+    /// Something is wrong.
+    Warning,
+}
