@@ -1,1 +1,54 @@
-fn main() {}
+//! The `ccm-host` process: exit code 0 after a clean end, 1 after a mistake on the command line or a failure.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "answers to the person at the command line")]
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use ccm_host::manager::flags::{self, Request, Settings};
+use ccm_host::manager::{build_info, logging, run};
+
+/// Gives memory back after the peak of the first synchronisation, which the system's allocator does not.
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Blocking calls that are still under way at the end are left behind after this.
+const LEFT_BEHIND: Duration = Duration::from_secs(1);
+
+fn main() -> ExitCode {
+    match flags::parse(std::env::args_os().skip(1)) {
+        Ok(Request::Print(text)) => {
+            println!("{}", text.trim_end());
+            ExitCode::SUCCESS
+        }
+        Ok(Request::Run { settings, flags }) => match start(*settings, &flags) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                ExitCode::FAILURE
+            }
+        },
+        Err(mistakes) => {
+            mistakes.iter().for_each(|mistake| eprintln!("error: {mistake}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(settings: Settings, flags: &[(String, String)]) -> anyhow::Result<()> {
+    logging::init(&settings.logging).context("logging cannot be set up")?;
+    tracing::info!(version = build_info::VERSION, commit = build_info::COMMIT, "starting");
+    for (name, value) in flags {
+        tracing::info!("FLAG: --{name}={value:?}");
+    }
+    for warning in &settings.warnings {
+        tracing::warn!("{warning}");
+    }
+    // A second call would fail, but nothing has installed one before.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(run::run(settings, async |_process| Ok(())));
+    runtime.shutdown_timeout(LEFT_BEHIND);
+    result
+}

@@ -1,0 +1,48 @@
+//! `--controllers`: which controllers run.
+
+use std::collections::BTreeSet;
+
+use super::error::{FlagError, Mistakes};
+use crate::manager::controller::{self, Controller, DISABLED_BY_DEFAULT};
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Controllers")]
+pub(super) struct RawControllers {
+    /// Controllers to run: '*' is all that are on by default, 'NAME' turns one on, '-NAME' turns one off; the first
+    /// item that names a controller decides. Comma separated, repeatable.
+    #[arg(long, value_name = "LIST", default_value = "*")]
+    pub controllers: Vec<String>,
+}
+
+impl RawControllers {
+    pub(super) fn resolve(&self, mistakes: &mut Mistakes) -> Option<BTreeSet<Controller>> {
+        let items: Vec<String> = self
+            .controllers
+            .iter()
+            .flat_map(|list| list.split(','))
+            .map(|item| item.trim().to_owned())
+            .collect();
+        // `--controllers=` is an empty list, not a list of one nameless controller.
+        let items = if items.iter().all(String::is_empty) { Vec::new() } else { items };
+        match controller::enabled(&items, DISABLED_BY_DEFAULT) {
+            Ok(controllers) => Some(controllers),
+            Err(unknown) => {
+                mistakes.add(FlagError::value(
+                    "controllers",
+                    &self.controllers.join(","),
+                    format!("{} is unknown", quoted(&unknown)),
+                    format!("use '*' and these, with '-' in front to turn one off: {}", known()),
+                ));
+                None
+            }
+        }
+    }
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+}
+
+fn known() -> String {
+    Controller::ALL.map(Controller::name).join(", ")
+}

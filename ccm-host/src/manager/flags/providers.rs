@@ -1,0 +1,141 @@
+//! `--provider`, `--provider-tls-dir`, `--cloud-provider`: which providers there are and where they listen.
+//!
+//! Out: one [`ProviderSettings`] for each, with names that are unique and fit to be metric labels. Connecting, and
+//! reading the certificates, is done by [`crate::cloud`].
+
+mod endpoint;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+pub use endpoint::{Endpoint, TlsDir};
+
+use super::error::{FlagError, Mistakes};
+use super::value;
+
+const LONGEST_NAME: usize = 63;
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Providers")]
+pub(super) struct RawProviders {
+    /// A provider and where it listens: unix:///path, an absolute path, or https://host:port together with
+    /// --provider-tls-dir. Repeat it for several providers.
+    #[arg(long, value_name = "NAME=ENDPOINT")]
+    pub provider: Vec<String>,
+
+    /// Folder with ca.crt, tls.crt and tls.key for the provider of that name; needed for https endpoints, repeatable.
+    #[arg(long, value_name = "NAME=DIR")]
+    pub provider_tls_dir: Vec<String>,
+
+    /// Optional; if given, it must be the name of a --provider, so that a manifest cannot start with the wrong cloud.
+    #[arg(long, value_name = "STRING", default_value = "")]
+    pub cloud_provider: String,
+}
+
+/// A provider and how to reach it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderSettings {
+    /// The name given on the command line; label `provider` of metrics and logs.
+    pub name: String,
+    pub endpoint: Endpoint,
+}
+
+impl RawProviders {
+    pub(super) fn resolve(&self, mistakes: &mut Mistakes) -> Option<Vec<ProviderSettings>> {
+        let mut tls_dirs = self.tls_dirs(mistakes);
+        let mut providers: Vec<ProviderSettings> = Vec::new();
+        let mut complete = !self.provider.is_empty();
+        if self.provider.is_empty() {
+            mistakes.add(FlagError::flag(
+                "provider",
+                "no provider is given",
+                "write --provider NAME=unix:///path/of/the/socket",
+            ));
+        }
+        for text in &self.provider {
+            match mistakes.keep(provider(text, &providers, &mut tls_dirs)) {
+                Some(provider) => providers.push(provider),
+                None => complete = false,
+            }
+        }
+        for (name, dir) in tls_dirs {
+            mistakes.add(FlagError::value(
+                "provider-tls-dir",
+                &format!("{name}={}", dir.display()),
+                "belongs to no provider with an https endpoint",
+                format!("give --provider {name}=https://HOST:PORT, or leave this flag out"),
+            ));
+        }
+        self.check_cloud_provider(mistakes);
+        complete.then_some(providers)
+    }
+
+    fn tls_dirs(&self, mistakes: &mut Mistakes) -> BTreeMap<String, PathBuf> {
+        let mut dirs = BTreeMap::new();
+        for text in &self.provider_tls_dir {
+            let Some((name, dir)) = mistakes.keep(value::named("provider-tls-dir", text, "NAME=DIR")) else {
+                continue;
+            };
+            if dirs.insert(name.to_owned(), PathBuf::from(dir)).is_some() {
+                mistakes.add(FlagError::value(
+                    "provider-tls-dir",
+                    text,
+                    format!("is the second folder for {name:?}"),
+                    "give one for each provider",
+                ));
+            }
+        }
+        dirs
+    }
+
+    fn check_cloud_provider(&self, mistakes: &mut Mistakes) {
+        let wanted = self.cloud_provider.as_str();
+        let names: Vec<&str> =
+            self.provider.iter().filter_map(|text| text.split_once('=')).map(|(name, _)| name).collect();
+        if wanted.is_empty() || names.is_empty() || names.contains(&wanted) {
+            return;
+        }
+        let problem = match wanted {
+            "external" => "is what kubelets are told; this process is the external one".to_owned(),
+            _ => "is not the name of a provider".to_owned(),
+        };
+        let remedy = format!("leave it out, or give {}", names.join(" or "));
+        mistakes.add(FlagError::value("cloud-provider", wanted, problem, remedy));
+    }
+}
+
+fn provider(
+    text: &str,
+    earlier: &[ProviderSettings],
+    tls_dirs: &mut BTreeMap<String, PathBuf>,
+) -> Result<ProviderSettings, FlagError> {
+    let error = |problem: String, remedy: &str| FlagError::value("provider", text, problem, remedy);
+    let (name, address) = value::named("provider", text, "NAME=ENDPOINT")?;
+    if !is_name(name) {
+        return Err(error(
+            format!("{name:?} cannot name a provider"),
+            "use at most 63 lower-case letters, digits, '-' and '.', with a letter or digit at both ends",
+        ));
+    }
+    let tls_dir = if address.starts_with("https://") { tls_dirs.remove(name) } else { None };
+    let endpoint = endpoint::parse(name, address, tls_dir)
+        .map_err(|(problem, remedy)| FlagError::value("provider", text, problem, remedy))?;
+    if earlier.iter().any(|other| other.name == name) {
+        return Err(error(format!("{name:?} is already a provider"), "give each provider its own name"));
+    }
+    if let Some(other) = earlier.iter().find(|other| other.endpoint == endpoint) {
+        return Err(error(
+            format!("{:?} listens at the same endpoint", other.name),
+            "give each provider its own endpoint",
+        ));
+    }
+    Ok(ProviderSettings { name: name.to_owned(), endpoint })
+}
+
+fn is_name(text: &str) -> bool {
+    let end = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit();
+    text.len() <= LONGEST_NAME
+        && text.starts_with(end)
+        && text.ends_with(end)
+        && text.chars().all(|char| end(char) || matches!(char, '-' | '.'))
+}

@@ -1,0 +1,137 @@
+//! Where a provider listens: the text of an endpoint in, an [`Endpoint`] or problem and remedy out.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Where a provider listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A Unix socket, by absolute path.
+    Unix(PathBuf),
+    /// TCP with mutual TLS.
+    Https {
+        /// A DNS name or an IP address (IPv6 in brackets); also the name that the provider's certificate must carry.
+        host: String,
+        port: u16,
+        tls: TlsDir,
+    },
+}
+
+/// The folder with the credentials of a TCP connection. The files are read by whoever connects, each time anew, so
+/// that rotated certificates are taken up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsDir(pub PathBuf);
+
+impl TlsDir {
+    /// The authorities that may have signed the provider's certificate.
+    #[must_use]
+    pub fn ca(&self) -> PathBuf {
+        self.0.join("ca.crt")
+    }
+
+    /// The host's own certificate.
+    #[must_use]
+    pub fn certificate(&self) -> PathBuf {
+        self.0.join("tls.crt")
+    }
+
+    /// The host's own key.
+    #[must_use]
+    pub fn key(&self) -> PathBuf {
+        self.0.join("tls.key")
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(out, "unix://{}", path.display()),
+            Self::Https { host, port, .. } => write!(out, "https://{host}:{port}"),
+        }
+    }
+}
+
+/// The longest path that fits into a socket address on Linux, without its final zero.
+const LONGEST_SOCKET_PATH: usize = 107;
+
+/// What is wrong, and what to do instead.
+type Fault = (String, String);
+
+pub(super) fn parse(name: &str, address: &str, tls_dir: Option<PathBuf>) -> Result<Endpoint, Fault> {
+    if address.starts_with('/') {
+        return socket(address);
+    }
+    if let Some(path) = address.strip_prefix("unix:") {
+        return socket(path.strip_prefix("//").unwrap_or(path));
+    }
+    if let Some(authority) = address.strip_prefix("https://") {
+        return https(name, authority, tls_dir);
+    }
+    Err(match address.split_once("://") {
+        Some(("http", rest)) => plain(name, rest),
+        Some((scheme, _)) => fault(
+            format!("the scheme {scheme:?} is not supported"),
+            "use unix:///path, or https://host:port with --provider-tls-dir",
+        ),
+        None if address.contains(':') => plain(name, address),
+        None => fault(
+            format!("{address:?} is neither an absolute path nor a URL"),
+            "use unix:///path, or https://host:port with --provider-tls-dir",
+        ),
+    })
+}
+
+fn socket(path: &str) -> Result<Endpoint, Fault> {
+    if !path.starts_with('/') || path.ends_with('/') {
+        return Err(fault(
+            format!("{path:?} is not the absolute path of a socket"),
+            "write unix:///path/of/the/socket",
+        ));
+    }
+    if path.len() > LONGEST_SOCKET_PATH {
+        return Err(fault(
+            format!("the path has {} bytes, a socket address holds {LONGEST_SOCKET_PATH}", path.len()),
+            "use a shorter path",
+        ));
+    }
+    Ok(Endpoint::Unix(PathBuf::from(path)))
+}
+
+fn https(name: &str, authority: &str, tls_dir: Option<PathBuf>) -> Result<Endpoint, Fault> {
+    let Some((host, port)) = host_and_port(authority) else {
+        return Err(fault(
+            format!("{authority:?} is not host:port"),
+            "write https://host:port, without a path",
+        ));
+    };
+    match tls_dir {
+        Some(dir) => Ok(Endpoint::Https { host, port, tls: TlsDir(dir) }),
+        None => Err(fault(
+            "an https endpoint needs certificates of both sides",
+            format!("add --provider-tls-dir {name}=DIR with ca.crt, tls.crt and tls.key"),
+        )),
+    }
+}
+
+fn host_and_port(authority: &str) -> Option<(String, u16)> {
+    let authority = authority.strip_suffix('/').unwrap_or(authority);
+    let parsed: http::uri::Authority = authority.parse().ok()?;
+    let port = parsed.port_u16().filter(|port| *port > 0)?;
+    let user_info = parsed.as_str().contains('@');
+    (!user_info && !parsed.host().is_empty()).then(|| (parsed.host().to_owned(), port))
+}
+
+/// Plain TCP would let anyone on the way read and answer for the provider.
+fn plain(name: &str, rest: &str) -> Fault {
+    fault(
+        "plain TCP has neither encryption nor proof of who answers",
+        format!(
+            "use unix:///path, or {name}=https://{} with --provider-tls-dir {name}=DIR",
+            rest.trim_end_matches('/')
+        ),
+    )
+}
+
+fn fault(problem: impl Into<String>, remedy: impl Into<String>) -> Fault {
+    (problem.into(), remedy.into())
+}

@@ -1,0 +1,50 @@
+//! Flags of other processes or of other times: known, so that the answer can say where to go.
+
+use super::error::FlagError;
+
+/// Name, what became of it, what to do.
+const REMOVED: [(&str, &str, &str); 13] = [
+    (
+        "cloud-config",
+        "belongs to the provider's sidecar",
+        "give it to the sidecar, which alone knows the cloud's configuration",
+    ),
+    ("logtostderr", TO_STDERR, "leave it out"),
+    ("alsologtostderr", TO_STDERR, "leave it out"),
+    ("stderrthreshold", TO_STDERR, "leave it out; choose how much is logged with --v"),
+    ("log-dir", NO_FILES, REDIRECT),
+    ("log-file", NO_FILES, REDIRECT),
+    ("log-file-max-size", NO_FILES, REDIRECT),
+    ("one-output", NO_FILES, "leave it out"),
+    ("log-backtrace-at", "was removed from Kubernetes components", "raise --v instead"),
+    ("vmodule", "there is no verbosity per file", "raise --v instead"),
+    ("skip-headers", "was removed from Kubernetes components", "choose the shape with --logging-format"),
+    ("add-dir-header", "was removed from Kubernetes components", "choose the shape with --logging-format"),
+    ("skip-log-headers", "was removed from Kubernetes components", "choose the shape with --logging-format"),
+];
+
+const TO_STDERR: &str = "was removed from Kubernetes components: logs always go to standard error";
+const NO_FILES: &str = "was removed from Kubernetes components: no log files are written";
+const REDIRECT: &str = "redirect standard error";
+
+/// What to say about a flag that is not one of ours but well known; `given` is how it was written.
+pub(super) fn explain(name: &str, given: &str) -> Option<FlagError> {
+    REMOVED.iter().find(|(removed, ..)| *removed == name).map(|(_, problem, remedy)| FlagError {
+        given: given.to_owned(),
+        problem: (*problem).to_owned(),
+        remedy: (*remedy).to_owned(),
+    })
+}
+
+/// Whether the flag took no value, so that the word after it is not one.
+pub(super) fn was_switch(name: &str) -> bool {
+    matches!(
+        name,
+        "logtostderr"
+            | "alsologtostderr"
+            | "one-output"
+            | "skip-headers"
+            | "add-dir-header"
+            | "skip-log-headers"
+    )
+}

@@ -1,0 +1,40 @@
+//! How load balancers are kept in step.
+
+use std::time::Duration;
+
+use super::error::Mistakes;
+use super::value;
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Services")]
+pub(super) struct RawServices {
+    /// Services whose load balancers are worked on at the same time.
+    #[arg(long, value_name = "INT", default_value = "16")]
+    pub concurrent_service_syncs: String,
+
+    /// Time between two slow sweeps that look for balancers that drifted or that nobody owns any more.
+    #[arg(long, value_name = "DURATION", default_value = "30m")]
+    pub load_balancer_resync_period: String,
+}
+
+/// How load balancers are kept in step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceSettings {
+    /// Services worked on at the same time, 1 to 1000.
+    pub workers: usize,
+    /// Longer than zero.
+    pub resync_period: Duration,
+}
+
+impl RawServices {
+    pub(super) fn resolve(&self, mistakes: &mut Mistakes) -> Option<ServiceSettings> {
+        let workers = mistakes.keep(value::workers(
+            "concurrent-service-syncs",
+            &self.concurrent_service_syncs,
+            "no load balancer would ever be built",
+        ));
+        let resync =
+            mistakes.keep(value::period("load-balancer-resync-period", &self.load_balancer_resync_period));
+        Some(ServiceSettings { workers: workers?, resync_period: resync? })
+    }
+}

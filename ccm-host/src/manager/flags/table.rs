@@ -1,0 +1,214 @@
+//! The flags as data: for `docs/flags.md` and for the lines that log them at start.
+//!
+//! Name, type, default, group and help come from the flag definitions; only upstream's defaults are kept here.
+
+use std::fmt::Write as _;
+
+use clap::{ArgAction, ArgMatches, Command, CommandFactory};
+
+use super::{RawFlags, legacy};
+
+/// What a flag is, compared with the same flag of the upstream cloud controller manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upstream {
+    /// Same name, same meaning, same default.
+    Kept,
+    /// Same name and meaning, another default; this is upstream's.
+    DefaultDiffers(&'static str),
+    /// Same name, accepted so that old manifests start, without effect.
+    WithoutEffect,
+    /// Only this host has it.
+    New,
+}
+
+/// One flag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlagDoc {
+    pub name: String,
+    /// The kind of value, as in the help text.
+    pub kind: String,
+    pub default: String,
+    pub group: String,
+    pub help: String,
+    pub repeatable: bool,
+    pub upstream: Upstream,
+}
+
+/// Flags that upstream has, with upstream's defaults in our spelling.
+const UPSTREAM_DEFAULTS: [(&str, &str); 23] = [
+    ("allow-untagged-cloud", "false"),
+    ("bind-address", "0.0.0.0"),
+    ("cloud-provider", ""),
+    ("cluster-name", "kubernetes"),
+    ("concurrent-node-status-updates", "0"),
+    ("concurrent-node-syncs", "1"),
+    ("concurrent-service-syncs", "1"),
+    ("controllers", "*"),
+    ("external-cloud-volume-plugin", ""),
+    ("feature-gates", ""),
+    ("help", ""),
+    ("kube-api-burst", "30"),
+    ("kube-api-content-type", "application/vnd.kubernetes.protobuf"),
+    ("kube-api-qps", "20"),
+    ("kubeconfig", ""),
+    ("leader-elect", "true"),
+    ("logging-format", "text"),
+    ("master", ""),
+    ("node-monitor-period", "5s"),
+    ("node-status-update-frequency", "5m"),
+    ("node-sync-period", "0s"),
+    ("v", "0"),
+    ("version", ""),
+];
+
+const GLOBAL: &str = "Global";
+
+/// All flags, in the order and the groups of the help text.
+#[must_use]
+pub fn table() -> Vec<FlagDoc> {
+    let mut command = RawFlags::command();
+    command.build();
+    command.get_arguments().filter_map(flag_doc).collect()
+}
+
+fn flag_doc(arg: &clap::Arg) -> Option<FlagDoc> {
+    let name = arg.get_long()?;
+    let group = arg.get_help_heading().unwrap_or(GLOBAL);
+    let default =
+        arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(",");
+    let kind = arg.get_value_names().and_then(|names| names.first()).map_or("", |kind| kind.as_str());
+    Some(FlagDoc {
+        name: name.to_owned(),
+        kind: if matches!(arg.get_action(), ArgAction::Help) { String::new() } else { kind.to_owned() },
+        upstream: upstream(name, group, &default),
+        default,
+        group: group.to_owned(),
+        help: arg.get_help().map(|help| help.to_string()).unwrap_or_default(),
+        repeatable: matches!(arg.get_action(), ArgAction::Append),
+    })
+}
+
+fn upstream(name: &str, group: &str, default: &str) -> Upstream {
+    let Some((_, theirs)) = UPSTREAM_DEFAULTS.iter().find(|(upstream, _)| *upstream == name) else {
+        return Upstream::New;
+    };
+    if group == legacy::HEADING {
+        Upstream::WithoutEffect
+    } else if *theirs == default {
+        Upstream::Kept
+    } else {
+        Upstream::DefaultDiffers(theirs)
+    }
+}
+
+/// Every flag with the value it has, given or default.
+pub(super) fn values(command: &Command, matches: &ArgMatches) -> Vec<(String, String)> {
+    let mut values: Vec<(String, String)> = command
+        .get_arguments()
+        .filter(|arg| !matches!(arg.get_action(), ArgAction::Help))
+        .filter_map(|arg| {
+            let raw = matches.get_raw(arg.get_id().as_str()).into_iter().flatten();
+            let value = raw.map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(",");
+            arg.get_long().map(|name| (name.to_owned(), value))
+        })
+        .collect();
+    values.sort();
+    values
+}
+
+/// `docs/flags.md`.
+#[must_use]
+pub fn markdown() -> String {
+    let mut page = String::from(HEAD);
+    let mut group = String::new();
+    for flag in table() {
+        if flag.group != group {
+            group.clone_from(&flag.group);
+            let _ = write!(page, "\n## {group}\n\n| Flag | Value | Default | Upstream | What it does |\n");
+            page.push_str("|---|---|---|---|---|\n");
+        }
+        let _ = writeln!(
+            page,
+            "| `--{}` | {} | {} | {} | {} |",
+            flag.name,
+            cell(&flag.kind.replace('|', "\\|")),
+            cell(&flag.default),
+            upstream_cell(flag.upstream),
+            flag.help
+        );
+    }
+    page
+}
+
+fn cell(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("`{text}`") }
+}
+
+fn upstream_cell(upstream: Upstream) -> String {
+    match upstream {
+        Upstream::Kept => "same".to_owned(),
+        Upstream::DefaultDiffers(theirs) => format!("default `{theirs}`"),
+        Upstream::WithoutEffect => "no effect here".to_owned(),
+        Upstream::New => "new".to_owned(),
+    }
+}
+
+const HEAD: &str = "\
+# Flags of ccm-host
+
+Made from the flag definitions; after a change run `UPDATE_DOCS=1 cargo test -p ccm-host flags_doc`.
+
+Flags are written `--name=value` or `--name value`, with `_` accepted for `-`; switches also as `--name` alone.
+Durations are written as in other Kubernetes components: `250ms`, `30s`, `1h30m`. Every mistake is reported at once,
+with its remedy, and ends the process with exit code 1. The column *Upstream* compares with the Kubernetes cloud
+controller manager: the same, another default there, or new here.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_doc_is_current() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/flags.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, markdown()).unwrap();
+        }
+        let page = std::fs::read_to_string(path).unwrap();
+        assert!(
+            page == markdown(),
+            "docs/flags.md is old: run UPDATE_DOCS=1 cargo test -p ccm-host flags_doc"
+        );
+    }
+
+    #[test]
+    fn every_flag_says_what_it_is() {
+        for flag in table() {
+            assert!(!flag.help.is_empty(), "--{} has no help", flag.name);
+            assert!(flag.name == "help" || !flag.kind.is_empty(), "--{} has no kind", flag.name);
+            assert!(
+                !flag.help.contains('|') && !flag.help.contains('\n'),
+                "--{} breaks the table",
+                flag.name
+            );
+        }
+    }
+
+    #[test]
+    fn upstream_table_names_only_flags_that_exist() {
+        let names: Vec<String> = table().into_iter().map(|flag| flag.name).collect();
+        for (name, _) in UPSTREAM_DEFAULTS {
+            assert!(names.iter().any(|known| known == name), "--{name} is not a flag of this host");
+        }
+    }
+
+    #[test]
+    fn compares_with_upstream() {
+        let table = table();
+        let of = |name: &str| table.iter().find(|flag| flag.name == name).map(|flag| flag.upstream);
+        assert_eq!(of("node-monitor-period"), Some(Upstream::Kept));
+        assert_eq!(of("concurrent-node-syncs"), Some(Upstream::DefaultDiffers("1")));
+        assert_eq!(of("feature-gates"), Some(Upstream::WithoutEffect));
+        assert_eq!(of("provider"), Some(Upstream::New));
+    }
+}

@@ -1,0 +1,181 @@
+//! Logs and spans.
+//!
+//! In: [`LoggingSettings`]. Out: log lines on standard error, as text or JSON, each with the fields of the spans around
+//! it. Whoever works on an object opens a span at `info` level that carries its name (`node`, `service`, `provider`);
+//! such spans have W3C trace context, which the client of the providers puts into each call. Spans below `info` exist
+//! only at a higher verbosity and then carry no context.
+//!
+//! **No secret is ever logged**: no token, no key, no object of kind Secret, no header, no whole request or response.
+//! Types that hold such a thing do not implement `Debug`, or leave it out there.
+
+use std::io::IsTerminal as _;
+
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing::Subscriber;
+use tracing_subscriber::filter::{EnvFilter, LevelFilter};
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::{Layer, SubscriberExt as _};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
+
+use super::flags::{LogFormat, LoggingSettings};
+
+/// Our own crate, whose level follows the verbosity first.
+const OURS: &str = "ccm_host";
+
+/// Sets up logs and spans for the whole process; once, before anything is logged.
+pub fn init(settings: &LoggingSettings) -> Result<(), TryInitError> {
+    let colours = std::io::stderr().is_terminal();
+    subscriber(settings, std::io::stderr, colours).try_init()
+}
+
+/// The subscriber, writing anywhere.
+fn subscriber<W>(settings: &LoggingSettings, writer: W, colours: bool) -> impl Subscriber + Send + Sync
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    tracing_subscriber::registry()
+        .with(filter(settings.verbosity))
+        .with(lines(settings.format, writer, colours))
+        .with(spans())
+}
+
+fn lines<S, W>(format: LogFormat, writer: W, colours: bool) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
+    match format {
+        LogFormat::Text => layer.with_ansi(colours).boxed(),
+        LogFormat::Json => {
+            layer.json().flatten_event(true).with_current_span(false).with_span_list(true).boxed()
+        }
+    }
+}
+
+/// Gives spans their W3C ids and lets them travel. Nothing exports them: the ids tie our lines to a provider's.
+fn spans<S>() -> impl Layer<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let provider = SdkTracerProvider::builder().build();
+    let tracer = provider.tracer(OURS);
+    opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
+    opentelemetry::global::set_tracer_provider(provider);
+    tracing_opentelemetry::layer()
+        .with_tracer(tracer)
+        .with_location(false)
+        .with_threads(false)
+        .with_tracked_inactivity(false)
+}
+
+/// Verbosity as operators know it: 0 to 3 is the steady state, 4 adds details, 6 adds every step; the libraries
+/// underneath follow two steps later, since they say far more.
+fn filter(verbosity: u8) -> EnvFilter {
+    let (ours, libraries) = match verbosity {
+        0..=3 => (LevelFilter::INFO, LevelFilter::WARN),
+        4 | 5 => (LevelFilter::DEBUG, LevelFilter::WARN),
+        6 | 7 => (LevelFilter::TRACE, LevelFilter::INFO),
+        8 | 9 => (LevelFilter::TRACE, LevelFilter::DEBUG),
+        _ => (LevelFilter::TRACE, LevelFilter::TRACE),
+    };
+    let directive = format!("{libraries},{OURS}={ours}");
+    EnvFilter::builder().parse_lossy(directive)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::io::Write;
+    use std::sync::Arc;
+
+    use opentelemetry::propagation::TextMapPropagator as _;
+    use parking_lot::Mutex;
+    use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(format: LogFormat, verbosity: u8, work: impl FnOnce()) -> String {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let settings = LoggingSettings { format, verbosity };
+        let subscriber = subscriber(&settings, move || writer.clone(), false);
+        tracing::subscriber::with_default(subscriber, work);
+        let bytes = lines.0.lock().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn say_everything() {
+        let span = tracing::info_span!("reconcile", node = "worker-1");
+        let _entered = span.enter();
+        tracing::info!(count = 3, "steady");
+        tracing::debug!("detail");
+        tracing::trace!("step");
+        tracing::info!(target: "hyper", "library steady");
+        tracing::debug!(target: "hyper", "library detail");
+    }
+
+    #[test]
+    fn verbosity_chooses_lines() {
+        let rows: [(u8, &[&str]); 6] = [
+            (0, &["steady"]),
+            (3, &["steady"]),
+            (4, &["steady", "detail"]),
+            (6, &["steady", "detail", "step", "library steady"]),
+            (8, &["steady", "detail", "step", "library steady", "library detail"]),
+            (10, &["steady", "detail", "step", "library steady", "library detail"]),
+        ];
+        for (verbosity, expected) in rows {
+            let text = logged(LogFormat::Json, verbosity, say_everything);
+            let messages: Vec<String> = text
+                .lines()
+                .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+                .map(|line| line["message"].as_str().unwrap().to_owned())
+                .collect();
+            assert_eq!(messages, expected, "verbosity {verbosity}");
+        }
+    }
+
+    #[test]
+    fn lines_carry_the_object() {
+        let text = logged(LogFormat::Text, 0, say_everything);
+        assert!(text.contains("steady") && text.contains("worker-1") && text.contains("count=3"), "{text}");
+        let json = logged(LogFormat::Json, 0, say_everything);
+        let line: serde_json::Value = serde_json::from_str(json.trim()).unwrap();
+        assert_eq!(line["spans"][0]["node"], "worker-1");
+        assert_eq!(line["count"], 3);
+    }
+
+    #[test]
+    fn spans_carry_trace_context() {
+        let mut parents = Vec::new();
+        logged(LogFormat::Text, 0, || {
+            for _ in 0..2 {
+                let span = tracing::info_span!("call");
+                let mut headers = HashMap::new();
+                TraceContextPropagator::new().inject_context(&span.context(), &mut headers);
+                parents.push(headers.remove("traceparent").unwrap_or_default());
+            }
+        });
+        for parent in &parents {
+            let parts: Vec<&str> = parent.split('-').collect();
+            assert_eq!((parts[0], parts[1].len(), parts[2].len()), ("00", 32, 16), "{parent}");
+        }
+        assert_ne!(parents[0], parents[1]);
+    }
+}

@@ -1,0 +1,201 @@
+//! The running process as its parts see it: settings, checks, metrics, and a place to run tasks.
+//!
+//! Tasks belong to one of two groups, which end one after the other: *work* (controllers and what feeds them) is asked
+//! to stop and drained first; *support* (caches, event writer, connections) outlives it, so that the last results can
+//! still be written. A task that ends before it is asked to ends the whole process.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use futures::FutureExt as _;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::controller::Controller;
+use super::flags::Settings;
+use super::health::{Checks, Condition, Probe};
+use super::metrics::Metrics;
+use super::serving::Serving;
+
+/// Time for the controllers to finish what they hold. Together with [`FLUSH`] and [`LAST_ANSWERS`] it stays below the
+/// 30 seconds that a pod has by default.
+const DRAIN: Duration = Duration::from_secs(25);
+
+/// Time for events and connections after that.
+const FLUSH: Duration = Duration::from_secs(3);
+
+/// Time for scrapes that are still being answered.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// The running process.
+#[derive(Debug)]
+pub struct Process {
+    settings: Arc<Settings>,
+    checks: Checks,
+    metrics: Metrics,
+    startup: Condition,
+    work: Group,
+    support: Group,
+    serving: Group,
+    failures: mpsc::UnboundedSender<anyhow::Error>,
+}
+
+/// The first of these ends the process.
+pub(super) type Failures = mpsc::UnboundedReceiver<anyhow::Error>;
+
+/// Tasks that are stopped together.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Process {
+    pub(super) fn new(settings: Settings) -> (Self, Failures) {
+        let checks = Checks::new();
+        checks.add(Probe::Live, "ping", || Ok(()));
+        let startup = checks.condition(Probe::Ready, "startup", "starting");
+        let (failures, received) = mpsc::unbounded_channel();
+        let process = Self {
+            settings: Arc::new(settings),
+            checks,
+            metrics: Metrics::new(),
+            startup,
+            work: Group::default(),
+            support: Group::default(),
+            serving: Group::default(),
+            failures,
+        };
+        (process, received)
+    }
+
+    /// The settings of the whole process.
+    #[must_use]
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
+    /// Where a part adds what it knows about its health.
+    #[must_use]
+    pub fn checks(&self) -> &Checks {
+        &self.checks
+    }
+
+    /// Where a part registers its metrics.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Says in `/readyz` and in the log which step of the start is under way.
+    pub fn waiting_for(&self, what: &str) {
+        tracing::info!(what, "waiting");
+        self.startup.failing(format!("waiting for {what}"));
+    }
+
+    /// Starts a controller: it shows in `running_managed_controllers` and, by its name, in `/livez`, where it may
+    /// put a check of its own in place. `run` returns once its token is cancelled and its last key is done.
+    pub fn spawn_controller<F>(&self, controller: Controller, run: impl FnOnce(CancellationToken) -> F)
+    where
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        if self.checks.ask(Probe::Live, controller.name()).is_none() {
+            self.checks.add(Probe::Live, controller.name(), || Ok(()));
+        }
+        self.metrics.set_running(controller, true);
+        let metrics = self.metrics.clone();
+        let future = run(self.work.stop.child_token());
+        self.spawn(&self.work, controller.name(), async move {
+            let result = AssertUnwindSafe(future).catch_unwind().await;
+            metrics.set_running(controller, false);
+            result.unwrap_or_else(|_| Err(anyhow!("it panicked")))
+        });
+    }
+
+    /// Starts a task that ends with the controllers.
+    pub fn spawn_work<F>(&self, name: &'static str, run: impl FnOnce(CancellationToken) -> F)
+    where
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        self.spawn(&self.work, name, run(self.work.stop.child_token()));
+    }
+
+    /// Starts a task that the controllers need until their end. It returns once its token is cancelled and what it
+    /// holds is written.
+    pub fn spawn_support<F>(&self, name: &'static str, run: impl FnOnce(CancellationToken) -> F)
+    where
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        self.spawn(&self.support, name, run(self.support.stop.child_token()));
+    }
+
+    /// A token that is cancelled when the controllers are asked to stop.
+    #[must_use]
+    pub fn stopping(&self) -> CancellationToken {
+        self.work.stop.child_token()
+    }
+
+    /// Binds the port, if there shall be one, and answers from now on.
+    pub(super) async fn serve(&self) -> anyhow::Result<()> {
+        let Some(serving) = Serving::bind(&self.settings.serving).await? else {
+            tracing::info!("health and metrics are not served");
+            return Ok(());
+        };
+        tracing::info!(address = %serving.address(), "serving health and metrics");
+        let answers =
+            serving.serve(self.checks.clone(), self.metrics.clone(), self.serving.stop.child_token());
+        self.spawn(&self.serving, "serving", answers);
+        Ok(())
+    }
+
+    /// Every part has started.
+    pub(super) fn started(&self) {
+        tracing::info!("started");
+        self.startup.ok();
+    }
+
+    /// Ends the groups in order, each within its time.
+    pub(super) async fn shut_down(&self) {
+        self.startup.failing("shutting down");
+        self.work.end("controllers", DRAIN).await;
+        self.support.end("support", FLUSH).await;
+        self.serving.end("serving", LAST_ANSWERS).await;
+    }
+
+    fn spawn(
+        &self,
+        group: &Group,
+        name: &'static str,
+        future: impl Future<Output = anyhow::Result<()>> + Send + 'static,
+    ) {
+        let failures = self.failures.clone();
+        let stop = group.stop.clone();
+        group.tasks.spawn(async move {
+            let error = match AssertUnwindSafe(future).catch_unwind().await {
+                Ok(Ok(())) if stop.is_cancelled() => return,
+                Ok(Ok(())) => anyhow!("{name} ended by itself"),
+                Ok(Err(error)) => error.context(format!("{name} failed")),
+                Err(_) => anyhow!("{name} panicked"),
+            };
+            if let Err(unheard) = failures.send(error) {
+                tracing::error!(error = format!("{:#}", unheard.0), "failed while the process was ending");
+            }
+        });
+    }
+}
+
+impl Group {
+    async fn end(&self, what: &str, limit: Duration) {
+        self.stop.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(limit, self.tasks.wait()).await.is_err() {
+            tracing::warn!(tasks = self.tasks.len(), "{what} did not end within {limit:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! `process_*`: what the kernel says about this process, read at each scrape.
+//!
+//! In: `/proc`. Out: the metrics that Prometheus client libraries agree on. What cannot be read is left out.
+
+use std::fs;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+/// Reads `/proc` at each scrape.
+#[derive(Debug, Default)]
+pub struct ProcessCollector {}
+
+/// What `/proc/self/stat` tells, in units for people.
+#[derive(Debug, PartialEq)]
+struct Stat {
+    cpu_seconds: f64,
+    threads: i64,
+    /// Since the machine started.
+    started_seconds: f64,
+    virtual_bytes: i64,
+    resident_bytes: i64,
+}
+
+impl Collector for ProcessCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        if let Some(stat) = read_stat() {
+            counter(&mut encoder, "process_cpu_seconds", "User and system CPU time spent", stat.cpu_seconds)?;
+            gauge(
+                &mut encoder,
+                "process_resident_memory_bytes",
+                "Resident memory size",
+                stat.resident_bytes,
+            )?;
+            gauge(&mut encoder, "process_virtual_memory_bytes", "Virtual memory size", stat.virtual_bytes)?;
+            gauge(&mut encoder, "process_threads", "Threads", stat.threads)?;
+            if let Some(boot) = boot_seconds() {
+                let started = ConstGauge::new(boot + stat.started_seconds);
+                let name = "process_start_time_seconds";
+                let metric = encoder.encode_descriptor(
+                    name,
+                    "Start time since the Unix epoch",
+                    None,
+                    started.metric_type(),
+                )?;
+                started.encode(metric)?;
+            }
+        }
+        if let Some(count) = open_fds() {
+            gauge(&mut encoder, "process_open_fds", "Open file descriptors", count)?;
+        }
+        if let Some(most) = most_fds() {
+            gauge(&mut encoder, "process_max_fds", "Largest number of open file descriptors", most)?;
+        }
+        Ok(())
+    }
+}
+
+fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: i64,
+) -> Result<(), std::fmt::Error> {
+    let gauge = ConstGauge::new(value);
+    gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
+}
+
+fn counter(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: f64,
+) -> Result<(), std::fmt::Error> {
+    let counter = ConstCounter::new(value);
+    counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)
+}
+
+fn read_stat() -> Option<Stat> {
+    let text = fs::read_to_string("/proc/self/stat").ok()?;
+    #[expect(clippy::cast_precision_loss, reason = "clock ticks a second are about a hundred")]
+    let ticks = rustix::param::clock_ticks_per_second() as f64;
+    let page = i64::try_from(rustix::param::page_size()).ok()?;
+    parse_stat(&text, ticks, page)
+}
+
+/// Field numbers are those of proc(5); the command in field 2 may contain anything, even spaces and parentheses.
+fn parse_stat(text: &str, ticks_per_second: f64, page_bytes: i64) -> Option<Stat> {
+    let after_command = text.rsplit_once(')')?.1;
+    let fields: Vec<&str> = after_command.split_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3).copied();
+    let seconds = |number: usize| Some(field(number)?.parse::<f64>().ok()? / ticks_per_second);
+    let whole = |number: usize| field(number)?.parse::<i64>().ok();
+    Some(Stat {
+        cpu_seconds: seconds(14)? + seconds(15)?,
+        threads: whole(20)?,
+        started_seconds: seconds(22)?,
+        virtual_bytes: whole(23)?,
+        resident_bytes: whole(24)? * page_bytes,
+    })
+}
+
+/// When the machine started, since the Unix epoch.
+fn boot_seconds() -> Option<f64> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
+}
+
+fn open_fds() -> Option<i64> {
+    // One of them is the folder that is being read.
+    i64::try_from(fs::read_dir("/proc/self/fd").ok()?.count()).ok().map(|count| count - 1)
+}
+
+fn most_fds() -> Option<i64> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    i64::try_from(limit.current?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_fields_of_proc() {
+        let text = "42 (a ) b) S 1 1 1 0 -1 4194560 9 0 0 0 150 50 0 0 20 0 7 0 1000 8192 3 184467 rest";
+        let stat = Stat {
+            cpu_seconds: 2.0,
+            threads: 7,
+            started_seconds: 10.0,
+            virtual_bytes: 8192,
+            resident_bytes: 12288,
+        };
+        assert_eq!(parse_stat(text, 100.0, 4096), Some(stat));
+        assert_eq!(parse_stat("42 (cut", 100.0, 4096), None);
+        assert_eq!(parse_stat("42 (cut) S 1", 100.0, 4096), None);
+    }
+
+    #[test]
+    fn this_process_has_plausible_numbers() {
+        let stat = read_stat().unwrap();
+        assert!(stat.resident_bytes > 100_000 && stat.virtual_bytes >= stat.resident_bytes, "{stat:?}");
+        assert!(stat.threads >= 1);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+        let age = now - (boot_seconds().unwrap() + stat.started_seconds);
+        assert!((-2.0..86_400.0).contains(&age), "age {age}");
+        assert!((1..=most_fds().unwrap_or(i64::MAX)).contains(&open_fds().unwrap()));
+    }
+}

@@ -1,0 +1,73 @@
+//! The life of the process: what starts in which order, what ends it, and how.
+//!
+//! 1. signals are caught, so that nothing is ever cut off in the middle;
+//! 2. health and metrics are served: `/livez` answers, `/readyz` says what is waited for;
+//! 3. the parts start, in the order that the caller's `start` lists;
+//! 4. the process runs until it is asked to stop or a task fails;
+//! 5. work is drained, then what supports it, then serving ends. A second signal ends all of that at once.
+//!
+//! In: [`Settings`] and the list of parts. Out: `Ok` for a clean end, the first failure otherwise.
+
+use anyhow::bail;
+
+use super::flags::Settings;
+use super::process::{Failures, Process};
+use super::signals::StopSignals;
+
+/// Runs the process to its end.
+///
+/// `start` starts the parts one after the other, announces each with [`Process::waiting_for`], and returns when all run;
+/// a signal or a failing task ends it early.
+pub async fn run(
+    settings: Settings,
+    start: impl AsyncFnOnce(&Process) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut signals = StopSignals::install()?;
+    let (process, failures) = Process::new(settings);
+    process.serve().await?;
+    supervise(&process, failures, start, async || signals.next().await).await
+}
+
+async fn supervise(
+    process: &Process,
+    mut failures: Failures,
+    start: impl AsyncFnOnce(&Process) -> anyhow::Result<()>,
+    mut signal: impl AsyncFnMut() -> &'static str,
+) -> anyhow::Result<()> {
+    let end = tokio::select! {
+        error = keep_running(process, start) => Err(error),
+        Some(error) = failures.recv() => Err(error),
+        name = signal() => Ok(name),
+    };
+    let result = match end {
+        Ok(name) => {
+            tracing::info!(signal = name, "asked to stop, draining");
+            Ok(())
+        }
+        Err(error) => {
+            tracing::error!(error = format!("{error:#}"), "ending because a part failed");
+            Err(error)
+        }
+    };
+    tokio::select! {
+        () = process.shut_down() => result,
+        name = signal() => bail!("{name} while draining: ending at once"),
+    }
+}
+
+/// Starts the parts; returns only with the reason why that failed.
+async fn keep_running(
+    process: &Process,
+    start: impl AsyncFnOnce(&Process) -> anyhow::Result<()>,
+) -> anyhow::Error {
+    match start(process).await {
+        Ok(()) => {
+            process.started();
+            std::future::pending().await
+        }
+        Err(error) => error,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! Label selectors, in the grammar of `kubectl get -l`.
+//!
+//! In: text such as `zone in (a,b),!cordoned`. Out: a predicate over labels that knows which keys it reads.
+//! An empty selector matches everything. What is selected is decided by whoever holds the selector.
+
+mod parse;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+/// All requirements must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LabelSelector {
+    requirements: Vec<Requirement>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    rule: Rule,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Rule {
+    In(BTreeSet<String>),
+    NotIn(BTreeSet<String>),
+    Exists,
+    Absent,
+}
+
+/// Why a text is not a selector.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{requirement:?} {problem}")]
+pub struct SelectorError {
+    /// The part of the selector that is wrong.
+    pub requirement: String,
+    /// What is wrong with it.
+    pub problem: &'static str,
+}
+
+impl LabelSelector {
+    /// The selector that matches everything.
+    #[must_use]
+    pub fn everything() -> Self {
+        Self::default()
+    }
+
+    /// Whether this selector has no requirement.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// Whether the labels, given as a look-up, satisfy every requirement.
+    ///
+    /// As in Kubernetes, `!=` and `notin` hold for an object without the key.
+    pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.requirements.iter().all(|requirement| requirement.rule.holds(label(&requirement.key)))
+    }
+
+    /// The label keys that decide, for caches that keep only what is read.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.requirements.iter().map(|requirement| requirement.key.as_str())
+    }
+}
+
+impl Rule {
+    fn holds(&self, value: Option<&str>) -> bool {
+        match self {
+            Self::In(values) => value.is_some_and(|value| values.contains(value)),
+            Self::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+            Self::Exists => value.is_some(),
+            Self::Absent => value.is_none(),
+        }
+    }
+}
+
+impl FromStr for LabelSelector {
+    type Err = SelectorError;
+
+    fn from_str(text: &str) -> Result<Self, SelectorError> {
+        parse::selector(text)
+    }
+}
+
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, Requirement { key, rule }) in self.requirements.iter().enumerate() {
+            if index > 0 {
+                out.write_str(",")?;
+            }
+            match rule {
+                Rule::In(values) => write!(out, "{key} in ({})", joined(values))?,
+                Rule::NotIn(values) => write!(out, "{key} notin ({})", joined(values))?,
+                Rule::Exists => write!(out, "{key}")?,
+                Rule::Absent => write!(out, "!{key}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn joined(values: &BTreeSet<String>) -> String {
+    values.iter().map(String::as_str).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(selector: &str, labels: &[(&str, &str)]) -> bool {
+        let selector: LabelSelector = selector.parse().unwrap();
+        selector.matches(|key| labels.iter().find(|(name, _)| *name == key).map(|(_, value)| *value))
+    }
+
+    #[test]
+    fn selects() {
+        let node = [("zone", "a"), ("example.com/pool", "batch"), ("empty", "")];
+        let rows = [
+            ("", true),
+            ("  ", true),
+            ("zone=a", true),
+            ("zone==a", true),
+            (" zone = a ", true),
+            ("zone=b", false),
+            ("other=a", false),
+            ("zone!=a", false),
+            ("zone!=b", true),
+            ("other!=a", true),
+            ("zone in (a,b)", true),
+            ("zone in(b, a)", true),
+            ("zone in (b)", false),
+            ("other in (a)", false),
+            ("zone notin (a,b)", false),
+            ("zone notin (b)", true),
+            ("other notin (b)", true),
+            ("zone", true),
+            ("other", false),
+            ("!other", true),
+            ("! other", true),
+            ("!zone", false),
+            ("empty=", true),
+            ("empty", true),
+            ("empty in ()", true),
+            ("zone=", false),
+            ("zone=a,example.com/pool=batch", true),
+            ("zone=a,example.com/pool=web", false),
+            ("zone in (a,b),!other,example.com/pool notin (web)", true),
+            ("in=a", false),
+        ];
+        for (selector, expected) in rows {
+            assert_eq!(matches(selector, &node), expected, "{selector:?}");
+        }
+    }
+
+    #[test]
+    fn names_the_keys_it_reads() {
+        let selector: LabelSelector = "zone in (a),!cordoned,pool".parse().unwrap();
+        assert_eq!(selector.keys().collect::<Vec<_>>(), ["zone", "cordoned", "pool"]);
+        assert!(!selector.is_everything());
+        assert!("".parse::<LabelSelector>().unwrap().is_everything());
+    }
+
+    #[test]
+    fn prints_what_it_would_parse() {
+        for text in ["", "zone in (a,b),!cordoned,pool", "zone notin (a)", "zone in ()"] {
+            let selector: LabelSelector = text.parse().unwrap();
+            assert_eq!(selector.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn refuses_with_the_part_and_the_reason() {
+        let rows = [
+            ("a=b,,c=d", "", "is empty between two commas"),
+            ("a=b,", "", "is empty between two commas"),
+            ("a in (b", "a in (b", "has an unclosed parenthesis"),
+            ("a in b)", "a in b)", "has a closing parenthesis without an opening one"),
+            ("a in (b) c", "a in (b) c", "goes on after the closing parenthesis"),
+            ("a within (b)", "a within (b)", "needs 'in' or 'notin' before the parenthesis"),
+            ("(b)", "(b)", "needs 'in' or 'notin' before the parenthesis"),
+            ("a in (b,(c))", "a in (b,(c))", "has a parenthesis inside a parenthesis"),
+            ("a>1", "a>1", "compares numbers, which is not supported for nodes"),
+            ("a b", "a b", KEY),
+            ("=b", "=b", KEY),
+            ("-a=b", "-a=b", KEY),
+            ("UPPER.com/a=b", "UPPER.com/a=b", KEY),
+            ("/a=b", "/a=b", KEY),
+            ("a/b/c", "a/b/c", KEY),
+            ("!a=b", "!a=b", KEY),
+            ("a=b=c", "a=b=c", VALUE),
+            ("a=b c", "a=b c", VALUE),
+            ("a in (b c)", "a in (b c)", VALUE),
+        ];
+        for (text, requirement, problem) in rows {
+            let error = text.parse::<LabelSelector>().unwrap_err();
+            assert_eq!((error.requirement.as_str(), error.problem), (requirement, problem), "{text:?}");
+        }
+        let long = format!("{}=b", "k".repeat(64));
+        assert_eq!(long.parse::<LabelSelector>().unwrap_err().problem, KEY);
+    }
+
+    const KEY: &str = "has no valid label key";
+    const VALUE: &str = "has no valid label value";
+}

@@ -1,0 +1,75 @@
+//! The answers of the health endpoints, in the shape that Kubernetes components give.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::manager::health::{Checks, Outcome, Probe};
+
+/// What the query of a request asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Wanted {
+    verbose: bool,
+    exclude: Vec<String>,
+}
+
+/// The answer over all checks of a set: `ok`, or every line; a failure is always told in full.
+pub(super) fn all(checks: &Checks, probe: Probe, query: Option<&str>) -> Response {
+    let wanted = wanted(query.unwrap_or_default());
+    let outcomes = checks.ask_all(probe);
+    let healthy =
+        outcomes.iter().all(|outcome| outcome.result.is_ok() || wanted.exclude.contains(&outcome.name));
+    let status = if healthy { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
+    if healthy && !wanted.verbose {
+        return text(status, "ok".to_owned());
+    }
+    text(status, lines(probe, &outcomes, &wanted.exclude, healthy))
+}
+
+/// The answer of one check.
+pub(super) fn one(checks: &Checks, probe: Probe, name: &str) -> Response {
+    match checks.ask(probe, name) {
+        None => text(StatusCode::NOT_FOUND, format!("there is no check {name:?}\n")),
+        Some(Ok(())) => text(StatusCode::OK, "ok".to_owned()),
+        Some(Err(reason)) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{name} failed: {reason}\n")),
+    }
+}
+
+fn lines(probe: Probe, outcomes: &[Outcome], exclude: &[String], healthy: bool) -> String {
+    let mut text = String::new();
+    for Outcome { name, result } in outcomes {
+        text += &match result {
+            _ if exclude.contains(name) => format!("[+]{name} excluded: ok\n"),
+            Ok(()) => format!("[+]{name} ok\n"),
+            Err(reason) => format!("[-]{name} failed: {reason}\n"),
+        };
+    }
+    for name in exclude.iter().filter(|name| outcomes.iter().all(|outcome| outcome.name != **name)) {
+        text += &format!("warn: there is no check {name:?} to exclude\n");
+    }
+    let path = match probe {
+        Probe::Live => "livez",
+        Probe::Ready => "readyz",
+    };
+    text + &format!("{path} check {}\n", if healthy { "passed" } else { "failed" })
+}
+
+/// Names of checks need no escapes, so a query is split and not decoded.
+fn wanted(query: &str) -> Wanted {
+    let mut wanted = Wanted::default();
+    for pair in query.split('&') {
+        match pair.split_once('=').unwrap_or((pair, "")) {
+            ("verbose", _) => wanted.verbose = true,
+            ("exclude", name) if !name.is_empty() => wanted.exclude.push(name.to_owned()),
+            _ => {}
+        }
+    }
+    wanted
+}
+
+fn text(status: StatusCode, body: String) -> Response {
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    let kind = (header::CONTENT_TYPE, plain);
+    let caching = (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store"));
+    let sniffing = (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    (status, [kind, caching, sniffing], body).into_response()
+}
