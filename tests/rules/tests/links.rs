@@ -1,0 +1,50 @@
+//! Links between the pages of this checkout lead somewhere.
+
+use std::fs;
+
+use workspace_rules::{files, root};
+
+#[test]
+fn relative_links_resolve() {
+    let mut broken = Vec::new();
+    for page in files(&root(), ".md").expect("readable checkout") {
+        let text = fs::read_to_string(&page).expect("text");
+        for target in targets(&text) {
+            let path = target.split('#').next().unwrap_or_default();
+            if path.is_empty() || path.contains("://") || path.starts_with("mailto:") {
+                continue;
+            }
+            if !page.parent().expect("a file has a folder").join(path).exists() {
+                broken.push(format!("{}: {target}", page.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+}
+
+/// The targets of `[text](target)` outside of code blocks.
+fn targets(text: &str) -> Vec<String> {
+    let mut in_code = false;
+    let mut found = Vec::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        }
+        if in_code {
+            continue;
+        }
+        let mut rest = line;
+        while let Some(start) = rest.find("](") {
+            rest = &rest[start + 2..];
+            let Some(end) = rest.find(')') else { break };
+            found.push(rest[..end].to_owned());
+            rest = &rest[end..];
+        }
+    }
+    found
+}
+
+#[test]
+fn a_link_in_a_code_block_is_not_a_link() {
+    assert_eq!(targets("[a](b.md)\n```\n[c](d.md)\n```\n[e](f.md#g) [h](i)"), ["b.md", "f.md#g", "i"]);
+}
