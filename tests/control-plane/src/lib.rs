@@ -1,1 +1,38 @@
-//! A real etcd and kube-apiserver on free loopback ports, for tests and the demo.
+//! A real etcd and kube-apiserver on loopback, for tests, the demo and the bench.
+//!
+//! In: [`Options`] (none are needed). Out: a [`ControlPlane`] that is ready: RBAC on, the namespaces `default` and
+//! `kube-system` there, an administrator's client, and kubeconfigs for anybody else ([`ControlPlane::kubeconfig_for`]).
+//! It can be hurt on purpose (apiserver killed, restarted, paused) and can tell what one user asked of it.
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! let cp = control_plane::ControlPlane::start().await?;
+//! cp.apply_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}").await?;
+//! let kubeconfig = cp.kubeconfig_for("jane", &["developers"])?;
+//! # drop(kubeconfig); Ok(()) }
+//! ```
+//!
+//! Nothing stays behind, not even when the process that uses it gets SIGKILL: a guardian process
+//! on the other end of a pipe ends the servers and removes the folder. There is no kubelet,
+//! scheduler or kube-controller-manager: no pod runs, no garbage is collected, and a deleted namespace stays.
+//!
+//! Decided elsewhere: what is installed into it (the callers apply the manifests of `deploy/`).
+
+mod apply;
+mod assets;
+mod audit;
+mod authority;
+mod control_plane;
+mod guardian;
+mod kubeconfig;
+mod options;
+mod port;
+mod process;
+mod readiness;
+mod root;
+mod servers;
+
+pub use assets::Assets;
+pub use audit::AuditEvent;
+pub use control_plane::ControlPlane;
+pub use options::Options;

@@ -1,0 +1,118 @@
+//! Runs `go build` and shows that it is getting on.
+
+use std::{
+    env, fs,
+    fs::File,
+    io::{ErrorKind, Write as _},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+
+use super::recipe;
+
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+const LINE_EVERY: Duration = Duration::from_secs(5);
+const MODULE_FOLDER: &str = "module";
+const LOG: &str = "build.log";
+/// `go build tool` names a program after its package's folder, which for etcd is this.
+const ETCD_AS_BUILT: &str = "server";
+
+/// Builds both programs into `dir`.
+///
+/// `lock` becomes the standard input of `go`: it does not read it, but while `go` lives the lock is held, even when this
+/// process is killed. So two builds never write into one folder.
+pub(super) fn build(dir: &Path, lock: &File) -> Result<()> {
+    let module = dir.join(MODULE_FOLDER);
+    fs::create_dir(&module)
+        .and_then(|()| fs::write(module.join("go.mod"), recipe::GO_MOD))
+        .and_then(|()| fs::write(module.join("go.sum"), recipe::GO_SUM))
+        .with_context(|| format!("cannot write the modules to {}", module.display()))?;
+    let log = dir.join(LOG);
+    let mut go = start_go(dir, &module, &log, lock)?;
+    wait(&mut go, &log)?;
+    fs::rename(dir.join(ETCD_AS_BUILT), dir.join(super::ETCD)).context("go build left no etcd")?;
+    fs::remove_dir_all(&module).with_context(|| format!("cannot remove {}", module.display()))
+}
+
+fn start_go(dir: &Path, module: &Path, log: &Path, lock: &File) -> Result<Child> {
+    let log = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+    let go = Command::new("go")
+        .args(recipe::arguments())
+        .arg("-o")
+        .arg(dir)
+        .arg("tool")
+        .current_dir(module)
+        .env("CGO_ENABLED", "0")
+        .env("GOWORK", "off")
+        // The programs run here, whatever else is being built in this environment.
+        .env_remove("GOOS")
+        .env_remove("GOARCH")
+        .stdin(Stdio::from(lock.try_clone().context("cannot hand on the lock")?))
+        .stdout(log.try_clone().context("cannot share the build log")?)
+        .stderr(log)
+        .spawn();
+    go.map_err(|error| match error.kind() {
+        ErrorKind::NotFound => anyhow!(
+            "{} are needed and `go` is not there to build them: install Go 1.26 or newer, or set KUBEBUILDER_ASSETS \
+             to a folder that holds etcd and kube-apiserver",
+            recipe::description()
+        ),
+        _ => anyhow!(error).context("cannot run go"),
+    })
+}
+
+fn wait(go: &mut Child, log: &Path) -> Result<()> {
+    let mut progress = Progress::new(format!(
+        "building {} from Go modules (once per machine; usually 3 to 10 minutes)",
+        recipe::description()
+    ));
+    progress.say();
+    let status = loop {
+        if let Some(status) = go.try_wait().context("cannot wait for go")? {
+            break status;
+        }
+        progress.tick();
+        thread::sleep(LOOK_AGAIN);
+    };
+    if !status.success() {
+        let text = fs::read_to_string(log).unwrap_or_default();
+        bail!(
+            "go build ended with {status}; PATH is {:?}; it said:\n{text}",
+            env::var_os("PATH").unwrap_or_default()
+        );
+    }
+    progress.say();
+    Ok(())
+}
+
+/// A line on standard error now and then. Straight to the stream: a test runner that captures what tests print would
+/// leave the person before it in the dark for minutes.
+pub(super) struct Progress {
+    what: String,
+    since: Instant,
+    last: Instant,
+}
+
+impl Progress {
+    pub(super) fn new(what: String) -> Self {
+        let now = Instant::now();
+        Self { what, since: now, last: now }
+    }
+
+    pub(super) fn tick(&mut self) {
+        if self.last.elapsed() >= LINE_EVERY {
+            self.say();
+        }
+    }
+
+    fn say(&mut self) {
+        self.last = Instant::now();
+        let elapsed = self.since.elapsed().as_secs();
+        // Nobody reads it: then nobody misses it.
+        let _ = writeln!(std::io::stderr(), "control-plane: {}, {elapsed} s", self.what);
+    }
+}

@@ -1,0 +1,125 @@
+//! One build for all processes of a user: a folder per recipe, made under a lock and moved into place when complete.
+
+use std::{
+    env, fs,
+    fs::{File, TryLockError},
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+
+use super::{Assets, build, build::Progress, recipe};
+
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+pub(super) fn find_or_build() -> Result<Assets> {
+    find_or_build_in(&cache_dir()?, &recipe::fingerprint(), build::build)
+}
+
+/// `$XDG_CACHE_HOME`, or `.cache` at home.
+fn cache_dir() -> Result<PathBuf> {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
+    let base =
+        base.context("neither XDG_CACHE_HOME nor HOME is set: no place to keep etcd and kube-apiserver")?;
+    Ok(base.join("ccm-host").join("control-plane"))
+}
+
+/// `build` fills an empty folder; it is handed the lock as well, to keep it held by what outlives this process.
+fn find_or_build_in(
+    cache: &Path,
+    name: &str,
+    build: impl FnOnce(&Path, &File) -> Result<()>,
+) -> Result<Assets> {
+    let complete = cache.join(name);
+    if !complete.is_dir() {
+        fs::create_dir_all(cache).with_context(|| format!("cannot make {}", cache.display()))?;
+        let lock = lock(&cache.join(format!("{name}.lock")))?;
+        // Another process may have built it while we waited for the lock.
+        if !complete.is_dir() {
+            let unfinished = cache.join(format!("{name}.unfinished"));
+            fresh(&unfinished)?;
+            build(&unfinished, &lock)?;
+            fs::rename(&unfinished, &complete)
+                .with_context(|| format!("cannot move to {}", complete.display()))?;
+        }
+    }
+    Assets::in_dir(&complete).with_context(|| format!("{} is damaged: remove it", complete.display()))
+}
+
+/// Empties what an interrupted build has left.
+fn fresh(dir: &Path) -> Result<()> {
+    if dir.exists() {
+        fs::remove_dir_all(dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+    }
+    fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))
+}
+
+fn lock(path: &Path) -> Result<File> {
+    let file = File::create(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut progress =
+        Progress::new(format!("waiting for another process to build {}", recipe::description()));
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => progress.tick(),
+            Err(TryLockError::Error(error)) => {
+                return Err(error).with_context(|| format!("cannot lock {}", path.display()));
+            }
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        os::unix::fs::PermissionsExt as _,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    use anyhow::bail;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn pretend(dir: &Path, _: &File) -> Result<()> {
+        for program in ["etcd", "kube-apiserver"] {
+            fs::write(dir.join(program), "")?;
+            fs::set_permissions(dir.join(program), fs::Permissions::from_mode(0o755))?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn several_at_once_build_once() {
+        let cache = TempDir::new().unwrap();
+        let built = AtomicUsize::new(0);
+        let start = || {
+            find_or_build_in(cache.path(), "x", |dir, lock| {
+                built.fetch_add(1, Ordering::SeqCst);
+                pretend(dir, lock)
+            })
+        };
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(start)).collect();
+            for thread in threads {
+                assert_eq!(thread.join().unwrap().unwrap().etcd, cache.path().join("x/etcd"));
+            }
+        });
+        assert_eq!(built.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_build_that_failed_half_way_is_never_used() {
+        let cache = TempDir::new().unwrap();
+        let half = |dir: &Path, _: &File| {
+            fs::write(dir.join("etcd"), "")?;
+            bail!("out of disk")
+        };
+        assert_eq!(find_or_build_in(cache.path(), "x", half).unwrap_err().to_string(), "out of disk");
+        assert!(find_or_build_in(cache.path(), "x", pretend).is_ok());
+    }
+}

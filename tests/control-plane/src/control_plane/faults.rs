@@ -1,0 +1,90 @@
+//! What can go wrong with an apiserver, on demand: it dies, it comes back, it hangs.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::ControlPlane;
+use crate::{process, servers::APISERVER};
+
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+const STOPS_WITHIN: Duration = Duration::from_secs(5);
+const NOT_RUNNING: &str = "the apiserver is not running";
+
+impl ControlPlane {
+    /// Kills the apiserver (SIGKILL). When this returns, its connections are closed and its port refuses.
+    ///
+    /// # Errors
+    /// It is not running.
+    pub fn stop_apiserver(&self) -> Result<()> {
+        let mut servers = self.servers.lock();
+        ensure!(servers.apiserver.is_some(), NOT_RUNNING);
+        servers.guardian.kill(APISERVER)?;
+        servers.apiserver = None;
+        Ok(())
+    }
+
+    /// Starts the apiserver again, on the same port with the same data; returns when it is ready.
+    ///
+    /// # Errors
+    /// It is running, or does not become ready.
+    pub async fn start_apiserver(&self) -> Result<()> {
+        self.start_apiserver_within(self.ready_within).await
+    }
+
+    /// Freezes the apiserver (SIGSTOP): connections are accepted and stay open, nothing is answered.
+    ///
+    /// # Errors
+    /// It is not running.
+    pub fn pause_apiserver(&self) -> Result<()> {
+        let pid = self.signal_apiserver(Signal::STOP)?;
+        let deadline = Instant::now() + STOPS_WITHIN;
+        while !process::is_stopped(pid) {
+            ensure!(Instant::now() < deadline, "the apiserver goes on after SIGSTOP");
+            thread::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
+    /// Lets a paused apiserver go on.
+    ///
+    /// # Errors
+    /// It is not running.
+    pub fn resume_apiserver(&self) -> Result<()> {
+        self.signal_apiserver(Signal::CONT).map(drop)
+    }
+
+    /// The apiserver's process, for measuring; none while it is stopped.
+    #[must_use]
+    pub fn apiserver_pid(&self) -> Option<u32> {
+        self.servers.lock().apiserver.map(number)
+    }
+
+    /// etcd's process, for measuring.
+    #[must_use]
+    pub fn etcd_pid(&self) -> u32 {
+        number(self.servers.lock().etcd)
+    }
+
+    pub(super) fn run_apiserver(&self) -> Result<Pid> {
+        let mut servers = self.servers.lock();
+        ensure!(servers.apiserver.is_none(), "the apiserver is running already");
+        let pid = servers.guardian.run(self.layout.dir(), &self.apiserver)?;
+        servers.apiserver = Some(pid);
+        Ok(pid)
+    }
+
+    fn signal_apiserver(&self, signal: Signal) -> Result<Pid> {
+        let pid = self.servers.lock().apiserver.context(NOT_RUNNING)?;
+        kill_process(pid, signal).with_context(|| format!("cannot signal the apiserver, process {pid:?}"))?;
+        Ok(pid)
+    }
+}
+
+fn number(pid: Pid) -> u32 {
+    pid.as_raw_nonzero().get().unsigned_abs()
+}

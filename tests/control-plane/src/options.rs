@@ -1,0 +1,78 @@
+//! What a caller may ask for beyond the ordinary control plane.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::Result;
+
+use crate::ControlPlane;
+
+/// Loaded machines start several at once; alone it takes about two seconds.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+
+/// How to start a control plane. `Options::default()` is what most want.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub(crate) apiserver_flags: Vec<String>,
+    pub(crate) apiserver_env: Vec<(String, String)>,
+    pub(crate) audit_users: Vec<String>,
+    pub(crate) root: Option<PathBuf>,
+    pub(crate) ready_within: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            apiserver_flags: Vec::new(),
+            apiserver_env: Vec::new(),
+            audit_users: Vec::new(),
+            root: None,
+            ready_within: READY_WITHIN,
+        }
+    }
+}
+
+impl Options {
+    /// One more flag for the apiserver, such as `--event-ttl=1m`; it wins over ours.
+    #[must_use]
+    pub fn apiserver_flag(mut self, flag: impl Into<String>) -> Self {
+        self.apiserver_flags.push(flag.into());
+        self
+    }
+
+    /// An environment variable of the apiserver, such as `GOMEMLIMIT`. It inherits none of ours.
+    #[must_use]
+    pub fn apiserver_env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.apiserver_env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Records every request of this user (its exact name) for [`ControlPlane::audit_events`]. May be repeated.
+    #[must_use]
+    pub fn audit_user(mut self, user: impl Into<String>) -> Self {
+        self.audit_users.push(user.into());
+        self
+    }
+
+    /// The folder to make the control plane's own folder in, instead of `/dev/shm` or the temporary folder.
+    /// Short: the path of a socket inside must stay under about 100 bytes.
+    #[must_use]
+    pub fn root(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.root = Some(dir.into());
+        self
+    }
+
+    /// How long a start may take before it is an error (120 s); building the servers is not counted.
+    #[must_use]
+    pub fn ready_within(mut self, limit: Duration) -> Self {
+        self.ready_within = limit;
+        self
+    }
+
+    /// Starts it; returns when it is ready.
+    ///
+    /// # Errors
+    /// The servers cannot be found or built, or do not become ready; the message carries the end of their logs.
+    pub async fn start(self) -> Result<ControlPlane> {
+        ControlPlane::start_with(self).await
+    }
+}

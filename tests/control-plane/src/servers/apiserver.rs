@@ -1,0 +1,67 @@
+//! The apiserver: RBAC on, tokens and client certificates, nothing that needs a node or a network.
+
+use std::path::Path;
+
+use super::{Layout, Server};
+use crate::options::Options;
+
+pub(crate) const NAME: &str = "apiserver";
+
+/// What its command line is made of.
+#[derive(Debug)]
+pub(crate) struct Apiserver<'a> {
+    pub(crate) program: &'a Path,
+    pub(crate) layout: &'a Layout,
+    pub(crate) port: u16,
+    pub(crate) options: &'a Options,
+}
+
+impl Apiserver<'_> {
+    pub(crate) fn url(port: u16) -> String {
+        format!("https://127.0.0.1:{port}")
+    }
+
+    pub(crate) fn server(&self) -> Server {
+        let server = self.audited(self.authenticated(self.served()));
+        // Last, so that the caller's word is the last one.
+        server.args(&self.options.apiserver_flags).env(&self.options.apiserver_env)
+    }
+
+    fn served(&self) -> Server {
+        Server::new(NAME, self.program)
+            .flag("etcd-servers", format!("unix://{}", self.layout.etcd_socket().display()))
+            .flag("bind-address", "127.0.0.1")
+            .flag("advertise-address", "127.0.0.1")
+            .flag("secure-port", self.port.to_string())
+            .flag("cert-dir", self.layout.dir())
+            .flag("service-cluster-ip-range", "10.0.0.0/24")
+            // Loopback is refused as an endpoint of the service `kubernetes`; nobody needs that service here.
+            .flag("endpoint-reconciler-type", "none")
+            .flag("profiling", "false")
+    }
+
+    fn authenticated(&self, server: Server) -> Server {
+        server
+            .flag("tls-cert-file", self.layout.serving_certificate())
+            .flag("tls-private-key-file", self.layout.serving_key())
+            .flag("client-ca-file", self.layout.ca_certificate())
+            .flag("token-auth-file", self.layout.tokens())
+            .flag("authorization-mode", "RBAC")
+            .flag("service-account-issuer", Self::url(self.port))
+            .flag("service-account-key-file", self.layout.service_account_public_key())
+            .flag("service-account-signing-key-file", self.layout.service_account_key())
+            // It refuses pods until a controller that is not here has made the default accounts.
+            .flag("disable-admission-plugins", "ServiceAccount")
+    }
+
+    fn audited(&self, server: Server) -> Server {
+        if self.options.audit_users.is_empty() {
+            return server;
+        }
+        server
+            .flag("audit-policy-file", self.layout.audit_policy())
+            .flag("audit-log-path", self.layout.audit_log())
+            // Never rotated: the whole file is read.
+            .flag("audit-log-maxsize", "0")
+    }
+}
