@@ -1,0 +1,120 @@
+//! The map behind a cache: pure bookkeeping, no locks, no tasks.
+
+use std::{borrow::Borrow, collections::HashMap, hash::Hash, sync::Arc};
+
+use super::{Change, Slim};
+
+/// Objects by key, with a second index and the number of the list that last contained each.
+pub(super) struct Store<T: Slim> {
+    objects: HashMap<T::Key, Entry<T>>,
+    by_index: HashMap<Box<str>, Vec<T::Key>>,
+    list: u32,
+}
+
+struct Entry<T> {
+    object: Arc<T>,
+    list: u32,
+}
+
+impl<T: Slim> Default for Store<T> {
+    fn default() -> Self {
+        Self { objects: HashMap::new(), by_index: HashMap::new(), list: 0 }
+    }
+}
+
+impl<T: Slim> Store<T> {
+    pub(super) fn get<Q>(&self, key: &Q) -> Option<Arc<T>>
+    where
+        T::Key: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.objects.get(key).map(|entry| Arc::clone(&entry.object))
+    }
+
+    pub(super) fn list(&self) -> Vec<Arc<T>> {
+        self.objects.values().map(|entry| Arc::clone(&entry.object)).collect()
+    }
+
+    pub(super) fn by_index(&self, value: &str) -> Vec<Arc<T>> {
+        self.by_index.get(value).into_iter().flatten().filter_map(|key| self.get(key)).collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// From now on, what is not put again before [`Store::end_list`] is gone.
+    pub(super) fn begin_list(&mut self) {
+        self.list = self.list.wrapping_add(1);
+    }
+
+    /// Drops what the list did not contain.
+    pub(super) fn end_list(&mut self) -> Vec<Change<T>> {
+        let list = self.list;
+        let gone: Vec<_> = self.objects.extract_if(|_, entry| entry.list != list).collect();
+        self.objects.shrink_to_fit();
+        gone.into_iter()
+            .map(|(key, entry)| {
+                self.unindex(&key, &entry.object);
+                Change::Deleted(entry.object)
+            })
+            .collect()
+    }
+
+    /// Stores an object and says what changed: nothing, one thing, or a deletion and an addition when
+    /// another object has taken the name.
+    pub(super) fn put(&mut self, object: T) -> [Option<Change<T>>; 2] {
+        let key = object.key();
+        let list = self.list;
+        let new = Arc::new(object);
+        let Some(entry) = self.objects.get_mut(&key) else {
+            self.index(&key, &new);
+            self.objects.insert(key, Entry { object: Arc::clone(&new), list });
+            return [Some(Change::Added(new)), None];
+        };
+        entry.list = list;
+        if entry.object.same_but_version(&new) {
+            if entry.object.resource_version() != new.resource_version() {
+                entry.object = new;
+            }
+            return [None, None];
+        }
+        let old = std::mem::replace(&mut entry.object, Arc::clone(&new));
+        if old.index() != new.index() {
+            self.unindex(&key, &old);
+            self.index(&key, &new);
+        }
+        if old.uid() == new.uid() {
+            [Some(Change::Updated { old, new }), None]
+        } else {
+            [Some(Change::Deleted(old)), Some(Change::Added(new))]
+        }
+    }
+
+    /// Removes an object. The change carries the state that came with the deletion.
+    pub(super) fn remove(&mut self, last: T) -> Option<Change<T>> {
+        let key = last.key();
+        let entry = self.objects.remove(&key)?;
+        self.unindex(&key, &entry.object);
+        if entry.object.uid() == last.uid() {
+            Some(Change::Deleted(Arc::new(last)))
+        } else {
+            Some(Change::Deleted(entry.object))
+        }
+    }
+
+    fn index(&mut self, key: &T::Key, object: &T) {
+        if let Some(value) = object.index() {
+            self.by_index.entry(value.into()).or_default().push(key.clone());
+        }
+    }
+
+    fn unindex(&mut self, key: &T::Key, object: &T) {
+        let Some(value) = object.index() else { return };
+        let Some(keys) = self.by_index.get_mut(value) else { return };
+        keys.retain(|kept| kept != key);
+        if keys.is_empty() {
+            self.by_index.remove(value);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Events: what people see in `kubectl describe`. They never stand in the way.
+//!
+//! In go calls of [`Recorder::record`], which never wait; out come core/v1 Events, written one after the
+//! other by [`EventWriter::run`] while no write that matters is in flight. Repeats become a count, floods of similar
+//! ones are combined, and one object cannot fill the log: the same rules as client-go's. When the queue is
+//! full the newest is dropped and counted.
+
+mod correlate;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use ::kube::Client;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, timeout},
+};
+
+use super::{
+    metrics::{Discarded, EventMetrics},
+    node::Node,
+    pressure::WritePressure,
+    service::Service,
+};
+pub use write::EventWriter;
+
+/// How many events may wait.
+const CAPACITY: usize = 1000;
+
+/// The object an event is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Regarding {
+    /// The object's API version.
+    pub api_version: &'static str,
+    /// The object's kind.
+    pub kind: &'static str,
+    /// The namespace; none for a cluster-scoped object, whose events go to `default`.
+    pub namespace: Option<String>,
+    /// The name.
+    pub name: String,
+    /// The uid.
+    pub uid: String,
+}
+
+impl From<&Node> for Regarding {
+    fn from(node: &Node) -> Self {
+        Self {
+            api_version: "v1",
+            kind: "Node",
+            namespace: None,
+            name: node.name.clone(),
+            uid: node.uid.clone(),
+        }
+    }
+}
+
+impl From<&Service> for Regarding {
+    fn from(service: &Service) -> Self {
+        Self {
+            api_version: "v1",
+            kind: "Service",
+            namespace: Some(service.key.namespace.to_string()),
+            name: service.key.name.to_string(),
+            uid: service.uid.clone(),
+        }
+    }
+}
+
+impl From<&Self> for Regarding {
+    fn from(regarding: &Self) -> Self {
+        regarding.clone()
+    }
+}
+
+/// Whether somebody should look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EventType {
+    /// News.
+    Normal,
+    /// Something is wrong.
+    Warning,
+}
+
+impl EventType {
+    /// As it stands in the object.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// Something that was recorded and waits to be written.
+#[derive(Debug, Clone)]
+struct Raised {
+    component: &'static str,
+    regarding: Regarding,
+    type_: EventType,
+    reason: &'static str,
+    message: String,
+    at: Timestamp,
+    since: Instant,
+}
+
+/// The queue of events of the process. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Events(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    queue: Mutex<VecDeque<Raised>>,
+    raised: Notify,
+    /// Queued, or being written.
+    pending: watch::Sender<usize>,
+    /// Set while somebody waits for everything to be written: then pressure does not count.
+    flushing: AtomicBool,
+    hurry: Notify,
+    metrics: EventMetrics,
+}
+
+/// Records events of one component. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Recorder {
+    component: &'static str,
+    shared: Arc<Shared>,
+}
+
+impl Events {
+    /// A queue and the writer that empties it.
+    #[must_use]
+    pub fn new(client: Client, pressure: WritePressure, metrics: EventMetrics) -> (Self, EventWriter) {
+        let events = Self::detached(metrics);
+        let writer = EventWriter::new(client, pressure, Arc::clone(&events.0));
+        (events, writer)
+    }
+
+    /// A queue that nobody empties yet.
+    pub(super) fn detached(metrics: EventMetrics) -> Self {
+        Self(Arc::new(Shared {
+            queue: Mutex::default(),
+            raised: Notify::new(),
+            pending: watch::Sender::new(0),
+            flushing: AtomicBool::new(false),
+            hurry: Notify::new(),
+            metrics,
+        }))
+    }
+
+    /// A recorder for one component, named as upstream names it: `cloud-node`, `service`, …
+    #[must_use]
+    pub fn recorder(&self, component: &'static str) -> Recorder {
+        Recorder { component, shared: Arc::clone(&self.0) }
+    }
+
+    /// Waits until everything recorded so far is written, but not for longer than `limit`. Whether it was.
+    pub async fn flush(&self, limit: Duration) -> bool {
+        self.0.flushing.store(true, Ordering::Release);
+        self.0.hurry.notify_one();
+        let mut pending = self.0.pending.subscribe();
+        let done = timeout(limit, pending.wait_for(|pending| *pending == 0)).await;
+        self.0.flushing.store(false, Ordering::Release);
+        matches!(done, Ok(Ok(_)))
+    }
+
+    /// Takes everything that waits, for tests of what is recorded.
+    #[cfg(test)]
+    pub(super) fn take(&self) -> Vec<(EventType, &'static str, String)> {
+        let taken = std::mem::take(&mut *self.0.queue.lock());
+        self.0.pending.send_modify(|pending| *pending -= taken.len());
+        taken.into_iter().map(|raised| (raised.type_, raised.reason, raised.message)).collect()
+    }
+}
+
+impl Recorder {
+    /// Queues an event. Never waits; drops the event if too many wait already.
+    pub fn record(
+        &self,
+        regarding: impl Into<Regarding>,
+        type_: EventType,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) {
+        let raised = Raised {
+            component: self.component,
+            regarding: regarding.into(),
+            type_,
+            reason,
+            message: message.into(),
+            at: Timestamp::now(),
+            since: Instant::now(),
+        };
+        self.shared.push(raised);
+    }
+}
+
+impl Shared {
+    fn push(&self, raised: Raised) {
+        let mut queue = self.queue.lock();
+        if queue.len() >= CAPACITY {
+            self.metrics.discard(Discarded::Overflow);
+            return;
+        }
+        queue.push_back(raised);
+        self.metrics.queued.inc();
+        self.pending.send_modify(|pending| *pending += 1);
+        drop(queue);
+        self.raised.notify_one();
+    }
+
+    /// Takes the oldest. It stays pending until [`Shared::settle`].
+    fn pop(&self) -> Option<Raised> {
+        let raised = self.queue.lock().pop_front();
+        if raised.is_some() {
+            self.metrics.queued.dec();
+        }
+        raised
+    }
+
+    fn settle(&self) {
+        self.pending.send_modify(|pending| *pending = pending.saturating_sub(1));
+    }
+}

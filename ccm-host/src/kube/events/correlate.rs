@@ -1,0 +1,164 @@
+//! Which events are new, which are repeats, and which are too many. Pure; time is an argument.
+//!
+//! The rules and numbers are client-go's: more than ten different messages about one thing within ten
+//! minutes are combined into one event; the same event again is a higher count; one object may raise 25
+//! events at once and then one every five minutes.
+
+use std::{collections::HashMap, collections::HashSet, hash::Hash, time::Duration};
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::{EventType, Raised, Regarding};
+
+/// How much of each kind of memory is kept.
+const REMEMBERED: usize = 4096;
+const SIMILAR: usize = 10;
+const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
+const SPAM_BURST: f64 = 25.0;
+const SPAM_REFILL: Duration = Duration::from_secs(300);
+const COMBINED: &str = "(combined from similar events): ";
+
+/// The memory behind the rules.
+#[derive(Debug, Default)]
+pub(super) struct Correlator {
+    similar: Remembered<Topic, Similar>,
+    seen: Remembered<(Topic, String), Seen>,
+    budgets: Remembered<(&'static str, Regarding), Budget>,
+    last_nanos: i128,
+}
+
+/// What is the same for similar events.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Topic {
+    component: &'static str,
+    regarding: Regarding,
+    type_: EventType,
+    reason: &'static str,
+}
+
+#[derive(Debug)]
+struct Similar {
+    messages: HashSet<String>,
+    last: Instant,
+}
+
+#[derive(Debug, Clone)]
+struct Seen {
+    name: String,
+    first: Timestamp,
+    count: u32,
+}
+
+#[derive(Debug)]
+struct Budget {
+    tokens: f64,
+    at: Instant,
+}
+
+/// What to do about one event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing: too many about this object.
+    Spam,
+    /// Write it.
+    Write(Occurrence),
+}
+
+/// An event with its place in the sequence of its repeats.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Occurrence {
+    /// Name of the Event object.
+    pub(super) name: String,
+    pub(super) message: String,
+    pub(super) first: Timestamp,
+    /// More than one: the object exists and is patched.
+    pub(super) count: u32,
+}
+
+impl Correlator {
+    pub(super) fn correlate(&mut self, raised: &Raised, now: Instant) -> Verdict {
+        let topic = Topic {
+            component: raised.component,
+            regarding: raised.regarding.clone(),
+            type_: raised.type_,
+            reason: raised.reason,
+        };
+        let (key, message) = self.combine(topic, &raised.message, now);
+        let name = self.fresh_name(raised);
+        let seen = self.seen.entry(key, || Seen { name, first: raised.at, count: 0 });
+        seen.count = seen.count.saturating_add(1);
+        let Seen { name, first, count } = seen.clone();
+        if self.exhausted(raised, now) {
+            return Verdict::Spam;
+        }
+        Verdict::Write(Occurrence { name, message, first, count })
+    }
+
+    /// Counts different messages about one topic; beyond the limit they share one event.
+    fn combine(&mut self, topic: Topic, message: &str, now: Instant) -> ((Topic, String), String) {
+        let similar = self.similar.entry(topic.clone(), || Similar { messages: HashSet::new(), last: now });
+        if now.saturating_duration_since(similar.last) > SIMILAR_WITHIN {
+            similar.messages.clear();
+        }
+        similar.last = now;
+        if similar.messages.len() >= SIMILAR && !similar.messages.contains(message) {
+            return ((topic, COMBINED.to_owned()), format!("{COMBINED}{message}"));
+        }
+        similar.messages.insert(message.to_owned());
+        ((topic, message.to_owned()), message.to_owned())
+    }
+
+    fn exhausted(&mut self, raised: &Raised, now: Instant) -> bool {
+        let key = (raised.component, raised.regarding.clone());
+        let budget = self.budgets.entry(key, || Budget { tokens: SPAM_BURST, at: now });
+        let refill = now.saturating_duration_since(budget.at).as_secs_f64() / SPAM_REFILL.as_secs_f64();
+        budget.tokens = (budget.tokens + refill).min(SPAM_BURST);
+        budget.at = now;
+        let exhausted = budget.tokens < 1.0;
+        if !exhausted {
+            budget.tokens -= 1.0;
+        }
+        exhausted
+    }
+
+    /// The object's name and the time, made unique within this process.
+    fn fresh_name(&mut self, raised: &Raised) -> String {
+        self.last_nanos = raised.at.as_nanosecond().max(self.last_nanos + 1);
+        format!("{}.{:x}", raised.regarding.name, self.last_nanos)
+    }
+}
+
+/// A map that forgets what was not used for longest.
+#[derive(Debug)]
+struct Remembered<K, V> {
+    entries: HashMap<K, (u64, V)>,
+    clock: u64,
+}
+
+impl<K, V> Default for Remembered<K, V> {
+    fn default() -> Self {
+        Self { entries: HashMap::new(), clock: 0 }
+    }
+}
+
+impl<K: Clone + Eq + Hash, V> Remembered<K, V> {
+    fn entry(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {
+        self.clock += 1;
+        if self.entries.len() >= REMEMBERED && !self.entries.contains_key(&key) {
+            self.forget_oldest_half();
+        }
+        let clock = self.clock;
+        let (used, value) = self.entries.entry(key).or_insert_with(|| (clock, new()));
+        *used = clock;
+        value
+    }
+
+    /// Half at once, so that a flood of new keys does not pay for a search each.
+    fn forget_oldest_half(&mut self) {
+        let mut used: Vec<u64> = self.entries.values().map(|(used, _)| *used).collect();
+        used.sort_unstable();
+        let middle = used.get(used.len() / 2).copied().unwrap_or(0);
+        self.entries.retain(|_, (used, _)| *used >= middle);
+    }
+}

@@ -1,0 +1,112 @@
+//! Which labels and annotations the caches keep.
+//!
+//! The keys the controllers read are fixed; the keys a provider wants are known only after it was asked.
+//! So a [`Keep`] is a union that grows; what nobody asked for never stays in memory.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::pairs::{Interner, Pairs};
+
+/// A copy of the whole object that `kubectl apply` leaves behind: kept only when asked for by name.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The labels and annotations to keep of one kind of object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// Label keys.
+    pub labels: KeySet,
+    /// Annotation keys.
+    pub annotations: KeySet,
+}
+
+impl Keep {
+    /// Everything that either of the two keeps.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        Self {
+            labels: self.labels.union(&other.labels),
+            annotations: self.annotations.union(&other.annotations),
+        }
+    }
+}
+
+/// A set of keys: all, or some by name and by prefix.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KeySet {
+    all: bool,
+    keys: BTreeSet<String>,
+    prefixes: BTreeSet<String>,
+}
+
+impl KeySet {
+    /// Every key, except the annotation in which `kubectl apply` copies the whole object.
+    #[must_use]
+    pub fn all() -> Self {
+        Self { all: true, ..Self::default() }
+    }
+
+    /// The named keys.
+    pub fn keys<S: Into<String>>(keys: impl IntoIterator<Item = S>) -> Self {
+        Self { keys: keys.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// Every key that starts with one of the prefixes.
+    pub fn prefixes<S: Into<String>>(prefixes: impl IntoIterator<Item = S>) -> Self {
+        let prefixes = prefixes.into_iter().map(Into::into).filter(|prefix: &String| !prefix.is_empty());
+        Self { prefixes: prefixes.collect(), ..Self::default() }
+    }
+
+    /// Everything that is in either of the two.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        Self {
+            all: self.all || other.all,
+            keys: &self.keys | &other.keys,
+            prefixes: &self.prefixes | &other.prefixes,
+        }
+    }
+
+    /// Whether the key is in the set.
+    #[must_use]
+    pub fn contains(&self, key: &str) -> bool {
+        self.keys.contains(key)
+            || (self.all && key != LAST_APPLIED)
+            || self.prefixes.iter().any(|prefix| key.starts_with(prefix.as_str()))
+    }
+
+    /// Picks the kept pairs and shares their keys.
+    pub(super) fn pick(&self, pairs: Vec<(String, String)>, interner: &Interner) -> Pairs {
+        let total = pairs.len();
+        let kept = pairs
+            .into_iter()
+            .filter(|(key, _)| self.contains(key))
+            .map(|(key, value)| -> (Arc<str>, Box<str>) { (interner.intern(&key), value.into()) })
+            .collect();
+        Pairs::new(kept, total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_is_keys_prefixes_or_all() {
+        let set = KeySet::keys(["a"]).union(&KeySet::prefixes(["x.io/", ""]));
+        let rows = [("a", true), ("ab", false), ("x.io/y", true), ("b", false), (LAST_APPLIED, false)];
+        for (key, want) in rows {
+            assert_eq!(set.contains(key), want, "{key}");
+        }
+        assert!(KeySet::all().contains("anything"));
+        assert!(!KeySet::all().contains(LAST_APPLIED), "a copy of the whole object is not kept by chance");
+        assert!(KeySet::all().union(&KeySet::keys([LAST_APPLIED])).contains(LAST_APPLIED));
+    }
+
+    #[test]
+    fn picking_keeps_the_wanted_and_counts_the_rest() {
+        let pairs = vec![("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())];
+        let picked = KeySet::keys(["b"]).pick(pairs, &Interner::default());
+        assert_eq!(picked.iter().collect::<Vec<_>>(), [("b", "2")]);
+        assert_eq!(picked.total(), 2);
+    }
+}

@@ -1,0 +1,56 @@
+//! The metrics of everything that speaks to the apiserver, registered once.
+//!
+//! Names, labels and buckets of `workqueue_*` and `rest_client_*` are upstream's, so that existing
+//! dashboards work. The library appends `_total` to counters.
+
+mod cache;
+mod client;
+mod events;
+mod queue;
+
+use prometheus_client::registry::Registry;
+
+pub use cache::{CacheMetrics, KindCacheMetrics};
+pub use client::ClientMetrics;
+pub(super) use events::Discarded;
+pub use events::EventMetrics;
+pub(super) use queue::{InFlight, QueueSample};
+pub use queue::{QueueMetrics, QueueSeries};
+
+/// All of them. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct KubeMetrics {
+    /// Requests to the apiserver.
+    pub client: ClientMetrics,
+    /// Watch caches.
+    pub cache: CacheMetrics,
+    /// Work queues.
+    pub queue: QueueMetrics,
+    /// Events.
+    pub events: EventMetrics,
+}
+
+impl KubeMetrics {
+    /// Registers all of them.
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        metrics.client.register(registry);
+        metrics.cache.register(registry);
+        metrics.queue.register(registry);
+        metrics.events.register(registry);
+        metrics
+    }
+}
+
+/// A family of histograms with fixed buckets.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Buckets(pub(super) &'static [f64]);
+
+impl prometheus_client::metrics::family::MetricConstructor<prometheus_client::metrics::histogram::Histogram>
+    for Buckets
+{
+    fn new_metric(&self) -> prometheus_client::metrics::histogram::Histogram {
+        prometheus_client::metrics::histogram::Histogram::new(self.0.iter().copied())
+    }
+}

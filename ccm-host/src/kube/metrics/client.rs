@@ -1,0 +1,81 @@
+//! Metrics of requests to the apiserver, under upstream's names.
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    registry::Registry,
+};
+
+use super::Buckets;
+
+const LATENCY: Buckets = Buckets(&[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]);
+
+/// Labels of one finished attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(in crate::kube) struct Request {
+    pub(in crate::kube) code: String,
+    pub(in crate::kube) method: String,
+    pub(in crate::kube) host: String,
+}
+
+/// Labels of one repeated attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(in crate::kube) struct Retry {
+    pub(in crate::kube) code: String,
+    pub(in crate::kube) verb: String,
+    pub(in crate::kube) host: String,
+}
+
+/// Labels of a duration.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(in crate::kube) struct Latency {
+    pub(in crate::kube) verb: String,
+    pub(in crate::kube) host: String,
+}
+
+type Durations = Family<Latency, Histogram, Buckets>;
+
+/// Metrics of all clients.
+#[derive(Debug, Clone)]
+pub struct ClientMetrics {
+    pub(in crate::kube) requests: Family<Request, Counter>,
+    pub(in crate::kube) retries: Family<Retry, Counter>,
+    pub(in crate::kube) duration: Durations,
+    pub(in crate::kube) limiter: Durations,
+}
+
+impl Default for ClientMetrics {
+    fn default() -> Self {
+        Self {
+            requests: Family::default(),
+            retries: Family::default(),
+            duration: Family::new_with_constructor(LATENCY),
+            limiter: Family::new_with_constructor(LATENCY),
+        }
+    }
+}
+
+impl ClientMetrics {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "rest_client_requests",
+            "Number of HTTP requests, partitioned by status code, method, and host",
+            self.requests.clone(),
+        );
+        registry.register(
+            "rest_client_request_retries",
+            "Number of request retries, partitioned by status code, verb, and host",
+            self.retries.clone(),
+        );
+        registry.register(
+            "rest_client_request_duration_seconds",
+            "Request latency in seconds, broken down by verb and host",
+            self.duration.clone(),
+        );
+        registry.register(
+            "rest_client_rate_limiter_duration_seconds",
+            "Time spent in the client-side rate limiter in seconds, broken down by verb and host",
+            self.limiter.clone(),
+        );
+    }
+}

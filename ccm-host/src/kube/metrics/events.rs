@@ -1,0 +1,51 @@
+//! Metrics of the events we write.
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
+
+/// Why an event was not written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::kube) enum Discarded {
+    /// The queue was full.
+    Overflow,
+    /// Too many about one object.
+    Spam,
+    /// The apiserver refused it, or could not be reached often enough.
+    Failed,
+    /// The process ended first.
+    Shutdown,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+/// Metrics of all recorders.
+#[derive(Debug, Clone, Default)]
+pub struct EventMetrics {
+    pub(in crate::kube) queued: Gauge,
+    pub(in crate::kube) written: Counter,
+    discarded: Family<Reason, Counter>,
+}
+
+impl EventMetrics {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register("ccm_events_queued", "Events that wait to be written", self.queued.clone());
+        registry.register("ccm_events_written", "Events written, repeats included", self.written.clone());
+        registry.register("ccm_events_discarded", "Events that were not written", self.discarded.clone());
+    }
+
+    pub(in crate::kube) fn discard(&self, reason: Discarded) {
+        let reason = match reason {
+            Discarded::Overflow => "overflow",
+            Discarded::Spam => "spam",
+            Discarded::Failed => "failed",
+            Discarded::Shutdown => "shutdown",
+        };
+        self.discarded.get_or_create(&Reason { reason }).inc();
+    }
+}

@@ -1,0 +1,148 @@
+//! Metrics of the work queues, under client-go's names.
+//!
+//! Depth and unfinished work are computed when they are scraped, from the queues that still live.
+
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
+
+use parking_lot::Mutex;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
+    metrics::{MetricType, counter::Counter, family::Family, gauge::ConstGauge, histogram::Histogram},
+    registry::Registry,
+};
+
+use super::Buckets;
+
+/// 10 ns to 10 s, each ten times the one before.
+const DURATIONS: Buckets = Buckets(&[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0]);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Name {
+    name: &'static str,
+}
+
+/// A queue as seen at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::kube) struct QueueSample {
+    pub(in crate::kube) name: &'static str,
+    pub(in crate::kube) depth: usize,
+    pub(in crate::kube) unfinished_seconds: f64,
+    pub(in crate::kube) longest_seconds: f64,
+}
+
+/// A queue that can be looked at.
+pub(in crate::kube) trait InFlight: fmt::Debug + Send + Sync {
+    fn sample(&self) -> QueueSample;
+}
+
+/// Metrics of all queues.
+#[derive(Debug, Clone)]
+pub struct QueueMetrics {
+    adds: Family<Name, Counter>,
+    retries: Family<Name, Counter>,
+    queue_duration: Family<Name, Histogram, Buckets>,
+    work_duration: Family<Name, Histogram, Buckets>,
+    live: Arc<Mutex<Vec<Weak<dyn InFlight>>>>,
+}
+
+impl Default for QueueMetrics {
+    fn default() -> Self {
+        Self {
+            adds: Family::default(),
+            retries: Family::default(),
+            queue_duration: Family::new_with_constructor(DURATIONS),
+            work_duration: Family::new_with_constructor(DURATIONS),
+            live: Arc::default(),
+        }
+    }
+}
+
+/// Metrics of one queue.
+#[derive(Debug, Clone)]
+pub struct QueueSeries {
+    pub(in crate::kube) adds: Counter,
+    pub(in crate::kube) retries: Counter,
+    pub(in crate::kube) queue_duration: Histogram,
+    pub(in crate::kube) work_duration: Histogram,
+}
+
+impl QueueMetrics {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register("workqueue_adds", "Total number of adds handled by workqueue", self.adds.clone());
+        registry.register(
+            "workqueue_retries",
+            "Total number of retries handled by workqueue",
+            self.retries.clone(),
+        );
+        registry.register(
+            "workqueue_queue_duration_seconds",
+            "How long in seconds an item stays in workqueue before being requested",
+            self.queue_duration.clone(),
+        );
+        registry.register(
+            "workqueue_work_duration_seconds",
+            "How long in seconds processing an item from workqueue takes",
+            self.work_duration.clone(),
+        );
+        registry.register_collector(Box::new(Scrape(Arc::clone(&self.live))));
+    }
+
+    /// The series of one queue.
+    #[must_use]
+    pub fn of_queue(&self, name: &'static str) -> QueueSeries {
+        let name = Name { name };
+        QueueSeries {
+            adds: self.adds.get_or_create_owned(&name),
+            retries: self.retries.get_or_create_owned(&name),
+            queue_duration: self.queue_duration.get_or_create_owned(&name),
+            work_duration: self.work_duration.get_or_create_owned(&name),
+        }
+    }
+
+    /// Includes a queue in every scrape for as long as it lives.
+    pub(in crate::kube) fn watch(&self, queue: &Arc<dyn InFlight>) {
+        let mut live = self.live.lock();
+        live.retain(|queue| queue.strong_count() > 0);
+        live.push(Arc::downgrade(queue));
+    }
+}
+
+#[derive(Debug)]
+struct Scrape(Arc<Mutex<Vec<Weak<dyn InFlight>>>>);
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let queues: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        let mut samples: Vec<_> = queues.iter().map(|queue| queue.sample()).collect();
+        // One series a name: of two queues of that name the younger counts.
+        samples.reverse();
+        samples.sort_by_key(|sample| sample.name);
+        samples.dedup_by_key(|sample| sample.name);
+        type Value = fn(&QueueSample) -> f64;
+        let gauges: [(&str, &str, Value); 3] = [
+            ("workqueue_depth", "Current depth of workqueue", |sample| sample.depth as f64),
+            (
+                "workqueue_unfinished_work_seconds",
+                "How many seconds of work has been done that is in progress and hasn't been observed by work_duration",
+                |sample| sample.unfinished_seconds,
+            ),
+            (
+                "workqueue_longest_running_processor_seconds",
+                "How many seconds the longest running processor for workqueue has been running",
+                |sample| sample.longest_seconds,
+            ),
+        ];
+        for (name, help, value) in gauges {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for sample in &samples {
+                let labels = Name { name: sample.name };
+                ConstGauge::new(value(sample)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}

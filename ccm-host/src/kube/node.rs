@@ -1,0 +1,172 @@
+//! The slim Node: the fields the node-side controllers, the backend sets and the routes read.
+//!
+//! In goes the apiserver's JSON (through a private wire type), out comes about one tenth of it. Images,
+//! capacity, managed fields and annotations nobody asked for are never kept.
+
+mod wire;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    cache::Slim,
+    keep::Keep,
+    pairs::{Interner, Pairs},
+};
+pub use wire::NodeWire;
+
+/// Condition types that are kept, besides those with [`OWN_CONDITION_PREFIX`].
+pub const KEPT_CONDITIONS: [&str; 2] = ["Ready", "NetworkUnavailable"];
+/// Conditions with this prefix are ours (the breaker, for one) and are kept.
+pub const OWN_CONDITION_PREFIX: &str = "CloudProvider";
+
+/// A Node as the controllers see it.
+#[derive(Debug, Clone, Default)]
+pub struct Node {
+    /// `metadata.name`
+    pub name: String,
+    /// `metadata.uid`
+    pub uid: String,
+    /// `metadata.resourceVersion`
+    pub resource_version: String,
+    /// `metadata.creationTimestamp`
+    pub created: Option<Timestamp>,
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    /// The kept labels.
+    pub labels: Pairs,
+    /// The kept annotations.
+    pub annotations: Pairs,
+    /// `spec.providerID`, none if empty.
+    pub provider_id: Option<String>,
+    /// `spec.podCIDRs`
+    pub pod_cidrs: Vec<String>,
+    /// `spec.taints`, complete and in order.
+    pub taints: Vec<Taint>,
+    /// `spec.unschedulable`
+    pub unschedulable: bool,
+    /// `status.addresses`, in order.
+    pub addresses: Vec<NodeAddress>,
+    /// The kept ones of `status.conditions`.
+    pub conditions: Vec<NodeCondition>,
+    /// `status.nodeInfo.systemUUID`, none if empty.
+    pub system_uuid: Option<String>,
+}
+
+/// One taint. All fields survive a round trip unchanged: taints are written as a whole list.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Taint {
+    /// Taint key.
+    pub key: String,
+    /// Taint value, often empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+    /// Kept as the apiserver wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_added: Option<String>,
+}
+
+/// One address of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NodeAddress {
+    /// `InternalIP`, `ExternalIP`, `Hostname`, `InternalDNS`, `ExternalDNS`, or a provider's own.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// The address in the writer's own spelling.
+    pub address: String,
+}
+
+/// One condition of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeCondition {
+    /// Condition type.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// Machine-readable reason.
+    #[serde(default)]
+    pub reason: String,
+    /// Text for people.
+    #[serde(default)]
+    pub message: String,
+    /// When the status last changed.
+    #[serde(default)]
+    pub last_transition_time: Option<Timestamp>,
+}
+
+impl Node {
+    /// The condition of that type, if the node has it and it is kept.
+    #[must_use]
+    pub fn condition(&self, type_: &str) -> Option<&NodeCondition> {
+        self.conditions.iter().find(|condition| condition.type_ == type_)
+    }
+
+    /// Whether any taint has that key.
+    #[must_use]
+    pub fn has_taint(&self, key: &str) -> bool {
+        self.taints.iter().any(|taint| taint.key == key)
+    }
+}
+
+impl Slim for Node {
+    type Key = String;
+    type Wire = NodeWire;
+    const KIND: &'static str = "Node";
+
+    fn key(&self) -> String {
+        self.name.clone()
+    }
+
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+
+    fn index(&self) -> Option<&str> {
+        self.provider_id.as_deref()
+    }
+
+    fn same_but_version(&self, other: &Self) -> bool {
+        let Self {
+            name,
+            uid,
+            resource_version: _,
+            created,
+            deleting,
+            labels,
+            annotations,
+            provider_id,
+            pod_cidrs,
+            taints,
+            unschedulable,
+            addresses,
+            conditions,
+            system_uuid,
+        } = self;
+        *name == other.name
+            && *uid == other.uid
+            && *created == other.created
+            && *deleting == other.deleting
+            && *labels == other.labels
+            && *annotations == other.annotations
+            && *provider_id == other.provider_id
+            && *pod_cidrs == other.pod_cidrs
+            && *taints == other.taints
+            && *unschedulable == other.unschedulable
+            && *addresses == other.addresses
+            && *conditions == other.conditions
+            && *system_uuid == other.system_uuid
+    }
+
+    fn project(wire: NodeWire, keep: &Keep, interner: &Interner) -> Self {
+        wire.project(keep, interner)
+    }
+}

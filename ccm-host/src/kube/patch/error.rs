@@ -1,0 +1,73 @@
+//! What can come of a write, sorted by what the caller does next.
+
+use ::kube::{Error, core::Status};
+
+use super::Body;
+
+/// A write that did not happen, or may not have.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// No object of that name: nothing to do.
+    #[error("the object does not exist")]
+    NotFound,
+    /// The object of that uid is gone and another one has its name: decide anew.
+    #[error("the object was replaced by another one of the same name")]
+    Gone,
+    /// Somebody changed what the write was based on: read again and decide anew.
+    #[error("the object was changed in the meantime")]
+    Conflict,
+    /// The apiserver refuses the value: trying again will not help until the input changes.
+    #[error("the apiserver refuses the value: {0}")]
+    Invalid(String),
+    /// Cancelled by us. It may have been applied.
+    #[error("cancelled")]
+    Cancelled,
+    /// Everything else, a timeout among it. It may have been applied.
+    #[error("the apiserver did not take the write")]
+    Other(#[source] Box<Error>),
+}
+
+impl WriteError {
+    /// Whether a fresh read and a new decision are the remedy.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        matches!(self, Self::Conflict | Self::Gone)
+    }
+
+    /// The meaning of an error that answers a patch.
+    pub(super) fn of_patch(error: Error, body: &Body) -> Self {
+        match error {
+            Error::Api(status) if status.code == 422 => of_invalid(&status, body),
+            Error::Api(status) if status.code == 409 => Self::Conflict,
+            other => Self::of_request(other),
+        }
+    }
+
+    /// The meaning of an error that answers a deletion with a uid precondition.
+    pub(super) fn of_delete(error: Error) -> Self {
+        match error {
+            Error::Api(status) if status.code == 409 => Self::Gone,
+            other => Self::of_request(other),
+        }
+    }
+
+    pub(super) fn of_request(error: Error) -> Self {
+        match error {
+            Error::Api(status) if status.code == 404 => Self::NotFound,
+            other => Self::Other(Box::new(other)),
+        }
+    }
+}
+
+/// A 422 names the fields it refuses, except where an operation of a JSON patch could not be applied:
+/// then a `test` failed, or a key to remove is not there any more.
+fn of_invalid(status: &Status, body: &Body) -> WriteError {
+    let causes = status.details.as_ref().map_or(&[][..], |details| &details.causes);
+    if causes.iter().any(|cause| cause.field == "metadata.uid") {
+        return WriteError::Gone;
+    }
+    match body {
+        Body::Json(_) if causes.is_empty() => WriteError::Conflict,
+        _ => WriteError::Invalid(status.message.clone()),
+    }
+}

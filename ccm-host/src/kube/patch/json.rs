@@ -1,0 +1,81 @@
+//! Builds JSON patches in which every change is preceded by a test of what it replaces.
+
+use serde_json::{Value, json};
+
+use super::{Body, Patch, Target};
+use crate::kube::pairs::Pairs;
+
+/// Operations so far. The tests of one that changes nothing are dropped with it.
+#[derive(Debug)]
+pub(super) struct Operations {
+    list: Vec<Value>,
+    changes: usize,
+}
+
+impl Operations {
+    /// Starts with the identity: the patch fails if the object was recreated.
+    pub(super) fn on(uid: &str) -> Self {
+        let mut operations = Self { list: Vec::new(), changes: 0 };
+        operations.test("/metadata/uid", json!(uid));
+        operations
+    }
+
+    /// Sets the value at `path` from `old` to `new`; null means absent. The parent has to exist.
+    pub(super) fn set(&mut self, path: &str, old: Value, new: Value) {
+        if old == new {
+            return;
+        }
+        self.test(path, old);
+        self.changes += 1;
+        self.list.push(if new.is_null() {
+            json!({"op": "remove", "path": path})
+        } else {
+            json!({"op": "add", "path": path, "value": new})
+        });
+    }
+
+    /// Sets (or, if none, removes) keys of the string map at `path`.
+    ///
+    /// An object without any such map gets the whole map at once, since a JSON patch cannot create parents.
+    pub(super) fn set_pairs<'a>(
+        &mut self,
+        path: &str,
+        old: &Pairs,
+        wanted: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+    ) {
+        let changed: Vec<_> = wanted.filter(|(key, value)| old.get(key) != *value).collect();
+        if changed.is_empty() {
+            return;
+        }
+        if old.total() == 0 {
+            let map = changed
+                .into_iter()
+                .filter_map(|(key, value)| Some((key.to_owned(), json!(value?))))
+                .collect();
+            return self.set(path, Value::Null, Value::Object(map));
+        }
+        for (key, value) in changed {
+            let path = format!("{path}/{}", escape(key));
+            self.set(&path, json!(old.get(key)), json!(value));
+        }
+    }
+
+    /// The patch, if it changes anything.
+    pub(super) fn finish(self, target: Target) -> Option<Patch> {
+        (self.changes > 0).then(|| Patch { target, body: Body::Json(Value::Array(self.list)) })
+    }
+
+    /// The server takes a test against null as a test for absence.
+    fn test(&mut self, path: &str, value: Value) {
+        self.list.push(json!({"op": "test", "path": path, "value": value}));
+    }
+}
+
+/// A list as it stands in an object: an empty one is left out.
+pub(super) fn list_or_absent<T: serde::Serialize>(list: &[T]) -> Value {
+    if list.is_empty() { Value::Null } else { json!(list) }
+}
+
+fn escape(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}

@@ -1,0 +1,82 @@
+//! Patches of a Node.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
+
+use super::{
+    Body, Patch, Target, WantedCondition,
+    json::{Operations, list_or_absent},
+};
+use crate::kube::node::{Node, NodeAddress, Taint};
+
+/// What shall differ in a Node outside of its status. The default changes nothing.
+///
+/// Keys written here have to be kept by the cache ([`crate::kube::keep::Keep`]): what is not kept looks
+/// absent, and the patch then fails with a conflict where the key exists.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeChange {
+    /// The provider ID to set.
+    pub provider_id: Option<String>,
+    /// Labels to set.
+    pub set_labels: BTreeMap<String, String>,
+    /// Labels to remove.
+    pub remove_labels: BTreeSet<String>,
+    /// Annotations to set, or to remove where none.
+    pub annotations: BTreeMap<String, Option<String>>,
+    /// The complete list of taints, if it shall change.
+    pub taints: Option<Vec<Taint>>,
+}
+
+/// One atomic write of everything outside the status, guarded by the uid and by each value it replaces.
+#[must_use]
+pub fn node_main(before: &Node, change: &NodeChange) -> Option<Patch> {
+    let NodeChange { provider_id, set_labels, remove_labels, annotations, taints } = change;
+    let mut operations = Operations::on(&before.uid);
+    if let Some(provider_id) = provider_id {
+        operations.set("/spec/providerID", json!(before.provider_id), json!(provider_id));
+    }
+    let removed =
+        remove_labels.iter().filter(|key| !set_labels.contains_key(*key)).map(|key| (key.as_str(), None));
+    let set = set_labels.iter().map(|(key, value)| (key.as_str(), Some(value.as_str())));
+    operations.set_pairs("/metadata/labels", &before.labels, set.chain(removed));
+    let annotations = annotations.iter().map(|(key, value)| (key.as_str(), value.as_deref()));
+    operations.set_pairs("/metadata/annotations", &before.annotations, annotations);
+    if let Some(taints) = taints {
+        operations.set("/spec/taints", list_or_absent(&before.taints), list_or_absent(taints));
+    }
+    operations.finish(Target::Main)
+}
+
+/// Replaces the list of addresses.
+#[must_use]
+pub fn node_addresses(before: &Node, addresses: &[NodeAddress]) -> Option<Patch> {
+    (before.addresses != addresses).then(|| Patch {
+        target: Target::Status,
+        body: Body::Merge(json!({"metadata": {"uid": before.uid}, "status": {"addresses": addresses}})),
+    })
+}
+
+/// Sets one condition and leaves the others. The time of transition moves only with the status.
+#[must_use]
+pub fn node_condition(before: &Node, wanted: &WantedCondition<'_>, now: Timestamp) -> Option<Patch> {
+    let WantedCondition { type_, status, reason, message } = *wanted;
+    let old = before.condition(type_);
+    if old.is_some_and(|old| old.status == status && old.reason == reason && old.message == message) {
+        return None;
+    }
+    let since =
+        old.filter(|old| old.status == status).and_then(|old| old.last_transition_time).unwrap_or(now);
+    let condition = json!({
+        "type": type_,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastHeartbeatTime": Time(now),
+        "lastTransitionTime": Time(since),
+    });
+    let body = json!({"metadata": {"uid": before.uid}, "status": {"conditions": [condition]}});
+    Some(Patch { target: Target::Status, body: Body::Strategic(body) })
+}

@@ -1,0 +1,161 @@
+//! Sends patches and deletions, and reads single objects afresh.
+
+use ::kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, Preconditions},
+};
+use http::{Request, header};
+use serde::{Deserialize, de::IgnoredAny};
+use tokio_util::sync::CancellationToken;
+
+use super::{Patch, Target, WriteError};
+use crate::kube::{
+    cache::Slim,
+    keep::Keep,
+    node::{Node, NodeWire},
+    pairs::Interner,
+    pressure::WritePressure,
+    service::{ObjectKey, Service, ServiceWire},
+};
+
+/// Asks for metadata only in the answer: cheaper to send and to decode.
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+/// The way in which controllers write. Cheap to clone.
+///
+/// Everything it does counts as pressure, so that events stand back. Cancelling a write drops the
+/// request; whether it was applied is then unknown.
+#[derive(Clone)]
+pub struct Writer {
+    client: Client,
+    pressure: WritePressure,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("pressure", &self.pressure.held()).finish_non_exhaustive()
+    }
+}
+
+/// The answer to a write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// The object's resource version after the write.
+    pub resource_version: String,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    metadata: AnswerMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AnswerMeta {
+    #[serde(default)]
+    resource_version: String,
+}
+
+impl Writer {
+    /// A writer that counts into `pressure`.
+    #[must_use]
+    pub fn new(client: Client, pressure: WritePressure) -> Self {
+        Self { client, pressure }
+    }
+
+    /// Sends a patch of a Node.
+    pub async fn patch_node(
+        &self,
+        name: &str,
+        patch: &Patch,
+        cancel: &CancellationToken,
+    ) -> Result<Written, WriteError> {
+        self.patch(&NodeWire::url_path(&(), None), name, patch, cancel).await
+    }
+
+    /// Sends a patch of a Service.
+    pub async fn patch_service(
+        &self,
+        key: &ObjectKey,
+        patch: &Patch,
+        cancel: &CancellationToken,
+    ) -> Result<Written, WriteError> {
+        self.patch(&ServiceWire::url_path(&(), Some(&key.namespace)), &key.name, patch, cancel).await
+    }
+
+    /// Deletes the Node of that name if it still has that uid.
+    pub async fn delete_node(
+        &self,
+        name: &str,
+        uid: &str,
+        cancel: &CancellationToken,
+    ) -> Result<(), WriteError> {
+        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let params = DeleteParams::default().preconditions(preconditions);
+        let path = NodeWire::url_path(&(), None);
+        let request = ::kube::core::Request::new(path)
+            .delete(name, &params)
+            .map_err(|error| WriteError::Other(Box::new(::kube::Error::BuildRequest(error))))?;
+        let sent = self.client.request::<IgnoredAny>(request);
+        self.unless_cancelled(cancel, async { sent.await.map(drop).map_err(WriteError::of_delete) }).await
+    }
+
+    /// Reads a Node afresh.
+    pub async fn get_node(&self, name: &str, keep: &Keep) -> Result<Option<Node>, WriteError> {
+        self.get(&Api::all(self.client.clone()), name, keep).await
+    }
+
+    /// Reads a Service afresh.
+    pub async fn get_service(&self, key: &ObjectKey, keep: &Keep) -> Result<Option<Service>, WriteError> {
+        let api = Api::namespaced(self.client.clone(), &key.namespace);
+        self.get(&api, &key.name, keep).await
+    }
+
+    async fn get<T: Slim>(
+        &self,
+        api: &Api<T::Wire>,
+        name: &str,
+        keep: &Keep,
+    ) -> Result<Option<T>, WriteError> {
+        let _held = self.pressure.hold();
+        let wire = api.get_opt(name).await.map_err(WriteError::of_request)?;
+        Ok(wire.map(|wire| T::project(wire, keep, &Interner::default())))
+    }
+
+    async fn patch(
+        &self,
+        collection: &str,
+        name: &str,
+        patch: &Patch,
+        cancel: &CancellationToken,
+    ) -> Result<Written, WriteError> {
+        let subresource = match patch.target {
+            Target::Main => "",
+            Target::Status => "/status",
+        };
+        let request = Request::patch(format!("{collection}/{name}{subresource}"))
+            .header(header::ACCEPT, METADATA_ONLY)
+            .header(header::CONTENT_TYPE, patch.body.content_type())
+            .body(patch.body.value().to_string().into_bytes())
+            .map_err(|error| WriteError::Other(Box::new(::kube::Error::HttpError(error))))?;
+        let sent = self.client.request::<Answer>(request);
+        self.unless_cancelled(cancel, async {
+            let answer = sent.await.map_err(|error| WriteError::of_patch(error, &patch.body))?;
+            Ok(Written { resource_version: answer.metadata.resource_version })
+        })
+        .await
+    }
+
+    async fn unless_cancelled<R>(
+        &self,
+        cancel: &CancellationToken,
+        write: impl Future<Output = Result<R, WriteError>>,
+    ) -> Result<R, WriteError> {
+        let _held = self.pressure.hold();
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(WriteError::Cancelled),
+            result = write => result,
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! A keyed work queue with the guarantees of client-go's, and the loop that works it off.
+//!
+//! In go keys, from watch handlers and from the outcomes of earlier runs; out comes one run per key at a
+//! time. Duplicates collapse; a key that is added while it runs is run again afterwards; failures back off
+//! per key. There is **one schedule per key**: an ordinary add runs the key at once and replaces a pending
+//! delay (the failure count stays), and of several delays the earliest counts. A run that is still to
+//! start replaces every delay asked for before it, since it sees the present and says itself when it wants
+//! to run again. What a run does is decided by its handler.
+
+mod run;
+mod schedule;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt::{Debug, Display},
+    hash::Hash,
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::Instant};
+
+use super::metrics::{InFlight, QueueMetrics, QueueSample, QueueSeries};
+pub use run::{Outcome, run};
+use schedule::{Next, Schedule};
+
+/// What a queue needs of a key.
+pub trait Key: Clone + Eq + Hash + Ord + Display + Debug + Send + Sync + 'static {}
+impl<K: Clone + Eq + Hash + Ord + Display + Debug + Send + Sync + 'static> Key for K {}
+
+/// Per-key exponential backoff: `base`, doubled with each failure, at most `max`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    /// Delay after the first failure.
+    pub base: Duration,
+    /// Longest delay.
+    pub max: Duration,
+}
+
+impl Backoff {
+    /// The delay after `failures` failures before this one.
+    #[must_use]
+    pub fn delay(&self, failures: u32) -> Duration {
+        2_u32
+            .checked_pow(failures)
+            .and_then(|factor| self.base.checked_mul(factor))
+            .map_or(self.max, |d| d.min(self.max))
+    }
+}
+
+/// The queue. Cheap to clone; all clones are the same queue.
+#[derive(Debug)]
+pub struct WorkQueue<K: Key>(Arc<Shared<K>>);
+
+#[derive(Debug)]
+struct Shared<K: Key> {
+    name: &'static str,
+    backoff: Backoff,
+    schedule: Mutex<Schedule<K>>,
+    /// Wakes one waiting [`WorkQueue::get`] for a new key, an earlier delay or the end.
+    changed: Notify,
+    series: QueueSeries,
+}
+
+impl<K: Key> Clone for WorkQueue<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K: Key> WorkQueue<K> {
+    /// An empty queue. `name` is the label of its metrics.
+    #[must_use]
+    pub fn new(name: &'static str, backoff: Backoff, metrics: &QueueMetrics) -> Self {
+        let shared = Arc::new(Shared {
+            name,
+            backoff,
+            schedule: Mutex::new(Schedule::default()),
+            changed: Notify::new(),
+            series: metrics.of_queue(name),
+        });
+        let in_flight: Arc<dyn InFlight> = Arc::<Shared<K>>::clone(&shared);
+        metrics.watch(&in_flight);
+        Self(shared)
+    }
+
+    /// The queue's name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.0.name
+    }
+
+    /// Runs the key as soon as possible. Replaces a pending delay; keeps the failure count.
+    pub fn add(&self, key: K) {
+        if self.0.schedule.lock().add(key, Instant::now()) {
+            self.0.series.adds.inc();
+            self.0.changed.notify_one();
+        }
+    }
+
+    /// Runs the key after a delay, unless it runs earlier for another reason.
+    pub fn add_after(&self, key: K, delay: Duration) {
+        if delay.is_zero() {
+            return self.add(key);
+        }
+        let now = Instant::now();
+        // A delay beyond the clock's range is as good as never; a day later is as good a guess as any.
+        let due = now.checked_add(delay).unwrap_or(now + Duration::from_secs(86_400));
+        self.0.series.retries.inc();
+        if self.0.schedule.lock().add_at(key, due) {
+            self.0.changed.notify_one();
+        }
+    }
+
+    /// Counts a failure and runs the key after its backoff, which is returned.
+    pub fn add_rate_limited(&self, key: K) -> Duration {
+        let failures = self.0.schedule.lock().fail(&key);
+        let delay = self.0.backoff.delay(failures);
+        self.add_after(key, delay);
+        delay
+    }
+
+    /// Clears the key's failure count.
+    pub fn forget(&self, key: &K) {
+        self.0.schedule.lock().forget(key);
+    }
+
+    /// How often the key failed since it was last forgotten.
+    #[must_use]
+    pub fn retries(&self, key: &K) -> u32 {
+        self.0.schedule.lock().failures(key)
+    }
+
+    /// How many keys wait to be run now, without the delayed and the running.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.schedule.lock().waiting(Instant::now())
+    }
+
+    /// Whether no key waits to be run now.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Ignores what is added from now on and drops delayed keys. What waits is still handed out.
+    pub fn shut_down(&self) {
+        self.0.schedule.lock().shut_down();
+        self.0.changed.notify_waiters();
+        self.0.changed.notify_one();
+    }
+
+    /// The next key, which belongs to the caller until [`WorkQueue::done`]. None once the queue is shut
+    /// down and drained. Dropping the future loses nothing.
+    pub async fn get(&self) -> Option<K> {
+        loop {
+            let changed = self.0.changed.notified();
+            let (promoted, next) = {
+                let (now, mut schedule) = (Instant::now(), self.0.schedule.lock());
+                (schedule.promote_due(now), schedule.next(now))
+            };
+            self.0.series.adds.inc_by(promoted);
+            match next {
+                Next::Run { key, waited, more } => {
+                    if more {
+                        self.0.changed.notify_one();
+                    }
+                    self.0.series.queue_duration.observe(waited.as_secs_f64());
+                    return Some(key);
+                }
+                Next::WaitUntil(due) => {
+                    tokio::select! {
+                        () = changed => {}
+                        () = tokio::time::sleep_until(due) => {}
+                    }
+                }
+                Next::Wait => changed.await,
+                Next::End => {
+                    self.0.changed.notify_one();
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Says that the run of a key from [`WorkQueue::get`] has ended.
+    pub fn done(&self, key: &K) {
+        let Some(done) = self.0.schedule.lock().done(key, Instant::now()) else { return };
+        self.0.series.work_duration.observe(done.ran.as_secs_f64());
+        if done.again {
+            self.0.changed.notify_one();
+        }
+    }
+}
+
+impl<K: Key> InFlight for Shared<K> {
+    fn sample(&self) -> QueueSample {
+        let now = Instant::now();
+        let schedule = self.schedule.lock();
+        let running =
+            || schedule.running_since().map(|since| now.saturating_duration_since(since).as_secs_f64());
+        QueueSample {
+            name: self.name,
+            depth: schedule.waiting(now),
+            unfinished_seconds: running().sum(),
+            longest_seconds: running().fold(0.0, f64::max),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The slim Service: the fields the load-balancer controller compares, sends and writes.
+//!
+//! In goes the apiserver's JSON (through a private wire type). Which annotations are kept is the union of
+//! what the providers want and what the controller reads.
+
+mod wire;
+
+use std::{fmt, sync::Arc};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    cache::Slim,
+    keep::Keep,
+    pairs::{Interner, Pairs},
+};
+pub use wire::ServiceWire;
+
+/// Namespace and name; written `namespace/name`. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectKey {
+    /// The namespace.
+    pub namespace: Arc<str>,
+    /// The name.
+    pub name: Arc<str>,
+}
+
+impl ObjectKey {
+    /// A key from its two parts.
+    pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A Service as the controllers see it.
+#[derive(Debug, Clone)]
+pub struct Service {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// `metadata.uid`
+    pub uid: String,
+    /// `metadata.resourceVersion`
+    pub resource_version: String,
+    /// `metadata.creationTimestamp`
+    pub created: Option<Timestamp>,
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    /// The kept labels.
+    pub labels: Pairs,
+    /// The kept annotations.
+    pub annotations: Pairs,
+    /// `metadata.finalizers`, complete and in order.
+    pub finalizers: Vec<String>,
+    /// The read part of `spec`.
+    pub spec: ServiceSpec,
+    /// `status.loadBalancer.ingress`
+    pub ingress: Vec<Ingress>,
+    /// `status.conditions`
+    pub conditions: Vec<Condition>,
+}
+
+/// The part of a Service's spec that a balancer depends on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ServiceSpec {
+    /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// The class; none means the cluster's default implementation.
+    pub load_balancer_class: Option<String>,
+    /// Allowed client ranges; none and empty differ.
+    pub load_balancer_source_ranges: Option<Vec<String>>,
+    /// Ports, in order.
+    #[serde(deserialize_with = "super::wire::or_default")]
+    pub ports: Vec<ServicePort>,
+    /// `None` or `ClientIP`.
+    pub session_affinity: String,
+    /// The affinity's configuration.
+    pub session_affinity_config: Option<SessionAffinityConfig>,
+    /// The wished address (deprecated upstream, still used).
+    #[serde(rename = "loadBalancerIP")]
+    pub load_balancer_ip: String,
+    /// Addresses routed to the nodes from outside.
+    #[serde(rename = "externalIPs", deserialize_with = "super::wire::or_default")]
+    pub external_ips: Vec<String>,
+    /// `Cluster` or `Local`.
+    pub external_traffic_policy: String,
+    /// `Cluster` or `Local`.
+    pub internal_traffic_policy: Option<String>,
+    /// Port of the health check for `Local`; 0 if none.
+    pub health_check_node_port: i32,
+    /// `IPv4`, `IPv6`; the first is the primary.
+    #[serde(deserialize_with = "super::wire::or_default")]
+    pub ip_families: Vec<String>,
+    /// `SingleStack`, `PreferDualStack` or `RequireDualStack`.
+    pub ip_family_policy: Option<String>,
+    /// The cluster addresses.
+    #[serde(rename = "clusterIPs", deserialize_with = "super::wire::or_default")]
+    pub cluster_ips: Vec<String>,
+    /// Whether node ports are allotted; none means yes.
+    pub allocate_load_balancer_node_ports: Option<bool>,
+}
+
+/// Session affinity's configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct SessionAffinityConfig {
+    /// For affinity `ClientIP`.
+    #[serde(rename = "clientIP", default)]
+    pub client_ip: Option<ClientIpConfig>,
+}
+
+/// Configuration of affinity by client address.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClientIpConfig {
+    /// How long a client sticks.
+    #[serde(default)]
+    pub timeout_seconds: Option<i32>,
+}
+
+/// One port of a Service.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ServicePort {
+    /// Name, may be empty when there is one port only.
+    pub name: String,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// Application protocol.
+    pub app_protocol: Option<String>,
+    /// The balancer's port.
+    pub port: i32,
+    /// The pods' port.
+    pub target_port: TargetPort,
+    /// The nodes' port; 0 if none.
+    pub node_port: i32,
+}
+
+/// A port by number or by the name it has in the pod.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum TargetPort {
+    /// By number.
+    Number(i32),
+    /// By name.
+    Name(String),
+}
+
+impl Default for TargetPort {
+    fn default() -> Self {
+        Self::Number(0)
+    }
+}
+
+/// One published entry of a balancer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Ingress {
+    /// An address, or empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub ip: String,
+    /// A DNS name, or empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub hostname: String,
+    /// `VIP` or `Proxy`; none leaves it to the apiserver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ip_mode: Option<String>,
+    /// State by port.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "super::wire::or_default")]
+    pub ports: Vec<PortStatus>,
+}
+
+/// State of one port of a balancer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortStatus {
+    /// The balancer's port.
+    pub port: i32,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// A reason in CamelCase or `vendor/Reason`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// One condition of a Service.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Condition {
+    /// Condition type.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// Machine-readable reason.
+    pub reason: String,
+    /// Text for people.
+    pub message: String,
+    /// When the status last changed.
+    pub last_transition_time: Option<Timestamp>,
+}
+
+impl Service {
+    /// Whether the finalizer is in the list.
+    #[must_use]
+    pub fn has_finalizer(&self, finalizer: &str) -> bool {
+        self.finalizers.iter().any(|found| found == finalizer)
+    }
+
+    /// The condition of that type, if the Service has it.
+    #[must_use]
+    pub fn condition(&self, type_: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.type_ == type_)
+    }
+}
+
+impl Slim for Service {
+    type Key = ObjectKey;
+    type Wire = ServiceWire;
+    const KIND: &'static str = "Service";
+
+    fn key(&self) -> ObjectKey {
+        self.key.clone()
+    }
+
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+
+    fn index(&self) -> Option<&str> {
+        None
+    }
+
+    fn same_but_version(&self, other: &Self) -> bool {
+        let Self {
+            key,
+            uid,
+            resource_version: _,
+            created,
+            deleting,
+            labels,
+            annotations,
+            finalizers,
+            spec,
+            ingress,
+            conditions,
+        } = self;
+        *key == other.key
+            && *uid == other.uid
+            && *created == other.created
+            && *deleting == other.deleting
+            && *labels == other.labels
+            && *annotations == other.annotations
+            && *finalizers == other.finalizers
+            && *spec == other.spec
+            && *ingress == other.ingress
+            && *conditions == other.conditions
+    }
+
+    fn project(wire: ServiceWire, keep: &Keep, interner: &Interner) -> Self {
+        wire.project(keep, interner)
+    }
+}

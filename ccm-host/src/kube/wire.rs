@@ -1,0 +1,116 @@
+//! What is common to the private wire types: metadata without managed fields, lists that may be null.
+//!
+//! A wire type lives only while one object is decoded; [`super::node`] and [`super::service`] project it
+//! to what controllers read.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+
+/// The part of an object's metadata that somebody reads. Unknown fields, managed fields among them, are
+/// skipped by the parser and never allocated.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Meta {
+    pub(super) name: String,
+    pub(super) namespace: String,
+    pub(super) uid: String,
+    pub(super) resource_version: String,
+    pub(super) creation_timestamp: Option<Timestamp>,
+    pub(super) deletion_timestamp: Option<Timestamp>,
+    #[serde(deserialize_with = "pairs")]
+    pub(super) labels: Vec<(String, String)>,
+    #[serde(deserialize_with = "pairs")]
+    pub(super) annotations: Vec<(String, String)>,
+    #[serde(deserialize_with = "or_default")]
+    pub(super) finalizers: Vec<String>,
+}
+
+impl Meta {
+    /// The metadata the watch machinery itself needs: the identity and where to resume.
+    pub(super) fn for_watcher(&self) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(self.name.clone()),
+            namespace: (!self.namespace.is_empty()).then(|| self.namespace.clone()),
+            resource_version: Some(self.resource_version.clone()),
+            ..ObjectMeta::default()
+        }
+    }
+}
+
+/// Reads a value in which an explicit null means the same as absence.
+pub(super) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    d: D,
+) -> Result<T, D::Error> {
+    Ok(Option::<T>::deserialize(d)?.unwrap_or_default())
+}
+
+/// Reads a JSON object of strings as a list of pairs, without building a tree.
+fn pairs<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<(String, String)>, D::Error> {
+    Ok(Option::<PairList>::deserialize(d)?.unwrap_or_default().0)
+}
+
+#[derive(Default)]
+struct PairList(Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for PairList {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = PairList;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of strings")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PairList, A::Error> {
+                let mut pairs = Vec::with_capacity(map.size_hint().unwrap_or(8));
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(PairList(pairs))
+            }
+        }
+        d.deserialize_map(Pairs)
+    }
+}
+
+/// Implements `::kube::Resource` for a wire type of the core group with a `meta: ObjectMeta` field.
+macro_rules! core_resource {
+    ($wire:ty, $scope:ty, $kind:literal, $plural:literal) => {
+        impl ::kube::Resource for $wire {
+            type DynamicType = ();
+            type Scope = $scope;
+
+            fn kind(_: &()) -> std::borrow::Cow<'_, str> {
+                $kind.into()
+            }
+
+            fn group(_: &()) -> std::borrow::Cow<'_, str> {
+                "".into()
+            }
+
+            fn version(_: &()) -> std::borrow::Cow<'_, str> {
+                "v1".into()
+            }
+
+            fn plural(_: &()) -> std::borrow::Cow<'_, str> {
+                $plural.into()
+            }
+
+            fn meta(&self) -> &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                &self.meta
+            }
+
+            fn meta_mut(&mut self) -> &mut k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                &mut self.meta
+            }
+        }
+    };
+}
+pub(super) use core_resource;
