@@ -5,11 +5,14 @@
 //! decided here. What to do with an answer is decided in [`crate::controllers`].
 
 mod error;
+#[cfg(test)]
+pub(crate) mod fake;
 mod instance;
 mod load_balancer;
 mod provider;
+mod providers;
 
-pub use error::{CloudError, RetryClass};
+pub use error::{CloudError, ErrorReason, RetryClass, SLOW_RETRY};
 pub use instance::{
     AddressType, Freshness, Instance, InstanceAnswer, InstanceQuery, InstanceState, InstanceView, NodeAddress,
 };
@@ -18,3 +21,4 @@ pub use load_balancer::{
     LoadBalancerList, LoadBalancerState, Ownership, SyncState, UpdateLoadBalancer, Updated,
 };
 pub use provider::{EventType, InProgress, Provider, ProviderEvent, ProviderInfo, ProviderStatus};
+pub use providers::{NodeOwner, Providers};

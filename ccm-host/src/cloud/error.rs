@@ -77,12 +77,36 @@ impl CloudError {
     /// The reason as it stands in metrics and Events; the code where there is no reason.
     #[must_use]
     pub fn label(&self) -> String {
-        self.reason.map_or_else(|| format!("{:?}", self.code), |reason| reason.wire_name().to_owned())
+        self.reason.map_or_else(|| code_name(self.code), ErrorReason::wire_name).to_owned()
     }
 
     /// Whether the reason is this one.
     #[must_use]
     pub fn is(&self, reason: ErrorReason) -> bool {
         self.reason == Some(reason)
+    }
+}
+
+/// The name of a code as gRPC spells it.
+pub(super) fn code_name(code: tonic::Code) -> &'static str {
+    use tonic::Code;
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
     }
 }

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use tokio::sync::{broadcast, watch};
 
 use super::{
-    BackendSet, CloudError, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, InstanceAnswer, InstanceQuery,
-    LoadBalancer, LoadBalancerList, UpdateLoadBalancer, Updated,
+    BackendSet, CloudError, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, InstanceAnswer,
+    InstanceQuery, LoadBalancer, LoadBalancerList, UpdateLoadBalancer, Updated,
 };
 use crate::kube::{Node, Service};
 
@@ -27,6 +27,10 @@ pub trait Provider: Send + Sync + Debug {
 
     /// Keys (provider ID, or node name) of machines that changed, from the provider's watch. May miss any.
     fn instance_changes(&self) -> broadcast::Receiver<String>;
+
+    /// A number that grows whenever all machines shall be looked at once: at each new connection and each new watch
+    /// stream, since changes in between were not told. Only the newest value matters.
+    fn sweeps(&self) -> watch::Receiver<u64>;
 
     /// The machine of a node. Coalesced with other callers' questions.
     async fn instance(&self, query: InstanceQuery) -> Result<InstanceAnswer, CloudError>;

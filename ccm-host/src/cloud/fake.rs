@@ -1,0 +1,243 @@
+//! A provider in memory, for component tests of controllers.
+//!
+//! Without further words it is serving, its provider IDs begin with `<name>://`, and it knows no machine: every node is
+//! authoritatively absent. Balancers become active at once, reachable at `192.0.2.1`.
+
+#![allow(dead_code, reason = "words for the tests of every controller, used or not yet")]
+
+mod answers;
+mod provider;
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::{broadcast, watch};
+
+#[allow(unused_imports, reason = "words for the tests of every controller, used or not yet")]
+pub(crate) use answers::{error, instance, machine};
+
+use super::{
+    CloudError, Freshness, InProgress, Instance, InstanceAnswer, InstanceState, InstanceView, LoadBalancer,
+    LoadBalancerList, ProviderEvent, ProviderInfo, ProviderStatus,
+};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct FakeProvider {
+    name: String,
+    info: Mutex<Option<Arc<ProviderInfo>>>,
+    status: watch::Sender<ProviderStatus>,
+    changes: broadcast::Sender<String>,
+    sweeps: watch::Sender<u64>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    instances: HashMap<String, InstanceAnswer>,
+    balancers: BTreeMap<String, LoadBalancer>,
+    list_complete: bool,
+    unreachable: Vec<(String, CloudError)>,
+    errors: HashMap<&'static str, VecDeque<CloudError>>,
+    always: HashMap<&'static str, CloudError>,
+    in_progress: HashMap<&'static str, VecDeque<InProgress>>,
+    annotations: (BTreeMap<String, String>, Vec<String>),
+    events: Vec<ProviderEvent>,
+    latency: HashMap<&'static str, Duration>,
+    calls: Vec<Call>,
+}
+
+/// A call, in the order in which they began. Services and nodes are named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// `instance`
+    Instance { node: String, view: InstanceView, freshness: Freshness },
+    /// `load_balancer`
+    Get { service: String },
+    /// `ensure_load_balancer`
+    Ensure { service: String, nodes: Vec<String>, digest: String, revision: u64, adopt: bool },
+    /// `update_load_balancer`
+    Update { service: String, nodes: Vec<String>, digest: String, revision: u64 },
+    /// `delete_load_balancer`
+    Delete { service: String, uid: String, with_last_known: bool, adopt: bool },
+    /// `list_load_balancers`
+    List,
+}
+
+/// Names of the RPCs, as [`FakeProvider::fail_next`] and others take them.
+pub(crate) mod method {
+    pub(crate) const INSTANCE: &str = "BatchGetInstances";
+    pub(crate) const GET: &str = "GetLoadBalancer";
+    pub(crate) const ENSURE: &str = "EnsureLoadBalancer";
+    pub(crate) const UPDATE: &str = "BatchUpdateLoadBalancers";
+    pub(crate) const DELETE: &str = "DeleteLoadBalancer";
+    pub(crate) const LIST: &str = "ListLoadBalancers";
+}
+
+impl FakeProvider {
+    pub(crate) fn new(name: &str) -> Arc<Self> {
+        let info = ProviderInfo {
+            name: name.to_owned(),
+            epoch: "epoch-1".to_owned(),
+            provider_id_prefixes: vec![format!("{name}://")],
+            instances: true,
+            load_balancers: true,
+            default_load_balancer_class: true,
+            ..ProviderInfo::default()
+        };
+        Arc::new(Self {
+            name: name.to_owned(),
+            info: Mutex::new(Some(Arc::new(info))),
+            status: watch::Sender::new(ProviderStatus::Serving),
+            changes: broadcast::Sender::new(64),
+            sweeps: watch::Sender::new(0),
+            state: Mutex::new(State { list_complete: true, ..State::default() }),
+        })
+    }
+
+    /// What it says of itself.
+    pub(crate) fn change_info(&self, change: impl FnOnce(&mut ProviderInfo)) {
+        let mut info = self.info.lock();
+        let mut changed = info.as_deref().cloned().unwrap_or_default();
+        change(&mut changed);
+        *info = Some(Arc::new(changed));
+    }
+
+    /// As before the first handshake.
+    pub(crate) fn forget_info(&self) {
+        *self.info.lock() = None;
+    }
+
+    pub(crate) fn set_status(&self, status: ProviderStatus) {
+        self.status.send_replace(status);
+    }
+
+    /// The answer for the node of that name.
+    pub(crate) fn set_answer(&self, node: &str, answer: InstanceAnswer) {
+        self.state.lock().instances.insert(node.to_owned(), answer);
+    }
+
+    /// An authoritative answer with a machine.
+    pub(crate) fn set_instance(&self, node: &str, state: InstanceState, instance: Instance) {
+        self.set_answer(node, machine(state, Some(instance)));
+    }
+
+    /// An authoritative answer that keeps the machine known before, as after a shutdown or a deletion.
+    pub(crate) fn set_state(&self, node: &str, state: InstanceState) {
+        let mut guard = self.state.lock();
+        let known = guard.instances.get(node).and_then(|answer| answer.instance.clone());
+        let instance = known.filter(|_| !matches!(state, InstanceState::Absent | InstanceState::NotOwned));
+        guard.instances.insert(node.to_owned(), machine(state, instance));
+    }
+
+    /// The next call of that RPC fails; calls queue up.
+    pub(crate) fn fail_next(&self, method: &'static str, error: CloudError) {
+        self.state.lock().errors.entry(method).or_default().push_back(error);
+    }
+
+    /// Every call of that RPC fails, or none any more.
+    pub(crate) fn fail_always(&self, method: &'static str, error: Option<CloudError>) {
+        let mut state = self.state.lock();
+        match error {
+            Some(error) => state.always.insert(method, error),
+            None => state.always.remove(method),
+        };
+    }
+
+    /// The next call of that RPC answers that the work goes on; the balancer is then pending, or still there.
+    pub(crate) fn in_progress_next(&self, method: &'static str, in_progress: InProgress) {
+        self.state.lock().in_progress.entry(method).or_default().push_back(in_progress);
+    }
+
+    /// How long calls of that RPC take. The caller that goes away first leaves no effect.
+    pub(crate) fn set_latency(&self, method: &'static str, latency: Duration) {
+        self.state.lock().latency.insert(method, latency);
+    }
+
+    /// What Ensure asks to be written on the Service.
+    pub(crate) fn set_annotations(&self, set: BTreeMap<String, String>, removed: Vec<String>) {
+        self.state.lock().annotations = (set, removed);
+    }
+
+    /// Events of every answer about a balancer.
+    pub(crate) fn set_events(&self, events: Vec<ProviderEvent>) {
+        self.state.lock().events = events;
+    }
+
+    /// A balancer that is there, by the uid of its Service.
+    pub(crate) fn set_balancer(&self, balancer: LoadBalancer) {
+        self.state.lock().balancers.insert(balancer.service_uid.clone(), balancer);
+    }
+
+    /// The balancers, by the uid of their Service.
+    pub(crate) fn balancers(&self) -> BTreeMap<String, LoadBalancer> {
+        self.state.lock().balancers.clone()
+    }
+
+    /// What lists could not see.
+    pub(crate) fn set_unreachable(&self, unreachable: Vec<(String, CloudError)>) {
+        let mut state = self.state.lock();
+        state.list_complete = unreachable.is_empty();
+        state.unreachable = unreachable;
+    }
+
+    /// A key from the provider's watch.
+    pub(crate) fn notify_change(&self, key: &str) {
+        let _ = self.changes.send(key.to_owned());
+    }
+
+    /// As after a reconnect.
+    pub(crate) fn request_sweep(&self) {
+        self.sweeps.send_modify(|generation| *generation += 1);
+    }
+
+    /// All calls since the start or the last [`FakeProvider::take_calls`].
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        self.state.lock().calls.clone()
+    }
+
+    pub(crate) fn take_calls(&self) -> Vec<Call> {
+        std::mem::take(&mut self.state.lock().calls)
+    }
+
+    /// Logs a call, waits as long as it takes, and answers what was prepared to go wrong.
+    async fn begin(&self, method: &'static str, call: Call) -> Result<(), CloudError> {
+        let latency = {
+            let mut state = self.state.lock();
+            state.calls.push(call);
+            state.latency.get(method).copied()
+        };
+        if let Some(latency) = latency {
+            tokio::time::sleep(latency).await;
+        }
+        let mut state = self.state.lock();
+        match state
+            .errors
+            .get_mut(method)
+            .and_then(VecDeque::pop_front)
+            .or_else(|| state.always.get(method).cloned())
+        {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn list(&self) -> LoadBalancerList {
+        let state = self.state.lock();
+        LoadBalancerList {
+            load_balancers: state.balancers.values().cloned().collect(),
+            complete: state.list_complete,
+            unreachable: state.unreachable.clone(),
+        }
+    }
+}
+
+impl State {
+    fn next_in_progress(&mut self, method: &'static str) -> Option<InProgress> {
+        self.in_progress.get_mut(method).and_then(VecDeque::pop_front)
+    }
+}

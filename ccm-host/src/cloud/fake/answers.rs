@@ -1,0 +1,56 @@
+//! Answers that read as a sentence.
+
+use crate::cloud::{
+    AddressType, CloudError, ErrorReason, Instance, InstanceAnswer, InstanceState, LoadBalancer,
+    LoadBalancerState, NodeAddress, Ownership, SyncState,
+};
+
+/// A machine with that provider ID, an internal address `10.0.0.1` and a host name.
+pub(crate) fn instance(provider_id: &str) -> Instance {
+    Instance {
+        provider_id: provider_id.to_owned(),
+        name: provider_id.rsplit('/').next().unwrap_or_default().to_owned(),
+        instance_type: Some("small".to_owned()),
+        addresses: vec![
+            NodeAddress { kind: AddressType::InternalIp, address: "10.0.0.1".to_owned() },
+            NodeAddress { kind: AddressType::Hostname, address: "host-1".to_owned() },
+        ],
+        zone: Some("zone-1".to_owned()),
+        region: Some("region-1".to_owned()),
+        ..Instance::default()
+    }
+}
+
+/// An authoritative answer.
+pub(crate) fn machine(state: InstanceState, instance: Option<Instance>) -> InstanceAnswer {
+    InstanceAnswer {
+        state,
+        authoritative: true,
+        observed_at: Some(jiff::Timestamp::UNIX_EPOCH),
+        instance,
+        error: None,
+        events: Vec::new(),
+    }
+}
+
+/// An error with this reason; UNAVAILABLE where there is none.
+pub(crate) fn error(method: &'static str, reason: Option<ErrorReason>) -> CloudError {
+    let code = if reason.is_some() { tonic::Code::FailedPrecondition } else { tonic::Code::Unavailable };
+    let message = reason.map_or("gone", ErrorReason::wire_name).to_owned();
+    CloudError { method, reason, code, message, retry_after: None }
+}
+
+pub(super) fn absent(key: crate::kube::ObjectKey, uid: &str) -> LoadBalancer {
+    LoadBalancer {
+        key,
+        service_uid: uid.to_owned(),
+        id: String::new(),
+        name: String::new(),
+        state: LoadBalancerState::Absent,
+        ingress: Vec::new(),
+        applied_digest: None,
+        sync_state: SyncState::Unknown,
+        ownership: Ownership::Unknown,
+        rejected: Vec::new(),
+    }
+}

@@ -1,0 +1,162 @@
+//! The trait, answered from memory.
+
+use std::{net::Ipv4Addr, sync::Arc};
+
+use async_trait::async_trait;
+use tokio::sync::{broadcast, watch};
+
+use super::{Call, FakeProvider, answers, machine, method};
+use crate::{
+    cloud::{
+        BackendSet, CloudError, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, ErrorReason,
+        Ingress, InstanceAnswer, InstanceQuery, InstanceState, LoadBalancer, LoadBalancerList,
+        LoadBalancerState, Ownership, Provider, ProviderInfo, ProviderStatus, SyncState, UpdateLoadBalancer,
+        Updated,
+    },
+    kube::{Node, Service},
+};
+
+#[async_trait]
+impl Provider for FakeProvider {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn status(&self) -> watch::Receiver<ProviderStatus> {
+        self.status.subscribe()
+    }
+
+    fn info(&self) -> Option<Arc<ProviderInfo>> {
+        self.info.lock().clone()
+    }
+
+    fn instance_changes(&self) -> broadcast::Receiver<String> {
+        self.changes.subscribe()
+    }
+
+    fn sweeps(&self) -> watch::Receiver<u64> {
+        self.sweeps.subscribe()
+    }
+
+    async fn instance(&self, query: InstanceQuery) -> Result<InstanceAnswer, CloudError> {
+        let node = query.node.name.clone();
+        let call = Call::Instance { node: node.clone(), view: query.view, freshness: query.freshness };
+        self.begin(method::INSTANCE, call).await?;
+        let answer = self.state.lock().instances.get(&node).cloned();
+        Ok(answer.unwrap_or_else(|| machine(InstanceState::Absent, None)))
+    }
+
+    fn backend_set(&self, mut nodes: Vec<Arc<Node>>) -> Arc<BackendSet> {
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        let words: Vec<_> = nodes
+            .iter()
+            .map(|node| format!("{}={}", node.name, node.provider_id.as_deref().unwrap_or("")))
+            .collect();
+        Arc::new(BackendSet { digest: format!("[{}]", words.join(",")), nodes })
+    }
+
+    fn desired_digest(&self, service: &Service, backends: &BackendSet) -> String {
+        format!("{} {:?} {:?} {}", service.uid, service.spec, service.annotations, backends.digest)
+    }
+
+    async fn load_balancer(&self, service: &Service) -> Result<LoadBalancer, CloudError> {
+        self.begin(method::GET, Call::Get { service: service.key.to_string() }).await?;
+        let known = self.state.lock().balancers.get(&service.uid).cloned();
+        Ok(known.unwrap_or_else(|| answers::absent(service.key.clone(), &service.uid)))
+    }
+
+    async fn ensure_load_balancer(&self, wanted: EnsureLoadBalancer) -> Result<Ensured, CloudError> {
+        let call = Call::Ensure {
+            service: wanted.service.key.to_string(),
+            nodes: names(&wanted.backends),
+            digest: wanted.desired_digest.clone(),
+            revision: wanted.revision,
+            adopt: wanted.adopt,
+        };
+        self.begin(method::ENSURE, call).await?;
+        let mut state = self.state.lock();
+        let in_progress = state.next_in_progress(method::ENSURE);
+        let mut load_balancer = active(&wanted);
+        if in_progress.is_some() {
+            load_balancer.state = LoadBalancerState::Pending;
+            load_balancer.applied_digest = None;
+            load_balancer.sync_state = SyncState::Unknown;
+        }
+        state.balancers.insert(load_balancer.service_uid.clone(), load_balancer.clone());
+        let (annotations, removed_annotations) = state.annotations.clone();
+        Ok(Ensured {
+            load_balancer,
+            in_progress,
+            events: state.events.clone(),
+            annotations,
+            removed_annotations,
+        })
+    }
+
+    async fn update_load_balancer(&self, wanted: UpdateLoadBalancer) -> Result<Updated, CloudError> {
+        let call = Call::Update {
+            service: wanted.service.key.to_string(),
+            nodes: names(&wanted.backends),
+            digest: wanted.desired_digest.clone(),
+            revision: wanted.revision,
+        };
+        self.begin(method::UPDATE, call).await?;
+        let mut state = self.state.lock();
+        let in_progress = state.next_in_progress(method::UPDATE);
+        let events = state.events.clone();
+        match state.balancers.get_mut(&wanted.service.uid) {
+            None => Err(answers::error(method::UPDATE, Some(ErrorReason::NeedsEnsure))),
+            Some(balancer) => {
+                if in_progress.is_none() {
+                    balancer.applied_digest = Some(wanted.desired_digest);
+                }
+                Ok(Updated { in_progress, events })
+            }
+        }
+    }
+
+    async fn delete_load_balancer(&self, wanted: DeleteLoadBalancer) -> Result<Deleted, CloudError> {
+        let call = Call::Delete {
+            service: wanted.key.to_string(),
+            uid: wanted.uid.clone(),
+            with_last_known: wanted.last_known.is_some(),
+            adopt: wanted.adopt,
+        };
+        self.begin(method::DELETE, call).await?;
+        let mut state = self.state.lock();
+        let in_progress = state.next_in_progress(method::DELETE);
+        if in_progress.is_none() {
+            state.balancers.remove(&wanted.uid);
+        }
+        Ok(Deleted { in_progress, events: state.events.clone() })
+    }
+
+    async fn list_load_balancers(&self) -> Result<LoadBalancerList, CloudError> {
+        self.begin(method::LIST, Call::List).await?;
+        Ok(self.list())
+    }
+}
+
+fn names(backends: &BackendSet) -> Vec<String> {
+    backends.nodes.iter().map(|node| node.name.clone()).collect()
+}
+
+fn active(wanted: &EnsureLoadBalancer) -> LoadBalancer {
+    LoadBalancer {
+        key: wanted.service.key.clone(),
+        service_uid: wanted.service.uid.clone(),
+        id: format!("lb-{}", wanted.service.uid),
+        name: format!("lb-{}", wanted.service.key.name),
+        state: LoadBalancerState::Active,
+        ingress: vec![Ingress {
+            ip: Some(Ipv4Addr::new(192, 0, 2, 1).into()),
+            hostname: None,
+            ip_mode: Some("VIP"),
+            ports: Vec::new(),
+        }],
+        applied_digest: Some(wanted.desired_digest.clone()),
+        sync_state: SyncState::InSync,
+        ownership: Ownership::ByUid,
+        rejected: Vec::new(),
+    }
+}

@@ -1,0 +1,133 @@
+//! All providers of this host, and who looks after what.
+//!
+//! In: the providers of the command line, and what each said of itself. Out: the owner of a node or of a Service. What
+//! is done with an object that nobody owns is decided in [`crate::controllers`].
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use super::{Provider, ProviderInfo, ProviderStatus};
+use crate::kube::Node;
+
+/// The providers, in the order of the command line. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Providers(Arc<[Arc<dyn Provider>]>);
+
+/// Who looks after a node.
+#[derive(Debug, Clone)]
+pub enum NodeOwner {
+    /// This one.
+    Provider(Arc<dyn Provider>),
+    /// The node has no provider ID and several could be meant: whichever knows its machine.
+    Candidates(Vec<Arc<dyn Provider>>),
+    /// Some provider has not introduced itself yet; ask again later.
+    Undecided,
+    /// The provider ID begins with no provider's prefix: the node is left alone.
+    Nobody,
+}
+
+impl NodeOwner {
+    /// The owner, if it is certain.
+    #[must_use]
+    pub fn provider(&self) -> Option<&Arc<dyn Provider>> {
+        match self {
+            Self::Provider(provider) => Some(provider),
+            Self::Candidates(_) | Self::Undecided | Self::Nobody => None,
+        }
+    }
+}
+
+impl Providers {
+    /// The registry of these.
+    #[must_use]
+    pub fn new(providers: Vec<Arc<dyn Provider>>) -> Self {
+        Self(providers.into())
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> &[Arc<dyn Provider>] {
+        &self.0
+    }
+
+    /// The one with that name on the command line.
+    #[must_use]
+    pub fn by_name(&self, name: &str) -> Option<&Arc<dyn Provider>> {
+        self.0.iter().find(|provider| provider.name() == name)
+    }
+
+    /// Who looks after a node: by the longest prefix of its provider ID, else whoever serves instances.
+    #[must_use]
+    pub fn for_node(&self, node: &Node) -> NodeOwner {
+        let mut known = Vec::with_capacity(self.0.len());
+        let mut all_known = true;
+        for provider in self.0.iter() {
+            match provider.info() {
+                Some(info) if info.instances => known.push((provider, info)),
+                Some(_) => {}
+                None => all_known = false,
+            }
+        }
+        let undecided = |or: NodeOwner| if all_known { or } else { NodeOwner::Undecided };
+        match node.provider_id.as_deref() {
+            Some(id) => match by_prefix(&known, id) {
+                Some(provider) => NodeOwner::Provider(Arc::clone(provider)),
+                None => undecided(NodeOwner::Nobody),
+            },
+            None => undecided(match known.as_slice() {
+                [] => NodeOwner::Nobody,
+                [(only, _)] => NodeOwner::Provider(Arc::clone(only)),
+                several => {
+                    NodeOwner::Candidates(several.iter().map(|(provider, _)| Arc::clone(provider)).collect())
+                }
+            }),
+        }
+    }
+
+    /// Who looks after Services of this `spec.loadBalancerClass`. `None`: nobody, or nobody yet (see
+    /// [`Providers::reason_not_ready`]).
+    #[must_use]
+    pub fn for_service(&self, class: Option<&str>) -> Option<Arc<dyn Provider>> {
+        let serves = |info: &ProviderInfo| match class {
+            Some(class) => info.load_balancer_classes.iter().any(|known| known == class),
+            None => info.default_load_balancer_class,
+        };
+        self.0
+            .iter()
+            .find(|provider| provider.info().is_some_and(|info| info.load_balancers && serves(&info)))
+            .cloned()
+    }
+
+    /// For `/readyz`: the first provider that cannot be asked, and why. A frozen provider can be asked.
+    #[must_use]
+    pub fn reason_not_ready(&self) -> Option<String> {
+        self.0.iter().find_map(|provider| match &*provider.status().borrow() {
+            ProviderStatus::Disconnected(why) => Some(format!("provider {:?}: {why}", provider.name())),
+            ProviderStatus::Frozen(_) | ProviderStatus::Serving => None,
+        })
+    }
+}
+
+/// The longest prefix wins; of equal ones the first on the command line.
+fn by_prefix<'a>(
+    known: &[(&'a Arc<dyn Provider>, Arc<ProviderInfo>)],
+    id: &str,
+) -> Option<&'a Arc<dyn Provider>> {
+    let mut best: Option<(usize, &'a Arc<dyn Provider>)> = None;
+    for (provider, info) in known {
+        let longest = info
+            .provider_id_prefixes
+            .iter()
+            .filter(|prefix| !prefix.is_empty() && id.starts_with(prefix.as_str()))
+            .map(String::len)
+            .max();
+        if let Some(length) = longest
+            && best.is_none_or(|(other, _)| length > other)
+        {
+            best = Some((length, provider));
+        }
+    }
+    best.map(|(_, provider)| provider)
+}

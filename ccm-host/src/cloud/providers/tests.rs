@@ -1,0 +1,85 @@
+use super::*;
+use crate::{cloud::fake::FakeProvider, kube::fixtures::node};
+
+fn provider(name: &str, prefixes: &[&str]) -> Arc<FakeProvider> {
+    let fake = FakeProvider::new(name);
+    fake.change_info(|info| {
+        info.provider_id_prefixes = prefixes.iter().map(|&prefix| prefix.to_owned()).collect()
+    });
+    fake
+}
+
+fn registry(providers: &[&Arc<FakeProvider>]) -> Providers {
+    Providers::new(providers.iter().map(|&provider| Arc::clone(provider) as Arc<dyn Provider>).collect())
+}
+
+fn word(owner: &NodeOwner) -> String {
+    match owner {
+        NodeOwner::Provider(provider) => provider.name().to_owned(),
+        NodeOwner::Candidates(all) => {
+            all.iter().map(|provider| provider.name()).collect::<Vec<_>>().join("|")
+        }
+        NodeOwner::Undecided => "undecided".to_owned(),
+        NodeOwner::Nobody => "nobody".to_owned(),
+    }
+}
+
+/// D35.
+#[test]
+fn nodes_go_to_the_longest_prefix() {
+    let (a, b) = (provider("a", &["cloud://"]), provider("b", &["cloud://b/", "other://"]));
+    let both = registry(&[&a, &b]);
+    let one = registry(&[&a]);
+    let rows = [
+        (&both, Some("cloud://x"), "a"),
+        (&both, Some("cloud://b/x"), "b"),
+        (&both, Some("other://x"), "b"),
+        (&both, Some("foreign://x"), "nobody"),
+        (&both, None, "a|b"),
+        (&one, None, "a"),
+        (&one, Some("foreign://x"), "nobody"),
+    ];
+    for (registry, id, want) in rows {
+        let node = match id {
+            Some(id) => node("n").with_provider_id(id),
+            None => node("n"),
+        };
+        assert_eq!(word(&registry.for_node(&node)), want, "{id:?}");
+    }
+}
+
+#[test]
+fn nobody_is_certain_before_all_have_introduced_themselves() {
+    let (a, b) = (provider("a", &["a://"]), provider("b", &["b://"]));
+    b.forget_info();
+    let both = registry(&[&a, &b]);
+    assert_eq!(word(&both.for_node(&node("n").with_provider_id("a://1"))), "a");
+    assert_eq!(word(&both.for_node(&node("n").with_provider_id("b://1"))), "undecided");
+    assert_eq!(word(&both.for_node(&node("n"))), "undecided");
+}
+
+#[test]
+fn services_go_by_class() {
+    let (a, b) = (provider("a", &["a://"]), provider("b", &["b://"]));
+    b.change_info(|info| {
+        info.default_load_balancer_class = false;
+        info.load_balancer_classes = vec!["example/b".to_owned()];
+    });
+    let both = registry(&[&b, &a]);
+    let name = |class| both.for_service(class).map(|provider| provider.name().to_owned());
+    assert_eq!(name(None).as_deref(), Some("a"));
+    assert_eq!(name(Some("example/b")).as_deref(), Some("b"));
+    assert_eq!(name(Some("example/c")), None);
+    a.change_info(|info| info.load_balancers = false);
+    assert_eq!(name(None), None);
+}
+
+#[test]
+fn a_frozen_provider_is_ready_a_lost_one_is_not() {
+    let (a, b) = (provider("a", &["a://"]), provider("b", &["b://"]));
+    let both = registry(&[&a, &b]);
+    b.set_status(ProviderStatus::Frozen("credentials".to_owned()));
+    assert_eq!(both.reason_not_ready(), None);
+    b.set_status(ProviderStatus::Disconnected("no socket".to_owned()));
+    assert_eq!(both.reason_not_ready().as_deref(), Some("provider \"b\": no socket"));
+}
