@@ -14,7 +14,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use rustix::process::Pid;
 
 use crate::servers::Server;
@@ -80,7 +80,8 @@ impl Guardian {
 
     fn answer(&mut self) -> Result<String> {
         let mut line = String::new();
-        self.answers.read_line(&mut line).context("the guardian does not answer")?;
+        let length = self.answers.read_line(&mut line).context("the guardian does not answer")?;
+        ensure!(length > 0, "the guardian has ended");
         Ok(line.trim_end().to_owned())
     }
 }

@@ -1,6 +1,6 @@
 //! An apiserver that dies, comes back and hangs; what users asked of it is counted throughout.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, net::TcpListener, time::Duration};
 
 use anyhow::Result;
 use control_plane::{ControlPlane, Options};
@@ -85,5 +85,15 @@ async fn requests_of_an_audited_user_are_counted_and_of_nobody_else() -> Result<
 async fn without_an_audited_user_counting_is_an_error() -> Result<()> {
     let cp = ControlPlane::start().await?;
     assert!(cp.audit_events().unwrap_err().to_string().contains("Options::audit_user"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_port_that_somebody_else_has_is_told_from_other_failures() -> Result<()> {
+    let taken = TcpListener::bind("127.0.0.1:0")?;
+    let flag = format!("--secure-port={}", taken.local_addr()?.port());
+    // Ours is random and tried anew; this one is taken each time.
+    let error = Options::default().apiserver_flag(flag).start().await.unwrap_err();
+    assert!(error.to_string().contains("another process took the port"), "{error:#}");
     Ok(())
 }

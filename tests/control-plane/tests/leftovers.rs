@@ -33,7 +33,7 @@ fn processes_of(dir: &Path) -> Vec<(Pid, String)> {
 }
 
 fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(10);
     while !condition() {
         assert!(Instant::now() < deadline, "never came true: {what}");
         thread::sleep(Duration::from_millis(10));

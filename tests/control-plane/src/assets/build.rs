@@ -1,7 +1,7 @@
 //! Runs `go build` and shows that it is getting on.
 
 use std::{
-    env, fs,
+    fs,
     fs::File,
     io::{ErrorKind, Write as _},
     path::Path,
@@ -80,10 +80,7 @@ fn wait(go: &mut Child, log: &Path) -> Result<()> {
     };
     if !status.success() {
         let text = fs::read_to_string(log).unwrap_or_default();
-        bail!(
-            "go build ended with {status}; PATH is {:?}; it said:\n{text}",
-            env::var_os("PATH").unwrap_or_default()
-        );
+        bail!("go build ended with {status}; it said:\n{text}");
     }
     progress.say();
     Ok(())

@@ -37,16 +37,24 @@ fn find_or_build_in(
     if !complete.is_dir() {
         fs::create_dir_all(cache).with_context(|| format!("cannot make {}", cache.display()))?;
         let lock = lock(&cache.join(format!("{name}.lock")))?;
-        // Another process may have built it while we waited for the lock.
-        if !complete.is_dir() {
-            let unfinished = cache.join(format!("{name}.unfinished"));
-            fresh(&unfinished)?;
-            build(&unfinished, &lock)?;
-            fs::rename(&unfinished, &complete)
-                .with_context(|| format!("cannot move to {}", complete.display()))?;
-        }
+        build_unless_built(&complete, &lock, build)?;
     }
     Assets::in_dir(&complete).with_context(|| format!("{} is damaged: remove it", complete.display()))
+}
+
+/// The lock is ours, but another process may have built while we waited for it.
+fn build_unless_built(
+    complete: &Path,
+    lock: &File,
+    build: impl FnOnce(&Path, &File) -> Result<()>,
+) -> Result<()> {
+    if complete.is_dir() {
+        return Ok(());
+    }
+    let unfinished = complete.with_added_extension("unfinished");
+    fresh(&unfinished)?;
+    build(&unfinished, lock)?;
+    fs::rename(&unfinished, complete).with_context(|| format!("cannot move to {}", complete.display()))
 }
 
 /// Empties what an interrupted build has left.
@@ -77,6 +85,7 @@ fn lock(path: &Path) -> Result<File> {
 mod tests {
     use std::{
         os::unix::fs::PermissionsExt as _,
+        process::Command,
         sync::atomic::{AtomicUsize, Ordering},
     };
 
@@ -110,6 +119,29 @@ mod tests {
             }
         });
         assert_eq!(built.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn what_was_built_while_waiting_for_the_lock_is_not_built_again() {
+        let cache = TempDir::new().unwrap();
+        let lock = lock(&cache.path().join("lock")).unwrap();
+        let complete = cache.path().join("x");
+        fs::create_dir(&complete).unwrap();
+        build_unless_built(&complete, &lock, |_, _| bail!("built again")).unwrap();
+    }
+
+    #[test]
+    fn the_lock_is_held_for_as_long_as_a_process_that_it_was_handed_to_lives() {
+        let cache = TempDir::new().unwrap();
+        let path = cache.path().join("lock");
+        let held = lock(&path).unwrap();
+        let mut heir = Command::new("sleep").arg("60").stdin(held.try_clone().unwrap()).spawn().unwrap();
+        drop(held);
+        let second = File::create(&path).unwrap();
+        assert!(matches!(second.try_lock(), Err(TryLockError::WouldBlock)));
+        heir.kill().unwrap();
+        heir.wait().unwrap();
+        second.try_lock().unwrap();
     }
 
     #[test]
