@@ -15,6 +15,7 @@
 //! Inside this module `::kube` is the client library and `crate::kube` is this module.
 
 pub mod cache;
+pub mod client;
 pub mod events;
 #[cfg(test)]
 pub(crate) mod fixtures;
@@ -29,6 +30,7 @@ pub mod service;
 mod wire;
 
 pub use cache::{Cache, Change, Slim};
+pub use client::{ClientError, ClientOptions};
 pub use events::{EventType, EventWriter, Events, Recorder, Regarding};
 pub use keep::{Keep, KeySet};
 pub use metrics::KubeMetrics;

@@ -4,7 +4,7 @@
 //! dashboards work. The library appends `_total` to counters.
 
 mod cache;
-mod client;
+pub(super) mod client;
 mod events;
 mod queue;
 

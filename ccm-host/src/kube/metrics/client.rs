@@ -33,7 +33,7 @@ pub(in crate::kube) struct Latency {
     pub(in crate::kube) host: String,
 }
 
-type Durations = Family<Latency, Histogram, Buckets>;
+pub(in crate::kube) type Durations = Family<Latency, Histogram, Buckets>;
 
 /// Metrics of all clients.
 #[derive(Debug, Clone)]

@@ -1,0 +1,196 @@
+//! The client of the apiserver: one HTTP/2 connection, limits, deadlines, few retries, upstream's metrics.
+//!
+//! In go a kubeconfig (or the pod's own service account) and limits; out comes a [`Client`]. What is asked
+//! and how often is decided elsewhere. Leader election takes a client of its own (its own connection, no
+//! limiter, no retries), so that a busy host still renews its lease.
+
+mod guard;
+mod limit;
+#[cfg(test)]
+mod tests;
+
+use std::{path::PathBuf, time::Duration};
+
+use ::kube::{
+    Client, Config,
+    client::ConfigExt,
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use http::{HeaderValue, Uri, header::USER_AGENT};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use rustls_pki_types::ServerName;
+use tower::{BoxError, ServiceBuilder};
+use tower_http::decompression::DecompressionLayer;
+
+use super::metrics::ClientMetrics;
+use guard::{Guard, Rules};
+use limit::Limiter;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection that is dead is noticed after interval and timeout, watches included.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How to reach the apiserver and how much to ask of it.
+#[derive(Debug, Clone)]
+pub struct ClientOptions {
+    /// A kubeconfig file. Without it and without `master` the pod's service account is used.
+    pub kubeconfig: Option<PathBuf>,
+    /// The apiserver's address, instead of the one in the kubeconfig.
+    pub master: Option<String>,
+    /// Requests per second on average; 0 or less is no limit.
+    pub qps: f32,
+    /// Requests at once above the average.
+    pub burst: u32,
+    /// What the apiserver's logs and field managers call us.
+    pub user_agent: String,
+    /// Longest time for one request with its retries, waiting for the limiter included. Watches are exempt.
+    pub request_timeout: Duration,
+    /// How often a request is repeated that the apiserver sent away (429, or 503 with a time to wait).
+    pub retries: u32,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            kubeconfig: None,
+            master: None,
+            qps: 1000.0,
+            burst: 2000,
+            user_agent: concat!("cloud-controller-manager/", env!("CARGO_PKG_VERSION")).to_owned(),
+            request_timeout: Duration::from_secs(30),
+            retries: 3,
+        }
+    }
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The file cannot be read or understood.
+    #[error("kubeconfig {path}", path = path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<KubeconfigError>,
+    },
+    /// The kubeconfig asks for a proxy.
+    #[error("kubeconfig {path} names the proxy {proxy}, which is not supported: remove proxy-url", path = path.display())]
+    Proxy {
+        /// The file.
+        path: PathBuf,
+        /// The proxy.
+        proxy: String,
+    },
+    /// Neither told where the apiserver is, nor in a pod.
+    #[error("not in a pod: give --kubeconfig or --master")]
+    NotInCluster(#[source] ::kube::config::InClusterError),
+    /// The address is not one.
+    #[error("--master {0:?} is not an address like https://host:port")]
+    Master(String),
+    /// The user agent cannot be sent.
+    #[error("user agent {0:?} holds characters that a header may not")]
+    UserAgent(String),
+    /// The server name to expect cannot be one.
+    #[error("tls-server-name {0:?} is no host name and no address")]
+    ServerName(String),
+    /// The TLS or login material is of no use.
+    #[error("credentials for the apiserver")]
+    Credentials(#[source] Box<::kube::Error>),
+}
+
+/// Builds a client. Has to be called inside of a tokio runtime.
+pub async fn build(options: &ClientOptions, metrics: &ClientMetrics) -> Result<Client, ClientError> {
+    from_config(config(options).await?, options, metrics)
+}
+
+async fn config(options: &ClientOptions) -> Result<Config, ClientError> {
+    let master =
+        options.master.as_deref().filter(|master| !master.is_empty()).map(parse_master).transpose()?;
+    let mut config = match (&options.kubeconfig, &master) {
+        (Some(path), _) => from_kubeconfig(path).await?,
+        (None, Some(master)) => Config::new(master.clone()),
+        (None, None) => Config::incluster().map_err(ClientError::NotInCluster)?,
+    };
+    if let Some(master) = master {
+        config.cluster_url = master;
+    }
+    Ok(config)
+}
+
+fn parse_master(master: &str) -> Result<Uri, ClientError> {
+    let uri: Option<Uri> = master.parse().ok();
+    uri.filter(|uri| uri.scheme().is_some() && uri.authority().is_some())
+        .ok_or_else(|| ClientError::Master(master.to_owned()))
+}
+
+async fn from_kubeconfig(path: &PathBuf) -> Result<Config, ClientError> {
+    let unusable = |source| ClientError::Kubeconfig { path: path.clone(), source: Box::new(source) };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(unusable)?;
+    // Proxies from the environment are meant for the internet, not for the apiserver, and are ignored.
+    let proxies =
+        kubeconfig.clusters.iter().filter_map(|cluster| cluster.cluster.as_ref()?.proxy_url.clone());
+    if let Some(proxy) = proxies.into_iter().find(|proxy| !proxy.is_empty()) {
+        return Err(ClientError::Proxy { path: path.clone(), proxy });
+    }
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(unusable)
+}
+
+fn from_config(
+    config: Config,
+    options: &ClientOptions,
+    metrics: &ClientMetrics,
+) -> Result<Client, ClientError> {
+    let credentials = |error| ClientError::Credentials(Box::new(error));
+    let user_agent = HeaderValue::from_str(&options.user_agent)
+        .map_err(|_invalid| ClientError::UserAgent(options.user_agent.clone()))?;
+    let mut config = config;
+    config.headers.push((USER_AGENT, user_agent));
+    let http = legacy::Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .http2_keep_alive_while_idle(true)
+        .http2_adaptive_window(true)
+        .build(connector(&config)?);
+    let rules = Rules {
+        limiter: Limiter::new(options.qps, options.burst),
+        deadline: options.request_timeout,
+        retries: options.retries,
+        metrics: metrics.clone(),
+    };
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(credentials)?)
+        .layer(config.extra_headers_layer().map_err(credentials)?)
+        .map_err(BoxError::from)
+        .layer_fn(|inner| Guard::new(inner, rules.clone()))
+        .layer(DecompressionLayer::new().gzip(!config.disable_compression))
+        .service(http);
+    Ok(Client::new(service, config.default_namespace))
+}
+
+fn connector(config: &Config) -> Result<HttpsConnector<HttpConnector>, ClientError> {
+    let tls = config.rustls_client_config().map_err(|error| ClientError::Credentials(Box::new(error)))?;
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    // Without it every small PATCH over HTTP/2 waits for the peer's delayed acknowledgement.
+    http.set_nodelay(true);
+    http.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+    let builder = match &config.tls_server_name {
+        None => builder,
+        Some(name) => {
+            let name =
+                ServerName::try_from(name.clone()).map_err(|_bad| ClientError::ServerName(name.clone()))?;
+            builder.with_server_name_resolver(FixedServerNameResolver::new(name))
+        }
+    };
+    Ok(builder.enable_all_versions().wrap_connector(http))
+}

@@ -1,0 +1,227 @@
+//! What surrounds every request: limiter, deadline, bounded retries, metrics.
+//!
+//! The answer's body is read within the deadline, so that a stalled body cannot hang a caller; watches
+//! have no deadline and are passed through as they come.
+
+use std::{
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use ::kube::client::Body;
+use futures::future::BoxFuture;
+use http::{Request, Response, StatusCode, header::RETRY_AFTER};
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use hyper::body::Bytes;
+use tokio::time::{Instant, sleep, timeout};
+use tower::{BoxError, Service, ServiceExt};
+
+use super::limit::Limiter;
+use crate::kube::metrics::{ClientMetrics, client as labels};
+
+/// First wait when the server does not say how long.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+/// Longest wait between two attempts, whatever the server says.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// What the guard enforces.
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    pub(super) limiter: Option<Limiter>,
+    pub(super) deadline: Duration,
+    pub(super) retries: u32,
+    pub(super) metrics: ClientMetrics,
+}
+
+/// A request that took too long.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer from the apiserver within {0:?}")]
+pub(super) struct TimedOut(Duration);
+
+/// The wrapped service.
+#[derive(Debug, Clone)]
+pub(super) struct Guard<S> {
+    inner: S,
+    rules: Rules,
+}
+
+type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
+
+impl<S> Guard<S> {
+    pub(super) fn new(inner: S, rules: Rules) -> Self {
+        Self { inner, rules }
+    }
+}
+
+impl<S, B> Service<Request<Body>> for Guard<S>
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Answer;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Answer, BoxError>>;
+
+    /// Always ready: waiting here would hold up everybody behind, so the limiter waits in the call.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (inner, rules) = (self.inner.clone(), self.rules.clone());
+        Box::pin(async move {
+            let about = About::of(&request);
+            if about.is_watch {
+                rules.wait_for_token(&about).await;
+                let answer = rules.attempt(inner, request, &about).await?;
+                return Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()));
+            }
+            let started = Instant::now();
+            let answered = timeout(rules.deadline, rules.until_taken(inner, request, &about)).await;
+            rules.observe(&rules.metrics.duration, &about, started);
+            answered.unwrap_or_else(|_elapsed| {
+                rules.count(&about, "<error>");
+                Err(TimedOut(rules.deadline).into())
+            })
+        })
+    }
+}
+
+/// What metrics and rules need of a request.
+struct About {
+    method: String,
+    host: String,
+    is_watch: bool,
+}
+
+impl About {
+    fn of(request: &Request<Body>) -> Self {
+        let uri = request.uri();
+        Self {
+            method: request.method().to_string(),
+            host: uri.authority().map_or_else(String::new, ToString::to_string),
+            is_watch: uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true")),
+        }
+    }
+}
+
+impl Rules {
+    /// Repeats the request while the server sends it away, then reads the answer whole.
+    async fn until_taken<S, B>(
+        &self,
+        inner: S,
+        request: Request<Body>,
+        about: &About,
+    ) -> Result<Answer, BoxError>
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Clone,
+        S::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let mut request = request;
+        let mut retries = 0;
+        loop {
+            self.wait_for_token(about).await;
+            let again = copy(&request);
+            let answer = self.attempt(inner.clone(), request, about).await?;
+            match (wait_before_retry(&answer, retries), again) {
+                (Some(wait), Some(again)) if retries < self.retries => {
+                    self.count_retry(about, answer.status());
+                    request = again;
+                    retries += 1;
+                    sleep(wait).await;
+                }
+                _ => return whole(answer).await,
+            }
+        }
+    }
+
+    async fn attempt<S, B>(
+        &self,
+        inner: S,
+        request: Request<Body>,
+        about: &About,
+    ) -> Result<Response<B>, BoxError>
+    where
+        S: Service<Request<Body>, Response = Response<B>>,
+        S::Error: Into<BoxError>,
+    {
+        let answer = inner.oneshot(request).await;
+        match &answer {
+            Ok(answer) => self.count(about, answer.status().as_str()),
+            Err(_) => self.count(about, "<error>"),
+        }
+        answer.map_err(Into::into)
+    }
+
+    async fn wait_for_token(&self, about: &About) {
+        if let Some(limiter) = &self.limiter {
+            let started = Instant::now();
+            limiter.acquire().await;
+            self.observe(&self.metrics.limiter, about, started);
+        }
+    }
+
+    fn observe(&self, family: &labels::Durations, about: &About, since: Instant) {
+        let labels = labels::Latency { verb: about.method.clone(), host: about.host.clone() };
+        family.get_or_create(&labels).observe(since.elapsed().as_secs_f64());
+    }
+
+    fn count(&self, about: &About, code: &str) {
+        let labels =
+            labels::Request { code: code.to_owned(), method: about.method.clone(), host: about.host.clone() };
+        self.metrics.requests.get_or_create(&labels).inc();
+    }
+
+    fn count_retry(&self, about: &About, status: StatusCode) {
+        let labels = labels::Retry {
+            code: status.as_str().to_owned(),
+            verb: about.method.clone(),
+            host: about.host.clone(),
+        };
+        self.metrics.retries.get_or_create(&labels).inc();
+    }
+}
+
+/// How long to wait before the same request is sent again; none if it is not to be repeated.
+///
+/// A 429 means that it was not looked at. A 503 may come from anywhere, so it is repeated only if it says
+/// when.
+fn wait_before_retry<B>(answer: &Response<B>, retries: u32) -> Option<Duration> {
+    let after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    let asked = after.map(Duration::from_secs);
+    let wait = match answer.status() {
+        StatusCode::TOO_MANY_REQUESTS => {
+            asked.unwrap_or_else(|| FIRST_WAIT.saturating_mul(1 << retries.min(10)))
+        }
+        StatusCode::SERVICE_UNAVAILABLE => asked?,
+        _ => return None,
+    };
+    Some(wait.min(LONGEST_WAIT))
+}
+
+fn copy(request: &Request<Body>) -> Option<Request<Body>> {
+    let body = request.body().try_clone()?;
+    let mut copy = Request::new(body);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.version_mut() = request.version();
+    *copy.headers_mut() = request.headers().clone();
+    *copy.extensions_mut() = request.extensions().clone();
+    Some(copy)
+}
+
+async fn whole<B>(answer: Response<B>) -> Result<Answer, BoxError>
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let (head, body) = answer.into_parts();
+    let bytes = body.collect().await.map_err(Into::into)?.to_bytes();
+    let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
+    Ok(Response::from_parts(head, body))
+}
