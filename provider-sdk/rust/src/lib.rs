@@ -1,1 +1,26 @@
 //! What a provider team builds a sidecar with.
+#![warn(missing_docs)]
+
+mod context;
+mod error;
+mod metrics;
+mod options;
+mod provider;
+mod scrub;
+mod services;
+pub mod telemetry;
+
+pub use cloudprovider_proto as contract;
+/// The messages of the contract: the data types of every trait in this crate.
+pub use cloudprovider_proto::v1alpha1 as proto;
+
+pub use async_trait::async_trait;
+pub use context::{CallContext, Peer};
+pub use error::{ProviderError, Result, code_of};
+pub use options::{DEFAULT_SHUTDOWN_GRACE, Endpoint, EndpointError, ServeOptions};
+pub use prometheus_client;
+pub use provider::{BuildError, Provider, ProviderBuilder, ProviderHandle};
+pub use services::{
+    ChangeFeed, CloudProvider, Clusters, InstanceWatch, Instances, LoadBalancers, Routes, Volumes, WatchEvent,
+};
+pub use tokio_util::sync::CancellationToken;

@@ -1,0 +1,139 @@
+//! What a method learns about the call that it serves.
+
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+use tracing::Span;
+
+use crate::proto::ClusterRef;
+
+/// Who calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Peer {
+    /// A process on the other side of the Unix socket, as the kernel names it.
+    Unix {
+        /// Its user id.
+        uid: u32,
+        /// Its group id.
+        gid: u32,
+        /// Its process id; useless across pid namespaces.
+        pid: Option<i32>,
+    },
+    /// A client with a certificate that a trusted authority signed.
+    Tls {
+        /// Where it calls from.
+        address: Option<std::net::SocketAddr>,
+        /// Its end-entity certificate in DER form.
+        certificate: Option<std::sync::Arc<[u8]>>,
+    },
+    /// Not known: a call within the process, as in tests.
+    Unknown,
+}
+
+/// What a method learns about the call that it serves, apart from the request.
+#[derive(Debug, Clone)]
+pub struct CallContext {
+    pub(crate) service: &'static str,
+    pub(crate) method: &'static str,
+    pub(crate) request_id: String,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) cluster: Option<ClusterRef>,
+    pub(crate) peer: Peer,
+    pub(crate) traceparent: Option<String>,
+    pub(crate) span: Span,
+    pub(crate) give_up: CancellationToken,
+    pub(crate) caller_gone: CancellationToken,
+}
+
+impl CallContext {
+    /// A context without caller, deadline and cluster, to call a trait's method in a test of a provider.
+    #[must_use]
+    pub fn detached(service: &'static str, method: &'static str) -> Self {
+        Self {
+            service,
+            method,
+            request_id: uuid::Uuid::new_v4().to_string(),
+            deadline: None,
+            cluster: None,
+            peer: Peer::Unknown,
+            traceparent: None,
+            span: Span::none(),
+            give_up: CancellationToken::new(),
+            caller_gone: CancellationToken::new(),
+        }
+    }
+
+    /// Fully qualified name of the service, for example `ccm.cloudprovider.v1alpha1.Instances`.
+    #[must_use]
+    pub fn service(&self) -> &'static str {
+        self.service
+    }
+
+    /// Name of the RPC, for example `BatchGetInstances`.
+    #[must_use]
+    pub fn method(&self) -> &'static str {
+        self.method
+    }
+
+    /// The caller's `x-request-id`, or a random one: the same as in this call's log lines.
+    #[must_use]
+    pub fn request_id(&self) -> &str {
+        &self.request_id
+    }
+
+    /// When the caller stops waiting. `None` for streams, and for a caller that set no deadline.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// The time left until the deadline, zero once it passed: the bound for calls of the cloud.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// On whose behalf the call is made. Always there in methods whose request names a cluster.
+    #[must_use]
+    pub fn cluster(&self) -> Option<&ClusterRef> {
+        self.cluster.as_ref()
+    }
+
+    /// Uid of the cluster on whose behalf the call is made, or nothing: what resources are tagged with and found by.
+    #[must_use]
+    pub fn cluster_uid(&self) -> &str {
+        self.cluster.as_ref().map_or("", |cluster| cluster.uid.as_str())
+    }
+
+    /// Who calls.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// The caller's W3C `traceparent`, to be handed on to a cloud that takes it.
+    #[must_use]
+    pub fn traceparent(&self) -> Option<&str> {
+        self.traceparent.as_deref()
+    }
+
+    /// The span of this call. It is entered already; tasks that a method spawns want it.
+    #[must_use]
+    pub fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// Fires when the work shall be given up. A read: when the caller is gone or the process stops. A mutation: only
+    /// when the time for a graceful stop is over, never because the caller is gone.
+    #[must_use]
+    pub fn cancellation(&self) -> &CancellationToken {
+        &self.give_up
+    }
+
+    /// Fires when nobody waits for the answer any more. For information: a mutation goes on.
+    #[must_use]
+    pub fn caller_gone(&self) -> &CancellationToken {
+        &self.caller_gone
+    }
+}

@@ -1,0 +1,108 @@
+//! A provider, complete and checked, ready to be served.
+//!
+//! In: what a team says of its provider, and an implementation for each service. Out: a [`Provider`] that is
+//! consistent: what it advertises it serves. How it is served is decided in `server`.
+
+mod advertised;
+mod builder;
+mod check;
+mod handle;
+
+use std::fmt;
+use std::sync::Arc;
+
+use cloudprovider_proto::service_names;
+
+use crate::metrics::Metrics;
+use crate::services::{CloudProvider, Clusters, Instances, LoadBalancers, Routes, Volumes};
+
+pub(crate) use advertised::Advertised;
+pub use builder::ProviderBuilder;
+pub use check::BuildError;
+pub use handle::ProviderHandle;
+pub(crate) use handle::{Lifecycle, Serving};
+
+/// The implementations of a provider.
+#[derive(Clone, Default)]
+pub(crate) struct Services {
+    pub(crate) base: Option<Arc<dyn CloudProvider>>,
+    pub(crate) instances: Option<Arc<dyn Instances>>,
+    pub(crate) load_balancers: Option<Arc<dyn LoadBalancers>>,
+    pub(crate) routes: Option<Arc<dyn Routes>>,
+    pub(crate) volumes: Option<Arc<dyn Volumes>>,
+    pub(crate) clusters: Option<Arc<dyn Clusters>>,
+}
+
+impl Services {
+    /// Names of the contract's services that are served, the base among them.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        let optional = [
+            (self.instances.is_some(), service_names::INSTANCES),
+            (self.load_balancers.is_some(), service_names::LOAD_BALANCERS),
+            (self.routes.is_some(), service_names::ROUTES),
+            (self.volumes.is_some(), service_names::VOLUMES),
+            (self.clusters.is_some(), service_names::CLUSTERS),
+        ];
+        let served = optional.into_iter().filter_map(|(served, name)| served.then_some(name));
+        [service_names::DISCOVERY, service_names::CLOUD_PROVIDER].into_iter().chain(served).collect()
+    }
+}
+
+/// Who the provider is.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    pub(crate) name: String,
+    pub(crate) vendor_version: String,
+    pub(crate) prefixes: Vec<String>,
+    pub(crate) epoch: String,
+}
+
+/// A provider that is complete and consistent. Made by [`Provider::builder`], served by [`serve`](crate::serve).
+pub struct Provider {
+    pub(crate) identity: Identity,
+    pub(crate) advertised: Advertised,
+    pub(crate) services: Services,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) lifecycle: Arc<Lifecycle>,
+}
+
+impl Provider {
+    /// Starts a provider of this name: a DNS subdomain of at most 63 bytes, for example `aws`.
+    #[must_use]
+    pub fn builder(name: impl Into<String>) -> ProviderBuilder {
+        ProviderBuilder::new(name.into())
+    }
+
+    /// The provider's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.identity.name
+    }
+
+    /// The random value that names this start of the process: what tokens are bound to.
+    #[must_use]
+    pub fn process_epoch(&self) -> &str {
+        &self.identity.epoch
+    }
+
+    /// Fully qualified names of the contract's services that are served.
+    #[must_use]
+    pub fn service_names(&self) -> Vec<&'static str> {
+        self.services.names()
+    }
+
+    /// What stays with the team while the provider is served: health, and the way to stop.
+    #[must_use]
+    pub fn handle(&self) -> ProviderHandle {
+        ProviderHandle::new(Arc::clone(&self.lifecycle), Arc::clone(&self.metrics))
+    }
+}
+
+impl fmt::Debug for Provider {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Provider")
+            .field("identity", &self.identity)
+            .field("services", &self.services.names())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,128 @@
+//! Puts a provider together.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::registry::Registry;
+
+use super::check::{self, BuildError};
+use super::{Advertised, Identity, Lifecycle, Provider, Services};
+use crate::metrics::Metrics;
+use crate::proto::GetCapabilitiesResponse;
+use crate::services::{CloudProvider, Clusters, Instances, LoadBalancers, Routes, Volumes};
+
+/// Puts a provider together; see [`Provider::builder`]. Each service is served if and only if it was given.
+#[must_use]
+pub struct ProviderBuilder {
+    identity: Identity,
+    capabilities: GetCapabilitiesResponse,
+    services: Services,
+    metrics: Registry,
+}
+
+impl ProviderBuilder {
+    pub(super) fn new(name: String) -> Self {
+        let epoch = uuid::Uuid::new_v4().to_string();
+        Self {
+            identity: Identity { name, vendor_version: String::new(), prefixes: Vec::new(), epoch },
+            capabilities: GetCapabilitiesResponse::default(),
+            services: Services::default(),
+            metrics: Registry::default(),
+        }
+    }
+
+    /// Version of the provider as its vendor counts; at most 64 bytes.
+    pub fn vendor_version(mut self, version: impl Into<String>) -> Self {
+        self.identity.vendor_version = version.into();
+        self
+    }
+
+    /// How the provider IDs begin, for example `aws://`. May be called again. At least one is needed for instances.
+    pub fn provider_id_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.identity.prefixes.push(prefix.into());
+        self
+    }
+
+    /// What is served beyond the services, limits, intervals and wanted fields. All defaults unless given.
+    pub fn capabilities(mut self, capabilities: GetCapabilitiesResponse) -> Self {
+        self.capabilities = capabilities;
+        self
+    }
+
+    /// Answers `GetStatus`. Without it there are no conditions.
+    pub fn cloud_provider(mut self, status: impl CloudProvider) -> Self {
+        self.services.base = Some(Arc::new(status));
+        self
+    }
+
+    /// Serves `Instances`.
+    pub fn instances(mut self, instances: impl Instances) -> Self {
+        self.services.instances = Some(Arc::new(instances));
+        self
+    }
+
+    /// Serves `LoadBalancers`.
+    pub fn load_balancers(mut self, load_balancers: impl LoadBalancers) -> Self {
+        self.services.load_balancers = Some(Arc::new(load_balancers));
+        self
+    }
+
+    /// Serves `Routes`.
+    pub fn routes(mut self, routes: impl Routes) -> Self {
+        self.services.routes = Some(Arc::new(routes));
+        self
+    }
+
+    /// Serves `Volumes`.
+    pub fn volumes(mut self, volumes: impl Volumes) -> Self {
+        self.services.volumes = Some(Arc::new(volumes));
+        self
+    }
+
+    /// Serves `Clusters`.
+    pub fn clusters(mut self, clusters: impl Clusters) -> Self {
+        self.services.clusters = Some(Arc::new(clusters));
+        self
+    }
+
+    /// Registers metrics of the provider's own, for example calls of the cloud's API, beside those of this crate.
+    pub fn metrics(mut self, register: impl FnOnce(&mut Registry)) -> Self {
+        register(&mut self.metrics);
+        self
+    }
+
+    /// Replaces the random process epoch, so that a test can tell what it expects. At most 64 bytes, not empty.
+    pub fn process_epoch(mut self, epoch: impl Into<String>) -> Self {
+        self.identity.epoch = epoch.into();
+        self
+    }
+
+    /// Checks that all fits together.
+    ///
+    /// # Errors
+    /// [`BuildError`] names what does not fit: a name that is no DNS subdomain, a capability without its service,
+    /// instances without a provider-ID prefix, a limit or an interval that the contract forbids.
+    pub fn build(self) -> Result<Provider, BuildError> {
+        let Self { identity, capabilities, services, metrics } = self;
+        check::identity(&identity, &services)?;
+        check::capabilities(&capabilities, &services)?;
+        check::limits(&capabilities)?;
+        let lifecycle = Arc::new(Lifecycle::new(&services.names()));
+        Ok(Provider {
+            identity,
+            advertised: Advertised::new(capabilities),
+            services,
+            metrics: Arc::new(Metrics::new(metrics)),
+            lifecycle,
+        })
+    }
+}
+
+impl fmt::Debug for ProviderBuilder {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ProviderBuilder")
+            .field("identity", &self.identity)
+            .field("services", &self.services.names())
+            .finish_non_exhaustive()
+    }
+}

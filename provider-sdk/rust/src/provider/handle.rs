@@ -1,0 +1,138 @@
+//! The life of a served provider: whether it accepts work, whether it stops, and which mutations still run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::metrics::Metrics;
+
+/// Does a service accept work?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Serving {
+    Yes,
+    No,
+}
+
+/// Shared between the handle, the server and every RPC.
+#[derive(Debug)]
+pub(crate) struct Lifecycle {
+    /// Fires when a stop was asked for: no new work, streams end.
+    pub(crate) stop: CancellationToken,
+    /// Fires when the time for a graceful stop is over: mutations give up.
+    pub(crate) give_up: CancellationToken,
+    /// Fires when every connection must be cut.
+    pub(crate) cut: CancellationToken,
+    /// Mutations that run.
+    pub(crate) mutations: TaskTracker,
+    health: BTreeMap<String, watch::Sender<Serving>>,
+    /// What the provider says itself, by service; the process's stop stands above it.
+    wanted: Mutex<BTreeMap<String, bool>>,
+}
+
+impl Lifecycle {
+    pub(crate) fn new(services: &[&'static str]) -> Self {
+        let names = std::iter::once("").chain(services.iter().copied()).map(str::to_owned);
+        let health: BTreeMap<_, _> = names.map(|name| (name, watch::Sender::new(Serving::Yes))).collect();
+        Self {
+            stop: CancellationToken::new(),
+            give_up: CancellationToken::new(),
+            cut: CancellationToken::new(),
+            mutations: TaskTracker::new(),
+            wanted: Mutex::new(health.keys().map(|name| (name.clone(), true)).collect()),
+            health,
+        }
+    }
+
+    /// The health of a service ("" for the whole), if it is one that is served.
+    pub(crate) fn health(&self, service: &str) -> Option<watch::Receiver<Serving>> {
+        self.health.get(service).map(watch::Sender::subscribe)
+    }
+
+    /// Every service and its health, "" for the whole.
+    pub(crate) fn all_health(&self) -> impl Iterator<Item = (&str, Serving)> {
+        self.health.iter().map(|(name, sender)| (name.as_str(), *sender.borrow()))
+    }
+
+    /// Asks for a stop: health first, so that a caller learns of it before its streams end.
+    pub(crate) fn begin_stop(&self) {
+        let wanted = self.wanted.lock();
+        for sender in self.health.values() {
+            sender.send_replace(Serving::No);
+        }
+        drop(wanted);
+        self.stop.cancel();
+    }
+
+    fn set(&self, service: Option<&str>, serving: bool) -> bool {
+        let mut wanted = self.wanted.lock();
+        let mut found = false;
+        for (name, state) in wanted.iter_mut() {
+            if service.is_none_or(|service| service == name) {
+                *state = serving;
+                found = true;
+            }
+        }
+        if !self.stop.is_cancelled() {
+            for (name, sender) in &self.health {
+                let accepts = wanted.get(name).copied().unwrap_or_default();
+                let now = if accepts { Serving::Yes } else { Serving::No };
+                sender.send_if_modified(|before| std::mem::replace(before, now) != now);
+            }
+        }
+        found
+    }
+}
+
+/// What stays with the team while the provider is served. Cheap to clone.
+#[derive(Clone)]
+pub struct ProviderHandle {
+    lifecycle: Arc<Lifecycle>,
+    metrics: Arc<Metrics>,
+}
+
+impl ProviderHandle {
+    pub(super) fn new(lifecycle: Arc<Lifecycle>, metrics: Arc<Metrics>) -> Self {
+        Self { lifecycle, metrics }
+    }
+
+    /// Says whether the provider accepts work at all: the health of "" and of every service.
+    ///
+    /// A cloud that is down or refuses credentials is a condition of `GetStatus`, not a reason for this.
+    pub fn set_serving(&self, serving: bool) {
+        self.lifecycle.set(None, serving);
+    }
+
+    /// Says whether one service accepts work, by its fully qualified name. False when it is not served.
+    pub fn set_service_serving(&self, service: &str, serving: bool) -> bool {
+        self.lifecycle.set(Some(service), serving)
+    }
+
+    /// Stops gracefully, as SIGTERM does: not serving, streams end, running mutations are finished.
+    pub fn stop(&self) {
+        self.lifecycle.begin_stop();
+    }
+
+    /// Cuts every connection at once without an answer, as a kill does. For tests of callers.
+    pub fn cut_connections(&self) {
+        self.lifecycle.cut.cancel();
+    }
+
+    /// All metrics as OpenMetrics text.
+    ///
+    /// # Errors
+    /// When a metric of the provider's own cannot be encoded.
+    pub fn metrics_text(&self) -> Result<String, fmt::Error> {
+        self.metrics.text()
+    }
+}
+
+impl fmt::Debug for ProviderHandle {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ProviderHandle").field("lifecycle", &self.lifecycle).finish_non_exhaustive()
+    }
+}

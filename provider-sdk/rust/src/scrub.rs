@@ -1,0 +1,118 @@
+//! Takes what looks like a secret out of a text before it leaves the process.
+//!
+//! In: any text, a whole log line in any format among them. Out: the same text with values redacted that stand after
+//! the name of a secret, bearer tokens, private keys, passwords in URLs and long random strings. A net below the rule
+//! that no secret is ever given to a log or an error: it errs on the side of redacting.
+
+mod key;
+mod value;
+
+pub(crate) use key::names_a_secret;
+
+/// What stands in place of a secret.
+pub(crate) const REDACTED: &str = "[redacted]";
+
+const BLOCK: &str = "-----BEGIN ";
+const BLOCK_END: &str = "-----END ";
+const DASHES: &str = "-----";
+/// From this length on a word of mixed letters and digits is looked at.
+const RANDOM_FROM: usize = 32;
+
+/// The text without what looks like a secret.
+pub(crate) fn text(input: &str) -> String {
+    let mut out = String::with_capacity(input.len());
+    let mut rest = input;
+    while let Some(start) = rest.find(BLOCK) {
+        scan(&rest[..start], &mut out);
+        let block = &rest[start..];
+        let length = block_length(block);
+        if block[..length].contains("PRIVATE KEY") {
+            out.push_str(REDACTED);
+        } else {
+            out.push_str(&block[..length]);
+        }
+        rest = &block[length..];
+    }
+    scan(rest, &mut out);
+    out
+}
+
+/// Bytes from the start of a PEM block to behind its last dash; all of the text when it has no end.
+fn block_length(block: &str) -> usize {
+    let Some(end) = block.find(BLOCK_END) else { return block.len() };
+    let label = end + BLOCK_END.len();
+    block[label..].find(DASHES).map_or(block.len(), |dashes| label + dashes + DASHES.len())
+}
+
+fn scan(input: &str, out: &mut String) {
+    let mut rest = input;
+    while !rest.is_empty() {
+        let length = rest.bytes().take_while(|byte| is_word(*byte)).count();
+        let taken = if length == 0 { other(rest, out) } else { word(rest, length, out) };
+        rest = &rest[taken..];
+    }
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_./+-".contains(&byte)
+}
+
+/// Copies one character, or redacts the user part of a URL. Answers how many bytes are done.
+fn other(rest: &str, out: &mut String) -> usize {
+    if let Some(address) = rest.strip_prefix("://") {
+        let authority = address.split(['/', ' ', '"', '\\', '\n']).next().unwrap_or_default();
+        if let Some(user) = authority.rfind('@') {
+            out.push_str("://");
+            out.push_str(REDACTED);
+            return "://".len() + user;
+        }
+    }
+    let length = rest.chars().next().map_or(0, char::len_utf8);
+    out.push_str(&rest[..length]);
+    length
+}
+
+/// Copies or redacts a word and, if it names a secret, what belongs to it. Answers how many bytes are done.
+fn word(rest: &str, length: usize, out: &mut String) -> usize {
+    let (word, tail) = rest.split_at(length);
+    if is_random(word) {
+        out.push_str(REDACTED);
+        return length;
+    }
+    out.push_str(word);
+    let secret = if value::is_scheme(word) {
+        value::after_scheme(tail)
+    } else if names_a_secret(word) {
+        value::after_key(tail)
+    } else {
+        None
+    };
+    let Some(secret) = secret else { return length };
+    out.push_str(&tail[..secret.gap]);
+    out.push_str(secret.quote);
+    out.push_str(REDACTED);
+    out.push_str(secret.quote);
+    length + secret.gap + secret.length
+}
+
+/// Does it look like a key or a token: long, of all three classes, and changing between them as names do not?
+fn is_random(word: &str) -> bool {
+    if word.len() < RANDOM_FROM {
+        return false;
+    }
+    let classes: Vec<u8> = word.bytes().map(class).collect();
+    let changes = classes.windows(2).filter(|pair| pair[0] != pair[1] && pair[0] > 0 && pair[1] > 0).count();
+    (1..=3).all(|class| classes.contains(&class)) && changes * 10 >= word.len() * 3
+}
+
+fn class(byte: u8) -> u8 {
+    match byte {
+        b'A'..=b'Z' => 1,
+        b'a'..=b'z' => 2,
+        b'0'..=b'9' => 3,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

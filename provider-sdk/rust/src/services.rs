@@ -1,0 +1,21 @@
+//! The traits that a provider implements: one for each service of the contract.
+//!
+//! Requests go in and answers come out as the contract's own messages. Everything may fail, with one typed error, and
+//! nothing turns an error into an empty answer. What is the same for every provider is done before a method is called
+//! (peers, fencing, shape of the arguments, revisions, page sizes): see the crate's documentation.
+
+mod base;
+mod clusters;
+mod instances;
+mod load_balancers;
+mod routes;
+mod volumes;
+mod watch;
+
+pub use base::CloudProvider;
+pub use clusters::Clusters;
+pub use instances::Instances;
+pub use load_balancers::LoadBalancers;
+pub use routes::Routes;
+pub use volumes::Volumes;
+pub use watch::{ChangeFeed, InstanceWatch, WatchEvent};

@@ -1,0 +1,30 @@
+//! Which clusters the cloud hosts.
+
+use async_trait::async_trait;
+
+use crate::proto::{
+    GetControlPlaneEndpointRequest, GetControlPlaneEndpointResponse, ListClustersRequest,
+    ListClustersResponse,
+};
+use crate::{CallContext, Result};
+
+/// Which clusters the cloud hosts, and where their control planes are.
+#[async_trait]
+pub trait Clusters: Send + Sync + 'static {
+    /// One page of the clusters of the account. In: `page_size` is between 1 and `Limits.max_page_size`.
+    async fn list_clusters(
+        &self,
+        ctx: &CallContext,
+        request: ListClustersRequest,
+    ) -> Result<ListClustersResponse>;
+
+    /// Where the apiserver of a cluster is.
+    ///
+    /// # Errors
+    /// [`ProviderError::cluster_not_found`](crate::ProviderError::cluster_not_found).
+    async fn get_control_plane_endpoint(
+        &self,
+        ctx: &CallContext,
+        request: GetControlPlaneEndpointRequest,
+    ) -> Result<GetControlPlaneEndpointResponse>;
+}

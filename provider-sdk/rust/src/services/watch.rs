@@ -1,0 +1,79 @@
+//! What a provider gives for a watch: changes, and tokens if it can resume.
+
+use std::fmt;
+
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use tokio::sync::broadcast;
+
+use crate::Result;
+use crate::proto::InstanceChanged;
+
+/// One thing that a watch has to say.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WatchEvent {
+    /// A machine changed in any way, appeared or went.
+    Changed(InstanceChanged),
+    /// All changes up to this token were given: sent at once, and repeated with every heartbeat until the next one.
+    Bookmark(String),
+}
+
+/// An open watch.
+pub struct InstanceWatch {
+    /// The caller's resume token was honoured: nothing since it is missing.
+    pub resumed: bool,
+    /// The changes. It is read no faster than the caller takes it. When it ends, the caller's stream ends with OK, and
+    /// with the error after an error; either way the host watches again and sweeps.
+    pub events: BoxStream<'static, Result<WatchEvent>>,
+}
+
+impl InstanceWatch {
+    /// A watch from now, without resumption.
+    pub fn from_now(events: impl futures::Stream<Item = Result<WatchEvent>> + Send + 'static) -> Self {
+        Self { resumed: false, events: events.boxed() }
+    }
+}
+
+impl fmt::Debug for InstanceWatch {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("InstanceWatch").field("resumed", &self.resumed).finish_non_exhaustive()
+    }
+}
+
+/// A source of changes for any number of watches: publish on one side, hand out watches on the other.
+///
+/// ```
+/// # use cloudprovider_sdk::{ChangeFeed, proto::InstanceChanged};
+/// let feed = ChangeFeed::new(1024);
+/// let watch = feed.watch(); // the answer of `watch_instances`
+/// feed.publish(InstanceChanged { provider_id: "example://1".into(), ..Default::default() });
+/// # drop(watch);
+/// ```
+#[derive(Debug, Clone)]
+pub struct ChangeFeed {
+    sender: broadcast::Sender<InstanceChanged>,
+}
+
+impl ChangeFeed {
+    /// A feed that keeps `capacity` changes (at least one) for a slow reader.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        Self { sender: broadcast::Sender::new(capacity.max(1)) }
+    }
+
+    /// Tells every open watch that a machine changed. Without a watch nothing happens: a new one starts with a sweep.
+    pub fn publish(&self, change: InstanceChanged) {
+        // An error only says that nobody watches.
+        let _nobody_watches = self.sender.send(change);
+    }
+
+    /// A watch from now. One that falls behind by more than the capacity ends, so that no change is lost silently.
+    #[must_use]
+    pub fn watch(&self) -> InstanceWatch {
+        let events = stream::unfold(self.sender.subscribe(), |mut receiver| async move {
+            let change = receiver.recv().await.ok()?;
+            Some((Ok(WatchEvent::Changed(change)), receiver))
+        });
+        InstanceWatch::from_now(events)
+    }
+}
