@@ -45,7 +45,10 @@ fn program() -> Result<(std::process::Child, PathBuf)> {
     let mut child =
         Command::new(env!("CARGO_BIN_EXE_control-plane")).process_group(0).stdout(Stdio::piped()).spawn()?;
     let mut line = String::new();
-    BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line)?;
+    let mut output = BufReader::new(child.stdout.take().context("no output")?);
+    output.read_line(&mut line)?;
+    // Kept open: it may have more to say.
+    child.stdout = Some(output.into_inner());
     let kubeconfig = line.trim_end().strip_prefix("export KUBECONFIG=").context(line.clone())?;
     Ok((child, Path::new(kubeconfig).parent().context("no folder")?.to_owned()))
 }
