@@ -1,6 +1,15 @@
 //! Words for tests: objects that read as a sentence, and an apiserver that is a function.
 
-#![allow(dead_code, reason = "words for the tests of every controller, used or not yet")]
+#![allow(
+    unreachable_pub,
+    unused_imports,
+    dead_code,
+    reason = "words for the tests of every controller, used or not yet"
+)]
+
+mod apiserver;
+
+pub(crate) use apiserver::{ApiServer, Call, Reply, Watch};
 
 use crate::kube::{
     events::{EventType, Events, Recorder},

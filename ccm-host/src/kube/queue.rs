@@ -204,7 +204,8 @@ impl<K: Key> InFlight for Shared<K> {
         QueueSample {
             name: self.name,
             depth: schedule.waiting(now),
-            unfinished_seconds: running().sum(),
+            // Not sum(): that of nothing is minus zero.
+            unfinished_seconds: running().fold(0.0, |sum, seconds| sum + seconds),
             longest_seconds: running().fold(0.0, f64::max),
         }
     }

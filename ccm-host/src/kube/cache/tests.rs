@@ -1,1 +1,211 @@
+//! The cache against a scripted watch: projection, changes, re-lists, fallback, growth of what is kept.
 
+use std::collections::VecDeque;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::kube::{
+    fixtures::{ApiServer, Call, Reply, Watch, node},
+    keep::KeySet,
+    node::Node,
+    service::{ObjectKey, Service},
+};
+
+mod projection;
+
+fn wire(name: &str, version: &str, labels: &Value) -> Value {
+    json!({
+        "kind": "Node", "apiVersion": "v1",
+        "metadata": {"name": name, "uid": format!("{name}-uid"), "resourceVersion": version, "labels": labels},
+        "spec": {"providerID": format!("mock://{name}")},
+    })
+}
+
+/// A cache that runs against scripted answers to its watches and lists, and a log of its changes.
+struct Scene {
+    cache: Cache<Node>,
+    server: ApiServer,
+    log: Arc<parking_lot::Mutex<Vec<String>>>,
+    seen: Arc<tokio::sync::Notify>,
+}
+
+impl Scene {
+    fn start(keep: Keep, replies: Vec<Reply>) -> Self {
+        let replies = parking_lot::Mutex::new(VecDeque::from(replies));
+        Self::start_with(keep, move |_| replies.lock().pop_front().unwrap_or(Reply::Silence))
+    }
+
+    fn start_with(keep: Keep, answer: impl Fn(&Call) -> Reply + Send + Sync + 'static) -> Self {
+        let server = ApiServer::new(answer);
+        let cache = Cache::new(keep, &CacheMetrics::default());
+        let log: Arc<parking_lot::Mutex<Vec<String>>> = Arc::default();
+        let seen = Arc::new(tokio::sync::Notify::new());
+        let (logged, noted) = (Arc::clone(&log), Arc::clone(&seen));
+        cache.subscribe(move |change: &Change<Node>| {
+            logged.lock().push(describe(change));
+            noted.notify_one();
+        });
+        let (running, client) = (cache.clone(), server.client.clone());
+        tokio::spawn(async move { running.run(client, CancellationToken::new()).await });
+        Self { cache, server, log, seen }
+    }
+
+    /// Waits until so many changes were seen, and takes them.
+    async fn changes(&self, count: usize) -> Vec<String> {
+        while self.log.lock().len() < count {
+            self.seen.notified().await;
+        }
+        std::mem::take(&mut *self.log.lock())
+    }
+}
+
+fn describe(change: &Change<Node>) -> String {
+    let label = |node: &Node| node.labels.get("l").unwrap_or("-").to_owned();
+    match change {
+        Change::Added(node) => format!("+{} {}", node.name, label(node)),
+        Change::Updated { old, new } => format!("~{} {}>{}", new.name, label(old), label(new)),
+        Change::Deleted(node) => format!("-{} {}", node.name, label(node)),
+    }
+}
+
+fn keep_l() -> Keep {
+    Keep { labels: KeySet::keys(["l"]), ..Keep::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_by_streaming_and_then_follows() {
+    let (watch, reply) = Watch::new();
+    let scene = Scene::start(keep_l(), vec![reply]);
+    watch.send("ADDED", wire("a", "1", &json!({"l": "1"})));
+    assert_eq!(scene.changes(1).await, ["+a 1"]);
+    assert!(!scene.cache.is_synced(), "the list is not whole yet");
+    watch.end_of_list("Node", "2");
+    scene.cache.synced().await;
+    watch.send("ADDED", wire("b", "3", &json!({})));
+    watch.send("MODIFIED", wire("a", "4", &json!({"l": "2"})));
+    watch.send("DELETED", wire("b", "5", &json!({})));
+    assert_eq!(scene.changes(3).await, ["+b -", "~a 1>2", "-b -"]);
+    assert_eq!(scene.cache.get("a").unwrap().resource_version, "4");
+    assert_eq!(scene.cache.list().len(), 1);
+    assert!(scene.server.take_calls()[0].query.contains("sendInitialEvents=true"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heartbeat_updates_the_version_and_is_no_change() {
+    let (watch, reply) = Watch::new();
+    let scene = Scene::start(keep_l(), vec![reply]);
+    watch.send("ADDED", wire("a", "1", &json!({"l": "1"})));
+    watch.end_of_list("Node", "1");
+    watch.send("MODIFIED", wire("a", "2", &json!({"l": "1", "nobody": "reads this"})));
+    watch.send("MODIFIED", wire("a", "3", &json!({"l": "2"})));
+    assert_eq!(scene.changes(2).await, ["+a 1", "~a 1>2"]);
+    assert_eq!(scene.cache.get("a").unwrap().resource_version, "3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_vanished_unwatched_is_deleted_and_what_was_recreated_is_deleted_and_added() {
+    let (first, first_reply) = Watch::new();
+    let (second, second_reply) = Watch::new();
+    let expired =
+        Reply::Json(410, json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}));
+    let scene = Scene::start(keep_l(), vec![first_reply, expired, second_reply]);
+    for name in ["gone", "same", "new"] {
+        first.send("ADDED", wire(name, "1", &json!({})));
+    }
+    first.end_of_list("Node", "1");
+    scene.changes(3).await;
+    // The server ends the watch as it does when it no longer has the versions in between.
+    first.send("ERROR", json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}));
+    second.send("ADDED", wire("same", "1", &json!({})));
+    let mut recreated = wire("new", "9", &json!({}));
+    recreated["metadata"]["uid"] = json!("another");
+    second.send("ADDED", recreated);
+    second.end_of_list("Node", "9");
+    assert_eq!(scene.changes(3).await, ["-new -", "+new -", "-gone -"]);
+    assert!(scene.cache.get("gone").is_none());
+    assert!(scene.cache.is_synced());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_streaming_lists_is_listed_by_pages() {
+    for refusal in [Reply::invalid("sendInitialEvents is forbidden", &["sendInitialEvents"]), Reply::Silence]
+    {
+        let (watch, reply) = Watch::new();
+        let list = json!({
+            "kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "5"},
+            "items": [wire("a", "1", &json!({"l": "1"}))],
+        });
+        let scene = Scene::start(keep_l(), vec![refusal, Reply::ok(list), reply]);
+        scene.cache.synced().await;
+        watch.send("DELETED", wire("a", "6", &json!({})));
+        assert_eq!(scene.changes(2).await, ["+a 1", "-a -"]);
+        let calls = scene.server.take_calls();
+        assert!(!calls[1].is_watch() && calls[2].query.contains("resourceVersion=5"), "{calls:#?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_back_off_and_do_not_end_the_watch() {
+    let (watch, reply) = Watch::new();
+    let failures = (0..3).map(|_| Reply::status(500, "InternalError"));
+    let scene = Scene::start(keep_l(), failures.chain([reply]).collect());
+    watch.send("ADDED", wire("a", "1", &json!({})));
+    watch.end_of_list("Node", "1");
+    let start = tokio::time::Instant::now();
+    scene.cache.synced().await;
+    assert!(start.elapsed() >= Duration::from_secs(2), "three errors waited only {:?}", start.elapsed());
+    assert_eq!(scene.server.take_calls().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn wanting_more_lists_anew_and_wanting_less_does_nothing() {
+    let (first, first_reply) = Watch::new();
+    let (second, second_reply) = Watch::new();
+    let scene = Scene::start(Keep::default(), vec![first_reply, second_reply]);
+    first.send("ADDED", wire("a", "1", &json!({"l": "1"})));
+    first.end_of_list("Node", "1");
+    scene.cache.synced().await;
+    assert_eq!(scene.changes(1).await, ["+a -"]);
+    scene.cache.set_keep(&Keep::default());
+    assert!(scene.cache.is_synced(), "nothing more is wanted");
+    scene.cache.set_keep(&keep_l());
+    assert!(!scene.cache.is_synced(), "what is cached was projected with less");
+    assert_eq!(scene.cache.get("a").unwrap().labels.get("l"), None, "and stays readable");
+    second.send("ADDED", wire("a", "1", &json!({"l": "1"})));
+    second.end_of_list("Node", "1");
+    scene.cache.synced().await;
+    assert_eq!(scene.changes(1).await, ["~a ->1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_subscriber_hears_of_everything() {
+    let (watch, reply) = Watch::new();
+    let scene = Scene::start(keep_l(), vec![reply]);
+    watch.send("ADDED", wire("a", "1", &json!({})));
+    scene.changes(1).await;
+    let late: Arc<parking_lot::Mutex<Vec<String>>> = Arc::default();
+    let logged = Arc::clone(&late);
+    scene.cache.subscribe(move |change: &Change<Node>| logged.lock().push(describe(change)));
+    watch.send("ADDED", wire("b", "2", &json!({})));
+    scene.changes(1).await;
+    assert_eq!(*late.lock(), ["+a -", "+b -"]);
+}
+
+#[test]
+fn the_index_follows_the_provider_id() {
+    let mut store = Store::<Node>::default();
+    let names = |store: &Store<Node>, id: &str| -> Vec<String> {
+        store.by_index(id).iter().map(|node| node.name.clone()).collect()
+    };
+    store.put(node("a").version("1"));
+    store.put(node("a").version("2").with_provider_id("x"));
+    store.put(node("b").with_provider_id("x"));
+    assert_eq!(names(&store, "x"), ["a", "b"]);
+    store.put(node("a").version("3").with_provider_id("y"));
+    assert_eq!((names(&store, "x"), names(&store, "y")), (vec!["b".to_owned()], vec!["a".to_owned()]));
+    store.remove(node("b"));
+    store.begin_list();
+    store.end_list();
+    assert!(names(&store, "x").is_empty() && names(&store, "y").is_empty());
+}
