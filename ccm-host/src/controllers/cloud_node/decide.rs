@@ -1,0 +1,216 @@
+//! What shall become of a node, given what its provider said. Pure: no clock, no client.
+//!
+//! In: the node as seen, the answer. Out: a [`Verdict`]. How addresses and labels are made is decided beside this, in
+//! [`super::addresses`] and [`super::labels`]; when to ask is decided in [`super::observe`].
+//!
+//! | Answer | A new node | A node that is initialised |
+//! |---|---|---|
+//! | RUNNING, STOPPED, described | initialised | refreshed |
+//! | PENDING, described | asked again | refreshed |
+//! | not described yet | asked again, quietly | left until the next sweep |
+//! | unknown, TERMINATING, ABSENT | asked again, with a warning | left until the next sweep |
+//! | NOT_OWNED | left alone, said once | left alone |
+
+use std::time::Duration;
+
+use super::{
+    addresses,
+    labels::{self, Seen},
+};
+use crate::{
+    cloud::{CloudError, ErrorReason, Instance, InstanceAnswer, InstanceState, RetryClass, SLOW_RETRY},
+    controllers::taint,
+    kube::{
+        events::EventType,
+        node::{Node, NodeAddress},
+        patch::NodeChange,
+    },
+};
+
+/// What shall become of a node.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Verdict {
+    /// It gets everything and loses the taint.
+    Initialise(Plan),
+    /// It is kept as the cloud has it.
+    Refresh(Plan),
+    /// It cannot be done yet.
+    NotYet(Obstacle),
+    /// The machine is not this provider's: nothing is written.
+    NotOurs,
+}
+
+/// What a node shall be like. What does not differ is not written.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Plan {
+    /// Written first.
+    pub(super) addresses: Option<Vec<NodeAddress>>,
+    /// Written second, all at once.
+    pub(super) change: NodeChange,
+    /// What people should know.
+    pub(super) notices: Vec<Notice>,
+}
+
+/// Something people should know, told once for as long as it stays so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Notice {
+    pub(super) type_: EventType,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+/// Why a node is not initialised or refreshed yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Obstacle {
+    /// For machines: a value of the contract's list of reasons, or one of ours.
+    pub(super) reason: String,
+    /// For people.
+    pub(super) message: String,
+    /// When to ask again.
+    pub(super) retry: Retry,
+    /// Part of an ordinary start: no warning.
+    pub(super) expected: bool,
+}
+
+/// When to ask again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Retry {
+    /// After the node's backoff, which grows.
+    Backoff,
+    /// After exactly this long.
+    After(Duration),
+}
+
+/// What both kinds of node have in common: the machine is there, and described.
+pub(super) fn decide(seen: &Seen<'_>, answer: &InstanceAnswer) -> Verdict {
+    use InstanceState as S;
+    let new = seen.node.has_taint(taint::UNINITIALIZED);
+    match answer.state {
+        S::NotOwned => Verdict::NotOurs,
+        S::Running | S::Stopped => described(seen, answer, new),
+        S::Pending if !new => described(seen, answer, new),
+        S::Pending => Verdict::NotYet(Obstacle::pending(answer)),
+        S::Unknown => Verdict::NotYet(Obstacle::because(
+            answer,
+            "InstanceUnknown",
+            "the provider does not know whether the instance exists",
+        )),
+        S::Terminating => Verdict::NotYet(Obstacle::because(
+            answer,
+            "InstanceTerminating",
+            "the instance is being terminated",
+        )),
+        S::Absent => Verdict::NotYet(Obstacle::because(
+            answer,
+            "InstanceAbsent",
+            "the cloud has no instance for this node (yet)",
+        )),
+    }
+}
+
+fn described(seen: &Seen<'_>, answer: &InstanceAnswer, new: bool) -> Verdict {
+    let instance = match (&answer.error, &answer.instance) {
+        (None, Some(instance)) => instance,
+        (error, _) => return Verdict::NotYet(Obstacle::not_described(error.as_ref())),
+    };
+    let plan = if new { initialised(seen, instance) } else { Ok(refreshed(seen, instance)) };
+    match plan {
+        Ok(plan) if new => Verdict::Initialise(plan),
+        Ok(plan) => Verdict::Refresh(plan),
+        Err(obstacle) => Verdict::NotYet(obstacle),
+    }
+}
+
+fn initialised(seen: &Seen<'_>, instance: &Instance) -> Result<Plan, Obstacle> {
+    let node = &*seen.node;
+    let mut plan = Plan { notices: notices(node, instance), ..Plan::default() };
+    if node.provider_id.is_none() {
+        if instance.provider_id.is_empty() {
+            return Err(Obstacle::new("ProviderIDMissing", "neither the node nor the instance has a provider ID"));
+        }
+        plan.change.provider_id = Some(instance.provider_id.clone());
+    }
+    plan.addresses = addresses::wanted(node, &instance.addresses)
+        .map_err(|error| Obstacle::new("ProvidedNodeIPInvalid", error.to_string()))?;
+    plan.change.taints = taint::without_key(&node.taints, taint::UNINITIALIZED);
+    labels::initialise(seen, instance, &mut plan.change);
+    Ok(plan)
+}
+
+fn refreshed(seen: &Seen<'_>, instance: &Instance) -> Plan {
+    let node = &*seen.node;
+    let mut plan = Plan { notices: notices(node, instance), ..Plan::default() };
+    match addresses::wanted(node, &instance.addresses) {
+        Ok(addresses) => plan.addresses = addresses,
+        Err(error) => plan.notices.push(Notice::warning("InvalidProvidedNodeIP", error.to_string())),
+    }
+    labels::refresh(seen, instance, &mut plan.change);
+    plan
+}
+
+fn notices(node: &Node, instance: &Instance) -> Vec<Notice> {
+    let mut notices = Vec::new();
+    if let Some(present) = &node.provider_id
+        && !instance.provider_id.is_empty()
+        && *present != instance.provider_id
+    {
+        let message = format!(
+            "the node's provider ID {present:?} stays, although the provider says {:?}",
+            instance.provider_id
+        );
+        notices.push(Notice::warning("ProviderIDMismatch", message));
+    }
+    if !instance.rejected.is_empty() {
+        notices.push(Notice::warning("InvalidInstanceMetadata", instance.rejected.join("; ")));
+    }
+    notices
+}
+
+impl Notice {
+    fn warning(reason: &'static str, message: String) -> Self {
+        Self { type_: EventType::Warning, reason, message }
+    }
+}
+
+impl Obstacle {
+    fn new(reason: &str, message: impl Into<String>) -> Self {
+        Self { reason: reason.to_owned(), message: message.into(), retry: Retry::Backoff, expected: false }
+    }
+
+    /// An error says more than a state, if there is one.
+    fn because(answer: &InstanceAnswer, reason: &str, message: &str) -> Self {
+        answer.error.as_ref().map_or_else(|| Self::new(reason, message), Self::of_error)
+    }
+
+    /// The machine is being made.
+    fn pending(answer: &InstanceAnswer) -> Self {
+        match &answer.error {
+            Some(error) => Self::not_described(Some(error)),
+            None => Self { expected: true, ..Self::new("InstancePending", "the instance is being created") },
+        }
+    }
+
+    /// The machine is there but cannot be described.
+    fn not_described(error: Option<&CloudError>) -> Self {
+        let Some(error) = error else {
+            return Self::new("InstanceNotDescribed", "the provider does not describe the instance");
+        };
+        Self { expected: error.is(ErrorReason::MetadataNotReady), ..Self::of_error(error) }
+    }
+
+    /// A call, or its part about this node, failed.
+    pub(super) fn of_error(error: &CloudError) -> Self {
+        let retry = match error.retry_class() {
+            RetryClass::Backoff => Retry::Backoff,
+            RetryClass::After(pause) => Retry::After(pause),
+            // What only a change of the node can cure is looked at again all the same; a change wakes it earlier.
+            RetryClass::Slow | RetryClass::Wait => {
+                Retry::After(SLOW_RETRY.max(error.retry_after.unwrap_or_default()))
+            }
+        };
+        Self { reason: error.label(), message: error.to_string(), retry, expected: false }
+    }
+}
+
+#[cfg(test)]
+mod tests;

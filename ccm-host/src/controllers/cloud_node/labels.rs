@@ -1,0 +1,193 @@
+//! The labels that a node shall have.
+//!
+//! In: the node as seen, the instance. Out: what to set and remove, and the record of what is ours afterwards. Which labels
+//! a provider may set at all is decided in [`crate::cloud`]: others never arrive here.
+//!
+//! | Label | At initialisation | Later |
+//! |---|---|---|
+//! | instance type, zone, region | the cloud's value, whatever was there | follows the cloud while it has our value |
+//! | a provider's own | the cloud's value, unless the node has one | likewise |
+//! | a removed one | – | removed if it has our value |
+//! | the beta name of type, zone, region | as the GA name | as the GA name, which leads; a GA name that is missing is filled from it |
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use super::owned_labels::{ANNOTATION, OwnedLabels};
+use crate::{
+    cloud::Instance,
+    kube::{
+        keep::KeySet,
+        node::Node,
+        patch::NodeChange,
+    },
+};
+
+/// The two names of one well-known label.
+#[derive(Debug)]
+pub(super) struct WellKnown {
+    ga: &'static str,
+    beta: &'static str,
+}
+
+const INSTANCE_TYPE: WellKnown =
+    WellKnown { ga: "node.kubernetes.io/instance-type", beta: "beta.kubernetes.io/instance-type" };
+const ZONE: WellKnown =
+    WellKnown { ga: "topology.kubernetes.io/zone", beta: "failure-domain.beta.kubernetes.io/zone" };
+const REGION: WellKnown =
+    WellKnown { ga: "topology.kubernetes.io/region", beta: "failure-domain.beta.kubernetes.io/region" };
+
+const WELL_KNOWN: [&WellKnown; 3] = [&INSTANCE_TYPE, &ZONE, &REGION];
+
+/// The label keys that have to be kept by the cache.
+pub(super) fn keys() -> impl Iterator<Item = &'static str> {
+    WELL_KNOWN.into_iter().flat_map(|label| [label.ga, label.beta])
+}
+
+/// A node together with how much of its labels can be seen.
+#[derive(Debug)]
+pub(super) struct Seen<'a> {
+    /// Labels of ours that the cache does not keep stand in it as we wrote them. If somebody changed one since, the write
+    /// that is based on it fails, and the next decision is made on a node that was read afresh.
+    pub(super) node: Cow<'a, Node>,
+    kept: &'a KeySet,
+    /// All labels are seen.
+    live: bool,
+}
+
+impl<'a> Seen<'a> {
+    /// A node from the cache.
+    pub(super) fn cached(node: &'a Node, kept: &'a KeySet) -> Self {
+        let mut node = Cow::Borrowed(node);
+        let owned = OwnedLabels::of(&node).unwrap_or_default();
+        if owned.unseen(kept).next().is_some() {
+            node.to_mut().labels = node.labels.iter().chain(owned.unseen(kept)).collect();
+        }
+        Self { node, kept, live: false }
+    }
+
+    /// A node that was read afresh with all its labels; `kept` is what the cache keeps.
+    pub(super) fn live(node: &'a Node, kept: &'a KeySet) -> Self {
+        Self { node: Cow::Borrowed(node), kept, live: true }
+    }
+}
+
+/// The change at initialisation.
+pub(super) fn initialise(seen: &Seen<'_>, instance: &Instance, change: &mut NodeChange) {
+    let mut labels = Labels::of(seen, OwnedLabels::of(&seen.node).unwrap_or_default(), false);
+    for (label, value) in well_known_of(instance) {
+        labels.set(label.ga, value);
+    }
+    labels.finish(instance, change);
+}
+
+/// The change later on. A node without a record was initialised by somebody else: labels that have the cloud's value
+/// are taken over.
+pub(super) fn refresh(seen: &Seen<'_>, instance: &Instance, change: &mut NodeChange) {
+    let record = OwnedLabels::of(&seen.node);
+    let adopt = record.is_none();
+    let mut labels = Labels::of(seen, record.unwrap_or_default(), adopt);
+    for (label, value) in well_known_of(instance) {
+        if labels.get(label.ga).is_none()
+            && let Some(beta) = labels.get(label.beta).map(str::to_owned)
+        {
+            labels.set.insert(label.ga.to_owned(), beta);
+        }
+        labels.propose(label.ga, value);
+    }
+    labels.finish(instance, change);
+}
+
+/// The change that makes both names of the well-known labels agree. Needs no cloud.
+pub(super) fn mirror(node: &Node, change: &mut NodeChange) {
+    for WellKnown { ga, beta } in WELL_KNOWN {
+        let now = |key: &str| change.set_labels.get(key).map(String::as_str).or_else(|| node.labels.get(key));
+        let (from, to) = match (now(ga), now(beta)) {
+            (Some(leads), beta_value) if beta_value != Some(leads) => (leads.to_owned(), beta),
+            (None, Some(only)) => (only.to_owned(), ga),
+            _ => continue,
+        };
+        change.set_labels.insert((*to).to_owned(), from);
+    }
+}
+
+fn well_known_of(instance: &Instance) -> impl Iterator<Item = (&'static WellKnown, &str)> {
+    let Instance { instance_type, zone, region, .. } = instance;
+    [(&INSTANCE_TYPE, instance_type), (&ZONE, zone), (&REGION, region)]
+        .into_iter()
+        .filter_map(|(label, value)| Some((label, value.as_deref()?)))
+}
+
+/// The labels while the change is being made.
+struct Labels<'a> {
+    seen: &'a Seen<'a>,
+    owned: OwnedLabels,
+    adopt: bool,
+    set: BTreeMap<String, String>,
+    removed: BTreeSet<String>,
+}
+
+impl<'a> Labels<'a> {
+    fn of(seen: &'a Seen<'a>, owned: OwnedLabels, adopt: bool) -> Self {
+        Self { seen, owned, adopt, set: BTreeMap::new(), removed: BTreeSet::new() }
+    }
+
+    fn get(&self, key: &str) -> Option<&str> {
+        self.set.get(key).map(String::as_str).or_else(|| self.seen.node.labels.get(key))
+    }
+
+    fn set(&mut self, key: &str, value: &str) {
+        self.owned.claim(key, value);
+        self.set.insert(key.to_owned(), value.to_owned());
+    }
+
+    /// Sets the label unless it is a user's.
+    fn propose(&mut self, key: &str, value: &str) {
+        let present = self.get(key);
+        let ours = present.is_some() && present == self.owned.value(key);
+        match present {
+            Some(present) if !ours && !(self.adopt && present == value) => self.leave(key),
+            None if !self.seen.live && self.owned.is_users(key) => {}
+            _ => self.set(key, value),
+        }
+    }
+
+    fn leave(&mut self, key: &str) {
+        if self.seen.kept.contains(key) {
+            self.owned.forget(key);
+        } else {
+            self.owned.concede(key);
+        }
+    }
+
+    fn remove(&mut self, key: &str) {
+        let Some(ours) = self.owned.value(key) else { return };
+        if self.get(key) == Some(ours) {
+            self.removed.insert(key.to_owned());
+        }
+        self.owned.forget(key);
+    }
+
+    fn finish(mut self, instance: &Instance, change: &mut NodeChange) {
+        for (key, value) in &instance.labels {
+            self.propose(key, value);
+        }
+        for key in instance.removed_labels.iter().filter(|key| !instance.labels.contains_key(*key)) {
+            self.remove(key);
+        }
+        let node = &self.seen.node;
+        self.set.retain(|key, value| node.labels.get(key) != Some(value));
+        change.set_labels.append(&mut self.set);
+        change.remove_labels.append(&mut self.removed);
+        mirror(node, change);
+        let record = self.owned.text();
+        if record.as_deref() != node.annotations.get(ANNOTATION) {
+            change.annotations.insert(ANNOTATION.to_owned(), record);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! What a Service asks for, and which changes of it deserve a look.
+//!
+//! In: a Service, or two versions of it, and whether its class is ours. Out: yes or no. The list of compared fields is
+//! upstream's, so that nothing is missed; whether the cloud is then asked is decided by the digest in
+//! [`super::decide`]. Who looks after which class is decided in [`crate::cloud`].
+
+use crate::kube::service::{Service, ServiceSpec};
+
+/// The finalizer of every Service with a balancer; upstream's, shared by all implementations.
+pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+
+/// Whether the Service is of the type that has a balancer, whoever makes it.
+#[must_use]
+pub fn is_load_balancer(service: &Service) -> bool {
+    service.spec.type_ == "LoadBalancer"
+}
+
+/// Whether the finalizer is there.
+#[must_use]
+pub fn has_finalizer(service: &Service) -> bool {
+    service.has_finalizer(FINALIZER)
+}
+
+/// Whether the finalizer stands for a balancer that nobody wants any more.
+#[must_use]
+pub fn needs_cleanup(service: &Service) -> bool {
+    has_finalizer(service) && (service.deleting || !is_load_balancer(service))
+}
+
+/// Whether a Service that was just seen for the first time deserves a look.
+#[must_use]
+pub fn is_of_interest(service: &Service) -> bool {
+    is_load_balancer(service) || has_finalizer(service)
+}
+
+/// Whether a change deserves a look. `ours` tells the classes that some provider of this host looks after.
+#[must_use]
+pub fn needs_look(old: &Service, new: &Service, ours: impl Fn(Option<&str>) -> bool) -> bool {
+    // Only the step into cleanup: while it goes on, the queue says when to try again.
+    let falls = needs_cleanup(new) && !needs_cleanup(old);
+    falls || needs_update(old, new, ours)
+}
+
+/// Whether something that a balancer may depend on differs.
+#[must_use]
+pub fn needs_update(old: &Service, new: &Service, ours: impl Fn(Option<&str>) -> bool) -> bool {
+    let wants = |service: &Service| {
+        is_load_balancer(service) && ours(service.spec.load_balancer_class.as_deref())
+    };
+    match (wants(old), wants(new)) {
+        (false, false) => false,
+        (true, true) => {
+            old.uid != new.uid || old.annotations != new.annotations || specs_differ(&old.spec, &new.spec)
+        }
+        _ => true,
+    }
+}
+
+fn specs_differ(old: &ServiceSpec, new: &ServiceSpec) -> bool {
+    // Taken apart, so that a new field has to be put on one side or the other.
+    let ServiceSpec {
+        type_: _,
+        load_balancer_class,
+        load_balancer_source_ranges,
+        ports,
+        session_affinity,
+        session_affinity_config,
+        load_balancer_ip,
+        external_ips,
+        external_traffic_policy,
+        internal_traffic_policy,
+        health_check_node_port,
+        ip_families,
+        ip_family_policy,
+        cluster_ips,
+        allocate_load_balancer_node_ports,
+    } = old;
+    *load_balancer_source_ranges != new.load_balancer_source_ranges
+        || *ports != new.ports
+        || *session_affinity != new.session_affinity
+        || *session_affinity_config != new.session_affinity_config
+        || *load_balancer_ip != new.load_balancer_ip
+        || *external_ips != new.external_ips
+        || *external_traffic_policy != new.external_traffic_policy
+        || *health_check_node_port != new.health_check_node_port
+        || *ip_families != new.ip_families
+        // Upstream compares none of these. A provider is sent them, so its digest depends on them.
+        || *load_balancer_class != new.load_balancer_class
+        || *internal_traffic_policy != new.internal_traffic_policy
+        || *ip_family_policy != new.ip_family_policy
+        || *cluster_ips != new.cluster_ips
+        || *allocate_load_balancer_node_ports != new.allocate_load_balancer_node_ports
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::{
+        fixtures::service,
+        service::{ClientIpConfig, SessionAffinityConfig, TargetPort},
+    };
+
+    fn lb() -> Service {
+        service("web").load_balancer().with_port("", 80)
+    }
+
+    fn ours(class: Option<&str>) -> bool {
+        class.is_none() || class == Some("example/ours")
+    }
+
+    fn with(mut service: Service, change: impl FnOnce(&mut Service)) -> Service {
+        change(&mut service);
+        service
+    }
+
+    #[test]
+    fn cleanup_is_for_a_finalizer_that_nobody_wants() {
+        let (cluster, fin) = (service("web"), |service: Service| service.with_finalizer(FINALIZER));
+        let node_port = with(service("web"), |service| service.spec.type_ = "NodePort".to_owned());
+        let rows = [
+            ("CLN-1", cluster.clone(), false),
+            ("CLN-2", lb(), false),
+            ("CLN-3", cluster.deleting(), false),
+            ("CLN-4", lb().deleting(), false),
+            ("CLN-5", fin(node_port.clone()), true),
+            ("CLN-6", fin(lb()), false),
+            ("CLN-7", fin(node_port.deleting()), true),
+            ("CLN-8", fin(lb().deleting()), true),
+        ];
+        for (id, service, want) in rows {
+            assert_eq!(needs_cleanup(&service), want, "{id}");
+        }
+    }
+
+    #[test]
+    fn the_finalizer_is_found_among_others() {
+        let rows = [
+            ("HLP-21", service("web"), false),
+            ("HLP-21", service("web").with_finalizer("unrelated"), false),
+            ("HLP-22", service("web").with_finalizer(FINALIZER), true),
+            ("HLP-22", service("web").with_finalizer(FINALIZER).with_finalizer("unrelated"), true),
+        ];
+        for (id, service, want) in rows {
+            assert_eq!(has_finalizer(&service), want, "{id}");
+        }
+    }
+
+    #[test]
+    fn what_a_balancer_may_depend_on_is_seen() {
+        let spec = |change: fn(&mut ServiceSpec)| with(lb(), |service| change(&mut service.spec));
+        let port = |change: fn(&mut crate::kube::service::ServicePort)| {
+            with(lb(), |service| change(&mut service.spec.ports[0]))
+        };
+        let ports = |numbers: [i32; 3]| {
+            numbers.into_iter().fold(service("web").load_balancer(), |service, number| {
+                service.with_port(&number.to_string(), number)
+            })
+        };
+        let ips = |ips: &[&str]| {
+            with(lb(), |service| service.spec.external_ips = ips.iter().map(|&ip| ip.to_owned()).collect())
+        };
+        let families = |families: &[&str]| {
+            with(lb(), |service| {
+                service.spec.ip_families = families.iter().map(|&family| family.to_owned()).collect();
+            })
+        };
+        let protocol = |word: &str| {
+            let word = Some(word.to_owned());
+            with(lb(), |service| service.spec.ports[0].app_protocol = word)
+        };
+        let target = |port: TargetPort| with(lb(), |service| service.spec.ports[0].target_port = port);
+        let named = TargetPort::Name("dns".to_owned());
+        let rows = [
+            ("NU-1", lb(), spec(|spec| spec.type_ = "ClusterIP".to_owned()), true),
+            ("NU-2", ports([8000, 9000, 10_000]), ports([8001, 9001, 10_001]), true),
+            ("NU-3", ips(&["8.8.4.4"]), ips(&["8.8.4.4", "8.8.4.5"]), true),
+            ("NU-4", ips(&["8.8.4.4"]), ips(&["8.8.4.5"]), true),
+            ("NU-5", lb(), lb().uid("other"), true),
+            ("NU-6", lb(), spec(|spec| spec.external_traffic_policy = "Local".to_owned()), true),
+            ("NU-7", lb(), spec(|spec| spec.health_check_node_port = 30_123), true),
+            ("NU-8", target(TargetPort::Number(20)), target(TargetPort::Number(21)), true),
+            ("NU-9", target(TargetPort::Number(22)), target(named), true),
+            ("NU-10", lb(), lb(), false),
+            ("NU-11", families(&["IPv4"]), families(&["IPv4", "IPv6"]), true),
+            ("NU-12", families(&["IPv4", "IPv6"]), families(&["IPv4"]), true),
+            ("NU-13", families(&["IPv4"]), families(&["IPv4"]), false),
+            ("NU-14", lb(), protocol("http"), true),
+            ("NU-15", protocol("http"), protocol("tcp"), true),
+            // Differs from upstream on purpose: no annotations and an empty map are the same to us.
+            ("NU-16", lb(), with(lb(), |service| service.annotations = Default::default()), false),
+            ("NU-16", lb(), spec(|spec| spec.load_balancer_source_ranges = Some(Vec::new())), true),
+            ("NU-17", lb(), port(|port| port.name = "x".to_owned()), true),
+            ("NU-17", lb(), port(|port| port.node_port = 1), true),
+            ("NU-17", lb(), port(|port| port.protocol = "UDP".to_owned()), true),
+            ("NU-17", lb(), target(TargetPort::Name("80".to_owned())), true),
+            ("NU-17", ports([1, 2, 3]), ports([1, 3, 2]), true),
+            ("NU-18", lb(), spec(|spec| spec.session_affinity = "ClientIP".to_owned()), true),
+            ("NU-18", lb(), spec(|spec| spec.session_affinity_config = sticky()), true),
+            ("NU-18", lb(), spec(|spec| spec.load_balancer_ip = "8.8.4.4".to_owned()), true),
+            ("NU-19", lb(), lb().with_class("other/lb"), true),
+            ("NU-20", lb().with_class("other/a"), lb().with_class("other/b"), false),
+            // Differs from upstream on purpose: a provider is sent the order.
+            ("NU-21", families(&["IPv4", "IPv6"]), families(&["IPv6", "IPv4"]), true),
+            ("NU-22", lb(), lb().with_finalizer("x"), false),
+            ("NU-22", lb(), lb().deleting(), false),
+            ("NU-22", lb(), lb().with_label("a", "b"), false),
+            ("NU-22", lb(), lb().with_ingress_ip("8.8.8.8"), false),
+            // Differ from upstream on purpose: a provider is sent these, too.
+            ("NU-22", lb(), spec(|spec| spec.cluster_ips = vec!["10.0.0.1".to_owned()]), true),
+            ("NU-22", lb(), spec(|spec| spec.internal_traffic_policy = Some("Local".to_owned())), true),
+            ("NU-22", lb(), spec(|spec| spec.allocate_load_balancer_node_ports = Some(false)), true),
+            ("NU-23", ips(&[]), ips(&[]), false),
+            ("SW-21", lb(), lb().with_annotation("wanted", "by a provider"), true),
+            ("class of ours", lb().with_class("example/ours"), lb(), true),
+        ];
+        for (id, old, new, want) in rows {
+            assert_eq!(needs_update(&old, &new, ours), want, "{id}: {old:?} to {new:?}");
+        }
+    }
+
+    fn sticky() -> Option<SessionAffinityConfig> {
+        Some(SessionAffinityConfig { client_ip: Some(ClientIpConfig { timeout_seconds: Some(60) }) })
+    }
+
+    /// SW-20: upstream looks again at each resync, whatever the backoff says.
+    #[test]
+    fn only_the_step_into_cleanup_deserves_a_look() {
+        let fin = || service("web").with_finalizer(FINALIZER);
+        assert!(needs_look(&lb().with_finalizer(FINALIZER), &fin(), ours), "type changed");
+        assert!(
+            needs_look(&lb().with_finalizer(FINALIZER), &lb().with_finalizer(FINALIZER).deleting(), ours),
+            "deleted"
+        );
+        assert!(!needs_look(&fin(), &fin().with_label("a", "b"), ours), "cleanup goes on");
+        assert!(!needs_look(&service("web"), &service("web").deleting(), ours), "none of our concern");
+    }
+}

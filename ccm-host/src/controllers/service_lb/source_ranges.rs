@@ -1,0 +1,162 @@
+//! Which clients a balancer shall let in.
+//!
+//! In: the spec's list, or else the annotation in its place. Out: canonical networks, or why one is none. A Service with
+//! a bad range is never sent to a provider: whoever wrote it meant to shut somebody out.
+
+use std::{
+    borrow::Cow,
+    net::{IpAddr, Ipv4Addr},
+};
+
+use ipnet::{IpNet, Ipv4Net};
+
+use crate::kube::service::Service;
+
+/// Read where the spec has no ranges.
+pub const ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
+
+/// A range that is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {range:?} is not a network such as 10.0.0.0/24")]
+pub struct SourceRangesError {
+    /// The field or annotation.
+    pub place: &'static str,
+    /// What stands there.
+    pub range: String,
+}
+
+/// The ranges, each once and in order of address; none: everybody is let in.
+pub fn source_ranges(service: &Service) -> Result<Vec<IpNet>, SourceRangesError> {
+    match service.spec.load_balancer_source_ranges.as_deref() {
+        Some(listed) if !listed.is_empty() => {
+            parse("spec.loadBalancerSourceRanges", listed.iter().map(String::as_str))
+        }
+        _ => match service.annotations.get(ANNOTATION).map(str::trim) {
+            Some(listed) if !listed.is_empty() => parse(ANNOTATION, listed.split(',')),
+            _ => Ok(Vec::new()),
+        },
+    }
+}
+
+fn parse<'a>(
+    place: &'static str,
+    listed: impl Iterator<Item = &'a str>,
+) -> Result<Vec<IpNet>, SourceRangesError> {
+    let bad = |range: &str| SourceRangesError { place, range: range.to_owned() };
+    let mut ranges = listed
+        .map(|text| network(text.trim()).ok_or_else(|| bad(text)))
+        .collect::<Result<Vec<_>, _>>()?;
+    ranges.sort_unstable();
+    ranges.dedup();
+    Ok(ranges)
+}
+
+fn network(text: &str) -> Option<IpNet> {
+    let (address, length) = text.split_once('/')?;
+    if !length.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let address: IpAddr = without_leading_zeros(address).parse().ok()?;
+    let network = IpNet::new(address, length.parse().ok()?).ok()?.trunc();
+    Some(as_ipv4(network).unwrap_or(network))
+}
+
+/// An IPv6 network that only holds mapped IPv4 addresses, as what it means.
+fn as_ipv4(network: IpNet) -> Option<IpNet> {
+    let IpNet::V6(network) = network else { return None };
+    let address: Ipv4Addr = network.addr().to_ipv4_mapped()?;
+    Some(Ipv4Net::new(address, network.prefix_len().checked_sub(96)?).ok()?.into())
+}
+
+/// `010.0.1.0` was always read as `10.0.1.0`, not as an octal number.
+fn without_leading_zeros(address: &str) -> Cow<'_, str> {
+    if address.contains(':') {
+        return address.into();
+    }
+    let octets: Vec<&str> = address
+        .split('.')
+        .map(|octet| match octet.trim_start_matches('0') {
+            "" if !octet.is_empty() => "0",
+            trimmed => trimmed,
+        })
+        .collect();
+    octets.join(".").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::fixtures::service;
+
+    fn annotated(text: &str) -> Service {
+        service("web").load_balancer().with_annotation(ANNOTATION, text)
+    }
+
+    fn listed(text: &str) -> Service {
+        let mut service = service("web").load_balancer();
+        service.spec.load_balancer_source_ranges = Some(text.split(',').map(str::to_owned).collect());
+        service
+    }
+
+    fn words(service: &Service) -> Option<Vec<String>> {
+        source_ranges(service).ok().map(|ranges| ranges.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn ranges_come_from_spec_and_annotation_alike() {
+        let rows: [(&str, &str, Option<&[&str]>); 15] = [
+            ("HLP-1", "10.0.0.1/33", None),
+            ("HLP-2", "foo.bar", None),
+            ("HLP-3", "10.0.0.1/32,*", None),
+            ("HLP-4", "10.0.0.1/32,", None),
+            ("HLP-5", "10.0.0.1/32, ", None),
+            ("HLP-6", "10.0.0.1", None),
+            ("HLP-7", "192.168.0.1/32", Some(&["192.168.0.1/32"])),
+            ("HLP-8", "192.168.0.1/32,192.168.0.1/32", Some(&["192.168.0.1/32"])),
+            ("HLP-9", "192.168.0.2/32,192.168.0.1/32", Some(&["192.168.0.1/32", "192.168.0.2/32"])),
+            ("HLP-10", "  192.168.0.1/32 ,\t192.168.0.2/32\n", Some(&["192.168.0.1/32", "192.168.0.2/32"])),
+            ("1.19", "10.1.2.3/8", Some(&["10.0.0.0/8"])),
+            ("1.19", "010.0.1.0/24,0.0.0.0/0", Some(&["0.0.0.0/0", "10.0.1.0/24"])),
+            ("1.19", "::ffff:10.0.1.0/120,fd00::1/8", Some(&["10.0.1.0/24", "fd00::/8"])),
+            ("sign", "10.0.0.0/+8", None),
+            ("gap", "10..0.0/8", None),
+        ];
+        for (id, text, want) in rows {
+            let want = want.map(|want| want.iter().map(|&range| range.to_owned()).collect::<Vec<_>>());
+            assert_eq!(words(&annotated(text)), want, "{id}: annotation {text:?}");
+            assert_eq!(words(&listed(text)), want, "{id}: spec {text:?}");
+        }
+    }
+
+    /// The contract says "none: no restriction" where upstream's helper says `0.0.0.0/0`.
+    #[test]
+    fn no_range_means_everybody() {
+        let mut empty = service("web").load_balancer();
+        empty.spec.load_balancer_source_ranges = Some(Vec::new());
+        let rows = [
+            ("HLP-11", service("web").load_balancer()),
+            ("HLP-12", annotated("")),
+            ("HLP-12", annotated(" \t")),
+            ("empty list", empty),
+        ];
+        for (id, service) in rows {
+            assert_eq!(words(&service), Some(Vec::new()), "{id}");
+        }
+    }
+
+    /// HLP-13.
+    #[test]
+    fn the_spec_hides_the_annotation() {
+        let service = listed("10.0.0.0/8").with_annotation(ANNOTATION, "foo");
+        assert_eq!(words(&service), Some(vec!["10.0.0.0/8".to_owned()]));
+    }
+
+    #[test]
+    fn an_error_names_place_and_range() {
+        let error = source_ranges(&annotated("10.0.0.0/8,x")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("{ANNOTATION}: \"x\" is not a network such as 10.0.0.0/24")
+        );
+    }
+}
