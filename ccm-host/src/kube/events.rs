@@ -11,6 +11,7 @@ mod tests;
 mod write;
 
 use std::{
+    borrow::Cow,
     collections::VecDeque,
     sync::{
         Arc,
@@ -109,7 +110,7 @@ struct Raised {
     component: &'static str,
     regarding: Regarding,
     type_: EventType,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     message: String,
     at: Timestamp,
     since: Instant,
@@ -180,7 +181,11 @@ impl Events {
     pub(super) fn take(&self) -> Vec<(EventType, &'static str, String)> {
         let taken = std::mem::take(&mut *self.0.queue.lock());
         self.0.pending.send_modify(|pending| *pending -= taken.len());
-        taken.into_iter().map(|raised| (raised.type_, raised.reason, raised.message)).collect()
+        let reason = |reason| match reason {
+            Cow::Borrowed(reason) => reason,
+            Cow::Owned(reason) => String::leak(reason),
+        };
+        taken.into_iter().map(|raised| (raised.type_, reason(raised.reason), raised.message)).collect()
     }
 }
 
@@ -190,14 +195,14 @@ impl Recorder {
         &self,
         regarding: impl Into<Regarding>,
         type_: EventType,
-        reason: &'static str,
+        reason: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) {
         let raised = Raised {
             component: self.component,
             regarding: regarding.into(),
             type_,
-            reason,
+            reason: reason.into(),
             message: message.into(),
             at: Timestamp::now(),
             since: Instant::now(),

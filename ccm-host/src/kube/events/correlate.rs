@@ -4,7 +4,7 @@
 //! minutes are combined into one event; the same event again is a higher count; one object may raise 25
 //! events at once and then one every five minutes.
 
-use std::{collections::HashMap, collections::HashSet, hash::Hash, time::Duration};
+use std::{borrow::Cow, collections::HashMap, collections::HashSet, hash::Hash, time::Duration};
 
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -34,7 +34,7 @@ struct Topic {
     component: &'static str,
     regarding: Regarding,
     type_: EventType,
-    reason: &'static str,
+    reason: Cow<'static, str>,
 }
 
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Correlator {
             component: raised.component,
             regarding: raised.regarding.clone(),
             type_: raised.type_,
-            reason: raised.reason,
+            reason: raised.reason.clone(),
         };
         let (key, message) = self.combine(topic, &raised.message, now);
         let name = self.fresh_name(raised);

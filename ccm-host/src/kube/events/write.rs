@@ -102,7 +102,7 @@ impl EventWriter {
                     self.shared.metrics.discard(Discarded::Failed);
                     let regarding = &raised.regarding;
                     tracing::debug!(
-                        kind = regarding.kind, name = regarding.name, reason = raised.reason,
+                        kind = regarding.kind, name = regarding.name, reason = %raised.reason,
                         error = %chain(&error), "event not written"
                     );
                 }
@@ -162,7 +162,7 @@ fn object(raised: &Raised, occurrence: &Occurrence, namespace: &str) -> Event {
             ..ObjectReference::default()
         },
         type_: Some(raised.type_.as_str().to_owned()),
-        reason: Some(raised.reason.to_owned()),
+        reason: Some(raised.reason.clone().into_owned()),
         message: Some(occurrence.message.clone()),
         source: Some(EventSource { component: Some(raised.component.to_owned()), host: None }),
         reporting_component: Some(raised.component.to_owned()),
