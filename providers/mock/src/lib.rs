@@ -1,1 +1,4 @@
 //! A complete in-memory cloud behind the contract, with an admin door.
+#![warn(missing_docs)]
+
+pub mod cloud;

@@ -1,0 +1,139 @@
+//! A cloud in memory: what the provider in front of it asks, and what the admin door does behind its back.
+//!
+//! Pure: nothing here awaits, knows gRPC or reads a clock; the time is an argument. [`Cloud`] is the lock around
+//! [`State`], wakes whoever watches, and has each change saved before the caller may speak of it.
+
+mod address_pool;
+mod balancer;
+mod balancer_admin;
+mod balancer_config;
+mod balancer_ensure;
+mod balancer_update;
+mod balancers;
+mod conditions;
+mod error;
+mod hosted_cluster;
+mod instance;
+mod instances;
+mod journal;
+mod lookup;
+mod pages;
+mod quota;
+mod route;
+mod routes;
+mod settings;
+mod ssh_key;
+mod state;
+mod store;
+mod volume;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+pub use balancer::{
+    ANNOTATION_PREFIX, Backend, Balancer, BalancerKey, BalancerState, Family, FamilyPolicy, Ingress, Port,
+    Protocol, WantedService,
+};
+pub use balancer_admin::{BalancerPatch, NewLegacyBalancer};
+pub use balancer_ensure::{EnsureWish, Ensured};
+pub use balancer_update::{Deleted, UpdateWish, Updated};
+pub use balancers::{FoundBalancer, legacy_name};
+pub use conditions::{Conditions, ConditionsPatch, Credentials};
+pub use error::CloudError;
+pub use hosted_cluster::HostedCluster;
+pub use instance::{Address, AddressKind, Instance, InstancePatch, InstanceState, NewInstances};
+pub use journal::{Change, ResumeError};
+pub use lookup::{Found, NodeQuery};
+pub use pages::{Page, PageError, Pages};
+pub use quota::Quota;
+pub use route::{NewRoute, Route, RoutePatch, RouteState, RouteTarget, canonical_cidr};
+pub use routes::ListedRoute;
+pub use settings::{Settings, UnknownNodes};
+pub use ssh_key::SshKey;
+pub use state::{CloudCalls, State};
+pub use store::{Store, StoreError, load};
+pub use volume::{FoundVolume, Volume};
+
+/// How every provider ID of this cloud begins.
+pub const PROVIDER_ID_PREFIX: &str = "mock://";
+
+/// The cloud behind its lock.
+#[derive(Debug, Clone)]
+pub struct Cloud {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    store: Store,
+    /// The newest sequence of the journal, for watchers.
+    journal_head: watch::Sender<u64>,
+    /// Moves when the next due time may have changed, for the one that ticks.
+    schedule: watch::Sender<u64>,
+}
+
+impl Cloud {
+    /// A cloud that begins as `state` and saves to `store`.
+    #[must_use]
+    pub fn new(state: State, store: Store) -> Self {
+        let journal_head = watch::Sender::new(state.journal_head());
+        let schedule = watch::Sender::new(0);
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), store, journal_head, schedule }) }
+    }
+
+    /// Looks at the cloud as it is at `now`.
+    pub fn read<R>(&self, now: Timestamp, look: impl FnOnce(&State) -> R) -> R {
+        let mut state = self.shared.state.lock();
+        state.tick(now);
+        self.publish(&state);
+        look(&state)
+    }
+
+    /// Changes the cloud and returns once the change is saved.
+    ///
+    /// # Errors
+    ///
+    /// When the state file cannot be written: the change is made, but a restart may forget it.
+    pub async fn change<R>(
+        &self,
+        now: Timestamp,
+        act: impl FnOnce(&mut State) -> R,
+    ) -> Result<R, StoreError> {
+        let (answer, generation) = {
+            let mut state = self.shared.state.lock();
+            state.tick(now);
+            let answer = act(&mut state);
+            self.publish(&state);
+            (answer, state.generation())
+        };
+        let picture = || {
+            let state = self.shared.state.lock();
+            store::Picture { generation: state.generation(), text: serde_json::to_vec(&*state) }
+        };
+        self.shared.store.save(generation, picture).await?;
+        Ok(answer)
+    }
+
+    /// Wakes whoever waits for changes.
+    fn publish(&self, state: &State) {
+        let move_to = |head: &mut u64, now: u64| std::mem::replace(head, now) != now;
+        self.shared.journal_head.send_if_modified(|head| move_to(head, state.journal_head()));
+        self.shared.schedule.send_if_modified(|seen| move_to(seen, state.generation()));
+    }
+
+    /// Wakes whenever the journal moved.
+    #[must_use]
+    pub fn journal_moves(&self) -> watch::Receiver<u64> {
+        self.shared.journal_head.subscribe()
+    }
+
+    /// Wakes whenever something may have become due at another time.
+    #[must_use]
+    pub fn schedule_moves(&self) -> watch::Receiver<u64> {
+        self.shared.schedule.subscribe()
+    }
+}

@@ -1,0 +1,109 @@
+//! Addresses for balancers, taken from networks that are reserved for documentation and tests.
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use super::{CloudError, Family};
+
+/// First addresses and how many: TEST-NET-1, -2, -3, then the network for benchmarks.
+const PUBLIC_V4: [(Ipv4Addr, u32); 4] = [
+    (Ipv4Addr::new(192, 0, 2, 1), 254),
+    (Ipv4Addr::new(198, 51, 100, 1), 254),
+    (Ipv4Addr::new(203, 0, 113, 1), 254),
+    (Ipv4Addr::new(198, 18, 0, 1), (1 << 17) - 2),
+];
+const INTERNAL_V4: (Ipv4Addr, u32) = (Ipv4Addr::new(172, 31, 0, 1), (1 << 16) - 2);
+const PUBLIC_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+const INTERNAL_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xdb8, 0, 0, 0, 0, 0, 1);
+const V6_COUNT: u32 = 1 << 20;
+
+/// Takes the lowest free address.
+///
+/// # Errors
+///
+/// When none is left.
+pub(super) fn take(
+    taken: &mut BTreeSet<IpAddr>,
+    family: Family,
+    internal: bool,
+) -> Result<IpAddr, CloudError> {
+    let free = pool(family, internal).find(|address| !taken.contains(address));
+    let Some(address) = free else {
+        return Err(CloudError::OutOfCapacity { what: "addresses".to_owned() });
+    };
+    taken.insert(address);
+    Ok(address)
+}
+
+/// Takes this very address.
+///
+/// # Errors
+///
+/// When it is no address of the pools, or taken.
+pub(super) fn take_this(
+    taken: &mut BTreeSet<IpAddr>,
+    text: &str,
+    internal: bool,
+) -> Result<IpAddr, CloudError> {
+    let refuse = |why: &str| CloudError::InvalidConfiguration {
+        field: "spec.loadBalancerIP".to_owned(),
+        message: format!("address {text:?} {why}"),
+    };
+    let address: IpAddr = text.parse().map_err(|_| refuse("is no IP"))?;
+    let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
+    if !pool(family, internal).any(|candidate| candidate == address) {
+        return Err(refuse("is not in this cloud's pools"));
+    }
+    if !taken.insert(address) {
+        return Err(refuse("is taken"));
+    }
+    Ok(address)
+}
+
+fn pool(family: Family, internal: bool) -> Box<dyn Iterator<Item = IpAddr>> {
+    let v4 = |(first, count): (Ipv4Addr, u32)| {
+        let first = u32::from(first);
+        (first..first + count).map(|bits| IpAddr::V4(Ipv4Addr::from(bits)))
+    };
+    let v6 = |first: Ipv6Addr| {
+        let first = u128::from(first);
+        (first..first + u128::from(V6_COUNT)).map(|bits| IpAddr::V6(Ipv6Addr::from(bits)))
+    };
+    match (family, internal) {
+        (Family::V4, false) => Box::new(PUBLIC_V4.into_iter().flat_map(v4)),
+        (Family::V4, true) => Box::new(v4(INTERNAL_V4)),
+        (Family::V6, false) => Box::new(v6(PUBLIC_V6)),
+        (Family::V6, true) => Box::new(v6(INTERNAL_V6)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_free_address_is_taken_and_pools_follow_each_other() {
+        let mut taken = BTreeSet::new();
+        let mut next = |family, internal| take(&mut taken, family, internal).unwrap().to_string();
+        assert_eq!(next(Family::V4, false), "192.0.2.1");
+        assert_eq!(next(Family::V4, true), "172.31.0.1");
+        assert_eq!(next(Family::V6, false), "2001:db8::1");
+        assert_eq!(next(Family::V6, true), "fd00:db8::1");
+        for _ in 0..253 {
+            next(Family::V4, false);
+        }
+        assert_eq!(next(Family::V4, false), "198.51.100.1");
+    }
+
+    #[test]
+    fn an_address_asked_for_is_given_once() {
+        let mut taken = BTreeSet::new();
+        let mut ask = |text: &str| take_this(&mut taken, text, false).map_err(|error| error.to_string());
+        assert_eq!(ask("192.0.2.9"), Ok("192.0.2.9".parse().unwrap()));
+        assert_eq!(ask("192.0.2.9"), Err("address \"192.0.2.9\" is taken".into()));
+        assert_eq!(ask("8.8.8.8"), Err("address \"8.8.8.8\" is not in this cloud's pools".into()));
+        assert_eq!(ask("x"), Err("address \"x\" is no IP".into()));
+    }
+}

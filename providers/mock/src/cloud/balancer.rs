@@ -1,0 +1,181 @@
+//! Balancers and the Services that want them, as plain values.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// What the annotations that this cloud reads and writes begin with.
+pub const ANNOTATION_PREFIX: &str = "mock.cloudprovider.ccm/";
+
+/// How far a balancer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BalancerState {
+    /// Being made.
+    Provisioning,
+    /// Serves.
+    Active,
+    /// On its way out.
+    Deleting,
+}
+
+/// Protocol of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+    /// Something newer.
+    Unknown,
+}
+
+/// One port of a balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Port of the balancer.
+    pub port: i32,
+    /// Port of the nodes.
+    pub node_port: i32,
+}
+
+/// A node behind a balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backend {
+    /// Name of the node.
+    pub node: String,
+    /// Its provider ID, as told or as found by name; empty: not known.
+    pub provider_id: String,
+}
+
+/// A way into a balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ingress {
+    /// An IP, unless there is a host name only.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ip: Option<IpAddr>,
+    /// A host name.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub hostname: Option<String>,
+    /// Nodes must pass through the balancer.
+    #[serde(default)]
+    pub proxy: bool,
+}
+
+/// An IP family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// How many families a Service wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FamilyPolicy {
+    /// One.
+    #[default]
+    Single,
+    /// Both where possible.
+    PreferDual,
+    /// Both.
+    RequireDual,
+}
+
+/// The natural key: cluster and Service.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BalancerKey {
+    /// Uid of the cluster.
+    pub cluster_uid: String,
+    /// Uid of the Service.
+    pub service_uid: String,
+}
+
+/// What is wanted of a Service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WantedService {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+    /// Class, or empty.
+    pub class: String,
+    /// Annotations that this cloud reads.
+    pub annotations: BTreeMap<String, String>,
+    /// Ports in their order.
+    pub ports: Vec<Port>,
+    /// The address asked for, or empty.
+    pub requested_ip: String,
+    /// Who may come in; empty: everybody.
+    pub source_ranges: Vec<String>,
+    /// Families in their order.
+    pub families: Vec<Family>,
+    /// How many families.
+    pub family_policy: FamilyPolicy,
+}
+
+/// A balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Balancer {
+    /// The cloud's id, counted up.
+    pub id: String,
+    /// Its name: unique in the account, by default what in-tree providers made of the Service's uid.
+    pub name: String,
+    /// Uid of the cluster; empty: a former controller made it.
+    pub cluster_uid: String,
+    /// Name of the cluster, if a former controller recorded it.
+    pub cluster_name: String,
+    /// Uid of the Service; empty: a former controller made it.
+    pub service_uid: String,
+    /// Namespace of the Service.
+    pub namespace: String,
+    /// Name of the Service.
+    pub service_name: String,
+    /// How far it is.
+    pub state: BalancerState,
+    /// Reachable from within only.
+    pub internal: bool,
+    /// Ports.
+    pub ports: Vec<Port>,
+    /// The annotations that shaped it.
+    pub annotations: BTreeMap<String, String>,
+    /// Who may come in; empty: everybody.
+    pub source_ranges: Vec<String>,
+    /// Nodes behind it.
+    pub backends: Arc<Vec<Backend>>,
+    /// Digest of the set behind it.
+    pub backend_digest: String,
+    /// Ways in.
+    pub ingress: Vec<Ingress>,
+    /// Digest of what was applied wholly.
+    pub applied_digest: String,
+    /// Digest that is applied once it is provisioned.
+    pub pending_digest: String,
+    /// Changed behind the provider's back.
+    pub drifted: bool,
+    /// How often the cloud wrote it.
+    pub writes: u64,
+    /// When it was made.
+    pub created: Timestamp,
+    /// When the present state passes by itself.
+    pub due: Option<Timestamp>,
+}
+
+impl Balancer {
+    /// A former controller's, without uids.
+    #[must_use]
+    pub fn is_legacy(&self) -> bool {
+        self.cluster_uid.is_empty()
+    }
+}

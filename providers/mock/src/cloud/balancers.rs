@@ -1,0 +1,172 @@
+//! Balancers: found by their natural key, never by what an answer told, so that a lost answer does no harm.
+
+use std::sync::Arc;
+
+use super::{Backend, Balancer, BalancerKey, BalancerState, CloudError, NodeQuery, State, lookup::Found};
+
+/// What is found for a natural key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FoundBalancer<'a> {
+    /// Ours, by both uids.
+    ByUid(&'a Balancer),
+    /// A former controller's, by its name.
+    ByLegacyName(&'a Balancer),
+    /// Another cluster's.
+    NotOwned,
+    /// None.
+    Absent,
+}
+
+/// The name that in-tree providers give the balancer of a Service.
+#[must_use]
+pub fn legacy_name(service_uid: &str) -> String {
+    let mut name = format!("a{}", service_uid.replace('-', ""));
+    name.truncate(name.char_indices().nth(32).map_or(name.len(), |(end, _)| end));
+    name
+}
+
+impl State {
+    /// Reads one balancer.
+    ///
+    /// # Errors
+    ///
+    /// When the cloud cannot be asked.
+    pub fn get_balancer(&self, key: &BalancerKey) -> Result<FoundBalancer<'_>, CloudError> {
+        self.enter("balancers:read")?;
+        Ok(self.find_balancer(key))
+    }
+
+    pub(super) fn find_balancer(&self, key: &BalancerKey) -> FoundBalancer<'_> {
+        if let Some(balancer) = self.own_balancer(key) {
+            return FoundBalancer::ByUid(balancer);
+        }
+        match self.balancer_named(&legacy_name(&key.service_uid)) {
+            Some(balancer) if balancer.is_legacy() => FoundBalancer::ByLegacyName(balancer),
+            Some(balancer) if balancer.cluster_uid != key.cluster_uid => FoundBalancer::NotOwned,
+            _ => FoundBalancer::Absent,
+        }
+    }
+
+    pub(super) fn own_balancer(&self, key: &BalancerKey) -> Option<&Balancer> {
+        let key = (key.cluster_uid.clone(), key.service_uid.clone());
+        self.indexes.balancer_by_key.get(&key).and_then(|id| self.balancers.get(id))
+    }
+
+    pub(super) fn balancer_named(&self, name: &str) -> Option<&Balancer> {
+        self.indexes.balancer_by_name.get(name).and_then(|id| self.balancers.get(id))
+    }
+
+    /// All balancers that a cluster may see, by id: its own, and those of a former controller of this cluster's name.
+    ///
+    /// # Errors
+    ///
+    /// When the cloud cannot be asked.
+    pub fn list_balancers(
+        &self,
+        cluster_uid: &str,
+        cluster_name: &str,
+    ) -> Result<Vec<&Balancer>, CloudError> {
+        self.enter("balancers:read")?;
+        let shown = |balancer: &&Balancer| match balancer.cluster_uid.as_str() {
+            "" => balancer.cluster_name.is_empty() || balancer.cluster_name == cluster_name,
+            owner => owner == cluster_uid,
+        };
+        Ok(self.balancers.values().filter(shown).collect())
+    }
+
+    /// The nodes behind balancers, with the provider IDs that the cloud knows.
+    #[must_use]
+    pub fn resolve_backends(&self, cluster_uid: &str, nodes: &[NodeQuery]) -> Vec<Backend> {
+        let resolve = |node: &NodeQuery| {
+            let found = || match self.find_node(cluster_uid, node) {
+                Found::Instance(machine) => machine.provider_id.clone(),
+                _ => String::new(),
+            };
+            let provider_id = if node.provider_id.is_empty() { found() } else { node.provider_id.clone() };
+            Backend { node: node.name.clone(), provider_id }
+        };
+        nodes.iter().map(resolve).collect()
+    }
+
+    pub(super) fn put_balancer(&mut self, balancer: Balancer) {
+        if let Some(old) = self.balancers.get(&balancer.id).cloned() {
+            self.unindex_balancer(&old);
+        }
+        self.index_balancer(&balancer);
+        self.balancers.insert(balancer.id.clone(), balancer);
+        self.touch();
+    }
+
+    pub(super) fn remove_balancer(&mut self, id: &str) {
+        if let Some(balancer) = self.balancers.remove(id) {
+            self.unindex_balancer(&balancer);
+            self.free_addresses(&balancer);
+            self.touch();
+        }
+    }
+
+    pub(super) fn free_addresses(&mut self, balancer: &Balancer) {
+        for way in &balancer.ingress {
+            if let Some(ip) = way.ip {
+                self.taken_addresses.remove(&ip);
+            }
+        }
+    }
+
+    pub(super) fn index_balancer(&mut self, balancer: &Balancer) {
+        let id = &balancer.id;
+        if !balancer.is_legacy() {
+            let key = (balancer.cluster_uid.clone(), balancer.service_uid.clone());
+            // A second one of the same key never hides the first.
+            self.indexes.balancer_by_key.entry(key).or_insert_with(|| id.clone());
+        }
+        self.indexes.balancer_by_name.insert(balancer.name.clone(), id.clone());
+        if let Some(due) = balancer.due {
+            self.indexes.due.insert((due, id.clone()));
+        }
+    }
+
+    fn unindex_balancer(&mut self, balancer: &Balancer) {
+        let id = &balancer.id;
+        let key = (balancer.cluster_uid.clone(), balancer.service_uid.clone());
+        if self.indexes.balancer_by_key.get(&key) == Some(id) {
+            self.indexes.balancer_by_key.remove(&key);
+        }
+        if self.indexes.balancer_by_name.get(&balancer.name) == Some(id) {
+            self.indexes.balancer_by_name.remove(&balancer.name);
+        }
+        if let Some(due) = balancer.due {
+            self.indexes.due.remove(&(due, id.clone()));
+        }
+    }
+
+    pub(super) fn advance_balancer(&mut self, id: &str) {
+        let Some(mut balancer) = self.balancers.get(id).cloned() else { return };
+        balancer.due = None;
+        match balancer.state {
+            BalancerState::Provisioning => {
+                balancer.state = BalancerState::Active;
+                balancer.applied_digest = std::mem::take(&mut balancer.pending_digest);
+                self.put_balancer(balancer);
+            }
+            BalancerState::Deleting => self.remove_balancer(id),
+            BalancerState::Active => {}
+        }
+    }
+
+    /// One copy of a set for all balancers that stand before it.
+    pub(super) fn share_backends(&mut self, digest: &str, backends: Arc<Vec<Backend>>) -> Arc<Vec<Backend>> {
+        let sets = &mut self.indexes.backend_sets;
+        if let Some(shared) = sets.get(digest).and_then(std::sync::Weak::upgrade)
+            && (Arc::ptr_eq(&shared, &backends) || shared == backends)
+        {
+            return shared;
+        }
+        sets.retain(|_, set| set.strong_count() > 0);
+        sets.insert(digest.to_owned(), Arc::downgrade(&backends));
+        backends
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! How the cloud and the provider's access to it are: the first thing that any read or change runs into.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::CloudError;
+
+/// How the cloud takes the provider's credentials.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Credentials {
+    /// Taken.
+    #[default]
+    Valid,
+    /// Refused.
+    Invalid,
+    /// Ran out.
+    Expired,
+}
+
+/// How things are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Conditions {
+    /// How credentials are taken.
+    pub credentials: Credentials,
+    /// Grows when credentials are taken up anew.
+    pub credentials_generation: u64,
+    /// Whether the API answers.
+    pub cloud_reachable: bool,
+    /// Whether the event stream lives: shown only.
+    pub watch_healthy: bool,
+    /// Whether the provider's configuration is good: shown only.
+    pub config_valid: bool,
+    /// Whether the cloud throttles: shown only; to be throttled is a fault.
+    pub rate_limited: bool,
+    /// Whether gRPC health says SERVING.
+    pub serving: bool,
+    /// Zones that do not answer.
+    pub unreachable_zones: BTreeSet<String>,
+    /// Rights that are missing, for example `instances:read`.
+    pub denied_actions: BTreeSet<String>,
+}
+
+impl Default for Conditions {
+    fn default() -> Self {
+        Self {
+            credentials: Credentials::Valid,
+            credentials_generation: 1,
+            cloud_reachable: true,
+            watch_healthy: true,
+            config_valid: true,
+            rate_limited: false,
+            serving: true,
+            unreachable_zones: BTreeSet::new(),
+            denied_actions: BTreeSet::new(),
+        }
+    }
+}
+
+/// A change of conditions. What is left out stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ConditionsPatch {
+    /// How credentials are taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<Credentials>,
+    /// Whether the API answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cloud_reachable: Option<bool>,
+    /// Whether the event stream lives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watch_healthy: Option<bool>,
+    /// Whether the provider's configuration is good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_valid: Option<bool>,
+    /// Whether the cloud throttles.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_limited: Option<bool>,
+    /// Whether gRPC health says SERVING.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serving: Option<bool>,
+    /// All zones that do not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unreachable_zones: Option<BTreeSet<String>>,
+    /// All rights that are missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub denied_actions: Option<BTreeSet<String>>,
+}
+
+impl Conditions {
+    /// Whether an action may run at all; rights win over absence because this comes first.
+    pub(super) fn allow(&self, action: &str) -> Result<(), CloudError> {
+        match self.credentials {
+            Credentials::Invalid => return Err(CloudError::CredentialsInvalid),
+            Credentials::Expired => return Err(CloudError::CredentialsExpired),
+            Credentials::Valid => {}
+        }
+        if !self.cloud_reachable {
+            return Err(CloudError::Unreachable);
+        }
+        if self.denied_actions.contains(action) {
+            return Err(CloudError::PermissionDenied { action: action.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Takes over what the patch names.
+    pub(super) fn apply(&mut self, patch: ConditionsPatch) {
+        let ConditionsPatch {
+            credentials,
+            cloud_reachable,
+            watch_healthy,
+            config_valid,
+            rate_limited,
+            serving,
+            unreachable_zones,
+            denied_actions,
+        } = patch;
+        if let Some(credentials) = credentials {
+            if credentials == Credentials::Valid && self.credentials != Credentials::Valid {
+                self.credentials_generation += 1;
+            }
+            self.credentials = credentials;
+        }
+        set(&mut self.cloud_reachable, cloud_reachable);
+        set(&mut self.watch_healthy, watch_healthy);
+        set(&mut self.config_valid, config_valid);
+        set(&mut self.rate_limited, rate_limited);
+        set(&mut self.serving, serving);
+        set(&mut self.unreachable_zones, unreachable_zones);
+        set(&mut self.denied_actions, denied_actions);
+    }
+}
+
+fn set<T>(slot: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *slot = value;
+    }
+}

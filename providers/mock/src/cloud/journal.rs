@@ -1,0 +1,157 @@
+//! The change journal behind the watch: keys of machines in the order in which they changed.
+//!
+//! A resume token is a sequence number bound to the process epoch; whoever asks for more than is kept starts anew.
+
+use std::{collections::VecDeque, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+
+/// How many changes are kept at most.
+const CAPACITY: usize = 100_000;
+
+/// A machine changed in any way, appeared or went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Its place in the journal, from 1.
+    pub sequence: u64,
+    /// When.
+    pub at: Timestamp,
+    /// Which machine.
+    pub provider_id: String,
+    /// Its name.
+    pub name: String,
+    /// Uid of its cluster; empty: every cluster's.
+    pub cluster_uid: String,
+}
+
+/// Why a stream cannot be resumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ResumeError {
+    /// The token is too old.
+    #[error("the resume token is too old")]
+    Expired,
+    /// The token was never issued.
+    #[error("the resume token was never issued")]
+    Unknown,
+}
+
+/// The journal.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    changes: VecDeque<Change>,
+    head: u64,
+}
+
+impl Journal {
+    pub(super) fn head(&self) -> u64 {
+        self.head
+    }
+
+    pub(super) fn record(&mut self, at: Timestamp, provider_id: &str, name: &str, cluster_uid: &str) {
+        self.head += 1;
+        if self.changes.len() == CAPACITY {
+            self.changes.pop_front();
+        }
+        self.changes.push_back(Change {
+            sequence: self.head,
+            at,
+            provider_id: provider_id.to_owned(),
+            name: name.to_owned(),
+            cluster_uid: cluster_uid.to_owned(),
+        });
+    }
+
+    /// All changes after `sequence`.
+    pub(super) fn after(&self, sequence: u64) -> Result<Vec<Change>, ResumeError> {
+        if sequence > self.head {
+            return Err(ResumeError::Unknown);
+        }
+        let oldest_kept = self.head - self.changes.len() as u64;
+        if sequence < oldest_kept {
+            return Err(ResumeError::Expired);
+        }
+        let skip = usize::try_from(sequence - oldest_kept).unwrap_or(usize::MAX);
+        Ok(self.changes.iter().skip(skip).cloned().collect())
+    }
+}
+
+/// The text of resume tokens of one process epoch: `w.EPOCH.SEQUENCE.ISSUED`.
+pub(super) fn resume_token(epoch: &str, sequence: u64, issued: Timestamp) -> String {
+    format!("w.{epoch}.{sequence}.{}", issued.as_millisecond())
+}
+
+/// The sequence in a token that this epoch issued and that is not too old.
+pub(super) fn read_resume_token(
+    epoch: &str,
+    token: &str,
+    now: Timestamp,
+    validity: Duration,
+) -> Result<u64, ResumeError> {
+    let mut parts = token.split('.');
+    let (Some("w"), Some(token_epoch), Some(sequence), Some(issued), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err(ResumeError::Unknown);
+    };
+    if token_epoch != epoch {
+        return Err(ResumeError::Unknown);
+    }
+    let sequence = sequence.parse().map_err(|_| ResumeError::Unknown)?;
+    let issued: i64 = issued.parse().map_err(|_| ResumeError::Unknown)?;
+    let issued = Timestamp::from_millisecond(issued).map_err(|_| ResumeError::Unknown)?;
+    let age = now.duration_since(issued);
+    let limit = SignedDuration::try_from(validity).unwrap_or(SignedDuration::MAX);
+    if age > limit { Err(ResumeError::Expired) } else { Ok(sequence) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millisecond(millis).unwrap()
+    }
+
+    #[test]
+    fn the_journal_gives_what_came_after_and_refuses_what_it_cannot_know() {
+        let mut journal = Journal::default();
+        for number in 1..=3 {
+            journal.record(at(number), &format!("mock://z/{number}"), "n", "");
+        }
+        let after = |sequence| {
+            journal
+                .after(sequence)
+                .map(|changes| changes.iter().map(|change| change.sequence).collect::<Vec<_>>())
+        };
+        assert_eq!(after(0), Ok(vec![1, 2, 3]));
+        assert_eq!(after(2), Ok(vec![3]));
+        assert_eq!(after(3), Ok(vec![]));
+        assert_eq!(after(4), Err(ResumeError::Unknown));
+    }
+
+    #[test]
+    fn what_fell_out_of_the_journal_has_expired() {
+        let mut journal = Journal::default();
+        for _ in 0..CAPACITY + 2 {
+            journal.record(at(1), "mock://z/1", "n", "");
+        }
+        assert_eq!(journal.after(1), Err(ResumeError::Expired));
+        assert_eq!(journal.after(2).unwrap().len(), CAPACITY);
+    }
+
+    #[test]
+    fn tokens_are_bound_to_epoch_and_age() {
+        let minute = Duration::from_secs(60);
+        let token = resume_token("e1", 7, at(0));
+        let cases = [
+            ("same epoch, fresh", "e1", token.as_str(), 60_000, Ok(7)),
+            ("same epoch, old", "e1", token.as_str(), 60_001, Err(ResumeError::Expired)),
+            ("another epoch", "e2", token.as_str(), 0, Err(ResumeError::Unknown)),
+            ("garbage", "e1", "garbage", 0, Err(ResumeError::Unknown)),
+            ("longer", "e1", "w.e1.7.0.0", 0, Err(ResumeError::Unknown)),
+        ];
+        for (name, epoch, token, now, wanted) in cases {
+            assert_eq!(read_resume_token(epoch, token, at(now), minute), wanted, "{name}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Which machine is behind a node?
+//!
+//! The provider ID is believed over everything. Without one: name, then system uuid, then addresses. What cannot be
+//! asked is never called absent.
+
+use super::{AddressKind, CloudError, Instance, PROVIDER_ID_PREFIX, State, UnknownNodes};
+
+/// What is known of a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeQuery {
+    /// Its name.
+    pub name: String,
+    /// Its provider ID, or empty.
+    pub provider_id: String,
+    /// The uuid of its firmware, or empty.
+    pub system_uuid: String,
+    /// IPs that belong to it.
+    pub ips: Vec<String>,
+}
+
+/// What the cloud knows about a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found<'a> {
+    /// This machine.
+    Instance(&'a Instance),
+    /// It was looked for and is not there.
+    Absent,
+    /// It is somebody else's.
+    NotOwned,
+    /// It cannot be said.
+    Unknown(CloudError),
+}
+
+impl State {
+    /// Looks for the machines of many nodes with one use of the cloud's API.
+    ///
+    /// # Errors
+    ///
+    /// When the cloud cannot be asked at all.
+    pub fn find_nodes<'a>(
+        &'a self,
+        cluster_uid: &str,
+        queries: &[NodeQuery],
+    ) -> Result<Vec<Found<'a>>, CloudError> {
+        self.enter("instances:read")?;
+        Ok(queries.iter().map(|query| self.find_node(cluster_uid, query)).collect())
+    }
+
+    /// Looks for the machine of one node, as part of another operation.
+    #[must_use]
+    pub fn find_node(&self, cluster_uid: &str, query: &NodeQuery) -> Found<'_> {
+        let found = if query.provider_id.is_empty() { self.by_properties(query) } else { self.by_id(query) };
+        match found {
+            Found::Instance(machine)
+                if !machine.cluster_uid.is_empty() && machine.cluster_uid != cluster_uid =>
+            {
+                Found::NotOwned
+            }
+            Found::Instance(machine) if self.conditions.unreachable_zones.contains(&machine.zone) => {
+                Found::Unknown(CloudError::ZoneUnreachable { zone: machine.zone.clone() })
+            }
+            other => other,
+        }
+    }
+
+    fn by_id(&self, query: &NodeQuery) -> Found<'_> {
+        let Some(path) = query.provider_id.strip_prefix(PROVIDER_ID_PREFIX) else { return Found::NotOwned };
+        let found = self.indexes.by_provider_id.get(&query.provider_id).and_then(|id| self.instances.get(id));
+        if let Some(machine) = found {
+            return Found::Instance(machine);
+        }
+        let zone = path.split('/').next().unwrap_or_default();
+        if self.conditions.unreachable_zones.contains(zone) {
+            return Found::Unknown(CloudError::ZoneUnreachable { zone: zone.to_owned() });
+        }
+        Found::Absent
+    }
+
+    fn by_properties(&self, query: &NodeQuery) -> Found<'_> {
+        if let Some(ids) = self.indexes.by_name.get(&query.name) {
+            if ids.len() > 1 {
+                return Found::Unknown(CloudError::Ambiguous { node: query.name.clone(), count: ids.len() });
+            }
+            if let Some(machine) = ids.first().and_then(|id| self.instances.get(id)) {
+                return Found::Instance(machine);
+            }
+        }
+        let uuid = query.system_uuid.to_ascii_lowercase();
+        if !uuid.is_empty()
+            && let Some(machine) = self.indexes.by_uuid.get(&uuid).and_then(|id| self.instances.get(id))
+        {
+            return Found::Instance(machine);
+        }
+        self.by_addresses(query)
+    }
+
+    fn by_addresses(&self, query: &NodeQuery) -> Found<'_> {
+        let holds = |machine: &&Instance| {
+            machine.addresses.iter().any(|address| {
+                matches!(address.kind, AddressKind::InternalIp | AddressKind::ExternalIp)
+                    && query.ips.contains(&address.address)
+            })
+        };
+        let mut matches = Vec::new();
+        if !query.ips.is_empty() {
+            matches = self.instances.values().filter(holds).collect();
+        }
+        match matches.as_slice() {
+            [machine] => Found::Instance(machine),
+            [] => self.never_known(),
+            several => {
+                Found::Unknown(CloudError::Ambiguous { node: query.name.clone(), count: several.len() })
+            }
+        }
+    }
+
+    fn never_known(&self) -> Found<'_> {
+        if let Some(zone) = self.conditions.unreachable_zones.first() {
+            return Found::Unknown(CloudError::ZoneUnreachable { zone: zone.clone() });
+        }
+        match self.settings.unknown_nodes {
+            UnknownNodes::Absent => Found::Absent,
+            UnknownNodes::NotOwned => Found::NotOwned,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::cloud::{ConditionsPatch, Credentials, NewInstances, Settings};
+
+    fn cloud() -> State {
+        let mut cloud = State::new(Settings::default());
+        for name in ["a", "b", "twin", "twin"] {
+            let wish = NewInstances { allow_duplicate_name: true, ..NewInstances::named(name) };
+            cloud.create_instances(&wish, Timestamp::UNIX_EPOCH).unwrap();
+        }
+        let foreign = NewInstances { cluster_uid: Some("other".into()), ..NewInstances::named("foreign") };
+        cloud.create_instances(&foreign, Timestamp::UNIX_EPOCH).unwrap();
+        cloud
+    }
+
+    fn node(name: &str, provider_id: &str) -> NodeQuery {
+        NodeQuery { name: name.into(), provider_id: provider_id.into(), ..NodeQuery::default() }
+    }
+
+    fn said(cloud: &State, query: &NodeQuery) -> String {
+        match cloud.find_node("c1", query) {
+            Found::Instance(machine) => machine.name.clone(),
+            Found::Absent => "ABSENT".into(),
+            Found::NotOwned => "NOT_OWNED".into(),
+            Found::Unknown(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn nodes_are_found_by_what_is_most_certain() {
+        let cloud = cloud();
+        let uuid = NodeQuery { system_uuid: "00000000-0000-4000-8000-000000000002".into(), ..node("x", "") };
+        let ip = NodeQuery { ips: vec!["10.64.0.1".into()], ..node("x", "") };
+        let cases = [
+            ("provider ID", node("a", "mock://mock-1a/i-00000001"), "a"),
+            ("R:node-by-provider-id", node("b", "mock://mock-1a/i-00000001"), "a"),
+            ("R:node-by-provider-id, gone", node("b", "mock://mock-1a/i-99"), "ABSENT"),
+            ("foreign prefix", node("a", "aws:///eu/i-1"), "NOT_OWNED"),
+            ("name", node("b", ""), "b"),
+            ("system uuid", uuid, "b"),
+            ("address", ip, "a"),
+            ("never known", node("x", ""), "ABSENT"),
+            ("doubled name", node("twin", ""), "2 instances claim node twin"),
+            ("another cluster's", node("foreign", ""), "NOT_OWNED"),
+        ];
+        for (name, query, wanted) in cases {
+            assert_eq!(said(&cloud, &query), wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn nodes_never_known_are_another_clouds_when_told_so() {
+        let settings = Settings { unknown_nodes: UnknownNodes::NotOwned, ..Settings::default() };
+        let cloud = State::new(settings);
+        assert_eq!(said(&cloud, &node("x", "")), "NOT_OWNED");
+        assert_eq!(said(&cloud, &node("x", "mock://z/i-1")), "ABSENT");
+    }
+
+    #[test]
+    fn what_cannot_be_asked_is_never_absent() {
+        let mut cloud = cloud();
+        cloud.patch_conditions(ConditionsPatch {
+            unreachable_zones: Some(["mock-1a".to_owned()].into()),
+            ..ConditionsPatch::default()
+        });
+        for query in [node("a", ""), node("x", ""), node("x", "mock://mock-1a/i-99")] {
+            assert_eq!(said(&cloud, &query), "zone mock-1a does not answer", "{query:?}");
+        }
+        assert_eq!(said(&cloud, &node("x", "mock://mock-1b/i-99")), "ABSENT");
+    }
+
+    #[test]
+    fn missing_rights_win_over_absence() {
+        let mut cloud = cloud();
+        let denied = ConditionsPatch {
+            denied_actions: Some(["instances:read".to_owned()].into()),
+            ..ConditionsPatch::default()
+        };
+        let expired =
+            ConditionsPatch { credentials: Some(Credentials::Expired), ..ConditionsPatch::default() };
+        let gone = [node("x", "")];
+        cloud.patch_conditions(denied);
+        let action = "instances:read".to_owned();
+        assert_eq!(cloud.find_nodes("c1", &gone), Err(CloudError::PermissionDenied { action }));
+        cloud.patch_conditions(expired);
+        assert_eq!(cloud.find_nodes("c1", &gone), Err(CloudError::CredentialsExpired));
+        assert_eq!(cloud.cloud_calls().get("instances:read"), Some(&2));
+    }
+}

@@ -1,0 +1,213 @@
+//! What happens to routes. The natural key is cluster and destination.
+
+use ipnet::IpNet;
+
+use super::{
+    CloudError, Found, NewRoute, NodeQuery, Route, RoutePatch, RouteState, RouteTarget, State, canonical_cidr,
+};
+
+/// A route and what it does now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedRoute {
+    /// The route.
+    pub route: Route,
+    /// What it does.
+    pub state: RouteState,
+}
+
+impl State {
+    /// All routes, by id, and what they do.
+    pub fn routes(&self) -> impl Iterator<Item = ListedRoute> {
+        self.routes.values().map(|route| self.listed(route))
+    }
+
+    fn listed(&self, route: &Route) -> ListedRoute {
+        let leads = |target: &RouteTarget| match target.provider_id.as_str() {
+            "" => self.indexes.by_name.contains_key(&target.node),
+            provider_id => self.indexes.by_provider_id.contains_key(provider_id),
+        };
+        let state =
+            if route.target.as_ref().is_some_and(leads) { RouteState::Active } else { RouteState::Blackhole };
+        ListedRoute { route: route.clone(), state }
+    }
+
+    /// The routes of a cluster, by id; with `within`, only those inside of one of these.
+    ///
+    /// # Errors
+    ///
+    /// When the cloud cannot be asked.
+    pub fn list_routes(&self, cluster_uid: &str, within: &[IpNet]) -> Result<Vec<ListedRoute>, CloudError> {
+        self.enter("routes:read")?;
+        let inside = |route: &&Route| {
+            route.cluster_uid == cluster_uid
+                && (within.is_empty() || within.iter().any(|net| net.contains(&route.destination_cidr)))
+        };
+        Ok(self.routes.values().filter(inside).map(|route| self.listed(route)).collect())
+    }
+
+    /// Checks once for a whole batch that routes may be written.
+    ///
+    /// # Errors
+    ///
+    /// When they may not.
+    pub fn begin_route_changes(&self) -> Result<(), CloudError> {
+        self.enter("routes:write")
+    }
+
+    /// Makes a destination lead to its target.
+    ///
+    /// # Errors
+    ///
+    /// When the CIDR is none, another cluster's, the table is full, or the target does not exist.
+    pub fn ensure_route(
+        &mut self,
+        cluster_uid: &str,
+        cidr: &str,
+        target: &NodeQuery,
+    ) -> Result<ListedRoute, CloudError> {
+        let Some(destination_cidr) = canonical_cidr(cidr) else {
+            return Err(CloudError::Invalid { message: format!("destination {cidr:?} is no CIDR") });
+        };
+        let target = self.resolve_target(cluster_uid, target)?;
+        let same = self.routes.values().find(|route| route.destination_cidr == destination_cidr).cloned();
+        let route = match same {
+            Some(route) if route.cluster_uid != cluster_uid => {
+                return Err(CloudError::OwnedByOtherCluster { what: format!("route to {destination_cidr}") });
+            }
+            Some(route) => Route { target: Some(target), ..route },
+            None => {
+                self.check_room()?;
+                let (id, cluster_uid) = (self.next_id("rt"), cluster_uid.to_owned());
+                Route { id, cluster_uid, destination_cidr, target: Some(target) }
+            }
+        };
+        self.put_route(route.clone());
+        Ok(self.listed(&route))
+    }
+
+    fn resolve_target(&self, cluster_uid: &str, target: &NodeQuery) -> Result<RouteTarget, CloudError> {
+        match self.find_node(cluster_uid, target) {
+            Found::Instance(machine) => {
+                Ok(RouteTarget { node: target.name.clone(), provider_id: machine.provider_id.clone() })
+            }
+            Found::Unknown(error) => Err(error),
+            Found::Absent | Found::NotOwned => {
+                let node = if target.provider_id.is_empty() { &target.name } else { &target.provider_id };
+                Err(CloudError::InstanceNotFound { node: node.clone() })
+            }
+        }
+    }
+
+    fn check_room(&self) -> Result<(), CloudError> {
+        match self.quota.max_routes {
+            Some(limit) if self.routes.len() >= limit as usize => Err(CloudError::RouteTableFull { limit }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes a route as it was listed. That it is gone already is no error.
+    ///
+    /// # Errors
+    ///
+    /// When it was re-pointed, or is another cluster's.
+    pub fn delete_route(
+        &mut self,
+        cluster_uid: &str,
+        id: &str,
+        cidr: &str,
+        target: Option<&RouteTarget>,
+    ) -> Result<(), CloudError> {
+        let changed = || CloudError::RouteChanged { id: id.to_owned() };
+        let Some(route) = self.routes.get(id) else {
+            let net = canonical_cidr(cidr);
+            let replaced =
+                |route: &Route| route.cluster_uid == cluster_uid && Some(route.destination_cidr) == net;
+            return if self.routes.values().any(replaced) { Err(changed()) } else { Ok(()) };
+        };
+        if route.cluster_uid != cluster_uid {
+            return Err(CloudError::OwnedByOtherCluster { what: format!("route {id}") });
+        }
+        if canonical_cidr(cidr) != Some(route.destination_cidr) || !same_target(route.target.as_ref(), target)
+        {
+            return Err(changed());
+        }
+        self.routes.remove(id);
+        self.touch();
+        Ok(())
+    }
+
+    fn put_route(&mut self, route: Route) {
+        if self.routes.get(&route.id) != Some(&route) {
+            self.routes.insert(route.id.clone(), route);
+            self.touch();
+        }
+    }
+
+    /// Makes a route behind the provider's back.
+    ///
+    /// # Errors
+    ///
+    /// When the CIDR is none.
+    pub fn create_route_outside(&mut self, wish: NewRoute) -> Result<ListedRoute, CloudError> {
+        let Some(destination_cidr) = canonical_cidr(&wish.destination_cidr) else {
+            return Err(CloudError::Invalid { message: format!("{:?} is no CIDR", wish.destination_cidr) });
+        };
+        let id = self.next_id("rt");
+        let route = Route { id, cluster_uid: wish.cluster_uid, destination_cidr, target: wish.target };
+        self.put_route(route.clone());
+        Ok(self.listed(&route))
+    }
+
+    /// Re-points a route behind the provider's back.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn patch_route(&mut self, id: &str, patch: RoutePatch) -> Result<ListedRoute, CloudError> {
+        let mut route = self.existing_route(id)?;
+        if patch.no_target {
+            route.target = None;
+        }
+        route.target = patch.target.or(route.target);
+        self.put_route(route.clone());
+        Ok(self.listed(&route))
+    }
+
+    /// Takes a route away behind the provider's back.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn remove_route_outside(&mut self, id: &str) -> Result<Route, CloudError> {
+        let route = self.existing_route(id)?;
+        self.routes.remove(&route.id);
+        self.touch();
+        Ok(route)
+    }
+
+    fn existing_route(&self, reference: &str) -> Result<Route, CloudError> {
+        let by_cidr = || {
+            let net = canonical_cidr(reference)?;
+            self.routes.values().find(|route| route.destination_cidr == net)
+        };
+        self.routes
+            .get(reference)
+            .or_else(by_cidr)
+            .cloned()
+            .ok_or_else(|| CloudError::NotFound { what: format!("route {reference}") })
+    }
+}
+
+fn same_target(is: Option<&RouteTarget>, listed: Option<&RouteTarget>) -> bool {
+    match (is, listed) {
+        (None, None) => true,
+        (Some(is), Some(listed)) if is.provider_id.is_empty() || listed.provider_id.is_empty() => {
+            is.node == listed.node
+        }
+        (Some(is), Some(listed)) => is.provider_id == listed.provider_id,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

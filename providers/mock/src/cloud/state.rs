@@ -1,0 +1,232 @@
+//! Everything that the cloud has, in one value that can be written down and read back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Weak;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Backend, Balancer, Change, CloudError, Conditions, ConditionsPatch, HostedCluster, Instance, Quota,
+    ResumeError, Route, Settings, SshKey, Volume, journal::Journal,
+};
+
+/// How often each operation of the cloud's own API was used: what shows one call per item instead of one per batch.
+pub type CloudCalls = BTreeMap<String, u64>;
+
+/// Everything that the cloud has. Journal, settings and counters of calls are not saved.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct State {
+    /// Counts every id up.
+    pub(super) last_id: u64,
+    /// Machines by id.
+    pub(super) instances: BTreeMap<String, Instance>,
+    /// Balancers by id.
+    pub(super) balancers: BTreeMap<String, Balancer>,
+    /// Addresses that balancers hold.
+    pub(super) taken_addresses: BTreeSet<IpAddr>,
+    /// Routes by id.
+    pub(super) routes: BTreeMap<String, Route>,
+    /// Volumes by id.
+    pub(super) volumes: BTreeMap<String, Volume>,
+    /// Hosted clusters by name.
+    pub(super) clusters: BTreeMap<String, HostedCluster>,
+    /// SSH keys in the order of their coming.
+    pub(super) ssh_keys: Vec<SshKey>,
+    /// Upper bounds.
+    pub(super) quota: Quota,
+    /// How things are.
+    pub(super) conditions: Conditions,
+    #[serde(skip)]
+    pub(super) settings: Settings,
+    #[serde(skip)]
+    pub(super) journal: Journal,
+    #[serde(skip)]
+    pub(super) indexes: Indexes,
+    #[serde(skip)]
+    pub(super) calls: parking_lot::Mutex<CloudCalls>,
+    #[serde(skip)]
+    generation: u64,
+}
+
+/// What is found faster with an index; rebuilt after loading.
+#[derive(Debug, Default)]
+pub(super) struct Indexes {
+    pub(super) by_provider_id: BTreeMap<String, String>,
+    pub(super) by_name: BTreeMap<String, BTreeSet<String>>,
+    pub(super) by_uuid: BTreeMap<String, String>,
+    /// Balancers by cluster and Service.
+    pub(super) balancer_by_key: BTreeMap<(String, String), String>,
+    /// Balancers by name.
+    pub(super) balancer_by_name: BTreeMap<String, String>,
+    /// Ids with a due time, by that time.
+    pub(super) due: BTreeSet<(Timestamp, String)>,
+    /// Sets of backends that balancers share, by digest: a thousand balancers over one set hold it once.
+    pub(super) backend_sets: BTreeMap<String, Weak<Vec<Backend>>>,
+}
+
+impl State {
+    /// An empty cloud.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    /// A cloud as it was written down, under the settings of the present start.
+    #[must_use]
+    pub fn restored(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self.rebuild_indexes();
+        self
+    }
+
+    fn rebuild_indexes(&mut self) {
+        self.indexes = Indexes::default();
+        let instances: Vec<_> = self.instances.values().cloned().collect();
+        for instance in &instances {
+            self.index_instance(instance);
+        }
+        let balancers: Vec<_> = self.balancers.values().cloned().collect();
+        for balancer in &balancers {
+            self.index_balancer(balancer);
+        }
+    }
+
+    /// Grows with every change.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The newest sequence of the journal.
+    #[must_use]
+    pub fn journal_head(&self) -> u64 {
+        self.journal.head()
+    }
+
+    pub(super) fn touch(&mut self) {
+        self.generation += 1;
+    }
+
+    pub(super) fn next_id(&mut self, kind: &str) -> String {
+        self.last_id += 1;
+        format!("{kind}-{:08}", self.last_id)
+    }
+
+    /// Notes one use of the cloud's own API.
+    pub(super) fn count_call(&self, operation: &str) {
+        let mut calls = self.calls.lock();
+        match calls.get_mut(operation) {
+            Some(count) => *count += 1,
+            None => {
+                calls.insert(operation.to_owned(), 1);
+            }
+        }
+    }
+
+    /// Notes one use of the cloud's API and checks that it may be used so.
+    pub(super) fn enter(&self, action: &str) -> Result<(), CloudError> {
+        self.count_call(action);
+        self.conditions.allow(action)
+    }
+
+    /// How often each operation of the cloud's own API was used.
+    #[must_use]
+    pub fn cloud_calls(&self) -> CloudCalls {
+        self.calls.lock().clone()
+    }
+
+    /// Counts from nothing again.
+    pub fn reset_cloud_calls(&mut self) {
+        self.calls.lock().clear();
+    }
+
+    /// Lets everything happen that is due.
+    pub fn tick(&mut self, now: Timestamp) {
+        while let Some((due, id)) = self.indexes.due.first().cloned() {
+            if due > now {
+                break;
+            }
+            self.indexes.due.pop_first();
+            self.advance_instance(&id, now);
+            self.advance_balancer(&id);
+        }
+    }
+
+    /// When the next thing is due.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.indexes.due.first().map(|(due, _)| *due)
+    }
+
+    /// The change of machines after `sequence`, for one cluster.
+    ///
+    /// # Errors
+    ///
+    /// When that far back is not kept, or was never reached.
+    pub fn changes_after(&self, sequence: u64, cluster_uid: &str) -> Result<Vec<Change>, ResumeError> {
+        let mut changes = self.journal.after(sequence)?;
+        changes.retain(|change| change.cluster_uid.is_empty() || change.cluster_uid == cluster_uid);
+        Ok(changes)
+    }
+
+    /// The text of a resume token.
+    #[must_use]
+    pub fn resume_token(&self, epoch: &str, sequence: u64, now: Timestamp) -> String {
+        super::journal::resume_token(epoch, sequence, now)
+    }
+
+    /// Where a resume token points to.
+    ///
+    /// # Errors
+    ///
+    /// When it is too old or was never issued.
+    pub fn read_resume_token(
+        &self,
+        epoch: &str,
+        token: &str,
+        now: Timestamp,
+        validity: Duration,
+    ) -> Result<u64, ResumeError> {
+        super::journal::read_resume_token(epoch, token, now, validity)
+    }
+
+    /// Upper bounds.
+    #[must_use]
+    pub fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    /// Sets all upper bounds.
+    pub fn set_quota(&mut self, quota: Quota) {
+        self.quota = quota;
+        self.touch();
+    }
+
+    /// How things are.
+    #[must_use]
+    pub fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    /// Changes how things are.
+    pub fn patch_conditions(&mut self, patch: ConditionsPatch) -> Conditions {
+        self.conditions.apply(patch);
+        self.touch();
+        self.conditions.clone()
+    }
+
+    /// What the cloud was told at its start.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+}
+
+/// A point in time so far after another; the far future where that cannot be said.
+pub(super) fn later(now: Timestamp, by: Duration) -> Timestamp {
+    jiff::SignedDuration::try_from(by).ok().and_then(|by| now.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,168 @@
+//! The state file: everything that the cloud has, written whole and put in place by a rename.
+//!
+//! A change is answered only after a write that holds it, so what a caller was told survives a kill. Changes that come
+//! while a write runs share the next one.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::State;
+
+/// Why state could not be kept or read.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// It could not be written.
+    #[error("cannot write state file {path}; check its directory and free space")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// It could not be read.
+    #[error("cannot read state file {path}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// It holds something else.
+    #[error("state file {path} does not hold a cloud; move it away to start with an empty one")]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: Arc<serde_json::Error>,
+    },
+}
+
+/// Where changes are kept: a file, or nowhere.
+#[derive(Debug, Clone, Default)]
+pub struct Store {
+    file: Option<Arc<File>>,
+}
+
+#[derive(Debug)]
+struct File {
+    path: PathBuf,
+    /// The generation that stands in the file; held by whoever writes.
+    written: tokio::sync::Mutex<u64>,
+}
+
+/// A state as it stands in the file.
+pub(super) struct Picture {
+    pub(super) generation: u64,
+    pub(super) text: Result<Vec<u8>, serde_json::Error>,
+}
+
+impl Store {
+    /// Nothing is kept.
+    #[must_use]
+    pub fn nowhere() -> Self {
+        Self::default()
+    }
+
+    /// Everything is kept in this file.
+    #[must_use]
+    pub fn file(path: PathBuf) -> Self {
+        Self { file: Some(Arc::new(File { path, written: tokio::sync::Mutex::new(0) })) }
+    }
+
+    /// Returns once this generation, or a later one, stands in the file. The picture is taken only when it is written.
+    pub(super) async fn save(
+        &self,
+        generation: u64,
+        take: impl FnOnce() -> Picture,
+    ) -> Result<(), StoreError> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let mut written = file.written.lock().await;
+        if *written >= generation {
+            return Ok(());
+        }
+        let Picture { generation, text } = take();
+        let failed = |source| StoreError::Write { path: file.path.clone(), source: Arc::new(source) };
+        let text = text.map_err(|error| failed(error.into()))?;
+        let path = file.path.clone();
+        let writing = tokio::task::spawn_blocking(move || write(&path, &text)).await;
+        writing.unwrap_or_else(|panicked| Err(io::Error::other(panicked))).map_err(failed)?;
+        *written = generation;
+        Ok(())
+    }
+}
+
+/// Writes beside the file and puts it in place, so that a reader sees the old or the new one, never a part.
+fn write(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    fs::write(&beside, text)?;
+    fs::rename(&beside, path)
+}
+
+/// Reads a state file; none is an empty cloud.
+///
+/// # Errors
+///
+/// When it cannot be read, or holds something else.
+pub fn load(path: &Path) -> Result<Option<State>, StoreError> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(StoreError::Read { path: path.to_owned(), source: Arc::new(source) }),
+    };
+    let parsed = serde_json::from_slice(&text);
+    parsed.map(Some).map_err(|source| StoreError::Content { path: path.to_owned(), source: Arc::new(source) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::{Cloud, NewInstances, Settings};
+
+    #[tokio::test]
+    async fn what_was_answered_stands_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cloud.json");
+        assert!(load(&path).unwrap().is_none());
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let cloud = Cloud::new(State::new(Settings::default()), Store::file(path.clone()));
+        let many: Vec<_> = (0..20)
+            .map(|number| {
+                let cloud = cloud.clone();
+                tokio::spawn(async move {
+                    let wish = NewInstances::named(format!("n{number}"));
+                    cloud.change(now, |state| state.create_instances(&wish, now)).await.unwrap().unwrap();
+                })
+            })
+            .collect();
+        for one in many {
+            one.await.unwrap();
+        }
+        let back = load(&path).unwrap().unwrap().restored(Settings::default());
+        assert_eq!(back.instances().count(), 20);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_written_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("missing").join("cloud.json");
+        let cloud = Cloud::new(State::new(Settings::default()), Store::file(path));
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let outcome = cloud.change(now, |state| state.create_instances(&NewInstances::many(1), now)).await;
+        assert!(matches!(outcome, Err(StoreError::Write { .. })));
+    }
+
+    #[test]
+    fn other_content_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cloud.json");
+        fs::write(&path, "no cloud").unwrap();
+        assert!(matches!(load(&path), Err(StoreError::Content { .. })));
+    }
+}
