@@ -225,16 +225,19 @@ impl Shared {
         self.raised.notify_one();
     }
 
-    /// Takes the oldest. It stays pending until [`Shared::settle`].
-    fn pop(&self) -> Option<Raised> {
-        let raised = self.queue.lock().pop_front();
-        if raised.is_some() {
-            self.metrics.queued.dec();
-        }
-        raised
+    /// Takes the oldest. It stays pending until the second value is dropped.
+    fn pop(&self) -> Option<(Raised, Unsettled<'_>)> {
+        let raised = self.queue.lock().pop_front()?;
+        self.metrics.queued.dec();
+        Some((raised, Unsettled(self)))
     }
+}
 
-    fn settle(&self) {
-        self.pending.send_modify(|pending| *pending = pending.saturating_sub(1));
+/// An event that was taken and is neither written nor given up yet.
+struct Unsettled<'a>(&'a Shared);
+
+impl Drop for Unsettled<'_> {
+    fn drop(&mut self) {
+        self.0.pending.send_modify(|pending| *pending = pending.saturating_sub(1));
     }
 }

@@ -1,1 +1,206 @@
+//! The guard's rules on a paused clock, and the whole client against a loopback server.
 
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use ::kube::{Api, client::Body};
+use futures::StreamExt;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use k8s_openapi::api::core::v1::Node;
+use prometheus_client::{encoding::text::encode, registry::Registry};
+use tokio::{io::AsyncWriteExt, net::TcpListener, time::Instant};
+
+use super::*;
+use crate::kube::{cache::chain, metrics::KubeMetrics};
+
+/// A status (0: no answer) and `Retry-After`.
+type Answer = (u16, Option<&'static str>);
+
+/// A client whose transport gives each answer once (the last one for ever), and how often it was asked.
+fn scripted(
+    options: &ClientOptions,
+    metrics: &ClientMetrics,
+    answers: Vec<Answer>,
+) -> (Client, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let transport = tower::service_fn(move |request: Request<Body>| {
+        let at = counted.fetch_add(1, Ordering::SeqCst).min(answers.len() - 1);
+        let (code, after) = answers[at];
+        async move {
+            if code == 0 {
+                std::future::pending::<()>().await;
+            }
+            let mut response = Response::builder().status(code);
+            if let Some(after) = after {
+                response = response.header("retry-after", after);
+            }
+            let (_, body) = request.into_parts();
+            drop(body);
+            let body =
+                Bytes::from_static(br#"{"metadata":{"name":"a"},"message":"m","code":0,"reason":"R"}"#);
+            Ok::<_, Infallible>(response.body(Full::new(body)).unwrap())
+        }
+    });
+    let rules = Rules {
+        limiter: Limiter::new(options.qps, options.burst),
+        deadline: options.request_timeout,
+        retries: options.retries,
+        metrics: metrics.clone(),
+    };
+    (Client::new(Guard::new(transport, rules), "default"), asked)
+}
+
+async fn get(client: &Client) -> Result<Node, ::kube::Error> {
+    Api::<Node>::all(client.clone()).get("a").await
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_was_sent_away_is_repeated_and_not_for_ever() {
+    // name, answers, attempts, seconds spent
+    let rows: [(&str, Vec<Answer>, usize, u64); 7] = [
+        ("ok", vec![(200, None)], 1, 0),
+        ("429 with a time", vec![(429, Some("2")), (200, None)], 2, 2),
+        ("503 with a time", vec![(503, Some("1")), (200, None)], 2, 1),
+        ("503 without", vec![(503, None)], 1, 0),
+        ("500", vec![(500, Some("1"))], 1, 0),
+        ("409", vec![(409, None)], 1, 0),
+        ("a long time is cut", vec![(429, Some("3600")), (200, None)], 2, 10),
+    ];
+    for (name, answers, attempts, seconds) in rows {
+        let (client, asked) = scripted(&ClientOptions::default(), &ClientMetrics::default(), answers);
+        let start = Instant::now();
+        let _outcome = get(&client).await;
+        assert_eq!((asked.load(Ordering::SeqCst), start.elapsed().as_secs()), (attempts, seconds), "{name}");
+    }
+    let (client, asked) =
+        scripted(&ClientOptions::default(), &ClientMetrics::default(), vec![(429, Some("1"))]);
+    get(&client).await.unwrap_err();
+    assert_eq!(asked.load(Ordering::SeqCst), 4, "the first and three repeats");
+    let options = ClientOptions { retries: 0, ..ClientOptions::default() };
+    let (client, asked) = scripted(&options, &ClientMetrics::default(), vec![(429, Some("1"))]);
+    get(&client).await.unwrap_err();
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_costs_the_deadline_and_no_more() {
+    let (client, _) = scripted(&ClientOptions::default(), &ClientMetrics::default(), vec![(0, None)]);
+    let start = Instant::now();
+    let error = get(&client).await.unwrap_err();
+    assert_eq!(start.elapsed(), Duration::from_secs(30));
+    assert!(chain(&error).contains("no answer from the apiserver within 30s"), "{}", chain(&error));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_has_no_deadline() {
+    let (client, _) = scripted(&ClientOptions::default(), &ClientMetrics::default(), vec![(0, None)]);
+    let api = Api::<Node>::all(client);
+    let watch = async { drop(api.watch(&::kube::api::WatchParams::default(), "0").await) };
+    tokio::time::timeout(Duration::from_secs(3600), watch).await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limiter_spreads_requests() {
+    let options = ClientOptions { qps: 10.0, burst: 5, ..ClientOptions::default() };
+    let (client, _) = scripted(&options, &ClientMetrics::default(), vec![(200, None)]);
+    let start = Instant::now();
+    futures::stream::iter(0..25).for_each_concurrent(None, |_| async { drop(get(&client).await) }).await;
+    assert_eq!(start.elapsed().as_millis(), 2000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_are_counted_under_upstreams_names() {
+    let mut registry = Registry::default();
+    let metrics = KubeMetrics::register(&mut registry);
+    let (client, _) =
+        scripted(&ClientOptions::default(), &metrics.client, vec![(429, Some("1")), (200, None), (0, None)]);
+    get(&client).await.unwrap();
+    get(&client).await.unwrap_err();
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    for line in [
+        r#"rest_client_requests_total{code="429",method="GET",host=""} 1"#,
+        r#"rest_client_requests_total{code="200",method="GET",host=""} 1"#,
+        r#"rest_client_requests_total{code="<error>",method="GET",host=""} 1"#,
+        r#"rest_client_request_retries_total{code="429",verb="GET",host=""} 1"#,
+        r#"rest_client_request_duration_seconds_sum{verb="GET",host=""} 31.0"#,
+        r#"rest_client_request_duration_seconds_bucket{le="60.0",verb="GET",host=""} 2"#,
+        r#"rest_client_rate_limiter_duration_seconds_count{verb="GET",host=""} 3"#,
+    ] {
+        assert!(text.contains(line), "{line} is missing in\n{text}");
+    }
+}
+
+/// One connection, one canned answer; gives back what was asked.
+async fn answer_once(listener: TcpListener) -> String {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut asked = String::new();
+    while !asked.ends_with("\r\n\r\n") {
+        stream.readable().await.unwrap();
+        let mut buffer = [0; 1024];
+        match stream.try_read(&mut buffer) {
+            Ok(read) => asked.push_str(std::str::from_utf8(&buffer[..read]).unwrap()),
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+        }
+    }
+    let body = r#"{"metadata":{"name":"a"}}"#;
+    let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(answer.as_bytes()).await.unwrap();
+    asked
+}
+
+#[tokio::test]
+async fn master_alone_reaches_the_server_and_says_who_asks() {
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let master = format!("http://{}", listener.local_addr().unwrap());
+    let options =
+        ClientOptions { master: Some(master), user_agent: "ccm/test".to_owned(), ..ClientOptions::default() };
+    let client = build(&options, &ClientMetrics::default()).await.unwrap();
+    let (asked, node) = tokio::join!(answer_once(listener), get(&client));
+    assert_eq!(node.unwrap().metadata.name.as_deref(), Some("a"));
+    assert!(asked.starts_with("GET /api/v1/nodes/a"), "{asked}");
+    for header in ["user-agent: ccm/test\r\n", "accept-encoding: gzip\r\n"] {
+        assert!(asked.contains(header), "{asked}");
+    }
+}
+
+#[tokio::test]
+async fn bad_input_is_named_with_its_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        Some(path)
+    };
+    let proxied = "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://x', proxy-url: 'http://p'}}]\n";
+    let rows = [
+        (Some(folder.path().join("absent")), None, "kubeconfig "),
+        (file("broken", "clusters: 7"), None, "kubeconfig "),
+        (
+            file("proxied", proxied),
+            None,
+            "names the proxy http://p, which is not supported: remove proxy-url",
+        ),
+        (None, Some("localhost"), "--master \"localhost\" is not an address like https://host:port"),
+        (None, None, "not in a pod: give --kubeconfig or --master"),
+    ];
+    for (kubeconfig, master, want) in rows {
+        // Where the tests themselves run in a pod, its service account is found.
+        if kubeconfig.is_none() && master.is_none() && std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
+            continue;
+        }
+        let options =
+            ClientOptions { kubeconfig, master: master.map(str::to_owned), ..ClientOptions::default() };
+        let error = build(&options, &ClientMetrics::default()).await.err().unwrap().to_string();
+        assert!(error.contains(want), "{error}");
+    }
+}

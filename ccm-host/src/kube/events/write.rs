@@ -60,7 +60,6 @@ impl EventWriter {
         }
         while self.shared.pop().is_some() {
             self.shared.metrics.discard(Discarded::Shutdown);
-            self.shared.settle();
         }
     }
 
@@ -68,13 +67,12 @@ impl EventWriter {
         let shared = Arc::clone(&self.shared);
         loop {
             let raised = shared.raised.notified();
-            let Some(next) = shared.pop() else {
+            let Some((next, _unsettled)) = shared.pop() else {
                 raised.await;
                 continue;
             };
             self.turn(&next).await;
             self.write(&next).await;
-            shared.settle();
         }
     }
 

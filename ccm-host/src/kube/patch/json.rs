@@ -62,7 +62,7 @@ impl Operations {
 
     /// The patch, if it changes anything.
     pub(super) fn finish(self, target: Target) -> Option<Patch> {
-        (self.changes > 0).then(|| Patch { target, body: Body::Json(Value::Array(self.list)) })
+        (self.changes > 0).then_some(Patch { target, body: Body::Json(Value::Array(self.list)) })
     }
 
     /// The server takes a test against null as a test for absence.
