@@ -4,6 +4,7 @@
 //! batches, with deadlines, limits, spans and metrics, and that answers are checked before anybody acts on them, is
 //! decided here. What to do with an answer is decided in [`crate::controllers`].
 
+mod check;
 mod error;
 #[cfg(test)]
 pub(crate) mod fake;
@@ -11,6 +12,8 @@ mod instance;
 mod load_balancer;
 mod provider;
 mod providers;
+mod status;
+mod wanted;
 
 pub use error::{CloudError, ErrorReason, RetryClass, SLOW_RETRY};
 pub use instance::{

@@ -67,6 +67,8 @@ impl CloudError {
                 | R::InstanceAmbiguous
                 | R::InvalidArgumentShape,
             ) => RetryClass::Slow,
+            // The same message again will be as large.
+            None if self.is_too_large() => RetryClass::Slow,
             _ => match self.retry_after {
                 Some(after) if !after.is_zero() => RetryClass::After(after),
                 _ => RetryClass::Backoff,
@@ -78,6 +80,12 @@ impl CloudError {
     #[must_use]
     pub fn label(&self) -> String {
         self.reason.map_or_else(|| code_name(self.code), ErrorReason::wire_name).to_owned()
+    }
+
+    /// Whether the message was above the limit of one of both ends: it must be split, or can never be sent.
+    #[must_use]
+    pub fn is_too_large(&self) -> bool {
+        self.reason.is_none() && self.code == tonic::Code::OutOfRange
     }
 
     /// Whether the reason is this one.

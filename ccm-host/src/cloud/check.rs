@@ -1,0 +1,81 @@
+//! Answers of a provider, checked before anybody acts on them.
+//!
+//! In: messages as they came. Out: plain values that hold only what is valid, and [`Findings`]: a sentence for each thing
+//! that was dropped, and the rule of the contract that was broken. The names of the rules are the `[R:...]` tags of the
+//! proto. A number of an enum that is not known is read as zero, the safe branch.
+
+mod address;
+mod balancer;
+mod effects;
+mod ingress;
+mod instance;
+mod label;
+mod text;
+
+pub(super) use balancer::{balancer, ensured, listed};
+pub(super) use effects::{events, in_progress, positive};
+pub(super) use instance::{Asked, answer};
+pub(super) use text::shown;
+
+/// Rules that have no tag in the proto, since they follow from a field's comment.
+pub(super) mod rule {
+    pub(crate) const ADDRESS_UNIQUE: &str = "address-unique";
+    pub(crate) const ADDRESS_VALID: &str = "address-valid";
+    pub(crate) const ADVERTISED_WORKS: &str = "advertised-works";
+    pub(crate) const ANNOTATION_PREFIX: &str = "annotation-prefix";
+    pub(crate) const BATCH_KEYS: &str = "batch-keys";
+    pub(crate) const CAPABILITIES_CONSTANT: &str = "capabilities-constant";
+    pub(crate) const DISCOVERY_EPOCH: &str = "discovery-epoch";
+    pub(crate) const DISCOVERY_NAME: &str = "discovery-name";
+    pub(crate) const DISCOVERY_PREFIX: &str = "discovery-prefix";
+    pub(crate) const INGRESS_VALID: &str = "ingress-valid";
+    pub(crate) const LABEL_RESERVED: &str = "label-reserved";
+    pub(crate) const LABEL_VALID: &str = "label-valid";
+    pub(crate) const LIST_KEYS: &str = "list-keys";
+    pub(crate) const LIST_UNREACHABLE: &str = "list-unreachable";
+    pub(crate) const OBSERVED_AT: &str = "observed-at";
+    pub(crate) const PAGE_WALK_ENDS: &str = "page-walk-ends";
+    pub(crate) const PROVIDER_ID_PREFIX: &str = "provider-id-prefix";
+    pub(crate) const READ_THROUGH: &str = "read-through";
+    pub(crate) const RETRY_AFTER_POSITIVE: &str = "retry-after-positive";
+    pub(crate) const WATCH_BOOKMARK: &str = "watch-bookmark";
+    pub(crate) const WATCH_STARTED: &str = "watch-started";
+
+    pub(crate) const EVENT_VALID: &str = "event-valid";
+    pub(crate) const INSTANCE_REQUIRED: &str = "instance-required";
+    pub(crate) const OWNERSHIP_REQUIRED: &str = "ownership-required";
+    pub(crate) const POD_CIDR_VALID: &str = "pod-cidr-valid";
+    pub(crate) const SERVICE_REF: &str = "service-ref";
+    pub(crate) const TOKEN_ISSUED: &str = "token-issued";
+    pub(crate) const UNKNOWN_ENUM: &str = "unknown-enum";
+}
+
+/// What was wrong with an answer.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Findings {
+    /// For people.
+    pub(super) rejected: Vec<String>,
+    /// For metrics: one for each time a rule was broken.
+    pub(super) rules: Vec<&'static str>,
+}
+
+impl Findings {
+    /// Something was dropped.
+    pub(super) fn reject(&mut self, rule: &'static str, sentence: String) {
+        self.rules.push(rule);
+        self.rejected.push(sentence);
+    }
+
+    /// Something is wrong that changes nothing for whoever reads the answer.
+    pub(super) fn count(&mut self, rule: &'static str) {
+        self.rules.push(rule);
+    }
+
+    /// The value of an enum; what is not known becomes zero and is counted.
+    pub(super) fn known<E: TryFrom<i32> + Default>(&mut self, number: i32) -> E {
+        E::try_from(number).unwrap_or_else(|_| {
+            self.count(rule::UNKNOWN_ENUM);
+            E::default()
+        })
+    }
+}

@@ -1,0 +1,133 @@
+//! What rides in answers beside the answer: Events, annotations, and when to ask again.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use cloudprovider_proto::{defaults, v1alpha1 as pb};
+
+use super::{Findings, label, rule, text};
+use crate::cloud::{EventType, InProgress, ProviderEvent};
+
+const MOST_EVENTS: usize = 8;
+const LONGEST_REASON: usize = 63;
+
+/// At most eight Events that the apiserver will take.
+pub(in crate::cloud) fn events(given: Vec<pb::ProviderEvent>, findings: &mut Findings) -> Vec<ProviderEvent> {
+    let mut kept = Vec::new();
+    for event in given {
+        if kept.len() == MOST_EVENTS || !is_reason(&event.reason) || event.message.is_empty() {
+            findings.count(rule::EVENT_VALID);
+            continue;
+        }
+        let kind = match findings.known(event.r#type) {
+            pb::EventType::Warning => EventType::Warning,
+            pb::EventType::Unspecified | pb::EventType::Normal => EventType::Normal,
+        };
+        let message = text::shown(&event.message, defaults::MAX_MESSAGE_TEXT_BYTES);
+        kept.push(ProviderEvent { kind, reason: event.reason, message });
+    }
+    kept
+}
+
+/// Work that goes on; with a time to ask again that is positive.
+pub(in crate::cloud) fn in_progress(given: pb::InProgress, findings: &mut Findings) -> InProgress {
+    let retry_after = given.retry_after.and_then(positive).unwrap_or_else(|| {
+        findings.count(rule::RETRY_AFTER_POSITIVE);
+        defaults::IN_PROGRESS_RETRY_AFTER
+    });
+    InProgress {
+        retry_after,
+        reason: text::shown(&given.reason, LONGEST_REASON),
+        message: text::shown(&given.message, defaults::MAX_MESSAGE_TEXT_BYTES),
+    }
+}
+
+/// A duration, if it is positive.
+pub(in crate::cloud) fn positive(given: prost_types::Duration) -> Option<Duration> {
+    Duration::try_from(given).ok().filter(|duration| !duration.is_zero())
+}
+
+/// The annotations that may be written: valid keys under a prefix that the provider advertised.
+pub(super) fn annotations(
+    given: HashMap<String, String>,
+    prefixes: &[String],
+    findings: &mut Findings,
+) -> BTreeMap<String, String> {
+    let sorted: BTreeMap<_, _> = given.into_iter().collect();
+    sorted.into_iter().filter(|(key, _)| annotation_is_allowed(key, prefixes, findings)).collect()
+}
+
+/// The annotations that may be removed.
+pub(super) fn removed_annotations(
+    mut keys: Vec<String>,
+    prefixes: &[String],
+    findings: &mut Findings,
+) -> Vec<String> {
+    keys.sort_unstable();
+    keys.dedup();
+    keys.retain(|key| annotation_is_allowed(key, prefixes, findings));
+    keys
+}
+
+fn annotation_is_allowed(key: &str, prefixes: &[String], findings: &mut Findings) -> bool {
+    let advertised = prefixes.iter().any(|prefix| !prefix.is_empty() && key.starts_with(prefix.as_str()));
+    if !advertised || !label::is_key(&key.to_ascii_lowercase()) {
+        findings.reject(
+            rule::ANNOTATION_PREFIX,
+            format!("annotation {key:?} is not under a prefix that the provider advertised"),
+        );
+        return false;
+    }
+    true
+}
+
+fn is_reason(text: &str) -> bool {
+    text.len() <= LONGEST_REASON
+        && text.starts_with(|char: char| char.is_ascii_uppercase())
+        && text.chars().all(|char| char.is_ascii_alphanumeric())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_few_and_well_formed() {
+        let event = |reason: &str| pb::ProviderEvent {
+            r#type: pb::EventType::Warning.into(),
+            reason: reason.to_owned(),
+            message: "m".to_owned(),
+        };
+        let mut findings = Findings::default();
+        let mut given = vec![event("not camel"), event("")];
+        given.extend(std::iter::repeat_n(event("Good"), 10));
+        let kept = events(given, &mut findings);
+        assert_eq!(kept.len(), 8);
+        assert_eq!(kept[0].kind, EventType::Warning);
+        assert_eq!(findings.rules, [rule::EVENT_VALID; 4]);
+    }
+
+    #[test]
+    fn a_time_to_ask_again_is_positive() {
+        let rows = [(None, 5, 1), (Some((0, 0)), 5, 1), (Some((-3, 0)), 5, 1), (Some((7, 0)), 7, 0)];
+        for (given, seconds, broken) in rows {
+            let mut findings = Findings::default();
+            let retry_after = given.map(|(seconds, nanos)| prost_types::Duration { seconds, nanos });
+            let read = in_progress(pb::InProgress { retry_after, ..Default::default() }, &mut findings);
+            assert_eq!(read.retry_after, Duration::from_secs(seconds), "{given:?}");
+            assert_eq!(findings.rules.len(), broken, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn annotations_stay_under_their_prefixes() {
+        let mut findings = Findings::default();
+        let given = [("aws.example/id", "1"), ("other/id", "2"), ("aws.example/b a d", "3")];
+        let given = given.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect();
+        let kept = annotations(given, &["aws.example/".to_owned(), String::new()], &mut findings);
+        assert_eq!(kept.into_keys().collect::<Vec<_>>(), ["aws.example/id"]);
+        assert_eq!(findings.rules, [rule::ANNOTATION_PREFIX; 2]);
+    }
+}

@@ -1,0 +1,237 @@
+//! Answers about machines.
+
+use std::time::Duration;
+
+use cloudprovider_proto::v1alpha1::{self as pb, ErrorReason};
+use jiff::Timestamp;
+
+use super::{Findings, address, effects, label, rule, text};
+use crate::cloud::{CloudError, Freshness, Instance, InstanceAnswer, InstanceState, status};
+
+const LONGEST_ID: usize = 1 << 10;
+/// Clocks differ: an observation may seem so much older than the question.
+const CLOCK_SKEW: Duration = Duration::from_secs(60);
+
+/// What an answer is checked against.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cloud) struct Asked<'a> {
+    /// Name of the RPC.
+    pub(in crate::cloud) method: &'static str,
+    /// How the provider said that its IDs begin.
+    pub(in crate::cloud) prefixes: &'a [String],
+    /// How old the answer may be.
+    pub(in crate::cloud) freshness: Freshness,
+    /// When the question was asked.
+    pub(in crate::cloud) at: Timestamp,
+}
+
+/// The answer to one query.
+pub(in crate::cloud) fn answer(
+    given: pb::InstanceResult,
+    asked: &Asked<'_>,
+    findings: &mut Findings,
+) -> InstanceAnswer {
+    let state = state(findings.known(given.state));
+    let observed_at = given.observed_at.and_then(timestamp);
+    let authoritative = given.authoritative && is_evidence(observed_at, asked, findings);
+    let mut error = given.error.map(|error| status::item_error(asked.method, error));
+    let instance = match given.instance.map(|given| instance(given, asked.prefixes, findings)) {
+        Some(Ok(instance)) => Some(instance),
+        Some(Err(sentence)) => {
+            error = Some(defect(asked.method, sentence));
+            None
+        }
+        None => {
+            if needs_instance(state) && error.is_none() {
+                findings.count(rule::INSTANCE_REQUIRED);
+                error = Some(defect(
+                    asked.method,
+                    "the provider says that it is there, but describes nothing".to_owned(),
+                ));
+            }
+            None
+        }
+    };
+    let events = effects::events(given.events, findings);
+    let mut answer = InstanceAnswer { state, authoritative, observed_at, instance, error, events };
+    match &mut answer.instance {
+        Some(instance) => instance.rejected.append(&mut findings.rejected),
+        None => findings.rejected.clear(),
+    }
+    answer
+}
+
+/// What is authoritative says when it was seen, and was not seen before a question that had to be read through.
+fn is_evidence(observed_at: Option<Timestamp>, asked: &Asked<'_>, findings: &mut Findings) -> bool {
+    let Some(observed_at) = observed_at else {
+        findings.count(rule::OBSERVED_AT);
+        return false;
+    };
+    let too_old = asked.freshness == Freshness::ReadThrough
+        && asked.at.duration_since(observed_at)
+            > jiff::SignedDuration::try_from(CLOCK_SKEW).unwrap_or_default();
+    if too_old {
+        findings.count(rule::READ_THROUGH);
+    }
+    !too_old
+}
+
+fn instance(given: pb::Instance, prefixes: &[String], findings: &mut Findings) -> Result<Instance, String> {
+    let id = given.provider_id;
+    let known = prefixes.iter().any(|prefix| !prefix.is_empty() && id.starts_with(prefix.as_str()));
+    if !known || id.len() > LONGEST_ID {
+        findings.count(rule::PROVIDER_ID_PREFIX);
+        let id = text::shown(&id, 128);
+        return Err(format!(
+            "provider ID {id:?} begins with none of the prefixes that the provider advertised"
+        ));
+    }
+    Ok(Instance {
+        provider_id: id,
+        name: text::shown(&given.name, LONGEST_ID),
+        instance_type: label::field("instance type", given.instance_type, findings),
+        addresses: address::addresses(given.addresses, findings),
+        zone: label::field("zone", given.zone, findings),
+        region: label::field("region", given.region, findings),
+        pod_cidrs: address::pod_cidrs(given.pod_cidrs, findings),
+        labels: label::labels(given.labels, findings),
+        removed_labels: label::removed(given.removed_labels, findings),
+        system_uuid: Some(given.system_uuid).filter(|uuid| !uuid.is_empty()),
+        rejected: Vec::new(),
+    })
+}
+
+fn needs_instance(state: InstanceState) -> bool {
+    match state {
+        InstanceState::Pending
+        | InstanceState::Running
+        | InstanceState::Stopped
+        | InstanceState::Terminating => true,
+        InstanceState::Unknown | InstanceState::Absent | InstanceState::NotOwned => false,
+    }
+}
+
+fn state(state: pb::InstanceState) -> InstanceState {
+    match state {
+        pb::InstanceState::Unspecified => InstanceState::Unknown,
+        pb::InstanceState::Pending => InstanceState::Pending,
+        pb::InstanceState::Running => InstanceState::Running,
+        pb::InstanceState::Stopped => InstanceState::Stopped,
+        pb::InstanceState::Terminating => InstanceState::Terminating,
+        pb::InstanceState::Absent => InstanceState::Absent,
+        pb::InstanceState::NotOwned => InstanceState::NotOwned,
+    }
+}
+
+fn timestamp(given: prost_types::Timestamp) -> Option<Timestamp> {
+    Timestamp::new(given.seconds, given.nanos).ok()
+}
+
+fn defect(method: &'static str, message: String) -> CloudError {
+    CloudError {
+        method,
+        reason: Some(ErrorReason::InternalError),
+        code: tonic::Code::Internal,
+        message,
+        retry_after: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PREFIXES: [&str; 2] = ["cloud://", ""];
+
+    fn check(given: pb::InstanceResult, freshness: Freshness) -> (InstanceAnswer, Findings) {
+        let prefixes = PREFIXES.map(str::to_owned);
+        let at = Timestamp::from_second(1_000_000).unwrap();
+        let asked = Asked { method: "BatchGetInstances", prefixes: &prefixes, freshness, at };
+        let mut findings = Findings::default();
+        (answer(given, &asked, &mut findings), findings)
+    }
+
+    fn absent(observed: Option<i64>) -> pb::InstanceResult {
+        pb::InstanceResult {
+            state: pb::InstanceState::Absent.into(),
+            authoritative: true,
+            observed_at: observed.map(|seconds| prost_types::Timestamp { seconds, nanos: 0 }),
+            ..Default::default()
+        }
+    }
+
+    fn running(provider_id: &str) -> pb::InstanceResult {
+        pb::InstanceResult {
+            state: pb::InstanceState::Running.into(),
+            instance: Some(pb::Instance { provider_id: provider_id.to_owned(), ..Default::default() }),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn only_what_was_seen_after_the_question_is_evidence() {
+        let fresh = Freshness::ReadThrough;
+        let cached = Freshness::AtMost(Duration::from_secs(300));
+        let rows = [
+            (absent(Some(1_000_001)), fresh, true, None),
+            (absent(Some(999_950)), fresh, true, None),
+            (absent(Some(999_900)), fresh, false, Some(rule::READ_THROUGH)),
+            (absent(Some(999_900)), cached, true, None),
+            (absent(None), cached, false, Some(rule::OBSERVED_AT)),
+        ];
+        for (given, freshness, want, broken) in rows {
+            let (answer, findings) = check(given.clone(), freshness);
+            assert_eq!(answer.authoritative, want, "{given:?} {freshness:?}");
+            assert_eq!(findings.rules.first().copied(), broken, "{given:?} {freshness:?}");
+        }
+    }
+
+    #[test]
+    fn a_foreign_provider_id_is_never_handed_on() {
+        for id in ["other://1", "", &format!("cloud://{}", "x".repeat(1100))] {
+            let (answer, findings) = check(running(id), Freshness::ReadThrough);
+            assert_eq!(answer.instance, None, "{id}");
+            assert!(answer.error.unwrap().is(ErrorReason::InternalError));
+            assert_eq!(findings.rules, [rule::PROVIDER_ID_PREFIX]);
+        }
+        let (answer, findings) = check(running("cloud://1"), Freshness::ReadThrough);
+        assert_eq!(answer.instance.unwrap().provider_id, "cloud://1");
+        assert_eq!(findings, Findings::default());
+    }
+
+    #[test]
+    fn a_machine_that_is_there_is_described() {
+        let (answer, findings) = check(
+            pb::InstanceResult { state: pb::InstanceState::Running.into(), ..Default::default() },
+            Freshness::ReadThrough,
+        );
+        assert_eq!(answer.state, InstanceState::Running);
+        assert!(answer.error.is_some());
+        assert_eq!(findings.rules, [rule::INSTANCE_REQUIRED]);
+    }
+
+    #[test]
+    fn a_state_of_a_newer_contract_is_unknown() {
+        let (answer, findings) =
+            check(pb::InstanceResult { state: 99, ..Default::default() }, Freshness::ReadThrough);
+        assert_eq!(answer.state, InstanceState::Unknown);
+        assert_eq!(findings.rules, [rule::UNKNOWN_ENUM]);
+    }
+
+    #[test]
+    fn what_was_dropped_is_named_on_the_machine() {
+        let mut given = running("cloud://1");
+        if let Some(instance) = &mut given.instance {
+            instance.zone = "no zone".to_owned();
+            instance.labels.insert("kubernetes.io/x".to_owned(), "1".to_owned());
+        }
+        let (answer, findings) = check(given, Freshness::ReadThrough);
+        let instance = answer.instance.unwrap();
+        assert_eq!(instance.zone, None);
+        assert_eq!(
+            instance.rejected,
+            ["zone \"no zone\" is no label value", "label kubernetes.io/x lies in a reserved namespace"]
+        );
+        assert_eq!(findings.rules, [rule::LABEL_VALID, rule::LABEL_RESERVED]);
+    }
+}

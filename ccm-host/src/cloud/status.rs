@@ -1,0 +1,175 @@
+//! One place where gRPC statuses become errors that controllers can trust.
+//!
+//! What libraries really return on a timeout, a kill or an oversize is not what the gRPC guide promises. This is the
+//! published table; the first row that fits wins.
+//!
+//! | What arrives                                                          | What a controller sees                      |
+//! |-----------------------------------------------------------------------|---------------------------------------------|
+//! | any code, `ErrorInfo` of domain `cloudprovider.ccm`, a known reason   | that code and reason, and `RetryInfo`       |
+//! | the same with a reason of a newer contract                            | that code, no reason                        |
+//! | CANCELLED "Timeout expired", or our own guard                         | DEADLINE_EXCEEDED                           |
+//! | CANCELLED "operation was canceled" (a connection that died early)     | UNAVAILABLE                                 |
+//! | CANCELLED or UNKNOWN "h2 protocol error: error reading a body ..."    | UNAVAILABLE                                 |
+//! | CANCELLED "h2 protocol error ..." (the handler panicked)              | INTERNAL                                    |
+//! | UNKNOWN "transport error", "connection error", "h2 protocol error"    | UNAVAILABLE                                 |
+//! | OUT_OF_RANGE, RESOURCE_EXHAUSTED or INTERNAL about a message's size   | OUT_OF_RANGE: [`CloudError::is_too_large`]  |
+//! | UNIMPLEMENTED                                                         | UNIMPLEMENTED, METHOD_NOT_SUPPORTED         |
+//! | anything else                                                         | the same code, no reason: it proves nothing |
+//!
+//! An item's error has no code of its own: it gets the one that `errors.proto` names for its reason.
+
+#[cfg(test)]
+mod tests;
+
+use std::{error::Error as _, time::Duration};
+
+use cloudprovider_proto::{ERROR_DOMAIN, defaults, v1alpha1 as pb};
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+use super::{CloudError, ErrorReason, check};
+
+/// The error of a call.
+pub(super) fn normalise(method: &'static str, status: &Status) -> CloudError {
+    let details = status.get_error_details();
+    let ours = details.error_info().filter(|info| info.domain == ERROR_DOMAIN);
+    let retry_after =
+        details.retry_info().and_then(|retry| retry.retry_delay).filter(|delay| !delay.is_zero());
+    let (code, reason) = match ours {
+        Some(info) => (status.code(), ErrorReason::from_wire_name(&info.reason)),
+        None => bare(status.code(), status.message()),
+    };
+    let message = check::shown(&full_message(status), defaults::MAX_MESSAGE_TEXT_BYTES);
+    CloudError { method, reason, code, message, retry_after }
+}
+
+/// The error of one item.
+pub(super) fn item_error(method: &'static str, error: pb::ItemError) -> CloudError {
+    let reason = match pb::ErrorReason::try_from(error.reason) {
+        Ok(ErrorReason::Unspecified) | Err(_) => ErrorReason::InternalError,
+        Ok(reason) => reason,
+    };
+    CloudError {
+        method,
+        reason: Some(reason),
+        code: code_of(reason),
+        message: check::shown(&error.message, defaults::MAX_MESSAGE_TEXT_BYTES),
+        retry_after: error.retry_after.and_then(check::positive),
+    }
+}
+
+/// The call took longer than it may.
+pub(super) fn deadline_exceeded(method: &'static str, deadline: Duration) -> CloudError {
+    let message = format!("no answer within {deadline:?}; whether it was done is not known");
+    CloudError { method, reason: None, code: Code::DeadlineExceeded, message, retry_after: None }
+}
+
+/// Nobody to ask.
+pub(super) fn unavailable(method: &'static str, message: impl Into<String>) -> CloudError {
+    CloudError { method, reason: None, code: Code::Unavailable, message: message.into(), retry_after: None }
+}
+
+/// The provider broke the contract.
+pub(super) fn defect(method: &'static str, message: impl Into<String>) -> CloudError {
+    local(method, ErrorReason::InternalError, message)
+}
+
+/// An error that was found on this side.
+pub(super) fn local(method: &'static str, reason: ErrorReason, message: impl Into<String>) -> CloudError {
+    CloudError {
+        method,
+        reason: Some(reason),
+        code: code_of(reason),
+        message: message.into(),
+        retry_after: None,
+    }
+}
+
+/// A single object that fits into no message.
+pub(super) fn too_large(method: &'static str, message: impl Into<String>) -> CloudError {
+    CloudError { method, reason: None, code: Code::OutOfRange, message: message.into(), retry_after: None }
+}
+
+fn bare(code: Code, message: &str) -> (Code, Option<ErrorReason>) {
+    let broken = || {
+        ["transport error", "connection error", "h2 protocol error", "error reading a body", "broken pipe"]
+            .iter()
+            .any(|start| message.to_ascii_lowercase().starts_with(start))
+    };
+    let code = match code {
+        Code::Cancelled if message == "Timeout expired" => Code::DeadlineExceeded,
+        Code::Cancelled if message.contains("operation was canceled") => Code::Unavailable,
+        Code::Cancelled if message.contains("error reading a body") => Code::Unavailable,
+        Code::Cancelled if message.starts_with("h2 protocol error") => Code::Internal,
+        Code::Unknown if broken() => Code::Unavailable,
+        Code::OutOfRange | Code::ResourceExhausted | Code::Internal if is_about_size(message) => {
+            Code::OutOfRange
+        }
+        // Without a size in it, it is some provider's own word that says nothing about our message.
+        Code::OutOfRange => Code::Unknown,
+        Code::Unimplemented => return (code, Some(ErrorReason::MethodNotSupported)),
+        other => other,
+    };
+    (code, None)
+}
+
+/// What tonic, Go, Java, Python and Node.js say of a message above their limit.
+fn is_about_size(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    ["message length too large", "larger than max", "exceeds maximum size", "message too large"]
+        .iter()
+        .any(|words| message.contains(words))
+}
+
+/// With its sources, since a transport's status says little by itself.
+fn full_message(status: &Status) -> String {
+    let mut text = status.message().to_owned();
+    let mut source = status.source();
+    while let Some(error) = source {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&words);
+        }
+        source = error.source();
+    }
+    text
+}
+
+fn code_of(reason: ErrorReason) -> Code {
+    use ErrorReason as R;
+    match reason {
+        R::Unspecified => Code::Unknown,
+        R::InstanceNotFound | R::VolumeNotFound | R::ClusterNotFound => Code::NotFound,
+        R::MethodNotSupported => Code::Unimplemented,
+        R::UnsupportedFeature
+        | R::InvalidConfiguration
+        | R::InvalidArgumentShape
+        | R::BatchTooLarge
+        | R::InvalidToken
+        | R::InvalidSshKey => Code::InvalidArgument,
+        R::ImplementedElsewhere
+        | R::InstanceAmbiguous
+        | R::AdoptionRefused
+        | R::InvalidProviderConfig
+        | R::StaleLeader
+        | R::NeedsEnsure => Code::FailedPrecondition,
+        R::PageTokenExpired | R::ConcurrentOperation | R::StaleRevision | R::RouteChanged => Code::Aborted,
+        R::ResumeTokenExpired => Code::OutOfRange,
+        R::RateLimited | R::QuotaExceeded | R::CapacityUnavailable | R::RouteTableFull => {
+            Code::ResourceExhausted
+        }
+        R::OwnedByOtherCluster => Code::AlreadyExists,
+        R::PeerNotTrusted | R::CloudCredentialsInvalid | R::CloudCredentialsExpired => Code::Unauthenticated,
+        R::CloudPermissionDenied => Code::PermissionDenied,
+        R::MetadataNotReady
+        | R::LocationUnreachable
+        | R::RetryLater
+        | R::ProviderOverloaded
+        | R::CloudApiUnavailable
+        | R::ShuttingDown => Code::Unavailable,
+        R::InternalError => Code::Internal,
+    }
+}

@@ -1,0 +1,51 @@
+//! What a provider wants to know of nodes and Services, and digests over exactly that.
+//!
+//! In: slim objects and the provider's `Wants`. Out: messages that hold the wanted fields only, and digests that change
+//! when, and only when, a wanted field changes: a heartbeat never changes them, nor does the order of nodes.
+
+mod digest;
+mod keys;
+mod node;
+mod service;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use cloudprovider_proto::v1alpha1 as pb;
+
+use super::BackendSet;
+use crate::kube::{Node, Service};
+pub(super) use keys::union;
+pub(super) use node::{PROVIDED_NODE_IP, node_ref};
+pub(super) use service::{SOURCE_RANGES, service, service_ref};
+
+/// What stands before the text of a digest, so that a change of how it is made is a change of the digest.
+const BACKENDS: &str = "backends/1";
+const DESIRED: &str = "desired/1";
+
+/// The set of these nodes, sorted by name, with its digest.
+pub(super) fn backend_set(mut nodes: Vec<Arc<Node>>, fields: &pb::NodeFields) -> BackendSet {
+    nodes.sort_by(|a, b| (&a.name, &a.uid).cmp(&(&b.name, &b.uid)));
+    nodes.dedup_by(|a, b| a.name == b.name && a.uid == b.uid);
+    let mut text = digest::Writer::new(BACKENDS);
+    text.count(nodes.len());
+    for node in &nodes {
+        text.node(&node_ref(node, fields));
+    }
+    BackendSet { digest: text.finish(), nodes }
+}
+
+/// The set as it travels.
+pub(super) fn backend_message(set: &BackendSet, fields: &pb::NodeFields) -> pb::BackendSet {
+    let nodes = set.nodes.iter().map(|node| node_ref(node, fields)).collect();
+    pb::BackendSet { digest: set.digest.clone(), nodes }
+}
+
+/// Digest of the whole wanted state of a balancer.
+pub(super) fn desired_digest(object: &Service, fields: &pb::ServiceFields, backends: &BackendSet) -> String {
+    let mut text = digest::Writer::new(DESIRED);
+    text.service(&service(object, fields));
+    text.text(&backends.digest);
+    text.finish()
+}

@@ -1,0 +1,55 @@
+//! Which labels and annotations are wanted: keys, or prefixes that end in "/" or "*".
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::kube::Pairs;
+
+/// The wanted ones.
+pub(super) fn pick(pairs: &Pairs, patterns: &[String]) -> HashMap<String, String> {
+    pairs
+        .iter()
+        .filter(|(key, _)| patterns.iter().any(|pattern| is_wanted(pattern, key)))
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
+}
+
+/// Everything that any of the lists wants, sorted.
+pub(in crate::cloud) fn union<'a>(lists: impl IntoIterator<Item = &'a [String]>) -> Vec<String> {
+    let all: BTreeSet<&String> = lists.into_iter().flatten().filter(|pattern| !pattern.is_empty()).collect();
+    all.into_iter().cloned().collect()
+}
+
+fn is_wanted(pattern: &str, key: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => key.starts_with(prefix),
+        None if pattern.ends_with('/') => key.starts_with(pattern),
+        None => key == pattern,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_keys_or_prefixes() {
+        let rows = [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("a/", "a/b", true),
+            ("a/", "a", false),
+            ("a*", "ab", true),
+            ("*", "anything", true),
+            ("", "a", false),
+        ];
+        for (pattern, key, want) in rows {
+            assert_eq!(is_wanted(pattern, key), want, "{pattern:?} {key:?}");
+        }
+    }
+
+    #[test]
+    fn a_union_is_sorted_and_holds_each_once() {
+        let (a, b) = (["y".to_owned(), "x".to_owned()], ["x".to_owned(), String::new()]);
+        assert_eq!(union([&a[..], &b[..]]), ["x", "y"]);
+    }
+}

@@ -1,0 +1,62 @@
+//! A node as a provider sees it.
+
+use cloudprovider_proto::v1alpha1 as pb;
+
+use super::keys::pick;
+use crate::kube::Node;
+
+/// Where the kubelet says what it was told with `--node-ip`. Kept by the caches wherever a provider wants these.
+pub(in crate::cloud) const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+const MOST_PROVIDED_IPS: usize = 2;
+
+/// The wanted fields of a node.
+pub(in crate::cloud) fn node_ref(node: &Node, fields: &pb::NodeFields) -> pb::NodeRef {
+    let provided = || node.annotations.get(PROVIDED_NODE_IP).unwrap_or_default();
+    pb::NodeRef {
+        name: node.name.clone(),
+        uid: node.uid.clone(),
+        provider_id: node.provider_id.clone().unwrap_or_default(),
+        system_uuid: if fields.system_uuid {
+            node.system_uuid.clone().unwrap_or_default()
+        } else {
+            String::new()
+        },
+        provided_node_ips: if fields.provided_node_ips { provided_ips(provided()) } else { Vec::new() },
+        addresses: if fields.addresses { addresses(node) } else { Vec::new() },
+        creation_time: node.created.filter(|_| fields.creation_time).map(timestamp),
+        labels: pick(&node.labels, &fields.labels),
+        annotations: pick(&node.annotations, &fields.annotations),
+        pod_cidrs: if fields.pod_cidrs { node.pod_cidrs.clone() } else { Vec::new() },
+    }
+}
+
+pub(super) fn timestamp(at: jiff::Timestamp) -> prost_types::Timestamp {
+    prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }
+}
+
+fn provided_ips(text: &str) -> Vec<String> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|ip| !ip.is_empty())
+        .take(MOST_PROVIDED_IPS)
+        .map(str::to_owned)
+        .collect()
+}
+
+fn addresses(node: &Node) -> Vec<pb::NodeAddress> {
+    node.addresses
+        .iter()
+        .filter_map(|address| {
+            let kind = match address.type_.as_str() {
+                "Hostname" => pb::NodeAddressType::Hostname,
+                "InternalIP" => pb::NodeAddressType::InternalIp,
+                "ExternalIP" => pb::NodeAddressType::ExternalIp,
+                "InternalDNS" => pb::NodeAddressType::InternalDns,
+                "ExternalDNS" => pb::NodeAddressType::ExternalDns,
+                // A type that only its writer knows.
+                _ => return None,
+            };
+            Some(pb::NodeAddress { r#type: kind.into(), address: address.address.clone() })
+        })
+        .collect()
+}

@@ -1,0 +1,186 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::kube::{
+    NodeCondition,
+    fixtures::{node, service as service_named},
+};
+
+fn web() -> Service {
+    service_named("web").load_balancer().with_port("http", 80)
+}
+
+fn backend_fields() -> pb::NodeFields {
+    pb::NodeFields { addresses: true, labels: vec!["zone".into(), "x.io/".into()], ..Default::default() }
+}
+
+fn service_fields() -> pb::ServiceFields {
+    pb::ServiceFields { labels: Vec::new(), annotations: vec!["lb.example/".into()] }
+}
+
+fn some_nodes(count: usize) -> Vec<Arc<Node>> {
+    (0..count)
+        .map(|i| {
+            Arc::new(
+                node(&format!("n{i}"))
+                    .with_provider_id(&format!("cloud://{i}"))
+                    .with_label("zone", "a")
+                    .with_label("x.io/k", "v")
+                    .with_label("noise", "1")
+                    .with_address("InternalIP", &format!("10.0.0.{i}")),
+            )
+        })
+        .collect()
+}
+
+fn digest_of(nodes: Vec<Arc<Node>>) -> String {
+    backend_set(nodes, &backend_fields()).digest
+}
+
+#[test]
+fn a_message_holds_what_is_wanted_and_no_more() {
+    let full = node("n")
+        .with_provider_id("cloud://1")
+        .with_label("zone", "a")
+        .with_label("x.io/k", "v")
+        .with_label("noise", "1")
+        .with_annotation(PROVIDED_NODE_IP, "10.0.0.1, fd00::1,10.0.0.3")
+        .with_address("InternalIP", "10.0.0.1")
+        .with_address("VendorIP", "x");
+    let bare = node_ref(&full, &pb::NodeFields::default());
+    assert_eq!(
+        bare,
+        pb::NodeRef {
+            name: "n".into(),
+            uid: "n-uid".into(),
+            provider_id: "cloud://1".into(),
+            ..Default::default()
+        }
+    );
+    let all = pb::NodeFields {
+        system_uuid: true,
+        provided_node_ips: true,
+        addresses: true,
+        creation_time: true,
+        pod_cidrs: true,
+        labels: vec!["x.io/*".into()],
+        annotations: Vec::new(),
+    };
+    let wanted = node_ref(&full, &all);
+    assert_eq!(wanted.provided_node_ips, ["10.0.0.1", "fd00::1"]);
+    assert_eq!(wanted.addresses.len(), 1);
+    assert_eq!(wanted.labels.into_iter().collect::<Vec<_>>(), [("x.io/k".to_owned(), "v".to_owned())]);
+    assert!(wanted.annotations.is_empty());
+    assert!(wanted.creation_time.is_some());
+}
+
+#[test]
+fn a_heartbeat_changes_no_digest() {
+    let before = some_nodes(3);
+    let after = before
+        .iter()
+        .map(|node| {
+            let mut beat = Node::clone(node).with_label("noise", "2").version("99");
+            beat.conditions.push(NodeCondition {
+                type_: "Ready".into(),
+                status: "True".into(),
+                reason: String::new(),
+                message: String::new(),
+                last_transition_time: Some(jiff::Timestamp::MAX),
+            });
+            Arc::new(beat)
+        })
+        .collect();
+    assert_eq!(digest_of(before), digest_of(after));
+}
+
+#[test]
+fn a_wanted_field_changes_the_digest() {
+    let before = digest_of(some_nodes(3));
+    let change = |change: fn(Node) -> Node| {
+        let mut nodes = some_nodes(3);
+        nodes[1] = Arc::new(change(Node::clone(&nodes[1])));
+        digest_of(nodes)
+    };
+    assert_ne!(before, change(|node| node.with_label("zone", "b")));
+    assert_ne!(before, change(|node| node.with_label("x.io/new", "")));
+    assert_ne!(before, change(|node| node.with_address("ExternalIP", "192.0.2.1")));
+    assert_ne!(before, change(|node| node.with_provider_id("cloud://other")));
+    assert_ne!(before, change(|node| node.uid("recreated")));
+    assert_ne!(before, digest_of(some_nodes(2)));
+    assert_ne!(digest_of(Vec::new()), digest_of(some_nodes(1)));
+}
+
+#[test]
+fn the_desired_state_is_the_service_and_its_backends() {
+    let backends = backend_set(some_nodes(2), &backend_fields());
+    let digest = |service: &Service| desired_digest(service, &service_fields(), &backends);
+    let base = web();
+    let before = digest(&base);
+    let mut same = base.clone();
+    same.ingress.push(crate::kube::Ingress { ip: "192.0.2.1".into(), ..Default::default() });
+    same.resource_version = "77".into();
+    same.finalizers.push("x/y".into());
+    assert_eq!(before, digest(&same), "the status is no wish");
+    assert_eq!(before, digest(&base.clone().with_annotation("other/a", "1")), "not wanted");
+
+    assert_ne!(before, digest(&base.clone().with_annotation("lb.example/a", "1")));
+    let mut ranges = base.clone();
+    ranges.spec.load_balancer_source_ranges = Some(vec!["10.0.0.0/8".into()]);
+    assert_ne!(before, digest(&ranges));
+    let mut ports = base.clone();
+    ports.spec.ports[0].node_port += 1;
+    assert_ne!(before, digest(&ports));
+    let other = backend_set(some_nodes(3), &backend_fields());
+    assert_ne!(before, desired_digest(&base, &service_fields(), &other));
+}
+
+#[test]
+fn source_ranges_are_canonical_and_never_lost() {
+    let ranges = |listed: Option<&[&str]>, annotation: Option<&str>| {
+        let mut object = web();
+        object.spec.load_balancer_source_ranges =
+            listed.map(|all| all.iter().map(|&text| text.into()).collect());
+        if let Some(text) = annotation {
+            object = object.with_annotation(SOURCE_RANGES, text);
+        }
+        service(&object, &pb::ServiceFields::default()).source_ranges
+    };
+    assert_eq!(
+        ranges(Some(&["10.1.2.3/8", "10.0.0.0/8", " 192.0.2.0/24 "]), Some("x")),
+        ["10.0.0.0/8", "192.0.2.0/24"]
+    );
+    assert_eq!(ranges(Some(&[]), Some("10.0.0.0/8, 172.16.0.0/12")), ["10.0.0.0/8", "172.16.0.0/12"]);
+    assert_eq!(ranges(None, Some("  ")), [""; 0]);
+    assert_eq!(ranges(Some(&["not a range"]), None), ["not a range"]);
+}
+
+proptest! {
+    #[test]
+    fn digests_ignore_the_order_of_nodes(order in Just((0..12_usize).collect::<Vec<_>>()).prop_shuffle()) {
+        let nodes = some_nodes(12);
+        let shuffled = order.iter().map(|&i| Arc::clone(&nodes[i])).collect();
+        prop_assert_eq!(digest_of(nodes), digest_of(shuffled));
+    }
+
+    #[test]
+    fn digests_ignore_the_order_of_wishes(swap: bool, key in "[a-z]{1,5}", value in "[a-z]{0,5}") {
+        let mut fields = backend_fields();
+        fields.labels.push(key.clone());
+        if swap {
+            fields.labels.reverse();
+        }
+        let nodes = vec![Arc::new(node("n").with_label(&key, &value).with_label("zone", "z"))];
+        let mut other = fields.clone();
+        other.labels.reverse();
+        prop_assert_eq!(backend_set(nodes.clone(), &fields).digest, backend_set(nodes, &other).digest);
+    }
+
+    #[test]
+    fn different_texts_never_run_together(a in "[ab]{0,3}", b in "[ab]{0,3}", c in "[ab]{0,3}", d in "[ab]{0,3}") {
+        let set = |first: &str, second: &str| {
+            digest_of(vec![Arc::new(node(first).with_provider_id(second))])
+        };
+        prop_assert_eq!(set(&a, &b) == set(&c, &d), (a, b) == (c, d));
+    }
+}
