@@ -4,12 +4,16 @@
 //! batches, with deadlines, limits, spans and metrics, and that answers are checked before anybody acts on them, is
 //! decided here. What to do with an answer is decided in [`crate::controllers`].
 
+mod batch;
 mod check;
 mod error;
 #[cfg(test)]
 pub(crate) mod fake;
 mod instance;
+mod limit;
 mod load_balancer;
+mod method;
+mod negotiate;
 mod provider;
 mod providers;
 mod status;

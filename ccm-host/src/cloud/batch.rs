@@ -1,0 +1,278 @@
+//! Questions that are asked at about the same time travel together.
+//!
+//! In: single questions, each in a lane (questions of one lane may share a call) and with a key. Out: the answer to each.
+//! What a call is, how many questions fit into one, and when an answer under way is good enough for a later question, is
+//! decided by whoever implements [`Batched`].
+//!
+//! ```text
+//! ask ──► pending of its lane ──► due (see `pace`) ──► permit ──► as many as fit ──► call ──► answers
+//!             ▲ same key: one item      ▲ while there is none, more gather
+//! ```
+//!
+//! A caller that goes away costs the others nothing: its question is not sent if nobody else has it, and a call that
+//! nobody waits for any more is cancelled.
+
+mod lane;
+mod pace;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    fmt::{self, Debug},
+    hash::Hash,
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
+
+use self::lane::{Item, Lane};
+
+/// Lanes that nobody used for so long are forgotten.
+const FORGET_LANE: Duration = Duration::from_secs(60);
+
+/// A kind of question that can share a call.
+pub(super) trait Batched: Send + Sync + 'static {
+    /// Questions of one lane may share a call.
+    type Lane: Clone + Eq + Hash + Debug + Send + Sync + 'static;
+    /// What a question is about.
+    type Key: Clone + Eq + Hash + Debug + Send + Sync + 'static;
+    /// The question.
+    type Question: Clone + Send + Sync + 'static;
+    /// The answer to one question.
+    type Answer: Clone + Send + Sync + 'static;
+    /// The right to make one call.
+    type Turn: Send + 'static;
+
+    /// How many questions fit into one call.
+    fn most(&self) -> usize;
+
+    /// Whether an answer in lane `other`, asked `age` ago, is good enough for a question in lane `asked`.
+    fn serves(&self, other: &Self::Lane, asked: &Self::Lane, age: Duration) -> bool;
+
+    /// Whether two questions with the same key are the same.
+    fn same(&self, a: &Self::Question, b: &Self::Question) -> bool;
+
+    /// Waits until a call may be made.
+    fn turn(&self) -> impl Future<Output = Self::Turn> + Send;
+
+    /// Makes one call.
+    fn call(
+        &self,
+        lane: &Self::Lane,
+        items: Vec<(Self::Key, Self::Question)>,
+        turn: Self::Turn,
+    ) -> impl Future<Output = HashMap<Self::Key, Self::Answer>> + Send;
+
+    /// The answer to a question that got none.
+    fn lost(&self) -> Self::Answer;
+}
+
+/// Gathers questions. Cheap to clone.
+pub(super) struct Batcher<B: Batched>(Arc<Inner<B>>);
+
+struct Inner<B: Batched> {
+    batched: B,
+    state: Mutex<State<B>>,
+}
+
+struct State<B: Batched> {
+    lanes: HashMap<B::Lane, Lane<B>>,
+    /// What is under way, by key.
+    flying: HashMap<B::Key, Vec<Flying<B>>>,
+    calls: u64,
+}
+
+struct Flying<B: Batched> {
+    call: u64,
+    since: Instant,
+    lane: B::Lane,
+    question: B::Question,
+    answer: Slot<B>,
+}
+
+/// Where the answer to an item will be.
+type Slot<B> = Arc<watch::Sender<Option<<B as Batched>::Answer>>>;
+
+/// A call that is about to be made.
+struct Departure<B: Batched> {
+    call: u64,
+    lane: B::Lane,
+    items: Vec<(B::Key, Item<B>)>,
+}
+
+impl<B: Batched> Clone for Batcher<B> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<B: Batched> Debug for Batcher<B> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Batcher").finish_non_exhaustive()
+    }
+}
+
+impl<B: Batched> Batcher<B> {
+    pub(super) fn new(batched: B) -> Self {
+        let state = State { lanes: HashMap::new(), flying: HashMap::new(), calls: 0 };
+        Self(Arc::new(Inner { batched, state: Mutex::new(state) }))
+    }
+
+    /// The answer to one question.
+    pub(super) async fn ask(&self, lane: B::Lane, key: B::Key, question: B::Question) -> B::Answer {
+        let mut answer = self.enqueue(lane, key, question);
+        let arrived = answer.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());
+        arrived.unwrap_or_else(|| self.0.batched.lost())
+    }
+
+    fn enqueue(
+        &self,
+        lane: B::Lane,
+        key: B::Key,
+        question: B::Question,
+    ) -> watch::Receiver<Option<B::Answer>> {
+        let now = Instant::now();
+        let batched = &self.0.batched;
+        let mut state = self.0.state.lock();
+        if let Some(shared) = state.share(batched, &lane, &key, &question, now) {
+            return shared;
+        }
+        state.lanes.retain(|_, lane| lane.driven || !lane.is_older_than(FORGET_LANE, now));
+        let entry = state.lanes.entry(lane.clone()).or_insert_with(Lane::new);
+        let receiver = entry.push(key, question, now);
+        if entry.len() >= batched.most() {
+            entry.full.notify_one();
+        }
+        if !std::mem::replace(&mut entry.driven, true) {
+            let full = Arc::clone(&entry.full);
+            drop(state);
+            tokio::spawn(drive(Arc::clone(&self.0), lane, full));
+        }
+        receiver
+    }
+}
+
+impl<B: Batched> State<B> {
+    /// The place in a call that waits or is under way, if its answer is good enough.
+    fn share(
+        &mut self,
+        batched: &B,
+        asked: &B::Lane,
+        key: &B::Key,
+        question: &B::Question,
+        now: Instant,
+    ) -> Option<watch::Receiver<Option<B::Answer>>> {
+        for (lane, pending) in &mut self.lanes {
+            if (lane == asked || batched.serves(lane, asked, Duration::ZERO))
+                && let Some(receiver) = pending.join(batched, key, question)
+            {
+                return Some(receiver);
+            }
+        }
+        let flying = self.flying.get(key)?;
+        let good = |flight: &&Flying<B>| {
+            let age = now.saturating_duration_since(flight.since);
+            // A call that nobody waits for is being cancelled.
+            flight.answer.receiver_count() > 0
+                && batched.serves(&flight.lane, asked, age)
+                && batched.same(&flight.question, question)
+        };
+        flying.iter().find(good).map(|flight| flight.answer.subscribe())
+    }
+
+    fn land(&mut self, departure: &Departure<B>) {
+        for (key, _) in &departure.items {
+            if let Some(flights) = self.flying.get_mut(key) {
+                flights.retain(|flight| flight.call != departure.call);
+                if flights.is_empty() {
+                    self.flying.remove(key);
+                }
+            }
+        }
+    }
+}
+
+/// Sends what gathers in one lane, until nothing does.
+async fn drive<B: Batched>(inner: Arc<Inner<B>>, lane: B::Lane, full: Arc<Notify>) {
+    loop {
+        let wait = {
+            let mut state = inner.state.lock();
+            let Some(entry) = state.lanes.get_mut(&lane) else { return };
+            entry.drop_abandoned();
+            if entry.len() == 0 {
+                entry.driven = false;
+                return;
+            }
+            let now = Instant::now();
+            if entry.len() >= inner.batched.most() { None } else { entry.due().filter(|due| *due > now) }
+        };
+        if let Some(due) = wait {
+            tokio::select! {
+                () = tokio::time::sleep_until(due) => {}
+                () = full.notified() => {}
+            }
+            continue;
+        }
+        let turn = inner.batched.turn().await;
+        if let Some(departure) = inner.depart(&lane) {
+            tokio::spawn(fly(Arc::clone(&inner), departure, turn));
+        }
+    }
+}
+
+impl<B: Batched> Inner<B> {
+    fn depart(&self, lane: &B::Lane) -> Option<Departure<B>> {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let items = state.lanes.get_mut(lane)?.take(self.batched.most(), now);
+        if items.is_empty() {
+            return None;
+        }
+        state.calls += 1;
+        let call = state.calls;
+        for (key, item) in &items {
+            state.flying.entry(key.clone()).or_default().push(Flying {
+                call,
+                since: now,
+                lane: lane.clone(),
+                question: item.question.clone(),
+                answer: Arc::clone(&item.answer),
+            });
+        }
+        Some(Departure { call, lane: lane.clone(), items })
+    }
+
+    /// Ends when nobody waits for any item; the items can then be joined no more.
+    async fn abandoned(&self, departure: &Departure<B>) {
+        loop {
+            for (_, item) in &departure.items {
+                item.answer.closed().await;
+            }
+            let mut state = self.state.lock();
+            // Somebody may have joined the first item while the last was waited for.
+            if departure.items.iter().all(|(_, item)| item.answer.receiver_count() == 0) {
+                state.land(departure);
+                return;
+            }
+        }
+    }
+}
+
+async fn fly<B: Batched>(inner: Arc<Inner<B>>, departure: Departure<B>, turn: B::Turn) {
+    let questions = departure.items.iter().map(|(key, item)| (key.clone(), item.question.clone())).collect();
+    let mut answers = tokio::select! {
+        answers = inner.batched.call(&departure.lane, questions, turn) => answers,
+        () = inner.abandoned(&departure) => return,
+    };
+    inner.state.lock().land(&departure);
+    for (key, item) in departure.items {
+        let answer = answers.remove(&key).unwrap_or_else(|| inner.batched.lost());
+        item.answer.send_replace(Some(answer));
+    }
+}

@@ -1,0 +1,119 @@
+//! What waits in one lane, in the order in which it came.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
+
+use super::{Batched, Slot, pace::Pace};
+
+pub(super) struct Lane<B: Batched> {
+    order: VecDeque<B::Key>,
+    items: HashMap<B::Key, Item<B>>,
+    pace: Pace,
+    first: Option<Instant>,
+    last: Instant,
+    /// Somebody sends what gathers here.
+    pub(super) driven: bool,
+    /// Told when a call would be full.
+    pub(super) full: Arc<Notify>,
+}
+
+/// A question that one or more wait for.
+pub(super) struct Item<B: Batched> {
+    pub(super) question: B::Question,
+    pub(super) answer: Slot<B>,
+}
+
+impl<B: Batched> Lane<B> {
+    pub(super) fn new() -> Self {
+        Self {
+            order: VecDeque::new(),
+            items: HashMap::new(),
+            pace: Pace::default(),
+            first: None,
+            last: Instant::now(),
+            driven: false,
+            full: Arc::default(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub(super) fn is_older_than(&self, age: Duration, now: Instant) -> bool {
+        self.items.is_empty() && now.saturating_duration_since(self.last) > age
+    }
+
+    /// A question that nobody here has asked yet.
+    pub(super) fn push(
+        &mut self,
+        key: B::Key,
+        question: B::Question,
+        now: Instant,
+    ) -> watch::Receiver<Option<B::Answer>> {
+        let (answer, receiver) = watch::channel(None);
+        self.first.get_or_insert(now);
+        self.last = now;
+        self.order.push_back(key.clone());
+        self.items.insert(key, Item { question, answer: Arc::new(answer) });
+        receiver
+    }
+
+    /// The place of a question that waits already. Of two versions of it the younger is sent.
+    pub(super) fn join(
+        &mut self,
+        batched: &B,
+        key: &B::Key,
+        question: &B::Question,
+    ) -> Option<watch::Receiver<Option<B::Answer>>> {
+        let item = self.items.get_mut(key)?;
+        if !batched.same(&item.question, question) {
+            item.question = question.clone();
+        }
+        Some(item.answer.subscribe())
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.first.map(|first| self.pace.due(first, self.last))
+    }
+
+    /// Forgets what nobody waits for any more.
+    pub(super) fn drop_abandoned(&mut self) {
+        let items = &mut self.items;
+        self.order.retain(|key| {
+            let wanted = items.get(key).is_some_and(|item| item.answer.receiver_count() > 0);
+            if !wanted {
+                items.remove(key);
+            }
+            wanted
+        });
+        if self.items.is_empty() {
+            self.first = None;
+        }
+    }
+
+    /// At most so many, the oldest first.
+    pub(super) fn take(&mut self, most: usize, now: Instant) -> Vec<(B::Key, Item<B>)> {
+        self.drop_abandoned();
+        let full = self.len() >= most;
+        let taken: Vec<_> = self
+            .order
+            .drain(..most.min(self.order.len()))
+            .filter_map(|key| self.items.remove(&key).map(|item| (key, item)))
+            .collect();
+        if let Some(first) = self.first.filter(|_| !taken.is_empty()) {
+            self.pace.departed(now, first, self.last, full);
+        }
+        // What is left has waited since then; that it waits is all that matters.
+        self.first = self.first.filter(|_| !self.items.is_empty());
+        taken
+    }
+}

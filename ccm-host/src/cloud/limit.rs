@@ -1,0 +1,225 @@
+//! How many calls at once and how many a second a provider gets, by class of call.
+//!
+//! In: what the provider advertised, and how calls ended. Out: permits, in the order in which they were asked for. A cloud
+//! that throttles pauses the whole class; an overloaded provider gets half as many calls at once for a while.
+
+mod bucket;
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use cloudprovider_proto::{defaults, v1alpha1 as pb};
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::Instant};
+
+use self::bucket::Bucket;
+use super::method::Class;
+
+/// Nobody waits longer than this for a class that is paused: it is told to come back.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// How long an overloaded provider is spared before it gets twice as many calls again.
+const RELIEF: Duration = Duration::from_secs(30);
+/// However many calls at once a provider asks for.
+const MOST_AT_ONCE: u32 = 1024;
+
+/// The limits of one provider.
+#[derive(Debug)]
+pub(super) struct Limiter {
+    reads: Arc<Gate>,
+    mutations: Arc<Gate>,
+}
+
+impl Limiter {
+    pub(super) fn new() -> Self {
+        let gate = |at_once| Arc::new(Gate::new(at_once));
+        Self {
+            reads: gate(defaults::MAX_CONCURRENT_READS),
+            mutations: gate(defaults::MAX_CONCURRENT_MUTATIONS),
+        }
+    }
+
+    /// Takes up what the provider advertised.
+    pub(super) fn configure(&self, limits: &pb::Limits, now: Instant) {
+        let or = |value, default| if value == 0 { default } else { value };
+        self.reads.configure(
+            or(limits.max_concurrent_reads, defaults::MAX_CONCURRENT_READS),
+            limits.reads,
+            now,
+        );
+        self.mutations.configure(
+            or(limits.max_concurrent_mutations, defaults::MAX_CONCURRENT_MUTATIONS),
+            limits.mutations,
+            now,
+        );
+    }
+
+    /// Waits for the turn of a call; refuses with the time left when the class is paused for long.
+    pub(super) async fn permit(&self, class: Class) -> Result<Permit, Duration> {
+        match self.gate(class) {
+            Some(gate) => gate.permit().await,
+            None => Ok(Permit(None)),
+        }
+    }
+
+    /// The cloud throttles: no call of the class for so long. Returns by how much the pause grew.
+    pub(super) fn pause(&self, class: Class, pause: Duration, now: Instant) -> Duration {
+        self.gate(class).map_or(Duration::ZERO, |gate| gate.pause(pause, now))
+    }
+
+    /// The provider has too much to do.
+    pub(super) fn overloaded(&self, now: Instant) {
+        self.reads.overloaded(now);
+        self.mutations.overloaded(now);
+    }
+
+    fn gate(&self, class: Class) -> Option<&Arc<Gate>> {
+        match class {
+            Class::Local => None,
+            Class::Read => Some(&self.reads),
+            Class::Mutation => Some(&self.mutations),
+        }
+    }
+}
+
+/// The right to make one call; ends when it is dropped.
+#[derive(Debug)]
+pub(super) struct Permit(Option<Arc<Gate>>);
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(gate) = &self.0 {
+            gate.state.lock().in_flight -= 1;
+            gate.changed.notify_one();
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Gate {
+    state: Mutex<State>,
+    /// Held by whoever is next: fair.
+    queue: tokio::sync::Mutex<()>,
+    /// For whoever is next.
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    limit: u32,
+    effective: u32,
+    relief_until: Option<Instant>,
+    in_flight: u32,
+    bucket: Option<Bucket>,
+    paused_until: Option<Instant>,
+}
+
+/// What becomes of the one who is next.
+#[derive(Debug, PartialEq, Eq)]
+enum Admission {
+    Now,
+    After(Duration),
+    WhenOneEnds,
+    Refused(Duration),
+}
+
+impl Gate {
+    fn new(limit: u32) -> Self {
+        Self {
+            state: Mutex::new(State {
+                limit,
+                effective: limit,
+                relief_until: None,
+                in_flight: 0,
+                bucket: None,
+                paused_until: None,
+            }),
+            queue: tokio::sync::Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    async fn permit(self: &Arc<Self>) -> Result<Permit, Duration> {
+        let _next = self.queue.lock().await;
+        loop {
+            let admission = self.state.lock().admit(Instant::now());
+            match admission {
+                Admission::Now => return Ok(Permit(Some(Arc::clone(self)))),
+                Admission::Refused(left) => return Err(left),
+                Admission::WhenOneEnds => self.changed.notified().await,
+                Admission::After(wait) => {
+                    // Whichever comes first, the state is looked at again.
+                    let _ = tokio::time::timeout(wait, self.changed.notified()).await;
+                }
+            }
+        }
+    }
+
+    fn configure(&self, limit: u32, rate: Option<pb::RateLimit>, now: Instant) {
+        let mut state = self.state.lock();
+        let limit = limit.min(MOST_AT_ONCE);
+        if state.limit != limit {
+            state.limit = limit;
+            state.effective = limit;
+            state.relief_until = None;
+        }
+        // A reconnect does not fill the bucket anew.
+        let same = state.bucket.as_ref().map(|bucket| bucket.rate) == rate.filter(bucket::is_valid);
+        if !same {
+            state.bucket = rate.filter(bucket::is_valid).map(|rate| Bucket::full(rate, now));
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    fn pause(&self, pause: Duration, now: Instant) -> Duration {
+        let mut state = self.state.lock();
+        let until = now + pause;
+        let before = state.paused_until.unwrap_or(now).max(now);
+        state.paused_until = Some(until.max(before));
+        drop(state);
+        self.changed.notify_one();
+        until.saturating_duration_since(before)
+    }
+
+    fn overloaded(&self, now: Instant) {
+        let mut state = self.state.lock();
+        // Calls that were under way together say it together: it counts once.
+        let just_now =
+            state.relief_until.is_some_and(|until| until.saturating_duration_since(now) > RELIEF * 9 / 10);
+        if !just_now {
+            state.effective = (state.effective / 2).max(1);
+            state.relief_until = Some(now + RELIEF);
+        }
+    }
+}
+
+impl State {
+    fn admit(&mut self, now: Instant) -> Admission {
+        if let Some(left) = self.paused_until.map(|until| until.saturating_duration_since(now))
+            && !left.is_zero()
+        {
+            return if left > LONGEST_WAIT { Admission::Refused(left) } else { Admission::After(left) };
+        }
+        self.recover(now);
+        if self.in_flight >= self.effective {
+            return match self.relief_until {
+                Some(until) => Admission::After(until.saturating_duration_since(now)),
+                None => Admission::WhenOneEnds,
+            };
+        }
+        if let Some(wait) = self.bucket.as_mut().and_then(|bucket| bucket.take(now)) {
+            return Admission::After(wait);
+        }
+        self.in_flight += 1;
+        Admission::Now
+    }
+
+    /// Twice as many calls after each time of relief, up to the limit.
+    fn recover(&mut self, now: Instant) {
+        while let Some(until) = self.relief_until.filter(|until| *until <= now) {
+            self.effective = self.effective.saturating_mul(2).min(self.limit);
+            self.relief_until = (self.effective < self.limit).then_some(until + RELIEF);
+        }
+    }
+}

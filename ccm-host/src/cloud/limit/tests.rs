@@ -1,0 +1,118 @@
+use super::*;
+
+fn limits(reads: u32, rate: Option<(f64, u32)>) -> pb::Limits {
+    pb::Limits {
+        max_concurrent_reads: reads,
+        reads: rate.map(|(per_second, burst)| pb::RateLimit { per_second, burst }),
+        ..Default::default()
+    }
+}
+
+fn limiter(limits: &pb::Limits) -> Limiter {
+    let limiter = Limiter::new();
+    limiter.configure(limits, Instant::now());
+    limiter
+}
+
+async fn at_once(limiter: &Limiter, most: u32) -> Vec<Permit> {
+    let mut held = Vec::new();
+    for _ in 0..most {
+        match tokio::time::timeout(Duration::from_millis(1), limiter.permit(Class::Read)).await {
+            Ok(permit) => held.push(permit.unwrap()),
+            Err(_) => break,
+        }
+    }
+    held
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_at_once_are_limited_by_class() {
+    let limiter = limiter(&limits(3, None));
+    let held = at_once(&limiter, 9).await;
+    assert_eq!(held.len(), 3);
+    assert!(limiter.permit(Class::Mutation).await.is_ok(), "another class has its own limit");
+    assert!(limiter.permit(Class::Local).await.is_ok(), "what costs nothing is not limited");
+    drop(held);
+    assert_eq!(at_once(&limiter, 9).await.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_gives_up_waiting_costs_the_others_nothing() {
+    let limiter = limiter(&limits(1, None));
+    let held = limiter.permit(Class::Read).await.unwrap();
+    assert!(tokio::time::timeout(Duration::from_secs(1), limiter.permit(Class::Read)).await.is_err());
+    let next = limiter.permit(Class::Read);
+    drop(held);
+    assert!(next.await.is_ok());
+}
+
+/// D38.
+#[tokio::test(start_paused = true)]
+async fn a_rate_is_kept_after_its_burst() {
+    let limiter = limiter(&limits(100, Some((10.0, 5))));
+    let start = Instant::now();
+    for _ in 0..25 {
+        limiter.permit(Class::Read).await.unwrap();
+    }
+    let took = start.elapsed();
+    assert!((1.95..2.1).contains(&took.as_secs_f64()), "20 beyond the burst at 10 a second took {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_that_makes_no_sense_is_ignored() {
+    for per_second in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let limiter = limiter(&limits(100, Some((per_second, 1))));
+        assert_eq!(at_once(&limiter, 50).await.len(), 50, "{per_second}");
+    }
+}
+
+/// RATE_LIMITED pauses the class for all.
+#[tokio::test(start_paused = true)]
+async fn a_pause_holds_for_the_class_and_ends() {
+    let limiter = limiter(&limits(10, None));
+    let start = Instant::now();
+    assert_eq!(limiter.pause(Class::Read, Duration::from_secs(3), start), Duration::from_secs(3));
+    assert_eq!(
+        limiter.pause(Class::Read, Duration::from_secs(1), start),
+        Duration::ZERO,
+        "a shorter one adds nothing"
+    );
+    assert!(limiter.permit(Class::Mutation).await.is_ok());
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    limiter.permit(Class::Read).await.unwrap();
+    assert_eq!(start.elapsed(), Duration::from_secs(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_long_pause() {
+    let limiter = limiter(&limits(10, None));
+    limiter.pause(Class::Read, Duration::from_secs(60), Instant::now());
+    assert_eq!(limiter.permit(Class::Read).await.unwrap_err(), Duration::from_secs(60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overloaded_provider_is_spared_for_a_while() {
+    let limiter = limiter(&limits(8, None));
+    let count = async || at_once(&limiter, 20).await.len();
+    for _ in 0..4 {
+        limiter.overloaded(Instant::now());
+    }
+    assert_eq!(count().await, 4, "told by calls that ran together: halved once");
+    tokio::time::advance(Duration::from_secs(10)).await;
+    limiter.overloaded(Instant::now());
+    assert_eq!(count().await, 2, "still overloaded");
+    tokio::time::advance(RELIEF).await;
+    assert_eq!(count().await, 4);
+    tokio::time::advance(RELIEF).await;
+    assert_eq!(count().await, 8);
+    tokio::time::advance(RELIEF * 5).await;
+    assert_eq!(count().await, 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconnect_fills_no_bucket() {
+    let limiter = limiter(&limits(100, Some((1.0, 5))));
+    assert_eq!(at_once(&limiter, 50).await.len(), 5);
+    limiter.configure(&limits(100, Some((1.0, 5))), Instant::now());
+    assert_eq!(at_once(&limiter, 50).await.len(), 0);
+}

@@ -1,0 +1,106 @@
+//! The RPCs that the host calls, with their deadlines as the proto names them.
+
+use std::time::Duration;
+
+use cloudprovider_proto::v1alpha1 as pb;
+
+use super::check;
+
+/// What limits a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Class {
+    /// Answered from the provider's memory: not limited.
+    Local,
+    /// Reads the cloud.
+    Read,
+    /// Changes the cloud.
+    Mutation,
+}
+
+/// An RPC.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Method {
+    /// Without its service.
+    pub(super) name: &'static str,
+    /// Without its package.
+    pub(super) service: &'static str,
+    pub(super) class: Class,
+    default: Duration,
+    longest: Duration,
+}
+
+const fn method(
+    service: &'static str,
+    name: &'static str,
+    class: Class,
+    default: u64,
+    longest: u64,
+) -> Method {
+    Method {
+        name,
+        service,
+        class,
+        default: Duration::from_secs(default),
+        longest: Duration::from_secs(longest),
+    }
+}
+
+pub(super) static GET_INFO: Method = method("Discovery", "GetInfo", Class::Local, 5, 10);
+pub(super) static GET_CAPABILITIES: Method = method("CloudProvider", "GetCapabilities", Class::Local, 5, 10);
+pub(super) static GET_STATUS: Method = method("CloudProvider", "GetStatus", Class::Local, 5, 10);
+pub(super) static HEALTH_CHECK: Method = method("Health", "Check", Class::Local, 5, 10);
+pub(super) static BATCH_GET_INSTANCES: Method =
+    method("Instances", "BatchGetInstances", Class::Read, 30, 120);
+/// The deadline bounds the time to the first frame only.
+pub(super) static WATCH_INSTANCES: Method = method("Instances", "WatchInstances", Class::Local, 30, 120);
+pub(super) static GET_LOAD_BALANCER: Method =
+    method("LoadBalancers", "GetLoadBalancer", Class::Read, 30, 120);
+pub(super) static LIST_LOAD_BALANCERS: Method =
+    method("LoadBalancers", "ListLoadBalancers", Class::Read, 30, 120);
+pub(super) static ENSURE_LOAD_BALANCER: Method =
+    method("LoadBalancers", "EnsureLoadBalancer", Class::Mutation, 120, 600);
+pub(super) static BATCH_UPDATE_LOAD_BALANCERS: Method =
+    method("LoadBalancers", "BatchUpdateLoadBalancers", Class::Mutation, 120, 600);
+pub(super) static DELETE_LOAD_BALANCER: Method =
+    method("LoadBalancers", "DeleteLoadBalancer", Class::Mutation, 120, 600);
+
+impl Method {
+    /// The deadline: what the provider advertised, within the maximum, else the default.
+    pub(super) fn deadline(&self, advertised: &[pb::MethodDeadline]) -> Duration {
+        advertised
+            .iter()
+            .find(|deadline| deadline.method == self.name)
+            .and_then(|deadline| deadline.deadline)
+            .and_then(check::positive)
+            .map_or(self.default, |wanted| wanted.min(self.longest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advertised_deadlines_stay_within_the_maximum() {
+        let advertised = |method: &str, seconds| pb::MethodDeadline {
+            method: method.to_owned(),
+            deadline: Some(prost_types::Duration { seconds, nanos: 0 }),
+        };
+        let rows = [
+            (vec![], 30),
+            (vec![advertised("BatchGetInstances", 60)], 60),
+            (vec![advertised("BatchGetInstances", 1)], 1),
+            (vec![advertised("BatchGetInstances", 9999)], 120),
+            (vec![advertised("BatchGetInstances", 0)], 30),
+            (vec![advertised("BatchGetInstances", -1)], 30),
+            (vec![advertised("GetLoadBalancer", 60)], 30),
+        ];
+        for (advertised, want) in rows {
+            assert_eq!(
+                BATCH_GET_INSTANCES.deadline(&advertised),
+                Duration::from_secs(want),
+                "{advertised:?}"
+            );
+        }
+    }
+}
