@@ -1,6 +1,6 @@
 //! The command line: arguments in, typed [`Settings`] or all mistakes at once out.
 //!
-//! Three steps, none of which touches a file or a socket: [`args`] sorts the words, clap fills the raw flags (text as
+//! Three steps, none of which touches a file or a socket: `args` sorts the words, clap fills the raw flags (text as
 //! it was written), `resolve` turns them into types. Names and meaning are upstream's where the flag exists
 //! upstream; the defaults are ours. `docs/flags.md` is made from the same definitions by [`table`].
 

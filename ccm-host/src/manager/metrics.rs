@@ -30,6 +30,12 @@ pub struct Metrics {
     running: Family<RunningLabels, Gauge>,
 }
 
+/// Keeps the sample of a controller at 1; dropping it, also by a panic, sets it to 0.
+#[derive(Debug)]
+pub struct RunningController {
+    gauge: Gauge,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RunningLabels {
     name: &'static str,
@@ -63,10 +69,13 @@ impl Metrics {
         add(&mut self.registry.write())
     }
 
-    /// Says that a controller runs or has stopped. A controller that never ran has no sample.
-    pub fn set_running(&self, controller: Controller, running: bool) {
+    /// Says that a controller runs, until what this returns is dropped. One that never ran has no sample.
+    #[must_use]
+    pub fn running(&self, controller: Controller) -> RunningController {
         let labels = RunningLabels { name: controller.short_name(), manager: MANAGER };
-        self.running.get_or_create(&labels).set(i64::from(running));
+        let gauge = self.running.get_or_create_owned(&labels);
+        gauge.set(1);
+        RunningController { gauge }
     }
 
     /// All metrics as OpenMetrics text.
@@ -74,6 +83,12 @@ impl Metrics {
         let mut text = String::new();
         encode(&mut text, &self.registry.read())?;
         Ok(text)
+    }
+}
+
+impl Drop for RunningController {
+    fn drop(&mut self) {
+        self.gauge.set(0);
     }
 }
 
@@ -94,9 +109,8 @@ mod tests {
     fn running_controllers_have_upstreams_labels() {
         let metrics = Metrics::new();
         assert!(!metrics.encode().unwrap().contains("running_managed_controllers{"));
-        metrics.set_running(Controller::CloudNode, true);
-        metrics.set_running(Controller::ServiceLb, true);
-        metrics.set_running(Controller::ServiceLb, false);
+        let _running = metrics.running(Controller::CloudNode);
+        drop(metrics.running(Controller::ServiceLb));
         let text = metrics.encode().unwrap();
         for line in [
             r#"running_managed_controllers{name="cloud-node",manager="cloud-controller-manager"} 1"#,

@@ -105,13 +105,11 @@ impl Process {
         if self.checks.ask(Probe::Live, controller.name()).is_none() {
             self.checks.add(Probe::Live, controller.name(), || Ok(()));
         }
-        self.metrics.set_running(controller, true);
-        let metrics = self.metrics.clone();
+        let running = self.metrics.running(controller);
         let future = run(self.work.stop.child_token());
         self.spawn(&self.work, controller.name(), async move {
-            let result = AssertUnwindSafe(future).catch_unwind().await;
-            metrics.set_running(controller, false);
-            result.unwrap_or_else(|_| Err(anyhow!("it panicked")))
+            let _running = running;
+            future.await
         });
     }
 
@@ -196,6 +194,3 @@ impl Group {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,1 +1,202 @@
+//! The command line as a whole: defaults, spellings, types.
 
+mod refusals;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::*;
+
+const PROVIDER: &str = "--provider=mock=unix:///run/mock.sock";
+
+/// The settings of a command line, with a provider put in front.
+fn settings(words: &[&str]) -> Settings {
+    match parse([PROVIDER].iter().chain(words)) {
+        Ok(Request::Run { settings, .. }) => *settings,
+        other => panic!("{words:?} gave {other:?}"),
+    }
+}
+
+/// The mistakes of exactly these words, as they are printed.
+fn mistakes(words: &[&str]) -> Vec<String> {
+    match parse(words) {
+        Err(errors) => errors.iter().map(ToString::to_string).collect(),
+        Ok(request) => panic!("{words:?} gave {request:?}"),
+    }
+}
+
+fn printed(words: &[&str]) -> String {
+    match parse(words) {
+        Ok(Request::Print(text)) => text,
+        other => panic!("{words:?} gave {other:?}"),
+    }
+}
+
+#[test]
+fn defaults() {
+    let settings = settings(&[]);
+    let socket = Endpoint::Unix(PathBuf::from("/run/mock.sock"));
+    assert_eq!(settings.providers, [ProviderSettings { name: "mock".to_owned(), endpoint: socket }]);
+    assert_eq!(
+        settings.kube,
+        KubeSettings {
+            kubeconfig: None,
+            master: None,
+            qps: 1000.0,
+            burst: 2000,
+            cluster_name: "kubernetes".to_owned()
+        }
+    );
+    assert_eq!(settings.controllers, BTreeSet::from(Controller::ALL));
+    assert_eq!((settings.nodes.workers, settings.nodes.status_workers), (32, 32));
+    assert_eq!(settings.nodes.status_update_frequency, Duration::from_secs(300));
+    assert!(settings.nodes.selector.is_everything());
+    assert_eq!(
+        settings.lifecycle,
+        LifecycleSettings {
+            monitor_period: Duration::from_secs(5),
+            deletion_grace: Duration::from_secs(300),
+            deletion_confirmations: 2,
+            deletion_max_share: Share::from_fraction(0.05).unwrap(),
+            deletion_window: Duration::from_secs(600),
+        }
+    );
+    assert_eq!(settings.services, ServiceSettings { workers: 16, resync_period: Duration::from_secs(1800) });
+    assert_eq!(
+        settings.serving,
+        ServingSettings { address: Some("0.0.0.0:10258".parse().unwrap()), address_file: None }
+    );
+    assert_eq!(settings.logging, LoggingSettings { format: LogFormat::Text, verbosity: 0 });
+    assert_eq!(settings.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn every_spelling_of_a_flag() {
+    for words in [
+        &["--concurrent-node-syncs=7"][..],
+        &["--concurrent-node-syncs", "7"],
+        &["--concurrent_node_syncs=7"],
+        &["--concurrent_node-syncs", "7"],
+        &["--concurrent-node-syncs=9", "--concurrent-node-syncs=7"],
+    ] {
+        assert_eq!(settings(words).nodes.workers, 7, "{words:?}");
+    }
+    for words in [&["-v", "4"][..], &["-v=4"], &["-v4"], &["--v=4"], &["--v", "4"]] {
+        assert_eq!(settings(words).logging.verbosity, 4, "{words:?}");
+    }
+    for words in [
+        &["--controllers=*,-service"][..],
+        &["--controllers", "-service,*"],
+        &["--controllers=*", "--controllers", "-service"],
+        &["--controllers= * , -service "],
+    ] {
+        let expected = BTreeSet::from([Controller::CloudNode, Controller::CloudNodeLifecycle]);
+        assert_eq!(settings(words).controllers, expected, "{words:?}");
+    }
+    assert!(settings(&["--controllers="]).controllers.is_empty());
+    for words in [&["--leader-elect=false"][..], &["--leader-elect=F"], &["--leader_elect=0"]] {
+        assert!(settings(words).warnings.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn values_become_types() {
+    let settings = settings(&[
+        "--provider=aws.east=/run/aws.sock",
+        "--provider=far=https://[::1]:8443",
+        "--provider-tls-dir=far=/etc/far",
+        "--cloud-provider=aws.east",
+        "--kubeconfig=/etc/kube",
+        "--master=https://10.0.0.1:6443",
+        "--kube-api-qps=0.5",
+        "--kube-api-burst=1",
+        "--concurrent-node-syncs=4",
+        "--concurrent-node-status-updates=3",
+        "--node-selector=pool in (a,b)",
+        "--node-deletion-grace=0s",
+        "--node-deletion-max-share=0.25",
+        "--bind-address=::1",
+        "--serving-port=auto",
+        "--serving-address-file=/run/address",
+        "--logging-format=json",
+        "--v=10",
+    ]);
+    let far =
+        Endpoint::Https { host: "[::1]".to_owned(), port: 8443, tls: TlsDir(PathBuf::from("/etc/far")) };
+    assert_eq!(settings.providers[1].endpoint, Endpoint::Unix(PathBuf::from("/run/aws.sock")));
+    assert_eq!(settings.providers[2].endpoint, far);
+    assert_eq!(far.to_string(), "https://[::1]:8443");
+    assert_eq!(settings.kube.master.unwrap().authority().unwrap().as_str(), "10.0.0.1:6443");
+    assert_eq!((settings.kube.qps, settings.kube.burst), (0.5, 1));
+    assert_eq!((settings.nodes.workers, settings.nodes.status_workers), (4, 3));
+    assert_eq!(settings.nodes.selector.to_string(), "pool in (a,b)");
+    assert_eq!(settings.lifecycle.deletion_grace, Duration::ZERO);
+    assert_eq!(settings.lifecycle.deletion_max_share.fraction(), 0.25);
+    assert_eq!(settings.serving.address, Some("[::1]:0".parse().unwrap()));
+    assert_eq!(settings.serving.address_file, Some(PathBuf::from("/run/address")));
+    assert_eq!(settings.logging, LoggingSettings { format: LogFormat::Json, verbosity: 10 });
+}
+
+#[test]
+fn tls_dir_names_its_files() {
+    let dir = TlsDir(PathBuf::from("/etc/far"));
+    let files = [dir.ca(), dir.certificate(), dir.key()].map(|file| file.display().to_string());
+    assert_eq!(files, ["/etc/far/ca.crt", "/etc/far/tls.crt", "/etc/far/tls.key"]);
+}
+
+#[test]
+fn port_zero_serves_nothing() {
+    assert_eq!(settings(&["--serving-port=0"]).serving.address, None);
+}
+
+#[test]
+fn old_manifests_start_with_a_warning() {
+    let settings = settings(&[
+        "--allow-untagged-cloud",
+        "--node-sync-period=10s",
+        "--external-cloud-volume-plugin=x",
+        "--kube-api-content-type=application/json",
+        "--feature-gates=A=true, B=false",
+        "--kube-api-burst=30",
+    ]);
+    assert_eq!(
+        settings.warnings,
+        [
+            "--kube-api-burst=30 is less than --kube-api-qps=1000: the rate is reached only by requests that are \
+             spread over the second",
+            "--allow-untagged-cloud=true has no effect: the cluster is named by its uid",
+            "--node-sync-period=10s has no effect: see --node-status-update-frequency",
+            "--external-cloud-volume-plugin=x has no effect: volumes belong to CSI drivers",
+            "--kube-api-content-type=application/json has no effect: the apiserver is spoken to in JSON",
+            "--feature-gates=A=true has no effect: this host knows no such gate",
+            "--feature-gates=B=false has no effect: this host knows no such gate",
+        ]
+    );
+}
+
+#[test]
+fn prints_help_and_version() {
+    let help = printed(&["--help"]);
+    for text in ["Providers:", "Node lifecycle:", "--node-deletion-max-share <PERCENT>", "[default: 5%]"] {
+        assert!(help.contains(text), "{text:?} is not in\n{help}");
+    }
+    assert_eq!(printed(&["-h"]), help);
+    assert_eq!(printed(&["--version"]), format!("ccm-host v{}", env!("CARGO_PKG_VERSION")));
+    assert_eq!(printed(&["--version=true", "--no-such"]), printed(&["--version"]));
+    let raw = printed(&["--version=raw"]);
+    assert!(raw.starts_with(&format!("version=v{} commit=", env!("CARGO_PKG_VERSION"))), "{raw}");
+    settings(&["--version=false"]);
+}
+
+#[test]
+fn every_flag_is_shown_with_its_value() {
+    let request = parse([PROVIDER, "--provider=b=/run/b.sock", "--cluster-name=c", "--v=2"]).unwrap();
+    let Request::Run { flags, .. } = request else { panic!("{request:?}") };
+    let shown = |name: &str| flags.iter().find(|(flag, _)| flag == name).map(|(_, value)| value.as_str());
+    assert_eq!(shown("provider"), Some("mock=unix:///run/mock.sock,b=/run/b.sock"));
+    assert_eq!(shown("cluster-name"), Some("c"));
+    assert_eq!(shown("node-monitor-period"), Some("5s"));
+    assert_eq!(shown("feature-gates"), Some(""));
+    assert_eq!(flags.len(), table::table().len() - 1, "all but --help");
+    assert!(flags.is_sorted());
+}

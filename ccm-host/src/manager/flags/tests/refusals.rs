@@ -1,0 +1,258 @@
+//! The words of every refusal: flag, value, problem, remedy.
+
+use super::*;
+
+/// One wrong flag beside a provider that is right.
+#[test]
+fn refuses_one_flag_with_its_remedy() {
+    let rows = [
+        // numbers
+        ("--concurrent-node-syncs=0", "no node would ever be initialised: give 1 or more"),
+        ("--concurrent-node-syncs=-1", "is not a whole number: give a number from 1 to 1000"),
+        ("--concurrent-node-syncs=many", "is not a whole number: give a number from 1 to 1000"),
+        ("--concurrent-node-syncs=1001", "is too many: give at most 1000"),
+        ("--concurrent-node-status-updates=-1", "is not a whole number: give a number from 1 to 1000"),
+        ("--concurrent-service-syncs=0", "no load balancer would ever be built: give 1 or more"),
+        ("--node-deletion-confirmations=0", "is too small: give 1 or more"),
+        ("--node-deletion-confirmations=x", "is not a whole number: give a number of 1 or more"),
+        ("--kube-api-qps=0", "would let no request through: give a number above 0, such as 1000"),
+        ("--kube-api-qps=-1", "would let no request through: give a number above 0, such as 1000"),
+        ("--kube-api-qps=inf", "is not a finite number: give a number above 0, such as 1000"),
+        ("--kube-api-qps=fast", "is not a number: give a number above 0, such as 1000"),
+        ("--kube-api-burst=0", "is too small: give 1 or more"),
+        // durations
+        ("--node-monitor-period=-5s", "is negative: give 5s"),
+        ("--node-monitor-period=0s", "is zero: give a duration such as 30s or 5m"),
+        ("--node-monitor-period=5", "has no unit: add one of ms, s, m, h, for example 30s"),
+        ("--node-monitor-period=soon", "is not a duration: write it like 250ms, 30s or 1h30m"),
+        ("--node-monitor-period=9999999h", "is longer than 292 years: give less"),
+        ("--node-status-update-frequency=0", "is zero: give a duration such as 30s or 5m"),
+        ("--node-deletion-grace=-1m", "is negative: give 1m"),
+        ("--node-deletion-window=0s", "is zero: give a duration such as 30s or 5m"),
+        ("--load-balancer-resync-period=0s", "is zero: give a duration such as 30s or 5m"),
+        // contradictions
+        (
+            "--node-deletion-window=1s",
+            "is shorter than --node-monitor-period=5s: give a window of several monitor periods",
+        ),
+        ("--node-deletion-max-share=5", "is ambiguous: write 5% for a percentage"),
+        // texts
+        (
+            "--node-selector=a in b",
+            "\"a in b\" has no valid label key: write it as for kubectl -l, for example \"pool in (a,b),!unmanaged\"",
+        ),
+        ("--cluster-name=", "is empty: give a name, or leave the flag out for \"kubernetes\""),
+        ("--logging-format=xml", "is unknown: give text or json"),
+        ("--v=11", "is not a verbosity: give 0 to 10"),
+        ("--v=-1", "is not a verbosity: give 0 to 10"),
+        ("--master=10.0.0.1:6443", "is not an http or https URL: give a URL such as https://host:6443"),
+        ("--master=::", "is not a URL: give a URL such as https://host:6443"),
+        (
+            "--bind-address=localhost",
+            "is not an IP address: give 0.0.0.0 for all interfaces, or one such as 127.0.0.1",
+        ),
+        (
+            "--serving-port=70000",
+            "is not a port: give 1 to 65535, auto for a free one, or 0 to serve nothing",
+        ),
+        (
+            "--controllers=*,nodes,-tagging",
+            "\"nodes\", \"-tagging\" is unknown: use '*' and these, with '-' in front to turn one off: \
+             cloud-node-controller, cloud-node-lifecycle-controller, service-lb-controller",
+        ),
+        // providers
+        ("--cloud-provider=aws", "is not the name of a provider: leave it out, or give mock"),
+        (
+            "--cloud-provider=external",
+            "is what kubelets are told; this process is the external one: leave it out, or give mock",
+        ),
+        ("--provider=mock=/run/b.sock", "\"mock\" is already a provider: give each provider its own name"),
+        (
+            "--provider=b=/run/mock.sock",
+            "\"mock\" listens at the same endpoint: give each provider its own endpoint",
+        ),
+        ("--provider=/run/b.sock", "is not NAME=ENDPOINT: write --provider NAME=ENDPOINT"),
+        ("--provider=b=", "is not NAME=ENDPOINT: write --provider NAME=ENDPOINT"),
+        (
+            "--provider=B_2=/run/b.sock",
+            "\"B_2\" cannot name a provider: use at most 63 lower-case letters, digits, '-' and '.', with a letter \
+             or digit at both ends",
+        ),
+        (
+            "--provider=b=unix://run/b.sock",
+            "\"run/b.sock\" is not the absolute path of a socket: write unix:///path/of/the/socket",
+        ),
+        (
+            "--provider=b=/run/",
+            "\"/run/\" is not the absolute path of a socket: write unix:///path/of/the/socket",
+        ),
+        (
+            "--provider=b=run.sock",
+            "\"run.sock\" is neither an absolute path nor a URL: use unix:///path, or https://host:port with \
+             --provider-tls-dir",
+        ),
+        (
+            "--provider=b=tcp://h:1",
+            "the scheme \"tcp\" is not supported: use unix:///path, or https://host:port with --provider-tls-dir",
+        ),
+        (
+            "--provider=b=http://h:1",
+            "plain TCP has neither encryption nor proof of who answers: use unix:///path, or b=https://h:1 with \
+             --provider-tls-dir b=DIR",
+        ),
+        (
+            "--provider=b=h:1",
+            "plain TCP has neither encryption nor proof of who answers: use unix:///path, or b=https://h:1 with \
+             --provider-tls-dir b=DIR",
+        ),
+        (
+            "--provider=b=https://h:1",
+            "an https endpoint needs certificates of both sides: add --provider-tls-dir b=DIR with ca.crt, tls.crt \
+             and tls.key",
+        ),
+        ("--provider=b=https://h", "\"h\" is not host:port: write https://host:port, without a path"),
+        ("--provider=b=https://h:1/p", "\"h:1/p\" is not host:port: write https://host:port, without a path"),
+        ("--provider=b=https://u@h:1", "\"u@h:1\" is not host:port: write https://host:port, without a path"),
+        ("--provider-tls-dir=mock", "is not NAME=DIR: write --provider-tls-dir NAME=DIR"),
+        (
+            "--provider-tls-dir=mock=/etc",
+            "belongs to no provider with an https endpoint: give --provider mock=https://HOST:PORT, or leave this \
+             flag out",
+        ),
+        // not yet, and never
+        ("--leader-elect=true", "is not supported yet: run one replica with --leader-elect=false"),
+        ("--leader-elect=maybe", "is neither true nor false: give true or false"),
+        ("--allow-untagged-cloud=maybe", "is neither true nor false: give true or false"),
+        ("--node-sync-period=x", "is not a duration: write it like 250ms, 30s or 1h30m"),
+        (
+            "--feature-gates=A",
+            "is not NAME=true or NAME=false: write --feature-gates NAME=true or NAME=false",
+        ),
+        ("--feature-gates=A=on", "is neither true nor false: write A=true"),
+        ("--version=v9", "is neither true nor false: give true or raw"),
+    ];
+    for (word, message) in rows {
+        assert_eq!(mistakes(&[PROVIDER, word]), [format!("{word}: {message}")]);
+    }
+}
+
+#[test]
+fn refuses_words_that_are_no_flags() {
+    let rows = [
+        ("--no-such", "--no-such: unknown flag: see --help for all flags"),
+        (
+            "--node-monitor-perod=5s",
+            "--node-monitor-perod: unknown flag: did you mean --node-monitor-period? see --help for all flags",
+        ),
+        ("-x", "-x: unknown flag: see --help for all flags"),
+        ("start", "start: is not a flag, and nothing else is expected: write --name=value"),
+        ("-", "-: is not a flag, and nothing else is expected: write --name=value"),
+        ("--cluster-name", "--cluster-name: needs a value: write --cluster-name=VALUE"),
+        ("-v", "--v: needs a value: write --v=VALUE"),
+        ("-v=", "--v=: is not a verbosity: give 0 to 10"),
+        (
+            "--leader-elect",
+            "--leader-elect=true: is not supported yet: run one replica with --leader-elect=false",
+        ),
+        (
+            "--cloud-config=/etc/cloud.conf",
+            "--cloud-config: belongs to the provider's sidecar: give it to the sidecar, which alone knows the \
+             cloud's configuration",
+        ),
+        (
+            "--logtostderr",
+            "--logtostderr: was removed from Kubernetes components: logs always go to standard error: leave it out",
+        ),
+        (
+            "--log_dir=/var/log",
+            "--log_dir: was removed from Kubernetes components: no log files are written: redirect standard error",
+        ),
+        ("--vmodule=a=1", "--vmodule: there is no verbosity per file: raise --v instead"),
+        (
+            "--skip_headers",
+            "--skip_headers: was removed from Kubernetes components: choose the shape with --logging-format",
+        ),
+    ];
+    for (word, message) in rows {
+        assert_eq!(mistakes(&[PROVIDER, word]), [message]);
+    }
+}
+
+#[test]
+fn refuses_words_that_are_not_text() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let word = OsString::from_vec(b"--cluster-name=\xff".to_vec());
+    let errors = parse([OsString::from(PROVIDER), word]).unwrap_err();
+    assert_eq!(errors.len(), 1);
+    assert_eq!(errors[0].problem, "is not UTF-8");
+}
+
+#[test]
+fn reports_all_mistakes_at_once() {
+    let found = mistakes(&[
+        "--no-such",
+        "value",
+        "--cloud-config",
+        "/etc/cloud.conf",
+        "--logtostderr",
+        "stray",
+        "--concurrent-node-syncs=0",
+        "--node-monitor-period=-5s",
+        "--controllers=nobody",
+        "--leader-elect",
+        "--",
+        "--after",
+    ]);
+    let beginnings = [
+        "--no-such: unknown flag",
+        "--cloud-config: belongs to",
+        "--logtostderr: was removed",
+        "stray: is not a flag",
+        "--after: is not a flag",
+        "--provider: no provider is given: write --provider NAME=unix:///path/of/the/socket",
+        "--controllers=nobody: \"nobody\" is unknown",
+        "--concurrent-node-syncs=0: no node",
+        "--node-monitor-period=-5s: is negative",
+        "--leader-elect=true: is not supported yet",
+    ];
+    assert_eq!(found.len(), beginnings.len(), "{found:#?}");
+    for (mistake, beginning) in found.iter().zip(beginnings) {
+        assert!(mistake.starts_with(beginning), "{mistake:?} is not about {beginning:?}");
+    }
+}
+
+#[test]
+fn a_long_socket_path_is_refused() {
+    let word = format!("--provider=b=/{}", "s".repeat(107));
+    let found = mistakes(&[PROVIDER, &word]);
+    assert_eq!(
+        found,
+        [format!("{word}: the path has 108 bytes, a socket address holds 107: use a shorter path")]
+    );
+}
+
+#[test]
+fn contradictions_between_flags() {
+    let file = ["--serving-port=0", "--serving-address-file=/run/a"];
+    assert_eq!(
+        mistakes(&[PROVIDER, file[0], file[1]]),
+        [
+            "--serving-address-file=/run/a: there is no address to write with --serving-port=0: leave one of the two \
+          out, or give --serving-port=auto"
+        ]
+    );
+    let dirs = ["--provider=b=https://h:1", "--provider-tls-dir=b=/x", "--provider-tls-dir=b=/y"];
+    assert_eq!(
+        mistakes(&[PROVIDER, dirs[0], dirs[1], dirs[2]]),
+        ["--provider-tls-dir=b=/y: is the second folder for \"b\": give one for each provider"]
+    );
+}
+
+#[test]
+fn a_password_is_not_repeated() {
+    let found = mistakes(&[PROVIDER, "--master=https://admin:s3cret@host:6443"]);
+    assert_eq!(
+        found,
+        ["--master: the URL carries a user name or password: put credentials into a kubeconfig"]
+    );
+}

@@ -1,0 +1,142 @@
+//! The real binary: what it says about a wrong command line, what it serves, and how it ends.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn ccm_host(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ccm-host"));
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn output(words: &[&str]) -> Output {
+    ccm_host(words).output().unwrap()
+}
+
+/// Ends the process when a test fails half-way.
+struct Running(Child);
+
+impl Running {
+    fn start(words: &[&str]) -> Self {
+        Self(ccm_host(words).spawn().unwrap())
+    }
+
+    fn signal(&self, name: rustix::process::Signal) {
+        let id = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(id, name).unwrap();
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        until("the process ends", || self.0.try_wait().unwrap())
+    }
+
+    fn log(&mut self) -> String {
+        let mut text = String::new();
+        self.0.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < LIMIT, "waited {LIMIT:?} until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn address(file: &Path) -> String {
+    until("the address is written", || std::fs::read_to_string(file).ok()).trim().to_owned()
+}
+
+fn get(address: &str, path: &str) -> String {
+    let mut connection = TcpStream::connect(address).unwrap();
+    connection.set_read_timeout(Some(LIMIT)).unwrap();
+    write!(connection, "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_1_and_every_remedy() {
+    let result = output(&["--provider=mock=/run/mock.sock", "--no-such=1", "--cloud-config=/etc/cloud.conf"]);
+    assert_eq!(result.status.code(), Some(1));
+    assert!(result.stdout.is_empty());
+    assert_eq!(
+        String::from_utf8(result.stderr).unwrap(),
+        "error: --no-such: unknown flag: see --help for all flags\n\
+         error: --cloud-config: belongs to the provider's sidecar: give it to the sidecar, which alone knows the \
+         cloud's configuration\n"
+    );
+}
+
+#[test]
+fn version_and_help_end_with_0() {
+    let version = output(&["--version"]);
+    assert_eq!(version.status.code(), Some(0));
+    let expected = format!("ccm-host v{}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(String::from_utf8(version.stdout).unwrap(), expected);
+    let help = output(&["--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    assert!(String::from_utf8(help.stdout).unwrap().contains("--node-monitor-period"));
+}
+
+#[test]
+fn a_taken_port_ends_with_1_and_names_it() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let port = format!("--serving-port={}", address.port());
+    let result = output(&["--provider=mock=/run/mock.sock", "--bind-address=127.0.0.1", &port]);
+    assert_eq!(result.status.code(), Some(1));
+    let log = String::from_utf8(result.stderr).unwrap();
+    assert!(log.contains(&format!("error: cannot serve on {address}: ")), "{log}");
+}
+
+#[test]
+fn serves_logs_its_flags_and_ends_cleanly() {
+    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT] {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("address");
+        let file_flag = format!("--serving-address-file={}", file.display());
+        let mut running = Running::start(&[
+            "--provider=mock=/run/mock.sock",
+            "--bind-address=127.0.0.1",
+            "--serving-port=auto",
+            "--logging-format=json",
+            "--node-sync-period=1s",
+            &file_flag,
+        ]);
+        let address = address(&file);
+        assert!(get(&address, "/livez").ends_with("\r\n\r\nok"));
+        assert!(get(&address, "/livez?verbose").contains("[+]ping ok\n"));
+        assert!(get(&address, "/readyz?verbose").contains("]startup "));
+        let metrics = get(&address, "/metrics");
+        assert!(metrics.contains("ccm_build_info{") && metrics.contains("process_open_fds "), "{metrics}");
+        running.signal(signal);
+        assert_eq!(running.wait().code(), Some(0), "{signal:?}");
+        assert!(!file.exists());
+        let log = running.log();
+        for text in
+            [r#"FLAG: --node-monitor-period=\"5s\""#, "--node-sync-period=1s has no effect", "asked to stop"]
+        {
+            assert!(log.contains(text), "{text} is not in\n{log}");
+        }
+    }
+}
