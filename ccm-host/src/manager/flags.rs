@@ -50,7 +50,6 @@ use crate::manager::controller::Controller;
     name = "ccm-host",
     disable_version_flag = true,
     args_override_self = true,
-    max_term_width = 110,
     after_help = "Flags may be written with '_' in place of '-'. Every mistake is reported at once, exit code 1."
 )]
 pub struct RawFlags {
