@@ -182,3 +182,6 @@ impl From<anyhow::Error> for ProviderError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,15 @@
 //! What a provider team builds a sidecar with.
 #![warn(missing_docs)]
 
+mod checks;
 mod context;
 mod error;
 mod metrics;
 mod options;
 mod provider;
+mod rpc;
 mod scrub;
+mod server;
 mod services;
 pub mod telemetry;
 
@@ -20,6 +23,9 @@ pub use error::{ProviderError, Result, code_of};
 pub use options::{DEFAULT_SHUTDOWN_GRACE, Endpoint, EndpointError, ServeOptions};
 pub use prometheus_client;
 pub use provider::{BuildError, Provider, ProviderBuilder, ProviderHandle};
+pub use server::{
+    BoundServer, BoxError, GrpcRequest, GrpcResponse, GrpcService, HookService, ServeError, Server, serve,
+};
 pub use services::{
     ChangeFeed, CloudProvider, Clusters, InstanceWatch, Instances, LoadBalancers, Routes, Volumes, WatchEvent,
 };

@@ -53,11 +53,6 @@ impl Lifecycle {
         self.health.get(service).map(watch::Sender::subscribe)
     }
 
-    /// Every service and its health, "" for the whole.
-    pub(crate) fn all_health(&self) -> impl Iterator<Item = (&str, Serving)> {
-        self.health.iter().map(|(name, sender)| (name.as_str(), *sender.borrow()))
-    }
-
     /// Asks for a stop: health first, so that a caller learns of it before its streams end.
     pub(crate) fn begin_stop(&self) {
         let wanted = self.wanted.lock();

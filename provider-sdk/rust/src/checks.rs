@@ -1,0 +1,42 @@
+//! What is checked of every call before a method sees it, in the contract's fixed order: peer (in `server`), leader
+//! epoch, shape of the arguments. Rights in the cloud and existence are the provider's to check, in this order.
+
+mod fencing;
+mod instances;
+mod load_balancers;
+mod others;
+mod parts;
+mod revision;
+mod routes;
+
+pub(crate) use fencing::Fences;
+pub(crate) use revision::Revisions;
+
+use crate::Result;
+use crate::proto::{ClusterRef, Fencing};
+use crate::provider::Advertised;
+
+/// A request on behalf of a cluster: what every one of them has, and what its own shape must be.
+pub(crate) trait Shape {
+    /// On whose behalf.
+    fn cluster(&self) -> Option<&ClusterRef>;
+
+    /// The leader's epoch of a mutation; nothing for a read.
+    fn fencing(&self) -> Option<&Fencing> {
+        None
+    }
+
+    /// How many items a batch has; nothing for a call about one thing.
+    fn items(&self) -> Option<usize> {
+        None
+    }
+
+    /// Is the request as the contract wants it?
+    fn check(&self, advertised: &Advertised) -> Result<()>;
+
+    /// Puts optional values within bounds, so that each method need not.
+    fn fit(&mut self, _advertised: &Advertised) {}
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! Shapes of the requests of `LoadBalancers`.
+
+use std::collections::HashSet;
+
+use super::{Shape, parts};
+use crate::proto::{
+    BatchUpdateLoadBalancersRequest, ClusterRef, DeleteLoadBalancerRequest, EnsureLoadBalancerRequest,
+    Fencing, GetLoadBalancerRequest, ListLoadBalancersRequest, LoadBalancerUpdate,
+};
+use crate::provider::Advertised;
+use crate::{ProviderError, Result};
+
+impl Shape for GetLoadBalancerRequest {
+    fn cluster(&self) -> Option<&ClusterRef> {
+        self.cluster.as_ref()
+    }
+
+    fn check(&self, _advertised: &Advertised) -> Result<()> {
+        parts::cluster(&self.cluster)?;
+        parts::service("service", &self.service)
+    }
+}
+
+impl Shape for EnsureLoadBalancerRequest {
+    fn cluster(&self) -> Option<&ClusterRef> {
+        self.cluster.as_ref()
+    }
+
+    fn fencing(&self) -> Option<&Fencing> {
+        self.fencing.as_ref()
+    }
+
+    fn items(&self) -> Option<usize> {
+        self.backends.as_ref().map(|backends| backends.nodes.len())
+    }
+
+    fn check(&self, _advertised: &Advertised) -> Result<()> {
+        parts::mutation(&self.cluster, &self.fencing)?;
+        let service = parts::present("service", &self.service)?;
+        parts::service("service.ref", &service.r#ref)?;
+        parts::present("backends", &self.backends)?;
+        parts::digest("desired_digest", &self.desired_digest)
+    }
+}
+
+impl Shape for BatchUpdateLoadBalancersRequest {
+    fn cluster(&self) -> Option<&ClusterRef> {
+        self.cluster.as_ref()
+    }
+
+    fn fencing(&self) -> Option<&Fencing> {
+        self.fencing.as_ref()
+    }
+
+    fn items(&self) -> Option<usize> {
+        Some(self.items.len())
+    }
+
+    fn check(&self, advertised: &Advertised) -> Result<()> {
+        parts::mutation(&self.cluster, &self.fencing)?;
+        parts::batch("items", self.items.len(), advertised.max_batch_load_balancers)?;
+        let mut seen = HashSet::new();
+        for (at, item) in self.items.iter().enumerate() {
+            let uid = update(&format!("items[{at}]"), item, self.backend_sets.len())?;
+            if !seen.insert(uid) {
+                let field = format!("items[{at}].service.ref.uid");
+                return Err(ProviderError::invalid_argument_shape(&field, "is doubled"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One item; answers its key.
+fn update<'a>(field: &str, item: &'a LoadBalancerUpdate, sets: usize) -> Result<&'a str> {
+    let service = parts::present(&format!("{field}.service"), &item.service)?;
+    parts::service(&format!("{field}.service.ref"), &service.r#ref)?;
+    parts::digest(&format!("{field}.desired_digest"), &item.desired_digest)?;
+    if item.backend_set as usize >= sets {
+        let field = format!("{field}.backend_set");
+        return Err(ProviderError::invalid_argument_shape(&field, "is no index of backend_sets"));
+    }
+    Ok(service.r#ref.as_ref().map_or("", |service| service.uid.as_str()))
+}
+
+impl Shape for DeleteLoadBalancerRequest {
+    fn cluster(&self) -> Option<&ClusterRef> {
+        self.cluster.as_ref()
+    }
+
+    fn fencing(&self) -> Option<&Fencing> {
+        self.fencing.as_ref()
+    }
+
+    fn check(&self, _advertised: &Advertised) -> Result<()> {
+        parts::mutation(&self.cluster, &self.fencing)?;
+        parts::service("service", &self.service)
+    }
+}
+
+impl Shape for ListLoadBalancersRequest {
+    fn cluster(&self) -> Option<&ClusterRef> {
+        self.cluster.as_ref()
+    }
+
+    fn check(&self, _advertised: &Advertised) -> Result<()> {
+        parts::page(&self.cluster, self.page_size, &self.page_token)
+    }
+
+    fn fit(&mut self, advertised: &Advertised) {
+        self.page_size = parts::page_size(self.page_size, advertised.max_page_size);
+    }
+}

@@ -1,0 +1,27 @@
+//! From the wire to the traits: one small adapter for each service, and what they share.
+//!
+//! In: a decoded request. Out: the method's answer, or its error as a status. The adapters only say which method belongs
+//! to which RPC; checks, deadlines, panics and the life of mutations are in `core`.
+
+mod base;
+mod clusters;
+mod core;
+mod deadline;
+mod discovery;
+mod instances;
+mod load_balancers;
+pub(crate) mod method;
+mod outcome;
+mod routes;
+mod volumes;
+mod watch;
+
+pub(crate) use self::core::{Core, RequestId};
+pub(crate) use base::Base;
+pub(crate) use clusters::ClustersRpc;
+pub(crate) use discovery::DiscoveryRpc;
+pub(crate) use instances::InstancesRpc;
+pub(crate) use load_balancers::LoadBalancersRpc;
+pub(crate) use outcome::code_name;
+pub(crate) use routes::RoutesRpc;
+pub(crate) use volumes::VolumesRpc;

@@ -1,0 +1,42 @@
+//! Capabilities, which are data, and status, which the provider gives.
+
+use std::sync::Arc;
+
+use cloudprovider_proto::v1alpha1::cloud_provider_server::CloudProvider as Rpc;
+use tonic::{Request, Response, Status};
+
+use super::core::Core;
+use super::method;
+use crate::proto::{GetCapabilitiesRequest, GetCapabilitiesResponse, GetStatusRequest, GetStatusResponse};
+use crate::services::CloudProvider;
+
+/// Serves `CloudProvider`.
+pub(crate) struct Base {
+    core: Arc<Core>,
+    status: Option<Arc<dyn CloudProvider>>,
+}
+
+impl Base {
+    pub(crate) fn new(core: Arc<Core>, status: Option<Arc<dyn CloudProvider>>) -> Self {
+        Self { core, status }
+    }
+}
+
+#[tonic::async_trait]
+impl Rpc for Base {
+    async fn get_capabilities(
+        &self,
+        _request: Request<GetCapabilitiesRequest>,
+    ) -> Result<Response<GetCapabilitiesResponse>, Status> {
+        Ok(Response::new(self.core.advertised.answer.clone()))
+    }
+
+    async fn get_status(
+        &self,
+        request: Request<GetStatusRequest>,
+    ) -> Result<Response<GetStatusResponse>, Status> {
+        let Some(status) = &self.status else { return Ok(Response::new(GetStatusResponse::default())) };
+        let run = |ctx, _request| async move { status.get_status(&ctx).await };
+        self.core.read(method::GET_STATUS, request, run).await
+    }
+}

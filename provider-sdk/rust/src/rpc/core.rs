@@ -1,0 +1,202 @@
+//! What every call goes through: admitted or refused, run with its context, ended in time and without a panic.
+
+use std::any::Any;
+use std::error::Error;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use tokio::time;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::{Request, Response, Status};
+use tracing::{Instrument as _, Span};
+
+use super::deadline;
+use crate::checks::{Fences, Revisions, Shape};
+use crate::context::{CallContext, Peer};
+use crate::metrics::{Method, Metrics};
+use crate::proto::{Capability, ErrorReason};
+use crate::provider::{Advertised, Lifecycle, Provider};
+use crate::{ProviderError, Result};
+
+/// The id of a call, put among a request's extensions by the server.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestId(pub(crate) String);
+
+/// What all calls of one provider share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) advertised: Advertised,
+    pub(crate) lifecycle: Arc<Lifecycle>,
+    pub(crate) revisions: Revisions,
+    metrics: Arc<Metrics>,
+    fences: Fences,
+}
+
+/// A call that was admitted.
+pub(super) struct Call<Q> {
+    pub(super) ctx: CallContext,
+    pub(super) request: Q,
+    pub(super) timeout: Option<Duration>,
+    /// Held by whoever waits for the answer: dropped, it tells that the caller is gone.
+    pub(super) waiting: DropGuard,
+}
+
+impl Core {
+    pub(crate) fn new(provider: &Provider) -> Arc<Self> {
+        Arc::new(Self {
+            advertised: provider.advertised.clone(),
+            lifecycle: Arc::clone(&provider.lifecycle),
+            revisions: Revisions::default(),
+            metrics: Arc::clone(&provider.metrics),
+            fences: Fences::default(),
+        })
+    }
+
+    /// A read: given up when the caller is gone, or its deadline passed.
+    pub(super) async fn read<Q, A, F>(
+        &self,
+        method: Method,
+        request: Request<Q>,
+        run: impl FnOnce(CallContext, Q) -> F,
+    ) -> Result<Response<A>, Status>
+    where
+        Q: Shape,
+        F: Future<Output = Result<A>>,
+    {
+        let stop = self.lifecycle.stop.child_token();
+        let call = self.admit(method, request, stop.clone())?;
+        // A read that nobody waits for is of no use.
+        let _given_up_with_the_caller = stop.drop_guard();
+        let ctx = call.ctx.clone();
+        let work = AssertUnwindSafe(run(call.ctx, call.request)).catch_unwind();
+        let ended = within(call.timeout, work).await?;
+        drop(call.waiting.disarm());
+        answer(&ctx, ended)
+    }
+
+    /// A mutation: once begun it is run to its end, whatever becomes of the caller.
+    pub(super) async fn mutate<Q, A, F>(
+        &self,
+        method: Method,
+        request: Request<Q>,
+        run: impl FnOnce(CallContext, Q) -> F,
+    ) -> Result<Response<A>, Status>
+    where
+        Q: Shape,
+        A: Send + 'static,
+        F: Future<Output = Result<A>> + Send + 'static,
+    {
+        let call = self.admit(method, request, self.lifecycle.give_up.child_token())?;
+        let ctx = call.ctx.clone();
+        let work = AssertUnwindSafe(run(call.ctx, call.request)).catch_unwind().in_current_span();
+        let task = self.lifecycle.mutations.spawn(work);
+        let ended = match within(call.timeout, task).await? {
+            Ok(ended) => ended,
+            Err(lost) => Err(Box::new(lost.to_string()) as Box<dyn Any + Send>),
+        };
+        drop(call.waiting.disarm());
+        answer(&ctx, ended)
+    }
+
+    /// Refuses what must not reach a method, in the contract's order.
+    pub(super) fn admit<Q: Shape>(
+        &self,
+        method: Method,
+        request: Request<Q>,
+        give_up: CancellationToken,
+    ) -> Result<Call<Q>, Status> {
+        let timeout = deadline::timeout(request.metadata());
+        let caller_gone = CancellationToken::new();
+        let ctx = CallContext {
+            service: method.service,
+            method: method.method,
+            request_id: request.extensions().get().map_or_else(String::new, |RequestId(id)| id.clone()),
+            deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
+            cluster: request.get_ref().cluster().cloned(),
+            peer: request.extensions().get().cloned().unwrap_or(Peer::Unknown),
+            traceparent: request
+                .metadata()
+                .get("traceparent")
+                .and_then(|text| text.to_str().ok())
+                .map(str::to_owned),
+            span: Span::current(),
+            give_up,
+            caller_gone: caller_gone.clone(),
+        };
+        let mut request = request.into_inner();
+        self.note(method, &ctx, &request);
+        self.check(&request).map_err(|error| fail(&ctx, error))?;
+        request.fit(&self.advertised);
+        Ok(Call { ctx, request, timeout, waiting: caller_gone.drop_guard() })
+    }
+
+    fn note<Q: Shape>(&self, method: Method, ctx: &CallContext, request: &Q) {
+        ctx.span.record("cluster_uid", ctx.cluster_uid());
+        if let Some(items) = request.items() {
+            ctx.span.record("items", items);
+            self.metrics.batch(method, items);
+        }
+    }
+
+    fn check<Q: Shape>(&self, request: &Q) -> Result<()> {
+        if self.lifecycle.stop.is_cancelled() {
+            return Err(ProviderError::shutting_down());
+        }
+        if let Some(fencing) = request.fencing().filter(|_| self.advertised.has(Capability::Fencing)) {
+            self.fences.check(fencing)?;
+        }
+        request.check(&self.advertised)
+    }
+
+    /// An optional RPC is served only when it is advertised.
+    pub(super) fn needs(&self, capability: Capability, method: Method) -> Result<(), Status> {
+        if self.advertised.has(capability) {
+            return Ok(());
+        }
+        Err(ProviderError::method_not_supported(method.method).to_status())
+    }
+}
+
+async fn within<T>(timeout: Option<Duration>, work: impl Future<Output = T>) -> Result<T, Status> {
+    let Some(timeout) = timeout else { return Ok(work.await) };
+    time::timeout(deadline::patience(timeout), work)
+        .await
+        .map_err(|_| Status::deadline_exceeded("the deadline passed; the outcome is not known"))
+}
+
+type Ended<A> = Result<Result<A>, Box<dyn Any + Send>>;
+
+fn answer<A>(ctx: &CallContext, ended: Ended<A>) -> Result<Response<A>, Status> {
+    match ended {
+        Ok(Ok(answer)) => Ok(Response::new(answer)),
+        Ok(Err(error)) => Err(fail(ctx, error)),
+        // What the panic said was logged where it happened; it may hold anything.
+        Err(_panic) => Err(fail(ctx, ProviderError::internal("the method panicked"))),
+    }
+}
+
+/// An error on its way out: its cause stays here, in the log.
+pub(super) fn fail(ctx: &CallContext, error: ProviderError) -> Status {
+    if let Some(source) = error.source() {
+        let cause = chain(source);
+        ctx.span
+            .in_scope(|| tracing::warn!(reason = error.reason().wire_name(), cause, "{}", error.message()));
+    }
+    if error.reason() == ErrorReason::InternalError {
+        return error.with_metadata("request_id", ctx.request_id()).to_status();
+    }
+    error.to_status()
+}
+
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,66 @@
+//! `Instances` on the wire.
+
+use std::sync::Arc;
+
+use cloudprovider_proto::v1alpha1::instances_server::Instances as Rpc;
+use futures::stream::BoxStream;
+use tonic::{Request, Response, Status};
+
+use super::core::Core;
+use super::{method, watch};
+use crate::proto::{
+    AddSshKeyToAllInstancesRequest, AddSshKeyToAllInstancesResponse, BatchGetInstancesRequest,
+    BatchGetInstancesResponse, Capability, ListInstancesRequest, ListInstancesResponse,
+    WatchInstancesRequest, WatchInstancesResponse,
+};
+use crate::services::Instances;
+
+/// Serves `Instances`.
+pub(crate) struct InstancesRpc {
+    core: Arc<Core>,
+    ours: Arc<dyn Instances>,
+}
+
+impl InstancesRpc {
+    pub(crate) fn new(core: Arc<Core>, ours: Arc<dyn Instances>) -> Self {
+        Self { core, ours }
+    }
+}
+
+#[tonic::async_trait]
+impl Rpc for InstancesRpc {
+    async fn batch_get_instances(
+        &self,
+        request: Request<BatchGetInstancesRequest>,
+    ) -> Result<Response<BatchGetInstancesResponse>, Status> {
+        let run = |ctx, request| async move { self.ours.batch_get_instances(&ctx, request).await };
+        self.core.read(method::BATCH_GET_INSTANCES, request, run).await
+    }
+
+    async fn watch_instances(
+        &self,
+        request: Request<WatchInstancesRequest>,
+    ) -> Result<Response<BoxStream<'static, Result<WatchInstancesResponse, Status>>>, Status> {
+        self.core.needs(Capability::InstancesWatch, method::WATCH_INSTANCES)?;
+        watch::open(&self.core, &*self.ours, request).await
+    }
+
+    async fn list_instances(
+        &self,
+        request: Request<ListInstancesRequest>,
+    ) -> Result<Response<ListInstancesResponse>, Status> {
+        self.core.needs(Capability::InstancesList, method::LIST_INSTANCES)?;
+        let run = |ctx, request| async move { self.ours.list_instances(&ctx, request).await };
+        self.core.read(method::LIST_INSTANCES, request, run).await
+    }
+
+    async fn add_ssh_key_to_all_instances(
+        &self,
+        request: Request<AddSshKeyToAllInstancesRequest>,
+    ) -> Result<Response<AddSshKeyToAllInstancesResponse>, Status> {
+        self.core.needs(Capability::SshKeys, method::ADD_SSH_KEY)?;
+        let ours = Arc::clone(&self.ours);
+        let run = |ctx, request| async move { ours.add_ssh_key_to_all_instances(&ctx, request).await };
+        self.core.mutate(method::ADD_SSH_KEY, request, run).await
+    }
+}

@@ -1,0 +1,34 @@
+//! `Volumes` on the wire.
+
+use std::sync::Arc;
+
+use cloudprovider_proto::v1alpha1::volumes_server::Volumes as Rpc;
+use tonic::{Request, Response, Status};
+
+use super::core::Core;
+use super::method;
+use crate::proto::{BatchGetVolumeLabelsRequest, BatchGetVolumeLabelsResponse};
+use crate::services::Volumes;
+
+/// Serves `Volumes`.
+pub(crate) struct VolumesRpc {
+    core: Arc<Core>,
+    ours: Arc<dyn Volumes>,
+}
+
+impl VolumesRpc {
+    pub(crate) fn new(core: Arc<Core>, ours: Arc<dyn Volumes>) -> Self {
+        Self { core, ours }
+    }
+}
+
+#[tonic::async_trait]
+impl Rpc for VolumesRpc {
+    async fn batch_get_volume_labels(
+        &self,
+        request: Request<BatchGetVolumeLabelsRequest>,
+    ) -> Result<Response<BatchGetVolumeLabelsResponse>, Status> {
+        let run = |ctx, request| async move { self.ours.batch_get_volume_labels(&ctx, request).await };
+        self.core.read(method::BATCH_GET_VOLUME_LABELS, request, run).await
+    }
+}

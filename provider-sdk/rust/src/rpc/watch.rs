@@ -1,0 +1,108 @@
+//! The frames of a watch: started, what changed, a heartbeat, and an end in time.
+//!
+//! In: the provider's events. Out: the contract's frames. What changed is decided by the provider; when a stream begins,
+//! beats and ends is decided here.
+
+use std::panic::AssertUnwindSafe;
+
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt as _, StreamExt as _};
+use tokio::time::{self, Instant, Interval, MissedTickBehavior};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::{Request, Response, Status};
+
+use super::core::{Core, fail};
+use super::method;
+use crate::proto::watch_instances_response::Frame;
+use crate::proto::{WatchBookmark, WatchInstancesRequest, WatchInstancesResponse, WatchStarted};
+use crate::services::{InstanceWatch, Instances, WatchEvent};
+use crate::{CallContext, ProviderError, Result};
+
+type Frames = BoxStream<'static, Result<WatchInstancesResponse, Status>>;
+
+/// Opens a watch.
+pub(super) async fn open(
+    core: &Core,
+    ours: &dyn Instances,
+    request: Request<WatchInstancesRequest>,
+) -> Result<Response<Frames>, Status> {
+    let stop = core.lifecycle.stop.clone();
+    let ended = stop.child_token();
+    let call = core.admit(method::WATCH_INSTANCES, request, ended.clone())?;
+    let ctx = call.ctx;
+    let opened = AssertUnwindSafe(ours.watch_instances(&ctx, call.request)).catch_unwind().await;
+    let watch = match opened {
+        Ok(watch) => watch.map_err(|error| fail(&ctx, error))?,
+        Err(_panic) => return Err(fail(&ctx, ProviderError::internal("the method panicked"))),
+    };
+    let open = Open {
+        heartbeat: heartbeat(core),
+        end: Instant::now() + core.advertised.watch_max_age,
+        token: String::new(),
+        started: Some(watch.resumed),
+        events: caught(watch),
+        stop,
+        ctx,
+        _guards: (call.waiting, ended.drop_guard()),
+    };
+    Ok(Response::new(stream::unfold(Some(open), next).boxed()))
+}
+
+struct Open {
+    ctx: CallContext,
+    events: BoxStream<'static, Result<WatchEvent>>,
+    /// Not yet told whether the token was honoured.
+    started: Option<bool>,
+    token: String,
+    heartbeat: Interval,
+    end: Instant,
+    stop: CancellationToken,
+    /// Dropped with the stream: they tell the provider that nobody reads any more.
+    _guards: (DropGuard, DropGuard),
+}
+
+/// A bookmark must follow at least every interval, so it is sent a little more often.
+fn heartbeat(core: &Core) -> Interval {
+    let every = (core.advertised.bookmark_interval * 3 / 4).max(time::Duration::from_millis(1));
+    let mut heartbeat = time::interval_at(Instant::now() + every, every);
+    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    heartbeat
+}
+
+/// The events of a watch, with a panic among them turned into an error.
+fn caught(watch: InstanceWatch) -> BoxStream<'static, Result<WatchEvent>> {
+    let events = AssertUnwindSafe(watch.events).catch_unwind();
+    events
+        .map(|event| {
+            event.unwrap_or_else(|_panic| Err(ProviderError::internal("the stream of changes panicked")))
+        })
+        .boxed()
+}
+
+/// One frame, and what is left of the stream after it.
+async fn next(open: Option<Open>) -> Option<(Result<WatchInstancesResponse, Status>, Option<Open>)> {
+    let mut open = open?;
+    if let Some(resumed) = open.started.take() {
+        return Some((frame(Frame::Started(WatchStarted { resumed })), Some(open)));
+    }
+    // The heartbeat goes before the changes, or a busy stream would never beat.
+    let event = tokio::select! {
+        biased;
+        () = open.stop.cancelled() => return Some((Err(ProviderError::shutting_down().to_status()), None)),
+        () = time::sleep_until(open.end) => return None,
+        _ = open.heartbeat.tick() => Ok(WatchEvent::Bookmark(open.token.clone())),
+        event = open.events.next() => event?,
+    };
+    match event {
+        Ok(WatchEvent::Changed(change)) => Some((frame(Frame::Changed(change)), Some(open))),
+        Ok(WatchEvent::Bookmark(resume_token)) => {
+            open.token.clone_from(&resume_token);
+            Some((frame(Frame::Bookmark(WatchBookmark { resume_token })), Some(open)))
+        }
+        Err(error) => Some((Err(fail(&open.ctx, error)), None)),
+    }
+}
+
+fn frame(frame: Frame) -> Result<WatchInstancesResponse, Status> {
+    Ok(WatchInstancesResponse { frame: Some(frame) })
+}

@@ -1,0 +1,182 @@
+//! Serves a provider: over a Unix socket with checked peers, or over TCP with mutual TLS, until it is told to stop.
+//!
+//! In: a [`Provider`] and [`ServeOptions`]. Out: the contract's services, health, and if wanted reflection and metrics.
+//! What the services answer is decided in `rpc` and by the provider.
+
+mod catch;
+mod connection;
+mod error;
+mod health;
+mod hook;
+mod metrics;
+mod observe;
+mod peer;
+mod reflection;
+mod routes;
+mod run;
+mod signals;
+mod socket;
+mod tls;
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use tokio::net::{TcpListener, UnixListener};
+use tower::Layer;
+
+pub use error::ServeError;
+pub use hook::{BoxError, GrpcRequest, GrpcResponse, GrpcService, HookService};
+
+use crate::options::{Endpoint, ServeOptions};
+use crate::provider::{Provider, ProviderHandle};
+use hook::Hook;
+use peer::Trust;
+use socket::SocketFile;
+use tls::Certificates;
+
+/// Serves a provider until SIGTERM or SIGINT, then stops gracefully. Logging is [`telemetry::init`](crate::telemetry::init)'s.
+///
+/// # Errors
+/// [`ServeError`] when the endpoint cannot be opened; each names the value and the remedy.
+pub async fn serve(provider: Provider, options: ServeOptions) -> Result<(), ServeError> {
+    Server::new(provider, options).run().await
+}
+
+/// A provider and how it is served, before the endpoint is opened.
+#[must_use]
+pub struct Server {
+    provider: Provider,
+    options: ServeOptions,
+    hook: Option<Hook>,
+    signals: bool,
+}
+
+impl Server {
+    /// A server that stops at SIGTERM and SIGINT, and by [`ProviderHandle::stop`].
+    pub fn new(provider: Provider, options: ServeOptions) -> Self {
+        Self { provider, options, hook: None, signals: true }
+    }
+
+    /// Wraps all services in a layer of HTTP requests and answers, **for test doubles and proxies**: it sees the bytes
+    /// before they are decoded and after they were encoded, so it can hang, drop an answer after the work was done (an
+    /// error or a body that fails), answer a status without our details, or too much. Health and reflection are wrapped,
+    /// too; the peer was checked before. A provider has no use for it.
+    pub fn layer<L>(mut self, layer: L) -> Self
+    where
+        L: Layer<GrpcService> + Send + Sync + 'static,
+        L::Service: HookService,
+    {
+        self.hook = Some(Hook::new(layer, self.hook));
+        self
+    }
+
+    /// Leaves signals alone: only [`ProviderHandle::stop`] stops it. For tests, and for processes that do more.
+    pub fn without_signals(mut self) -> Self {
+        self.signals = false;
+        self
+    }
+
+    /// Opens the endpoint. From here on callers can connect; they are answered once it runs.
+    ///
+    /// # Errors
+    /// [`ServeError`] names what is in the way and the remedy.
+    pub async fn bind(self) -> Result<BoundServer, ServeError> {
+        let Self { provider, options, hook, signals } = self;
+        let (listener, trust, endpoint) = open(&options).await?;
+        let metrics = metrics::bind(options.metrics_address).await?;
+        Ok(BoundServer { provider, options, hook, signals, listener, trust, endpoint, metrics })
+    }
+
+    /// Opens the endpoint and serves until it is told to stop.
+    ///
+    /// # Errors
+    /// As [`Server::bind`].
+    pub async fn run(self) -> Result<(), ServeError> {
+        self.bind().await?.run().await
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Server")
+            .field("provider", &self.provider)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+enum Listener {
+    Unix(UnixListener, SocketFile),
+    Tls(TcpListener, Certificates),
+}
+
+async fn open(options: &ServeOptions) -> Result<(Listener, Trust, Endpoint), ServeError> {
+    match &options.endpoint {
+        Endpoint::Unix(path) => {
+            if options.tls_cert_file.is_some() {
+                return Err(ServeError::TlsOverUnix { path: path.clone() });
+            }
+            let (listener, file) = socket::open(path).await?;
+            let trust = Trust::uids(&options.allowed_peer_uids);
+            Ok((Listener::Unix(listener, file), trust, options.endpoint.clone()))
+        }
+        Endpoint::Tcp(address) => {
+            let certificates = Certificates::from_options(options)?;
+            let fault = |source| ServeError::Listen { endpoint: options.endpoint.clone(), source };
+            let listener = TcpListener::bind(address).await.map_err(fault)?;
+            let endpoint = Endpoint::Tcp(listener.local_addr().map_err(fault)?);
+            Ok((Listener::Tls(listener, certificates), Trust::Certificate, endpoint))
+        }
+    }
+}
+
+/// A provider whose endpoint is open.
+#[must_use]
+pub struct BoundServer {
+    provider: Provider,
+    options: ServeOptions,
+    hook: Option<Hook>,
+    signals: bool,
+    listener: Listener,
+    trust: Trust,
+    endpoint: Endpoint,
+    metrics: Option<TcpListener>,
+}
+
+impl BoundServer {
+    /// Where it listens, with the real port where port 0 was asked for.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Where metrics are served, if they are.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().and_then(|listener| listener.local_addr().ok())
+    }
+
+    /// What stays with the team while the provider is served.
+    #[must_use]
+    pub fn handle(&self) -> ProviderHandle {
+        self.provider.handle()
+    }
+
+    /// Serves until it is told to stop: then it is not serving, streams end, running mutations are finished for as long
+    /// as `shutdown_grace` says, and the socket's file is removed.
+    ///
+    /// # Errors
+    /// [`ServeError`] when serving itself breaks.
+    pub async fn run(self) -> Result<(), ServeError> {
+        run::run(self).await
+    }
+}
+
+impl fmt::Debug for BoundServer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("BoundServer")
+            .field("provider", &self.provider)
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
+    }
+}

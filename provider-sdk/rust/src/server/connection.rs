@@ -1,0 +1,107 @@
+//! Connections: accepted, with their peer, and able to be cut.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::Stream;
+use futures::stream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::UnixListener;
+use tokio::time;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tonic::transport::server::Connected;
+
+use crate::context::Peer;
+
+/// How long to wait after a failed accept (no file handles left, for example), so as not to spin.
+pub(super) const AFTER_FAILURE: Duration = Duration::from_millis(50);
+
+/// A connection with its peer, which ends at once when it is cut.
+pub(super) struct Connection<I> {
+    io: I,
+    peer: Peer,
+    cut: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl<I> Connection<I> {
+    pub(super) fn new(io: I, peer: Peer, cut: &CancellationToken) -> Self {
+        Self { io, peer, cut: Box::pin(cut.clone().cancelled_owned()) }
+    }
+
+    fn poll_cut(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        match self.cut.as_mut().poll(cx) {
+            Poll::Ready(()) => Err(io::ErrorKind::ConnectionReset.into()),
+            Poll::Pending => Ok(()),
+        }
+    }
+}
+
+impl<I> Connected for Connection<I> {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
+    }
+}
+
+impl<I: AsyncRead + Unpin> AsyncRead for Connection<I> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.poll_cut(cx)?;
+        Pin::new(&mut self.io).poll_read(cx, into)
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for Connection<I> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_cut(cx)?;
+        Pin::new(&mut self.io).poll_write(cx, from)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        from: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_cut(cx)?;
+        Pin::new(&mut self.io).poll_write_vectored(cx, from)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_cut(cx)?;
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_cut(cx)?;
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+/// Connections over a Unix socket, with the peer as the kernel names it.
+pub(super) fn over_unix(
+    listener: UnixListener,
+    cut: CancellationToken,
+) -> impl Stream<Item = io::Result<Connection<tokio::net::UnixStream>>> {
+    stream::unfold((listener, cut), |(listener, cut)| async move {
+        let accepted = listener.accept().await.and_then(|(io, _)| {
+            let peer = io.peer_cred()?;
+            let peer = Peer::Unix { uid: peer.uid(), gid: peer.gid(), pid: peer.pid() };
+            Ok(Connection::new(io, peer, &cut))
+        });
+        if let Err(error) = &accepted {
+            tracing::warn!(%error, "a connection could not be accepted");
+            time::sleep(AFTER_FAILURE).await;
+        }
+        Some((accepted, (listener, cut)))
+    })
+}

@@ -1,0 +1,85 @@
+//! `grpc.health.v1.Health`: SERVING says that work is accepted, and nothing more.
+//!
+//! Streams end when the provider stops, after they told so, or a graceful stop would wait for them.
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_server::Health;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+
+use crate::provider::{Lifecycle, Serving};
+
+/// Serves health from the provider's life.
+#[derive(Debug)]
+pub(super) struct HealthRpc(Arc<Lifecycle>);
+
+impl HealthRpc {
+    pub(super) fn new(lifecycle: Arc<Lifecycle>) -> Self {
+        Self(lifecycle)
+    }
+}
+
+#[tonic::async_trait]
+impl Health for HealthRpc {
+    async fn check(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        let service = request.into_inner().service;
+        match self.0.health(&service) {
+            Some(health) => Ok(Response::new(answer(status(*health.borrow())))),
+            None => Err(Status::not_found("the service is not served")),
+        }
+    }
+
+    type WatchStream = BoxStream<'static, Result<HealthCheckResponse, Status>>;
+
+    async fn watch(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let stop = self.0.stop.clone();
+        let stream = match self.0.health(&request.into_inner().service) {
+            Some(mut health) => {
+                health.mark_changed();
+                stream::unfold(Some((health, stop)), next).boxed()
+            }
+            // The protocol keeps such a stream open, since the service might come; here it never does.
+            None => stream::once(async { Ok(answer(ServingStatus::ServiceUnknown)) })
+                .chain(stream::once(async move { stop.cancelled().await }).filter_map(|()| async { None }))
+                .boxed(),
+        };
+        Ok(Response::new(stream))
+    }
+}
+
+type State = (watch::Receiver<Serving>, CancellationToken);
+type Item = Result<HealthCheckResponse, Status>;
+
+async fn next(state: Option<State>) -> Option<(Item, Option<State>)> {
+    let (mut health, stop) = state?;
+    tokio::select! {
+        biased;
+        changed = health.changed() => changed.ok()?,
+        () = stop.cancelled() => return None,
+    }
+    let now = *health.borrow_and_update();
+    Some((Ok(answer(status(now))), Some((health, stop))))
+}
+
+fn status(serving: Serving) -> ServingStatus {
+    match serving {
+        Serving::Yes => ServingStatus::Serving,
+        Serving::No => ServingStatus::NotServing,
+    }
+}
+
+fn answer(status: ServingStatus) -> HealthCheckResponse {
+    HealthCheckResponse { status: status.into() }
+}

@@ -1,0 +1,133 @@
+//! The span and the metrics of every RPC, as its caller sees it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use http::{HeaderMap, Request, Response};
+use tonic::body::Body;
+use tonic::{Code, Status};
+use tower::Service;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
+
+use crate::ProviderError;
+use crate::metrics::{Method, Metrics};
+use crate::rpc::{RequestId, code_name, method};
+use crate::telemetry::continue_trace;
+
+/// Where a caller may name its call.
+const REQUEST_ID: &str = "x-request-id";
+const LONGEST_REQUEST_ID: usize = 64;
+/// The reason where there is none.
+const NO_REASON: &str = "";
+
+/// Wraps all services.
+#[derive(Debug, Clone)]
+pub(super) struct Observe<S> {
+    inner: S,
+    metrics: Arc<Metrics>,
+}
+
+impl<S> Observe<S> {
+    pub(super) fn new(inner: S, metrics: Arc<Metrics>) -> Self {
+        Self { inner, metrics }
+    }
+}
+
+impl<S, E> Service<Request<Body>> for Observe<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = E>,
+    S::Future: Send + 'static,
+    E: std::fmt::Display,
+{
+    type Response = Response<Body>;
+    type Error = E;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, E>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), E>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let method = method::of_path(request.uri().path());
+        let id = request_id(request.headers());
+        let span = span(method, &id, request.uri().path());
+        continue_trace(&span, request.headers());
+        request.extensions_mut().insert(RequestId(id));
+        let running = Running::start(method, Arc::clone(&self.metrics), span.clone());
+        let answer = span.in_scope(|| self.inner.call(request));
+        Box::pin(async move {
+            let mut running = running;
+            let answer = answer.instrument(span).await;
+            match &answer {
+                Ok(answer) => running.outcome = outcome(answer.headers()),
+                Err(_) => running.outcome = (Code::Unknown, NO_REASON),
+            }
+            answer
+        })
+    }
+}
+
+fn request_id(headers: &HeaderMap) -> String {
+    let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
+    given
+        .filter(|id| (1..=LONGEST_REQUEST_ID).contains(&id.len()))
+        .map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned)
+}
+
+fn span(method: Method, request_id: &str, path: &str) -> Span {
+    tracing::info_span!(
+        "rpc",
+        otel.name = path,
+        otel.kind = "server",
+        service = method.service,
+        method = method.method,
+        request_id,
+        cluster_uid = Empty,
+        items = Empty,
+        code = Empty,
+        reason = Empty,
+    )
+}
+
+/// An error without a body stands in the head of the answer; a stream's end is not waited for.
+fn outcome(headers: &HeaderMap) -> (Code, &'static str) {
+    let Some(status) = Status::from_header_map(headers) else { return (Code::Ok, NO_REASON) };
+    let reason = ProviderError::from_status(&status).map_or(NO_REASON, |error| error.reason().wire_name());
+    (status.code(), reason)
+}
+
+/// An RPC that is not answered yet; dropped before, its caller went away.
+struct Running {
+    method: Method,
+    metrics: Arc<Metrics>,
+    span: Span,
+    began: Instant,
+    outcome: (Code, &'static str),
+}
+
+impl Running {
+    fn start(method: Method, metrics: Arc<Metrics>, span: Span) -> Self {
+        metrics.started(method);
+        Self { method, metrics, span, began: Instant::now(), outcome: (Code::Cancelled, NO_REASON) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let (code, reason) = self.outcome;
+        let took = self.began.elapsed();
+        self.metrics.ended(self.method, code_name(code), reason, took);
+        self.span.record("code", code_name(code));
+        self.span.record("reason", reason);
+        let _entered = self.span.enter();
+        match code {
+            Code::Ok => tracing::debug!(?took, "answered"),
+            Code::Internal | Code::Unknown | Code::DataLoss => tracing::warn!(?took, "failed"),
+            _ => tracing::info!(?took, "refused"),
+        }
+    }
+}

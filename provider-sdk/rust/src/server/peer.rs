@@ -1,0 +1,103 @@
+//! Who may call. Checked before anything else of a call.
+
+use futures::future::{Either, Ready, ready};
+use http::{Request, Response};
+use tonic::body::Body;
+use tower::Service;
+use tower::layer::{LayerFn, layer_fn};
+
+use crate::ProviderError;
+use crate::context::Peer;
+
+/// Whom the endpoint trusts.
+#[derive(Debug, Clone)]
+pub(super) enum Trust {
+    /// Processes of these users.
+    Uids(Vec<u32>),
+    /// Who has a certificate, which the handshake made sure of.
+    Certificate,
+}
+
+impl Trust {
+    /// These users, or the own one and root where none is named.
+    pub(super) fn uids(allowed: &[u32]) -> Self {
+        if allowed.is_empty() {
+            return Self::Uids(vec![rustix::process::geteuid().as_raw(), 0]);
+        }
+        Self::Uids(allowed.to_vec())
+    }
+
+    fn refuses(&self, peer: Option<&Peer>) -> Option<ProviderError> {
+        match (self, peer) {
+            (Self::Uids(allowed), Some(Peer::Unix { uid, .. })) if allowed.contains(uid) => None,
+            (Self::Uids(_), Some(Peer::Unix { uid, .. })) => {
+                let why = format!("uid {uid} may not call; see --allowed-peer-uids of the provider");
+                Some(ProviderError::peer_not_trusted(&why))
+            }
+            (Self::Certificate, Some(Peer::Tls { certificate: Some(_), .. })) => None,
+            _ => Some(ProviderError::peer_not_trusted("the peer is not known")),
+        }
+    }
+}
+
+/// The layer that lets only trusted peers through.
+pub(super) fn layer<S>(trust: Trust) -> LayerFn<impl Fn(S) -> CheckPeer<S> + Clone> {
+    layer_fn(move |inner| CheckPeer { inner, trust: trust.clone() })
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct CheckPeer<S> {
+    inner: S,
+    trust: Trust,
+}
+
+impl<S, E> Service<Request<Body>> for CheckPeer<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = E>,
+{
+    type Response = Response<Body>;
+    type Error = E;
+    type Future = Either<S::Future, Ready<Result<Response<Body>, E>>>;
+
+    fn poll_ready(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), E>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        match self.trust.refuses(request.extensions().get()) {
+            None => Either::Left(self.inner.call(request)),
+            Some(error) => {
+                tracing::warn!(peer = ?request.extensions().get::<Peer>(), "a peer that is not trusted was refused");
+                Either::Right(ready(Ok(error.to_status().into_http())))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_uid_and_root_unless_others_are_named() {
+        let own = rustix::process::geteuid().as_raw();
+        let unix = |uid| Peer::Unix { uid, gid: 0, pid: None };
+        let rows: [(&[u32], u32, bool); 5] =
+            [(&[], own, true), (&[], 0, true), (&[], own + 7, false), (&[5], 5, true), (&[5], own, false)];
+        for (allowed, uid, fine) in rows {
+            let refused = Trust::uids(allowed).refuses(Some(&unix(uid)));
+            assert_eq!(refused.is_none(), fine, "{allowed:?} {uid}");
+        }
+    }
+
+    #[test]
+    fn who_is_not_known_is_not_trusted() {
+        let nameless = Peer::Tls { address: None, certificate: None };
+        for trust in [Trust::uids(&[]), Trust::Certificate] {
+            for peer in [None, Some(&Peer::Unknown), Some(&nameless)] {
+                assert!(trust.refuses(peer).is_some(), "{trust:?} {peer:?}");
+            }
+        }
+        assert!(Trust::Certificate.refuses(Some(&Peer::Unix { uid: 0, gid: 0, pid: None })).is_some());
+    }
+}

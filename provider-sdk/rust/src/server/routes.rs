@@ -1,0 +1,74 @@
+//! All services of one provider, with the message sizes that it advertises.
+
+use std::sync::Arc;
+
+use cloudprovider_proto::discovery::v1::discovery_server::DiscoveryServer;
+use cloudprovider_proto::v1alpha1::cloud_provider_server::CloudProviderServer;
+use cloudprovider_proto::v1alpha1::clusters_server::ClustersServer;
+use cloudprovider_proto::v1alpha1::instances_server::InstancesServer;
+use cloudprovider_proto::v1alpha1::load_balancers_server::LoadBalancersServer;
+use cloudprovider_proto::v1alpha1::routes_server::RoutesServer;
+use cloudprovider_proto::v1alpha1::volumes_server::VolumesServer;
+use tonic::service::Routes;
+use tonic_health::pb::health_server::HealthServer;
+
+use super::error::ServeError;
+use super::health::HealthRpc;
+use super::reflection;
+use crate::provider::Provider;
+use crate::rpc::{
+    Base, ClustersRpc, Core, DiscoveryRpc, InstancesRpc, LoadBalancersRpc, RoutesRpc, VolumesRpc,
+};
+
+const HEALTH: &str = "grpc.health.v1.Health";
+const REFLECTION: &str = "grpc.reflection.v1.ServerReflection";
+
+/// The services of a provider, and nothing that it does not serve.
+pub(super) fn routes(provider: &Provider, reflection: bool) -> Result<Routes, ServeError> {
+    let core = Core::new(provider);
+    let services = &provider.services;
+    let names = names(provider, reflection);
+    let bytes = provider.advertised.max_message_bytes;
+    let health = HealthServer::new(HealthRpc::new(Arc::clone(&provider.lifecycle)));
+    let base = Base::new(Arc::clone(&core), services.base.clone());
+    let discovery = DiscoveryServer::new(DiscoveryRpc::new(&provider.identity, names.clone()));
+    // Each of the generated servers has these two methods, but no trait says so.
+    macro_rules! sized {
+        ($server:expr) => {
+            $server.max_decoding_message_size(bytes).max_encoding_message_size(bytes)
+        };
+    }
+    let mut routes =
+        Routes::new(health).add_service(discovery).add_service(sized!(CloudProviderServer::new(base)));
+    if let Some(ours) = services.instances.clone() {
+        let rpc = InstancesRpc::new(Arc::clone(&core), ours);
+        routes = routes.add_service(sized!(InstancesServer::new(rpc)));
+    }
+    if let Some(ours) = services.load_balancers.clone() {
+        let rpc = LoadBalancersRpc::new(Arc::clone(&core), ours);
+        routes = routes.add_service(sized!(LoadBalancersServer::new(rpc)));
+    }
+    if let Some(ours) = services.routes.clone() {
+        let rpc = RoutesRpc::new(Arc::clone(&core), ours);
+        routes = routes.add_service(sized!(RoutesServer::new(rpc)));
+    }
+    if let Some(ours) = services.volumes.clone() {
+        let rpc = VolumesRpc::new(Arc::clone(&core), ours);
+        routes = routes.add_service(sized!(VolumesServer::new(rpc)));
+    }
+    if let Some(ours) = services.clusters.clone() {
+        let rpc = ClustersRpc::new(Arc::clone(&core), ours);
+        routes = routes.add_service(sized!(ClustersServer::new(rpc)));
+    }
+    if reflection {
+        routes = routes.add_service(reflection::service(&names)?);
+    }
+    Ok(routes.prepare())
+}
+
+/// Fully qualified names of all that is served.
+fn names(provider: &Provider, reflection: bool) -> Vec<String> {
+    let standard = [(true, HEALTH), (reflection, REFLECTION)];
+    let standard = standard.into_iter().filter_map(|(served, name)| served.then_some(name));
+    provider.services.names().into_iter().chain(standard).map(str::to_owned).collect()
+}

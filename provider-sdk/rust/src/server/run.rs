@@ -1,0 +1,114 @@
+//! From the first connection to the last mutation.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::Stream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time;
+use tonic::transport::Server as Transport;
+use tower::Layer as _;
+
+use super::connection::{Connection, over_unix};
+use super::error::ServeError;
+use super::hook::GrpcService;
+use super::observe::Observe;
+use super::signals::Signals;
+use super::{BoundServer, Listener, catch, metrics, peer, routes, tls};
+use crate::provider::Lifecycle;
+
+/// What a mutation that was told to give up, and a connection that was cut, still get.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+pub(super) async fn run(server: BoundServer) -> Result<(), ServeError> {
+    let mut signals = Signals::new(server.signals)?;
+    let services = services(&server)?;
+    let BoundServer { provider, options, listener, endpoint, metrics, .. } = server;
+    let life = Arc::clone(&provider.lifecycle);
+    tracing::info!(provider = provider.name(), %endpoint, epoch = provider.process_epoch(), "serving");
+    let served = async {
+        match listener {
+            Listener::Unix(listener, file) => {
+                let ended = until_stopped(services, over_unix(listener, life.cut.clone()), &life).await;
+                drop(file);
+                ended
+            }
+            Listener::Tls(listener, certificates) => {
+                let connections = tls::over_tls(listener, certificates, life.cut.clone());
+                until_stopped(services, connections, &life).await
+            }
+        }
+    };
+    let stop_on_signal = async {
+        signals.wait().await;
+        life.begin_stop();
+        std::future::pending::<Infallible>().await
+    };
+    let ended = tokio::select! {
+        ended = drained(served, &life, options.shutdown_grace) => ended,
+        never = metrics::serve(metrics, Arc::clone(&provider.metrics)) => match never {},
+        never = stop_on_signal => match never {},
+    };
+    tracing::info!(provider = provider.name(), "stopped");
+    ended
+}
+
+/// All services in their wrapping: measured, then the peer's check, then the hook, then panics.
+fn services(server: &BoundServer) -> Result<GrpcService, ServeError> {
+    let routes = routes::routes(&server.provider, server.options.reflection)?;
+    let inner = catch::service(routes);
+    let hooked = server.hook.as_ref().map_or_else(|| inner.clone(), |hook| hook.wrap(inner.clone()));
+    let trusted = peer::layer(server.trust.clone()).layer(hooked);
+    Ok(GrpcService::new(Observe::new(trusted, Arc::clone(&server.provider.metrics))))
+}
+
+async fn until_stopped<I>(
+    services: GrpcService,
+    connections: impl Stream<Item = std::io::Result<Connection<I>>>,
+    life: &Lifecycle,
+) -> Result<(), ServeError>
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let stop = life.stop.clone().cancelled_owned();
+    let ended = Transport::builder().serve_with_incoming_shutdown(services, connections, stop).await;
+    // Should it ever end by itself, the rest must not wait for a stop that nobody asks for.
+    life.begin_stop();
+    Ok(ended?)
+}
+
+/// Waits for the server and for running mutations, but not for ever once a stop was asked for.
+async fn drained(
+    served: impl Future<Output = Result<(), ServeError>>,
+    life: &Lifecycle,
+    grace: Duration,
+) -> Result<(), ServeError> {
+    let mutations = async {
+        life.stop.cancelled().await;
+        life.mutations.close();
+        life.mutations.wait().await;
+    };
+    let all = async { tokio::join!(served, mutations).0 };
+    tokio::pin!(all);
+    let grace_is_over = async {
+        life.stop.cancelled().await;
+        time::sleep(grace).await;
+    };
+    tokio::select! {
+        ended = &mut all => return ended,
+        () = grace_is_over => {}
+    }
+    tracing::warn!(
+        mutations = life.mutations.len(),
+        "the time to stop is over; what runs is told to give up"
+    );
+    life.give_up.cancel();
+    if let Ok(ended) = time::timeout(LAST_WORDS, &mut all).await {
+        return ended;
+    }
+    tracing::warn!(mutations = life.mutations.len(), "connections are cut");
+    life.cut.cancel();
+    time::timeout(LAST_WORDS, &mut all).await.unwrap_or(Ok(()))
+}
