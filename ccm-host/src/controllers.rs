@@ -2,5 +2,8 @@
 
 pub mod cloud_node;
 pub mod cloud_node_lifecycle;
+pub mod node_instance;
 pub mod node_scope;
+#[cfg(test)]
+pub(crate) mod node_server;
 pub mod taint;

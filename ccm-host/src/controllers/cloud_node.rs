@@ -1,5 +1,177 @@
+//! Gives new nodes what only the cloud knows of them, and keeps it fresh.
+//!
+//! In: Nodes, and what their provider says of their machines. Out: provider ID, addresses, labels, and the removal of the
+//! `uninitialized` taint. When a machine is gone is decided in [`crate::controllers::cloud_node_lifecycle`].
+//!
+//! ```text
+//! triggers ──► queue ──► observe: ask the provider ──► decide (pure) ──► act: addresses, then the rest
+//! ```
+//!
+//! Any number of nodes may be observed at once, so that their questions share calls; only writes are limited. The limit is
+//! taken after the answer, and the decision is made on the node as it is then.
+
+mod act;
 mod addresses;
+mod attention;
 mod decide;
 mod labels;
+mod metrics;
+mod observe;
 mod owned_labels;
 mod provided_ip;
+mod said;
+#[cfg(test)]
+mod tests;
+mod triggers;
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::join_all;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cloud::Providers,
+    controllers::{node_scope::NodeScope, taint},
+    kube::{
+        cache::Cache,
+        events::Recorder,
+        keep::{Keep, KeySet},
+        metrics::QueueMetrics,
+        node::Node,
+        patch::Writer,
+        queue::{self, Backoff, Outcome, WorkQueue},
+    },
+    manager::flags::NodeSettings,
+};
+use attention::{Attention, Question};
+pub use metrics::CloudNodeMetrics;
+use observe::Observed;
+use said::Said;
+
+/// The name under which its events are recorded.
+pub const COMPONENT: &str = "cloud-node-controller";
+
+/// So many nodes are observed at once: enough for whole clusters, since waiting costs little.
+const OBSERVED_AT_ONCE: usize = 8192;
+
+/// A failing node is tried again at least this often, however long it fails.
+const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(120) };
+
+/// What the controller works with.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// All nodes; it has to keep what [`keep`] says.
+    pub nodes: Cache<Node>,
+    /// How nodes are written.
+    pub writer: Writer,
+    /// Who can be asked.
+    pub providers: Providers,
+    /// Of [`COMPONENT`].
+    pub recorder: Recorder,
+    /// This controller's.
+    pub metrics: CloudNodeMetrics,
+    /// The queue's.
+    pub queue_metrics: QueueMetrics,
+    /// From the command line.
+    pub settings: NodeSettings,
+}
+
+/// What the Node cache has to keep for this controller.
+#[must_use]
+pub fn keep(settings: &NodeSettings) -> Keep {
+    let own = Keep {
+        labels: KeySet::keys(labels::keys()),
+        annotations: KeySet::keys([provided_ip::ANNOTATION, owned_labels::ANNOTATION]),
+    };
+    own.union(&NodeScope::new(settings.selector.clone()).keep())
+}
+
+/// The controller.
+#[derive(Debug)]
+pub struct Controller(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    scope: NodeScope,
+    queue: WorkQueue<String>,
+    attention: Mutex<Attention>,
+    said: Mutex<Said>,
+    /// One permit for each node that is written for the first time.
+    initialising: Semaphore,
+    /// One permit for each node that is written later.
+    refreshing: Semaphore,
+    context: Context,
+}
+
+impl Controller {
+    /// A controller that does nothing until it runs.
+    #[must_use]
+    pub fn new(context: Context) -> Self {
+        Self(Arc::new(Shared {
+            scope: NodeScope::new(context.settings.selector.clone()),
+            queue: WorkQueue::new("Nodes", BACKOFF, &context.queue_metrics),
+            attention: Mutex::default(),
+            said: Mutex::default(),
+            initialising: Semaphore::new(context.settings.workers),
+            refreshing: Semaphore::new(context.settings.status_workers),
+            context,
+        }))
+    }
+
+    /// Runs until cancelled; what is being asked or written then is given up.
+    pub async fn run(self, cancel: CancellationToken) -> anyhow::Result<()> {
+        let shared = self.0;
+        tokio::select! {
+            () = cancel.cancelled() => return Ok(()),
+            () = shared.context.nodes.synced() => {}
+        }
+        shared.follow_nodes();
+        let providers = shared.context.providers.clone();
+        let told = providers.all().iter().map(|provider| shared.follow_provider(provider, &cancel));
+        let worked = queue::run(shared.queue.clone(), OBSERVED_AT_ONCE, cancel.clone(), |name| {
+            let (shared, cancel) = (Arc::clone(&shared), cancel.clone());
+            async move { shared.reconcile(name, &cancel).await }
+        });
+        tokio::join!(join_all(told), worked);
+        Ok(())
+    }
+}
+
+impl Shared {
+    async fn reconcile(&self, name: String, cancel: &CancellationToken) -> Outcome {
+        let Some(node) = self.ours(&name) else { return Outcome::Done };
+        let question = self.attention.lock().question(&node);
+        let answer = match question {
+            Question::Wait => return Outcome::Done,
+            Question::Labels => None,
+            Question::Ask(freshness) => match self.observe(&node, freshness, cancel).await {
+                Observed::Answer(answer) => Some(answer),
+                Observed::Nothing(outcome) => return outcome,
+            },
+        };
+        // Beyond this point only as many go on as may write: what they need is not held for those who wait.
+        let permits = if is_new(&node) { &self.initialising } else { &self.refreshing };
+        let Ok(_permit) = permits.acquire().await else { return Outcome::Done };
+        Box::pin(self.settle(&node, answer.as_ref(), cancel)).await
+    }
+
+    /// The node, if it is there and to be looked after.
+    fn ours(&self, name: &str) -> Option<Arc<Node>> {
+        self.context.nodes.get(name).filter(|node| self.is_ours(node))
+    }
+
+    fn is_ours(&self, node: &Node) -> bool {
+        !node.deleting && self.scope.contains(node)
+    }
+
+    fn forget(&self, name: &str) {
+        self.attention.lock().forget(name);
+        self.said.lock().forget(name);
+    }
+}
+
+fn is_new(node: &Node) -> bool {
+    node.has_taint(taint::UNINITIALIZED)
+}

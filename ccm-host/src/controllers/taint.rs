@@ -88,7 +88,12 @@ mod tests {
             ("TNT-5 same key, other effect", &["a:NoSchedule"], "a:NoExecute", None),
             ("TNT-5 match", &["a=x:NoSchedule"], "a:NoSchedule", Some(&[])),
             ("TNT-5 empty list", &[], "a:NoExecute", None),
-            ("order is kept", &["c:NoExecute", "a:NoSchedule", "b:NoExecute"], "a:NoSchedule", Some(&["c:NoExecute", "b:NoExecute"])),
+            (
+                "order is kept",
+                &["c:NoExecute", "a:NoSchedule", "b:NoExecute"],
+                "a:NoSchedule",
+                Some(&["c:NoExecute", "b:NoExecute"]),
+            ),
         ];
         for (id, list, unwanted, want) in rows {
             assert_eq!(without(&taints(list), &taint(unwanted)), want.map(taints), "{id}");
@@ -106,12 +111,20 @@ mod tests {
     fn adds() {
         let rows: [(&str, &[&str], &str, Option<&[&str]>); 3] = [
             ("TNT-6 identical", &["a=1:NoSchedule"], "a=1:NoSchedule", None),
-            ("TNT-6 other value", &["a=1:NoSchedule", "b:NoExecute"], "a=2:NoSchedule", Some(&["a=2:NoSchedule", "b:NoExecute"])),
+            (
+                "TNT-6 other value",
+                &["a=1:NoSchedule", "b:NoExecute"],
+                "a=2:NoSchedule",
+                Some(&["a=2:NoSchedule", "b:NoExecute"]),
+            ),
             ("TNT-6 absent", &["b:NoExecute"], "a:NoSchedule", Some(&["b:NoExecute", "a:NoSchedule"])),
         ];
         for (id, list, wanted, want) in rows {
             assert_eq!(with(&taints(list), &taint(wanted)), want.map(taints), "{id}");
         }
-        assert_eq!(with(&[], &shutdown()), Some(taints(&["node.cloudprovider.kubernetes.io/shutdown:NoSchedule"])));
+        assert_eq!(
+            with(&[], &shutdown()),
+            Some(taints(&["node.cloudprovider.kubernetes.io/shutdown:NoSchedule"]))
+        );
     }
 }

@@ -15,7 +15,10 @@ const HOSTNAME: &str = "Hostname";
 ///
 /// The cloud's list replaces whatever is there, addresses of other writers included. Only the kubelet's host names stay,
 /// unless the cloud has its own. IPs that the kubelet was told to use have to be the cloud's.
-pub(super) fn wanted(node: &Node, cloud: &[cloud::NodeAddress]) -> Result<Option<Vec<NodeAddress>>, ProvidedIpError> {
+pub(super) fn wanted(
+    node: &Node,
+    cloud: &[cloud::NodeAddress],
+) -> Result<Option<Vec<NodeAddress>>, ProvidedIpError> {
     let provided = node.annotations.get(ANNOTATION).map(ProvidedIps::parse).transpose()?;
     let mut list: Vec<NodeAddress> = cloud.iter().map(as_written).collect();
     if let Some(provided) = &provided {
@@ -44,7 +47,9 @@ mod tests {
     };
 
     fn cloud(list: &[(AddressType, &str)]) -> Vec<cloud::NodeAddress> {
-        list.iter().map(|(kind, address)| cloud::NodeAddress { kind: *kind, address: (*address).to_owned() }).collect()
+        list.iter()
+            .map(|(kind, address)| cloud::NodeAddress { kind: *kind, address: (*address).to_owned() })
+            .collect()
     }
 
     /// `IIP=1.2.3.4` and the like.
@@ -100,7 +105,11 @@ mod tests {
         let told = |ip: &str| node("n").with_address("Hostname", ip).with_annotation(ANNOTATION, ip);
         let not_in_cloud = |ip: &str| Err(ProvidedIpError::NotInCloud(ip.parse().unwrap()));
         let list = cloud(&[(InternalIp, "10.0.0.1")]);
-        assert_eq!(wanted(&told("10.0.0.2"), &list), not_in_cloud("10.0.0.2"), "NODE-10, though a host name reads so");
+        assert_eq!(
+            wanted(&told("10.0.0.2"), &list),
+            not_in_cloud("10.0.0.2"),
+            "NODE-10, though a host name reads so"
+        );
         assert_eq!(wanted(&told("10.0.0.1"), &[]), not_in_cloud("10.0.0.1"), "NODE-30");
         assert_eq!(wanted(&told("x"), &list), Err(ProvidedIpError::Malformed("x".to_owned())), "NODE-9");
     }
@@ -113,12 +122,32 @@ mod tests {
         let rows: [(&str, List<'_>, List<'_>, bool); 9] = [
             ("ADDR-1", both, both, false),
             ("ADDR-2", both, &[(InternalIp, "10.0.0.1"), (ExternalIp, "8.8.8.8")], true),
-            ("ADDR-3", &[(InternalIp, "10.0.0.1"), (Hostname, "a"), (Hostname, "b")], &[(InternalIp, "10.0.0.1"), (Hostname, "a")], true),
+            (
+                "ADDR-3",
+                &[(InternalIp, "10.0.0.1"), (Hostname, "a"), (Hostname, "b")],
+                &[(InternalIp, "10.0.0.1"), (Hostname, "a")],
+                true,
+            ),
             ("ADDR-4", both, &[(InternalIp, "10.0.0.1"), (ExternalIp, "9.9.9.9"), (Hostname, "a")], true),
             ("ADDR-5", both, &[(InternalIp, "9.9.9.9"), (ExternalIp, "10.0.0.1")], true),
-            ("ADDR-6 the order is the provider's word", both, &[(ExternalIp, "9.9.9.9"), (InternalIp, "10.0.0.1")], true),
-            ("ADDR-7 two of a type", &[(InternalIp, "10.0.0.1"), (InternalIp, "fd00::1")], &[(InternalIp, "10.0.0.1"), (InternalIp, "fd00::1")], false),
-            ("ADDR-8 one of two goes", &[(InternalIp, "10.0.0.1"), (InternalIp, "10.0.0.2")], &[(InternalIp, "10.0.0.2")], true),
+            (
+                "ADDR-6 the order is the provider's word",
+                both,
+                &[(ExternalIp, "9.9.9.9"), (InternalIp, "10.0.0.1")],
+                true,
+            ),
+            (
+                "ADDR-7 two of a type",
+                &[(InternalIp, "10.0.0.1"), (InternalIp, "fd00::1")],
+                &[(InternalIp, "10.0.0.1"), (InternalIp, "fd00::1")],
+                false,
+            ),
+            (
+                "ADDR-8 one of two goes",
+                &[(InternalIp, "10.0.0.1"), (InternalIp, "10.0.0.2")],
+                &[(InternalIp, "10.0.0.2")],
+                true,
+            ),
             ("ADDR-14 nothing before", &[], &[(InternalIp, "10.0.0.1"), (InternalIp, "fd00::1")], true),
         ];
         for (id, before, list, want) in rows {

@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use super::{
-    addresses,
+    addresses, is_new,
     labels::{self, Seen},
 };
 use crate::{
@@ -56,6 +56,8 @@ pub(super) struct Plan {
 pub(super) struct Notice {
     pub(super) type_: EventType,
     pub(super) reason: &'static str,
+    /// What makes it the same again.
+    pub(super) about: String,
     pub(super) message: String,
 }
 
@@ -81,10 +83,10 @@ pub(super) enum Retry {
     After(Duration),
 }
 
-/// What both kinds of node have in common: the machine is there, and described.
+/// The verdict on an answer.
 pub(super) fn decide(seen: &Seen<'_>, answer: &InstanceAnswer) -> Verdict {
     use InstanceState as S;
-    let new = seen.node.has_taint(taint::UNINITIALIZED);
+    let new = is_new(&seen.node);
     match answer.state {
         S::NotOwned => Verdict::NotOurs,
         S::Running | S::Stopped => described(seen, answer, new),
@@ -108,6 +110,13 @@ pub(super) fn decide(seen: &Seen<'_>, answer: &InstanceAnswer) -> Verdict {
     }
 }
 
+/// The plan where nobody was asked: the two names of the well-known labels shall agree. None for a new node.
+pub(super) fn decide_without_answer(seen: &Seen<'_>) -> Option<Plan> {
+    let mut plan = Plan::default();
+    labels::mirror(&seen.node, &mut plan.change);
+    (!is_new(&seen.node)).then_some(plan)
+}
+
 fn described(seen: &Seen<'_>, answer: &InstanceAnswer, new: bool) -> Verdict {
     let instance = match (&answer.error, &answer.instance) {
         (None, Some(instance)) => instance,
@@ -126,7 +135,10 @@ fn initialised(seen: &Seen<'_>, instance: &Instance) -> Result<Plan, Obstacle> {
     let mut plan = Plan { notices: notices(node, instance), ..Plan::default() };
     if node.provider_id.is_none() {
         if instance.provider_id.is_empty() {
-            return Err(Obstacle::new("ProviderIDMissing", "neither the node nor the instance has a provider ID"));
+            return Err(Obstacle::new(
+                "ProviderIDMissing",
+                "neither the node nor the instance has a provider ID",
+            ));
         }
         plan.change.provider_id = Some(instance.provider_id.clone());
     }
@@ -167,12 +179,27 @@ fn notices(node: &Node, instance: &Instance) -> Vec<Notice> {
 }
 
 impl Notice {
-    fn warning(reason: &'static str, message: String) -> Self {
-        Self { type_: EventType::Warning, reason, message }
+    pub(super) fn warning(reason: &'static str, message: String) -> Self {
+        Self { type_: EventType::Warning, reason, about: message.clone(), message }
+    }
+
+    /// The machine is somebody else's.
+    pub(super) fn not_ours() -> Self {
+        let message =
+            "the instance of this node is not this cluster's provider's: the node is left alone".to_owned();
+        Self { type_: EventType::Normal, ..Self::warning("InstanceNotOwned", message) }
     }
 }
 
 impl Obstacle {
+    /// A warning for people, the same for as long as the reason is; none for what is part of an ordinary start.
+    pub(super) fn notice(&self) -> Option<Notice> {
+        let message = format!("not initialised yet: {} ({})", self.message, self.reason);
+        let notice =
+            Notice { about: self.reason.clone(), ..Notice::warning("InitializationFailed", message) };
+        (!self.expected).then_some(notice)
+    }
+
     fn new(reason: &str, message: impl Into<String>) -> Self {
         Self { reason: reason.to_owned(), message: message.into(), retry: Retry::Backoff, expected: false }
     }

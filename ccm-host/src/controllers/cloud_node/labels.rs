@@ -18,11 +18,7 @@ use std::{
 use super::owned_labels::{ANNOTATION, OwnedLabels};
 use crate::{
     cloud::Instance,
-    kube::{
-        keep::KeySet,
-        node::Node,
-        patch::NodeChange,
-    },
+    kube::{keep::KeySet, node::Node, patch::NodeChange},
 };
 
 /// The two names of one well-known label.

@@ -17,9 +17,13 @@ pub(super) struct ProvidedIps(Vec<IpAddr>);
 /// Why the annotation cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ProvidedIpError {
-    #[error("annotation {ANNOTATION} is {0:?}, which is not one IP address, nor two of different families separated by a comma")]
+    #[error(
+        "annotation {ANNOTATION} is {0:?}, which is not one IP address, nor two of different families separated by a comma"
+    )]
     Malformed(String),
-    #[error("annotation {ANNOTATION} asks for {0}, which is not among the addresses that the cloud gives the node")]
+    #[error(
+        "annotation {ANNOTATION} asks for {0}, which is not among the addresses that the cloud gives the node"
+    )]
     NotInCloud(IpAddr),
 }
 
@@ -151,25 +155,85 @@ mod tests {
     fn selects_and_orders() {
         let rows = [
             ("ADDR-20", "10.1.1.1", "IIP=10.1.1.1 HN=h", Some("IIP=10.1.1.1 HN=h")),
-            ("ADDR-21", "55.55.55.55", "IIP=10.1.1.1 EIP=55.55.55.55 HN=h", Some("EIP=55.55.55.55 IIP=10.1.1.1 HN=h")),
-            ("ADDR-22", "55.55.55.55", "IIP=44.44.44.44 EIP=44.44.44.44 IIP=55.55.55.55 EIP=55.55.55.55 HN=h", Some("IIP=55.55.55.55 EIP=55.55.55.55 HN=h")),
-            ("ADDR-23", "10.1.1.1", "IIP=10.1.1.1 EIP=55.55.55.55 IDNS=i EDNS=e HN=h", Some("IIP=10.1.1.1 EIP=55.55.55.55 IDNS=i EDNS=e HN=h")),
-            ("ADDR-24", "10.1.1.1", "IIP=10.1.1.1 IIP=10.2.2.2 IIP=10.3.3.3 EIP=55.55.55.55 HN=h", Some("IIP=10.1.1.1 EIP=55.55.55.55 HN=h")),
+            (
+                "ADDR-21",
+                "55.55.55.55",
+                "IIP=10.1.1.1 EIP=55.55.55.55 HN=h",
+                Some("EIP=55.55.55.55 IIP=10.1.1.1 HN=h"),
+            ),
+            (
+                "ADDR-22",
+                "55.55.55.55",
+                "IIP=44.44.44.44 EIP=44.44.44.44 IIP=55.55.55.55 EIP=55.55.55.55 HN=h",
+                Some("IIP=55.55.55.55 EIP=55.55.55.55 HN=h"),
+            ),
+            (
+                "ADDR-23",
+                "10.1.1.1",
+                "IIP=10.1.1.1 EIP=55.55.55.55 IDNS=i EDNS=e HN=h",
+                Some("IIP=10.1.1.1 EIP=55.55.55.55 IDNS=i EDNS=e HN=h"),
+            ),
+            (
+                "ADDR-24",
+                "10.1.1.1",
+                "IIP=10.1.1.1 IIP=10.2.2.2 IIP=10.3.3.3 EIP=55.55.55.55 HN=h",
+                Some("IIP=10.1.1.1 EIP=55.55.55.55 HN=h"),
+            ),
             ("ADDR-25", "10.2.2.2", "IIP=10.1.1.1 EIP=55.55.55.55 HN=h", None),
-            ("ADDR-26", "2001:db8::1", "IIP=10.1.1.1 IIP=2001:0db8:0:0:0:0:0:1 HN=h", Some("IIP=2001:0db8:0:0:0:0:0:1 HN=h")),
+            (
+                "ADDR-26",
+                "2001:db8::1",
+                "IIP=10.1.1.1 IIP=2001:0db8:0:0:0:0:0:1 HN=h",
+                Some("IIP=2001:0db8:0:0:0:0:0:1 HN=h"),
+            ),
             ("ADDR-27", "10.1.1.1,2001:db8::1", "IIP=10.1.1.1 HN=h", None),
-            ("ADDR-28", "10.1.1.1,2001:db8::1", "IIP=10.1.1.1 IIP=2001:db8::1 HN=h", Some("IIP=10.1.1.1 IIP=2001:db8::1 HN=h")),
-            ("ADDR-29", "10.1.1.1,2001:db8::1", "IIP=2001:db8::1 IIP=10.1.1.1 HN=h", Some("IIP=10.1.1.1 IIP=2001:db8::1 HN=h")),
-            ("ADDR-30", "10.1.1.2,2001:db8::2", "IIP=10.1.1.1 IIP=10.1.1.2 IIP=2001:db8::1 IIP=2001:db8::2 HN=h", Some("IIP=10.1.1.2 IIP=2001:db8::2 HN=h")),
-            ("ADDR-31", "10.1.1.1,2001:db8::2", "IIP=10.1.1.1 EIP=55.55.55.55 IIP=2001:db8::1 IIP=2001:db8::2 HN=h", Some("IIP=10.1.1.1 IIP=2001:db8::2 EIP=55.55.55.55 HN=h")),
-            ("ADDR-32", "2001:db8::1,10.1.1.1", "IIP=10.1.1.1 EIP=55.55.55.55 IIP=2001:db8::1 EIP=2001:db8::2 HN=h", Some("IIP=2001:db8::1 IIP=10.1.1.1 EIP=55.55.55.55 EIP=2001:db8::2 HN=h")),
-            ("ADDR-33", "55.55.55.55,2001:db8::1", "IIP=10.1.1.1 EIP=55.55.55.55 IIP=2001:db8::1 EIP=2001:db8::2 HN=h", Some("EIP=55.55.55.55 IIP=2001:db8::1 HN=h")),
+            (
+                "ADDR-28",
+                "10.1.1.1,2001:db8::1",
+                "IIP=10.1.1.1 IIP=2001:db8::1 HN=h",
+                Some("IIP=10.1.1.1 IIP=2001:db8::1 HN=h"),
+            ),
+            (
+                "ADDR-29",
+                "10.1.1.1,2001:db8::1",
+                "IIP=2001:db8::1 IIP=10.1.1.1 HN=h",
+                Some("IIP=10.1.1.1 IIP=2001:db8::1 HN=h"),
+            ),
+            (
+                "ADDR-30",
+                "10.1.1.2,2001:db8::2",
+                "IIP=10.1.1.1 IIP=10.1.1.2 IIP=2001:db8::1 IIP=2001:db8::2 HN=h",
+                Some("IIP=10.1.1.2 IIP=2001:db8::2 HN=h"),
+            ),
+            (
+                "ADDR-31",
+                "10.1.1.1,2001:db8::2",
+                "IIP=10.1.1.1 EIP=55.55.55.55 IIP=2001:db8::1 IIP=2001:db8::2 HN=h",
+                Some("IIP=10.1.1.1 IIP=2001:db8::2 EIP=55.55.55.55 HN=h"),
+            ),
+            (
+                "ADDR-32",
+                "2001:db8::1,10.1.1.1",
+                "IIP=10.1.1.1 EIP=55.55.55.55 IIP=2001:db8::1 EIP=2001:db8::2 HN=h",
+                Some("IIP=2001:db8::1 IIP=10.1.1.1 EIP=55.55.55.55 EIP=2001:db8::2 HN=h"),
+            ),
+            (
+                "ADDR-33",
+                "55.55.55.55,2001:db8::1",
+                "IIP=10.1.1.1 EIP=55.55.55.55 IIP=2001:db8::1 EIP=2001:db8::2 HN=h",
+                Some("EIP=55.55.55.55 IIP=2001:db8::1 HN=h"),
+            ),
             ("ADDR-34 leading zero", "010.0.0.1", "IIP=10.0.0.1", Some("IIP=10.0.0.1")),
             ("ADDR-34 mapped", "::ffff:10.0.0.1", "IIP=10.0.0.1", Some("IIP=10.0.0.1")),
             ("ADDR-34 mapped with a leading zero", "::ffff:010.0.0.1", "IIP=10.0.0.1", Some("IIP=10.0.0.1")),
             ("ADDR-35", "0.0.0.0", "IIP=10.0.0.1", None),
             ("ADDR-36", "10.0.0.1", "IIP=10.0.0.1 IIP=2001:db8::1", Some("IIP=10.0.0.1")),
-            ("a host name that is the IP pins its type", "10.0.0.1", "IIP=10.0.0.1 HN=10.0.0.1 HN=h", Some("IIP=10.0.0.1 HN=10.0.0.1")),
+            (
+                "a host name that is the IP pins its type",
+                "10.0.0.1",
+                "IIP=10.0.0.1 HN=10.0.0.1 HN=h",
+                Some("IIP=10.0.0.1 HN=10.0.0.1"),
+            ),
             ("nothing to choose from", "10.0.0.1", "", None),
         ];
         for (id, annotation, cloud, want) in rows {

@@ -5,7 +5,7 @@ use crate::{
         fake::{error, machine},
     },
     controllers::cloud_node::{owned_labels, provided_ip},
-    kube::{keep::KeySet, fixtures::node},
+    kube::{fixtures::node, keep::KeySet},
 };
 
 fn kept() -> KeySet {
@@ -28,7 +28,10 @@ fn at(kind: AddressType, address: &str) -> CloudAddress {
 fn machine_12345() -> Instance {
     Instance {
         provider_id: "fake://12345".to_owned(),
-        addresses: vec![at(AddressType::InternalIp, "10.0.0.1"), at(AddressType::ExternalIp, "132.143.154.163")],
+        addresses: vec![
+            at(AddressType::InternalIp, "10.0.0.1"),
+            at(AddressType::ExternalIp, "132.143.154.163"),
+        ],
         ..Instance::default()
     }
 }
@@ -69,7 +72,8 @@ fn words(node: &Node, verdict: Verdict) -> String {
         words.push(format!("taints={}", keys.join(",")));
     }
     if let Some(addresses) = addresses.filter(|addresses| *addresses != node.addresses) {
-        let list: Vec<_> = addresses.into_iter().map(|one| format!("{}:{}", one.type_, one.address)).collect();
+        let list: Vec<_> =
+            addresses.into_iter().map(|one| format!("{}:{}", one.type_, one.address)).collect();
         words.push(list.join(","));
     }
     words.extend(notices.into_iter().map(|notice| format!("!{}", notice.reason)));
@@ -85,23 +89,37 @@ const IPS: &str = "InternalIP:10.0.0.1,ExternalIP:132.143.154.163";
 /// answer. A row whose outcome is ours says so.
 #[test]
 fn initialises() {
-    let foreign_first = || node("n").with_taint(FOREIGN, "x", "NoSchedule").tainted_uninitialized().with_address("Hostname", "a");
+    let foreign_first = || {
+        node("n").with_taint(FOREIGN, "x", "NoSchedule").tainted_uninitialized().with_address("Hostname", "a")
+    };
     let told = |ip: &str| tainted().with_annotation(provided_ip::ANNOTATION, ip);
     let rows = [
         (
             "NODE-1",
             tainted(),
             running(named_b()),
-            "init pid=fake://12345 taints= Hostname:b,InternalIP:10.0.0.1,ExternalIP:132.143.154.163".to_owned(),
+            "init pid=fake://12345 taints= Hostname:b,InternalIP:10.0.0.1,ExternalIP:132.143.154.163"
+                .to_owned(),
         ),
-        ("NODE-2", tainted(), running(machine_12345()), format!("init pid=fake://12345 taints= {IPS},Hostname:a")),
+        (
+            "NODE-2",
+            tainted(),
+            running(machine_12345()),
+            format!("init pid=fake://12345 taints= {IPS},Hostname:a"),
+        ),
         (
             "NODE-3",
             node("n").tainted_uninitialized(),
             running(named_b()),
-            "init pid=fake://12345 taints= Hostname:b,InternalIP:10.0.0.1,ExternalIP:132.143.154.163".to_owned(),
+            "init pid=fake://12345 taints= Hostname:b,InternalIP:10.0.0.1,ExternalIP:132.143.154.163"
+                .to_owned(),
         ),
-        ("NODE-5, NODE-15", tainted(), running(in_zone()), format!("init pid=fake://12345 {ZONES} taints= {IPS},Hostname:a")),
+        (
+            "NODE-5, NODE-15",
+            tainted(),
+            running(in_zone()),
+            format!("init pid=fake://12345 {ZONES} taints= {IPS},Hostname:a"),
+        ),
         (
             "NODE-6, NODE-16",
             foreign_first(),
@@ -138,10 +156,16 @@ fn initialises() {
             "NODE-18",
             tainted(),
             running(Instance {
-                labels: [("topology.k8s.cp/zone-id".to_owned(), "1".to_owned()), ("my.custom.label/foo".to_owned(), "2".to_owned())].into(),
+                labels: [
+                    ("topology.k8s.cp/zone-id".to_owned(), "1".to_owned()),
+                    ("my.custom.label/foo".to_owned(), "2".to_owned()),
+                ]
+                .into(),
                 ..machine_12345()
             }),
-            format!("init pid=fake://12345 my.custom.label/foo=2 topology.k8s.cp/zone-id=1 taints= {IPS},Hostname:a"),
+            format!(
+                "init pid=fake://12345 my.custom.label/foo=2 topology.k8s.cp/zone-id=1 taints= {IPS},Hostname:a"
+            ),
         ),
         (
             "NODE-19 reserved keys are gone from the answer, and said",
@@ -161,7 +185,12 @@ fn initialises() {
             running(Instance { provider_id: String::new(), ..machine_12345() }),
             "not yet: ProviderIDMissing".to_owned(),
         ),
-        ("NODE-22", tainted(), failed(InstanceState::Unknown, ErrorReason::CloudApiUnavailable), "not yet: CLOUD_API_UNAVAILABLE".to_owned()),
+        (
+            "NODE-22",
+            tainted(),
+            failed(InstanceState::Unknown, ErrorReason::CloudApiUnavailable),
+            "not yet: CLOUD_API_UNAVAILABLE".to_owned(),
+        ),
         (
             "NODE-23",
             node("n").with_taint(taint::UNINITIALIZED, "odd", "NoExecute").with_address("Hostname", "a"),
@@ -184,21 +213,54 @@ fn initialises() {
         (
             "NODE-32, NW-20 ours: a bad label value is dropped, not the node",
             tainted(),
-            running(Instance { rejected: vec!["zone \"no zone\" is no label value".to_owned()], ..machine_12345() }),
+            running(Instance {
+                rejected: vec!["zone \"no zone\" is no label value".to_owned()],
+                ..machine_12345()
+            }),
             format!("init pid=fake://12345 taints= {IPS},Hostname:a !InvalidInstanceMetadata"),
         ),
-        ("NODE-40, NODE-43", tainted(), running(machine_12345()), format!("init pid=fake://12345 taints= {IPS},Hostname:a")),
+        (
+            "NODE-40, NODE-43",
+            tainted(),
+            running(machine_12345()),
+            format!("init pid=fake://12345 taints= {IPS},Hostname:a"),
+        ),
         (
             "no addresses from the cloud clear none",
             tainted(),
             running(Instance { addresses: Vec::new(), ..machine_12345() }),
             "init pid=fake://12345 taints=".to_owned(),
         ),
-        ("a stopped machine is initialised", tainted(), machine(InstanceState::Stopped, Some(machine_12345())), format!("init pid=fake://12345 taints= {IPS},Hostname:a")),
-        ("a machine that is being made", tainted(), machine(InstanceState::Pending, Some(machine_12345())), "not yet: InstancePending".to_owned()),
-        ("a machine on its way out", tainted(), machine(InstanceState::Terminating, Some(machine_12345())), "not yet: InstanceTerminating".to_owned()),
-        ("nobody knows", tainted(), machine(InstanceState::Unknown, None), "not yet: InstanceUnknown".to_owned()),
-        ("running, and no more said", tainted(), machine(InstanceState::Running, None), "not yet: InstanceNotDescribed".to_owned()),
+        (
+            "a stopped machine is initialised",
+            tainted(),
+            machine(InstanceState::Stopped, Some(machine_12345())),
+            format!("init pid=fake://12345 taints= {IPS},Hostname:a"),
+        ),
+        (
+            "a machine that is being made",
+            tainted(),
+            machine(InstanceState::Pending, Some(machine_12345())),
+            "not yet: InstancePending".to_owned(),
+        ),
+        (
+            "a machine on its way out",
+            tainted(),
+            machine(InstanceState::Terminating, Some(machine_12345())),
+            "not yet: InstanceTerminating".to_owned(),
+        ),
+        (
+            "nobody knows",
+            tainted(),
+            machine(InstanceState::Unknown, None),
+            "not yet: InstanceUnknown".to_owned(),
+        ),
+        (
+            "running, and no more said",
+            tainted(),
+            machine(InstanceState::Running, None),
+            "not yet: InstanceNotDescribed".to_owned(),
+        ),
     ];
     for (id, node, answer, want) in rows {
         assert_eq!(words(&node, decided(&node, &answer)), want, "{id}");
@@ -207,7 +269,12 @@ fn initialises() {
 
 #[test]
 fn refreshes() {
-    let node = || node("n").with_provider_id("fake://12345").with_address("InternalIP", "10.0.0.1").with_address("Hostname", "a");
+    let node = || {
+        node("n")
+            .with_provider_id("fake://12345")
+            .with_address("InternalIP", "10.0.0.1")
+            .with_address("Hostname", "a")
+    };
     let rows = [
         ("addresses follow the cloud", node(), running(machine_12345()), format!("refresh {IPS},Hostname:a")),
         (
@@ -222,7 +289,12 @@ fn refreshes() {
             failed(InstanceState::Running, ErrorReason::MetadataNotReady),
             "not yet: METADATA_NOT_READY".to_owned(),
         ),
-        ("ADDR-13", node(), running(Instance { addresses: Vec::new(), ..machine_12345() }), "refresh".to_owned()),
+        (
+            "ADDR-13",
+            node(),
+            running(Instance { addresses: Vec::new(), ..machine_12345() }),
+            "refresh".to_owned(),
+        ),
         (
             "a provided IP that is not the cloud's keeps the old addresses, and is said",
             node().with_annotation(provided_ip::ANNOTATION, "10.0.0.9"),
@@ -230,8 +302,18 @@ fn refreshes() {
             format!("refresh {ZONES} !InvalidProvidedNodeIP"),
         ),
         ("labels follow too", node(), running(in_zone()), format!("refresh {ZONES} {IPS},Hostname:a")),
-        ("a restart in the cloud", node(), machine(InstanceState::Pending, Some(machine_12345())), format!("refresh {IPS},Hostname:a")),
-        ("on its way out", node(), machine(InstanceState::Terminating, Some(machine_12345())), "not yet: InstanceTerminating".to_owned()),
+        (
+            "a restart in the cloud",
+            node(),
+            machine(InstanceState::Pending, Some(machine_12345())),
+            format!("refresh {IPS},Hostname:a"),
+        ),
+        (
+            "on its way out",
+            node(),
+            machine(InstanceState::Terminating, Some(machine_12345())),
+            "not yet: InstanceTerminating".to_owned(),
+        ),
         ("gone", node(), machine(InstanceState::Absent, None), "not yet: InstanceAbsent".to_owned()),
         ("not ours", node(), machine(InstanceState::NotOwned, None), "not ours".to_owned()),
     ];
@@ -264,15 +346,38 @@ fn an_initialised_node_that_is_decided_about_again_needs_nothing() {
 
 #[test]
 fn when_to_ask_again_is_the_contracts_word() {
-    let after = |reason, seconds: u64| CloudError { retry_after: Some(Duration::from_secs(seconds)), ..error("x", reason) };
+    let after = |reason, seconds: u64| CloudError {
+        retry_after: Some(Duration::from_secs(seconds)),
+        ..error("x", reason)
+    };
     let rows = [
         ("no reason", error("x", None), Retry::Backoff, false),
         ("not ready, no pause", error("x", Some(ErrorReason::MetadataNotReady)), Retry::Backoff, true),
-        ("not ready", after(Some(ErrorReason::MetadataNotReady), 3), Retry::After(Duration::from_secs(3)), true),
+        (
+            "not ready",
+            after(Some(ErrorReason::MetadataNotReady), 3),
+            Retry::After(Duration::from_secs(3)),
+            true,
+        ),
         ("throttled", after(Some(ErrorReason::RateLimited), 7), Retry::After(Duration::from_secs(7)), false),
-        ("a right is missing", error("x", Some(ErrorReason::CloudPermissionDenied)), Retry::After(SLOW_RETRY), false),
-        ("slow, but longer", after(Some(ErrorReason::InstanceAmbiguous), 900), Retry::After(Duration::from_secs(900)), false),
-        ("only a change helps", error("x", Some(ErrorReason::MethodNotSupported)), Retry::After(SLOW_RETRY), false),
+        (
+            "a right is missing",
+            error("x", Some(ErrorReason::CloudPermissionDenied)),
+            Retry::After(SLOW_RETRY),
+            false,
+        ),
+        (
+            "slow, but longer",
+            after(Some(ErrorReason::InstanceAmbiguous), 900),
+            Retry::After(Duration::from_secs(900)),
+            false,
+        ),
+        (
+            "only a change helps",
+            error("x", Some(ErrorReason::MethodNotSupported)),
+            Retry::After(SLOW_RETRY),
+            false,
+        ),
     ];
     for (id, error, retry, expected) in rows {
         let answer = InstanceAnswer { error: Some(error), ..machine(InstanceState::Running, None) };

@@ -35,7 +35,8 @@ fn owned(node: Node, record: &str) -> Node {
 
 /// `a=1` is set, `-a` is removed, `record: …` is what the record becomes.
 fn words(change: &NodeChange) -> String {
-    let mut words: Vec<String> = change.set_labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let mut words: Vec<String> =
+        change.set_labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     words.extend(change.remove_labels.iter().map(|key| format!("-{key}")));
     if let Some(record) = change.annotations.get(ANNOTATION) {
         words.push(format!("record: {}", record.as_deref().unwrap_or("none")));
@@ -45,11 +46,8 @@ fn words(change: &NodeChange) -> String {
 
 #[test]
 fn at_initialisation_the_cloud_decides_the_well_known_and_users_the_rest() {
-    let six = Instance {
-        instance_type: Some("large".to_owned()),
-        region: Some("r".to_owned()),
-        ..in_zone("a")
-    };
+    let six =
+        Instance { instance_type: Some("large".to_owned()), region: Some("r".to_owned()), ..in_zone("a") };
     let rows = [
         (
             "NODE-15 all six",
@@ -123,7 +121,12 @@ fn later_only_what_is_ours_follows_the_cloud() {
             in_zone("a"),
             "failure-domain.beta.kubernetes.io/zone=a topology.kubernetes.io/zone=a",
         ),
-        ("the cloud says nothing any more", owned(both("a"), "topology.kubernetes.io/zone=a"), instance(), ""),
+        (
+            "the cloud says nothing any more",
+            owned(both("a"), "topology.kubernetes.io/zone=a"),
+            instance(),
+            "",
+        ),
         (
             "only the beta name was lost",
             owned(with_labels(&[(ZONE_GA, "a")]), "topology.kubernetes.io/zone=a"),
@@ -154,7 +157,12 @@ fn later_only_what_is_ours_follows_the_cloud() {
             without_label("example.com/kept"),
             "record: none",
         ),
-        ("what was never ours does not go", with_labels(&[("example.com/kept", "1")]), without_label("example.com/kept"), ""),
+        (
+            "what was never ours does not go",
+            with_labels(&[("example.com/kept", "1")]),
+            without_label("example.com/kept"),
+            "",
+        ),
         (
             "set and removed at once is set",
             owned(node("n"), "x=1"),

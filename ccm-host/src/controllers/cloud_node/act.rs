@@ -1,0 +1,176 @@
+//! Writes what was decided, and only what differs.
+//!
+//! In: an answer. Out: at most two writes, in the order that leaves no window: first the addresses, then provider ID,
+//! labels and taints in one. What is to be written is decided in [`super::decide`], anew and on a fresh read whenever a
+//! write meets a change.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Shared,
+    decide::{Notice, Obstacle, Plan, Retry, Verdict, decide, decide_without_answer},
+    is_new,
+    labels::Seen,
+    metrics::Stage,
+};
+use crate::{
+    cloud::{Freshness, InstanceAnswer},
+    kube::{
+        events::EventType,
+        keep::{Keep, KeySet},
+        node::Node,
+        patch::{WriteError, Writer, Written, node_addresses, node_main},
+        queue::Outcome,
+    },
+};
+
+/// How often it is decided anew before the node waits in the queue.
+const ATTEMPTS: u32 = 5;
+
+impl Shared {
+    /// Carries the answer out on the node as it is now, which may not be the node that was asked about.
+    pub(super) async fn settle(
+        &self,
+        asked: &Arc<Node>,
+        answer: Option<&InstanceAnswer>,
+        cancel: &CancellationToken,
+    ) -> Outcome {
+        let kept = self.context.nodes.keep();
+        let Some(cached) = self.ours(&asked.name) else { return Outcome::Done };
+        let mut node = cached;
+        let mut is_live = false;
+        for _ in 0..ATTEMPTS {
+            if (&node.uid, &node.provider_id) != (&asked.uid, &asked.provider_id) {
+                // Another question: at once.
+                return Outcome::RetryAfter(Duration::ZERO);
+            }
+            let seen =
+                if is_live { Seen::live(&node, &kept.labels) } else { Seen::cached(&node, &kept.labels) };
+            match self.try_once(&seen, answer, cancel).await {
+                Ok(outcome) => return outcome,
+                Err(error) if error.is_stale() => {}
+                Err(error) => return self.write_failed(&node, error, answer.is_some()),
+            }
+            node = match self.read_afresh(&asked.name, cancel).await {
+                Ok(Some(live)) if self.is_ours(&live) => Arc::new(live),
+                Ok(_) => return Outcome::Done,
+                Err(error) => return self.write_failed(&node, error, answer.is_some()),
+            };
+            is_live = true;
+        }
+        self.write_failed(&node, WriteError::Conflict, answer.is_some())
+    }
+
+    async fn try_once(
+        &self,
+        seen: &Seen<'_>,
+        answer: Option<&InstanceAnswer>,
+        cancel: &CancellationToken,
+    ) -> Result<Outcome, WriteError> {
+        let Some(answer) = answer else {
+            if let Some(plan) = decide_without_answer(seen) {
+                write(&self.context.writer, &seen.node, &plan, cancel).await?;
+            }
+            return Ok(Outcome::Done);
+        };
+        let node = &*seen.node;
+        match decide(seen, answer) {
+            Verdict::Initialise(plan) => {
+                let written = write(&self.context.writer, node, &plan, cancel).await?;
+                self.initialised(node, written);
+                self.say(node, plan.notices);
+            }
+            Verdict::Refresh(plan) => {
+                write(&self.context.writer, node, &plan, cancel).await?;
+                self.say(node, plan.notices);
+            }
+            Verdict::NotYet(obstacle) => {
+                self.pass_on(node, answer);
+                return Ok(self.not_yet(node, &obstacle));
+            }
+            Verdict::NotOurs => {
+                self.say(node, vec![Notice::not_ours()]);
+                let again = self.context.settings.status_update_frequency;
+                return Ok(if is_new(node) { Outcome::Slow(again) } else { Outcome::Done });
+            }
+        }
+        self.pass_on(node, answer);
+        Ok(Outcome::Done)
+    }
+
+    /// All labels are read, also those that the cache does not keep: they may be what the write met.
+    async fn read_afresh(&self, name: &str, cancel: &CancellationToken) -> Result<Option<Node>, WriteError> {
+        let kept = self.context.nodes.keep();
+        let all = Keep { labels: KeySet::all(), annotations: kept.annotations.clone() };
+        tokio::select! {
+            () = cancel.cancelled() => Err(WriteError::Cancelled),
+            live = self.context.writer.get_node(name, &all) => live,
+        }
+    }
+
+    fn initialised(&self, node: &Node, written: Option<Written>) {
+        if let Some(written) = written {
+            self.attention.lock().untainted(node, &written.resource_version);
+        }
+        self.context.metrics.initialised(node, jiff::Timestamp::now());
+        self.context.recorder.record(node, EventType::Normal, "Synced", "the node is initialised");
+        tracing::info!(node = node.name, "initialised");
+    }
+
+    /// What becomes of a node for which there is nothing to write yet.
+    pub(super) fn not_yet(&self, node: &Node, obstacle: &Obstacle) -> Outcome {
+        let Obstacle { reason, message, retry, expected: _ } = obstacle;
+        if !is_new(node) {
+            self.context.metrics.failed(Stage::Refresh, reason);
+            tracing::debug!(node = node.name, reason, message, "not refreshed, waiting for the next sweep");
+            return Outcome::Done;
+        }
+        self.context.metrics.failed(Stage::Initialise, reason);
+        self.say(node, obstacle.notice().into_iter().collect());
+        match retry {
+            Retry::Backoff => Outcome::retry(message),
+            Retry::After(pause) => {
+                tracing::debug!(node = node.name, reason, message, ?pause, "not initialised yet");
+                Outcome::RetryAfter(*pause)
+            }
+        }
+    }
+
+    fn write_failed(&self, node: &Node, error: WriteError, was_asked: bool) -> Outcome {
+        let reason = match &error {
+            WriteError::NotFound | WriteError::Cancelled => return Outcome::Done,
+            WriteError::Gone | WriteError::Conflict => "WriteConflict",
+            WriteError::Invalid(_) => "WriteInvalid",
+            WriteError::Other(_) => "WriteFailed",
+        };
+        let stage = if is_new(node) { Stage::Initialise } else { Stage::Refresh };
+        self.context.metrics.failed(stage, reason);
+        if let WriteError::Invalid(_) = error {
+            self.say(node, vec![Notice::warning("InvalidInstanceMetadata", error.to_string())]);
+        }
+        if was_asked {
+            let freshness = Freshness::AtMost(self.context.settings.status_update_frequency);
+            self.attention.lock().due(&node.name, freshness);
+        }
+        Outcome::retry(anyhow::Error::from(error))
+    }
+}
+
+/// Out comes the answer to the second write; none if nothing but addresses differed.
+async fn write(
+    writer: &Writer,
+    node: &Node,
+    plan: &Plan,
+    cancel: &CancellationToken,
+) -> Result<Option<Written>, WriteError> {
+    let addresses = plan.addresses.as_ref().and_then(|addresses| node_addresses(node, addresses));
+    if let Some(patch) = addresses {
+        writer.patch_node(&node.name, &patch, cancel).await?;
+    }
+    match node_main(node, &plan.change) {
+        Some(patch) => writer.patch_node(&node.name, &patch, cancel).await.map(Some),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,50 @@
+//! Asks the provider about one node.
+//!
+//! In: the node, how fresh the answer has to be. Out: an answer to decide on, or what becomes of the node without one.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Shared, decide::Obstacle, is_new};
+use crate::{
+    cloud::{Freshness, InstanceAnswer, InstanceView},
+    controllers::node_instance::{self, Found},
+    kube::{node::Node, queue::Outcome},
+};
+
+/// How long a provider that has not introduced itself is waited for; when it does, that is earlier.
+const INTRODUCTION: Duration = Duration::from_secs(10);
+
+/// What came of asking.
+#[derive(Debug)]
+pub(super) enum Observed {
+    Answer(InstanceAnswer),
+    Nothing(Outcome),
+}
+
+impl Shared {
+    /// Asks whoever looks after the node.
+    pub(super) async fn observe(
+        &self,
+        node: &Arc<Node>,
+        freshness: Freshness,
+        cancel: &CancellationToken,
+    ) -> Observed {
+        let providers = &self.context.providers;
+        let found = tokio::select! {
+            () = cancel.cancelled() => return Observed::Nothing(Outcome::Done),
+            found = node_instance::ask(providers, node, InstanceView::Metadata, freshness) => found,
+        };
+        Observed::Nothing(match found {
+            Found::Answer { by: _, answer } => {
+                self.attention.lock().answered(&node.name, Instant::now());
+                return Observed::Answer(answer);
+            }
+            Found::Failed { error } => self.not_yet(node, &Obstacle::of_error(&error)),
+            Found::Undecided if is_new(node) => Outcome::RetryAfter(INTRODUCTION),
+            Found::Undecided | Found::Nobody => Outcome::Done,
+        })
+    }
+}

@@ -1,0 +1,189 @@
+use serde_json::json;
+
+use super::*;
+use crate::{
+    cloud::{ErrorReason, InstanceState, SLOW_RETRY, fake::error},
+    kube::{events::EventType as Kind, fixtures::Reply},
+};
+
+/// NW-19: the decision is made anew on a fresh read; what somebody wrote meanwhile stays.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_meets_a_change_is_decided_anew() {
+    let scene = Scene::start([], |fake| fake.set_answer("n", running("n"))).await;
+    scene.server.hold_watches();
+    scene.server.put(&new_node("n"));
+    scene.server.edit("n", |node| {
+        node["spec"]["taints"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"key": "dedicated", "effect": "NoExecute"}));
+    });
+    scene.server.release(1);
+    scene.until_initialised("n").await;
+    assert_eq!(scene.server.take_lines(), ["PATCH n/status", "PATCH n", "GET n", "PATCH n"]);
+    assert_eq!(scene.server.part("n", "/spec/taints"), json!([{"key": "dedicated", "effect": "NoExecute"}]));
+    assert_eq!(scene.questions(), 1, "the answer is still good");
+    assert_eq!(scene.reasons(), ["Synced"]);
+    scene.stop().await;
+}
+
+/// NODE-24: conflicts without end are left to the queue after a few tries.
+#[tokio::test(start_paused = true)]
+async fn conflicts_without_end_go_back_to_the_queue() {
+    let scene = Scene::start([], |fake| fake.set_answer("n", running("n"))).await;
+    for _ in 0..6 {
+        scene.server.answer_next_write(Reply::status(409, "Conflict"));
+    }
+    scene.server.put(&new_node("n"));
+    scene.until_initialised("n").await;
+    let lines = scene.server.take_lines();
+    assert_eq!(lines.iter().filter(|line| line.starts_with("PATCH")).count(), 8, "{lines:?}");
+    assert_eq!(scene.questions(), 2, "asked once for each turn in the queue");
+    assert!(scene.metric(r#"node_controller_failures_total{stage="initialise",reason="WriteConflict"} 1"#));
+    scene.stop().await;
+}
+
+/// NODE-26 ours, NW-15: without addresses the taint stays, and the next try is soon.
+#[tokio::test(start_paused = true)]
+async fn the_taint_stays_until_the_addresses_are_written() {
+    let scene = Scene::start([], |fake| fake.set_answer("n", running("n"))).await;
+    scene.server.answer_next_write(Reply::status(500, "InternalError"));
+    scene.server.put(&new_node("n"));
+    scene.rest().await;
+    assert!(scene.is_tainted("n"));
+    assert_eq!(scene.server.take_lines(), ["PATCH n/status"], "nothing follows a failure");
+    scene.until_initialised("n").await;
+    assert_eq!(scene.server.take_lines(), ["PATCH n/status", "PATCH n"]);
+    scene.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_goes_meanwhile_needs_nothing() {
+    let scene = Scene::start([], |fake| {
+        fake.set_answer("n", running("n"));
+        fake.set_latency(method::INSTANCE, Duration::from_secs(5));
+    })
+    .await;
+    scene.server.put(&new_node("n"));
+    sleep(Duration::from_secs(1)).await;
+    scene.server.hold_watches();
+    scene.server.delete("n");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(scene.server.take_lines(), ["PATCH n/status"], "404 is the end of it");
+    assert_eq!(scene.reasons(), [""; 0]);
+    scene.stop().await;
+}
+
+/// A node that was replaced while its predecessor was asked about is asked about itself.
+#[tokio::test(start_paused = true)]
+async fn an_answer_about_a_predecessor_is_not_used() {
+    let scene = Scene::start([], |fake| {
+        fake.set_answer("n", running("old"));
+        fake.set_latency(method::INSTANCE, Duration::from_secs(5));
+    })
+    .await;
+    scene.server.put(&new_node("n"));
+    sleep(Duration::from_secs(1)).await;
+    scene.server.delete("n");
+    scene.server.put(&new_node("n").uid("second"));
+    sleep(Duration::from_secs(5)).await;
+    scene.fake.set_answer("n", running("new"));
+    scene.until_initialised("n").await;
+    assert_eq!(scene.server.part("n", "/spec/providerID"), "fake://new");
+    assert_eq!(scene.server.take_lines(), ["PATCH n/status", "PATCH n"]);
+    scene.stop().await;
+}
+
+/// NW-17, NW-18: the first failure is told, again only when the reason changes; the backoff ends at two minutes.
+#[tokio::test(start_paused = true)]
+async fn people_learn_why_a_node_waits() {
+    let scene = Scene::start([new_node("n")], |fake| fake.set_state("n", InstanceState::Absent)).await;
+    sleep(Duration::from_secs(600)).await;
+    let events = scene.events.take();
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert!(
+        matches!(&events[0], (Kind::Warning, "InitializationFailed", text) if text.contains("InstanceAbsent"))
+    );
+    scene.questions();
+    sleep(Duration::from_secs(1200)).await;
+    let asked = scene.questions();
+    assert!((9..=11).contains(&asked), "every two minutes, but {asked} times in twenty");
+    assert_eq!(scene.server.take_lines(), [""; 0], "NODE-29: nothing is written, nothing deleted");
+
+    scene
+        .fake
+        .fail_always(method::INSTANCE, Some(error(method::INSTANCE, Some(ErrorReason::LocationUnreachable))));
+    sleep(Duration::from_secs(300)).await;
+    let events = scene.events.take();
+    assert!(
+        matches!(&events[..], [(Kind::Warning, "InitializationFailed", text)] if text.contains("LOCATION_UNREACHABLE")),
+        "{events:?}"
+    );
+    scene.fake.fail_always(method::INSTANCE, None);
+    scene.fake.set_answer("n", running("n"));
+    scene.until_initialised("n").await;
+    assert_eq!(scene.reasons(), ["Synced"]);
+    scene.stop().await;
+}
+
+/// An ordinary start is no warning, and what the provider asks to wait is waited.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_not_ready_is_asked_about_when_the_provider_says() {
+    let scene = Scene::start([new_node("n")], |fake| {
+        let mut answer = running("n");
+        let wait = Duration::from_secs(20);
+        answer.error = Some(crate::cloud::CloudError {
+            retry_after: Some(wait),
+            ..error(method::INSTANCE, Some(ErrorReason::MetadataNotReady))
+        });
+        fake.set_answer("n", answer);
+    })
+    .await;
+    sleep(Duration::from_secs(50)).await;
+    assert_eq!(scene.questions(), 3, "at 0, 20 and 40 s");
+    assert_eq!(scene.reasons(), [""; 0]);
+    scene.stop().await;
+}
+
+/// A missing right is asked about every five minutes, and at once when the node changes (NODE-33).
+#[tokio::test(start_paused = true)]
+async fn what_takes_a_person_is_asked_slowly() {
+    let scene = Scene::start([new_node("n")], |fake| {
+        fake.fail_always(
+            method::INSTANCE,
+            Some(error(method::INSTANCE, Some(ErrorReason::CloudPermissionDenied))),
+        );
+    })
+    .await;
+    sleep(SLOW_RETRY / 2).await;
+    assert_eq!(scene.questions(), 1);
+    scene
+        .server
+        .edit("n", |node| node["metadata"]["annotations"] = json!({provided_ip::ANNOTATION: "10.0.0.1"}));
+    scene.rest().await;
+    assert_eq!(scene.questions(), 1, "a change of the node is a reason to ask");
+    scene.stop().await;
+}
+
+/// NODE-7: somebody else's machine is said once, and never touched.
+#[tokio::test(start_paused = true)]
+async fn a_node_of_somebody_else_is_left_alone() {
+    let scene = Scene::start([new_node("n")], |fake| fake.set_state("n", InstanceState::NotOwned)).await;
+    sleep(PERIOD * 4 + Duration::from_secs(1)).await;
+    assert_eq!(scene.reasons(), ["InstanceNotOwned"]);
+    assert_eq!(scene.questions(), 5, "and asked about at the pace of a sweep");
+    assert_eq!(scene.server.take_lines(), [""; 0]);
+    scene.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hanging_provider_does_not_hold_up_the_end() {
+    let scene = Scene::start([new_node("n")], |fake| {
+        fake.set_latency(method::INSTANCE, Duration::from_secs(86_400));
+    })
+    .await;
+    scene.rest().await;
+    let before = tokio::time::Instant::now();
+    scene.stop().await;
+    assert!(before.elapsed() < Duration::from_secs(1));
+}

@@ -1,0 +1,170 @@
+use serde_json::json;
+
+use super::*;
+use crate::cloud::{Freshness, InstanceView};
+
+/// NODE-25, NW-15: addresses first, then one write for the rest; no reads, one Event.
+#[tokio::test(start_paused = true)]
+async fn addresses_come_before_the_taint_goes() {
+    let scene = Scene::start([new_node("n")], |fake| fake.set_answer("n", running("n"))).await;
+    scene.until_initialised("n").await;
+    let calls = scene.server.take_calls();
+    let lines: Vec<_> = calls.iter().map(crate::kube::fixtures::Call::line).collect();
+    assert_eq!(lines, ["PATCH /api/v1/nodes/n/status", "PATCH /api/v1/nodes/n"]);
+    assert!(calls.iter().all(|call| call.accept.contains("PartialObjectMetadata")), "{calls:?}");
+    assert_eq!(scene.server.part("n", "/spec"), json!({"providerID": "fake://n"}));
+    assert_eq!(
+        scene.server.part("n", "/status/addresses"),
+        json!([{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": "host-1"}])
+    );
+    let labels = scene.server.part("n", "/metadata/labels");
+    for (key, value) in [
+        ("topology.kubernetes.io/zone", "zone-1"),
+        ("failure-domain.beta.kubernetes.io/zone", "zone-1"),
+        ("topology.kubernetes.io/region", "region-1"),
+        ("failure-domain.beta.kubernetes.io/region", "region-1"),
+        ("node.kubernetes.io/instance-type", "small"),
+        ("beta.kubernetes.io/instance-type", "small"),
+    ] {
+        assert_eq!(labels[key], value, "{key}");
+    }
+    assert_eq!(scene.reasons(), ["Synced"]);
+    let asked = Call::Instance {
+        node: "n".to_owned(),
+        view: InstanceView::Metadata,
+        freshness: Freshness::ReadThrough,
+    };
+    assert_eq!(scene.fake.take_calls(), [asked], "NODE-28: one question");
+    assert!(scene.metric("node_controller_initial_node_sync_delay_seconds_count 1"));
+    assert!(scene.metric("node_controller_cloud_provider_taint_removal_delay_seconds_count 1"));
+    scene.stop().await;
+}
+
+/// Nothing is written that does not differ: a node whose addresses are right already gets one write.
+#[tokio::test(start_paused = true)]
+async fn right_addresses_are_not_written() {
+    let right = node("n")
+        .tainted_uninitialized()
+        .with_address("InternalIP", "10.0.0.1")
+        .with_address("Hostname", "host-1");
+    let scene = Scene::start([right], |fake| fake.set_answer("n", running("n"))).await;
+    scene.until_initialised("n").await;
+    assert_eq!(scene.server.take_lines(), ["PATCH n"]);
+    scene.stop().await;
+}
+
+/// NODE-4, NODE-14, NODE-27.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_are_not_new_not_ours_or_gone_are_left() {
+    let excluded = new_node("excluded").with_label(crate::controllers::node_scope::EXCLUDE_LABEL, "true");
+    let elsewhere = new_node("elsewhere").with_label("pool", "b");
+    let foreign = new_node("foreign").with_provider_id("other://1").with_label("pool", "a");
+    let nodes = [excluded, elsewhere, new_node("leaving").with_label("pool", "a").deleting(), foreign];
+    let select_pool = |settings: &mut NodeSettings| settings.selector = "pool=a".parse().unwrap();
+    let scene = Scene::start_with(nodes, FakeProvider::new("fake"), vec![], select_pool).await;
+    scene.rest().await;
+    scene.server.delete("elsewhere");
+    scene.rest().await;
+    assert_eq!(scene.questions(), 0);
+    assert_eq!(scene.server.take_lines(), [""; 0]);
+    assert!(scene.metric("node_controller_unmatched_nodes 1"), "the foreign one is counted");
+    scene.stop().await;
+}
+
+/// All nodes of a cold start are asked about at once, so that they share calls, however few may be written at once.
+#[tokio::test(start_paused = true)]
+async fn the_number_of_writers_does_not_limit_the_questions() {
+    let names: Vec<_> = (0..2000).map(|index| format!("n{index}")).collect();
+    let fake = FakeProvider::new("fake");
+    for name in &names {
+        fake.set_answer(name, running(name));
+    }
+    let scene = Scene::start_with(names.iter().map(|name| new_node(name)), fake, vec![], |settings| {
+        settings.workers = 32
+    })
+    .await;
+    scene.server.silence_writes(true);
+    scene.rest().await;
+    assert_eq!(scene.questions(), 2000, "every node was asked about");
+    assert_eq!(scene.server.take_lines().len(), 32, "and as many are being written as may be");
+    scene.stop().await;
+}
+
+/// The whole of a cold start: one question and two writes for each node, no read.
+#[tokio::test(start_paused = true)]
+async fn a_cold_start_costs_one_question_and_two_writes_a_node() {
+    let names: Vec<_> = (0..300).map(|index| format!("n{index}")).collect();
+    let scene = Scene::start(names.iter().map(|name| new_node(name)), |fake| {
+        for name in &names {
+            fake.set_answer(name, running(name));
+        }
+    })
+    .await;
+    for name in &names {
+        scene.until_initialised(name).await;
+    }
+    let lines = scene.server.take_lines();
+    assert_eq!(lines.len(), 600);
+    assert!(lines.iter().all(|line| line.starts_with("PATCH ")), "{lines:?}");
+    assert_eq!(scene.questions(), 300, "and none by the first sweep");
+    assert_eq!(scene.reasons().len(), 300);
+    scene.stop().await;
+}
+
+/// Between our write and its arrival in the cache nothing is asked or written again.
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_is_behind_our_own_write_is_waited_for() {
+    let scene = Scene::start([], |fake| fake.set_answer("n", running("n"))).await;
+    scene.server.put(&new_node("n"));
+    scene.server.hold_watches();
+    scene.until_initialised("n").await;
+    assert_eq!((scene.questions(), scene.server.take_lines().len()), (1, 2));
+    scene.server.release(1);
+    scene.rest().await;
+    assert_eq!(
+        (scene.questions(), scene.server.take_lines().len()),
+        (0, 0),
+        "the addresses have arrived, the rest not"
+    );
+    scene.server.release_all();
+    scene.rest().await;
+    assert_eq!((scene.questions(), scene.server.take_lines().len()), (0, 0));
+    scene.server.edit("n", |node| {
+        node["spec"]["taints"] = json!([{"key": taint::UNINITIALIZED, "effect": "NoSchedule"}])
+    });
+    scene.until_initialised("n").await;
+    assert_eq!(scene.questions(), 1, "tainted anew by somebody");
+    scene.stop().await;
+}
+
+/// A label that the cache does not keep stands on the node already: the write meets it, and the user's value wins.
+#[tokio::test(start_paused = true)]
+async fn a_users_label_that_the_cache_does_not_keep_wins() {
+    let scene = Scene::start([new_node("n").with_label("example.com/tier", "user")], |fake| {
+        let mut answer = running("n");
+        answer.instance.as_mut().unwrap().labels =
+            [("example.com/tier".to_owned(), "cloud".to_owned())].into();
+        fake.set_answer("n", answer);
+    })
+    .await;
+    scene.until_initialised("n").await;
+    assert_eq!(scene.server.take_lines(), ["PATCH n/status", "PATCH n", "GET n", "PATCH n"]);
+    assert_eq!(scene.server.part("n", "/metadata/labels/example.com~1tier"), "user");
+    assert!(scene.server.part("n", "/metadata/annotations").to_string().contains("!example.com/tier"));
+    sleep(PERIOD * 2).await;
+    assert_eq!(scene.server.take_lines(), [""; 0], "and no sweep tries again");
+    scene.stop().await;
+}
+
+/// D35: a node without a provider ID belongs to whoever has its machine; one that hangs holds up only its own.
+#[tokio::test(start_paused = true)]
+async fn one_provider_that_hangs_does_not_hold_up_another() {
+    let (hanging, well) = (FakeProvider::new("hanging"), FakeProvider::new("well"));
+    hanging.set_latency(method::INSTANCE, Duration::from_secs(86_400));
+    well.set_instance("b", crate::cloud::InstanceState::Running, instance("well://b"));
+    let nodes = [new_node("a").with_provider_id("hanging://a"), new_node("b").with_provider_id("well://b")];
+    let scene = Scene::start_with(nodes, hanging, vec![well], |settings| settings.workers = 1).await;
+    scene.until_initialised("b").await;
+    assert!(scene.is_tainted("a"));
+    scene.stop().await;
+}

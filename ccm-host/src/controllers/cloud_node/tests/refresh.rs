@@ -1,0 +1,169 @@
+use super::*;
+use crate::cloud::{Freshness, InstanceState};
+
+/// A node as `running` makes it.
+async fn initialised(names: &[&str]) -> Scene {
+    let scene = Scene::start(names.iter().map(|name| new_node(name)), |fake| {
+        for name in names {
+            fake.set_answer(name, running(name));
+        }
+    })
+    .await;
+    for name in names {
+        scene.until_initialised(name).await;
+    }
+    scene.questions();
+    scene.server.take_calls();
+    scene.events.take();
+    scene
+}
+
+fn freshness(scene: &Scene) -> Vec<Freshness> {
+    let calls = scene.fake.take_calls();
+    calls
+        .into_iter()
+        .map(|call| match call {
+            Call::Instance { freshness, .. } => freshness,
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+/// NW-3, NW-11, ADDR-11: one sweep a period, and not of nodes that were asked about just before.
+#[tokio::test(start_paused = true)]
+async fn every_node_is_asked_about_once_a_period() {
+    let scene = initialised(&["a", "b"]).await;
+    sleep(PERIOD - Duration::from_secs(1)).await;
+    assert_eq!(scene.questions(), 0, "no storm of reads right after the start");
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(freshness(&scene), [Freshness::AtMost(PERIOD); 2]);
+    sleep(PERIOD * 3).await;
+    assert_eq!(scene.questions(), 6);
+    assert_eq!(scene.server.take_lines(), [""; 0], "nothing differs, nothing is written");
+    assert_eq!(scene.reasons(), [""; 0]);
+
+    scene.server.put(&new_node("late"));
+    scene.fake.set_answer("late", running("late"));
+    sleep(PERIOD * 9 / 10).await;
+    scene.questions();
+    sleep(PERIOD / 5).await;
+    assert_eq!(scene.questions(), 3, "asked long enough ago");
+    scene.stop().await;
+}
+
+/// After a restart of the host everything is looked at once, and nothing written.
+#[tokio::test(start_paused = true)]
+async fn a_restart_looks_at_all_and_writes_nothing() {
+    let first = initialised(&["a", "b", "c"]).await;
+    let server = first.server.clone();
+    first.cancel.cancel();
+    let cancel = CancellationToken::new();
+    let (recorder, events) = recorder();
+    let controller = Controller::new(Context {
+        nodes: server.cache(keep(&settings()), &cancel).await,
+        writer: server.writer(),
+        providers: Providers::new(vec![Arc::clone(&first.fake) as Arc<dyn Provider>]),
+        recorder,
+        metrics: CloudNodeMetrics::register(&mut Registry::default()),
+        queue_metrics: QueueMetrics::default(),
+        settings: settings(),
+    });
+    server.take_calls();
+    let running = tokio::spawn(controller.run(cancel.clone()));
+    sleep(PERIOD / 2).await;
+    assert_eq!(first.questions(), 3);
+    assert_eq!(server.take_lines(), [""; 0]);
+    assert!(events.take().is_empty());
+    cancel.cancel();
+    running.await.unwrap().unwrap();
+}
+
+/// NW-2, NW-11: what the provider tells of is read at once, and written.
+#[tokio::test(start_paused = true)]
+async fn a_change_in_the_cloud_is_followed_at_once() {
+    let scene = initialised(&["a", "b"]).await;
+    let mut moved = running("a");
+    let machine = moved.instance.as_mut().unwrap();
+    machine.zone = Some("zone-2".to_owned());
+    machine.addresses[0].address = "10.0.0.2".to_owned();
+    scene.fake.set_answer("a", moved);
+    for key in ["fake://a", "nobody://x"] {
+        scene.fake.notify_change(key);
+    }
+    scene.rest().await;
+    assert_eq!(freshness(&scene), [Freshness::ReadThrough]);
+    assert_eq!(scene.server.take_lines(), ["PATCH a/status", "PATCH a"]);
+    assert_eq!(scene.server.part("a", "/metadata/labels/topology.kubernetes.io~1zone"), "zone-2");
+    assert_eq!(scene.server.part("a", "/metadata/labels/failure-domain.beta.kubernetes.io~1zone"), "zone-2");
+    scene.fake.notify_change("b");
+    scene.rest().await;
+    assert_eq!(scene.questions(), 1, "by the name of the node, too");
+    scene.fake.request_sweep();
+    scene.rest().await;
+    assert_eq!(freshness(&scene), [Freshness::ReadThrough; 2], "changes were missed: everything");
+    scene.stop().await;
+}
+
+/// A provider that comes back is a reason to try waiting nodes at once.
+#[tokio::test(start_paused = true)]
+async fn a_reconnect_wakes_nodes_that_wait() {
+    let scene = Scene::start([new_node("n")], |fake| fake.set_state("n", InstanceState::Unknown)).await;
+    sleep(Duration::from_secs(900)).await;
+    scene.fake.set_answer("n", running("n"));
+    scene.fake.request_sweep();
+    scene.rest().await;
+    assert!(!scene.is_tainted("n"));
+    scene.stop().await;
+}
+
+/// ADDR-12, NW-16: an answer that says nothing changes nothing, and is counted.
+#[tokio::test(start_paused = true)]
+async fn what_is_not_known_changes_nothing() {
+    let scene = initialised(&["a"]).await;
+    for state in
+        [InstanceState::Unknown, InstanceState::Absent, InstanceState::NotOwned, InstanceState::Terminating]
+    {
+        scene.fake.set_state("a", state);
+        scene.fake.notify_change("fake://a");
+        scene.rest().await;
+        assert_eq!(scene.server.take_lines(), [""; 0], "{state:?}");
+    }
+    assert_eq!(scene.reasons(), ["InstanceNotOwned"]);
+    assert!(scene.metric(r#"node_controller_failures_total{stage="refresh",reason="InstanceAbsent"} 1"#));
+    scene.stop().await;
+}
+
+/// LBL-3, LBL-6, NW-12: the names of the zone are made to agree without asking anybody, also after a conflict.
+#[tokio::test(start_paused = true)]
+async fn a_users_zone_stays_under_both_names() {
+    let scene = initialised(&["a"]).await;
+    scene.server.edit("a", |node| node["metadata"]["labels"]["topology.kubernetes.io/zone"] = "mine".into());
+    scene.server.answer_next_write(crate::kube::fixtures::Reply::status(409, "Conflict"));
+    scene.rest().await;
+    assert_eq!(scene.server.take_lines(), ["PATCH a", "GET a", "PATCH a"]);
+    assert_eq!(scene.server.part("a", "/metadata/labels/failure-domain.beta.kubernetes.io~1zone"), "mine");
+    assert_eq!(scene.questions(), 0);
+    sleep(PERIOD * 2).await;
+    assert_eq!(
+        scene.server.part("a", "/metadata/labels/topology.kubernetes.io~1zone"),
+        "mine",
+        "no sweep takes it back"
+    );
+    scene.stop().await;
+}
+
+/// The kubelet was told to use another IP: addresses follow at once.
+#[tokio::test(start_paused = true)]
+async fn another_provided_ip_is_followed_at_once() {
+    let scene = initialised(&["a"]).await;
+    scene
+        .server
+        .edit("a", |node| node["metadata"]["annotations"][provided_ip::ANNOTATION] = "10.0.0.9".into());
+    scene.rest().await;
+    assert_eq!(scene.questions(), 1);
+    assert_eq!(scene.server.take_lines(), [""; 0], "it is not the cloud's: the old addresses stay");
+    assert_eq!(scene.reasons(), ["InvalidProvidedNodeIP"]);
+    sleep(PERIOD * 2).await;
+    assert_eq!(scene.reasons(), [""; 0], "said once");
+    scene.stop().await;
+}

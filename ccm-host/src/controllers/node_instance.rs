@@ -1,0 +1,178 @@
+//! The machine of a node, whichever provider has it.
+//!
+//! In: a node and what is asked about it. Out: the answer and who stands for it, or why there is none. Questions of
+//! many nodes that are asked at once travel together; that is decided in [`crate::cloud`].
+
+use std::sync::Arc;
+
+use crate::{
+    cloud::{
+        CloudError, Freshness, InstanceAnswer, InstanceQuery, InstanceState, InstanceView, NodeOwner,
+        Provider, Providers,
+    },
+    kube::node::Node,
+};
+
+/// What came of a question.
+#[derive(Debug)]
+pub enum Found {
+    /// An answer, also if it says that nothing is known.
+    Answer {
+        /// Who gave it; all candidates where none of them has the machine. Never empty.
+        by: Vec<Arc<dyn Provider>>,
+        /// What was said.
+        answer: InstanceAnswer,
+    },
+    /// Nobody could be asked.
+    Failed {
+        /// Why: the first failure.
+        error: CloudError,
+    },
+    /// A provider has not introduced itself yet.
+    Undecided,
+    /// The node's provider ID is none of ours.
+    Nobody,
+}
+
+/// Asks whoever looks after the node. Where that is not certain, one after the other is asked until one has the machine; a
+/// provider that fails does not keep the others from being asked.
+pub async fn ask(providers: &Providers, node: &Arc<Node>, view: InstanceView, freshness: Freshness) -> Found {
+    let candidates = match providers.for_node(node) {
+        NodeOwner::Provider(provider) => vec![provider],
+        NodeOwner::Candidates(candidates) => candidates,
+        NodeOwner::Undecided => return Found::Undecided,
+        NodeOwner::Nobody => return Found::Nobody,
+    };
+    let mut verdict: Option<Result<InstanceAnswer, CloudError>> = None;
+    for provider in &candidates {
+        let query = InstanceQuery { node: Arc::clone(node), view, freshness };
+        let answer = provider.instance(query).await;
+        if let Ok(answer) = &answer
+            && has_machine(answer.state)
+        {
+            return Found::Answer { by: vec![Arc::clone(provider)], answer: answer.clone() };
+        }
+        verdict = Some(match verdict {
+            Some(before) => weaker(before, answer),
+            None => answer,
+        });
+    }
+    match verdict {
+        Some(Ok(answer)) => Found::Answer { by: candidates, answer },
+        Some(Err(error)) => Found::Failed { error },
+        None => Found::Nobody,
+    }
+}
+
+fn has_machine(state: InstanceState) -> bool {
+    use InstanceState as S;
+    match state {
+        S::Pending | S::Running | S::Stopped | S::Terminating => true,
+        S::Unknown | S::Absent | S::NotOwned => false,
+    }
+}
+
+/// Of two answers of which none has the machine, the one that proves less. So a node is absent only if everybody says so.
+fn weaker(
+    one: Result<InstanceAnswer, CloudError>,
+    other: Result<InstanceAnswer, CloudError>,
+) -> Result<InstanceAnswer, CloudError> {
+    let proves = |answer: &Result<InstanceAnswer, CloudError>| match answer {
+        Err(_) => 0,
+        Ok(answer) => match (answer.state, answer.authoritative) {
+            (InstanceState::Absent, true) => 3,
+            (InstanceState::Absent, false) => 2,
+            (InstanceState::NotOwned, _) => 1,
+            _ => 0,
+        },
+    };
+    if proves(&other) < proves(&one) { other } else { one }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        cloud::{
+            ErrorReason,
+            fake::{FakeProvider, error, instance, machine, method},
+        },
+        kube::fixtures::node,
+    };
+
+    fn answered(word: &str) -> impl Fn(&FakeProvider) {
+        let word = word.to_owned();
+        move |fake| match word.as_str() {
+            "running" => fake.set_instance("n", InstanceState::Running, instance("x://1")),
+            "absent" => fake.set_state("n", InstanceState::Absent),
+            "rumour" => fake.set_answer(
+                "n",
+                InstanceAnswer { authoritative: false, ..machine(InstanceState::Absent, None) },
+            ),
+            "foreign" => fake.set_state("n", InstanceState::NotOwned),
+            "unknown" => fake.set_state("n", InstanceState::Unknown),
+            "error" => fake
+                .fail_next(method::INSTANCE, error(method::INSTANCE, Some(ErrorReason::CloudApiUnavailable))),
+            other => panic!("{other}"),
+        }
+    }
+
+    /// D35.
+    #[tokio::test]
+    async fn of_several_providers_the_first_with_the_machine_answers() {
+        let rows = [
+            ("running", "running", "a: Running true"),
+            ("absent", "running", "b: Running true"),
+            ("error", "running", "b: Running true"),
+            ("unknown", "running", "b: Running true"),
+            ("foreign", "running", "b: Running true"),
+            ("absent", "absent", "a b: Absent true"),
+            ("absent", "rumour", "a b: Absent false"),
+            ("rumour", "absent", "a b: Absent false"),
+            ("absent", "foreign", "a b: NotOwned true"),
+            ("foreign", "absent", "a b: NotOwned true"),
+            ("absent", "unknown", "a b: Unknown true"),
+            ("unknown", "absent", "a b: Unknown true"),
+            ("foreign", "unknown", "a b: Unknown true"),
+            ("error", "absent", "failed"),
+            ("absent", "error", "failed"),
+        ];
+        for (first, second, want) in rows {
+            let (a, b) = (FakeProvider::new("a"), FakeProvider::new("b"));
+            answered(first)(&a);
+            answered(second)(&b);
+            let found =
+                ask(&registry(&a, &b), &Arc::new(node("n")), InstanceView::All, Freshness::ReadThrough).await;
+            assert_eq!(words(&found), want, "{first}, {second}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_is_asked_about_a_foreign_node() {
+        let (a, b) = (FakeProvider::new("a"), FakeProvider::new("b"));
+        let both = registry(&a, &b);
+        let foreign = Arc::new(node("n").with_provider_id("other://1"));
+        let found = ask(&both, &foreign, InstanceView::All, Freshness::ReadThrough).await;
+        assert_eq!(words(&found), "nobody");
+        b.forget_info();
+        let found = ask(&both, &foreign, InstanceView::All, Freshness::ReadThrough).await;
+        assert_eq!(words(&found), "undecided");
+        assert_eq!((a.calls().len(), b.calls().len()), (0, 0));
+    }
+
+    fn registry(a: &Arc<FakeProvider>, b: &Arc<FakeProvider>) -> Providers {
+        Providers::new(vec![Arc::clone(a) as Arc<dyn Provider>, Arc::clone(b) as Arc<dyn Provider>])
+    }
+
+    fn words(found: &Found) -> String {
+        match found {
+            Found::Answer { by, answer } => {
+                let by: Vec<_> = by.iter().map(|provider| provider.name()).collect();
+                format!("{}: {:?} {}", by.join(" "), answer.state, answer.authoritative)
+            }
+            Found::Failed { .. } => "failed".to_owned(),
+            Found::Undecided => "undecided".to_owned(),
+            Found::Nobody => "nobody".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! An apiserver that holds Nodes, for component tests: it applies patches as the real one does, and tells watches.
+//!
+//! It knows JSON patches with `test`, merge patches guarded by a uid, and conditions. What it does not know fails the test.
+
+#![allow(dead_code, reason = "words for the tests of every controller, used or not yet")]
+
+mod apply;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::kube::{
+    cache::Cache,
+    fixtures::{ApiServer, Call, Reply, Watch},
+    keep::Keep,
+    metrics::CacheMetrics,
+    node::Node,
+    pairs::Pairs,
+    patch::Writer,
+    pressure::WritePressure,
+};
+
+const NODES: &str = "/api/v1/nodes";
+
+/// See the module. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct NodeServer {
+    api: ApiServer,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    nodes: BTreeMap<String, Value>,
+    version: u64,
+    watches: Vec<Watch>,
+    held: Option<VecDeque<(&'static str, Value)>>,
+    replies: VecDeque<Reply>,
+    silent: bool,
+}
+
+impl NodeServer {
+    /// A server with these nodes.
+    pub(crate) fn new(nodes: impl IntoIterator<Item = Node>) -> Self {
+        let state: Arc<Mutex<State>> = Arc::default();
+        for node in nodes {
+            state.lock().put(to_json(&node));
+        }
+        let answering = Arc::clone(&state);
+        Self { api: ApiServer::new(move |call| answering.lock().answer(call)), state }
+    }
+
+    pub(crate) fn writer(&self) -> Writer {
+        Writer::new(self.api.client.clone(), WritePressure::default())
+    }
+
+    /// A cache that has seen everything, and follows until cancelled.
+    pub(crate) async fn cache(&self, keep: Keep, cancel: &CancellationToken) -> Cache<Node> {
+        let cache = Cache::new(keep, &CacheMetrics::default());
+        let (running, client, cancel) = (cache.clone(), self.api.client.clone(), cancel.clone());
+        tokio::spawn(async move { running.run(client, cancel).await });
+        cache.synced().await;
+        cache
+    }
+
+    /// The node as it stands here.
+    pub(crate) fn node(&self, name: &str) -> Option<Value> {
+        self.state.lock().nodes.get(name).cloned()
+    }
+
+    /// A part of the node, null if there is no such part.
+    pub(crate) fn part(&self, name: &str, pointer: &str) -> Value {
+        self.node(name).and_then(|node| node.pointer(pointer).cloned()).unwrap_or_default()
+    }
+
+    /// Somebody else adds a node, or replaces it.
+    pub(crate) fn put(&self, node: &Node) {
+        self.state.lock().put(to_json(node));
+    }
+
+    /// Somebody else writes.
+    pub(crate) fn edit(&self, name: &str, edit: impl FnOnce(&mut Value)) {
+        let mut state = self.state.lock();
+        let mut node = state.nodes.get(name).cloned().unwrap();
+        edit(&mut node);
+        state.put(node);
+    }
+
+    /// Somebody else deletes.
+    pub(crate) fn delete(&self, name: &str) {
+        self.state.lock().delete(name);
+    }
+
+    /// From now on watches are told nothing: caches grow stale.
+    pub(crate) fn hold_watches(&self) {
+        self.state.lock().held = Some(VecDeque::new());
+    }
+
+    /// Tells so many of the changes that were held back.
+    pub(crate) fn release(&self, count: usize) {
+        let mut state = self.state.lock();
+        let mut held = state.held.take().unwrap_or_default();
+        for (kind, object) in held.drain(..count.min(held.len())).collect::<Vec<_>>() {
+            state.tell(kind, object);
+        }
+        state.held = Some(held);
+    }
+
+    /// Tells everything that was held back, and holds nothing back any more.
+    pub(crate) fn release_all(&self) {
+        let mut state = self.state.lock();
+        for (kind, object) in state.held.take().unwrap_or_default() {
+            state.tell(kind, object);
+        }
+    }
+
+    /// The next write is answered so, and not done.
+    pub(crate) fn answer_next_write(&self, reply: Reply) {
+        self.state.lock().replies.push_back(reply);
+    }
+
+    /// Writes are never answered, and not done, until this is taken back.
+    pub(crate) fn silence_writes(&self, silent: bool) {
+        self.state.lock().silent = silent;
+    }
+
+    /// Everything that was asked since the last time, without watches: method and what follows `/api/v1/nodes/`.
+    pub(crate) fn take_lines(&self) -> Vec<String> {
+        self.take_calls().iter().map(|call| call.line().replace(&format!("{NODES}/"), "")).collect()
+    }
+
+    /// Likewise, as they came.
+    pub(crate) fn take_calls(&self) -> Vec<Call> {
+        self.api.take_calls().into_iter().filter(|call| !call.is_watch()).collect()
+    }
+}
+
+impl State {
+    fn answer(&mut self, call: &Call) -> Reply {
+        if call.is_watch() {
+            return self.watch();
+        }
+        let Some((name, subresource)) =
+            call.path.strip_prefix(&format!("{NODES}/")).map(|rest| match rest.split_once('/') {
+                Some((name, subresource)) => (name.to_owned(), subresource.to_owned()),
+                None => (rest.to_owned(), String::new()),
+            })
+        else {
+            panic!("not known here: {}", call.line());
+        };
+        if call.method != "GET" {
+            if self.silent {
+                return Reply::Silence;
+            }
+            if let Some(reply) = self.replies.pop_front() {
+                return reply;
+            }
+        }
+        let Some(node) = self.nodes.get(&name).cloned() else { return Reply::status(404, "NotFound") };
+        match (call.method.as_str(), subresource.as_str()) {
+            ("GET", "") => Reply::ok(node),
+            ("PATCH", "" | "status") => match apply::patch(node, call) {
+                Ok(node) => {
+                    let node = self.put(node);
+                    Reply::ok(json!({"kind": "PartialObjectMetadata", "metadata": node["metadata"]}))
+                }
+                Err(reply) => reply,
+            },
+            ("DELETE", "") => {
+                let wanted = &call.body["preconditions"]["uid"];
+                if *wanted != node["metadata"]["uid"] {
+                    return Reply::status(409, "Conflict");
+                }
+                self.delete(&name);
+                Reply::ok(json!({"kind": "Status", "status": "Success"}))
+            }
+            other => panic!("not known here: {other:?}"),
+        }
+    }
+
+    fn watch(&mut self) -> Reply {
+        let (watch, reply) = Watch::new();
+        for node in self.nodes.values() {
+            watch.send("ADDED", node.clone());
+        }
+        watch.end_of_list("Node", &self.version.to_string());
+        self.watches.push(watch);
+        reply
+    }
+
+    fn put(&mut self, mut node: Value) -> Value {
+        self.version += 1;
+        node["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        let name = node["metadata"]["name"].as_str().unwrap().to_owned();
+        let known = self.nodes.insert(name, node.clone()).is_some();
+        self.tell(if known { "MODIFIED" } else { "ADDED" }, node.clone());
+        node
+    }
+
+    fn delete(&mut self, name: &str) {
+        if let Some(node) = self.nodes.remove(name) {
+            self.tell("DELETED", node);
+        }
+    }
+
+    fn tell(&mut self, kind: &'static str, object: Value) {
+        match &mut self.held {
+            Some(held) => held.push_back((kind, object)),
+            None => self.watches.iter().for_each(|watch| watch.send(kind, object.clone())),
+        }
+    }
+}
+
+fn to_json(node: &Node) -> Value {
+    let pairs = |pairs: &Pairs| match pairs.is_empty() {
+        true => Value::Null,
+        false => json!(pairs.iter().collect::<BTreeMap<_, _>>()),
+    };
+    let conditions: Vec<_> = node
+        .conditions
+        .iter()
+        .map(|condition| json!({"type": condition.type_, "status": condition.status, "reason": condition.reason}))
+        .collect();
+    let mut json = json!({
+        "kind": "Node", "apiVersion": "v1",
+        "metadata": {
+            "name": node.name,
+            "uid": node.uid,
+            "creationTimestamp": node.created,
+            "deletionTimestamp": node.created.filter(|_| node.deleting),
+            "labels": pairs(&node.labels),
+            "annotations": pairs(&node.annotations),
+        },
+        "spec": {
+            "providerID": node.provider_id,
+            "taints": (!node.taints.is_empty()).then_some(&node.taints),
+        },
+        "status": {"addresses": node.addresses, "conditions": conditions},
+    });
+    apply::drop_nulls(&mut json);
+    json
+}

@@ -1,0 +1,73 @@
+//! The nodes behind all balancers, computed once for all Services.
+//!
+//! In: the cache of nodes, and a word whenever one changed. Out: the set of eligible nodes as each provider wants it. Who
+//! is told of a new set, and when, is decided in [`super::fan_out`].
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+
+use super::nodes::is_eligible;
+use crate::{
+    cloud::{BackendSet, Provider},
+    kube::{cache::Cache, node::Node},
+};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Backends {
+    nodes: Cache<Node>,
+    changes: AtomicU64,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The count of changes that the sets were computed after.
+    as_of: u64,
+    /// By provider. What a provider wants of a node is fixed for one epoch of it.
+    sets: HashMap<String, (String, Arc<BackendSet>)>,
+}
+
+impl Backends {
+    /// The sets of these nodes.
+    #[must_use]
+    pub fn new(nodes: Cache<Node>) -> Self {
+        Self { nodes, changes: AtomicU64::new(0), known: Mutex::default() }
+    }
+
+    /// A node changed: the next question is answered anew. Never waits.
+    pub fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The nodes that are eligible now.
+    pub fn of(&self, provider: &dyn Provider) -> Arc<BackendSet> {
+        let mut known = self.known.lock();
+        let changes = self.changes.load(Ordering::Acquire);
+        if known.as_of != changes {
+            *known = Known { as_of: changes, sets: HashMap::new() };
+        }
+        let epoch = provider.info().map(|info| info.epoch.clone()).unwrap_or_default();
+        match known.sets.get(provider.name()) {
+            Some((of_epoch, set)) if *of_epoch == epoch => Arc::clone(set),
+            _ => {
+                let set = provider.backend_set(self.eligible());
+                known.sets.insert(provider.name().to_owned(), (epoch, Arc::clone(&set)));
+                set
+            }
+        }
+    }
+
+    fn eligible(&self) -> Vec<Arc<Node>> {
+        let mut nodes = self.nodes.list();
+        nodes.retain(|node| is_eligible(node));
+        nodes
+    }
+}

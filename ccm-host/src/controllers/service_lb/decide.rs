@@ -1,0 +1,261 @@
+//! What shall be done about one Service: a pure function of what was observed.
+//!
+//! In: the Service, its lane, who looks after it, how that provider is, and how far the wanted state is from the one
+//! applied. Out: one [`Action`]. How it is done, and what follows from an answer, is in [`super::act`].
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{
+    lane::{Intent, Lane, Presence},
+    needs::{has_finalizer, is_load_balancer},
+};
+use crate::kube::service::Service;
+
+/// Everything a decision depends on.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// As the cache has it.
+    pub service: Option<&'a Service>,
+    /// What is known of its balancer.
+    pub lane: Option<&'a Lane>,
+    /// Who looks after it.
+    pub claim: &'a Claim,
+    /// The provider that would be asked to make or change the balancer.
+    pub maker: &'a Standing,
+    /// The worst of those that would be asked to remove it.
+    pub holders: &'a Standing,
+    /// What the provider shall bring about; none while it cannot be said.
+    pub wanted: Option<&'a Wanted>,
+    /// The finalizer and the status are as wanted for what is applied.
+    pub published: bool,
+    /// The present.
+    pub now: Instant,
+}
+
+/// Who looks after a Service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claim {
+    /// This provider, by name. Any for a Service that wants no balancer.
+    Ours(String),
+    /// No provider of this host: another implementation, by its class.
+    Others,
+    /// A provider has not said yet which classes it looks after.
+    Undecided,
+}
+
+/// What may be asked of a provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// Everything.
+    Ready,
+    /// Nothing that destroys. Holds why.
+    Frozen(String),
+    /// Nothing. Holds why. Its return is told to the queue.
+    Away(String),
+}
+
+/// How far the wanted state is from what was done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// Digest over Service and backends.
+    pub digest: String,
+    /// From what was last applied.
+    pub since_applied: Difference,
+    /// From what was last tried.
+    pub since_tried: Difference,
+    /// Why no provider may be asked for this at all.
+    pub refusal: Option<String>,
+}
+
+/// What differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Difference {
+    /// Nothing.
+    Nothing,
+    /// Only the nodes behind the balancer.
+    Backends,
+    /// The Service, or nobody knows what.
+    Service,
+}
+
+/// What shall be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Everything is as wanted, or waits for somebody else's change.
+    Rest,
+    /// It is no concern of ours: what is known of it is dropped.
+    Forget,
+    /// A provider has to come back or to be listed first; that is told to the queue.
+    Park(String),
+    /// It was tried too short a time ago.
+    HoldBack(Duration),
+    /// Nothing for the cloud; finalizer or status have to be written.
+    Publish,
+    /// Make or change the balancer.
+    Ensure,
+    /// Give the balancer other backends.
+    Update,
+    /// Remove a balancer.
+    Remove(Removal),
+    /// A balancer would have to be removed, but nothing may be destroyed now.
+    Frozen(Removal, String),
+    /// Only whoever owns the balancer may clean up: the providers have to be asked.
+    AskOwner,
+    /// The Service makes no sense; it is told to its owner, and waits for a change.
+    Refuse(String),
+}
+
+/// Why a balancer goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removal {
+    /// The Service is being deleted or is no balancer's any more.
+    Unwanted,
+    /// This process made it, and now the class is somebody else's.
+    Handover,
+    /// It is a former Service's of the same name, or at a former provider.
+    Former,
+    /// The Service vanished without a chance to clean up.
+    Vanished,
+}
+
+impl Action {
+    /// Whether it may take long and counts against `--concurrent-service-syncs`.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        match self {
+            Self::Ensure | Self::Remove(_) => true,
+            Self::Rest
+            | Self::Forget
+            | Self::Park(_)
+            | Self::HoldBack(_)
+            | Self::Publish
+            | Self::Update
+            | Self::Frozen(..)
+            | Self::AskOwner
+            | Self::Refuse(_) => false,
+        }
+    }
+}
+
+/// What shall be done.
+#[must_use]
+pub fn decide(facts: &Facts<'_>) -> Action {
+    let Some(service) = facts.service else {
+        return match facts.lane {
+            Some(lane) if may_have_left_a_balancer(lane) => remove(facts, Removal::Vanished),
+            _ => Action::Forget,
+        };
+    };
+    if let Some(lane) = facts.lane {
+        if !lane.is_of(&service.uid) {
+            let left = may_have_left_a_balancer(lane);
+            return if left { remove(facts, Removal::Former) } else { Action::Forget };
+        }
+        if has_moved(service, lane, facts.claim) {
+            return remove(facts, Removal::Former);
+        }
+    }
+    match facts.claim {
+        Claim::Undecided => Action::Park("a provider has not introduced itself".to_owned()),
+        Claim::Others => of_others(service, facts),
+        Claim::Ours(_) if service.deleting || !is_load_balancer(service) => unwanted(service, facts),
+        Claim::Ours(_) => wanted(facts),
+    }
+}
+
+/// A balancer that the next run of this process could not find by a finalizer.
+fn may_have_left_a_balancer(lane: &Lane) -> bool {
+    match lane.presence {
+        Presence::Present => true,
+        Presence::Unknown => has_finalizer(&lane.last),
+        Presence::Absent => false,
+    }
+}
+
+/// The balancer is at another provider than the one that looks after the Service now.
+fn has_moved(service: &Service, lane: &Lane, claim: &Claim) -> bool {
+    match (claim, &lane.holder) {
+        (Claim::Ours(name), Some(holder)) => {
+            lane.presence == Presence::Present
+                && is_load_balancer(service)
+                && !service.deleting
+                && holder != name
+        }
+        _ => false,
+    }
+}
+
+/// Another implementation's Service is touched only for a balancer that is known to be ours.
+fn of_others(service: &Service, facts: &Facts<'_>) -> Action {
+    let class = &service.spec.load_balancer_class;
+    // That a provider no longer looks after a class is no reason to destroy what it made.
+    let handed_over = facts.lane.is_some_and(|lane| {
+        lane.presence == Presence::Present && lane.made_for.as_ref().is_some_and(|made_for| made_for != class)
+    });
+    if handed_over {
+        return remove(facts, Removal::Handover);
+    }
+    if !(service.deleting && has_finalizer(service)) {
+        return Action::Forget;
+    }
+    match facts.holders {
+        Standing::Away(why) | Standing::Frozen(why) => Action::Park(why.clone()),
+        Standing::Ready => Action::AskOwner,
+    }
+}
+
+fn unwanted(service: &Service, facts: &Facts<'_>) -> Action {
+    let known = facts.lane.is_some_and(|lane| lane.presence == Presence::Present);
+    if known || has_finalizer(service) { remove(facts, Removal::Unwanted) } else { Action::Forget }
+}
+
+fn wanted(facts: &Facts<'_>) -> Action {
+    if let Standing::Away(why) = facts.maker {
+        return Action::Park(why.clone());
+    }
+    let Some(wanted) = facts.wanted else {
+        return Action::Park("the balancers were not listed yet".to_owned());
+    };
+    if wanted.since_applied == Difference::Nothing {
+        return if facts.published { Action::Rest } else { Action::Publish };
+    }
+    if let Some(why) = &wanted.refusal {
+        return Action::Refuse(why.clone());
+    }
+    // Only a change of the Service makes an attempt anew; a change of nodes waits with it.
+    if wanted.since_tried != Difference::Service
+        && let Some(attempt) = facts.lane.and_then(|lane| lane.attempt.as_ref())
+        && matches!(attempt.intent, Intent::Apply(_))
+    {
+        match attempt.until {
+            None => return Action::Rest,
+            Some(until) if until > facts.now => return Action::HoldBack(until - facts.now),
+            Some(_) => {}
+        }
+    }
+    match wanted.since_applied {
+        Difference::Backends => Action::Update,
+        Difference::Service | Difference::Nothing => Action::Ensure,
+    }
+}
+
+fn remove(facts: &Facts<'_>, removal: Removal) -> Action {
+    let attempt = facts.lane.and_then(|lane| lane.attempt.as_ref());
+    match facts.holders {
+        Standing::Away(why) => return Action::Park(why.clone()),
+        Standing::Frozen(why) => return Action::Frozen(removal, why.clone()),
+        Standing::Ready => {}
+    }
+    match attempt {
+        Some(attempt) if matches!(attempt.intent, Intent::Remove) => match attempt.until {
+            Some(until) if until > facts.now => Action::HoldBack(until - facts.now),
+            _ => Action::Remove(removal),
+        },
+        _ => Action::Remove(removal),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,328 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::{
+    controllers::service_lb::{
+        lane::{Attempt, Target},
+        needs::FINALIZER,
+    },
+    kube::fixtures::service,
+};
+
+/// Facts that own what they are about, so that a row of a table is a sentence.
+#[derive(Debug, Clone)]
+struct Scene {
+    service: Option<Service>,
+    lane: Option<Lane>,
+    claim: Claim,
+    maker: Standing,
+    holders: Standing,
+    wanted: Option<Wanted>,
+    published: bool,
+    now: Instant,
+}
+
+fn given(service: Service) -> Scene {
+    Scene {
+        service: Some(service),
+        lane: None,
+        claim: Claim::Ours("cloud".to_owned()),
+        maker: Standing::Ready,
+        holders: Standing::Ready,
+        wanted: Some(Wanted {
+            digest: "d2".to_owned(),
+            since_applied: Difference::Service,
+            since_tried: Difference::Service,
+            refusal: None,
+        }),
+        published: true,
+        now: Instant::now(),
+    }
+}
+
+fn lb() -> Service {
+    service("web").load_balancer().with_port("", 80)
+}
+
+fn fin(service: Service) -> Service {
+    service.with_finalizer(FINALIZER)
+}
+
+fn target() -> Target {
+    Target { digest: "d1".to_owned(), backends: None }
+}
+
+impl Scene {
+    fn vanished(mut self) -> Self {
+        self.service = None;
+        self
+    }
+
+    fn of_others(mut self) -> Self {
+        self.claim = Claim::Others;
+        self
+    }
+
+    fn undecided(mut self) -> Self {
+        self.claim = Claim::Undecided;
+        self
+    }
+
+    fn known(self, presence: Presence) -> Self {
+        let last = self.service.clone().unwrap_or_else(lb);
+        self.known_as(last, presence)
+    }
+
+    fn known_as(mut self, last: Service, presence: Presence) -> Self {
+        let lane = Lane { presence, holder: Some("cloud".to_owned()), ..Lane::new(Arc::new(last)) };
+        self.lane = Some(lane);
+        self
+    }
+
+    fn lane(mut self, change: impl FnOnce(&mut Lane)) -> Self {
+        change(self.lane.as_mut().expect("a known balancer"));
+        self
+    }
+
+    fn made_here(self) -> Self {
+        self.known(Presence::Present).lane(|lane| lane.made_for = Some(None))
+    }
+
+    fn applied(self, since: Difference) -> Self {
+        let mut scene = self.known(Presence::Present).lane(|lane| lane.applied = Some(target()));
+        scene.wanted.as_mut().expect("wanted").since_applied = since;
+        scene
+    }
+
+    fn unpublished(mut self) -> Self {
+        self.published = false;
+        self
+    }
+
+    fn tried(mut self, since: Difference, wait: Option<u64>) -> Self {
+        let until = wait.map(|wait| self.now + Duration::from_secs(wait));
+        if let Some(wanted) = &mut self.wanted {
+            wanted.since_tried = since;
+        }
+        self.lane(|lane| lane.attempt = Some(Attempt { intent: Intent::Apply(target()), until }))
+    }
+
+    fn tried_to_remove(self, wait: Option<u64>) -> Self {
+        let until = wait.map(|wait| self.now + Duration::from_secs(wait));
+        self.lane(|lane| lane.attempt = Some(Attempt { intent: Intent::Remove, until }))
+    }
+
+    fn provider(mut self, standing: Standing) -> Self {
+        self.maker = standing.clone();
+        self.holders = standing;
+        self
+    }
+
+    fn not_listed(mut self) -> Self {
+        self.wanted = None;
+        self
+    }
+
+    fn refused(mut self) -> Self {
+        self.wanted.as_mut().expect("wanted").refusal = Some("bad".to_owned());
+        self
+    }
+
+    fn decide(&self) -> Action {
+        decide(&Facts {
+            service: self.service.as_ref(),
+            lane: self.lane.as_ref(),
+            claim: &self.claim,
+            maker: &self.maker,
+            holders: &self.holders,
+            wanted: self.wanted.as_ref(),
+            published: self.published,
+            now: self.now,
+        })
+    }
+}
+
+fn check(rows: impl IntoIterator<Item = (&'static str, Scene, Action)>) {
+    for (id, scene, want) in rows {
+        assert_eq!(scene.decide(), want, "{id}: {scene:#?}");
+    }
+}
+
+fn away() -> Standing {
+    Standing::Away("away".to_owned())
+}
+
+fn frozen() -> Standing {
+    Standing::Frozen("frozen".to_owned())
+}
+
+#[test]
+fn what_a_service_asks_for() {
+    use Difference as D;
+    let udp = || {
+        let mut service = lb();
+        service.spec.ports[0].protocol = "UDP".to_owned();
+        service
+    };
+    check([
+        // Differs on purpose: upstream asks the cloud, which knows nothing of it either.
+        ("SVC-1", given(service("web")), Action::Forget),
+        ("SVC-2", given(udp()), Action::Ensure),
+        ("SVC-3", given(lb()), Action::Ensure),
+        ("SVC-5", given(lb().with_class("other/lb")).of_others(), Action::Forget),
+        ("SVC-6", given(fin(service("web")).with_ingress_ip("8.8.8.8")), Action::Remove(Removal::Unwanted)),
+        ("SVC-7", given(fin(lb()).deleting()), Action::Remove(Removal::Unwanted)),
+        ("SVC-8", given(fin(lb())), Action::Ensure),
+        ("SVC-9", given(lb()).known(Presence::Unknown), Action::Ensure),
+        ("SVC-10", given(fin(lb())).applied(D::Service), Action::Ensure),
+        // SW-1: whatever is said to be absent, its deletion is asked for.
+        ("SVC-20", given(fin(lb()).deleting()).known(Presence::Absent), Action::Remove(Removal::Unwanted)),
+        ("deleted before it had a balancer", given(lb().deleting()), Action::Forget),
+        ("type changed, finalizer torn off", given(service("web")).made_here(), Action::Remove(Removal::Unwanted)),
+        ("SW-18", given(fin(lb())).applied(D::Nothing), Action::Rest),
+        ("status lost", given(fin(lb())).applied(D::Nothing).unpublished(), Action::Publish),
+        ("SW-14", given(fin(lb())).known(Presence::Present), Action::Ensure),
+        ("bad range", given(lb()).refused(), Action::Refuse("bad".to_owned())),
+        ("bad range, being deleted", given(fin(lb()).deleting()).refused(), Action::Remove(Removal::Unwanted)),
+    ]);
+}
+
+#[test]
+fn what_a_change_of_nodes_asks_for() {
+    use Difference as D;
+    check([
+        ("LBN-2", given(service("web")), Action::Forget),
+        ("LBN-8", given(fin(lb())).applied(D::Nothing), Action::Rest),
+        ("LBN-9", given(fin(lb())).applied(D::Backends), Action::Update),
+        // SW-13: differs on purpose, nothing new is given to a balancer that goes.
+        ("LBN-33", given(fin(lb()).deleting()).applied(D::Backends), Action::Remove(Removal::Unwanted)),
+        ("both changed", given(fin(lb())).applied(D::Service), Action::Ensure),
+    ]);
+}
+
+#[test]
+fn a_former_balancer_goes_first() {
+    let again = || given(lb().uid("new"));
+    check([
+        ("SVC-18", again().known_as(lb().uid("old"), Presence::Present), Action::Remove(Removal::Former)),
+        ("SVC-18", again().known_as(lb().uid("old"), Presence::Absent), Action::Forget),
+        (
+            "SVC-19",
+            again().known_as(lb().uid("old"), Presence::Present).tried_to_remove(Some(5)),
+            Action::HoldBack(Duration::from_secs(5)),
+        ),
+        (
+            "at a former provider",
+            given(fin(lb())).made_here().lane(|lane| lane.holder = Some("other".to_owned())),
+            Action::Remove(Removal::Former),
+        ),
+        (
+            "at a former provider, being deleted",
+            given(fin(lb()).deleting()).made_here().lane(|lane| lane.holder = Some("other".to_owned())),
+            Action::Remove(Removal::Unwanted),
+        ),
+    ]);
+}
+
+#[test]
+fn a_service_that_vanished_leaves_no_balancer() {
+    let gone = || given(lb()).vanished();
+    check([
+        ("SVC-15", gone(), Action::Forget),
+        ("SVC-17", gone().known(Presence::Present), Action::Remove(Removal::Vanished)),
+        ("SVC-14", gone().known(Presence::Absent), Action::Forget),
+        ("never made", gone().known_as(lb(), Presence::Unknown), Action::Forget),
+        // Differs on purpose: upstream forgets a balancer whose cleanup had been failing.
+        (
+            "SVC-36",
+            gone().known_as(fin(service("web")), Presence::Unknown),
+            Action::Remove(Removal::Vanished),
+        ),
+    ]);
+}
+
+/// SW-3, SW-4.
+#[test]
+fn services_of_others_are_touched_only_for_a_balancer_of_ours() {
+    let class = || lb().with_class("other/lb");
+    check([
+        // Differs on purpose: upstream deletes a balancer that another implementation may have made.
+        ("SVC-31", given(class()).of_others().known(Presence::Present), Action::Forget),
+        ("SVC-31", given(fin(class())).of_others(), Action::Forget),
+        ("SVC-32", given(fin(class()).deleting()).of_others(), Action::AskOwner),
+        ("SVC-32", given(class().deleting()).of_others(), Action::Forget),
+        ("SW-3", given(fin(class())).of_others().made_here(), Action::Remove(Removal::Handover)),
+        ("provider gave up the class", given(fin(lb())).of_others().made_here(), Action::Forget),
+        ("SVC-32, frozen", given(fin(class()).deleting()).of_others().provider(frozen()), park("frozen")),
+        ("not known whose", given(fin(class())).undecided(), park("a provider has not introduced itself")),
+    ]);
+}
+
+#[test]
+fn a_provider_that_cannot_be_asked_is_waited_for() {
+    use Difference as D;
+    check([
+        ("away, to be made", given(lb()).provider(away()), park("away")),
+        ("away, to be removed", given(fin(lb()).deleting()).provider(away()), park("away")),
+        ("frozen, to be made", given(lb()).provider(frozen()), Action::Ensure),
+        ("frozen, other nodes", given(fin(lb())).applied(D::Backends).provider(frozen()), Action::Update),
+        (
+            "frozen, to be removed",
+            given(fin(lb()).deleting()).provider(frozen()),
+            Action::Frozen(Removal::Unwanted, "frozen".to_owned()),
+        ),
+        (
+            "frozen, vanished",
+            given(lb()).vanished().known(Presence::Present).provider(frozen()),
+            Action::Frozen(Removal::Vanished, "frozen".to_owned()),
+        ),
+        ("SW-18", given(fin(lb())).not_listed(), park("the balancers were not listed yet")),
+    ]);
+}
+
+fn park(why: &str) -> Action {
+    Action::Park(why.to_owned())
+}
+
+/// SW-15, SW-20: one schedule a key, whatever the reason for the look.
+#[test]
+fn what_was_tried_waits_for_its_time() {
+    use Difference as D;
+    let failed = |since, wait| given(fin(lb())).known(Presence::Present).tried(since, wait);
+    let hold = |seconds| Action::HoldBack(Duration::from_secs(seconds));
+    check([
+        ("same state", failed(D::Nothing, Some(7)), hold(7)),
+        ("LBN-34, other nodes", failed(D::Backends, Some(7)), hold(7)),
+        ("other Service", failed(D::Service, Some(7)), Action::Ensure),
+        ("time has come", failed(D::Nothing, Some(0)), Action::Ensure),
+        ("waits for a change", failed(D::Nothing, None), Action::Rest),
+        ("waits for a change of the Service", failed(D::Backends, None), Action::Rest),
+        ("changed", failed(D::Service, None), Action::Ensure),
+        (
+            "SVC-24",
+            given(fin(lb()).deleting()).known(Presence::Present).tried_to_remove(Some(1)),
+            hold(1),
+        ),
+        (
+            "refused to make, now to be removed",
+            given(fin(lb()).deleting()).known(Presence::Present).tried(D::Nothing, None),
+            Action::Remove(Removal::Unwanted),
+        ),
+        (
+            "removal failed, wanted again",
+            given(fin(lb())).known(Presence::Present).tried_to_remove(Some(9)),
+            Action::Ensure,
+        ),
+        (
+            "as wanted again before its time",
+            given(fin(lb())).applied(D::Nothing).tried(D::Backends, Some(9)),
+            Action::Rest,
+        ),
+    ]);
+}
+
+#[test]
+fn only_long_work_is_limited() {
+    assert!(Action::Ensure.is_limited() && Action::Remove(Removal::Vanished).is_limited());
+    assert!(!Action::Update.is_limited() && !Action::Publish.is_limited());
+}

@@ -1,0 +1,148 @@
+//! The Events of this controller, with upstream's reasons and types.
+//!
+//! In: what happened, once the writes that it is about are through. Out: Events on the Service. That the same warning is
+//! not written again is remembered in the lane.
+
+use super::lane::Lane;
+use crate::{
+    cloud::{self, BackendSet, CloudError, ProviderEvent},
+    kube::{
+        events::{EventType, Recorder},
+        service::Service,
+    },
+};
+
+/// The name under which Events are recorded; upstream's.
+pub const COMPONENT: &str = "service-controller";
+
+/// So many names of nodes stand in one Event.
+const NAMES: usize = 20;
+
+/// Something is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Warning {
+    reason: &'static str,
+    message: String,
+}
+
+impl Warning {
+    /// A balancer cannot be made, changed, removed for its Service, or published.
+    pub(super) fn sync(why: impl std::fmt::Display) -> Self {
+        Self { reason: "SyncLoadBalancerFailed", message: format!("Error syncing load balancer: {why}") }
+    }
+
+    /// A balancer did not get its nodes.
+    pub(super) fn update(backends: &BackendSet, why: &CloudError) -> Self {
+        let names = names(backends.nodes.iter().map(|node| node.name.as_str()));
+        let total = backends.nodes.len();
+        let message = format!("Error updating load balancer with {total} nodes [{names}]: {why}");
+        Self { reason: "UpdateLoadBalancerFailed", message }
+    }
+
+    /// A balancer whose Service is gone, or is another one now, cannot be removed.
+    pub(super) fn delete(why: impl std::fmt::Display) -> Self {
+        Self { reason: "DeleteLoadBalancerFailed", message: format!("Error deleting load balancer: {why}") }
+    }
+
+    /// No node stands behind the balancer.
+    pub(super) fn no_nodes() -> Self {
+        let message = "There are no available nodes for LoadBalancer".to_owned();
+        Self { reason: "UnAvailableLoadBalancer", message }
+    }
+}
+
+/// Records Events on Services.
+#[derive(Debug, Clone)]
+pub(super) struct Events(Recorder);
+
+impl Events {
+    pub(super) fn new(recorder: Recorder) -> Self {
+        Self(recorder)
+    }
+
+    pub(super) fn ensuring(&self, service: &Service) {
+        self.normal(service, "EnsuringLoadBalancer", "Ensuring load balancer");
+    }
+
+    pub(super) fn ensured(&self, service: &Service) {
+        self.normal(service, "EnsuredLoadBalancer", "Ensured load balancer");
+    }
+
+    pub(super) fn updated(&self, service: &Service) {
+        self.normal(service, "UpdatedLoadBalancer", "Updated load balancer with new hosts");
+    }
+
+    pub(super) fn deleting(&self, service: &Service) {
+        self.normal(service, "DeletingLoadBalancer", "Deleting load balancer");
+    }
+
+    pub(super) fn deleted(&self, service: &Service) {
+        self.normal(service, "DeletedLoadBalancer", "Deleted load balancer");
+    }
+
+    /// Writes a warning unless it was the last one written.
+    pub(super) fn warn(&self, lane: &mut Lane, service: &Service, warning: Warning) {
+        let Warning { reason, message } = warning;
+        let text = format!("{reason} {message}");
+        if lane.warned.as_ref() == Some(&text) {
+            return;
+        }
+        lane.warned = Some(text);
+        self.0.record(service, EventType::Warning, reason, message);
+    }
+
+    /// What a provider wants to be told to the owner of the Service.
+    pub(super) fn of_provider(&self, service: &Service, events: Vec<ProviderEvent>) {
+        for ProviderEvent { kind, reason, message } in events {
+            let type_ = match kind {
+                cloud::EventType::Normal => EventType::Normal,
+                cloud::EventType::Warning => EventType::Warning,
+            };
+            self.0.record(service, type_, reason, message);
+        }
+    }
+
+    fn normal(&self, service: &Service, reason: &'static str, message: &str) {
+        self.0.record(service, EventType::Normal, reason, message);
+    }
+}
+
+/// The first names, sorted, and how many more there are.
+fn names<'a>(all: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = all.len().saturating_sub(NAMES);
+    let mut shown: Vec<_> = all.take(NAMES).map(str::to_owned).collect();
+    shown.sort_unstable();
+    if more > 0 {
+        shown.push(format!("<{more} more>"));
+    }
+    shown.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::kube::fixtures::{recorder, service};
+
+    #[test]
+    fn names_are_cut_after_twenty() {
+        let all: Vec<String> = (10..35).map(|number| format!("n{number}")).collect();
+        let text = names(all.iter().map(String::as_str));
+        assert!(text.starts_with("n10, n11, ") && text.ends_with(", n29, <5 more>"), "LBN-35: {text}");
+        assert_eq!(names(["b", "a"].into_iter()), "a, b");
+    }
+
+    #[test]
+    fn a_warning_is_written_again_only_if_it_differs() {
+        let (recorder, recorded) = recorder();
+        let (events, service) = (Events::new(recorder), service("web"));
+        let mut lane = Lane::new(Arc::new(service.clone()));
+        for why in ["quota", "quota", "rights", "quota"] {
+            events.warn(&mut lane, &service, Warning::sync(why));
+        }
+        let texts: Vec<_> = recorded.take().into_iter().map(|(_, _, text)| text).collect();
+        let want = ["quota", "rights", "quota"].map(|why| format!("Error syncing load balancer: {why}"));
+        assert_eq!(texts, want);
+    }
+}

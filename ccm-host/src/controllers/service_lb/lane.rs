@@ -1,0 +1,181 @@
+//! What is known of each Service's balancer, and who is at it.
+//!
+//! In: what was sent, answered and listed. Out: the facts that [`super::decide`] compares with what is wanted. A lane is
+//! taken out for the length of a run, so that nobody else changes it meanwhile. Nothing here outlives the process: after
+//! a restart the lanes are filled from one list of the provider's balancers ([`super::sweep`]).
+
+mod table;
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+pub use table::{Lanes, Taken};
+
+use super::metrics::NodeSync;
+use crate::{
+    cloud::BackendSet,
+    kube::service::{Ingress, Service},
+};
+
+/// What is known of one Service's balancer.
+#[derive(Debug, Clone)]
+pub struct Lane {
+    /// The Service as last seen; its uid is the balancer's natural key.
+    pub last: Arc<Service>,
+    /// Name of the provider that has the balancer; none: not known which.
+    pub holder: Option<String>,
+    /// Whether there is a balancer.
+    pub presence: Presence,
+    /// The class for which this process made or changed it: it is ours beyond doubt. None: this process did not.
+    pub made_for: Option<Class>,
+    /// What was last applied wholly. None: not known, or not any more.
+    pub applied: Option<Target>,
+    /// What shall stand in the status, once an answer or a list said it.
+    pub ingress: Option<Vec<Ingress>>,
+    /// The last attempt, if it is not to be repeated at once.
+    pub attempt: Option<Attempt>,
+    /// Everything is as wanted.
+    pub settled: bool,
+    /// The warning that was last written, so that it is written once.
+    pub warned: Option<String>,
+    /// The wanted state whose beginning was told in an Event.
+    pub announced: Option<String>,
+    /// Counts the time until the nodes that changed last stand behind this balancer, too.
+    pub node_sync: Option<Arc<NodeSync>>,
+    /// Grows with each call that may change the balancer; tells whether a list is older than that.
+    pub turn: u64,
+    sent: Option<Sent>,
+}
+
+/// Whether a balancer exists, as far as is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// Not known.
+    Unknown,
+    /// There is none: a complete list did not show it, or it was deleted.
+    Absent,
+    /// It was listed, or asked for.
+    Present,
+}
+
+/// `spec.loadBalancerClass`
+pub type Class = Option<String>;
+
+/// A wanted state of a balancer.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// Digest over Service and backends.
+    pub digest: String,
+    /// The backends in it; none: not known, since it was read from a list.
+    pub backends: Option<Arc<BackendSet>>,
+}
+
+/// What was tried and shall not be tried again before its time.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// What was tried.
+    pub intent: Intent,
+    /// When it may be tried again; none: once the Service changes, or at the slow sweep.
+    pub until: Option<Instant>,
+}
+
+/// What can be tried.
+#[derive(Debug, Clone)]
+pub enum Intent {
+    /// To bring the balancer to this state.
+    Apply(Target),
+    /// To remove it.
+    Remove,
+}
+
+/// The state that was last sent.
+#[derive(Debug, Clone)]
+struct Sent {
+    digest: Option<String>,
+    revision: u64,
+}
+
+impl Lane {
+    /// A lane of which nothing is known.
+    #[must_use]
+    pub fn new(service: Arc<Service>) -> Self {
+        Self {
+            last: service,
+            holder: None,
+            presence: Presence::Unknown,
+            made_for: None,
+            applied: None,
+            ingress: None,
+            attempt: None,
+            settled: false,
+            warned: None,
+            announced: None,
+            node_sync: None,
+            turn: 0,
+            sent: None,
+        }
+    }
+
+    /// Whether the lane is about the Service of this uid.
+    #[must_use]
+    pub fn is_of(&self, uid: &str) -> bool {
+        self.last.uid == uid
+    }
+
+    /// The revision under which a wanted state (none: gone) is sent. It grows when the state differs from the one sent
+    /// before, and is never less than the clock, so that it also grows over restarts.
+    pub fn revision(&mut self, digest: Option<&str>, wall_micros: u64) -> u64 {
+        let last = match &self.sent {
+            Some(sent) if sent.digest.as_deref() == digest => return sent.revision,
+            Some(sent) => sent.revision,
+            None => 0,
+        };
+        let revision = wall_micros.max(last + 1);
+        self.sent = Some(Sent { digest: digest.map(str::to_owned), revision });
+        revision
+    }
+
+    /// The provider knows a newer revision: the next one is new even if the state is the same.
+    pub fn forget_sent_state(&mut self) {
+        if let Some(sent) = &mut self.sent {
+            sent.digest = Some(String::new());
+        }
+    }
+
+    /// Notes that a call begins that may change the balancer.
+    pub fn begin_turn(&mut self) {
+        self.turn += 1;
+        self.settled = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::fixtures::service;
+
+    fn lane() -> Lane {
+        Lane::new(Arc::new(service("web")))
+    }
+
+    #[test]
+    fn a_revision_grows_only_with_the_wanted_state() {
+        let mut lane = lane();
+        assert_eq!(lane.revision(Some("a"), 1_000), 1_000, "starts at the clock");
+        assert_eq!(lane.revision(Some("a"), 2_000), 1_000, "the same call again");
+        assert_eq!(lane.revision(Some("b"), 2_000), 2_000);
+        assert_eq!(lane.revision(Some("a"), 1_500), 2_001, "grows though the clock went back");
+        assert_eq!(lane.revision(None, 3_000), 3_000, "to be gone is a state");
+        assert_eq!(lane.revision(None, 4_000), 3_000);
+    }
+
+    #[test]
+    fn a_stale_revision_is_replaced_by_a_new_one() {
+        let mut lane = lane();
+        lane.revision(Some("a"), 1_000);
+        lane.forget_sent_state();
+        assert_eq!(lane.revision(Some("a"), 500), 1_001);
+        assert_eq!(lane.revision(Some("a"), 2_000), 1_001);
+    }
+}

@@ -1,0 +1,206 @@
+//! What is measured: upstream's series by their names, and what upstream does not tell.
+//!
+//! In: what happened. Out: series in the registry. The library appends `_total` to counters.
+
+use std::{sync::Arc, time::Duration};
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{
+        counter::Counter,
+        family::{Family, MetricConstructor},
+        gauge::Gauge,
+        histogram::Histogram,
+    },
+    registry::Registry,
+};
+use tokio::time::Instant;
+
+/// Upstream's: 1 s to 16384 s, each twice the one before.
+const UPSTREAM: Buckets = Buckets(&[
+    1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0,
+]);
+
+/// From an answer out of memory to the longest deadline.
+const OPERATION: Buckets = Buckets(&[0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0]);
+
+#[derive(Debug, Clone, Copy)]
+struct Buckets(&'static [f64]);
+
+impl MetricConstructor<Histogram> for Buckets {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(self.0.iter().copied())
+    }
+}
+
+/// What is done to a balancer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Made or changed.
+    Ensure,
+    /// Given other backends.
+    Update,
+    /// Removed.
+    Delete,
+    /// All are listed.
+    List,
+}
+
+impl Operation {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Ensure => "ensure",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::List => "list",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    provider: String,
+    operation: &'static str,
+    result: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfProvider {
+    provider: String,
+}
+
+/// The series of this controller. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    update_attempts: Counter,
+    update_failures: Counter,
+    update_latency: Histogram,
+    node_sync_latency: Histogram,
+    operations: Family<Ended, Histogram, Buckets>,
+    pub(super) pending: Gauge,
+    garbage: Family<OfProvider, Gauge>,
+}
+
+impl Metrics {
+    /// Registers all of them.
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            update_attempts: Counter::default(),
+            update_failures: Counter::default(),
+            update_latency: UPSTREAM.new_metric(),
+            node_sync_latency: UPSTREAM.new_metric(),
+            operations: Family::new_with_constructor(OPERATION),
+            pending: Gauge::default(),
+            garbage: Family::default(),
+        };
+        registry.register(
+            "service_controller_loadbalancer_sync",
+            "Attempts to give a load balancer the nodes that changed",
+            metrics.update_attempts.clone(),
+        );
+        registry.register(
+            "service_controller_nodesync_error",
+            "Attempts to give a load balancer the nodes that changed which failed",
+            metrics.update_failures.clone(),
+        );
+        registry.register(
+            "service_controller_nodesync_latency_seconds",
+            "Time from a change of nodes until every load balancer has them",
+            metrics.node_sync_latency.clone(),
+        );
+        registry.register(
+            "service_controller_update_loadbalancer_host_latency_seconds",
+            "Time to give one load balancer the nodes that changed",
+            metrics.update_latency.clone(),
+        );
+        registry.register(
+            "ccm_service_operation_duration_seconds",
+            "Operations on load balancers by result: ok, in_progress or the reason of an error",
+            metrics.operations.clone(),
+        );
+        registry.register(
+            "ccm_service_pending",
+            "Services whose load balancer is not as wanted",
+            metrics.pending.clone(),
+        );
+        registry.register(
+            "ccm_service_garbage_load_balancers",
+            "Load balancers of this cluster without a Service, at the last sweep",
+            metrics.garbage.clone(),
+        );
+        metrics
+    }
+
+    /// An operation ended. `result` is `ok`, `in_progress` or the label of an error.
+    pub(super) fn ended(&self, provider: &str, operation: Operation, result: String, took: Duration) {
+        let operation = operation.as_str();
+        let labels = Ended { provider: provider.to_owned(), operation, result };
+        self.operations.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    pub(super) fn update_begins(&self) {
+        self.update_attempts.inc();
+    }
+
+    pub(super) fn update_ended(&self, ok: bool, took: Duration) {
+        if !ok {
+            self.update_failures.inc();
+        }
+        self.update_latency.observe(took.as_secs_f64());
+    }
+
+    pub(super) fn set_garbage(&self, provider: &str, balancers: usize) {
+        let labels = OfProvider { provider: provider.to_owned() };
+        self.garbage.get_or_create(&labels).set(i64::try_from(balancers).unwrap_or(i64::MAX));
+    }
+
+    /// Nodes have changed at `since`. The time is over when every clone is dropped.
+    pub(super) fn node_sync(&self, since: Instant) -> Arc<NodeSync> {
+        Arc::new(NodeSync { since, latency: self.node_sync_latency.clone() })
+    }
+}
+
+/// A change of nodes on its way to the balancers.
+#[derive(Debug)]
+pub struct NodeSync {
+    since: Instant,
+    latency: Histogram,
+}
+
+impl Drop for NodeSync {
+    fn drop(&mut self) {
+        self.latency.observe(self.since.elapsed().as_secs_f64());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    #[test]
+    fn series_have_upstreams_names() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        metrics.update_begins();
+        metrics.update_ended(false, Duration::from_secs(3));
+        drop(metrics.node_sync(Instant::now()));
+        metrics.ended("a", Operation::Delete, "QUOTA_EXCEEDED".to_owned(), Duration::from_secs(1));
+        metrics.set_garbage("a", 2);
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        for line in [
+            "service_controller_loadbalancer_sync_total 1",
+            "service_controller_nodesync_error_total 1",
+            "service_controller_nodesync_latency_seconds_bucket{le=\"16384.0\"} 1",
+            "service_controller_update_loadbalancer_host_latency_seconds_sum 3.0",
+            "ccm_service_operation_duration_seconds_count{provider=\"a\",operation=\"delete\",result=\"QUOTA_EXCEEDED\"} 1",
+            "ccm_service_pending 0",
+            "ccm_service_garbage_load_balancers{provider=\"a\"} 2",
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");
+        }
+    }
+}
