@@ -1,0 +1,146 @@
+//! One call, from its context to its end.
+
+use std::time::Duration;
+
+use cloudprovider_sdk::ProviderError;
+use cloudprovider_sdk::proto::{AddSshKeyToAllInstancesRequest, ErrorReason};
+use tonic::{Code, Request, Status};
+
+use crate::cloud::Cloud;
+use crate::fixture::{reason, serve, within};
+use crate::requests::{batch, cluster, ensure, fencing, watch};
+
+const CANARY: &str = "canary-hunter2";
+
+fn is_internal(status: &Status) {
+    assert_eq!(status.code(), Code::Internal);
+    let error = ProviderError::from_status(status).unwrap();
+    assert_eq!(error.reason(), ErrorReason::InternalError);
+    assert!(!error.metadata()["request_id"].is_empty());
+    let wire = format!("{status:?}{}", String::from_utf8_lossy(status.details()));
+    assert!(!wire.contains(CANARY), "{wire}");
+}
+
+#[tokio::test]
+async fn panics_are_internal_errors_and_harm_no_other_call() {
+    let cloud = Cloud::new();
+    let served = serve(cloud.provider()).await;
+    let mut instances = served.instances().await;
+    is_internal(&instances.batch_get_instances(batch(&["panic"])).await.unwrap_err());
+    is_internal(&served.load_balancers().await.ensure_load_balancer(ensure("panic")).await.unwrap_err());
+    is_internal(&instances.batch_get_instances(batch(&["broken"])).await.unwrap_err());
+    let mut stream = instances.watch_instances(watch("panic")).await.unwrap().into_inner();
+    stream.message().await.unwrap();
+    is_internal(&stream.message().await.unwrap_err());
+    instances.batch_get_instances(batch(&["fine"])).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_typed_error_arrives_as_it_was_made() {
+    let served = serve(Cloud::new().provider()).await;
+    let status = served.instances().await.batch_get_instances(batch(&["throttled"])).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    let error = ProviderError::from_status(&status).unwrap();
+    assert_eq!(error.reason(), ErrorReason::RateLimited);
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(9)));
+}
+
+#[tokio::test]
+async fn a_method_is_told_about_its_call() {
+    let cloud = Cloud::new();
+    let served = serve(cloud.provider()).await;
+    let mut request = Request::new(batch(&["fine"]));
+    request.set_timeout(Duration::from_secs(30));
+    let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    request.metadata_mut().insert("traceparent", traceparent.parse().unwrap());
+    request.metadata_mut().insert("x-request-id", "req-7".parse().unwrap());
+    served.instances().await.batch_get_instances(request).await.unwrap();
+    let told = cloud.told.lock().clone();
+    assert_eq!(told["method"], "BatchGetInstances");
+    assert_eq!(told["cluster"], "cluster-1");
+    assert_eq!(told["request_id"], "req-7");
+    assert_eq!(told["traceparent"], traceparent);
+    assert_eq!(told["peer"], rustix::process::geteuid().as_raw().to_string());
+    let remaining: u64 = told["remaining_ms"].parse().unwrap();
+    assert!((20_000..=30_000).contains(&remaining), "{remaining}");
+}
+
+#[tokio::test]
+async fn without_a_deadline_none_is_made_up() {
+    let cloud = Cloud::new();
+    let served = serve(cloud.provider()).await;
+    served.instances().await.batch_get_instances(batch(&["fine"])).await.unwrap();
+    assert_eq!(cloud.told.lock()["remaining_ms"], "none");
+    assert!(!cloud.told.lock()["request_id"].is_empty());
+}
+
+/// [R:mutation-finishes]
+#[tokio::test]
+async fn a_mutation_is_finished_when_the_caller_is_gone() {
+    let cloud = Cloud::new();
+    let served = serve(cloud.provider()).await;
+    let mut client = served.load_balancers().await;
+    let call = tokio::spawn(async move { client.ensure_load_balancer(ensure("slow")).await });
+    within(cloud.began.subscribe().wait_for(|count| *count == 1)).await.unwrap();
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    // A second call, answered after the first one's stream was reset, shows that the server saw it.
+    served.instances().await.batch_get_instances(batch(&["fine"])).await.unwrap();
+    cloud.go.add_permits(1);
+    within(cloud.finished.subscribe().wait_for(|count| *count == 1)).await.unwrap();
+}
+
+/// [R:mutation-finishes]
+#[tokio::test]
+async fn a_mutation_is_finished_when_its_deadline_passed() {
+    let cloud = Cloud::new();
+    let served = serve(cloud.provider()).await;
+    let mut request = Request::new(ensure("slow"));
+    request.set_timeout(Duration::from_millis(300));
+    let status = served.load_balancers().await.ensure_load_balancer(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+    assert!(ProviderError::from_status(&status).is_none(), "the deadline proves nothing");
+    cloud.go.add_permits(1);
+    within(cloud.finished.subscribe().wait_for(|count| *count == 1)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_read_is_given_up_with_its_caller() {
+    let cloud = Cloud::new();
+    let served = serve(cloud.provider()).await;
+    let mut client = served.instances().await;
+    let call = tokio::spawn(async move { client.batch_get_instances(batch(&["hang"])).await });
+    within(cloud.began.subscribe().wait_for(|count| *count == 1)).await.unwrap();
+    call.abort();
+    within(cloud.given_up.subscribe().wait_for(|count| *count == 1)).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_optional_rpc_that_is_not_advertised_is_not_served() {
+    let served = serve(Cloud::new().provider()).await;
+    let request = AddSshKeyToAllInstancesRequest {
+        cluster: cluster(),
+        fencing: fencing(0),
+        user: "a".into(),
+        public_key: "ssh-ed25519 AAAA".into(),
+    };
+    let status = served.instances().await.add_ssh_key_to_all_instances(request).await.unwrap_err();
+    assert_eq!((status.code(), reason(&status)), (Code::Unimplemented, ErrorReason::MethodNotSupported));
+}
+
+#[tokio::test]
+async fn messages_may_be_as_large_as_advertised() {
+    let served = serve(Cloud::new().provider()).await;
+    let sized = |bytes: usize| {
+        let mut request = batch(&["fine"]);
+        let annotations = [("example.io/x".to_owned(), "x".repeat(bytes))];
+        request.queries[0].node.as_mut().unwrap().annotations = annotations.into();
+        request
+    };
+    let mut client = served.instances().await;
+    client.batch_get_instances(sized(15 << 20)).await.unwrap();
+    let status = client.batch_get_instances(sized(17 << 20)).await.unwrap_err();
+    assert!(matches!(status.code(), Code::OutOfRange | Code::ResourceExhausted), "{status:?}");
+    let mut large = served.instances().await.max_decoding_message_size(16 << 20);
+    large.batch_get_instances(batch(&["huge"])).await.unwrap();
+}
