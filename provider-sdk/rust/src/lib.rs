@@ -1,4 +1,7 @@
-//! What a provider team builds a sidecar with.
+#![doc = include_str!("../README.md")]
+//! ```no_run
+#![doc = include_str!("../examples/instances_only.rs")]
+//! ```
 #![warn(missing_docs)]
 
 mod checks;
@@ -7,6 +10,7 @@ mod error;
 mod metrics;
 mod options;
 mod provider;
+pub mod results;
 mod rpc;
 mod scrub;
 mod server;

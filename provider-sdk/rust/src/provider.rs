@@ -68,7 +68,6 @@ pub struct Provider {
 
 impl Provider {
     /// Starts a provider of this name: a DNS subdomain of at most 63 bytes, for example `aws`.
-    #[must_use]
     pub fn builder(name: impl Into<String>) -> ProviderBuilder {
         ProviderBuilder::new(name.into())
     }

@@ -168,7 +168,8 @@ impl BoundServer {
     /// # Errors
     /// [`ServeError`] when serving itself breaks.
     pub async fn run(self) -> Result<(), ServeError> {
-        run::run(self).await
+        // Boxed: what serves is large, and callers move it about.
+        Box::pin(run::run(self)).await
     }
 }
 

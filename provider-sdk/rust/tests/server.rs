@@ -1,5 +1,7 @@
 //! A provider over its socket, as a host meets it.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "all of this is a test")]
+
 #[path = "server/calls.rs"]
 mod calls;
 #[path = "server/checks.rs"]

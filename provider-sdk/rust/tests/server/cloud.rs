@@ -123,7 +123,7 @@ impl Instances for Cloud {
             "panic" => panic!("canary-hunter2 in a panic"),
             "hang" => {
                 self.began.send_modify(|count| *count += 1);
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
             "throttled" => return Err(ProviderError::rate_limited(std::time::Duration::from_secs(9))),
             "broken" => {
