@@ -154,7 +154,7 @@ impl Shared {
         // Beyond this point only as many go on as may write: what they need is not held for those who wait.
         let permits = if is_new(&node) { &self.initialising } else { &self.refreshing };
         let Ok(_permit) = permits.acquire().await else { return Outcome::Done };
-        Box::pin(self.settle(&node, answer.as_ref(), cancel)).await
+        Box::pin(self.settle(&node, answer.as_deref(), cancel)).await
     }
 
     /// The node, if it is there and to be looked after.

@@ -21,7 +21,7 @@ pub enum Found {
         /// Who gave it; all candidates where none of them has the machine. Never empty.
         by: Vec<Arc<dyn Provider>>,
         /// What was said.
-        answer: InstanceAnswer,
+        answer: Box<InstanceAnswer>,
     },
     /// Nobody could be asked.
     Failed {
@@ -50,7 +50,7 @@ pub async fn ask(providers: &Providers, node: &Arc<Node>, view: InstanceView, fr
         if let Ok(answer) = &answer
             && has_machine(answer.state)
         {
-            return Found::Answer { by: vec![Arc::clone(provider)], answer: answer.clone() };
+            return Found::Answer { by: vec![Arc::clone(provider)], answer: Box::new(answer.clone()) };
         }
         verdict = Some(match verdict {
             Some(before) => weaker(before, answer),
@@ -58,7 +58,7 @@ pub async fn ask(providers: &Providers, node: &Arc<Node>, view: InstanceView, fr
         });
     }
     match verdict {
-        Some(Ok(answer)) => Found::Answer { by: candidates, answer },
+        Some(Ok(answer)) => Found::Answer { by: candidates, answer: Box::new(answer) },
         Some(Err(error)) => Found::Failed { error },
         None => Found::Nobody,
     }

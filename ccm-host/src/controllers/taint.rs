@@ -78,9 +78,12 @@ mod tests {
         }
     }
 
+    /// Id, list, the one taint, the new list.
+    type Row<'a> = (&'a str, &'a [&'a str], &'a str, Option<&'a [&'a str]>);
+
     #[test]
     fn removes() {
-        let rows: [(&str, &[&str], &str, Option<&[&str]>); 8] = [
+        let rows: [Row<'_>; 8] = [
             ("TNT-2 absent", &["a:NoSchedule"], "b:NoSchedule", None),
             ("TNT-3 present", &["a:NoSchedule", "b:NoExecute"], "a:NoSchedule", Some(&["b:NoExecute"])),
             ("TNT-4 empty list", &[], "a:NoSchedule", None),
@@ -109,7 +112,7 @@ mod tests {
 
     #[test]
     fn adds() {
-        let rows: [(&str, &[&str], &str, Option<&[&str]>); 3] = [
+        let rows: [Row<'_>; 3] = [
             ("TNT-6 identical", &["a=1:NoSchedule"], "a=1:NoSchedule", None),
             (
                 "TNT-6 other value",

@@ -144,7 +144,7 @@ impl<'a> Labels<'a> {
         let present = self.get(key);
         let ours = present.is_some() && present == self.owned.value(key);
         match present {
-            Some(present) if !ours && !(self.adopt && present == value) => self.leave(key),
+            Some(present) if !(ours || self.adopt && present == value) => self.leave(key),
             None if !self.seen.live && self.owned.is_users(key) => {}
             _ => self.set(key, value),
         }

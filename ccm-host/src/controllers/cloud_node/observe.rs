@@ -20,7 +20,7 @@ const INTRODUCTION: Duration = Duration::from_secs(10);
 /// What came of asking.
 #[derive(Debug)]
 pub(super) enum Observed {
-    Answer(InstanceAnswer),
+    Answer(Box<InstanceAnswer>),
     Nothing(Outcome),
 }
 

@@ -68,13 +68,18 @@ mod tests {
     fn says_it_once_for_as_long_as_it_stays() {
         let mut said = Said::default();
         let (a, b) = (notice("R", "a"), notice("R", "b"));
-        assert_eq!(said.news("n", vec![a.clone()]), [a.clone()]);
-        assert_eq!(said.news("n", vec![a.clone()]), []);
-        assert_eq!(said.news("n", vec![a.clone(), b.clone()]), [b.clone()], "another reason");
-        assert_eq!(said.news("m", vec![a.clone()]), [a.clone()], "another node");
-        assert_eq!(said.news("n", vec![]), []);
-        assert_eq!(said.news("n", vec![a.clone()]), [a.clone()], "it came back");
+        let mut news = |node, about: &[&str]| {
+            let told = about.iter().map(|about| notice("R", about)).collect();
+            said.news(node, told)
+        };
+        let (only_a, only_b) = (vec![a], vec![b]);
+        assert_eq!(news("n", &["a"]), only_a);
+        assert_eq!(news("n", &["a"]), []);
+        assert_eq!(news("n", &["a", "b"]), only_b, "another reason");
+        assert_eq!(news("m", &["a"]), only_a, "another node");
+        assert_eq!(news("n", &[]), []);
+        assert_eq!(news("n", &["a"]), only_a, "it came back");
         said.forget("n");
-        assert_eq!(said.news("n", vec![a.clone()]), [a]);
+        assert_eq!(said.news("n", only_a.clone()), only_a);
     }
 }

@@ -80,7 +80,7 @@ impl Shared {
         match concern(change) {
             Concern::Look => self.queue.add(name.clone()),
             Concern::Ask => {
-                self.ask_again(name, Freshness::AtMost(self.context.settings.status_update_frequency))
+                self.ask_again(name, Freshness::AtMost(self.context.settings.status_update_frequency));
             }
             Concern::None if matches!(change, Change::Deleted(_)) => self.forget(name),
             Concern::None => {}

@@ -80,7 +80,7 @@ async fn the_number_of_writers_does_not_limit_the_questions() {
         fake.set_answer(name, running(name));
     }
     let scene = Scene::start_with(names.iter().map(|name| new_node(name)), fake, vec![], |settings| {
-        settings.workers = 32
+        settings.workers = 32;
     })
     .await;
     scene.server.silence_writes(true);
@@ -130,7 +130,7 @@ async fn a_cache_that_is_behind_our_own_write_is_waited_for() {
     scene.rest().await;
     assert_eq!((scene.questions(), scene.server.take_lines().len()), (0, 0));
     scene.server.edit("n", |node| {
-        node["spec"]["taints"] = json!([{"key": taint::UNINITIALIZED, "effect": "NoSchedule"}])
+        node["spec"]["taints"] = json!([{"key": taint::UNINITIALIZED, "effect": "NoSchedule"}]);
     });
     scene.until_initialised("n").await;
     assert_eq!(scene.questions(), 1, "tainted anew by somebody");
