@@ -3,22 +3,42 @@
 //! Controllers ask a [`Provider`] for one machine or one balancer at a time, in plain values; that questions travel in
 //! batches, with deadlines, limits, spans and metrics, and that answers are checked before anybody acts on them, is
 //! decided here. What to do with an answer is decided in [`crate::controllers`].
+//!
+//! ```text
+//! controller ─► Provider ─► batch ─► limit ─► rpc ─────────► session ─► socket
+//!                 ▲        (gather) (permit) (deadline, span) (handshake, one process)
+//!                 └─ check ◄─ matching ◄─ status ◄─────────────────────┘
+//! ```
 
+mod balancers;
 mod batch;
 mod check;
+mod config;
+mod connect;
 mod error;
 #[cfg(test)]
 pub(crate) mod fake;
+mod halves;
 mod instance;
+mod instances;
 mod limit;
+mod link;
 mod load_balancer;
+mod matching;
 mod method;
+mod metrics;
 mod negotiate;
 mod provider;
 mod providers;
+mod remote;
+mod rpc;
+mod session;
+mod standing;
 mod status;
+mod updates;
 mod wanted;
 
+pub use config::{ClusterRef, Fencing, Paces, ProviderConfig};
 pub use error::{CloudError, ErrorReason, RetryClass, SLOW_RETRY};
 pub use instance::{
     AddressType, Freshness, Instance, InstanceAnswer, InstanceQuery, InstanceState, InstanceView, NodeAddress,
@@ -27,5 +47,7 @@ pub use load_balancer::{
     BackendSet, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, Ingress, IngressPort, LoadBalancer,
     LoadBalancerList, LoadBalancerState, Ownership, SyncState, UpdateLoadBalancer, Updated,
 };
+pub use metrics::CloudMetrics;
 pub use provider::{EventType, InProgress, Provider, ProviderEvent, ProviderInfo, ProviderStatus};
 pub use providers::{NodeOwner, Providers};
+pub use remote::RemoteProvider;

@@ -124,7 +124,18 @@ fn is_about_size(message: &str) -> bool {
 /// With its sources, since a transport's status says little by itself.
 fn full_message(status: &Status) -> String {
     let mut text = status.message().to_owned();
-    let mut source = status.source();
+    append_sources(&mut text, status.source());
+    text
+}
+
+/// The text of an error with those of its sources.
+pub(super) fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    append_sources(&mut text, error.source());
+    text
+}
+
+fn append_sources(text: &mut String, mut source: Option<&(dyn std::error::Error + 'static)>) {
     while let Some(error) = source {
         let words = error.to_string();
         if !text.contains(&words) {
@@ -135,7 +146,6 @@ fn full_message(status: &Status) -> String {
         }
         source = error.source();
     }
-    text
 }
 
 fn code_of(reason: ErrorReason) -> Code {

@@ -1,0 +1,138 @@
+//! One connection to a provider, checked before a byte is sent.
+//!
+//! In: an endpoint. Out: a channel over exactly one socket, and a token that tells when that socket is gone: the channel
+//! never reconnects by itself, so that nothing is asked of a process that has not introduced itself.
+
+mod backoff;
+mod io;
+mod socket;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+use std::{path::PathBuf, time::Duration};
+
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpStream, UnixStream},
+};
+use tokio_util::sync::CancellationToken;
+use tonic::transport::{Channel, Endpoint as Transport};
+
+pub(super) use self::backoff::Backoff;
+use self::io::Watched;
+use super::status::with_sources;
+use crate::manager::flags::Endpoint;
+
+/// For the connection, TLS included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Large messages need not wait for many small windows.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 8 << 20;
+
+/// A connection.
+#[derive(Debug, Clone)]
+pub(super) struct Connection {
+    pub(super) channel: Channel,
+    /// Cancelled when the socket is gone.
+    pub(super) lost: CancellationToken,
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectError {
+    #[error("there is no socket at {}: the provider does not run yet, or listens elsewhere", .0.display())]
+    NoSocket(PathBuf),
+    #[error("{} is not a socket", .0.display())]
+    NotASocket(PathBuf),
+    #[error("cannot look at {}: {source}", path.display())]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("{what} {} has mode {mode:04o}, so that others could take its place: make it {wanted:04o} or stricter", path.display())]
+    Mode { what: &'static str, path: PathBuf, mode: u32, wanted: u32 },
+    #[error("{what} {} belongs to uid {uid}, which is neither this process' own ({own}) nor root nor allowed", path.display())]
+    Owner { what: &'static str, path: PathBuf, uid: u32, own: u32 },
+    #[error("the process that answers at {} runs as uid {uid}, which is neither this process' own ({own}) nor root nor allowed", path.display())]
+    Peer { path: PathBuf, uid: u32, own: u32 },
+    #[error("nobody listens at {endpoint}: {source}")]
+    Dial { endpoint: String, source: std::io::Error },
+    #[error("no connection to {endpoint} within {CONNECT_TIMEOUT:?}")]
+    Timeout { endpoint: String },
+    #[error("cannot use {}: {problem}", path.display())]
+    Tls { path: PathBuf, problem: String },
+    #[error("no connection to {endpoint}: {problem}")]
+    Transport { endpoint: String, problem: String },
+}
+
+impl ConnectError {
+    /// Whether looking again costs next to nothing.
+    pub(super) fn is_cheap(&self) -> bool {
+        matches!(self, Self::NoSocket(_) | Self::Dial { .. })
+    }
+}
+
+/// Connects once. `allowed` are users besides this process' own and root.
+pub(super) async fn connect(
+    endpoint: &Endpoint,
+    agent: &str,
+    allowed: &[u32],
+) -> Result<Connection, ConnectError> {
+    match tokio::time::timeout(CONNECT_TIMEOUT, dial(endpoint, agent, allowed)).await {
+        Ok(result) => result,
+        Err(_) => Err(ConnectError::Timeout { endpoint: endpoint.to_string() }),
+    }
+}
+
+async fn dial(endpoint: &Endpoint, agent: &str, allowed: &[u32]) -> Result<Connection, ConnectError> {
+    let failed = |source| ConnectError::Dial { endpoint: endpoint.to_string(), source };
+    match endpoint {
+        Endpoint::Unix(path) => {
+            let trusted = socket::Trusted::new(allowed);
+            socket::check(path, &trusted).await?;
+            let stream = UnixStream::connect(path).await.map_err(failed)?;
+            let peer = stream.peer_cred().map_err(failed)?.uid();
+            if !trusted.has(peer) {
+                return Err(ConnectError::Peer { path: path.clone(), uid: peer, own: trusted.own });
+            }
+            over(stream, Transport::from_static("http://localhost"), endpoint, agent).await
+        }
+        Endpoint::Https { host, port, tls } => {
+            let transport = tls::transport(host, *port, tls).await?;
+            let bare = host.trim_start_matches('[').trim_end_matches(']');
+            let stream = TcpStream::connect((bare, *port)).await.map_err(failed)?;
+            stream.set_nodelay(true).map_err(failed)?;
+            over(stream, transport, endpoint, agent).await
+        }
+    }
+}
+
+/// A channel over this stream, and no other.
+async fn over<S>(
+    stream: S,
+    transport: Transport,
+    endpoint: &Endpoint,
+    agent: &str,
+) -> Result<Connection, ConnectError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let failed = |error: &tonic::transport::Error| ConnectError::Transport {
+        endpoint: endpoint.to_string(),
+        problem: with_sources(error),
+    };
+    let lost = CancellationToken::new();
+    let once = Mutex::new(Some(TokioIo::new(Watched::new(stream, lost.clone()))));
+    let connector = tower::service_fn(move |_: Uri| {
+        let stream = once.lock().take();
+        async move { stream.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotConnected)) }
+    });
+    let transport = transport
+        .user_agent(agent.to_owned())
+        .map_err(|error| failed(&error))?
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW);
+    let channel = transport.connect_with_connector(connector).await.map_err(|error| failed(&error))?;
+    Ok(Connection { channel, lost })
+}

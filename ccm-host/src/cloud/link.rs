@@ -1,0 +1,254 @@
+//! The connection to one provider over its whole life: lost, found again, never given up.
+//!
+//! ```text
+//!           ┌────────────────── lost, or silent ──────────────────┐
+//!           ▼                                                     │
+//! backoff ─► connect ─► handshake ─► session ─► monitor ──────────┤
+//!           (socket,    (who, what,  (calls)    (health, status)  │
+//!            peer, TLS)  capabilities)          watch ────────────┘
+//! ```
+//!
+//! In: a configuration. Out: the present [`Session`], the status that controllers see, and calls whose outcomes are
+//! learned from.
+
+mod monitor;
+mod run;
+mod watch;
+
+use std::sync::Arc;
+
+use cloudprovider_proto::v1alpha1::{self as pb, ErrorReason};
+use parking_lot::{Mutex, RwLock};
+use tokio::{
+    sync::{Notify, broadcast, watch as channel},
+    time::Instant,
+};
+use tonic::{Request, Response, Status};
+
+use super::{
+    CloudError, Fencing, ProviderConfig, ProviderInfo, ProviderStatus,
+    check::rule,
+    limit::{Limiter, Permit},
+    method::{Class, Method},
+    metrics::ProviderMetrics,
+    negotiate::Served,
+    rpc,
+    session::Session,
+    standing::Standing,
+    status,
+};
+
+pub(super) use run::run;
+
+/// Keys of changed machines that wait for a slow reader; what is lost is found by a sweep.
+const CHANGES: usize = 4096;
+/// A cloud that throttles without saying for how long.
+const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) config: ProviderConfig,
+    pub(super) metrics: ProviderMetrics,
+    pub(super) limiter: Limiter,
+    pub(super) status: channel::Sender<ProviderStatus>,
+    pub(super) changes: broadcast::Sender<String>,
+    pub(super) sweeps: channel::Sender<u64>,
+    pub(super) stale_leader: channel::Sender<bool>,
+    session: RwLock<Option<Arc<Session>>>,
+    /// What it said last, also while it is gone.
+    known: RwLock<Known>,
+    standing: Mutex<Standing>,
+    fencing: RwLock<Fencing>,
+    look_now: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    info: Option<Arc<ProviderInfo>>,
+    wants: Arc<pb::Wants>,
+    served: Served,
+    capabilities: Option<pb::GetCapabilitiesResponse>,
+}
+
+impl Link {
+    pub(super) fn new(config: ProviderConfig, metrics: ProviderMetrics) -> Self {
+        let status = ProviderStatus::Disconnected("not connected yet".to_owned());
+        metrics.status(&status);
+        Self {
+            config,
+            metrics,
+            limiter: Limiter::new(),
+            status: channel::Sender::new(status),
+            changes: broadcast::Sender::new(CHANGES),
+            sweeps: channel::Sender::new(0),
+            stale_leader: channel::Sender::new(false),
+            session: RwLock::default(),
+            known: RwLock::default(),
+            standing: Mutex::default(),
+            fencing: RwLock::default(),
+            look_now: Notify::new(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    pub(super) fn info(&self) -> Option<Arc<ProviderInfo>> {
+        self.known.read().info.clone()
+    }
+
+    /// The wanted fields as last said.
+    pub(super) fn wants(&self) -> Arc<pb::Wants> {
+        Arc::clone(&self.known.read().wants)
+    }
+
+    pub(super) fn fencing(&self) -> pb::Fencing {
+        self.fencing.read().message()
+    }
+
+    /// A new leader epoch; lifts the freeze that a former one caused.
+    pub(super) fn set_fencing(&self, fencing: Fencing) {
+        let changed = {
+            let mut held = self.fencing.write();
+            let changed = *held != fencing;
+            *held = fencing;
+            changed
+        };
+        if changed {
+            self.standing.lock().stale_leader = false;
+            self.stale_leader.send_if_modified(std::mem::take);
+            self.publish_standing();
+        }
+    }
+
+    /// Whoever can be asked now.
+    pub(super) fn session(&self, method: &Method) -> Result<Arc<Session>, CloudError> {
+        self.session.read().clone().ok_or_else(|| {
+            let why = match &*self.status.borrow() {
+                ProviderStatus::Disconnected(why) | ProviderStatus::Frozen(why) => why.clone(),
+                ProviderStatus::Serving => "the connection was just lost".to_owned(),
+            };
+            status::unavailable(method.name, why)
+        })
+    }
+
+    /// The session, if there is one.
+    pub(super) fn present(&self) -> Option<Arc<Session>> {
+        self.session.read().clone()
+    }
+
+    /// Waits for the turn of one call.
+    pub(super) async fn permit(&self, method: &Method) -> Result<Permit, CloudError> {
+        self.limiter.permit(method.class).await.map_err(|left| CloudError {
+            retry_after: Some(left),
+            ..status::local(
+                method.name,
+                ErrorReason::RateLimited,
+                "calls are paused since the cloud throttles",
+            )
+        })
+    }
+
+    /// Makes a call, and learns from how it ended.
+    pub(super) async fn call<Q, A, F>(
+        &self,
+        session: &Session,
+        method: &'static Method,
+        items: Option<usize>,
+        message: Q,
+        send: impl FnOnce(Request<Q>) -> F,
+    ) -> Result<A, CloudError>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        if !session.serves(method) {
+            let message = "the provider does not serve this RPC";
+            return Err(status::local(method.name, ErrorReason::MethodNotSupported, message));
+        }
+        if method.class == Class::Mutation && self.standing.lock().stale_leader {
+            let message = "the provider takes this host for a former leader";
+            return Err(status::local(method.name, ErrorReason::StaleLeader, message));
+        }
+        let deadline = method.deadline(&session.limits.deadlines);
+        let answer = rpc::unary(&self.metrics, method, deadline, items, message, send).await;
+        self.learn(session, method, answer.as_ref().err());
+        answer
+    }
+
+    fn learn(&self, session: &Session, method: &'static Method, error: Option<&CloudError>) {
+        let now = Instant::now();
+        if let Some(error) = error {
+            match error.reason {
+                Some(ErrorReason::RateLimited) => {
+                    let grew = self.limiter.pause(method.class, error.retry_after.unwrap_or(PAUSE), now);
+                    self.metrics.rate_limited(method.class, grew);
+                }
+                Some(ErrorReason::ProviderOverloaded) => self.limiter.overloaded(now),
+                Some(ErrorReason::MethodNotSupported) => self.refused(session, method),
+                _ => {}
+            }
+        }
+        if method.class == Class::Local {
+            return;
+        }
+        let (look, stale) = {
+            let mut standing = self.standing.lock();
+            (standing.called(error, now), standing.stale_leader)
+        };
+        if stale {
+            self.stale_leader.send_if_modified(|known| !std::mem::replace(known, true));
+        }
+        if look {
+            self.look_now.notify_one();
+        }
+        self.publish_standing();
+    }
+
+    fn refused(&self, session: &Session, method: &'static Method) {
+        if session.refuse(method) {
+            tracing::warn!(
+                provider = self.name(),
+                method = method.name,
+                "RPC is not served, it is not called again"
+            );
+            if method.name == super::method::WATCH_INSTANCES.name {
+                self.metrics.violation(rule::ADVERTISED_WORKS);
+            }
+        }
+    }
+
+    /// All machines shall be looked at.
+    fn request_sweep(&self) {
+        self.sweeps.send_modify(|generation| *generation += 1);
+    }
+
+    /// Shows how the provider is; only while it is connected.
+    fn publish_standing(&self) {
+        let session = self.session.read();
+        if session.is_some() {
+            self.publish(self.standing.lock().status(Instant::now()));
+        }
+    }
+
+    /// Each change is told once, to controllers, metrics and the log.
+    fn publish(&self, new: ProviderStatus) {
+        self.status.send_if_modified(|shown| {
+            if *shown == new {
+                return false;
+            }
+            self.metrics.status(&new);
+            let provider = self.name();
+            match &new {
+                ProviderStatus::Serving => tracing::info!(provider, "provider is serving"),
+                ProviderStatus::Frozen(why) => tracing::warn!(provider, why, "destructive work is frozen"),
+                ProviderStatus::Disconnected(why) => {
+                    tracing::warn!(provider, why, "provider cannot be asked");
+                }
+            }
+            *shown = new;
+            true
+        });
+    }
+}

@@ -1,0 +1,112 @@
+//! How a connected provider is: its health as it changes, its conditions at a pace.
+
+use std::time::Duration;
+
+use cloudprovider_proto::v1alpha1 as pb;
+use tonic::Code;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus};
+
+use super::Link;
+use crate::cloud::{CloudError, ErrorReason, ProviderStatus, method, rpc, session::Session};
+
+/// A provider that did not answer so many times in a row is left, and connected to anew.
+const MOST_SILENCES: u32 = 3;
+/// Between two looks that calls asked for, and between two tries to watch the health.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// Before the first call.
+pub(super) async fn first_look(link: &Link, session: &Session) {
+    check_health(link, session).await;
+    look(link, session).await;
+}
+
+/// Ends when the provider is gone or silent, and says so.
+pub(super) async fn monitor(link: &Link, session: &Session) -> String {
+    tokio::select! {
+        () = session.lost.cancelled() => "the connection was lost".to_owned(),
+        why = poll(link, session) => why,
+        () = follow_health(link, session) => "its health cannot be watched".to_owned(),
+    }
+}
+
+async fn poll(link: &Link, session: &Session) -> String {
+    let mut silences = 0;
+    loop {
+        let well = *link.status.borrow() == ProviderStatus::Serving;
+        let pace = if well { link.config.paces.status } else { link.config.paces.status_bad };
+        tokio::select! {
+            () = tokio::time::sleep(pace) => {}
+            () = link.look_now.notified() => tokio::time::sleep(SHORTEST.min(pace)).await,
+        }
+        check_health(link, session).await;
+        if look(link, session).await {
+            silences = 0;
+        } else {
+            silences += 1;
+        }
+        link.publish_standing();
+        if silences == MOST_SILENCES {
+            return format!("it answered none of {MOST_SILENCES} GetStatus in a row");
+        }
+    }
+}
+
+/// False: no answer in time.
+async fn look(link: &Link, session: &Session) -> bool {
+    let mut client = session.cloud_provider();
+    let answer = link
+        .call(session, &method::GET_STATUS, None, pb::GetStatusRequest {}, async |request| {
+            client.get_status(request).await
+        })
+        .await;
+    let silent = matches!(&answer, Err(error) if error.code == Code::DeadlineExceeded);
+    link.standing.lock().looked(answer);
+    !silent
+}
+
+/// Where it is served.
+async fn check_health(link: &Link, session: &Session) {
+    let deadline = method::HEALTH_CHECK.deadline(&[]);
+    let mut client = session.health();
+    let message = HealthCheckRequest::default();
+    let answer: Result<HealthCheckResponse, CloudError> =
+        rpc::unary(&link.metrics, &method::HEALTH_CHECK, deadline, None, message, async |request| {
+            client.check(request).await
+        })
+        .await;
+    match answer {
+        Ok(answer) => link.standing.lock().healthy(is_healthy(&answer)),
+        // Without health of its own it accepts work.
+        Err(error) if error.is(ErrorReason::MethodNotSupported) || error.code == Code::NotFound => {
+            link.standing.lock().healthy(true);
+        }
+        // GetStatus will tell.
+        Err(_) => {}
+    }
+}
+
+/// Learns of a provider that stops, or comes back, at once.
+async fn follow_health(link: &Link, session: &Session) {
+    loop {
+        match session.health().watch(HealthCheckRequest::default()).await {
+            Ok(stream) => {
+                let mut stream = stream.into_inner();
+                while let Ok(Some(answer)) = stream.message().await {
+                    link.standing.lock().healthy(is_healthy(&answer));
+                    link.publish_standing();
+                }
+            }
+            Err(status) if status.code() == Code::Unimplemented => std::future::pending().await,
+            Err(_) => {}
+        }
+        tokio::time::sleep(SHORTEST).await;
+    }
+}
+
+/// A health that is not kept is not a bad one.
+fn is_healthy(answer: &HealthCheckResponse) -> bool {
+    match answer.status() {
+        ServingStatus::NotServing => false,
+        ServingStatus::Serving | ServingStatus::Unknown | ServingStatus::ServiceUnknown => true,
+    }
+}

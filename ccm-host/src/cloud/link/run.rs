@@ -1,0 +1,138 @@
+//! Connect, introduce, look after, lose, and again.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Known, Link, monitor, watch};
+use crate::cloud::{
+    ProviderStatus,
+    check::rule,
+    connect::{Backoff, ConnectError, connect},
+    session::{HandshakeError, Session, handshake},
+};
+
+/// A provider that lived so long did not fail at its start.
+const LIVED: Duration = Duration::from_secs(5);
+/// How long to wait at most where looking again costs next to nothing.
+const CHEAP: Duration = Duration::from_secs(1);
+
+/// Why there is no session.
+#[derive(Debug, thiserror::Error)]
+enum NoSession {
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error("{endpoint}: {source}")]
+    Handshake { endpoint: String, source: HandshakeError },
+}
+
+/// Runs until it is told to stop.
+pub(in crate::cloud) async fn run(link: Arc<Link>, stop: CancellationToken) {
+    stop.run_until_cancelled(forever(&link)).await;
+    link.lose("the host stops".to_owned());
+}
+
+async fn forever(link: &Link) {
+    let paces = link.config.paces;
+    let mut backoff = Backoff::new(paces.reconnect, paces.reconnect_longest);
+    loop {
+        let mut cap = Duration::MAX;
+        match introduce(link).await {
+            Ok(session) => {
+                let since = Instant::now();
+                let why = live(link, Arc::new(session)).await;
+                link.lose(why);
+                if since.elapsed() >= LIVED {
+                    backoff.reset();
+                }
+            }
+            Err(error) => {
+                link.metrics.connect_failed();
+                if matches!(&error, NoSession::Connect(error) if error.is_cheap()) {
+                    cap = CHEAP;
+                }
+                link.publish(ProviderStatus::Disconnected(error.to_string()));
+            }
+        }
+        tokio::time::sleep(backoff.pause(fastrand::f64(), cap)).await;
+    }
+}
+
+async fn introduce(link: &Link) -> Result<Session, NoSession> {
+    let config = &link.config;
+    let agent = format!("ccm-host/{}", config.host_version);
+    let connection = connect(&config.endpoint, &agent, &config.allowed_uids).await?;
+    handshake(connection, &link.metrics, &config.host_version)
+        .await
+        .map_err(|source| NoSession::Handshake { endpoint: config.endpoint.to_string(), source })
+}
+
+/// Says why it ended.
+async fn live(link: &Link, session: Arc<Session>) -> String {
+    link.take_up(&session);
+    monitor::first_look(link, &session).await;
+    link.open(Arc::clone(&session));
+    tokio::select! {
+        why = monitor::monitor(link, &session) => why,
+        never = watch::watch(link, &session) => match never {},
+    }
+}
+
+impl Link {
+    /// What the process said of itself is known; nobody may call it yet.
+    fn take_up(&self, session: &Session) {
+        let mut known = self.known.write();
+        let restarted = known.info.as_ref().map(|info| info.epoch != session.info.epoch);
+        if restarted == Some(false) && known.capabilities.as_ref() != Some(&session.capabilities) {
+            self.metrics.violation(rule::CAPABILITIES_CONSTANT);
+        }
+        if restarted == Some(true) {
+            self.metrics.epoch_changed();
+        }
+        self.metrics.negotiated(&known.served, &session.served);
+        self.limiter.configure(&session.limits, Instant::now());
+        *known = Known {
+            info: Some(Arc::clone(&session.info)),
+            wants: Arc::clone(&session.wants),
+            served: session.served.clone(),
+            capabilities: Some(session.capabilities.clone()),
+        };
+        drop(known);
+        let info = &session.info;
+        tracing::info!(
+            provider = self.name(),
+            name = info.name,
+            version = info.vendor_version,
+            epoch = info.epoch,
+            restarted = restarted.unwrap_or(false),
+            instances = info.instances,
+            load_balancers = info.load_balancers,
+            "provider introduced itself"
+        );
+        let stale_leader = {
+            let mut standing = self.standing.lock();
+            standing.connected_anew(restarted == Some(false));
+            standing.stale_leader
+        };
+        if !stale_leader {
+            self.stale_leader.send_if_modified(std::mem::take);
+        }
+    }
+
+    /// From now on it may be called.
+    fn open(&self, session: Arc<Session>) {
+        let watched = session.info.watch_instances;
+        *self.session.write() = Some(session);
+        self.publish_standing();
+        if !watched {
+            self.request_sweep();
+        }
+    }
+
+    /// Nobody may call it any more.
+    fn lose(&self, why: String) {
+        *self.session.write() = None;
+        self.publish(ProviderStatus::Disconnected(why));
+    }
+}

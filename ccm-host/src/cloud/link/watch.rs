@@ -1,0 +1,151 @@
+//! The stream of machines that changed: keys only, an accelerator and never the truth.
+//!
+//! Each stream asks for a sweep when it starts, since what happened before it was not told. What ends a stream is counted;
+//! it is opened again, for ever.
+
+use std::{convert::Infallible, time::Duration};
+
+use cloudprovider_proto::v1alpha1::{self as pb, ErrorReason, watch_instances_response::Frame};
+use tokio::time::Instant;
+use tonic::Streaming;
+
+use super::Link;
+use crate::cloud::{CloudError, check::rule, connect::Backoff, method, rpc, session::Session, status};
+
+/// So many intervals without a bookmark mean that the stream is dead.
+const SILENT_INTERVALS: u32 = 3;
+const LONGEST_TOKEN: usize = 1 << 10;
+
+/// How a stream ended.
+#[derive(Debug)]
+enum End {
+    Finished,
+    TooOld,
+    Silent,
+    NotStarted,
+    TokenExpired,
+    TokenUnknown,
+    Failed(CloudError),
+}
+
+impl End {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::TooOld => "too_old",
+            Self::Silent => "silent",
+            Self::NotStarted => "not_started",
+            Self::TokenExpired => "token_expired",
+            Self::TokenUnknown => "token_unknown",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
+/// Watches for as long as the session lives.
+pub(super) async fn watch(link: &Link, session: &Session) -> Infallible {
+    if !session.info.watch_instances {
+        return std::future::pending().await;
+    }
+    let paces = link.config.paces;
+    let mut backoff = Backoff::new(paces.reconnect, paces.reconnect_longest);
+    let mut token = String::new();
+    let mut swept = false;
+    loop {
+        if !session.serves(&method::WATCH_INSTANCES) {
+            return std::future::pending().await;
+        }
+        let before = link.sweeps.borrow().to_owned();
+        let end = stream(link, session, &mut token).await;
+        link.metrics.watch_ended(end.label());
+        tracing::debug!(provider = link.name(), ?end, "watch ended");
+        let started = *link.sweeps.borrow() != before;
+        if started {
+            backoff.reset();
+        } else if !swept {
+            // Nobody looked at the machines since the provider was lost.
+            link.request_sweep();
+        }
+        swept = true;
+        match &end {
+            End::TokenExpired => token.clear(),
+            End::TokenUnknown => {
+                link.metrics.violation(rule::TOKEN_ISSUED);
+                token.clear();
+            }
+            End::Silent => link.metrics.violation(rule::WATCH_BOOKMARK),
+            End::NotStarted => link.metrics.violation(rule::WATCH_STARTED),
+            End::Failed(error) if error.is(ErrorReason::MethodNotSupported) => {
+                link.refused(session, &method::WATCH_INSTANCES);
+            }
+            End::Finished | End::TooOld | End::Failed(_) => {}
+        }
+        tokio::time::sleep(backoff.pause(fastrand::f64(), Duration::MAX)).await;
+    }
+}
+
+async fn stream(link: &Link, session: &Session, token: &mut String) -> End {
+    let silence = session.intervals.bookmark * SILENT_INTERVALS;
+    let ends = Instant::now() + session.intervals.watch_max_age + silence;
+    let mut frames = match open(link, session, token.clone()).await {
+        Ok(frames) => frames,
+        Err(end) => return end,
+    };
+    link.request_sweep();
+    loop {
+        let frame = tokio::select! {
+            frame = tokio::time::timeout(silence, frames.message()) => frame,
+            () = tokio::time::sleep_until(ends) => return End::TooOld,
+        };
+        match frame {
+            Err(_) => return End::Silent,
+            Ok(Err(error)) => return ended(status::normalise(method::WATCH_INSTANCES.name, &error)),
+            Ok(Ok(None)) => return End::Finished,
+            Ok(Ok(Some(message))) => match message.frame {
+                Some(Frame::Changed(pb::InstanceChanged { provider_id, node_name })) => {
+                    let key = if provider_id.is_empty() { node_name } else { provider_id };
+                    // Nobody may be listening.
+                    let _ = link.changes.send(key);
+                }
+                Some(Frame::Bookmark(bookmark)) if bookmark.resume_token.len() <= LONGEST_TOKEN => {
+                    *token = bookmark.resume_token;
+                }
+                Some(Frame::Bookmark(_) | Frame::Started(_)) | None => {}
+            },
+        }
+    }
+}
+
+/// A stream whose first frame said that it is open.
+async fn open(
+    link: &Link,
+    session: &Session,
+    resume_token: String,
+) -> Result<Streaming<pb::WatchInstancesResponse>, End> {
+    let method = &method::WATCH_INSTANCES;
+    let deadline = method.deadline(&session.limits.deadlines);
+    let message = pb::WatchInstancesRequest { cluster: Some(link.config.cluster.message()), resume_token };
+    let mut client = session.instances();
+    // A deadline on the wire would bound the whole stream.
+    let request = rpc::request(message, None, &tracing::Span::current());
+    let opened = tokio::time::timeout(deadline, async {
+        let mut frames = client.watch_instances(request).await?.into_inner();
+        let first = frames.message().await?;
+        Ok::<_, tonic::Status>((frames, first))
+    });
+    match opened.await {
+        Err(_) => Err(End::Failed(status::deadline_exceeded(method.name, deadline))),
+        Ok(Err(error)) => Err(ended(status::normalise(method.name, &error))),
+        Ok(Ok((frames, Some(pb::WatchInstancesResponse { frame: Some(Frame::Started(_)) })))) => Ok(frames),
+        Ok(Ok((_, None))) => Err(End::Finished),
+        Ok(Ok((_, Some(_)))) => Err(End::NotStarted),
+    }
+}
+
+fn ended(error: CloudError) -> End {
+    match error.reason {
+        Some(ErrorReason::ResumeTokenExpired) => End::TokenExpired,
+        Some(ErrorReason::InvalidToken) => End::TokenUnknown,
+        _ => End::Failed(error),
+    }
+}

@@ -1,0 +1,137 @@
+//! The series of one provider.
+
+use std::time::Duration;
+
+use super::{
+    Arc, Class, ClassLabels, CloudMetrics, EndLabels, Findings, Gauge, MethodLabels, ProviderLabels,
+    ProviderStatus, RpcLabels, RuleLabels, Served, VersionLabels, rule,
+};
+use crate::cloud::method::Method;
+
+#[derive(Debug, Clone)]
+pub(in crate::cloud) struct ProviderMetrics {
+    all: CloudMetrics,
+    provider: Arc<str>,
+}
+
+/// A call under way; ends when it is dropped.
+#[derive(Debug)]
+pub(in crate::cloud) struct InFlight(Gauge);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl ProviderMetrics {
+    pub(in crate::cloud) fn new(all: CloudMetrics, provider: &str) -> Self {
+        Self { all, provider: provider.into() }
+    }
+
+    pub(in crate::cloud) fn provider(&self) -> &str {
+        &self.provider
+    }
+
+    fn labels(&self) -> ProviderLabels {
+        ProviderLabels { provider: Arc::clone(&self.provider) }
+    }
+
+    fn method(&self, method: &Method) -> MethodLabels {
+        MethodLabels { provider: Arc::clone(&self.provider), method: method.name }
+    }
+
+    pub(in crate::cloud) fn begin(&self, method: &Method, items: Option<usize>) -> InFlight {
+        let labels = self.method(method);
+        if let Some(items) = items {
+            self.all.batch_sizes.get_or_create(&labels).observe(items as f64);
+        }
+        let gauge = self.all.in_flight.get_or_create_owned(&labels);
+        gauge.inc();
+        InFlight(gauge)
+    }
+
+    pub(in crate::cloud) fn ended(
+        &self,
+        method: &Method,
+        code: &'static str,
+        reason: &'static str,
+        took: Duration,
+    ) {
+        let labels = RpcLabels {
+            provider: Arc::clone(&self.provider),
+            service: method.service,
+            method: method.name,
+            code,
+            reason,
+        };
+        self.all.durations.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    pub(in crate::cloud) fn status(&self, status: &ProviderStatus) {
+        let (connected, serving) = match status {
+            ProviderStatus::Disconnected(_) => (0, 0),
+            ProviderStatus::Frozen(_) => (1, 0),
+            ProviderStatus::Serving => (1, 1),
+        };
+        self.all.connected.get_or_create(&self.labels()).set(connected);
+        self.all.serving.get_or_create(&self.labels()).set(serving);
+    }
+
+    pub(in crate::cloud) fn epoch_changed(&self) {
+        self.all.epoch_changes.get_or_create(&self.labels()).inc();
+    }
+
+    pub(in crate::cloud) fn connect_failed(&self) {
+        self.all.connect_failures.get_or_create(&self.labels()).inc();
+    }
+
+    pub(in crate::cloud) fn reordered(&self) {
+        self.all.reordered.get_or_create(&self.labels()).inc();
+    }
+
+    pub(in crate::cloud) fn watch_ended(&self, end: &'static str) {
+        let labels = EndLabels { provider: Arc::clone(&self.provider), end };
+        self.all.watch_streams.get_or_create(&labels).inc();
+    }
+
+    /// A rule was broken.
+    pub(in crate::cloud) fn violation(&self, rule: &'static str) {
+        let labels = RuleLabels { provider: Arc::clone(&self.provider), rule };
+        self.all.violations.get_or_create(&labels).inc();
+    }
+
+    /// Everything that was found wrong with an answer.
+    pub(in crate::cloud) fn findings(&self, findings: &Findings) {
+        findings.rules.iter().for_each(|rule| self.violation(rule));
+    }
+
+    /// A batch was not answered key by key.
+    pub(in crate::cloud) fn wrong_keys(&self, times: usize) {
+        (0..times).for_each(|_| self.violation(rule::BATCH_KEYS));
+    }
+
+    pub(in crate::cloud) fn rate_limited(&self, class: Class, pause: Duration) {
+        let class = match class {
+            Class::Local => "local",
+            Class::Read => "read",
+            Class::Mutation => "mutation",
+        };
+        let labels = ClassLabels { provider: Arc::clone(&self.provider), class };
+        self.all.rate_limited.get_or_create(&labels).inc_by(pause.as_secs_f64());
+    }
+
+    pub(in crate::cloud) fn negotiated(&self, before: &Served, now: &Served) {
+        let labels = |&(service, version): &(&'static str, &'static str)| VersionLabels {
+            provider: Arc::clone(&self.provider),
+            service,
+            version,
+        };
+        for gone in before.versions.iter().filter(|version| !now.versions.contains(version)) {
+            self.all.versions.remove(&labels(gone));
+        }
+        for spoken in &now.versions {
+            self.all.versions.get_or_create(&labels(spoken)).set(1);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A provider behind a socket.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::{broadcast, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    BackendSet, CloudError, CloudMetrics, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, Fencing,
+    InstanceAnswer, InstanceQuery, LoadBalancer, LoadBalancerList, Provider, ProviderConfig, ProviderInfo,
+    ProviderStatus, UpdateLoadBalancer, Updated, balancers,
+    batch::Batcher,
+    instances::{InstanceReads, NodeKey, ReadLane},
+    link::{self, Link},
+    method,
+    metrics::ProviderMetrics,
+    updates::{BalancerUpdates, UpdateKey},
+    wanted,
+};
+use crate::kube::{Node, Service};
+
+/// A provider behind a socket: see the module [`crate::cloud`]. It connects by itself, and again whenever it is lost.
+#[derive(Debug)]
+pub struct RemoteProvider {
+    link: Arc<Link>,
+    reads: Batcher<InstanceReads>,
+    updates: Batcher<BalancerUpdates>,
+}
+
+impl RemoteProvider {
+    /// Starts to connect, until `stop`. Must be called within a runtime.
+    #[must_use]
+    pub fn spawn(config: ProviderConfig, metrics: &CloudMetrics, stop: CancellationToken) -> Arc<Self> {
+        let metrics = ProviderMetrics::new(metrics.clone(), &config.name);
+        let link = Arc::new(Link::new(config, metrics));
+        tokio::spawn(link::run(Arc::clone(&link), stop));
+        Arc::new(Self {
+            reads: Batcher::new(InstanceReads(Arc::clone(&link))),
+            updates: Batcher::new(BalancerUpdates(Arc::clone(&link))),
+            link,
+        })
+    }
+
+    /// What mutations say of the leader from now on. Lifts the freeze after STALE_LEADER if it differs from before.
+    pub fn set_fencing(&self, fencing: Fencing) {
+        self.link.set_fencing(fencing);
+    }
+
+    /// Whether the provider refused this process as a former leader: whoever holds the Lease should look at it.
+    #[must_use]
+    pub fn stale_leader(&self) -> watch::Receiver<bool> {
+        self.link.stale_leader.subscribe()
+    }
+}
+
+#[async_trait]
+impl Provider for RemoteProvider {
+    fn name(&self) -> &str {
+        self.link.name()
+    }
+
+    fn status(&self) -> watch::Receiver<ProviderStatus> {
+        self.link.status.subscribe()
+    }
+
+    fn info(&self) -> Option<Arc<ProviderInfo>> {
+        self.link.info()
+    }
+
+    fn instance_changes(&self) -> broadcast::Receiver<String> {
+        self.link.changes.subscribe()
+    }
+
+    fn sweeps(&self) -> watch::Receiver<u64> {
+        self.link.sweeps.subscribe()
+    }
+
+    async fn instance(&self, query: InstanceQuery) -> Result<InstanceAnswer, CloudError> {
+        // Nobody to ask: said at once, not after others gathered.
+        self.link.session(&method::BATCH_GET_INSTANCES)?;
+        let lane = ReadLane { view: query.view, freshness: query.freshness };
+        self.reads.ask(lane, NodeKey::of(&query.node), query.node).await
+    }
+
+    fn backend_set(&self, nodes: Vec<Arc<Node>>) -> Arc<BackendSet> {
+        let wants = self.link.wants();
+        Arc::new(wanted::backend_set(nodes, wants.backend.as_ref().unwrap_or(&Default::default())))
+    }
+
+    fn desired_digest(&self, service: &Service, backends: &BackendSet) -> String {
+        let wants = self.link.wants();
+        wanted::desired_digest(service, wants.service.as_ref().unwrap_or(&Default::default()), backends)
+    }
+
+    async fn load_balancer(&self, service: &Service) -> Result<LoadBalancer, CloudError> {
+        balancers::get(&self.link, service).await
+    }
+
+    async fn ensure_load_balancer(&self, wanted: EnsureLoadBalancer) -> Result<Ensured, CloudError> {
+        balancers::ensure(&self.link, wanted).await
+    }
+
+    async fn update_load_balancer(&self, wanted: UpdateLoadBalancer) -> Result<Updated, CloudError> {
+        self.link.session(&method::BATCH_UPDATE_LOAD_BALANCERS)?;
+        self.updates.ask((), UpdateKey::of(&wanted), wanted).await
+    }
+
+    async fn delete_load_balancer(&self, wanted: DeleteLoadBalancer) -> Result<Deleted, CloudError> {
+        balancers::delete(&self.link, wanted).await
+    }
+
+    async fn list_load_balancers(&self) -> Result<LoadBalancerList, CloudError> {
+        balancers::list(&self.link).await
+    }
+}

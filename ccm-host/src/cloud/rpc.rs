@@ -1,0 +1,96 @@
+//! One call: its deadline on the wire and on this side, its metadata, span, metrics, and its error in one shape.
+//!
+//! What may be called, and when, is decided by the callers.
+
+mod trace;
+
+use std::time::{Duration, Instant};
+
+use tonic::{Request, Response, Status};
+use tracing::{Instrument as _, Span, field};
+
+use super::{CloudError, error::code_name, method::Method, metrics::ProviderMetrics, status};
+
+/// After the deadline on the wire, this side gives up by itself: the one on the wire does not cover the body.
+const GUARD: Duration = Duration::from_millis(250);
+const REQUEST_ID: &str = "x-request-id";
+
+/// Makes a call that has one answer. `items` is the size of a batch.
+pub(super) async fn unary<Q, A, F>(
+    metrics: &ProviderMetrics,
+    method: &'static Method,
+    deadline: Duration,
+    items: Option<usize>,
+    message: Q,
+    send: impl FnOnce(Request<Q>) -> F,
+) -> Result<A, CloudError>
+where
+    F: Future<Output = Result<Response<A>, Status>>,
+{
+    let span = tracing::debug_span!(
+        "rpc",
+        rpc.service = method.service,
+        rpc.method = method.name,
+        provider = metrics.provider(),
+        items,
+        code = field::Empty,
+        reason = field::Empty,
+    );
+    let request = request(message, Some(deadline), &span);
+    let mut watch = Watch::start(metrics, method, items);
+    let answer = tokio::time::timeout(deadline + GUARD, send(request)).instrument(span.clone()).await;
+    let answer = match answer {
+        Ok(Ok(response)) => Ok(response.into_inner()),
+        Ok(Err(status)) => Err(status::normalise(method.name, &status)),
+        Err(_) => Err(status::deadline_exceeded(method.name, deadline)),
+    };
+    watch.end(answer.as_ref().err(), &span);
+    answer
+}
+
+/// A request with what every call carries.
+pub(super) fn request<Q>(message: Q, deadline: Option<Duration>, span: &Span) -> Request<Q> {
+    let mut request = Request::new(message);
+    if let Some(deadline) = deadline {
+        request.set_timeout(deadline);
+    }
+    if let Ok(id) = uuid::Uuid::new_v4().to_string().parse() {
+        request.metadata_mut().insert(REQUEST_ID, id);
+    }
+    trace::inject(span, request.metadata_mut());
+    request
+}
+
+/// Measures a call, also one whose caller goes away.
+struct Watch<'a> {
+    metrics: &'a ProviderMetrics,
+    method: &'static Method,
+    began: Instant,
+    outcome: (&'static str, &'static str),
+    _in_flight: super::metrics::InFlight,
+}
+
+impl<'a> Watch<'a> {
+    fn start(metrics: &'a ProviderMetrics, method: &'static Method, items: Option<usize>) -> Self {
+        let in_flight = metrics.begin(method, items);
+        Self { metrics, method, began: Instant::now(), outcome: ("CANCELLED", ""), _in_flight: in_flight }
+    }
+
+    fn end(&mut self, error: Option<&CloudError>, span: &Span) {
+        self.outcome = match error {
+            None => ("OK", ""),
+            Some(error) => (code_name(error.code), error.reason.map_or("", super::ErrorReason::wire_name)),
+        };
+        span.record("code", self.outcome.0);
+        span.record("reason", self.outcome.1);
+        if let Some(error) = error {
+            tracing::debug!(parent: span, provider = self.metrics.provider(), %error, "call failed");
+        }
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.metrics.ended(self.method, self.outcome.0, self.outcome.1, self.began.elapsed());
+    }
+}

@@ -1,0 +1,103 @@
+//! What one process of a provider said of itself, and the connection to it.
+//!
+//! A session is bound to one socket, so to one process and one epoch: when the socket is lost, everything in here is
+//! void.
+
+mod handshake;
+mod limits;
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use cloudprovider_proto::v1alpha1::{
+    self as pb, cloud_provider_client::CloudProviderClient, instances_client::InstancesClient,
+    load_balancers_client::LoadBalancersClient,
+};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
+
+pub(super) use handshake::{HandshakeError, handshake};
+pub(super) use limits::Intervals;
+
+use super::{ProviderInfo, method::Method, negotiate::Served};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Session {
+    channel: Channel,
+    /// Cancelled when the socket is gone.
+    pub(super) lost: CancellationToken,
+    pub(super) info: Arc<ProviderInfo>,
+    pub(super) served: Served,
+    pub(super) capabilities: pb::GetCapabilitiesResponse,
+    pub(super) limits: pb::Limits,
+    pub(super) intervals: Intervals,
+    pub(super) wants: Arc<pb::Wants>,
+    /// The largest message, either way.
+    pub(super) message_bytes: usize,
+    most_instances: AtomicUsize,
+    most_balancers: AtomicUsize,
+    /// RPCs that turned out not to be served.
+    refused: Mutex<HashSet<&'static str>>,
+}
+
+impl Session {
+    pub(super) fn cloud_provider(&self) -> CloudProviderClient<Channel> {
+        CloudProviderClient::new(self.channel.clone())
+    }
+
+    pub(super) fn health(&self) -> tonic_health::pb::health_client::HealthClient<Channel> {
+        tonic_health::pb::health_client::HealthClient::new(self.channel.clone())
+    }
+
+    pub(super) fn instances(&self) -> InstancesClient<Channel> {
+        InstancesClient::new(self.channel.clone())
+            .max_decoding_message_size(self.message_bytes)
+            .max_encoding_message_size(self.message_bytes)
+    }
+
+    pub(super) fn load_balancers(&self) -> LoadBalancersClient<Channel> {
+        LoadBalancersClient::new(self.channel.clone())
+            .max_decoding_message_size(self.message_bytes)
+            .max_encoding_message_size(self.message_bytes)
+    }
+
+    /// Whether the RPC may be called in this epoch.
+    pub(super) fn serves(&self, method: &Method) -> bool {
+        self.served.has(method.service) && !self.refused.lock().contains(method.name)
+    }
+
+    /// The RPC is not served, whatever was advertised. True the first time.
+    pub(super) fn refuse(&self, method: &Method) -> bool {
+        self.refused.lock().insert(method.name)
+    }
+
+    pub(super) fn most_instances(&self) -> usize {
+        self.most_instances.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn most_balancers(&self) -> usize {
+        self.most_balancers.load(Ordering::Relaxed)
+    }
+
+    /// A batch of so many instances was refused as too large: the next ones are smaller.
+    pub(super) fn fewer_instances(&self, refused: usize) {
+        self.most_instances.fetch_min((refused / 2).max(1), Ordering::Relaxed);
+    }
+
+    /// Likewise for balancers.
+    pub(super) fn fewer_balancers(&self, refused: usize) {
+        self.most_balancers.fetch_min((refused / 2).max(1), Ordering::Relaxed);
+    }
+
+    /// The wanted fields of nodes, to find their machines.
+    pub(super) fn identity(&self) -> pb::NodeFields {
+        self.wants.identity.clone().unwrap_or_default()
+    }
+}

@@ -1,0 +1,183 @@
+//! Who is there, what does it speak, what can it do: before anything else is called.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::AtomicUsize},
+};
+
+use cloudprovider_proto::{
+    defaults,
+    discovery::v1::{GetInfoRequest, GetInfoResponse, discovery_client::DiscoveryClient},
+    v1alpha1::{self as pb, Capability, ErrorReason, cloud_provider_client::CloudProviderClient},
+};
+use parking_lot::Mutex;
+use tonic::Code;
+
+use super::{Session, limits};
+use crate::cloud::{
+    CloudError, ProviderInfo,
+    check::rule,
+    connect::Connection,
+    method,
+    metrics::ProviderMetrics,
+    negotiate::{NegotiationError, Served, host_services, negotiate},
+    rpc, wanted,
+};
+
+const HOST_NAME: &str = "ccm-host";
+
+/// Why a process that answered cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::cloud) enum HandshakeError {
+    /// GetInfo is not served.
+    #[error("there is no provider: whoever answers does not serve ccm.discovery.v1.Discovery")]
+    NotAProvider,
+    /// It does not take calls from this process.
+    #[error("the provider does not trust this host: {0}")]
+    NotTrusted(String),
+    /// Nothing in common.
+    #[error("provider {name:?} cannot be used: {source}")]
+    NoCommonVersion { name: String, source: NegotiationError },
+    /// The call failed.
+    #[error("handshake failed in {0}")]
+    Failed(CloudError),
+}
+
+/// Learns everything about the process at the other end.
+pub(in crate::cloud) async fn handshake(
+    connection: Connection,
+    metrics: &ProviderMetrics,
+    host_version: &str,
+) -> Result<Session, HandshakeError> {
+    let info = get_info(&connection, metrics, host_version).await?;
+    let served = negotiate(&info.services)
+        .map_err(|source| HandshakeError::NoCommonVersion { name: info.name.clone(), source })?;
+    for unusable in &served.unusable {
+        tracing::warn!(provider = metrics.provider(), "{unusable}");
+    }
+    count_violations(&info, &served, metrics);
+    let capabilities = get_capabilities(&connection, metrics).await?;
+    Ok(session(connection, info, served, capabilities))
+}
+
+async fn get_info(
+    connection: &Connection,
+    metrics: &ProviderMetrics,
+    host_version: &str,
+) -> Result<GetInfoResponse, HandshakeError> {
+    let message = GetInfoRequest {
+        host_name: HOST_NAME.to_owned(),
+        host_version: host_version.to_owned(),
+        host_services: host_services(),
+    };
+    let mut client = DiscoveryClient::new(connection.channel.clone());
+    let deadline = method::GET_INFO.deadline(&[]);
+    rpc::unary(metrics, &method::GET_INFO, deadline, None, message, async |request| {
+        client.get_info(request).await
+    })
+    .await
+    .map_err(|error| match (error.code, error.reason) {
+        (_, Some(ErrorReason::MethodNotSupported)) | (Code::Unimplemented, _) => HandshakeError::NotAProvider,
+        (_, Some(ErrorReason::PeerNotTrusted)) | (Code::Unauthenticated, _) => {
+            HandshakeError::NotTrusted(error.message)
+        }
+        _ => HandshakeError::Failed(error),
+    })
+}
+
+async fn get_capabilities(
+    connection: &Connection,
+    metrics: &ProviderMetrics,
+) -> Result<pb::GetCapabilitiesResponse, HandshakeError> {
+    let message = pb::GetCapabilitiesRequest { host_max_message_bytes: defaults::HARD_MAX_MESSAGE_BYTES };
+    let mut client = CloudProviderClient::new(connection.channel.clone());
+    let deadline = method::GET_CAPABILITIES.deadline(&[]);
+    rpc::unary(metrics, &method::GET_CAPABILITIES, deadline, None, message, async |request| {
+        client.get_capabilities(request).await
+    })
+    .await
+    .map_err(HandshakeError::Failed)
+}
+
+fn count_violations(info: &GetInfoResponse, served: &Served, metrics: &ProviderMetrics) {
+    if info.name.is_empty() {
+        metrics.violation(rule::DISCOVERY_NAME);
+    }
+    if info.process_epoch.is_empty() {
+        metrics.violation(rule::DISCOVERY_EPOCH);
+    }
+    if served.has("Instances") && info.provider_id_prefixes.iter().all(String::is_empty) {
+        metrics.violation(rule::DISCOVERY_PREFIX);
+    }
+}
+
+fn session(
+    connection: Connection,
+    hello: GetInfoResponse,
+    served: Served,
+    capabilities: pb::GetCapabilitiesResponse,
+) -> Session {
+    let limits = capabilities.limits.clone().unwrap_or_default();
+    let intervals = super::Intervals::of(capabilities.intervals.as_ref());
+    let wants = capabilities.wants.clone().unwrap_or_default();
+    let info = info(hello, &served, &capabilities, &wants, &intervals);
+    Session {
+        channel: connection.channel,
+        lost: connection.lost,
+        info: Arc::new(info),
+        served,
+        intervals,
+        wants: Arc::new(wants),
+        message_bytes: limits::message_bytes(limits.max_message_bytes),
+        most_instances: AtomicUsize::new(limits::batch(limits.max_batch_instances)),
+        most_balancers: AtomicUsize::new(limits::batch(limits.max_batch_load_balancers)),
+        limits,
+        capabilities,
+        refused: Mutex::new(HashSet::new()),
+    }
+}
+
+fn info(
+    hello: GetInfoResponse,
+    served: &Served,
+    capabilities: &pb::GetCapabilitiesResponse,
+    wants: &pb::Wants,
+    intervals: &super::Intervals,
+) -> ProviderInfo {
+    let can = |capability: Capability| capabilities.capabilities.contains(&(capability as i32));
+    let nodes: Vec<&pb::NodeFields> =
+        [&wants.identity, &wants.backend, &wants.route_target].into_iter().flatten().collect();
+    let mut node_annotations = wanted::union(nodes.iter().map(|fields| fields.annotations.as_slice()));
+    if nodes.iter().any(|fields| fields.provided_node_ips) {
+        node_annotations.push(wanted::PROVIDED_NODE_IP.to_owned());
+    }
+    let service = wants.service.clone().unwrap_or_default();
+    let mut service_annotations = wanted::union([service.annotations.as_slice()]);
+    let load_balancers = served.has("LoadBalancers");
+    if load_balancers {
+        service_annotations.push(wanted::SOURCE_RANGES.to_owned());
+    }
+    // Without an epoch there is no way to tell a restart: every connection counts as one.
+    let epoch = match hello.process_epoch {
+        none if none.is_empty() => uuid::Uuid::new_v4().to_string(),
+        epoch => epoch,
+    };
+    ProviderInfo {
+        name: hello.name,
+        vendor_version: hello.vendor_version,
+        epoch,
+        provider_id_prefixes: hello.provider_id_prefixes,
+        instances: served.has("Instances"),
+        load_balancers,
+        watch_instances: can(Capability::InstancesWatch),
+        load_balancer_classes: capabilities.load_balancer_classes.clone(),
+        default_load_balancer_class: !capabilities.no_default_load_balancer_class,
+        adoption: can(Capability::Adoption),
+        drift: can(Capability::LoadBalancerDrift),
+        node_labels: wanted::union(nodes.iter().map(|fields| fields.labels.as_slice())),
+        node_annotations,
+        service_labels: wanted::union([service.labels.as_slice()]),
+        service_annotations,
+        instance_sweep: intervals.instance_sweep,
+    }
+}

@@ -1,0 +1,186 @@
+//! How a connected provider is: what its health, its conditions and the ends of its calls say, put together.
+
+use std::time::Duration;
+
+use cloudprovider_proto::v1alpha1::{self as pb, ConditionStatus, ConditionType, ErrorReason};
+use tokio::time::Instant;
+
+use super::{CloudError, ProviderStatus};
+
+/// After a call said that the cloud is down or refuses the credentials, nothing destructive for so long, unless another
+/// call succeeds.
+const CLOUD_FREEZE: Duration = Duration::from_secs(60);
+
+/// See the module. The default is a provider that is well.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    health: Option<String>,
+    conditions: Option<String>,
+    silent: Option<String>,
+    cloud: Option<(String, Instant)>,
+    /// It took this process for a former leader.
+    pub(super) stale_leader: bool,
+}
+
+impl Standing {
+    /// What a controller sees.
+    pub(super) fn status(&self, now: Instant) -> ProviderStatus {
+        let cloud = self.cloud.as_ref().filter(|(_, until)| now < *until).map(|(why, _)| why);
+        let leader = || self.stale_leader.then(|| "it takes this host for a former leader".to_owned());
+        let why = [self.silent.as_ref(), self.health.as_ref(), self.conditions.as_ref(), cloud]
+            .into_iter()
+            .flatten()
+            .next()
+            .cloned();
+        match why.or_else(leader) {
+            Some(why) => ProviderStatus::Frozen(why),
+            None => ProviderStatus::Serving,
+        }
+    }
+
+    /// A new connection, to the same process or another one, which has forgotten the leaders that it saw.
+    pub(super) fn connected_anew(&mut self, same_process: bool) {
+        *self = Self { stale_leader: self.stale_leader && same_process, ..Self::default() };
+    }
+
+    /// Whether it accepts work, by `grpc.health.v1`; where that is not served, it does.
+    pub(super) fn healthy(&mut self, healthy: bool) {
+        self.health = (!healthy).then(|| "its health is NOT_SERVING".to_owned());
+    }
+
+    /// The answer of GetStatus, or why there is none.
+    pub(super) fn looked(&mut self, answer: Result<pb::GetStatusResponse, CloudError>) {
+        match answer {
+            Ok(status) => {
+                self.silent = None;
+                self.conditions = bad_condition(&status.conditions);
+            }
+            // It has no conditions to tell.
+            Err(error) if error.is(ErrorReason::MethodNotSupported) => self.silent = None,
+            Err(error) => self.silent = Some(error.to_string()),
+        }
+    }
+
+    /// How a call that reaches the cloud ended. True: worth a look at the conditions.
+    pub(super) fn called(&mut self, error: Option<&CloudError>, now: Instant) -> bool {
+        match error {
+            None => {
+                self.cloud = None;
+                false
+            }
+            Some(error) => match error.reason {
+                Some(
+                    ErrorReason::CloudCredentialsInvalid
+                    | ErrorReason::CloudCredentialsExpired
+                    | ErrorReason::InvalidProviderConfig
+                    | ErrorReason::CloudApiUnavailable,
+                ) => {
+                    self.cloud = Some((error.to_string(), now + CLOUD_FREEZE));
+                    true
+                }
+                Some(ErrorReason::StaleLeader) => {
+                    self.stale_leader = true;
+                    false
+                }
+                None => error.code == tonic::Code::DeadlineExceeded,
+                Some(_) => false,
+            },
+        }
+    }
+}
+
+/// Destructive work is frozen while the cloud does not take the credentials, or does not answer.
+fn bad_condition(conditions: &[pb::ProviderCondition]) -> Option<String> {
+    conditions.iter().find_map(|condition| {
+        let name = match condition.r#type() {
+            ConditionType::CredentialsValid => "CREDENTIALS_VALID",
+            ConditionType::CloudReachable => "CLOUD_REACHABLE",
+            ConditionType::Unspecified
+            | ConditionType::ConfigValid
+            | ConditionType::WatchHealthy
+            | ConditionType::RateLimited => return None,
+        };
+        (condition.status() == ConditionStatus::False).then(|| {
+            let words = [&condition.reason, &condition.message].into_iter().filter(|word| !word.is_empty());
+            let text = super::check::shown(&words.cloned().collect::<Vec<_>>().join(": "), 512);
+            if text.is_empty() { format!("{name} is FALSE") } else { format!("{name} is FALSE: {text}") }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::status;
+
+    fn condition(kind: ConditionType, status: ConditionStatus) -> pb::ProviderCondition {
+        pb::ProviderCondition {
+            r#type: kind.into(),
+            status: status.into(),
+            reason: "Why".into(),
+            message: "so".into(),
+            since: None,
+        }
+    }
+
+    fn looked(conditions: Vec<pb::ProviderCondition>) -> ProviderStatus {
+        let mut standing = Standing::default();
+        standing.looked(Ok(pb::GetStatusResponse { conditions, ..Default::default() }));
+        standing.status(Instant::now())
+    }
+
+    #[test]
+    fn only_false_credentials_and_an_unreachable_cloud_freeze() {
+        use ConditionStatus as S;
+        use ConditionType as T;
+        let frozen = |name: &str| ProviderStatus::Frozen(format!("{name} is FALSE: Why: so"));
+        let rows = [
+            (T::CredentialsValid, S::False, frozen("CREDENTIALS_VALID")),
+            (T::CloudReachable, S::False, frozen("CLOUD_REACHABLE")),
+            (T::CloudReachable, S::Unspecified, ProviderStatus::Serving),
+            (T::CredentialsValid, S::True, ProviderStatus::Serving),
+            (T::ConfigValid, S::False, ProviderStatus::Serving),
+            (T::RateLimited, S::True, ProviderStatus::Serving),
+        ];
+        for (kind, status, want) in rows {
+            assert_eq!(looked(vec![condition(kind, status)]), want, "{kind:?} {status:?}");
+        }
+    }
+
+    #[test]
+    fn a_cloud_that_failed_a_call_freezes_until_a_call_succeeds_or_time_passes() {
+        let now = Instant::now();
+        let down = status::local("EnsureLoadBalancer", ErrorReason::CloudApiUnavailable, "503");
+        let mut standing = Standing::default();
+        assert!(standing.called(Some(&down), now));
+        assert!(matches!(standing.status(now), ProviderStatus::Frozen(_)));
+        assert_eq!(standing.status(now + CLOUD_FREEZE), ProviderStatus::Serving);
+        standing.called(None, now);
+        assert_eq!(standing.status(now), ProviderStatus::Serving);
+    }
+
+    #[test]
+    fn ordinary_errors_freeze_nothing() {
+        let mut standing = Standing::default();
+        for reason in
+            [ErrorReason::QuotaExceeded, ErrorReason::RateLimited, ErrorReason::CloudPermissionDenied]
+        {
+            standing.called(Some(&status::local("M", reason, "")), Instant::now());
+        }
+        assert_eq!(standing.status(Instant::now()), ProviderStatus::Serving);
+    }
+
+    #[test]
+    fn health_silence_and_a_newer_leader_freeze() {
+        let now = Instant::now();
+        let mut standing = Standing::default();
+        standing.healthy(false);
+        assert_eq!(standing.status(now), ProviderStatus::Frozen("its health is NOT_SERVING".into()));
+        standing.healthy(true);
+        standing.looked(Err(status::deadline_exceeded("GetStatus", Duration::from_secs(5))));
+        assert!(matches!(standing.status(now), ProviderStatus::Frozen(_)));
+        standing.looked(Ok(pb::GetStatusResponse::default()));
+        standing.called(Some(&status::local("M", ErrorReason::StaleLeader, "")), now);
+        assert!(matches!(standing.status(now), ProviderStatus::Frozen(why) if why.contains("former leader")));
+    }
+}
