@@ -45,8 +45,12 @@ async fn a_mutation_of_a_caller_that_is_gone_is_waited_for() {
     call.abort();
     call.await.unwrap_err();
     served.handle.stop();
+    let mut task = served.task;
+    // No connection is left that the server could be waiting for.
+    let ended = tokio::time::timeout(Duration::from_millis(300), &mut task).await;
+    assert!(ended.is_err(), "it did not wait");
     cloud.go.add_permits(1);
-    within(served.task).await.unwrap().unwrap();
+    within(task).await.unwrap().unwrap();
     assert_eq!(*cloud.finished.borrow(), 1);
 }
 
