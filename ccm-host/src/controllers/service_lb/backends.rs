@@ -21,7 +21,7 @@ use crate::{
 
 /// See the module.
 #[derive(Debug)]
-pub struct Backends {
+pub(super) struct Backends {
     nodes: Cache<Node>,
     changes: AtomicU64,
     known: Mutex<Known>,
@@ -37,18 +37,17 @@ struct Known {
 
 impl Backends {
     /// The sets of these nodes.
-    #[must_use]
-    pub fn new(nodes: Cache<Node>) -> Self {
+    pub(super) fn new(nodes: Cache<Node>) -> Self {
         Self { nodes, changes: AtomicU64::new(0), known: Mutex::default() }
     }
 
     /// A node changed: the next question is answered anew. Never waits.
-    pub fn changed(&self) {
+    pub(super) fn changed(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// The nodes that are eligible now.
-    pub fn of(&self, provider: &dyn Provider) -> Arc<BackendSet> {
+    pub(super) fn of(&self, provider: &dyn Provider) -> Arc<BackendSet> {
         let mut known = self.known.lock();
         let changes = self.changes.load(Ordering::Acquire);
         if known.as_of != changes {

@@ -15,28 +15,28 @@ use crate::kube::service::Service;
 
 /// Everything a decision depends on.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub(super) struct Facts<'a> {
     /// As the cache has it.
-    pub service: Option<&'a Service>,
+    pub(super) service: Option<&'a Service>,
     /// What is known of its balancer.
-    pub lane: Option<&'a Lane>,
+    pub(super) lane: Option<&'a Lane>,
     /// Who looks after it.
-    pub claim: &'a Claim,
+    pub(super) claim: &'a Claim,
     /// The provider that would be asked to make or change the balancer.
-    pub maker: &'a Standing,
+    pub(super) maker: &'a Standing,
     /// The worst of those that would be asked to remove it.
-    pub holders: &'a Standing,
+    pub(super) holders: &'a Standing,
     /// What the provider shall bring about; none while it cannot be said.
-    pub wanted: Option<&'a Wanted>,
+    pub(super) wanted: Option<&'a Wanted>,
     /// The finalizer and the status are as wanted for what is applied.
-    pub published: bool,
+    pub(super) published: bool,
     /// The present.
-    pub now: Instant,
+    pub(super) now: Instant,
 }
 
 /// Who looks after a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Claim {
+pub(super) enum Claim {
     /// This provider, by name. Any for a Service that wants no balancer.
     Ours(String),
     /// No provider of this host: another implementation, by its class.
@@ -47,7 +47,7 @@ pub enum Claim {
 
 /// What may be asked of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub(super) enum Standing {
     /// Everything.
     Ready,
     /// Nothing that destroys. Holds why.
@@ -58,20 +58,20 @@ pub enum Standing {
 
 /// How far the wanted state is from what was done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub(super) struct Wanted {
     /// Digest over Service and backends.
-    pub digest: String,
+    pub(super) digest: String,
     /// From what was last applied.
-    pub since_applied: Difference,
+    pub(super) since_applied: Difference,
     /// From what was last tried.
-    pub since_tried: Difference,
+    pub(super) since_tried: Difference,
     /// Why no provider may be asked for this at all.
-    pub refusal: Option<String>,
+    pub(super) refusal: Option<String>,
 }
 
 /// What differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Difference {
+pub(super) enum Difference {
     /// Nothing.
     Nothing,
     /// Only the nodes behind the balancer.
@@ -82,9 +82,11 @@ pub enum Difference {
 
 /// What shall be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
-    /// Everything is as wanted, or waits for somebody else's change.
+pub(super) enum Action {
+    /// Everything is as wanted.
     Rest,
+    /// The provider refused this, and would again until the Service changes.
+    Wait,
     /// It is no concern of ours: what is known of it is dropped.
     Forget,
     /// A provider has to come back or to be listed first; that is told to the queue.
@@ -109,7 +111,7 @@ pub enum Action {
 
 /// Why a balancer goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Removal {
+pub(super) enum Removal {
     /// The Service is being deleted or is no balancer's any more.
     Unwanted,
     /// This process made it, and now the class is somebody else's.
@@ -122,11 +124,11 @@ pub enum Removal {
 
 impl Action {
     /// Whether it may take long and counts against `--concurrent-service-syncs`.
-    #[must_use]
-    pub fn is_limited(&self) -> bool {
+    pub(super) fn is_limited(&self) -> bool {
         match self {
             Self::Ensure | Self::Remove(_) => true,
             Self::Rest
+            | Self::Wait
             | Self::Forget
             | Self::Park(_)
             | Self::HoldBack(_)
@@ -140,8 +142,7 @@ impl Action {
 }
 
 /// What shall be done.
-#[must_use]
-pub fn decide(facts: &Facts<'_>) -> Action {
+pub(super) fn decide(facts: &Facts<'_>) -> Action {
     let Some(service) = facts.service else {
         return match facts.lane {
             Some(lane) if may_have_left_a_balancer(lane) => remove(facts, Removal::Vanished),
@@ -230,7 +231,7 @@ fn wanted(facts: &Facts<'_>) -> Action {
         && matches!(attempt.intent, Intent::Apply(_))
     {
         match attempt.until {
-            None => return Action::Rest,
+            None => return Action::Wait,
             Some(until) if until > facts.now => return Action::HoldBack(until - facts.now),
             Some(_) => {}
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-pub use table::{Lanes, Taken};
+pub(super) use table::{Lanes, Taken};
 
 use super::metrics::NodeSync;
 use crate::{
@@ -20,37 +20,39 @@ use crate::{
 
 /// What is known of one Service's balancer.
 #[derive(Debug, Clone)]
-pub struct Lane {
+pub(super) struct Lane {
     /// The Service as last seen; its uid is the balancer's natural key.
-    pub last: Arc<Service>,
+    pub(super) last: Arc<Service>,
     /// Name of the provider that has the balancer; none: not known which.
-    pub holder: Option<String>,
+    pub(super) holder: Option<String>,
     /// Whether there is a balancer.
-    pub presence: Presence,
+    pub(super) presence: Presence,
     /// The class for which this process made or changed it: it is ours beyond doubt. None: this process did not.
-    pub made_for: Option<Class>,
+    pub(super) made_for: Option<Class>,
     /// What was last applied wholly. None: not known, or not any more.
-    pub applied: Option<Target>,
+    pub(super) applied: Option<Target>,
+    /// A call since then did not say how it ended, so more may be applied than that.
+    pub(super) in_doubt: bool,
     /// What shall stand in the status, once an answer or a list said it.
-    pub ingress: Option<Vec<Ingress>>,
+    pub(super) ingress: Option<Vec<Ingress>>,
     /// The last attempt, if it is not to be repeated at once.
-    pub attempt: Option<Attempt>,
+    pub(super) attempt: Option<Attempt>,
     /// Everything is as wanted.
-    pub settled: bool,
+    pub(super) settled: bool,
     /// The warning that was last written, so that it is written once.
-    pub warned: Option<String>,
+    pub(super) warned: Option<String>,
     /// The wanted state whose beginning was told in an Event.
-    pub announced: Option<String>,
+    pub(super) announced: Option<String>,
     /// Counts the time until the nodes that changed last stand behind this balancer, too.
-    pub node_sync: Option<Arc<NodeSync>>,
+    pub(super) node_sync: Option<Arc<NodeSync>>,
     /// Grows with each call that may change the balancer; tells whether a list is older than that.
-    pub turn: u64,
+    pub(super) turn: u64,
     sent: Option<Sent>,
 }
 
 /// Whether a balancer exists, as far as is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Presence {
+pub(super) enum Presence {
     /// Not known.
     Unknown,
     /// There is none: a complete list did not show it, or it was deleted.
@@ -60,29 +62,29 @@ pub enum Presence {
 }
 
 /// `spec.loadBalancerClass`
-pub type Class = Option<String>;
+pub(super) type Class = Option<String>;
 
 /// A wanted state of a balancer.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub(super) struct Target {
     /// Digest over Service and backends.
-    pub digest: String,
+    pub(super) digest: String,
     /// The backends in it; none: not known, since it was read from a list.
-    pub backends: Option<Arc<BackendSet>>,
+    pub(super) backends: Option<Arc<BackendSet>>,
 }
 
 /// What was tried and shall not be tried again before its time.
 #[derive(Debug, Clone)]
-pub struct Attempt {
+pub(super) struct Attempt {
     /// What was tried.
-    pub intent: Intent,
+    pub(super) intent: Intent,
     /// When it may be tried again; none: once the Service changes, or at the slow sweep.
-    pub until: Option<Instant>,
+    pub(super) until: Option<Instant>,
 }
 
 /// What can be tried.
 #[derive(Debug, Clone)]
-pub enum Intent {
+pub(super) enum Intent {
     /// To bring the balancer to this state.
     Apply(Target),
     /// To remove it.
@@ -98,14 +100,14 @@ struct Sent {
 
 impl Lane {
     /// A lane of which nothing is known.
-    #[must_use]
-    pub fn new(service: Arc<Service>) -> Self {
+    pub(super) fn new(service: Arc<Service>) -> Self {
         Self {
             last: service,
             holder: None,
             presence: Presence::Unknown,
             made_for: None,
             applied: None,
+            in_doubt: false,
             ingress: None,
             attempt: None,
             settled: false,
@@ -118,14 +120,13 @@ impl Lane {
     }
 
     /// Whether the lane is about the Service of this uid.
-    #[must_use]
-    pub fn is_of(&self, uid: &str) -> bool {
+    pub(super) fn is_of(&self, uid: &str) -> bool {
         self.last.uid == uid
     }
 
     /// The revision under which a wanted state (none: gone) is sent. It grows when the state differs from the one sent
     /// before, and is never less than the clock, so that it also grows over restarts.
-    pub fn revision(&mut self, digest: Option<&str>, wall_micros: u64) -> u64 {
+    pub(super) fn revision(&mut self, digest: Option<&str>, wall_micros: u64) -> u64 {
         let last = match &self.sent {
             Some(sent) if sent.digest.as_deref() == digest => return sent.revision,
             Some(sent) => sent.revision,
@@ -137,16 +138,17 @@ impl Lane {
     }
 
     /// The provider knows a newer revision: the next one is new even if the state is the same.
-    pub fn forget_sent_state(&mut self) {
+    pub(super) fn forget_sent_state(&mut self) {
         if let Some(sent) = &mut self.sent {
             sent.digest = Some(String::new());
         }
     }
 
     /// Notes that a call begins that may change the balancer.
-    pub fn begin_turn(&mut self) {
+    pub(super) fn begin_turn(&mut self) {
         self.turn += 1;
         self.settled = false;
+        self.in_doubt = true;
     }
 }
 

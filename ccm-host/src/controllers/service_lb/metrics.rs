@@ -22,7 +22,8 @@ const UPSTREAM: Buckets = Buckets(&[
 ]);
 
 /// From an answer out of memory to the longest deadline.
-const OPERATION: Buckets = Buckets(&[0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0]);
+const OPERATION: Buckets =
+    Buckets(&[0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0]);
 
 #[derive(Debug, Clone, Copy)]
 struct Buckets(&'static [f64]);
@@ -35,7 +36,7 @@ impl MetricConstructor<Histogram> for Buckets {
 
 /// What is done to a balancer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
+pub(super) enum Operation {
     /// Made or changed.
     Ensure,
     /// Given other backends.
@@ -163,7 +164,7 @@ impl Metrics {
 
 /// A change of nodes on its way to the balancers.
 #[derive(Debug)]
-pub struct NodeSync {
+pub(super) struct NodeSync {
     since: Instant,
     latency: Histogram,
 }

@@ -7,46 +7,39 @@
 use crate::kube::service::{Service, ServiceSpec};
 
 /// The finalizer of every Service with a balancer; upstream's, shared by all implementations.
-pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+pub(super) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// Whether the Service is of the type that has a balancer, whoever makes it.
-#[must_use]
-pub fn is_load_balancer(service: &Service) -> bool {
+pub(super) fn is_load_balancer(service: &Service) -> bool {
     service.spec.type_ == "LoadBalancer"
 }
 
 /// Whether the finalizer is there.
-#[must_use]
-pub fn has_finalizer(service: &Service) -> bool {
+pub(super) fn has_finalizer(service: &Service) -> bool {
     service.has_finalizer(FINALIZER)
 }
 
 /// Whether the finalizer stands for a balancer that nobody wants any more.
-#[must_use]
-pub fn needs_cleanup(service: &Service) -> bool {
+pub(super) fn needs_cleanup(service: &Service) -> bool {
     has_finalizer(service) && (service.deleting || !is_load_balancer(service))
 }
 
 /// Whether a Service that was just seen for the first time deserves a look.
-#[must_use]
-pub fn is_of_interest(service: &Service) -> bool {
+pub(super) fn is_of_interest(service: &Service) -> bool {
     is_load_balancer(service) || has_finalizer(service)
 }
 
 /// Whether a change deserves a look. `ours` tells the classes that some provider of this host looks after.
-#[must_use]
-pub fn needs_look(old: &Service, new: &Service, ours: impl Fn(Option<&str>) -> bool) -> bool {
+pub(super) fn needs_look(old: &Service, new: &Service, ours: impl Fn(Option<&str>) -> bool) -> bool {
     // Only the step into cleanup: while it goes on, the queue says when to try again.
     let falls = needs_cleanup(new) && !needs_cleanup(old);
     falls || needs_update(old, new, ours)
 }
 
 /// Whether something that a balancer may depend on differs.
-#[must_use]
-pub fn needs_update(old: &Service, new: &Service, ours: impl Fn(Option<&str>) -> bool) -> bool {
-    let wants = |service: &Service| {
-        is_load_balancer(service) && ours(service.spec.load_balancer_class.as_deref())
-    };
+pub(super) fn needs_update(old: &Service, new: &Service, ours: impl Fn(Option<&str>) -> bool) -> bool {
+    let wants =
+        |service: &Service| is_load_balancer(service) && ours(service.spec.load_balancer_class.as_deref());
     match (wants(old), wants(new)) {
         (false, false) => false,
         (true, true) => {

@@ -7,20 +7,18 @@
 use crate::kube::node::Node;
 
 /// Takes a node out, unless its value is a boolean false.
-pub const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+pub(super) const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
 /// The cluster autoscaler is about to remove the node.
-pub const AUTOSCALER_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
+pub(super) const AUTOSCALER_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
 
 /// Whether balancers may send traffic to this node.
-#[must_use]
-pub fn is_eligible(node: &Node) -> bool {
+pub(super) fn is_eligible(node: &Node) -> bool {
     !node.deleting && is_included(node) && !node.has_taint(AUTOSCALER_TAINT)
 }
 
 /// Whether a change of a node is a reason to look at all balancers at once. Taints and deletion are none.
-#[must_use]
-pub fn is_trigger(old: &Node, new: &Node) -> bool {
+pub(super) fn is_trigger(old: &Node, new: &Node) -> bool {
     is_included(old) != is_included(new) || old.provider_id != new.provider_id
 }
 

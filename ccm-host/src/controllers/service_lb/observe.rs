@@ -75,9 +75,9 @@ pub(super) fn observe(shared: &Shared, key: &ObjectKey, lane: Option<&Lane>) -> 
     };
     let (holders, holders_standing) = holders(providers, lane);
     let maker_standing = maker.as_ref().map_or(Standing::Ready, |maker| standing(maker.as_ref()));
-    let asked = maker.as_ref().filter(|maker| {
-        !matches!(maker_standing, Standing::Away(_)) && shared.listed.contains(maker.name())
-    });
+    let asked = maker
+        .as_ref()
+        .filter(|maker| !matches!(maker_standing, Standing::Away(_)) && shared.listed.contains(maker.name()));
     let backends = asked.map(|maker| shared.backends.of(maker.as_ref()));
     let wanted = match (&service, asked, &backends) {
         (Some(service), Some(maker), Some(backends)) => Some(wanted(maker.as_ref(), service, backends, lane)),
@@ -114,7 +114,8 @@ fn claim(
             None => (nobody(providers), None),
         };
     }
-    let holder = lane.filter(|lane| lane.presence == Presence::Present).and_then(|lane| lane.holder.as_deref());
+    let holder =
+        lane.filter(|lane| lane.presence == Presence::Present).and_then(|lane| lane.holder.as_deref());
     let holder = holder
         .and_then(|name| providers.by_name(name))
         .filter(|holder| holder.info().is_some_and(|info| looks_after(&info, class)));
@@ -206,8 +207,12 @@ fn wanted(
         Intent::Apply(ref target) => Some(target),
         Intent::Remove => None,
     });
+    let since_applied = match since(lane.and_then(|lane| lane.applied.as_ref())) {
+        Difference::Nothing if lane.is_some_and(|lane| lane.in_doubt) => Difference::Backends,
+        since_applied => since_applied,
+    };
     Wanted {
-        since_applied: since(lane.and_then(|lane| lane.applied.as_ref())),
+        since_applied,
         since_tried: since(tried),
         refusal: source_ranges(service).err().map(|error| error.to_string()),
         digest,

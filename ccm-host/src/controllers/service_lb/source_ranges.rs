@@ -13,20 +13,20 @@ use ipnet::{IpNet, Ipv4Net};
 use crate::kube::service::Service;
 
 /// Read where the spec has no ranges.
-pub const ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
+pub(super) const ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
 /// A range that is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {range:?} is not a network such as 10.0.0.0/24")]
-pub struct SourceRangesError {
+pub(super) struct SourceRangesError {
     /// The field or annotation.
-    pub place: &'static str,
+    pub(super) place: &'static str,
     /// What stands there.
-    pub range: String,
+    pub(super) range: String,
 }
 
 /// The ranges, each once and in order of address; none: everybody is let in.
-pub fn source_ranges(service: &Service) -> Result<Vec<IpNet>, SourceRangesError> {
+pub(super) fn source_ranges(service: &Service) -> Result<Vec<IpNet>, SourceRangesError> {
     match service.spec.load_balancer_source_ranges.as_deref() {
         Some(listed) if !listed.is_empty() => {
             parse("spec.loadBalancerSourceRanges", listed.iter().map(String::as_str))
@@ -43,9 +43,8 @@ fn parse<'a>(
     listed: impl Iterator<Item = &'a str>,
 ) -> Result<Vec<IpNet>, SourceRangesError> {
     let bad = |range: &str| SourceRangesError { place, range: range.to_owned() };
-    let mut ranges = listed
-        .map(|text| network(text.trim()).ok_or_else(|| bad(text)))
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut ranges =
+        listed.map(|text| network(text.trim()).ok_or_else(|| bad(text))).collect::<Result<Vec<_>, _>>()?;
     ranges.sort_unstable();
     ranges.dedup();
     Ok(ranges)
@@ -154,9 +153,6 @@ mod tests {
     #[test]
     fn an_error_names_place_and_range() {
         let error = source_ranges(&annotated("10.0.0.0/8,x")).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            format!("{ANNOTATION}: \"x\" is not a network such as 10.0.0.0/24")
-        );
+        assert_eq!(error.to_string(), format!("{ANNOTATION}: \"x\" is not a network such as 10.0.0.0/24"));
     }
 }

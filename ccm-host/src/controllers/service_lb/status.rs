@@ -9,8 +9,7 @@ use crate::{
 };
 
 /// The entries, in the provider's order.
-#[must_use]
-pub fn published(balancer: &LoadBalancer) -> Vec<Ingress> {
+pub(super) fn published(balancer: &LoadBalancer) -> Vec<Ingress> {
     balancer.ingress.iter().map(entry).collect()
 }
 

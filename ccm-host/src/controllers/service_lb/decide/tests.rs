@@ -74,7 +74,9 @@ impl Scene {
     }
 
     fn known_as(mut self, last: Service, presence: Presence) -> Self {
-        let lane = Lane { presence, holder: Some("cloud".to_owned()), ..Lane::new(Arc::new(last)) };
+        let mut lane = Lane::new(Arc::new(last));
+        lane.presence = presence;
+        lane.holder = Some("cloud".to_owned());
         self.lane = Some(lane);
         self
     }
@@ -178,12 +180,20 @@ fn what_a_service_asks_for() {
         // SW-1: whatever is said to be absent, its deletion is asked for.
         ("SVC-20", given(fin(lb()).deleting()).known(Presence::Absent), Action::Remove(Removal::Unwanted)),
         ("deleted before it had a balancer", given(lb().deleting()), Action::Forget),
-        ("type changed, finalizer torn off", given(service("web")).made_here(), Action::Remove(Removal::Unwanted)),
+        (
+            "type changed, finalizer torn off",
+            given(service("web")).made_here(),
+            Action::Remove(Removal::Unwanted),
+        ),
         ("SW-18", given(fin(lb())).applied(D::Nothing), Action::Rest),
         ("status lost", given(fin(lb())).applied(D::Nothing).unpublished(), Action::Publish),
         ("SW-14", given(fin(lb())).known(Presence::Present), Action::Ensure),
         ("bad range", given(lb()).refused(), Action::Refuse("bad".to_owned())),
-        ("bad range, being deleted", given(fin(lb()).deleting()).refused(), Action::Remove(Removal::Unwanted)),
+        (
+            "bad range, being deleted",
+            given(fin(lb()).deleting()).refused(),
+            Action::Remove(Removal::Unwanted),
+        ),
     ]);
 }
 
@@ -295,14 +305,10 @@ fn what_was_tried_waits_for_its_time() {
         ("LBN-34, other nodes", failed(D::Backends, Some(7)), hold(7)),
         ("other Service", failed(D::Service, Some(7)), Action::Ensure),
         ("time has come", failed(D::Nothing, Some(0)), Action::Ensure),
-        ("waits for a change", failed(D::Nothing, None), Action::Rest),
-        ("waits for a change of the Service", failed(D::Backends, None), Action::Rest),
+        ("waits for a change", failed(D::Nothing, None), Action::Wait),
+        ("waits for a change of the Service", failed(D::Backends, None), Action::Wait),
         ("changed", failed(D::Service, None), Action::Ensure),
-        (
-            "SVC-24",
-            given(fin(lb()).deleting()).known(Presence::Present).tried_to_remove(Some(1)),
-            hold(1),
-        ),
+        ("SVC-24", given(fin(lb()).deleting()).known(Presence::Present).tried_to_remove(Some(1)), hold(1)),
         (
             "refused to make, now to be removed",
             given(fin(lb()).deleting()).known(Presence::Present).tried(D::Nothing, None),

@@ -14,7 +14,7 @@ use crate::kube::service::ObjectKey;
 
 /// The lanes of all Services with which this host has to do. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Lanes(Arc<Shared>);
+pub(in crate::controllers::service_lb) struct Lanes(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -31,7 +31,7 @@ struct Table {
 
 /// The lane of one Service, if it has one, in the hands of its only user.
 #[derive(Debug)]
-pub struct Taken {
+pub(in crate::controllers::service_lb) struct Taken {
     lanes: Lanes,
     key: ObjectKey,
     lane: Option<Lane>,
@@ -40,14 +40,12 @@ pub struct Taken {
 
 impl Lanes {
     /// No lanes. `pending` counts those that are not as wanted.
-    #[must_use]
-    pub fn new(pending: Gauge) -> Self {
+    pub(in crate::controllers::service_lb) fn new(pending: Gauge) -> Self {
         Self(Arc::new(Shared { table: Mutex::default(), pending }))
     }
 
     /// Takes a lane out; none if somebody else has it.
-    #[must_use]
-    pub fn take(&self, key: &ObjectKey) -> Option<Taken> {
+    pub(in crate::controllers::service_lb) fn take(&self, key: &ObjectKey) -> Option<Taken> {
         let mut table = self.0.table.lock();
         if !table.taken.insert(key.clone()) {
             return None;
@@ -58,26 +56,31 @@ impl Lanes {
     }
 
     /// The keys of all lanes, and of all that are taken.
-    #[must_use]
-    pub fn keys(&self) -> Vec<ObjectKey> {
+    pub(in crate::controllers::service_lb) fn keys(&self) -> Vec<ObjectKey> {
         let table = self.0.table.lock();
         table.idle.keys().chain(&table.taken).cloned().collect()
     }
 
     /// The turn of each lane that nobody has.
-    #[must_use]
-    pub fn turns(&self) -> HashMap<ObjectKey, u64> {
+    pub(in crate::controllers::service_lb) fn turns(&self) -> HashMap<ObjectKey, u64> {
         self.0.table.lock().idle.iter().map(|(key, lane)| (key.clone(), lane.turn)).collect()
     }
 
+    /// The keys of all lanes that somebody has.
+    pub(in crate::controllers::service_lb) fn taken(&self) -> Vec<ObjectKey> {
+        self.0.table.lock().taken.iter().cloned().collect()
+    }
+
     /// Whether somebody has the lane.
-    #[must_use]
-    pub fn is_taken(&self, key: &ObjectKey) -> bool {
+    pub(in crate::controllers::service_lb) fn is_taken(&self, key: &ObjectKey) -> bool {
         self.0.table.lock().taken.contains(key)
     }
 
     /// Lets `change` see every lane that nobody has. It must be quick.
-    pub fn for_each_idle(&self, mut change: impl FnMut(&ObjectKey, &mut Lane)) {
+    pub(in crate::controllers::service_lb) fn for_each_idle(
+        &self,
+        mut change: impl FnMut(&ObjectKey, &mut Lane),
+    ) {
         for (key, lane) in &mut self.0.table.lock().idle {
             change(key, lane);
         }
@@ -146,7 +149,7 @@ mod tests {
         let mut seen = 0;
         lanes.for_each_idle(|_, _| seen += 1);
         assert_eq!(seen, 2, "CACHE-6");
-        **lanes.take(&key("a")).unwrap() = None;
+        *lanes.take(&key("a")).unwrap() = None;
         assert_eq!(lanes.keys(), [key("b")], "CACHE-2");
     }
 
@@ -172,11 +175,11 @@ mod tests {
         open(&lanes, "a");
         open(&lanes, "b");
         assert_eq!(pending.get(), 2);
-        if let Some(lane) = &mut **lanes.take(&key("a")).unwrap() {
+        if let Some(lane) = &mut *lanes.take(&key("a")).unwrap() {
             lane.settled = true;
         }
         assert_eq!(pending.get(), 1);
-        **lanes.take(&key("b")).unwrap() = None;
+        *lanes.take(&key("b")).unwrap() = None;
         assert_eq!(pending.get(), 0);
     }
 }

@@ -1,0 +1,261 @@
+//! Keeps the balancers of Services of type LoadBalancer in step with the cluster.
+//!
+//! In: Services, Nodes, and what providers answer. Out: calls to the provider that looks after a Service's class; finalizer,
+//! status and Events of the Service. What a balancer is made of is the provider's business; that updates travel together
+//! is decided in [`crate::cloud`].
+//!
+//! ```text
+//! Services ─► needs ─────────────┐
+//! Nodes ─► nodes ─► fan_out ─────┼─► queue ─► observe ─► decide (pure) ─► act ─► provider, Service
+//! provider's list ─► sweep ──────┘               ▲                         │
+//!                                                └───────── lane ◄─────────┘
+//! ```
+//!
+//! Each Service has one lane: never are two at its balancer. Looks are cheap and as many as wanted may be under way;
+//! only what makes or removes balancers is limited by `--concurrent-service-syncs`.
+
+mod act;
+mod backends;
+mod decide;
+mod events;
+mod fan_out;
+mod lane;
+mod metrics;
+mod needs;
+mod nodes;
+mod observe;
+mod recovery;
+mod source_ranges;
+mod status;
+mod sweep;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use futures::future::join_all;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cloud::Providers,
+    kube::{
+        cache::{Cache, Change},
+        events::Recorder,
+        keep::{Keep, KeySet},
+        metrics::QueueMetrics,
+        node::Node,
+        patch::Writer,
+        queue::{self, Backoff, Outcome, WorkQueue},
+        service::{ObjectKey, Service},
+    },
+};
+use act::{Act, Step};
+use backends::Backends;
+use decide::decide;
+use events::Events;
+use lane::Lanes;
+
+pub use events::COMPONENT;
+pub use metrics::Metrics;
+
+/// Upstream's.
+const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), max: Duration::from_secs(300) };
+
+/// So many Services are looked at at once: enough for whole clusters, so that what they ask travels together.
+const AT_ONCE: usize = 8192;
+
+/// When a lane is asked for again that somebody else has for an instant.
+const LANE_IS_TAKEN: Duration = Duration::from_millis(50);
+
+/// What the controller works with.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// All Services; it has to keep what [`keep_services`] says.
+    pub services: Cache<Service>,
+    /// All nodes; it has to keep what [`keep_nodes`] says.
+    pub nodes: Cache<Node>,
+    /// How Services are written and read afresh.
+    pub writer: Writer,
+    /// Who makes balancers.
+    pub providers: Providers,
+    /// Of [`COMPONENT`].
+    pub recorder: Recorder,
+    /// This controller's.
+    pub metrics: Metrics,
+    /// The queue's.
+    pub queue_metrics: QueueMetrics,
+    /// From the command line.
+    pub settings: Settings,
+}
+
+/// How the controller works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Balancers that are made, changed or removed at the same time.
+    pub workers: usize,
+    /// Time between two sweeps.
+    pub resync_period: Duration,
+    /// Take over balancers that carry only a former controller's name.
+    pub adopt: bool,
+}
+
+/// What the Service cache has to keep for this controller, besides what the providers want.
+#[must_use]
+pub fn keep_services() -> Keep {
+    Keep { annotations: KeySet::keys([source_ranges::ANNOTATION]), ..Keep::default() }
+}
+
+/// What the Node cache has to keep for this controller, besides what the providers want.
+#[must_use]
+pub fn keep_nodes() -> Keep {
+    Keep { labels: KeySet::keys([nodes::EXCLUDE_LABEL]), ..Keep::default() }
+}
+
+/// The controller.
+#[derive(Debug)]
+pub struct Controller(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    context: Context,
+    events: Events,
+    queue: WorkQueue<ObjectKey>,
+    lanes: Lanes,
+    backends: Backends,
+    /// A change of nodes that balancers shall know of.
+    nodes_changed: Notify,
+    listed: Listed,
+    /// One permit for each balancer that is made, changed or removed.
+    limit: Semaphore,
+}
+
+/// The providers whose balancers were listed, or could not be; by name.
+#[derive(Debug, Default)]
+struct Listed(Mutex<HashSet<String>>);
+
+impl Listed {
+    fn contains(&self, provider: &str) -> bool {
+        self.0.lock().contains(provider)
+    }
+
+    fn insert(&self, provider: &str) {
+        self.0.lock().insert(provider.to_owned());
+    }
+}
+
+impl Controller {
+    /// A controller that does nothing until it runs.
+    #[must_use]
+    pub fn new(context: Context) -> Self {
+        Self(Arc::new(Shared {
+            events: Events::new(context.recorder.clone()),
+            queue: WorkQueue::new("service", BACKOFF, &context.queue_metrics),
+            lanes: Lanes::new(context.metrics.pending.clone()),
+            backends: Backends::new(context.nodes.clone()),
+            nodes_changed: Notify::new(),
+            listed: Listed::default(),
+            limit: Semaphore::new(context.settings.workers.max(1)),
+            context,
+        }))
+    }
+
+    /// Runs until cancelled; what is being asked or written then is given up, and nothing is written afterwards.
+    pub async fn run(self, cancel: CancellationToken) -> anyhow::Result<()> {
+        let shared = self.0;
+        tokio::select! {
+            () = cancel.cancelled() => return Ok(()),
+            () = shared.synced() => {}
+        }
+        shared.follow();
+        let looks = queue::run(shared.queue.clone(), AT_ONCE, cancel.clone(), |key| {
+            let (shared, cancel) = (Arc::clone(&shared), cancel.clone());
+            async move { shared.reconcile(key, &cancel).await }
+        });
+        let providers = shared.context.providers.all();
+        let background = async {
+            tokio::join!(
+                shared.fan_out_for_ever(),
+                join_all(providers.iter().map(|provider| shared.sweep_for_ever(provider))),
+                join_all(providers.iter().map(|provider| shared.follow_status(provider))),
+            )
+        };
+        let until_cancelled = async {
+            tokio::select! {
+                () = cancel.cancelled() => {}
+                _ = background => {}
+            }
+        };
+        tokio::join!(looks, until_cancelled);
+        Ok(())
+    }
+}
+
+impl Shared {
+    async fn synced(&self) {
+        self.context.services.synced().await;
+        self.context.nodes.synced().await;
+    }
+
+    fn follow(self: &Arc<Self>) {
+        let shared = Arc::clone(self);
+        self.context.services.subscribe(move |change| shared.see_service(change));
+        let shared = Arc::clone(self);
+        self.context.nodes.subscribe(move |change| shared.see_node(change));
+    }
+
+    /// A change of a Service, from the watch: must not wait.
+    fn see_service(&self, change: &Change<Service>) {
+        let ours = |class: Option<&str>| observe::is_class_ours(&self.context.providers, class);
+        let look = match change {
+            Change::Added(service) => needs::is_of_interest(service),
+            Change::Updated { old, new } => needs::needs_look(old, new, ours),
+            // Whether it left a balancer is known in its lane.
+            Change::Deleted(_) => true,
+        };
+        if look {
+            self.queue.add(change.object().key.clone());
+        }
+    }
+
+    async fn reconcile(&self, key: ObjectKey, cancel: &CancellationToken) -> Outcome {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Outcome::Done,
+            outcome = self.work(&key, cancel) => outcome,
+        }
+    }
+
+    /// Observes, decides and acts until nothing is left to do at once.
+    async fn work(&self, key: &ObjectKey, cancel: &CancellationToken) -> Outcome {
+        // While more fields are being listed, digests would be of half the wanted state.
+        self.synced().await;
+        let Some(mut lane) = self.lanes.take(key) else { return Outcome::RetryAfter(LANE_IS_TAKEN) };
+        let mut permit: Option<SemaphorePermit<'_>> = None;
+        loop {
+            let seen = observe::observe(self, key, lane.as_ref());
+            let action = decide(&seen.facts(lane.as_ref()));
+            if action.is_limited() && permit.is_none() {
+                // Much may happen until there is one, so it is decided anew.
+                permit = self.limit.acquire().await.ok();
+                continue;
+            }
+            let act = Act { shared: self, key, seen: &seen, cancel };
+            match act.run(&mut lane, action).await {
+                Step::Again => {}
+                Step::End(outcome) => return outcome,
+            }
+        }
+    }
+}
+
+/// What revisions start from.
+fn wall_micros() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
+}

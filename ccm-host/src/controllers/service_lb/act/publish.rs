@@ -1,0 +1,96 @@
+//! Writes finalizer, status and annotations of a Service; only what differs, and only on the Service that was meant.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Act, Step, lane_of};
+use crate::{
+    controllers::service_lb::{
+        events::Warning,
+        lane::{Lane, Taken},
+        needs::FINALIZER,
+    },
+    kube::{
+        patch::{Patch, WriteError, service_annotations, service_finalizer, service_ingress},
+        queue::Outcome,
+        service::{Ingress, Service},
+    },
+};
+
+impl Act<'_> {
+    /// Brings finalizer and status in line with what is applied.
+    pub(super) async fn publish(&self, lane: &mut Taken) -> Step {
+        let Some(service) = self.seen.service.clone() else { return Step::End(Outcome::Done) };
+        let lane = lane_of(lane, &service);
+        if let Err(error) = self.set_finalizer(&service, true).await {
+            return self.unwritten(lane, &service, "finalizer", &error);
+        }
+        let ingress = lane.ingress.clone();
+        if let Some(ingress) = ingress
+            && let Err(error) = self.set_status(&service, &ingress).await
+        {
+            return self.unwritten(lane, &service, "status", &error);
+        }
+        lane.settled = true;
+        Step::End(Outcome::Done)
+    }
+
+    /// Adds or removes our finalizer and leaves others'. If somebody changed the list meanwhile, it is read afresh.
+    pub(super) async fn set_finalizer(&self, service: &Service, present: bool) -> Result<(), WriteError> {
+        let first = self.write(service_finalizer(service, FINALIZER, present)).await;
+        if !matches!(first, Err(WriteError::Conflict)) {
+            return first;
+        }
+        let context = &self.shared.context;
+        match context.writer.get_service(self.key, &context.services.keep()).await? {
+            None => Err(WriteError::NotFound),
+            Some(fresh) if fresh.uid != service.uid => Err(WriteError::Gone),
+            Some(fresh) if present && fresh.deleting => Err(WriteError::Conflict),
+            Some(fresh) => self.write(service_finalizer(&fresh, FINALIZER, present)).await,
+        }
+    }
+
+    /// Replaces the published entries.
+    pub(super) async fn set_status(&self, service: &Service, ingress: &[Ingress]) -> Result<(), WriteError> {
+        self.write(service_ingress(service, ingress)).await
+    }
+
+    /// Sets and removes the annotations of an answer; the client checked that they are the provider's own.
+    pub(super) async fn set_annotations(
+        &self,
+        service: &Service,
+        set: BTreeMap<String, String>,
+        removed: Vec<String>,
+    ) -> Result<(), WriteError> {
+        let mut wanted: BTreeMap<_, _> = removed.into_iter().map(|key| (key, None)).collect();
+        wanted.extend(set.into_iter().map(|(key, value)| (key, Some(value))));
+        self.write(service_annotations(service, &wanted)).await
+    }
+
+    async fn write(&self, patch: Option<Patch>) -> Result<(), WriteError> {
+        let Some(patch) = patch else { return Ok(()) };
+        self.shared.context.writer.patch_service(self.key, &patch, self.cancel).await.map(drop)
+    }
+
+    /// What follows from a write that was not done.
+    pub(super) fn unwritten(
+        &self,
+        lane: &mut Lane,
+        service: &Arc<Service>,
+        what: &str,
+        error: &WriteError,
+    ) -> Step {
+        lane.settled = false;
+        Step::End(match error {
+            // The cache will bring the news, and with it the next look.
+            WriteError::NotFound | WriteError::Gone | WriteError::Cancelled => Outcome::Done,
+            WriteError::Conflict => {
+                Outcome::retry(format_args!("failed to update load balancer {what}: {error}"))
+            }
+            WriteError::Invalid(_) | WriteError::Other(_) => {
+                let why = format!("failed to update load balancer {what}: {error}");
+                self.shared.events.warn(lane, service, Warning::sync(&why));
+                Outcome::Retry(why)
+            }
+        })
+    }
+}

@@ -1,0 +1,194 @@
+//! Removes a balancer: whatever is said to be absent, its deletion is asked for as long as the finalizer stands.
+
+use std::{fmt::Display, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{Act, Step, apply::result, failure::is_quiet, lane_of};
+use crate::{
+    cloud::{
+        CloudError, DeleteLoadBalancer, Deleted, ErrorReason, LoadBalancer, LoadBalancerState, Ownership,
+        Provider,
+    },
+    controllers::service_lb::{
+        decide::Removal,
+        events::Warning,
+        lane::{Intent, Lane, Presence, Taken},
+        metrics::Operation,
+        observe::serves_balancers,
+        wall_micros,
+    },
+    kube::{patch::WriteError, queue::Outcome, service::Service},
+};
+
+/// The wanted state that is announced.
+const GONE: &str = "";
+
+/// When the cache is asked again that says of a living Service that it vanished.
+const CACHE_IS_BEHIND: Duration = Duration::from_secs(1);
+
+impl Act<'_> {
+    pub(super) async fn remove(&self, lane: &mut Taken, removal: Removal) -> Step {
+        let Some(subject) = self.subject(lane, removal) else { return Step::End(Outcome::Done) };
+        if removal == Removal::Vanished {
+            match self.lives(&subject).await {
+                Ok(false) => {}
+                Ok(true) => return Step::End(Outcome::RetryAfter(CACHE_IS_BEHIND)),
+                Err(error) => return Step::End(Outcome::retry(error)),
+            }
+        }
+        let mine = lane_of(lane, &subject);
+        // What is known to be absent is removed without a word.
+        let tell = mine.presence != Presence::Absent;
+        if tell && mine.announced.as_deref() != Some(GONE) {
+            mine.announced = Some(GONE.to_owned());
+            self.shared.events.deleting(&subject);
+        }
+        mine.begin_turn();
+        let holder = mine.holder.clone();
+        let may_have_it = |name| holder.as_deref().is_none_or(|holder| holder == name);
+        for provider in self.seen.holders.iter().filter(|provider| may_have_it(provider.name())) {
+            if let Some(end) = self.remove_at(provider.as_ref(), mine, &subject, removal).await {
+                return end;
+            }
+        }
+        mine.presence = Presence::Absent;
+        mine.made_for = None;
+        mine.applied = None;
+        mine.attempt = None;
+        mine.node_sync = None;
+        self.removed(lane, &subject, removal, tell).await
+    }
+
+    /// Whether the API still knows the Service that the cache has lost.
+    async fn lives(&self, service: &Service) -> Result<bool, WriteError> {
+        let context = &self.shared.context;
+        let live = context.writer.get_service(self.key, &context.services.keep()).await?;
+        Ok(live.is_some_and(|live| live.uid == service.uid))
+    }
+
+    /// Some step if the run is over: the work goes on, or failed.
+    async fn remove_at(
+        &self,
+        provider: &dyn Provider,
+        lane: &mut Lane,
+        subject: &Arc<Service>,
+        removal: Removal,
+    ) -> Option<Step> {
+        let answer = self.call_delete(provider, lane, subject).await;
+        match answer {
+            Ok(Deleted { in_progress, events }) => {
+                self.shared.events.of_provider(subject, events);
+                in_progress.map(|in_progress| self.in_progress(lane, Intent::Remove, &in_progress))
+            }
+            Err(error) if error.is(ErrorReason::ImplementedElsewhere) => {
+                tracing::warn!(service = %self.key, provider = provider.name(),
+                    "the provider does not look after this balancer; taken as removed");
+                None
+            }
+            Err(error) => {
+                if !is_quiet(&error) {
+                    self.shared.events.warn(lane, subject, warning(removal, &error));
+                }
+                Some(Step::End(self.failed(lane, Intent::Remove, &error)))
+            }
+        }
+    }
+
+    async fn call_delete(
+        &self,
+        provider: &dyn Provider,
+        lane: &mut Lane,
+        subject: &Arc<Service>,
+    ) -> Result<Deleted, CloudError> {
+        let wanted = DeleteLoadBalancer {
+            key: self.key.clone(),
+            uid: subject.uid.clone(),
+            last_known: Some(Arc::clone(subject)),
+            revision: lane.revision(None, wall_micros()),
+            adopt: self.shared.context.settings.adopt,
+        };
+        let begun = Instant::now();
+        let answer = provider.delete_load_balancer(wanted).await;
+        let result = result(&answer, |deleted| &deleted.in_progress);
+        self.shared.context.metrics.ended(provider.name(), Operation::Delete, result, begun.elapsed());
+        answer
+    }
+
+    /// Nothing is left in the cloud: the finalizer goes, then the status.
+    async fn removed(&self, lane: &mut Taken, subject: &Arc<Service>, removal: Removal, tell: bool) -> Step {
+        if matches!(removal, Removal::Unwanted | Removal::Handover)
+            && let Err((what, error)) = self.release(subject, removal).await
+            && let Some(lane) = lane.as_mut()
+        {
+            return self.unwritten(lane, subject, what, &error);
+        }
+        if tell {
+            self.shared.events.deleted(subject);
+        }
+        **lane = None;
+        match removal {
+            Removal::Former => Step::Again,
+            Removal::Unwanted | Removal::Handover | Removal::Vanished => Step::End(Outcome::Done),
+        }
+    }
+
+    async fn release(
+        &self,
+        service: &Arc<Service>,
+        removal: Removal,
+    ) -> Result<(), (&'static str, WriteError)> {
+        match self.set_finalizer(service, false).await {
+            Ok(()) => {}
+            // It is gone, and so is its finalizer.
+            Err(WriteError::NotFound | WriteError::Gone) => return Ok(()),
+            Err(error) => return Err(("finalizer", error)),
+        }
+        // Without its last finalizer it is gone, and has no status.
+        let is_gone = service.deleting && service.finalizers.len() <= 1;
+        if is_gone || removal == Removal::Handover {
+            return Ok(());
+        }
+        match self.set_status(service, &[]).await {
+            Ok(()) | Err(WriteError::NotFound | WriteError::Gone) => Ok(()),
+            Err(error) => Err(("status", error)),
+        }
+    }
+
+    /// A Service of another implementation that is being deleted and has the finalizer: it is cleaned up by us only if
+    /// a provider of ours says that the balancer is ours.
+    pub(super) async fn ask_owner(&self, lane: &mut Taken) -> Step {
+        let Some(service) = self.seen.service.clone() else { return Step::End(Outcome::Done) };
+        for provider in self.seen.holders.iter().filter(|one| serves_balancers(one.as_ref())) {
+            match provider.load_balancer(&service).await {
+                Ok(balancer) if is_ours(&balancer) => {
+                    let mut owned = Lane::new(Arc::clone(&service));
+                    owned.holder = Some(provider.name().to_owned());
+                    owned.presence = Presence::Present;
+                    **lane = Some(owned);
+                    return self.remove(lane, Removal::Handover).await;
+                }
+                Ok(_) => {}
+                Err(error) => return Step::End(Outcome::retry(error)),
+            }
+        }
+        **lane = None;
+        Step::End(Outcome::Done)
+    }
+}
+
+fn is_ours(balancer: &LoadBalancer) -> bool {
+    let exists = matches!(
+        balancer.state,
+        LoadBalancerState::Pending | LoadBalancerState::Active | LoadBalancerState::Deleting
+    );
+    exists && balancer.ownership == Ownership::ByUid
+}
+
+/// Upstream tells failures of a cleanup apart from those of a balancer whose Service is gone.
+pub(super) fn warning(removal: Removal, why: impl Display) -> Warning {
+    match removal {
+        Removal::Unwanted | Removal::Handover => Warning::sync(why),
+        Removal::Former | Removal::Vanished => Warning::delete(why),
+    }
+}

@@ -1,0 +1,58 @@
+//! What waits for a provider to come back, or to thaw, goes on then.
+//!
+//! In: the status of each provider. Out: keys in the queue. What may be asked of which status is decided in
+//! [`super::decide`].
+
+use std::sync::Arc;
+
+use super::{Shared, decide::Standing, needs::is_of_interest, observe::standing};
+use crate::cloud::{Provider, ProviderStatus};
+
+impl Shared {
+    /// Lets everything be looked at again whenever the provider is back or thawed, for as long as it is polled.
+    pub(super) async fn follow_status(&self, provider: &Arc<dyn Provider>) {
+        let mut status = provider.status();
+        let mut before = status.borrow_and_update().clone();
+        while status.changed().await.is_ok() {
+            let now = status.borrow_and_update().clone();
+            if matches!(before, ProviderStatus::Disconnected(_)) {
+                self.release(provider.name());
+            }
+            if !matches!(now, ProviderStatus::Disconnected(_)) && now != before {
+                self.look_at_all();
+            }
+            before = now;
+        }
+        // The provider lives as long as the process; there is nothing left to follow.
+        std::future::pending::<()>().await;
+    }
+
+    /// What failed at a provider that was away need not wait any longer.
+    fn release(&self, provider: &str) {
+        self.lanes.for_each_idle(|_, lane| {
+            let timed = lane.attempt.as_ref().is_some_and(|attempt| attempt.until.is_some());
+            if timed && lane.holder.as_deref() == Some(provider) {
+                lane.attempt = None;
+            }
+        });
+    }
+
+    /// Every Service with which we may have to do gets a look; most looks find nothing to do.
+    pub(super) fn look_at_all(&self) {
+        let services = self.context.services.list();
+        let of_interest = services.iter().filter(|service| is_of_interest(service));
+        for key in of_interest.map(|service| service.key.clone()).chain(self.lanes.keys()) {
+            self.queue.add(key);
+        }
+    }
+}
+
+/// Returns once the provider can be asked.
+pub(super) async fn askable(provider: &dyn Provider) {
+    let mut status = provider.status();
+    while matches!(standing(provider), Standing::Away(_)) {
+        if status.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
