@@ -1,0 +1,219 @@
+//! Writes taints, deletes nodes, and shows which are held back.
+//!
+//! In: what was decided. Out: guarded writes, and Events after what they tell of. A write that meets a change is left to
+//! the next pass, which decides anew.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{StreamExt, stream};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Controller,
+    decide::{CONFIRM_DELETION, is_ready},
+};
+use crate::{
+    cloud::{Provider, ProviderStatus},
+    kube::{
+        events::EventType,
+        node::{Node, Taint},
+        patch::{NodeChange, Patch, WantedCondition, WriteError, node_condition, node_main},
+        queue::Backoff,
+    },
+};
+
+/// The condition of a node that is not deleted although its machine is gone.
+pub(super) const HELD_BACK: &str = "CloudProviderDeletionBlocked";
+
+const WRITES_AT_ONCE: usize = 16;
+
+const BACKOFF: Backoff = Backoff { base: Duration::from_secs(10), max: Duration::from_secs(300) };
+
+/// Deletions that failed, by uid, and when each may be tried again.
+#[derive(Debug, Default)]
+pub(super) struct Failures(HashMap<String, (u32, Instant)>);
+
+/// What came of a deletion.
+#[derive(Debug)]
+enum Deletion {
+    Done,
+    /// The node is not as it was: nothing was done.
+    NotAnyMore,
+    Failed(anyhow::Error),
+}
+
+impl Failures {
+    fn may_try(&self, node: &Node, now: Instant) -> bool {
+        self.0.get(&node.uid).is_none_or(|(_, next)| *next <= now)
+    }
+
+    fn failed(&mut self, node: &Node, now: Instant) {
+        let (failures, next) = self.0.entry(node.uid.clone()).or_insert((0, now));
+        *next = now + BACKOFF.delay(*failures);
+        *failures = failures.saturating_add(1);
+    }
+
+    fn only(&mut self, nodes: &[Arc<Node>]) {
+        let uids: HashSet<&str> = nodes.iter().map(|node| node.uid.as_str()).collect();
+        self.0.retain(|uid, _| uids.contains(uid.as_str()));
+    }
+}
+
+impl Controller {
+    pub(super) async fn write_taints(
+        &self,
+        changes: Vec<(Arc<Node>, Vec<Taint>)>,
+        cancel: &CancellationToken,
+    ) {
+        let write = async |(node, taints): (Arc<Node>, Vec<Taint>)| {
+            let change = NodeChange { taints: Some(taints), ..NodeChange::default() };
+            if let Some(patch) = node_main(&node, &change) {
+                self.write(&node, &patch, "shutdown taint", cancel).await;
+            }
+        };
+        stream::iter(changes).for_each_concurrent(WRITES_AT_ONCE, write).await;
+    }
+
+    /// Whether it was written. What failed is for the next pass.
+    async fn write(&self, node: &Node, patch: &Patch, what: &str, cancel: &CancellationToken) -> bool {
+        match self.context.writer.patch_node(&node.name, patch, cancel).await {
+            Ok(_) => {
+                tracing::info!(node = node.name, "{what} written");
+                true
+            }
+            Err(WriteError::NotFound | WriteError::Gone | WriteError::Conflict | WriteError::Cancelled) => {
+                false
+            }
+            Err(error) => {
+                let error = anyhow::Error::from(error);
+                tracing::warn!(node = node.name, error = format!("{error:#}"), "{what} not written");
+                false
+            }
+        }
+    }
+
+    /// Deletes, past a last look at each node.
+    pub(super) async fn delete_all(
+        &self,
+        provider: &Arc<dyn Provider>,
+        nodes: Vec<Arc<Node>>,
+        failures: &mut Failures,
+        cancel: &CancellationToken,
+    ) {
+        failures.only(&nodes);
+        let now = Instant::now();
+        let due = nodes.into_iter().filter(|node| failures.may_try(node, now));
+        let delete = async |node: Arc<Node>| {
+            let deletion = self.delete(provider, &node, cancel).await;
+            (node, deletion)
+        };
+        let ended: Vec<_> = stream::iter(due.collect::<Vec<_>>())
+            .map(delete)
+            .buffer_unordered(WRITES_AT_ONCE)
+            .collect()
+            .await;
+        for (node, deletion) in ended {
+            match deletion {
+                Deletion::Done => self.deleted(provider, &node),
+                Deletion::NotAnyMore => {}
+                Deletion::Failed(error) => {
+                    failures.failed(&node, now);
+                    self.not_deleted(provider, &node, &error);
+                }
+            }
+        }
+    }
+
+    async fn delete(
+        &self,
+        provider: &Arc<dyn Provider>,
+        node: &Node,
+        cancel: &CancellationToken,
+    ) -> Deletion {
+        let writer = &self.context.writer;
+        let live = match writer.get_node(&node.name, &self.context.nodes.keep()).await {
+            Ok(Some(live)) => live,
+            Ok(None) => return Deletion::NotAnyMore,
+            Err(error) => return Deletion::Failed(error.into()),
+        };
+        if live.uid != node.uid || is_ready(&live) || !self.is_ours(&live) {
+            tracing::info!(node = node.name, "not deleted: it is not any more as it was");
+            return Deletion::NotAnyMore;
+        }
+        if *provider.status().borrow() != ProviderStatus::Serving {
+            tracing::info!(node = node.name, "not deleted: its provider is not well");
+            return Deletion::NotAnyMore;
+        }
+        match writer.delete_node(&node.name, &node.uid, cancel).await {
+            Ok(()) => Deletion::Done,
+            Err(error)
+                if error.is_stale() || matches!(error, WriteError::NotFound | WriteError::Cancelled) =>
+            {
+                Deletion::NotAnyMore
+            }
+            Err(error) => Deletion::Failed(error.into()),
+        }
+    }
+
+    fn deleted(&self, provider: &Arc<dyn Provider>, node: &Node) {
+        tracing::info!(
+            node = node.name,
+            uid = node.uid,
+            provider = provider.name(),
+            "deleted: its instance is gone"
+        );
+        self.context.metrics.deleted(provider.name());
+        let message = "deleted the node because its instance does not exist any more";
+        self.context.recorder.record(node, EventType::Normal, "DeletingNode", message);
+    }
+
+    fn not_deleted(&self, provider: &Arc<dyn Provider>, node: &Node, error: &anyhow::Error) {
+        tracing::warn!(node = node.name, error = format!("{error:#}"), "not deleted");
+        self.context.metrics.failed(provider.name());
+        let message = format!(
+            "the instance of the node does not exist any more, but the node is not deleted: {error:#}"
+        );
+        self.context.recorder.record(node, EventType::Warning, "DeletingNodeFailed", message);
+    }
+
+    /// Makes nodes show that they are held back, or not any more.
+    pub(super) async fn show_held_back(
+        &self,
+        nodes: Vec<Arc<Node>>,
+        held_back: bool,
+        cancel: &CancellationToken,
+    ) {
+        let show = async |node: Arc<Node>| {
+            let explained = format!(
+                "the cloud says that the instance is gone, but it says so of too many nodes at once: nothing is deleted \
+                 until that has changed; to delete this node nevertheless, annotate it with {CONFIRM_DELETION}={}",
+                node.uid
+            );
+            let wanted = if held_back {
+                WantedCondition {
+                    type_: HELD_BACK,
+                    status: "True",
+                    reason: "TooManyDeletions",
+                    message: &explained,
+                }
+            } else {
+                WantedCondition {
+                    type_: HELD_BACK,
+                    status: "False",
+                    reason: "DeletionAllowed",
+                    message: "the node is not held back any more",
+                }
+            };
+            let Some(patch) = node_condition(&node, &wanted, jiff::Timestamp::now()) else { return };
+            if self.write(&node, &patch, "condition", cancel).await && held_back {
+                self.context.recorder.record(&*node, EventType::Warning, "NodeDeletionBlocked", explained);
+            }
+        };
+        stream::iter(nodes).for_each_concurrent(WRITES_AT_ONCE, show).await;
+    }
+}

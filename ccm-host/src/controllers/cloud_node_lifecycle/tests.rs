@@ -1,0 +1,116 @@
+//! The whole controller against an apiserver and a provider in memory, on a paused clock.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use prometheus_client::registry::Registry;
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::{
+    cloud::{
+        InstanceState,
+        fake::{Call, FakeProvider, error, instance, method},
+    },
+    controllers::{node_server::NodeServer, taint},
+    kube::{
+        events::EventType as Kind,
+        fixtures::{Recorded, Reply, node, recorder},
+    },
+    manager::flags::Share,
+};
+
+mod deletion;
+mod taints;
+
+const PERIOD: Duration = Duration::from_secs(5);
+const MOMENT: Duration = Duration::from_millis(100);
+
+struct Scene {
+    server: NodeServer,
+    fake: Arc<FakeProvider>,
+    events: Recorded,
+    registry: Registry,
+    cancel: CancellationToken,
+    running: JoinHandle<anyhow::Result<()>>,
+}
+
+fn settings() -> LifecycleSettings {
+    LifecycleSettings {
+        monitor_period: PERIOD,
+        deletion_grace: Duration::from_secs(300),
+        deletion_confirmations: 2,
+        deletion_max_share: Share::from_fraction(0.05).unwrap(),
+        deletion_window: Duration::from_secs(600),
+    }
+}
+
+impl Scene {
+    async fn start(nodes: impl IntoIterator<Item = Node>, prepare: impl FnOnce(&FakeProvider)) -> Self {
+        let fake = FakeProvider::new("fake");
+        prepare(&fake);
+        Self::start_with(nodes, fake, vec![]).await
+    }
+
+    /// Ends its first pass before it returns.
+    async fn start_with(
+        nodes: impl IntoIterator<Item = Node>,
+        fake: Arc<FakeProvider>,
+        others: Vec<Arc<FakeProvider>>,
+    ) -> Self {
+        let cancel = CancellationToken::new();
+        let server = NodeServer::new(nodes);
+        let (recorder, events) = recorder();
+        let mut registry = Registry::default();
+        let all = [Arc::clone(&fake)].into_iter().chain(others).map(|fake| fake as Arc<dyn Provider>);
+        let selector = LabelSelector::everything();
+        let controller = Controller::new(Context {
+            nodes: server.cache(keep(&selector), &cancel).await,
+            writer: server.writer(),
+            providers: Providers::new(all.collect()),
+            recorder,
+            metrics: LifecycleMetrics::register(&mut registry),
+            settings: settings(),
+            selector,
+        });
+        server.take_calls();
+        let running = tokio::spawn(controller.run(cancel.clone()));
+        let scene = Self { server, fake, events, registry, cancel, running };
+        sleep(MOMENT).await;
+        scene
+    }
+
+    /// So many passes more.
+    async fn passes(&self, count: u32) {
+        sleep(PERIOD * count).await;
+    }
+
+    fn events(&self) -> Vec<(Kind, &'static str)> {
+        self.events.take().into_iter().map(|(kind, reason, _)| (kind, reason)).collect()
+    }
+
+    fn has_metric(&self, line: &str) -> bool {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        text.lines().any(|other| other == line)
+    }
+
+    async fn stop(self) {
+        self.cancel.cancel();
+        self.running.await.unwrap().unwrap();
+    }
+}
+
+/// A node that was made long ago and is silent now.
+fn silent(name: &str) -> Node {
+    node(name).with_provider_id(&format!("fake://{name}")).not_ready()
+}
+
+fn aged(node: Node, seconds: i64) -> Node {
+    node.created_at(Timestamp::now() - SignedDuration::from_secs(seconds))
+}
+
+fn is_tainted(scene: &Scene, name: &str) -> bool {
+    scene.server.part(name, "/spec/taints").to_string().contains(taint::SHUTDOWN)
+}

@@ -1,0 +1,247 @@
+use super::*;
+
+fn gone(fake: &FakeProvider, names: &[&str]) {
+    for name in names {
+        fake.set_state(name, InstanceState::Absent);
+    }
+}
+
+/// NW-5, NW-6, NW-7: after the second answer, past a last look, with the uid, and told afterwards.
+#[tokio::test(start_paused = true)]
+async fn a_node_without_a_machine_goes_after_the_second_answer() {
+    let scene = Scene::start([silent("n")], |fake| gone(fake, &["n"])).await;
+    assert_eq!(scene.server.take_lines(), [""; 0], "one answer deletes nothing");
+    scene.passes(1).await;
+    let calls = scene.server.take_calls();
+    let lines: Vec<_> = calls.iter().map(crate::kube::fixtures::Call::line).collect();
+    assert_eq!(lines, ["GET /api/v1/nodes/n", "DELETE /api/v1/nodes/n"]);
+    assert_eq!(calls[1].body["preconditions"], json!({"uid": "n-uid"}));
+    assert_eq!(scene.server.node("n"), None);
+    assert_eq!(scene.events(), [(Kind::Normal, "DeletingNode")], "LIFE-25");
+    assert!(scene.has_metric(r#"node_lifecycle_deletions_total{provider="fake"} 1"#));
+    scene.passes(5).await;
+    assert_eq!(scene.server.take_lines(), [""; 0]);
+    scene.stop().await;
+}
+
+/// LIFE-33, and the grace: a node that registered just now is waited for (k/k#58334).
+#[tokio::test(start_paused = true)]
+async fn a_young_node_is_waited_for() {
+    let young = aged(silent("young"), 200);
+    let old = aged(silent("old"), 400).tainted_uninitialized();
+    let scene = Scene::start([young, old], |fake| gone(fake, &["young", "old"])).await;
+    scene.passes(5).await;
+    assert!(scene.server.node("young").is_some());
+    assert!(scene.server.node("old").is_none());
+    scene.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_evidence_deletes_nothing() {
+    let nodes = ["rumour", "foreign", "unknown", "leaving", "excluded", "ready"].map(|name| match name {
+        "leaving" => silent(name).deleting(),
+        "excluded" => silent(name).with_label(crate::controllers::node_scope::EXCLUDE_LABEL, "true"),
+        "ready" => silent(name).ready(),
+        _ => silent(name),
+    });
+    let scene = Scene::start(nodes, |fake| {
+        let mut rumour = crate::cloud::fake::machine(InstanceState::Absent, None);
+        rumour.authoritative = false;
+        fake.set_answer("rumour", rumour);
+        fake.set_state("foreign", InstanceState::NotOwned);
+        fake.set_state("unknown", InstanceState::Unknown);
+        gone(fake, &["leaving", "excluded", "ready"]);
+    })
+    .await;
+    scene.passes(20).await;
+    assert_eq!(scene.server.take_lines(), [""; 0]);
+    scene.stop().await;
+}
+
+/// The last look: the node is ready again, or another one, and the cache does not know yet.
+#[tokio::test(start_paused = true)]
+async fn the_last_look_saves_a_node() {
+    for (what, edit) in [
+        (
+            "ready again",
+            Box::new(|server: &NodeServer| server.put(&silent("n").ready())) as Box<dyn Fn(&NodeServer)>,
+        ),
+        ("another node of that name", Box::new(|server: &NodeServer| server.put(&silent("n").uid("second")))),
+        ("leaving already", Box::new(|server: &NodeServer| server.put(&silent("n").deleting()))),
+        ("gone already", Box::new(|server: &NodeServer| server.delete("n"))),
+    ] {
+        let scene = Scene::start([silent("n")], |fake| gone(fake, &["n"])).await;
+        scene.server.hold_watches();
+        edit(&scene.server);
+        scene.passes(1).await;
+        assert_eq!(scene.server.take_lines(), ["GET n"], "{what}");
+        assert_eq!(scene.events(), [], "{what}");
+        scene.stop().await;
+    }
+}
+
+/// LIFE-30, NW-7: a failure is told, and tried again at a slower and slower pace; the announcement never came first.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_fails_backs_off() {
+    let scene = Scene::start([silent("n")], |fake| gone(fake, &["n"])).await;
+    for _ in 0..3 {
+        scene.server.answer_next_write(Reply::status(403, "Forbidden"));
+    }
+    scene.passes(1).await;
+    assert_eq!(scene.events(), [(Kind::Warning, "DeletingNodeFailed")]);
+    scene.server.take_calls();
+    scene.passes(1).await;
+    assert_eq!(scene.server.take_lines(), [""; 0], "not in the very next pass");
+    scene.passes(1).await;
+    assert_eq!(scene.server.take_lines(), ["GET n", "DELETE n"]);
+    scene.passes(20).await;
+    assert_eq!(scene.server.node("n"), None);
+    let failed = (Kind::Warning, "DeletingNodeFailed");
+    assert_eq!(scene.events(), [failed, failed, (Kind::Normal, "DeletingNode")]);
+    assert!(scene.has_metric(r#"node_lifecycle_deletion_failures_total{provider="fake"} 3"#));
+    scene.stop().await;
+}
+
+/// LIFE-30: somebody was faster.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_somebody_else_deletes_is_no_failure() {
+    for code in [404, 409] {
+        let scene = Scene::start([silent("n")], |fake| gone(fake, &["n"])).await;
+        scene.server.answer_next_write(Reply::status(code, "x"));
+        scene.passes(1).await;
+        assert_eq!(scene.events(), [], "{code}");
+        scene.stop().await;
+    }
+}
+
+/// D36: while the provider is not well nothing is deleted or tainted, and afterwards confirmations begin anew.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_is_not_well_is_not_believed() {
+    for unwell in
+        [ProviderStatus::Frozen("credentials".to_owned()), ProviderStatus::Disconnected("gone".to_owned())]
+    {
+        let scene = Scene::start([silent("n"), silent("m")], |fake| {
+            gone(fake, &["n"]);
+            fake.set_instance("m", InstanceState::Running, instance("fake://m"));
+        })
+        .await;
+        scene.fake.set_state("m", InstanceState::Stopped);
+        scene.fake.set_status(unwell.clone());
+        scene.passes(20).await;
+        assert_eq!(scene.server.take_lines(), [""; 0], "{unwell:?}");
+        scene.fake.set_status(ProviderStatus::Serving);
+        scene.passes(1).await;
+        assert_eq!(scene.server.take_lines(), ["PATCH m"], "the answer from before does not count any more");
+        scene.passes(1).await;
+        assert_eq!(scene.server.node("n"), None);
+        scene.stop().await;
+    }
+}
+
+/// It was unwell for a moment while it was asked.
+#[tokio::test(start_paused = true)]
+async fn a_moments_illness_during_the_question_is_noticed() {
+    let fake = FakeProvider::new("fake");
+    gone(&fake, &["n"]);
+    fake.set_latency(method::INSTANCE, Duration::from_secs(2));
+    let scene = Scene::start_with([silent("n")], fake, vec![]).await;
+    sleep(PERIOD + Duration::from_secs(2)).await;
+    scene.fake.set_status(ProviderStatus::Frozen("a moment".to_owned()));
+    scene.fake.set_status(ProviderStatus::Serving);
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(scene.server.take_lines(), [""; 0], "the second answer does not count");
+    scene.passes(4).await;
+    assert_eq!(scene.server.node("n"), None);
+    scene.stop().await;
+}
+
+/// D13: a provider that says of all that they are gone costs nothing, shows itself, and recovers.
+#[tokio::test(start_paused = true)]
+async fn a_lying_provider_deletes_nothing() {
+    let names: Vec<_> = (0..40).map(|index| format!("n{index:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let scene = Scene::start(names.iter().map(|name| silent(name)), |fake| gone(fake, &names)).await;
+    scene.passes(30).await;
+    assert!(names.iter().all(|name| scene.server.node(name).is_some()), "all are still there");
+    assert!(scene.has_metric(r#"node_lifecycle_deletion_guard_latched{provider="fake"} 1"#));
+    assert!(scene.has_metric(r#"node_lifecycle_deletions_blocked{provider="fake"} 40"#));
+    let condition = scene.server.part("n07", "/status/conditions/1");
+    assert_eq!((&condition["type"], &condition["status"]), (&json!(HELD_BACK), &json!("True")));
+    assert!(condition["message"].as_str().unwrap().contains("confirm-deletion=n07-uid"), "{condition}");
+    assert_eq!(scene.events(), [(Kind::Warning, "NodeDeletionBlocked"); 40], "each once");
+    assert_eq!(scene.server.take_lines().len(), 40, "one condition each, and no more");
+
+    scene.server.edit("n07", |node| {
+        node["metadata"]["annotations"] = json!({decide::CONFIRM_DELETION: "n07-uid"});
+    });
+    scene.server.edit("n08", |node| {
+        node["metadata"]["annotations"] = json!({decide::CONFIRM_DELETION: "another"});
+    });
+    scene.passes(2).await;
+    assert_eq!(scene.server.node("n07"), None, "a person vouched for it");
+    assert!(scene.server.node("n08").is_some());
+    scene.server.take_calls();
+    scene.events();
+
+    for name in &names[1..] {
+        scene.fake.set_instance(name, InstanceState::Running, instance(&format!("fake://{name}")));
+    }
+    scene.passes(3).await;
+    assert!(scene.has_metric(r#"node_lifecycle_deletion_guard_latched{provider="fake"} 0"#));
+    assert_eq!(scene.server.part("n01", "/status/conditions/1/status"), "False");
+    assert_eq!(scene.server.node("n00"), None, "the one that is really gone");
+    assert_eq!(scene.events(), [(Kind::Normal, "DeletingNode")]);
+    scene.stop().await;
+}
+
+/// A new process is no less careful than the one that latched.
+#[tokio::test(start_paused = true)]
+async fn a_restart_does_not_release_the_guard() {
+    let held = |name: &str| silent(name).with_condition(HELD_BACK, "True", "TooManyDeletions");
+    let names = ["a", "b", "c", "d"];
+    let scene = Scene::start(names.map(held), |fake| gone(fake, &names)).await;
+    assert!(
+        scene.has_metric(r#"node_lifecycle_deletion_guard_latched{provider="fake"} 1"#),
+        "from the first pass"
+    );
+    scene.passes(10).await;
+    assert!(names.iter().all(|name| scene.server.node(name).is_some()));
+    assert!(
+        names.iter().all(|name| scene.server.part(name, "/status/conditions/1/status") == "True"),
+        "all along"
+    );
+    scene.stop().await;
+}
+
+/// D35: what one provider says has no bearing on another's nodes, and a share is a share of its own.
+#[tokio::test(start_paused = true)]
+async fn each_provider_has_a_guard_of_its_own() {
+    let (liar, honest) = (FakeProvider::new("liar"), FakeProvider::new("honest"));
+    let of =
+        |provider: &str, name: &str| node(name).with_provider_id(&format!("{provider}://{name}")).not_ready();
+    gone(&liar, &["a", "b", "c"]);
+    gone(&honest, &["x"]);
+    let nodes = [of("liar", "a"), of("liar", "b"), of("liar", "c"), of("honest", "x"), of("nobody", "y")];
+    let scene = Scene::start_with(nodes, liar, vec![honest]).await;
+    scene.passes(5).await;
+    assert_eq!(scene.server.node("x"), None);
+    for name in ["a", "b", "c", "y"] {
+        assert!(scene.server.node(name).is_some(), "{name}");
+    }
+    scene.stop().await;
+}
+
+/// LIFE-15, LIFE-17: a node without a provider ID is absent only if all who might have it say so.
+#[tokio::test(start_paused = true)]
+async fn a_node_without_a_provider_id_is_absent_when_all_say_so() {
+    let (one, other) = (FakeProvider::new("one"), FakeProvider::new("other"));
+    gone(&one, &["n", "m"]);
+    gone(&other, &["n", "m"]);
+    other.set_state("m", InstanceState::NotOwned);
+    let nodes = [node("n").not_ready(), node("m").not_ready()];
+    let scene = Scene::start_with(nodes, one, vec![other]).await;
+    scene.passes(5).await;
+    assert_eq!(scene.server.node("n"), None);
+    assert!(scene.server.node("m").is_some());
+    scene.stop().await;
+}
