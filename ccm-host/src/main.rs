@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use ccm_host::assembly;
 use ccm_host::manager::flags::{self, Request, Settings};
 use ccm_host::manager::{build_info, logging, run};
 
@@ -48,7 +49,7 @@ fn start(settings: Settings, flags: &[(String, String)]) -> anyhow::Result<()> {
     // A second call would fail, but nothing has installed one before.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let result = runtime.block_on(run::run(settings, async |_process| Ok(())));
+    let result = runtime.block_on(run::run(settings, assembly::start));
     runtime.shutdown_timeout(LEFT_BEHIND);
     result
 }

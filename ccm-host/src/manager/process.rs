@@ -136,6 +136,12 @@ impl Process {
         self.work.stop.child_token()
     }
 
+    /// A token that is cancelled when the controllers are done: for what they need until their end.
+    #[must_use]
+    pub fn connections(&self) -> CancellationToken {
+        self.support.stop.child_token()
+    }
+
     /// Binds the port, if there shall be one, and answers from now on.
     pub(super) async fn serve(&self) -> anyhow::Result<()> {
         let Some(serving) = Serving::bind(&self.settings.serving).await? else {

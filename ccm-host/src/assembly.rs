@@ -1,0 +1,105 @@
+//! Puts the parts together, in the order in which they need each other.
+//!
+//! In: the process with its settings. Out: running controllers. A step that has to wait says for what in `/readyz` and in
+//! the log; nothing is done to the cluster before every provider was asked what it wants, or [`PATIENCE`] is over.
+//!
+//! 1. the client, and the identity of the cluster;
+//! 2. the providers, which connect by themselves;
+//! 3. the caches, which keep what controllers and providers want;
+//! 4. the controllers.
+
+mod caches;
+mod cluster;
+mod controllers;
+mod providers;
+
+use std::{sync::Arc, time::Duration};
+
+use ::kube::Client;
+use anyhow::{Context as _, Result};
+
+use crate::{
+    cloud::{CloudMetrics, Providers},
+    kube::{ClientOptions, Events, KubeMetrics, WritePressure, Writer, client},
+    manager::process::Process,
+};
+use caches::Caches;
+
+/// How long the start waits for providers beyond the first: one that is away must not hold up the others.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Time for Events that are still waiting when the process ends.
+const LAST_EVENTS: Duration = Duration::from_secs(2);
+
+/// What the parts share.
+#[derive(Debug)]
+struct Shared {
+    metrics: KubeMetrics,
+    writer: Writer,
+    events: Events,
+    providers: Providers,
+    caches: Caches,
+}
+
+/// Starts everything; returns when it runs.
+///
+/// # Errors
+/// The apiserver cannot be spoken to at all: no credentials, no rights.
+pub async fn start(process: &Process) -> Result<()> {
+    let metrics = process.metrics().register(KubeMetrics::register);
+    let cloud_metrics = process.metrics().register(CloudMetrics::register);
+    let client = client::build(&client_options(process), &metrics.client)
+        .await
+        .context("no client for the apiserver")?;
+    let pressure = WritePressure::default();
+    let events = start_events(process, &client, &pressure, &metrics);
+
+    process.waiting_for("the apiserver, for the uid of the namespace kube-system");
+    let cluster = cluster::identify(&client, &process.settings().kube.cluster_name).await?;
+    let providers = providers::start(process, cluster, &cloud_metrics);
+    process.waiting_for("a provider");
+    providers::introduced(&providers, PATIENCE).await;
+
+    let shared = Arc::new(Shared {
+        caches: Caches::new(process.settings(), &providers, &metrics),
+        writer: Writer::new(client.clone(), pressure),
+        metrics,
+        events,
+        providers,
+    });
+    controllers::start(process, &shared);
+    process.waiting_for("the caches");
+    shared.caches.start(process, &client, &shared.providers);
+    shared.caches.synced().await;
+    Ok(())
+}
+
+fn client_options(process: &Process) -> ClientOptions {
+    let settings = &process.settings().kube;
+    ClientOptions {
+        kubeconfig: settings.kubeconfig.clone(),
+        master: settings.master.as_ref().map(ToString::to_string),
+        qps: settings.qps,
+        burst: settings.burst,
+        ..ClientOptions::default()
+    }
+}
+
+fn start_events(
+    process: &Process,
+    client: &Client,
+    pressure: &WritePressure,
+    metrics: &KubeMetrics,
+) -> Events {
+    let (events, writer) = Events::new(client.clone(), pressure.clone(), metrics.events.clone());
+    let last = events.clone();
+    process.spawn_support("events", |stop| async move {
+        let (writing, cut) = (tokio_util::sync::CancellationToken::new(), stop);
+        let writer = tokio::spawn(writer.run(writing.clone()));
+        cut.cancelled().await;
+        last.flush(LAST_EVENTS).await;
+        writing.cancel();
+        writer.await.context("the writer of events panicked")
+    });
+    events
+}

@@ -1,0 +1,123 @@
+//! The two caches of the process, and what they keep: what the controllers read, and what the providers want.
+
+use ::kube::Client;
+use futures::future::join_all;
+
+use crate::{
+    cloud::{Provider, ProviderInfo, Providers},
+    controllers::{cloud_node, cloud_node_lifecycle, service_lb},
+    kube::{Cache, Keep, KeySet, KubeMetrics, Node, Service},
+    manager::{controller::Controller, flags::Settings, health::Probe, process::Process},
+};
+
+/// One watch a kind.
+#[derive(Debug)]
+pub(super) struct Caches {
+    pub(super) nodes: Cache<Node>,
+    pub(super) services: Cache<Service>,
+    /// Services are only watched for a controller that needs them.
+    with_services: bool,
+}
+
+impl Caches {
+    pub(super) fn new(settings: &Settings, providers: &Providers, metrics: &KubeMetrics) -> Self {
+        let nodes = cloud_node::keep(&settings.nodes)
+            .union(&cloud_node_lifecycle::keep(&settings.nodes.selector))
+            .union(&service_lb::keep_nodes());
+        let caches = Self {
+            nodes: Cache::new(nodes, &metrics.cache),
+            services: Cache::new(service_lb::keep_services(), &metrics.cache),
+            with_services: settings.controllers.contains(&Controller::ServiceLb),
+        };
+        for provider in providers.all() {
+            if let Some(info) = provider.info() {
+                caches.keep(&info);
+            }
+        }
+        caches
+    }
+
+    /// Starts the watches; a provider that comes later or changes its wishes widens them.
+    pub(super) fn start(&self, process: &Process, client: &Client, providers: &Providers) {
+        let (nodes, services, client) = (self.nodes.clone(), self.services.clone(), client.clone());
+        let (nodes_ready, services_ready) = (nodes.clone(), services.clone());
+        process.checks().add(Probe::Ready, "cache-nodes", move || synced(nodes_ready.is_synced()));
+        if self.with_services {
+            process.checks().add(Probe::Ready, "cache-services", move || synced(services_ready.is_synced()));
+            let client = client.clone();
+            process.spawn_support("cache-services", |stop| async move {
+                services.run(client, stop).await;
+                Ok(())
+            });
+        }
+        process.spawn_support("cache-nodes", |stop| async move {
+            nodes.run(client, stop).await;
+            Ok(())
+        });
+        let (caches, providers) = (self.share(), providers.clone());
+        process.spawn_support("wanted-fields", |stop| async move {
+            let followed = providers.all().iter().map(|provider| caches.follow(provider.as_ref()));
+            tokio::select! {
+                () = stop.cancelled() => {}
+                _ = join_all(followed) => {}
+            }
+            stop.cancelled().await;
+            Ok(())
+        });
+    }
+
+    /// Waits for the first whole list of each.
+    pub(super) async fn synced(&self) {
+        self.nodes.synced().await;
+        if self.with_services {
+            self.services.synced().await;
+        }
+    }
+
+    fn share(&self) -> Self {
+        Self { nodes: self.nodes.clone(), services: self.services.clone(), with_services: self.with_services }
+    }
+
+    /// Each introduction may bring new wishes.
+    async fn follow(&self, provider: &dyn Provider) {
+        let mut status = provider.status();
+        while status.changed().await.is_ok() {
+            if let Some(info) = provider.info() {
+                self.keep(&info);
+            }
+        }
+    }
+
+    fn keep(&self, info: &ProviderInfo) {
+        self.nodes
+            .set_keep(&Keep { labels: keys(&info.node_labels), annotations: keys(&info.node_annotations) });
+        self.services.set_keep(&Keep {
+            labels: keys(&info.service_labels),
+            annotations: keys(&info.service_annotations),
+        });
+    }
+}
+
+/// Keys as a provider writes them: one that ends in `/` or `*` is a prefix.
+fn keys(wanted: &[String]) -> KeySet {
+    let (prefixes, keys): (Vec<&String>, Vec<&String>) =
+        wanted.iter().partition(|key| key.ends_with('/') || key.ends_with('*'));
+    KeySet::keys(keys).union(&KeySet::prefixes(prefixes.into_iter().map(|key| key.trim_end_matches('*'))))
+}
+
+fn synced(yes: bool) -> Result<(), String> {
+    if yes { Ok(()) } else { Err("the first list is not complete".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::keys;
+
+    #[test]
+    fn a_wish_may_be_a_key_or_a_prefix() {
+        let keys = keys(&["a.example/x".to_owned(), "b.example/".to_owned(), "c-*".to_owned()]);
+        let kept = ["a.example/x", "b.example/any", "c-1"].map(|key| keys.contains(key));
+        let not = ["a.example/xy", "c"].map(|key| keys.contains(key));
+        assert_eq!((kept, not), ([true; 3], [false; 2]));
+    }
+}

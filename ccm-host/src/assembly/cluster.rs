@@ -1,0 +1,35 @@
+//! The identity of the cluster towards clouds: the uid of its namespace `kube-system`.
+
+use std::time::Duration;
+
+use ::kube::{Api, Client, api::PartialObjectMeta};
+use anyhow::{Result, bail};
+use k8s_openapi::api::core::v1::Namespace;
+
+use crate::cloud::ClusterRef;
+
+const NAMESPACE: &str = "kube-system";
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Asks until the apiserver answers. Being forbidden to is final: only a person can change that.
+pub(super) async fn identify(client: &Client, name: &str) -> Result<ClusterRef> {
+    let api = Api::<Namespace>::all(client.clone());
+    loop {
+        match api.get_metadata(NAMESPACE).await {
+            Ok(namespace) => return Ok(ClusterRef { uid: uid(namespace), name: name.to_owned() }),
+            Err(::kube::Error::Api(status)) if status.code == 401 || status.code == 403 => bail!(
+                "the apiserver does not let this process read the namespace {NAMESPACE} ({}): apply deploy/rbac.yaml, \
+                 or check the kubeconfig's user",
+                status.message
+            ),
+            Err(error) => {
+                tracing::warn!(error = %anyhow::Error::from(error), "the apiserver does not answer yet");
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn uid(namespace: PartialObjectMeta<Namespace>) -> String {
+    namespace.metadata.uid.unwrap_or_default()
+}

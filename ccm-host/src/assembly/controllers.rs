@@ -1,0 +1,80 @@
+//! The controllers that the flags enable, each with what it works with.
+
+use std::sync::Arc;
+
+use super::Shared;
+use crate::{
+    controllers::{cloud_node, cloud_node_lifecycle, service_lb},
+    manager::{controller::Controller, process::Process},
+};
+
+/// Starts them; each waits for its caches by itself.
+pub(super) fn start(process: &Process, shared: &Arc<Shared>) {
+    for controller in &process.settings().controllers {
+        warn_if_nobody_serves(*controller, shared);
+        match controller {
+            Controller::CloudNode => cloud_node(process, shared),
+            Controller::CloudNodeLifecycle => cloud_node_lifecycle(process, shared),
+            Controller::ServiceLb => service_lb(process, shared),
+        }
+    }
+}
+
+fn warn_if_nobody_serves(controller: Controller, shared: &Shared) {
+    let served =
+        shared.providers.all().iter().filter_map(|provider| provider.info()).any(|info| match controller {
+            Controller::CloudNode | Controller::CloudNodeLifecycle => info.instances,
+            Controller::ServiceLb => info.load_balancers,
+        });
+    if !served {
+        tracing::warn!(
+            controller = controller.name(),
+            "no provider serves this controller; it has nothing to do"
+        );
+    }
+}
+
+fn cloud_node(process: &Process, shared: &Shared) {
+    let controller = cloud_node::Controller::new(cloud_node::Context {
+        nodes: shared.caches.nodes.clone(),
+        writer: shared.writer.clone(),
+        providers: shared.providers.clone(),
+        recorder: shared.events.recorder(cloud_node::COMPONENT),
+        metrics: process.metrics().register(cloud_node::CloudNodeMetrics::register),
+        queue_metrics: shared.metrics.queue.clone(),
+        settings: process.settings().nodes.clone(),
+    });
+    process.spawn_controller(Controller::CloudNode, |stop| controller.run(stop));
+}
+
+fn cloud_node_lifecycle(process: &Process, shared: &Shared) {
+    let controller = cloud_node_lifecycle::Controller::new(cloud_node_lifecycle::Context {
+        nodes: shared.caches.nodes.clone(),
+        writer: shared.writer.clone(),
+        providers: shared.providers.clone(),
+        recorder: shared.events.recorder(cloud_node_lifecycle::COMPONENT),
+        metrics: process.metrics().register(cloud_node_lifecycle::LifecycleMetrics::register),
+        settings: process.settings().lifecycle.clone(),
+        selector: process.settings().nodes.selector.clone(),
+    });
+    process.spawn_controller(Controller::CloudNodeLifecycle, |stop| controller.run(stop));
+}
+
+fn service_lb(process: &Process, shared: &Shared) {
+    let settings = &process.settings().services;
+    let controller = service_lb::Controller::new(service_lb::Context {
+        services: shared.caches.services.clone(),
+        nodes: shared.caches.nodes.clone(),
+        writer: shared.writer.clone(),
+        providers: shared.providers.clone(),
+        recorder: shared.events.recorder(service_lb::COMPONENT),
+        metrics: process.metrics().register(service_lb::Metrics::register),
+        queue_metrics: shared.metrics.queue.clone(),
+        settings: service_lb::Settings {
+            workers: settings.workers,
+            resync_period: settings.resync_period,
+            adopt: false,
+        },
+    });
+    process.spawn_controller(Controller::ServiceLb, |stop| controller.run(stop));
+}

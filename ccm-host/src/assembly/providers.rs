@@ -1,0 +1,46 @@
+//! The providers of the command line, and waiting for their introductions.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::{join_all, select_all};
+
+use crate::{
+    cloud::{CloudMetrics, ClusterRef, Provider, ProviderConfig, ProviderStatus, Providers, RemoteProvider},
+    manager::{health::Probe, process::Process},
+};
+
+/// Starts to connect to all of them, and adds a readiness check for each.
+pub(super) fn start(process: &Process, cluster: ClusterRef, metrics: &CloudMetrics) -> Providers {
+    let started = process.settings().providers.iter().map(|settings| {
+        let config = ProviderConfig::new(settings.name.clone(), settings.endpoint.clone(), cluster.clone());
+        let provider: Arc<dyn Provider> = RemoteProvider::spawn(config, metrics, process.connections());
+        let status = provider.status();
+        process.checks().add(Probe::Ready, format!("provider-{}", settings.name), move || {
+            match &*status.borrow() {
+                // A frozen provider answers; what is frozen is shown by its metric and by Events.
+                ProviderStatus::Serving | ProviderStatus::Frozen(_) => Ok(()),
+                ProviderStatus::Disconnected(why) => Err(format!("not connected: {why}")),
+            }
+        });
+        provider
+    });
+    Providers::new(started.collect())
+}
+
+/// Waits until one of them was met, and then, with patience, for the others.
+pub(super) async fn introduced(providers: &Providers, patience: Duration) {
+    let met = || providers.all().iter().map(|provider| Box::pin(connected(provider)));
+    select_all(met()).await;
+    if tokio::time::timeout(patience, join_all(met())).await.is_err() {
+        for provider in providers.all().iter().filter(|provider| provider.info().is_none()) {
+            let why = format!("{:?}", *provider.status().borrow());
+            tracing::warn!(provider = provider.name(), why, "starting without this provider");
+        }
+    }
+}
+
+async fn connected(provider: &Arc<dyn Provider>) {
+    let mut status = provider.status();
+    // The sender lives in the provider, which outlives this call.
+    let _ = status.wait_for(|status| !matches!(status, ProviderStatus::Disconnected(_))).await;
+}
