@@ -51,10 +51,16 @@ impl Scene {
         Self { cache, server, log, seen }
     }
 
+    /// Waits for the cache, but not for ever.
+    async fn synced(&self) {
+        timeout(Duration::from_secs(3600), self.cache.synced()).await.expect("the cache never syncs");
+    }
+
     /// Waits until so many changes were seen, and takes them.
     async fn changes(&self, count: usize) -> Vec<String> {
         while self.log.lock().len() < count {
-            self.seen.notified().await;
+            let next = timeout(Duration::from_secs(3600), self.seen.notified()).await;
+            assert!(next.is_ok(), "no change came after {:?}", self.log.lock());
         }
         std::mem::take(&mut *self.log.lock())
     }
@@ -81,7 +87,7 @@ async fn lists_by_streaming_and_then_follows() {
     assert_eq!(scene.changes(1).await, ["+a 1"]);
     assert!(!scene.cache.is_synced(), "the list is not whole yet");
     watch.end_of_list("Node", "2");
-    scene.cache.synced().await;
+    scene.synced().await;
     watch.send("ADDED", wire("b", "3", &json!({})));
     watch.send("MODIFIED", wire("a", "4", &json!({"l": "2"})));
     watch.send("DELETED", wire("b", "5", &json!({})));
@@ -137,7 +143,7 @@ async fn a_server_without_streaming_lists_is_listed_by_pages() {
             "items": [wire("a", "1", &json!({"l": "1"}))],
         });
         let scene = Scene::start(keep_l(), vec![refusal, Reply::ok(list), reply]);
-        scene.cache.synced().await;
+        scene.synced().await;
         watch.send("DELETED", wire("a", "6", &json!({})));
         assert_eq!(scene.changes(2).await, ["+a 1", "-a -"]);
         let calls = scene.server.take_calls();
@@ -153,7 +159,7 @@ async fn errors_back_off_and_do_not_end_the_watch() {
     watch.send("ADDED", wire("a", "1", &json!({})));
     watch.end_of_list("Node", "1");
     let start = tokio::time::Instant::now();
-    scene.cache.synced().await;
+    scene.synced().await;
     assert!(start.elapsed() >= Duration::from_secs(2), "three errors waited only {:?}", start.elapsed());
     assert_eq!(scene.server.take_calls().len(), 4);
 }
@@ -165,7 +171,7 @@ async fn wanting_more_lists_anew_and_wanting_less_does_nothing() {
     let scene = Scene::start(Keep::default(), vec![first_reply, second_reply]);
     first.send("ADDED", wire("a", "1", &json!({"l": "1"})));
     first.end_of_list("Node", "1");
-    scene.cache.synced().await;
+    scene.synced().await;
     assert_eq!(scene.changes(1).await, ["+a -"]);
     scene.cache.set_keep(&Keep::default());
     assert!(scene.cache.is_synced(), "nothing more is wanted");
@@ -174,7 +180,7 @@ async fn wanting_more_lists_anew_and_wanting_less_does_nothing() {
     assert_eq!(scene.cache.get("a").unwrap().labels.get("l"), None, "and stays readable");
     second.send("ADDED", wire("a", "1", &json!({"l": "1"})));
     second.end_of_list("Node", "1");
-    scene.cache.synced().await;
+    scene.synced().await;
     assert_eq!(scene.changes(1).await, ["~a ->1"]);
 }
 

@@ -27,10 +27,15 @@ fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
+/// Runs to its end, but not for ever.
+async fn bounded<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(secs(1_000_000), work).await.expect("it never ends")
+}
+
 /// Takes the next key and how long that took on the paused clock.
 async fn next<K: Key>(queue: &WorkQueue<K>) -> (Option<K>, Duration) {
     let start = Instant::now();
-    let key = queue.get().await;
+    let key = bounded(queue.get()).await;
     (key, start.elapsed())
 }
 
@@ -214,15 +219,15 @@ async fn a_panic_is_retried_with_backoff_and_loses_no_key() {
     let cancel = CancellationToken::new();
     let start = Instant::now();
     let (counted, ended) = (Arc::clone(&runs), cancel.clone());
-    run(queue.clone(), 1, cancel, move |_| {
+    let worker = run(queue.clone(), 1, cancel, move |_| {
         let (runs, ended) = (Arc::clone(&counted), ended.clone());
         async move {
             assert!(runs.fetch_add(1, Ordering::SeqCst) != 0, "the first run panics");
             ended.cancel();
             Outcome::Done
         }
-    })
-    .await;
+    });
+    bounded(worker).await;
     assert_eq!(runs.load(Ordering::SeqCst), 2);
     assert_eq!(start.elapsed(), secs(5));
     assert_eq!(queue.retries(&"a"), 0);
@@ -247,7 +252,7 @@ async fn cancelling_hands_out_nothing_more_and_waits_for_what_runs() {
         tokio::time::sleep(secs(5)).await;
         cancel.cancel();
     };
-    tokio::join!(worker, stop);
+    bounded(async { tokio::join!(worker, stop) }).await;
     assert_eq!(start.elapsed(), secs(20), "the run in flight was waited for");
     assert_eq!(runs.load(Ordering::SeqCst), 1, "the second key was not handed out");
 }
@@ -269,7 +274,7 @@ async fn at_most_so_many_run_at_once() {
     });
     let start = Instant::now();
     let shut_down = async { queue.shut_down() };
-    tokio::join!(worker, shut_down);
+    bounded(async { tokio::join!(worker, shut_down) }).await;
     assert_eq!(most.load(Ordering::SeqCst), 3);
     assert_eq!(start.elapsed(), secs(4), "ten runs of a second, three at a time");
 }
