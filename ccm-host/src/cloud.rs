@@ -32,6 +32,8 @@ mod provider;
 mod providers;
 mod remote;
 mod rpc;
+#[cfg(test)]
+mod scripted;
 mod session;
 mod standing;
 mod status;

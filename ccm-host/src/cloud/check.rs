@@ -17,7 +17,7 @@ pub(super) use effects::{events, in_progress, positive};
 pub(super) use instance::{Asked, answer};
 pub(super) use text::shown;
 
-/// Rules that have no tag in the proto, since they follow from a field's comment.
+/// Names of rules, as they stand in metrics.
 pub(super) mod rule {
     pub(crate) const ADDRESS_UNIQUE: &str = "address-unique";
     pub(crate) const ADDRESS_VALID: &str = "address-valid";
@@ -31,7 +31,6 @@ pub(super) mod rule {
     pub(crate) const INGRESS_VALID: &str = "ingress-valid";
     pub(crate) const LABEL_RESERVED: &str = "label-reserved";
     pub(crate) const LABEL_VALID: &str = "label-valid";
-    pub(crate) const LIST_KEYS: &str = "list-keys";
     pub(crate) const LIST_UNREACHABLE: &str = "list-unreachable";
     pub(crate) const OBSERVED_AT: &str = "observed-at";
     pub(crate) const PAGE_WALK_ENDS: &str = "page-walk-ends";
@@ -41,8 +40,10 @@ pub(super) mod rule {
     pub(crate) const WATCH_BOOKMARK: &str = "watch-bookmark";
     pub(crate) const WATCH_STARTED: &str = "watch-started";
 
+    // Without a tag in the proto: they follow from the comment of a field.
     pub(crate) const EVENT_VALID: &str = "event-valid";
     pub(crate) const INSTANCE_REQUIRED: &str = "instance-required";
+    pub(crate) const LIST_KEYS: &str = "list-keys";
     pub(crate) const OWNERSHIP_REQUIRED: &str = "ownership-required";
     pub(crate) const POD_CIDR_VALID: &str = "pod-cidr-valid";
     pub(crate) const SERVICE_REF: &str = "service-ref";

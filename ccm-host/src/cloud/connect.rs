@@ -6,8 +6,6 @@
 mod backoff;
 mod io;
 mod socket;
-#[cfg(test)]
-mod tests;
 mod tls;
 
 use std::{path::PathBuf, time::Duration};

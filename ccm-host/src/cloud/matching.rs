@@ -48,7 +48,8 @@ mod tests {
 
     #[test]
     fn answers_are_matched_by_key() {
-        let rows: [(&str, &[&str], &[&str], usize, bool); 8] = [
+        type Row<'a> = (&'a str, &'a [&'a str], &'a [&'a str], usize, bool);
+        let rows: [Row<'_>; 8] = [
             ("in order", &["a", "b"], &["a", "b"], 0, false),
             ("reordered", &["b", "a"], &["a", "b"], 0, true),
             ("short", &["a"], &["a"], 1, false),

@@ -70,7 +70,12 @@ impl Session {
 
     /// Whether the RPC may be called in this epoch.
     pub(super) fn serves(&self, method: &Method) -> bool {
-        self.served.has(method.service) && !self.refused.lock().contains(method.name)
+        self.served.has(method.service) && !self.refuses(method)
+    }
+
+    /// Whether the RPC turned out not to be served.
+    pub(super) fn refuses(&self, method: &Method) -> bool {
+        self.refused.lock().contains(method.name)
     }
 
     /// The RPC is not served, whatever was advertised. True the first time.

@@ -18,7 +18,7 @@ use super::BackendSet;
 use crate::kube::{Node, Service};
 pub(super) use keys::union;
 pub(super) use node::{PROVIDED_NODE_IP, node_ref};
-pub(super) use service::{SOURCE_RANGES, service, service_ref};
+pub(super) use service::{service, service_ref};
 
 /// What stands before the text of a digest, so that a change of how it is made is a change of the digest.
 const BACKENDS: &str = "backends/1";

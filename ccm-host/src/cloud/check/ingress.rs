@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn only_valid_ways_in_are_left() {
         use pb::IngressIpMode as M;
-        let rows: [(_, Option<(&str, Option<&str>)>, usize); 9] = [
+        let rows = [
             (given("192.0.2.1", "", M::Unspecified), Some(("192.0.2.1", Some("VIP"))), 0),
             (given("192.0.2.1", "", M::Proxy), Some(("192.0.2.1", Some("Proxy"))), 0),
             (given("2001:db8::1", "", M::Vip), Some(("2001:db8::1", Some("VIP"))), 0),

@@ -67,3 +67,35 @@ fn safe(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_user_root_and_who_is_allowed_are_trusted() {
+        let trusted = Trusted { own: 1000, allowed: &[2000] };
+        for (uid, want) in [(1000, true), (0, true), (2000, true), (2001, false), (65_534, false)] {
+            assert_eq!(trusted.has(uid), want, "{uid}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_socket_of_a_stranger_is_not_trusted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let seen = std::fs::metadata(&path).unwrap();
+        if seen.uid() == 0 {
+            // What root owns is trusted by everybody; only root can give a file away.
+            std::os::unix::fs::chown(&path, Some(4242), None).unwrap();
+        }
+        let owner = std::fs::metadata(&path).unwrap().uid();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o660)).unwrap();
+        let stranger = Trusted { own: owner + 1, allowed: &[] };
+        let error = check(&path, &stranger).await.unwrap_err();
+        assert!(matches!(error, ConnectError::Owner { what: "socket", uid, .. } if uid == owner), "{error}");
+        let allowed = [owner];
+        check(&path, &Trusted { own: owner + 1, allowed: &allowed }).await.unwrap();
+    }
+}

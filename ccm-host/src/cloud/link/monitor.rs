@@ -66,6 +66,9 @@ async fn look(link: &Link, session: &Session) -> bool {
 
 /// Where it is served.
 async fn check_health(link: &Link, session: &Session) {
+    if session.refuses(&method::HEALTH_CHECK) {
+        return;
+    }
     let deadline = method::HEALTH_CHECK.deadline(&[]);
     let mut client = session.health();
     let message = HealthCheckRequest::default();
@@ -78,6 +81,7 @@ async fn check_health(link: &Link, session: &Session) {
         Ok(answer) => link.standing.lock().healthy(is_healthy(&answer)),
         // Without health of its own it accepts work.
         Err(error) if error.is(ErrorReason::MethodNotSupported) || error.code == Code::NotFound => {
+            session.refuse(&method::HEALTH_CHECK);
             link.standing.lock().healthy(true);
         }
         // GetStatus will tell.

@@ -3,9 +3,8 @@ use crate::{cloud::fake::FakeProvider, kube::fixtures::node};
 
 fn provider(name: &str, prefixes: &[&str]) -> Arc<FakeProvider> {
     let fake = FakeProvider::new(name);
-    fake.change_info(|info| {
-        info.provider_id_prefixes = prefixes.iter().map(|&prefix| prefix.to_owned()).collect()
-    });
+    let prefixes = prefixes.iter().map(|&prefix| prefix.to_owned()).collect();
+    fake.change_info(|info| info.provider_id_prefixes = prefixes);
     fake
 }
 

@@ -1,1 +1,126 @@
+//! Against a real socket.
 
+mod balancers;
+mod connection;
+mod instances;
+mod tls;
+mod watch;
+
+use std::{path::Path, time::Duration};
+
+use prometheus_client::registry::Registry;
+use tonic::Code;
+
+use super::*;
+use crate::{
+    cloud::{ClusterRef, ErrorReason, Freshness, InstanceState, InstanceView, Paces, scripted::*},
+    kube::fixtures::node,
+    manager::flags::Endpoint,
+};
+
+/// No condition takes so long to come true.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A host with one provider, whose paces are fast.
+struct Host {
+    provider: Arc<RemoteProvider>,
+    registry: Registry,
+    _stop: tokio_util::sync::DropGuard,
+}
+
+impl Host {
+    fn at(path: &Path) -> Self {
+        Self::with(Endpoint::Unix(path.to_owned()))
+    }
+
+    fn with(endpoint: Endpoint) -> Self {
+        let mut registry = Registry::default();
+        let metrics = CloudMetrics::register(&mut registry);
+        let cluster = ClusterRef { uid: "cluster-uid".into(), name: "cluster".into() };
+        let mut config = ProviderConfig::new("p", endpoint, cluster);
+        config.paces = Paces {
+            status: Duration::from_millis(50),
+            status_bad: Duration::from_millis(50),
+            reconnect: Duration::from_millis(10),
+            reconnect_longest: Duration::from_millis(50),
+        };
+        let stop = CancellationToken::new();
+        let provider = RemoteProvider::spawn(config, &metrics, stop.clone());
+        Self { provider, registry, _stop: stop.drop_guard() }
+    }
+
+    /// Waits for a status; with what was seen last where it does not come.
+    async fn until(&self, wanted: impl Fn(&ProviderStatus) -> bool) -> ProviderStatus {
+        let mut status = self.provider.status();
+        match tokio::time::timeout(PATIENCE, status.wait_for(|status| wanted(status))).await {
+            Ok(status) => status.unwrap().clone(),
+            Err(_) => panic!("status stays {:?}", self.provider.status().borrow()),
+        }
+    }
+
+    async fn serving(&self) {
+        self.until(|status| *status == ProviderStatus::Serving).await;
+    }
+
+    /// Waits until the provider cannot be asked for a reason with these words.
+    async fn disconnected(&self, words: &str) {
+        self.until(|status| matches!(status, ProviderStatus::Disconnected(why) if why.contains(words))).await;
+    }
+
+    async fn frozen(&self, words: &str) {
+        self.until(|status| matches!(status, ProviderStatus::Frozen(why) if why.contains(words))).await;
+    }
+
+    async fn ask(&self, name: &str) -> Result<InstanceAnswer, CloudError> {
+        self.provider
+            .instance(InstanceQuery {
+                node: Arc::new(node(name)),
+                view: InstanceView::Metadata,
+                freshness: Freshness::ReadThrough,
+            })
+            .await
+    }
+
+    fn metrics(&self) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        text
+    }
+
+    /// The value of a series, by the start of its line.
+    fn metric(&self, series: &str) -> f64 {
+        let text = self.metrics();
+        let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
+        value.unwrap_or_else(|| panic!("{series} is not in\n{text}"))
+    }
+}
+
+/// Waits until something holds.
+async fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    assert!(waited.await.is_ok(), "never: {what}");
+}
+
+/// A host that is served by this script.
+async fn served(script: &Arc<Script>) -> (Host, Running, tempfile::TempDir) {
+    let (dir, path) = folder();
+    let running = Running::at(&path, script);
+    let host = Host::at(&path);
+    host.serving().await;
+    (host, running, dir)
+}
+
+/// A status as a provider makes it.
+fn refusal(code: Code, reason: &str) -> tonic::Status {
+    use tonic_types::StatusExt as _;
+    let details = tonic_types::ErrorDetails::with_error_info(
+        reason,
+        cloudprovider_proto::ERROR_DOMAIN,
+        std::collections::HashMap::new(),
+    );
+    tonic::Status::with_error_details(code, "said so", details)
+}

@@ -155,7 +155,7 @@ fn info(
     let mut service_annotations = wanted::union([service.annotations.as_slice()]);
     let load_balancers = served.has("LoadBalancers");
     if load_balancers {
-        service_annotations.push(wanted::SOURCE_RANGES.to_owned());
+        service_annotations.push(SOURCE_RANGES.to_owned());
     }
     // Without an epoch there is no way to tell a restart: every connection counts as one.
     let epoch = match hello.process_epoch {

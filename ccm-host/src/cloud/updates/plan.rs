@@ -169,7 +169,7 @@ mod tests {
         let items = || (0..10).map(|i| item(&format!("s{i}"), &backends, 1)).collect();
         assert_eq!(shape(&plan(items(), &pb::Wants::default(), 16 << 20, 4)), [4, 4, 2]);
 
-        let small = RESERVE + 700;
+        let small = RESERVE + 400;
         let planned = plan(items(), &pb::Wants::default(), small, 500);
         assert!(planned.chunks.len() > 1 && planned.too_large.is_empty());
         assert_eq!(shape(&planned).iter().sum::<usize>(), 10);

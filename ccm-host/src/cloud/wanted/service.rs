@@ -1,15 +1,13 @@
 //! A Service as a provider sees it.
 
-use std::collections::BTreeSet;
-
 use cloudprovider_proto::v1alpha1 as pb;
-use ipnet::IpNet;
 
 use super::{keys::pick, node::timestamp};
-use crate::kube::{Ingress, ObjectKey, Service, ServicePort, TargetPort};
+use crate::kube::{
+    Ingress, ObjectKey, Service, ServicePort, TargetPort,
+    service::{SOURCE_RANGES, source_ranges},
+};
 
-/// Read where `spec.loadBalancerSourceRanges` is empty, as upstream does.
-pub(in crate::cloud) const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 /// What the apiserver sets where nothing is said.
 const DEFAULT_AFFINITY_SECONDS: i32 = 10_800;
 
@@ -28,7 +26,7 @@ pub(in crate::cloud) fn service(service: &Service, fields: &pb::ServiceFields) -
         ports: spec.ports.iter().map(port).collect(),
         load_balancer_class: spec.load_balancer_class.clone().unwrap_or_default(),
         load_balancer_ip: spec.load_balancer_ip.clone(),
-        source_ranges: source_ranges(service),
+        source_ranges: ranges(service),
         ip_families: spec.ip_families.iter().map(|family| family_number(family)).collect(),
         ip_family_policy: match spec.ip_family_policy.as_deref() {
             Some("SingleStack") => pb::IpFamilyPolicy::SingleStack,
@@ -49,21 +47,16 @@ pub(in crate::cloud) fn service(service: &Service, fields: &pb::ServiceFields) -
     }
 }
 
-/// Canonical, sorted, each once. What is no CIDR is handed on as it is: left out, it would open the balancer.
-fn source_ranges(service: &Service) -> Vec<String> {
-    let listed = service.spec.load_balancer_source_ranges.as_deref().unwrap_or_default();
-    let texts: Vec<&str> = if listed.is_empty() {
-        service.annotations.get(SOURCE_RANGES).unwrap_or_default().split(',').collect()
-    } else {
-        listed.iter().map(String::as_str).collect()
-    };
-    let canonical: BTreeSet<String> = texts
-        .into_iter()
-        .map(str::trim)
-        .filter(|text| !text.is_empty())
-        .map(|text| text.parse::<IpNet>().map_or_else(|_| text.to_owned(), |net| net.trunc().to_string()))
-        .collect();
-    canonical.into_iter().collect()
+/// Canonical, each once. Where one is no network all are handed on as they are: left out, it would open the balancer.
+fn ranges(service: &Service) -> Vec<String> {
+    match source_ranges(service) {
+        Ok(ranges) => ranges.iter().map(ToString::to_string).collect(),
+        Err(_) => {
+            let listed = service.spec.load_balancer_source_ranges.clone().unwrap_or_default();
+            let annotated = || service.annotations.get(SOURCE_RANGES).unwrap_or_default();
+            if listed.is_empty() { vec![annotated().to_owned()] } else { listed }
+        }
+    }
 }
 
 fn port(port: &ServicePort) -> pb::ServicePort {

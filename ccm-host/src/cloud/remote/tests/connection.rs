@@ -1,0 +1,212 @@
+//! Found, lost, found again, and everything that may be wrong at an endpoint.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use cloudprovider_proto::v1alpha1::{ConditionStatus, ConditionType};
+
+use super::*;
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[tokio::test]
+async fn no_provider_at_all_is_said_and_found_once_it_is_there() {
+    let (_dir, path) = folder();
+    let host = Host::at(&path);
+    host.disconnected("there is no socket at").await;
+    assert_eq!(host.metric("cloudprovider_connected{provider=\"p\"}"), 0.0);
+    let error = host.ask("n").await.unwrap_err();
+    assert_eq!((error.code, error.reason), (Code::Unavailable, None));
+    assert!(error.message.contains("there is no socket"), "{error}");
+
+    let script = Script::new("e1");
+    let _running = Running::at(&path, &script);
+    host.serving().await;
+    assert_eq!(host.metric("cloudprovider_connected{provider=\"p\"}"), 1.0);
+    let series =
+        "cloudprovider_negotiated_version{provider=\"p\",service=\"Instances\",version=\"v1alpha1\"}";
+    assert_eq!(host.metric(series), 1.0);
+    let info = host.provider.info().unwrap();
+    assert_eq!((info.name.as_str(), info.epoch.as_str(), info.instances), ("test", "e1", true));
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_no_socket_is_not_dialed() {
+    let (_dir, path) = folder();
+    std::fs::write(&path, "").unwrap();
+    Host::at(&path).disconnected("is not a socket").await;
+}
+
+#[tokio::test]
+async fn a_link_to_a_socket_is_not_dialed() {
+    let (dir, path) = folder();
+    let _running = Running::at(&path, &Script::new("e1"));
+    let link = dir.path().join("link.sock");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    Host::at(&link).disconnected("is not a socket").await;
+}
+
+#[tokio::test]
+async fn a_socket_nobody_listens_at_is_said() {
+    let (_dir, path) = folder();
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    set_mode(&path, 0o660);
+    Host::at(&path).disconnected("nobody listens at unix://").await;
+}
+
+/// D33.
+#[tokio::test]
+async fn a_socket_that_others_could_replace_is_not_dialed() {
+    let (dir, path) = folder();
+    let script = Script::new("e1");
+    let _running = Running::at(&path, &script);
+    for (target, mode, words) in [
+        (path.as_path(), 0o666, "has mode 0666"),
+        (dir.path(), 0o777, "has mode 0777"),
+        (dir.path(), 0o770, "has mode 0770"),
+    ] {
+        let before = std::fs::metadata(target).unwrap().permissions();
+        set_mode(target, mode);
+        Host::at(&path).disconnected(words).await;
+        std::fs::set_permissions(target, before).unwrap();
+    }
+    assert_eq!(script.log.lock().len(), 0, "nothing was asked");
+    for mode in [0o750, 0o755] {
+        set_mode(dir.path(), mode);
+        Host::at(&path).serving().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_no_provider_is_told_from_nobody() {
+    let (_dir, path) = folder();
+    let (_, health) = tonic_health::server::health_reporter();
+    let _running = Running::serve(&path, move |mut builder| builder.add_service(health));
+    Host::at(&path).disconnected("there is no provider").await;
+}
+
+#[tokio::test]
+async fn something_that_does_not_speak_grpc_is_no_provider_either() {
+    let (_dir, path) = folder();
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    set_mode(&path, 0o660);
+    std::thread::spawn(move || {
+        use std::io::Write as _;
+        while let Ok((mut stream, _)) = listener.accept() {
+            let _ = stream.write_all(b"220 hello\r\n");
+        }
+    });
+    Host::at(&path).disconnected("handshake failed in GetInfo").await;
+}
+
+/// D5.
+#[tokio::test]
+async fn nothing_in_common_names_both_sides() {
+    let (_dir, path) = folder();
+    let script = Script::new("e1");
+    script.info.lock().services = vec!["ccm.cloudprovider.v7.CloudProvider".into()];
+    let _running = Running::at(&path, &script);
+    let host = Host::at(&path);
+    host.disconnected(
+        "only newer versions of CloudProvider (v7; this host speaks v1alpha1): upgrade the host",
+    )
+    .await;
+    assert_eq!(script.count("GetCapabilities"), 0);
+    script.info.lock().services.clear();
+    host.disconnected("serves no service of ccm.cloudprovider").await;
+}
+
+/// D27: the socket is lost, the host is not; whoever is there then introduces itself before anything else.
+#[tokio::test]
+async fn a_restart_is_noticed_by_its_epoch_and_introduced_anew() {
+    let (_dir, path) = folder();
+    let first = Script::new("e1");
+    let running = Running::at(&path, &first);
+    let host = Host::at(&path);
+    host.serving().await;
+    host.ask("n").await.unwrap();
+    let sweeps = *host.provider.sweeps().borrow();
+
+    drop(running);
+    host.until(|status| matches!(status, ProviderStatus::Disconnected(_))).await;
+    let second = Script::new("e2");
+    second.limits(|limits| limits.max_batch_instances = 7);
+    let _running = Running::at(&path, &second);
+    host.serving().await;
+    host.ask("n").await.unwrap();
+    assert_eq!(second.log.lock()[..2], ["GetInfo", "GetCapabilities"]);
+    assert_eq!(host.provider.info().unwrap().epoch, "e2");
+    assert_eq!(host.metric("cloudprovider_epoch_changes_total{provider=\"p\"}"), 1.0);
+    assert!(*host.provider.sweeps().borrow() > sweeps);
+}
+
+#[tokio::test]
+async fn capabilities_that_change_within_an_epoch_are_counted() {
+    let (_dir, path) = folder();
+    let script = Script::new("e1");
+    let running = Running::at(&path, &script);
+    let host = Host::at(&path);
+    host.serving().await;
+    drop(running);
+    script.limits(|limits| limits.max_batch_instances = 7);
+    host.until(|status| matches!(status, ProviderStatus::Disconnected(_))).await;
+    let _running = Running::at(&path, &script);
+    host.serving().await;
+    let rule = "cloudprovider_contract_violations_total{provider=\"p\",rule=\"capabilities-constant\"}";
+    assert_eq!(host.metric(rule), 1.0);
+    assert!(!host.metrics().contains("cloudprovider_epoch_changes_total{"));
+}
+
+#[tokio::test]
+async fn bad_credentials_freeze_from_the_start_and_thaw() {
+    let (_dir, path) = folder();
+    let script = Script::new("e1");
+    script.condition(ConditionType::CredentialsValid, ConditionStatus::False);
+    let _running = Running::at(&path, &script);
+    let host = Host::at(&path);
+    let mut status = host.provider.status();
+    status.wait_for(|status| !matches!(status, ProviderStatus::Disconnected(_))).await.unwrap();
+    assert_eq!(
+        *status.borrow(),
+        ProviderStatus::Frozen("CREDENTIALS_VALID is FALSE".into()),
+        "never serving"
+    );
+    host.ask("n").await.expect("reads go on");
+    assert_eq!(host.metric("cloudprovider_serving{provider=\"p\"}"), 0.0);
+    assert_eq!(host.metric("cloudprovider_connected{provider=\"p\"}"), 1.0);
+
+    script.condition(ConditionType::CredentialsValid, ConditionStatus::True);
+    host.serving().await;
+    script.condition(ConditionType::CloudReachable, ConditionStatus::False);
+    host.frozen("CLOUD_REACHABLE is FALSE").await;
+}
+
+#[tokio::test]
+async fn a_provider_that_stops_serving_says_so_by_its_health() {
+    let (_dir, path) = folder();
+    let script = Script::new("e1");
+    let (reporter, health) = tonic_health::server::health_reporter();
+    let _running = Running::serve(&path, {
+        let script = Arc::clone(&script);
+        move |builder| services_of(builder, &script).add_service(health)
+    });
+    let host = Host::at(&path);
+    host.serving().await;
+    reporter.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+    host.frozen("health is NOT_SERVING").await;
+    reporter.set_service_status("", tonic_health::ServingStatus::Serving).await;
+    host.serving().await;
+}
+
+#[tokio::test]
+async fn a_cloud_that_fails_a_call_freezes_until_one_succeeds() {
+    let script = Script::new("e1");
+    let (host, _running, _dir) = served(&script).await;
+    script.on_instances(|_| async { Err(refusal(Code::Unavailable, "CLOUD_API_UNAVAILABLE")) });
+    host.ask("n").await.unwrap_err();
+    host.frozen("BatchGetInstances: said so").await;
+    script.on_instances(|request| async { Ok(all_running(request)) });
+    host.ask("n").await.unwrap();
+    host.serving().await;
+}
