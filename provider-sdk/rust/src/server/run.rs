@@ -25,9 +25,11 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub(super) async fn run(server: BoundServer) -> Result<(), ServeError> {
     let mut signals = Signals::new(server.signals)?;
     let services = services(&server)?;
+    let metrics_address = server.metrics_address().map(tracing::field::display);
     let BoundServer { provider, options, listener, endpoint, metrics, .. } = server;
     let life = Arc::clone(&provider.lifecycle);
-    tracing::info!(provider = provider.name(), %endpoint, epoch = provider.process_epoch(), "serving");
+    let epoch = provider.process_epoch();
+    tracing::info!(provider = provider.name(), %endpoint, metrics_address, epoch, "serving");
     let served = async {
         match listener {
             Listener::Unix(listener, file) => {

@@ -98,7 +98,8 @@ async fn a_mutation_is_finished_when_its_deadline_passed() {
     let mut request = Request::new(ensure("slow"));
     request.set_timeout(Duration::from_millis(300));
     let status = served.load_balancers().await.ensure_load_balancer(request).await.unwrap_err();
-    assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+    // Usually the server's answer arrives; on a busy machine the client's own timer is first, and says CANCELLED.
+    assert!(matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled), "{status:?}");
     assert!(ProviderError::from_status(&status).is_none(), "the deadline proves nothing");
     cloud.go.add_permits(1);
     within(cloud.finished.subscribe().wait_for(|count| *count == 1)).await.unwrap();
