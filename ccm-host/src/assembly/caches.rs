@@ -6,7 +6,7 @@ use futures::future::join_all;
 use crate::{
     cloud::{Provider, ProviderInfo, Providers},
     controllers::{cloud_node, cloud_node_lifecycle, service_lb},
-    kube::{Cache, Keep, KeySet, KubeMetrics, Node, Service},
+    kube::{Cache, KubeMetrics, Node, Service},
     manager::{controller::Controller, flags::Settings, health::Probe, process::Process},
 };
 
@@ -89,35 +89,11 @@ impl Caches {
     }
 
     fn keep(&self, info: &ProviderInfo) {
-        self.nodes
-            .set_keep(&Keep { labels: keys(&info.node_labels), annotations: keys(&info.node_annotations) });
-        self.services.set_keep(&Keep {
-            labels: keys(&info.service_labels),
-            annotations: keys(&info.service_annotations),
-        });
+        self.nodes.set_keep(&info.keep_of_nodes());
+        self.services.set_keep(&info.keep_of_services());
     }
-}
-
-/// Keys as a provider writes them: one that ends in `/` or `*` is a prefix.
-fn keys(wanted: &[String]) -> KeySet {
-    let (prefixes, keys): (Vec<&String>, Vec<&String>) =
-        wanted.iter().partition(|key| key.ends_with('/') || key.ends_with('*'));
-    KeySet::keys(keys).union(&KeySet::prefixes(prefixes.into_iter().map(|key| key.trim_end_matches('*'))))
 }
 
 fn synced(yes: bool) -> Result<(), String> {
     if yes { Ok(()) } else { Err("the first list is not complete".to_owned()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::keys;
-
-    #[test]
-    fn a_wish_may_be_a_key_or_a_prefix() {
-        let keys = keys(&["a.example/x".to_owned(), "b.example/".to_owned(), "c-*".to_owned()]);
-        let kept = ["a.example/x", "b.example/any", "c-1"].map(|key| keys.contains(key));
-        let not = ["a.example/xy", "c"].map(|key| keys.contains(key));
-        assert_eq!((kept, not), ([true; 3], [false; 2]));
-    }
 }

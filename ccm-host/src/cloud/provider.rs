@@ -11,7 +11,7 @@ use super::{
     BackendSet, CloudError, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, InstanceAnswer,
     InstanceQuery, LoadBalancer, LoadBalancerList, UpdateLoadBalancer, Updated,
 };
-use crate::kube::{Node, Service};
+use crate::kube::{Keep, KeySet, Node, Service};
 
 /// One provider. Questions asked within a few milliseconds share a call.
 #[async_trait]
@@ -103,6 +103,26 @@ pub struct ProviderInfo {
     pub service_annotations: Vec<String>,
     /// How often it wants its instances swept.
     pub instance_sweep: Option<Duration>,
+}
+
+impl ProviderInfo {
+    /// What the Node cache has to keep for its digests to be right.
+    #[must_use]
+    pub fn keep_of_nodes(&self) -> Keep {
+        Keep {
+            labels: KeySet::patterns(&self.node_labels),
+            annotations: KeySet::patterns(&self.node_annotations),
+        }
+    }
+
+    /// What the Service cache has to keep for its digests to be right.
+    #[must_use]
+    pub fn keep_of_services(&self) -> Keep {
+        Keep {
+            labels: KeySet::patterns(&self.service_labels),
+            annotations: KeySet::patterns(&self.service_annotations),
+        }
+    }
 }
 
 /// Work that goes on in the cloud.

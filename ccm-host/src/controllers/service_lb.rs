@@ -25,14 +25,13 @@ mod needs;
 mod nodes;
 mod observe;
 mod recovery;
-mod source_ranges;
 mod status;
 mod sweep;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -43,7 +42,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cloud::Providers,
+    cloud::{ProviderInfo, Providers},
     kube::{
         cache::{Cache, Change},
         events::Recorder,
@@ -52,7 +51,7 @@ use crate::{
         node::Node,
         patch::Writer,
         queue::{self, Backoff, Outcome, WorkQueue},
-        service::{ObjectKey, Service},
+        service::{ObjectKey, SOURCE_RANGES, Service},
     },
 };
 use act::{Act, Step};
@@ -108,7 +107,7 @@ pub struct Settings {
 /// What the Service cache has to keep for this controller, besides what the providers want.
 #[must_use]
 pub fn keep_services() -> Keep {
-    Keep { annotations: KeySet::keys([source_ranges::ANNOTATION]), ..Keep::default() }
+    Keep { annotations: KeySet::keys([SOURCE_RANGES]), ..Keep::default() }
 }
 
 /// What the Node cache has to keep for this controller, besides what the providers want.
@@ -131,6 +130,8 @@ struct Shared {
     /// A change of nodes that balancers shall know of.
     nodes_changed: Notify,
     listed: Listed,
+    /// What each provider last said of itself when its wishes were handed to the caches.
+    wishes: Mutex<HashMap<String, Arc<ProviderInfo>>>,
     /// One permit for each balancer that is made, changed or removed.
     limit: Semaphore,
 }
@@ -160,6 +161,7 @@ impl Controller {
             backends: Backends::new(context.nodes.clone()),
             nodes_changed: Notify::new(),
             listed: Listed::default(),
+            wishes: Mutex::default(),
             limit: Semaphore::new(context.settings.workers.max(1)),
             context,
         }))
@@ -197,9 +199,26 @@ impl Controller {
 }
 
 impl Shared {
+    /// Returns once the caches hold all that the providers want now. A digest over less would tell a provider that,
+    /// for one, an annotation was taken away.
     async fn synced(&self) {
+        for provider in self.context.providers.all() {
+            if let Some(info) = provider.info() {
+                self.hand_on_wishes(provider.name(), info);
+            }
+        }
         self.context.services.synced().await;
         self.context.nodes.synced().await;
+    }
+
+    fn hand_on_wishes(&self, provider: &str, info: Arc<ProviderInfo>) {
+        let mut wishes = self.wishes.lock();
+        if wishes.get(provider).is_some_and(|known| Arc::ptr_eq(known, &info)) {
+            return;
+        }
+        self.context.nodes.set_keep(&info.keep_of_nodes());
+        self.context.services.set_keep(&info.keep_of_services());
+        wishes.insert(provider.to_owned(), info);
     }
 
     fn follow(self: &Arc<Self>) {
@@ -233,7 +252,6 @@ impl Shared {
 
     /// Observes, decides and acts until nothing is left to do at once.
     async fn work(&self, key: &ObjectKey, cancel: &CancellationToken) -> Outcome {
-        // While more fields are being listed, digests would be of half the wanted state.
         self.synced().await;
         let Some(mut lane) = self.lanes.take(key) else { return Outcome::RetryAfter(LANE_IS_TAKEN) };
         let mut permit: Option<SemaphorePermit<'_>> = None;

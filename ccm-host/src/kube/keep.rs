@@ -56,6 +56,14 @@ impl KeySet {
         Self { prefixes: prefixes.collect(), ..Self::default() }
     }
 
+    /// Keys as a provider writes them: one that ends in `/` or `*` is a prefix.
+    #[must_use]
+    pub fn patterns(patterns: &[String]) -> Self {
+        let (prefixes, keys): (Vec<&String>, Vec<&String>) =
+            patterns.iter().partition(|key| key.ends_with('/') || key.ends_with('*'));
+        Self::keys(keys).union(&Self::prefixes(prefixes.into_iter().map(|key| key.trim_end_matches('*'))))
+    }
+
     /// Everything that is in either of the two.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
@@ -100,6 +108,14 @@ mod tests {
         assert!(KeySet::all().contains("anything"));
         assert!(!KeySet::all().contains(LAST_APPLIED), "a copy of the whole object is not kept by chance");
         assert!(KeySet::all().union(&KeySet::keys([LAST_APPLIED])).contains(LAST_APPLIED));
+    }
+
+    #[test]
+    fn a_pattern_is_a_key_or_a_prefix() {
+        let set = KeySet::patterns(&["a.example/x", "b.example/", "c-*"].map(str::to_owned));
+        let kept = ["a.example/x", "b.example/any", "c-1"].map(|key| set.contains(key));
+        let not = ["a.example/xy", "c"].map(|key| set.contains(key));
+        assert_eq!((kept, not), ([true; 3], [false; 2]));
     }
 
     #[test]

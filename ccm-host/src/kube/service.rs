@@ -3,6 +3,7 @@
 //! In goes the apiserver's JSON (through a private wire type). Which annotations are kept is the union of
 //! what the providers want and what the controller reads.
 
+mod source_ranges;
 mod wire;
 
 use std::{fmt, sync::Arc};
@@ -15,6 +16,7 @@ use super::{
     keep::Keep,
     pairs::{Interner, Pairs},
 };
+pub use source_ranges::{SOURCE_RANGES, SourceRangesError, source_ranges};
 pub use wire::ServiceWire;
 
 /// Namespace and name; written `namespace/name`. Cheap to clone.

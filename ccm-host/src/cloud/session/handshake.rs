@@ -23,6 +23,7 @@ use crate::cloud::{
     negotiate::{NegotiationError, Served, host_services, negotiate},
     rpc, wanted,
 };
+use crate::kube::service::SOURCE_RANGES;
 
 const HOST_NAME: &str = "ccm-host";
 

@@ -4,6 +4,7 @@ use super::*;
 use crate::kube::{
     NodeCondition,
     fixtures::{node, service as service_named},
+    service::SOURCE_RANGES,
 };
 
 fn web() -> Service {

@@ -4,7 +4,7 @@
 //! patches of the Service, Events, and when to look again. The order of the writes leaves no window: the finalizer stands
 //! before the first call, and goes after the last.
 
-mod apply;
+pub(super) mod apply;
 mod failure;
 mod publish;
 mod remove;

@@ -43,7 +43,11 @@ pub(super) fn needs_update(old: &Service, new: &Service, ours: impl Fn(Option<&s
     match (wants(old), wants(new)) {
         (false, false) => false,
         (true, true) => {
-            old.uid != new.uid || old.annotations != new.annotations || specs_differ(&old.spec, &new.spec)
+            // Of labels and annotations the cache has only what some provider reads.
+            old.uid != new.uid
+                || old.labels != new.labels
+                || old.annotations != new.annotations
+                || specs_differ(&old.spec, &new.spec)
         }
         _ => true,
     }
@@ -196,13 +200,13 @@ mod tests {
             ("NU-21", families(&["IPv4", "IPv6"]), families(&["IPv6", "IPv4"]), true),
             ("NU-22", lb(), lb().with_finalizer("x"), false),
             ("NU-22", lb(), lb().deleting(), false),
-            ("NU-22", lb(), lb().with_label("a", "b"), false),
             ("NU-22", lb(), lb().with_ingress_ip("8.8.8.8"), false),
             // Differ from upstream on purpose: a provider is sent these, too.
             ("NU-22", lb(), spec(|spec| spec.cluster_ips = vec!["10.0.0.1".to_owned()]), true),
             ("NU-22", lb(), spec(|spec| spec.internal_traffic_policy = Some("Local".to_owned())), true),
             ("NU-22", lb(), spec(|spec| spec.allocate_load_balancer_node_ports = Some(false)), true),
             ("NU-23", ips(&[]), ips(&[]), false),
+            ("NU-22", lb(), lb().with_label("wanted", "by a provider"), true),
             ("SW-21", lb(), lb().with_annotation("wanted", "by a provider"), true),
             ("class of ours", lb().with_class("example/ours"), lb(), true),
         ];

@@ -12,13 +12,12 @@ use super::{
     decide::{Claim, Difference, Facts, Standing, Wanted},
     lane::{Intent, Lane, Presence, Target},
     needs::{has_finalizer, is_load_balancer},
-    source_ranges::source_ranges,
 };
 use crate::{
     cloud::{BackendSet, Provider, ProviderInfo, ProviderStatus, Providers},
     kube::{
         patch::service_ingress,
-        service::{ObjectKey, Service},
+        service::{ObjectKey, Service, source_ranges},
     },
 };
 

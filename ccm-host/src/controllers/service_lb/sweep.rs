@@ -6,8 +6,6 @@
 
 mod garbage;
 mod learn;
-#[cfg(test)]
-mod tests;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

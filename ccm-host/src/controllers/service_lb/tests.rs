@@ -1,1 +1,11 @@
+//! The whole controller between an apiserver and a provider, both in memory.
 
+mod cleaning;
+mod cluster;
+mod ensuring;
+mod failing;
+mod nodes;
+mod ownership;
+mod restarting;
+mod waiting;
+mod world;

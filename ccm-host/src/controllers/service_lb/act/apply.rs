@@ -228,7 +228,9 @@ fn is_for_ensure(error: &CloudError) -> bool {
 }
 
 /// An answer that says "done" of a balancer that does not serve is not believed.
-fn what_is_left(ensured: &Ensured) -> Result<Option<InProgress>, CloudError> {
+pub(in crate::controllers::service_lb) fn what_is_left(
+    ensured: &Ensured,
+) -> Result<Option<InProgress>, CloudError> {
     match ensured.load_balancer.state {
         _ if ensured.in_progress.is_some() => Ok(ensured.in_progress.clone()),
         LoadBalancerState::Active => Ok(None),

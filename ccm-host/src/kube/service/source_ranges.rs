@@ -1,7 +1,7 @@
 //! Which clients a balancer shall let in.
 //!
-//! In: the spec's list, or else the annotation in its place. Out: canonical networks, or why one is none. A Service with
-//! a bad range is never sent to a provider: whoever wrote it meant to shut somebody out.
+//! In: the spec's list, or else the annotation in its place. Out: canonical networks, or why one is none. What to do with
+//! a Service that has a bad range is decided in [`crate::controllers`].
 
 use std::{
     borrow::Cow,
@@ -10,29 +10,29 @@ use std::{
 
 use ipnet::{IpNet, Ipv4Net};
 
-use crate::kube::service::Service;
+use super::Service;
 
 /// Read where the spec has no ranges.
-pub(super) const ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
+pub const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
 /// A range that is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {range:?} is not a network such as 10.0.0.0/24")]
-pub(super) struct SourceRangesError {
+pub struct SourceRangesError {
     /// The field or annotation.
-    pub(super) place: &'static str,
+    pub place: &'static str,
     /// What stands there.
-    pub(super) range: String,
+    pub range: String,
 }
 
 /// The ranges, each once and in order of address; none: everybody is let in.
-pub(super) fn source_ranges(service: &Service) -> Result<Vec<IpNet>, SourceRangesError> {
+pub fn source_ranges(service: &Service) -> Result<Vec<IpNet>, SourceRangesError> {
     match service.spec.load_balancer_source_ranges.as_deref() {
         Some(listed) if !listed.is_empty() => {
             parse("spec.loadBalancerSourceRanges", listed.iter().map(String::as_str))
         }
-        _ => match service.annotations.get(ANNOTATION).map(str::trim) {
-            Some(listed) if !listed.is_empty() => parse(ANNOTATION, listed.split(',')),
+        _ => match service.annotations.get(SOURCE_RANGES).map(str::trim) {
+            Some(listed) if !listed.is_empty() => parse(SOURCE_RANGES, listed.split(',')),
             _ => Ok(Vec::new()),
         },
     }
@@ -88,7 +88,7 @@ mod tests {
     use crate::kube::fixtures::service;
 
     fn annotated(text: &str) -> Service {
-        service("web").load_balancer().with_annotation(ANNOTATION, text)
+        service("web").load_balancer().with_annotation(SOURCE_RANGES, text)
     }
 
     fn listed(text: &str) -> Service {
@@ -146,13 +146,13 @@ mod tests {
     /// HLP-13.
     #[test]
     fn the_spec_hides_the_annotation() {
-        let service = listed("10.0.0.0/8").with_annotation(ANNOTATION, "foo");
+        let service = listed("10.0.0.0/8").with_annotation(SOURCE_RANGES, "foo");
         assert_eq!(words(&service), Some(vec!["10.0.0.0/8".to_owned()]));
     }
 
     #[test]
     fn an_error_names_place_and_range() {
         let error = source_ranges(&annotated("10.0.0.0/8,x")).unwrap_err();
-        assert_eq!(error.to_string(), format!("{ANNOTATION}: \"x\" is not a network such as 10.0.0.0/24"));
+        assert_eq!(error.to_string(), format!("{SOURCE_RANGES}: \"x\" is not a network such as 10.0.0.0/24"));
     }
 }

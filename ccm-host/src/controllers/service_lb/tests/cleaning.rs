@@ -1,0 +1,255 @@
+//! A balancer goes: what is asked, what is written, and in which order.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{
+    cluster::{deleting, fin, lb, node, published},
+    world::{A_WHILE, World},
+};
+use crate::{
+    cloud::{
+        ErrorReason, InProgress,
+        fake::{error, method},
+    },
+    kube::fixtures::Reply,
+};
+
+const TOLD: [&str; 2] = ["DeletingLoadBalancer", "DeletedLoadBalancer"];
+
+/// SVC-6, FIN-4, STAT-4.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_wants_no_balancer_any_more_loses_it() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    world.cluster.change_service("web", |service| service["spec"]["type"] = json!("ClusterIP"));
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["delete web-uid", "finalizer removed"]);
+    assert_eq!(events, TOLD);
+    assert_eq!(world.metric("ccm_service_pending"), "0");
+}
+
+/// SVC-7; the status of what is gone is not written.
+#[tokio::test(start_paused = true)]
+async fn a_deleted_service_goes_when_its_balancer_is_gone() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    world.cluster.delete_service("web");
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["delete web-uid", "finalizer removed"]);
+    assert_eq!(events, TOLD);
+    assert!(world.cluster.service("web").is_none());
+}
+
+/// SW-5: others' finalizers stay, and a Service that stays because of them shows no balancer.
+#[tokio::test(start_paused = true)]
+async fn others_finalizers_stay_and_the_status_is_cleared() {
+    let mut service = published(fin(lb("web")));
+    service["metadata"]["finalizers"].as_array_mut().unwrap().insert(0, json!("other/one"));
+    let world = World::settled([node("n1"), service]).await;
+    world.cluster.delete_service("web");
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take(), ["delete web-uid", "finalizer removed", "status cleared"]);
+    let service = world.cluster.service("web").unwrap();
+    assert_eq!(service["metadata"]["finalizers"], json!(["other/one"]));
+    assert_eq!(service["status"]["loadBalancer"].get("ingress"), None);
+}
+
+/// SVC-20, SW-1, SW-26: upstream asks for no deletion and tells of one.
+#[tokio::test(start_paused = true)]
+async fn what_is_said_to_be_absent_is_deleted_without_a_word() {
+    let mut world = World::new([node("n1"), deleting(fin(lb("web")))]);
+    world.start();
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    let after_the_list: Vec<_> = story.iter().filter(|word| *word != "list").collect();
+    assert_eq!(after_the_list, ["delete web-uid", "finalizer removed"]);
+    assert!(world.cluster.service("web").is_none());
+    // Whether the list came first decides whether it was known to be absent.
+    assert!(events.is_empty() || events == TOLD, "{events:?}");
+}
+
+/// Design rule 8: legal on Delete, too.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_in_progress_keeps_the_finalizer_and_waits_exactly() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    let message = "draining".to_owned();
+    let retry_after = Duration::from_secs(70);
+    world.cloud.in_progress_next(method::DELETE, InProgress { retry_after, reason: String::new(), message });
+    world.cluster.delete_service("web");
+    world.until("first", |world| world.count("delete") == 1).await;
+    let waited = world.until("second", |world| world.count("delete") == 2).await;
+    assert!((waited.as_secs_f64() - 70.0).abs() < 0.1, "{waited:?}");
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["delete web-uid", "delete web-uid", "finalizer removed"]);
+    assert_eq!(events, TOLD, "told once, no warning");
+}
+
+/// SVC-21: the finalizer stays for as long as anything may be left.
+#[tokio::test(start_paused = true)]
+async fn a_failed_deletion_keeps_the_finalizer() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    let refused = error(method::DELETE, Some(ErrorReason::InvalidConfiguration));
+    world.cloud.fail_always(method::DELETE, Some(refused));
+    world.cluster.delete_service("web");
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(
+        story, ["delete web-uid"; 4],
+        "a deletion never waits for a change, but slowly: 0, 300, 600, 900 s"
+    );
+    assert_eq!(events.len(), 2, "{events:?}");
+    assert!(events[1].starts_with("SyncLoadBalancerFailed: Error syncing load balancer: "), "{events:?}");
+    world.cloud.fail_always(method::DELETE, None);
+    world.until("end", |world| world.cluster.service("web").is_none()).await;
+}
+
+/// Q-4, SW-20: upstream tries at 0, 5, 15, 30, 35, 60 s.
+#[tokio::test(start_paused = true)]
+async fn a_failing_cleanup_follows_the_backoff_and_nothing_else() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    world.cloud.fail_always(method::DELETE, Some(error(method::DELETE, None)));
+    world.cluster.delete_service("web");
+    let mut waits = Vec::new();
+    for number in 1..=5 {
+        let label = |service: &mut serde_json::Value| service["metadata"]["labels"] = json!({"n": number});
+        world.cluster.change_service("web", label);
+        waits.push(world.until("a try", |world| world.count("delete") == number).await.as_secs());
+    }
+    assert_eq!(waits, [0, 5, 10, 20, 40]);
+}
+
+/// SVC-22, SVC-23, SVC-26: of whichever wrapping, and on every path.
+#[tokio::test(start_paused = true)]
+async fn a_balancer_that_is_implemented_elsewhere_is_let_go() {
+    let world = World::settled([node("n1"), lb("web"), lb("torn")]).await;
+    let elsewhere = error(method::DELETE, Some(ErrorReason::ImplementedElsewhere));
+    world.cloud.fail_always(method::DELETE, Some(elsewhere));
+    world.cluster.delete_service("web");
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take(), ["delete web-uid", "finalizer removed"]);
+    world.cluster.remove_service("torn");
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take(), ["delete torn-uid"]);
+}
+
+/// SVC-34: upstream fails and deletes once more.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_gone_when_its_finalizer_goes_is_done_with() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    world.cluster.refuse_next("finalizers", Reply::status(404, "NotFound"));
+    world.cluster.delete_service("web");
+    world.pass(Duration::from_secs(1)).await;
+    world.cluster.remove_service("web");
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["delete web-uid"]);
+    assert_eq!(events, TOLD);
+}
+
+/// A finalizer that could not be removed is removed later; the deletion is idempotent and told once.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_stays_is_tried_again() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    world.cluster.refuse_next("finalizers", Reply::status(500, "InternalError"));
+    world.cluster.delete_service("web");
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["delete web-uid", "delete web-uid", "finalizer removed"]);
+    assert_eq!(events[0], "DeletingLoadBalancer");
+    assert!(events[1].starts_with("SyncLoadBalancerFailed"), "{events:?}");
+    assert_eq!(events.len(), 2, "{events:?}");
+}
+
+/// SVC-14, SVC-17: a Service that vanished is deleted by its natural key, after a live read.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_vanished_leaves_no_balancer() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    world.cluster.remove_service("web");
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["delete web-uid"]);
+    assert_eq!(events, TOLD);
+    assert_eq!(world.cluster.reads(), 1);
+}
+
+/// Design rule 7: what the API still knows has not vanished.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_loses_a_living_service_deletes_nothing() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    world.cluster.lose_service("web");
+    world.pass(Duration::from_secs(5)).await;
+    assert!(world.take().is_empty());
+    assert!(world.cluster.reads() > 1, "it looks again until the cache has caught up");
+    world.cluster.change_service("web", |_| {});
+    world.pass(A_WHILE).await;
+    assert!(world.take().is_empty(), "nothing has changed");
+}
+
+/// SVC-16, SVC-25.
+#[tokio::test(start_paused = true)]
+async fn a_vanished_services_balancer_is_tried_until_it_is_gone() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    let mut later = error(method::DELETE, Some(ErrorReason::RetryLater));
+    later.retry_after = Some(Duration::from_secs(33));
+    world.cloud.fail_next(method::DELETE, later);
+    world.cluster.remove_service("web");
+    world.until("first", |world| world.count("delete") == 1).await;
+    let waited = world.until("second", |world| world.count("delete") == 2).await;
+    assert!((waited.as_secs_f64() - 33.0).abs() < 0.1, "{waited:?}");
+    let events = world.events();
+    assert_eq!(
+        events[1],
+        "DeleteLoadBalancerFailed: Error deleting load balancer: DeleteLoadBalancer: RETRY_LATER"
+    );
+}
+
+/// SVC-18.
+#[tokio::test(start_paused = true)]
+async fn a_service_of_the_same_name_gets_its_own_balancer_after_the_former_is_gone() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    replace(&world);
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["delete web-uid", "finalizer added", "ensure web n1", "status 192.0.2.1"]);
+    assert_eq!(events, [TOLD[0], TOLD[1], "EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
+}
+
+/// SVC-19.
+#[tokio::test(start_paused = true)]
+async fn while_the_former_balancer_is_there_no_new_one_is_made() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    world.cloud.fail_next(method::DELETE, error(method::DELETE, None));
+    replace(&world);
+    world.pass(Duration::from_secs(4)).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["delete web-uid"]);
+    assert!(events[1].starts_with("DeleteLoadBalancerFailed"), "{events:?}");
+    assert_eq!(events.len(), 2);
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take()[..3], ["delete web-uid", "finalizer added", "ensure web n1"]);
+}
+
+/// Another Service takes the name before the watch tells of it.
+fn replace(world: &World) {
+    world.cluster.change_service("web", |service| {
+        *service = lb("web");
+        service["metadata"]["uid"] = json!("new-uid");
+    });
+}
+
+/// SW-12: never are two at one balancer, and what is decided is the last word.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_waits_for_the_update_that_is_under_way() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    world.cloud.set_latency(method::UPDATE, Duration::from_secs(60));
+    world.cluster.put(node("n2"));
+    world.until("the update", |world| world.count("update") == 1).await;
+    world.cluster.delete_service("web");
+    world.pass(Duration::from_secs(50)).await;
+    assert_eq!(world.calls(), ["update web n1,n2"]);
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take(), ["update web n1,n2", "delete web-uid", "finalizer removed"]);
+}

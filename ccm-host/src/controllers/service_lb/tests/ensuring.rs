@@ -1,0 +1,258 @@
+//! A Service gets its balancer: in which order things are written, and what is written.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{
+    cluster::{fin, lb, node, published},
+    world::{A_WHILE, World},
+};
+use crate::{
+    cloud::{
+        EventType, InProgress, ProviderEvent,
+        fake::{Call, method},
+    },
+    kube::fixtures::Reply,
+};
+
+/// SVC-2, SVC-3, FIN-2, STAT-2.
+#[tokio::test(start_paused = true)]
+async fn a_new_service_gets_finalizer_balancer_and_status_in_this_order() {
+    let world = World::settled([node("n1")]).await;
+    world.cluster.put(lb("web"));
+    world
+        .until("the status", |world| {
+            world.cluster.service("web").unwrap()["status"]["loadBalancer"]["ingress"].is_array()
+        })
+        .await;
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["finalizer added", "ensure web n1", "status 192.0.2.1"]);
+    assert_eq!(events, ["EnsuringLoadBalancer", "EnsuredLoadBalancer"], "SW-26");
+    assert_eq!(world.metric("ccm_service_pending"), "0");
+}
+
+/// SVC-4: whether a protocol is supported is the provider's business.
+#[tokio::test(start_paused = true)]
+async fn any_protocol_is_handed_on() {
+    let world = World::settled([node("n1")]).await;
+    let mut service = lb("web");
+    service["spec"]["ports"][0]["protocol"] = json!("SCTP");
+    world.cluster.put(service);
+    world.until("ensure", |world| world.count("ensure") == 1).await;
+}
+
+/// SVC-8, FIN-1: one patch.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_is_there_is_not_written() {
+    let world = World::settled([node("n1"), lb("other")]).await;
+    world.cluster.put(fin(lb("web")));
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take(), ["ensure web n1", "status 192.0.2.1"]);
+}
+
+/// STAT-1, STAT-5, SW-19.
+#[tokio::test(start_paused = true)]
+async fn a_status_that_stands_is_not_written() {
+    let world = World::settled([node("n1")]).await;
+    world.cluster.put(published(fin(lb("web"))));
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take(), ["ensure web n1"]);
+}
+
+/// SVC-10: a change is brought to the cloud under a higher revision; what does not concern it is not.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_is_wanted_is_ensured() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    world.cluster.change_service("web", |service| service["metadata"]["labels"] = json!({"any": "thing"}));
+    world
+        .cluster
+        .change_service("web", |service| service["metadata"]["annotations"] = json!({"un": "wanted"}));
+    world.pass(A_WHILE).await;
+    assert!(world.take().is_empty(), "SW-21");
+    for port in [8080, 8081] {
+        world.cluster.change_service("web", |service| service["spec"]["ports"][0]["port"] = json!(port));
+        world.until("ensure", |world| world.count("ensure") == 1).await;
+        world.pass(Duration::from_secs(1)).await;
+        let revisions: Vec<_> = world.cloud.calls().iter().map(revision).collect();
+        let (story, events) = world.take_with_events();
+        assert_eq!(story, ["ensure web n1"]);
+        assert_eq!(events, ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
+        assert!(revisions[0] > 1_700_000_000_000_000, "starts at the wall clock: {revisions:?}");
+    }
+}
+
+fn revision(call: &Call) -> u64 {
+    match call {
+        Call::Ensure { revision, .. } | Call::Update { revision, .. } => *revision,
+        other => panic!("{other:?} has no revision"),
+    }
+}
+
+/// SVC-35.
+#[tokio::test(start_paused = true)]
+async fn a_balancer_without_nodes_is_made_and_warned_of_once() {
+    let world = World::settled([]).await;
+    world.cluster.put(lb("web"));
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["finalizer added", "ensure web ", "status 192.0.2.1"]);
+    assert_eq!(events[..2], ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
+    assert!(events[2].starts_with("UnAvailableLoadBalancer"), "{events:?}");
+    assert_eq!(events.len(), 3);
+}
+
+/// Design rule 8: nothing is wrong, so nothing is said, and the time is the provider's.
+#[tokio::test(start_paused = true)]
+async fn long_work_is_published_as_far_as_it_is_and_asked_for_again_exactly_then() {
+    let world = World::settled([node("n1")]).await;
+    for _ in 0..2 {
+        world.cloud.in_progress_next(method::ENSURE, in_progress(40));
+    }
+    world.cluster.put(lb("web"));
+    world.until("first", |world| world.count("ensure") == 1).await;
+    world.pass(Duration::from_secs(1)).await;
+    assert_eq!(world.take(), ["finalizer added", "ensure web n1", "status 192.0.2.1"], "partial status");
+    assert_eq!(world.metric("ccm_service_pending"), "1");
+    let waited = [
+        world.until("second", |world| world.count("ensure") == 1).await,
+        world.until("third", |world| world.count("ensure") == 2).await,
+    ];
+    for (waited, want) in waited.into_iter().zip([39.0, 40.0]) {
+        assert!((waited.as_secs_f64() - want).abs() < 0.1, "{waited:?}");
+    }
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["ensure web n1", "ensure web n1"]);
+    assert_eq!(events, ["EnsuredLoadBalancer"], "no warning, told when it is a fact");
+    assert_eq!(world.metric("ccm_service_pending"), "0");
+}
+
+fn in_progress(seconds: u64) -> InProgress {
+    InProgress { retry_after: Duration::from_secs(seconds), reason: String::new(), message: String::new() }
+}
+
+/// The same call again carries the same revision.
+#[tokio::test(start_paused = true)]
+async fn asking_again_is_the_same_call() {
+    let world = World::settled([node("n1")]).await;
+    world.cloud.in_progress_next(method::ENSURE, in_progress(10));
+    world.cluster.put(lb("web"));
+    world.until("both", |world| world.count("ensure") == 2).await;
+    let calls = world.cloud.calls();
+    assert_eq!(calls[0], calls[1]);
+}
+
+/// Design rule 18.
+#[tokio::test(start_paused = true)]
+async fn annotations_and_events_of_an_answer_are_written() {
+    let world = World::settled([node("n1")]).await;
+    world
+        .cloud
+        .set_annotations([("cloud/arn".to_owned(), "a1".to_owned())].into(), vec!["cloud/old".to_owned()]);
+    world.cloud.set_events(vec![ProviderEvent {
+        kind: EventType::Warning,
+        reason: "Shared".to_owned(),
+        message: "with others".to_owned(),
+    }]);
+    world.cluster.put(lb("web"));
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    let annotations = r#"annotations {"cloud/arn":"a1"}"#;
+    assert_eq!(story, ["finalizer added", "ensure web n1", "status 192.0.2.1", annotations]);
+    assert_eq!(events, ["EnsuringLoadBalancer", "Shared: with others", "EnsuredLoadBalancer"]);
+}
+
+/// SVC-33: what is gone gets no balancer.
+#[tokio::test(start_paused = true)]
+async fn no_finalizer_no_balancer() {
+    let world = World::settled([node("n1")]).await;
+    world.cluster.refuse_next("finalizers", Reply::status(404, "NotFound"));
+    world.cluster.put(lb("web"));
+    world.pass(Duration::from_secs(100)).await;
+    assert!(world.take().is_empty());
+    world.cluster.refuse_next("finalizers", Reply::status(500, "InternalError"));
+    world.cluster.change_service("web", |service| service["spec"]["ports"][0]["port"] = json!(81));
+    world.pass(Duration::from_secs(1)).await;
+    let (story, events) = world.take_with_events();
+    assert!(story.is_empty(), "{story:?}");
+    assert!(events[0].starts_with("SyncLoadBalancerFailed: Error syncing load balancer: "), "{events:?}");
+    world.until("the balancer", |world| world.count("ensure") == 1).await;
+}
+
+/// SW-5: somebody else's finalizer that came meanwhile stays, and costs no failure.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_of_somebody_else_is_kept() {
+    let world = World::settled([node("n1")]).await;
+    world.cluster.refuse_next("finalizers", Reply::invalid("a test failed", &[]));
+    let mut service = lb("web");
+    service["metadata"]["finalizers"] = json!(["other/one"]);
+    world.cluster.put(service);
+    world.pass(Duration::from_secs(1)).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["finalizer added", "ensure web n1", "status 192.0.2.1"]);
+    assert_eq!(events, ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
+    let finalizers = world.cluster.service("web").unwrap()["metadata"]["finalizers"].clone();
+    assert_eq!(finalizers, json!(["other/one", crate::controllers::service_lb::needs::FINALIZER]));
+}
+
+/// SVC-11: told, tried again; the cloud is not asked again for what it has.
+#[tokio::test(start_paused = true)]
+async fn a_status_that_was_refused_is_written_later() {
+    let world = World::settled([node("n1")]).await;
+    world.cluster.refuse_next("status", Reply::status(500, "InternalError"));
+    world.cluster.put(lb("web"));
+    world.pass(Duration::from_secs(1)).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["finalizer added", "ensure web n1"]);
+    assert_eq!(events.len(), 2, "{events:?}");
+    let want = "SyncLoadBalancerFailed: Error syncing load balancer: failed to update load balancer status";
+    assert!(events[1].starts_with(want), "{events:?}");
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take(), ["status 192.0.2.1"]);
+}
+
+/// SVC-12.
+#[tokio::test(start_paused = true)]
+async fn the_status_of_a_service_that_is_gone_is_no_failure() {
+    let world = World::settled([node("n1")]).await;
+    world.cluster.refuse_next("status", Reply::status(404, "NotFound"));
+    world.cluster.put(lb("web"));
+    world.pass(Duration::from_secs(1)).await;
+    assert_eq!(world.events(), ["EnsuringLoadBalancer"]);
+}
+
+/// A range that is none never opens a balancer to everybody.
+#[tokio::test(start_paused = true)]
+async fn a_bad_source_range_is_told_and_waits_for_a_change() {
+    let world = World::settled([node("n1")]).await;
+    let mut service = lb("web");
+    service["spec"]["loadBalancerSourceRanges"] = json!(["10.0.0.0/33"]);
+    world.cluster.put(service);
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert!(story.is_empty(), "{story:?}");
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert!(events[0].contains("spec.loadBalancerSourceRanges: \"10.0.0.0/33\""), "{events:?}");
+    world.cluster.change_service("web", |service| {
+        service["spec"]["loadBalancerSourceRanges"] = json!(["10.0.0.0/8"]);
+    });
+    world.until("the balancer", |world| world.count("ensure") == 1).await;
+}
+
+/// `--concurrent-service-syncs`, SW-10.
+#[tokio::test(start_paused = true)]
+async fn no_more_balancers_are_made_at_once_than_allowed() {
+    let mut world = World::new([node("n1")]);
+    world.settings.workers = 2;
+    world.cloud.set_latency(method::ENSURE, Duration::from_secs(60));
+    for number in 0..4 {
+        world.cluster.put(lb(&format!("web{number}")));
+    }
+    world.start();
+    world.pass(Duration::from_secs(30)).await;
+    assert_eq!(world.count("ensure"), 2);
+    world.pass(Duration::from_secs(60)).await;
+    assert_eq!(world.count("ensure"), 4);
+}

@@ -1,0 +1,309 @@
+//! Nodes come and go: which balancers are told, when, and how often.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{
+    cluster::{lb, node},
+    world::{A_WHILE, World},
+};
+use crate::{
+    cloud::{
+        ErrorReason, InProgress,
+        fake::{error, method},
+    },
+    controllers::service_lb::nodes::{AUTOSCALER_TAINT, EXCLUDE_LABEL},
+};
+
+fn three() -> [Value; 3] {
+    ["n1", "n2", "n3"].map(node)
+}
+
+fn services(names: &[&str]) -> Vec<Value> {
+    names.iter().map(|name| lb(name)).collect()
+}
+
+async fn with(nodes: impl IntoIterator<Item = Value>, services: Vec<Value>) -> World {
+    World::settled(nodes.into_iter().chain(services)).await
+}
+
+/// What was asked for within a while, in no order.
+async fn asked(world: &World) -> Vec<String> {
+    world.pass(Duration::from_secs(100)).await;
+    let mut story = world.take();
+    story.sort();
+    story
+}
+
+/// LBN-1..LBN-7.
+#[tokio::test(start_paused = true)]
+async fn only_services_with_balancers_are_told() {
+    let plain = |name: &str, type_: &str| {
+        let mut service = lb(name);
+        service["spec"]["type"] = json!(type_);
+        service
+    };
+    let rows: [(&str, Vec<Value>, &[&str]); 5] = [
+        ("LBN-1", vec![], &[]),
+        ("LBN-2", vec![plain("a", "ClusterIP"), plain("b", "NodePort")], &[]),
+        ("LBN-3", services(&["a"]), &["update a n1,n2,n3"]),
+        (
+            "LBN-4, LBN-7",
+            services(&["a", "b", "c", "d"]),
+            &["update a n1,n2,n3", "update b n1,n2,n3", "update c n1,n2,n3", "update d n1,n2,n3"],
+        ),
+        (
+            "LBN-5, LBN-6",
+            vec![plain("a", "NodePort"), lb("b"), lb("c"), plain("d", "ClusterIP")],
+            &["update b n1,n2,n3", "update c n1,n2,n3"],
+        ),
+    ];
+    for (id, services, want) in rows {
+        let world = with(["n1", "n2"].map(node), services).await;
+        world.cluster.put(node("n3"));
+        assert_eq!(asked(&world).await, want, "{id}");
+    }
+}
+
+fn label(node: &mut Value) {
+    node["metadata"]["labels"] = json!({ EXCLUDE_LABEL: "" });
+}
+
+fn taint(node: &mut Value) {
+    node["spec"]["taints"] = json!([{"key": AUTOSCALER_TAINT, "effect": "NoSchedule"}]);
+}
+
+/// LBN-8..LBN-17, LBN-23..LBN-25: what a change of one node leads to; policy Local makes no difference.
+#[tokio::test(start_paused = true)]
+async fn a_change_of_a_node_that_matters_is_handed_on() {
+    type Change = fn(&World);
+    let rows: [(&str, Change, Option<&str>); 12] = [
+        ("LBN-8", |_| {}, None),
+        ("LBN-9", |world| world.cluster.put(node("n4")), Some("n1,n2,n3,n4")),
+        ("LBN-11", |world| ready(world, "False"), None),
+        ("LBN-13", |world| ready(world, "True"), None),
+        // TRIG-48: the taint alone is no reason; see the next test.
+        ("LBN-12", |world| world.cluster.change_node("n2", taint), None),
+        ("LBN-14", |world| world.cluster.change_node("n2", label), Some("n1,n3")),
+        ("LBN-15", |world| world.cluster.remove_node("n3"), Some("n1,n2")),
+        ("LBN-16", |world| world.cluster.change_node("n2", leave), None),
+        (
+            "LBN-17",
+            |world| {
+                world.cluster.change_node("n2", |node| {
+                    node["spec"]["taints"] = json!([{"key": "x", "effect": "NoSchedule"}])
+                })
+            },
+            None,
+        ),
+        (
+            "LBN-23",
+            |world| {
+                for name in ["n1", "n2"] {
+                    world.cluster.change_node(name, |node| node["spec"]["providerID"] = json!("cloud://new"));
+                }
+            },
+            Some("n1,n2,n3"),
+        ),
+        ("LBN-24", |world| world.cluster.change_node("n2", |_| {}), None),
+        (
+            "LBN-25",
+            |world| {
+                world.cluster.remove_node("n2");
+                let mut other = node("n5");
+                other["spec"]["providerID"] = json!("cloud://n2");
+                world.cluster.put(other);
+            },
+            Some("n1,n3,n5"),
+        ),
+    ];
+    for (id, change, nodes) in rows {
+        let mut local = lb("local");
+        local["spec"]["externalTrafficPolicy"] = json!("Local");
+        let world = with(three(), vec![lb("cluster"), local]).await;
+        change(&world);
+        let want: Vec<_> = nodes
+            .iter()
+            .flat_map(|nodes| [format!("update cluster {nodes}"), format!("update local {nodes}")])
+            .collect();
+        assert_eq!(asked(&world).await, want, "{id}");
+    }
+}
+
+fn ready(world: &World, status: &str) {
+    world.cluster.change_node("n2", |node| node["status"]["conditions"][0]["status"] = json!(status));
+}
+
+fn leave(node: &mut Value) {
+    node["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    node["metadata"]["finalizers"] = json!(["held/back"]);
+}
+
+/// LBN-12, LBN-16: a node that drains is taken out together with the next change.
+#[tokio::test(start_paused = true)]
+async fn a_draining_node_goes_with_the_next_change() {
+    for (id, change) in [("LBN-12", taint as fn(&mut Value)), ("LBN-16", leave)] {
+        let world = with(three(), vec![lb("web")]).await;
+        world.cluster.change_node("n2", change);
+        assert!(asked(&world).await.is_empty(), "{id}");
+        world.cluster.put(node("n4"));
+        assert_eq!(asked(&world).await, ["update web n1,n3,n4"], "{id}");
+    }
+}
+
+/// LBN-18..LBN-20.
+#[tokio::test(start_paused = true)]
+async fn each_growth_is_handed_on() {
+    let world = with([], services(&["a", "b"])).await;
+    for (nodes, want) in [(&["n1"][..], "n1"), (&["n2"], "n1,n2"), (&["n3", "n4"], "n1,n2,n3,n4")] {
+        nodes.iter().for_each(|name| world.cluster.put(node(name)));
+        assert_eq!(asked(&world).await, [format!("update a {want}"), format!("update b {want}")]);
+    }
+}
+
+/// SW-7, SW-8, SW-9: one look, and everything is on its way before the first answer, so that it can share a call.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_joins_a_hundred_services_is_one_wave() {
+    let names: Vec<_> = (0..100).map(|number| format!("s{number:03}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let world = with([node("n1")], services(&names)).await;
+    world.cloud.set_latency(method::UPDATE, Duration::from_secs(30));
+    world.cluster.put(node("n2"));
+    let waited = world.until("the first", |world| world.count("update") > 0).await;
+    assert_eq!(waited.as_secs(), 1, "the debounce");
+    world.pass(Duration::from_millis(1)).await;
+    assert_eq!(world.count("update"), 100, "all of them before the first answer");
+    world.pass(A_WHILE).await;
+    assert_eq!((world.count("update"), world.calls().len()), (100, 100), "and nothing else");
+    let events = world.events();
+    assert_eq!(events.iter().filter(|event| *event == "UpdatedLoadBalancer").count(), 100);
+    assert_eq!(world.metric("service_controller_loadbalancer_sync_total"), "100");
+    // From the change to the last answer, which is after the debounce and the latency.
+    assert_eq!(world.metric("service_controller_nodesync_latency_seconds_bucket{le=\"32.0\"}"), "2");
+}
+
+/// SW-7: a scale-up in steps is one wave, not one for each node.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_come_one_by_one_are_handed_on_together() {
+    let world = with([node("n1")], services(&["a"])).await;
+    for number in 2..=6 {
+        world.cluster.put(node(&format!("n{number}")));
+        world.pass(Duration::from_millis(500)).await;
+    }
+    assert_eq!(asked(&world).await, ["update a n1,n2,n3,n4,n5,n6"]);
+}
+
+/// LBN-10, LBN-28, LBN-29, LBN-34, SW-14, SW-15: by the same backoff as everything, and an update is enough.
+#[tokio::test(start_paused = true)]
+async fn a_failed_update_is_told_and_tried_again_in_its_time() {
+    let world = with([node("n1")], services(&["a"])).await;
+    world.cloud.fail_next(method::UPDATE, error(method::UPDATE, None));
+    let mut later = error(method::UPDATE, Some(ErrorReason::RetryLater));
+    later.retry_after = Some(Duration::from_secs(77));
+    world.cloud.fail_next(method::UPDATE, later);
+    world.cluster.put(node("n2"));
+    world.until("first", |world| world.count("update") == 1).await;
+    let second = world.until("second", |world| world.count("update") == 2).await;
+    let third = world.until("third", |world| world.count("update") == 3).await;
+    assert_eq!((second.as_secs(), third.as_secs()), (5, 77));
+    let events = world.events();
+    let want = "UpdateLoadBalancerFailed: Error updating load balancer with 2 nodes [n1, n2]: ";
+    assert!(events[0].starts_with(want), "{events:?}");
+    world.pass(A_WHILE).await;
+    assert_eq!(world.count(""), 3, "no Ensure");
+    assert_eq!(world.metric("service_controller_nodesync_error_total"), "2");
+}
+
+/// SW-15: nodes that come while it fails do not bring the next attempt forward; it takes them along.
+#[tokio::test(start_paused = true)]
+async fn churn_does_not_hot_loop_a_failing_cloud() {
+    let world = with([node("n1")], services(&["a"])).await;
+    world.cloud.fail_always(method::UPDATE, Some(error(method::UPDATE, Some(ErrorReason::QuotaExceeded))));
+    for number in 2..=20 {
+        world.cluster.put(node(&format!("n{number:02}")));
+        world.pass(Duration::from_secs(5)).await;
+    }
+    assert_eq!(world.count("update"), 1);
+    world.cloud.fail_always(method::UPDATE, None);
+    world.until("the next", |world| world.count("update") == 2).await;
+    assert!(world.calls()[1].ends_with(",n20"), "{:?}", world.calls());
+}
+
+/// A set that came and went while its fate was unknown is put right.
+#[tokio::test(start_paused = true)]
+async fn after_a_failed_update_the_former_set_is_sent_again() {
+    let world = with([node("n1")], services(&["a"])).await;
+    world.cloud.fail_next(method::UPDATE, error(method::UPDATE, None));
+    world.cluster.put(node("n2"));
+    world.until("failure", |world| world.count("update") == 1).await;
+    world.cluster.remove_node("n2");
+    world.until("repair", |world| world.count("update") == 2).await;
+    assert_eq!(world.calls(), ["update a n1,n2", "update a n1"]);
+}
+
+/// LBN-27, SW-17: upstream forgets a balancer that is gone.
+#[tokio::test(start_paused = true)]
+async fn a_balancer_that_must_be_made_again_is_ensured() {
+    let world = with([node("n1")], services(&["a"])).await;
+    world.cloud.fail_next(method::UPDATE, error(method::UPDATE, Some(ErrorReason::NeedsEnsure)));
+    world.cluster.put(node("n2"));
+    assert_eq!(asked(&world).await, ["ensure a n1,n2", "update a n1,n2"]);
+}
+
+/// LBN-30.
+#[tokio::test(start_paused = true)]
+async fn an_update_that_is_implemented_elsewhere_is_let_go() {
+    let world = with([node("n1")], services(&["a"])).await;
+    world
+        .cloud
+        .fail_always(method::UPDATE, Some(error(method::UPDATE, Some(ErrorReason::ImplementedElsewhere))));
+    world.cluster.put(node("n2"));
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["update a n1,n2"]);
+    assert!(events.is_empty(), "{events:?}");
+}
+
+/// LBN-31, LBN-32.
+#[tokio::test(start_paused = true)]
+async fn the_last_node_is_taken_out_and_warned_of() {
+    let world = with([node("n1")], services(&["a"])).await;
+    world.cluster.remove_node("n1");
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["update a "]);
+    assert!(events[0].starts_with("UnAvailableLoadBalancer"), "{events:?}");
+    assert_eq!(events.len(), 1);
+}
+
+/// LBN-33, SW-13.
+#[tokio::test(start_paused = true)]
+async fn a_service_being_deleted_gets_no_nodes() {
+    let world = with([node("n1")], services(&["a"])).await;
+    let message = "draining".to_owned();
+    let retry_after = Duration::from_secs(500);
+    world.cloud.in_progress_next(method::DELETE, InProgress { retry_after, reason: String::new(), message });
+    world.cluster.delete_service("a");
+    world.pass(Duration::from_secs(1)).await;
+    world.cluster.put(node("n2"));
+    assert_eq!(asked(&world).await, ["delete a-uid"]);
+}
+
+/// LBN-26: a slow update of one Service carries no old set to another, and delays none.
+#[tokio::test(start_paused = true)]
+async fn a_slow_update_of_one_service_does_not_concern_another() {
+    let world = with([node("n1")], services(&["a"])).await;
+    world.cloud.set_latency(method::UPDATE, Duration::from_secs(60));
+    world.cluster.put(node("n2"));
+    world.until("the slow one", |world| world.count("update") == 1).await;
+    world.cluster.put(lb("b"));
+    world.cluster.put(node("n3"));
+    world.until("the other", |world| world.count("ensure b") == 1).await;
+    world.pass(A_WHILE).await;
+    let story = world.take();
+    let of_b: Vec<_> = story.iter().filter(|word| word.contains(" b ")).collect();
+    assert!(of_b.last().unwrap().ends_with("n1,n2,n3"), "{story:?}");
+    let of_a: Vec<_> = story.iter().filter(|word| word.starts_with("update a")).collect();
+    assert_eq!(of_a, ["update a n1,n2", "update a n1,n2,n3"], "what was busy looks again afterwards");
+}

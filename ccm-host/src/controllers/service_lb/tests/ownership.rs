@@ -1,0 +1,110 @@
+//! Services of other implementations are left alone, and so are balancers that may be somebody else's.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{
+    cluster::{deleting, fin, lb, node, published},
+    world::{A_WHILE, World, word},
+};
+use crate::{
+    cloud::{LoadBalancer, LoadBalancerState, Ownership, SyncState},
+    kube::service::ObjectKey,
+};
+
+pub(super) fn balancer(name: &str) -> LoadBalancer {
+    LoadBalancer {
+        key: ObjectKey::new("default", name),
+        service_uid: format!("{name}-uid"),
+        id: format!("lb-{name}"),
+        name: String::new(),
+        state: LoadBalancerState::Active,
+        ingress: Vec::new(),
+        applied_digest: None,
+        sync_state: SyncState::Unknown,
+        ownership: Ownership::ByUid,
+        rejected: Vec::new(),
+    }
+}
+
+fn of_another(mut service: serde_json::Value) -> serde_json::Value {
+    service["spec"]["loadBalancerClass"] = json!("other/lb");
+    service
+}
+
+/// SVC-1, SVC-5, SVC-31: nothing is asked, nothing is written.
+#[tokio::test(start_paused = true)]
+async fn what_is_no_concern_of_ours_costs_nothing() {
+    let mut plain = lb("plain");
+    plain["spec"]["type"] = json!("ClusterIP");
+    let foreign = of_another(published(fin(lb("foreign"))));
+    let world = World::new([node("n1"), plain, foreign]);
+    world.cloud.set_balancer(balancer("foreign"));
+    let mut world = world;
+    world.start();
+    world.pass(A_WHILE).await;
+    world.cluster.change_service("foreign", |service| service["spec"]["ports"][0]["port"] = json!(81));
+    world.cluster.put(node("n2"));
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["list"]);
+    assert!(events.is_empty(), "{events:?}");
+    assert_eq!(world.metric("ccm_service_pending"), "0");
+}
+
+/// SVC-32, SW-4: cleaned up only if a provider of ours says that the balancer is ours.
+#[tokio::test(start_paused = true)]
+async fn a_deleted_service_of_another_class_is_cleaned_up_only_if_its_balancer_is_ours() {
+    let world = World::settled([node("n1"), fin(lb("x"))]).await;
+    world.cluster.put(deleting(of_another(fin(lb("theirs")))));
+    world.pass(Duration::from_secs(10)).await;
+    assert_eq!(world.take(), ["get theirs"]);
+    let finalizers = world.cluster.service("theirs").unwrap()["metadata"]["finalizers"].clone();
+    assert_eq!(finalizers.as_array().unwrap().len(), 1);
+
+    world.cloud.set_balancer(balancer("ours"));
+    world.cluster.put(deleting(of_another(fin(lb("ours")))));
+    world.pass(Duration::from_secs(10)).await;
+    assert_eq!(world.take(), ["get ours", "delete ours-uid", "finalizer removed"]);
+
+    world.cloud.set_balancer(LoadBalancer { ownership: Ownership::ByLegacyName, ..balancer("former") });
+    world.cluster.put(deleting(of_another(fin(lb("former")))));
+    world.pass(Duration::from_secs(10)).await;
+    assert_eq!(world.take(), ["get former"], "not ours beyond doubt");
+}
+
+/// A class that some provider looks after is served by that provider.
+#[tokio::test(start_paused = true)]
+async fn a_service_goes_to_the_provider_of_its_class() {
+    let mut world = World::new([node("n1"), lb("web")]);
+    let other = world.add_provider("other");
+    other.change_info(|info| {
+        info.default_load_balancer_class = false;
+        info.load_balancer_classes = vec!["other/lb".to_owned()];
+    });
+    world.cluster.put(of_another(lb("classy")));
+    world.start();
+    world.pass(Duration::from_secs(10)).await;
+    assert_eq!(world.calls(), ["list", "ensure web n1"]);
+    let of_other: Vec<_> = other.calls().iter().map(word).collect();
+    assert_eq!(of_other, ["list", "ensure classy n1"]);
+    // The class goes with the type; who has the balancer is known.
+    world.cluster.change_service("classy", |service| {
+        service["spec"]["type"] = json!("ClusterIP");
+        service["spec"].as_object_mut().unwrap().remove("loadBalancerClass");
+    });
+    world.pass(Duration::from_secs(10)).await;
+    assert_eq!(world.count("delete"), 0);
+    assert_eq!(word(other.calls().last().unwrap()), "delete classy-uid");
+}
+
+/// A provider that gives up a class by its configuration does not lose what it made.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_no_longer_looks_after_a_class_keeps_its_balancers() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    world.cloud.change_info(|info| info.default_load_balancer_class = false);
+    world.cluster.change_service("web", |service| service["spec"]["ports"][0]["port"] = json!(81));
+    world.pass(A_WHILE).await;
+    assert!(world.take().is_empty());
+}

@@ -1,0 +1,159 @@
+//! After a start: one list tells what is applied, and only what differs is touched. And the sweeps after it.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{
+    cluster::{lb, node},
+    ownership::balancer,
+    world::{A_WHILE, World},
+};
+use crate::cloud::{
+    ErrorReason, LoadBalancerState, Ownership, SyncState,
+    fake::{error, method},
+};
+
+/// Long enough for a sweep, whatever its jitter.
+const A_SWEEP: Duration = Duration::from_secs(11_100);
+
+/// SW-18.
+#[tokio::test(start_paused = true)]
+async fn a_restart_without_changes_is_one_list() {
+    let names: Vec<_> = (0..50).map(|number| format!("s{number}")).collect();
+    let mut world = World::settled([node("n1")].into_iter().chain(names.iter().map(|name| lb(name)))).await;
+    world.stop().await;
+    world.start();
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["list"]);
+    assert!(events.is_empty(), "{events:?}");
+    assert_eq!(world.metric("ccm_service_pending"), "0");
+}
+
+/// What changed meanwhile is found by its digest; what was lost, by its absence; what drifted, by its word.
+#[tokio::test(start_paused = true)]
+async fn a_restart_touches_only_what_differs() {
+    let mut world = World::settled([node("n1"), lb("same"), lb("other"), lb("drifted"), lb("status")]).await;
+    world.stop().await;
+    world.cluster.change_service("other", |service| service["spec"]["ports"][0]["port"] = json!(81));
+    world.cluster.change_service("status", |service| service["status"] = json!({"loadBalancer": {}}));
+    let mut drifted = world.cloud.balancers()["drifted-uid"].clone();
+    drifted.sync_state = SyncState::Drifted;
+    world.cloud.set_balancer(drifted);
+    world.cluster.put(lb("new"));
+    world.start();
+    world.pass(A_WHILE).await;
+    let mut story = world.take();
+    story.sort();
+    let want = [
+        "ensure drifted n1",
+        "ensure new n1",
+        "ensure other n1",
+        "finalizer added",
+        "list",
+        "status 192.0.2.1",
+        "status 192.0.2.1",
+    ];
+    assert_eq!(story, want);
+}
+
+/// A restart between nodes: the set of then is not known, so the whole state is ensured.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_came_meanwhile_are_ensured() {
+    let mut world = World::settled([node("n1"), lb("web")]).await;
+    world.stop().await;
+    world.cluster.put(node("n2"));
+    world.start();
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take(), ["list", "ensure web n1,n2"]);
+    world.cluster.put(node("n3"));
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take()[0], "update web n1,n2,n3");
+}
+
+/// Design rule 7: an incomplete list proves nothing of what is not in it.
+#[tokio::test(start_paused = true)]
+async fn an_incomplete_list_only_spares_what_it_shows() {
+    let mut world = World::settled([node("n1"), lb("seen")]).await;
+    world.stop().await;
+    world.cluster.put(lb("unseen"));
+    world.cloud.set_unreachable(vec![("zone-b".to_owned(), error(method::LIST, None))]);
+    world.start();
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take(), ["list", "finalizer added", "ensure unseen n1", "status 192.0.2.1"]);
+    // A sweep that is incomplete takes nothing for vanished.
+    let kept = world.cloud.balancers();
+    world.cloud.set_unreachable(vec![("zone-b".to_owned(), error(method::LIST, None))]);
+    for uid in kept.keys() {
+        let mut gone = kept[uid].clone();
+        gone.state = LoadBalancerState::Unknown;
+        world.cloud.set_balancer(gone);
+    }
+    world.pass(A_SWEEP).await;
+    assert_eq!(world.take(), ["list"]);
+}
+
+/// A provider whose list fails is not waited for for ever: each Service is ensured, which is safe.
+#[tokio::test(start_paused = true)]
+async fn without_a_list_every_service_is_ensured() {
+    for (reason, lists) in [(None, 6), (Some(ErrorReason::MethodNotSupported), 1)] {
+        let mut world = World::new([node("n1"), lb("web")]);
+        world.cloud.fail_always(method::LIST, Some(error(method::LIST, reason)));
+        world.start();
+        world.until("ensure", |world| world.count("ensure") == 1).await;
+        assert_eq!(world.count("list"), lists, "{reason:?}");
+    }
+}
+
+/// SW-17: drift and absence are found by the sweep.
+#[tokio::test(start_paused = true)]
+async fn a_sweep_finds_what_drifted_and_what_is_gone() {
+    let world = World::settled([node("n1"), lb("same"), lb("drifted"), lb("other")]).await;
+    let mut balancers = world.cloud.balancers();
+    let mut drifted = balancers.remove("drifted-uid").unwrap();
+    drifted.sync_state = SyncState::Drifted;
+    world.cloud.set_balancer(drifted);
+    let mut other = balancers.remove("other-uid").unwrap();
+    other.applied_digest = Some("somebody else's".to_owned());
+    world.cloud.set_balancer(other);
+    world.pass(A_SWEEP).await;
+    let mut story = world.take();
+    story.sort();
+    assert_eq!(story, ["ensure drifted n1", "ensure other n1", "list"]);
+    let mut gone = world.cloud.balancers()["same-uid"].clone();
+    gone.state = LoadBalancerState::Absent;
+    world.cloud.set_balancer(gone);
+    world.pass(A_SWEEP).await;
+    assert_eq!(world.take()[..2], ["list", "ensure same n1"]);
+}
+
+/// "wait" ends at the slow resync.
+#[tokio::test(start_paused = true)]
+async fn a_sweep_is_the_second_chance_of_what_was_refused() {
+    let world = World::settled([node("n1")]).await;
+    world.cloud.fail_next(method::ENSURE, error(method::ENSURE, Some(ErrorReason::AdoptionRefused)));
+    world.cluster.put(lb("web"));
+    world.pass(A_SWEEP).await;
+    assert_eq!(world.count("ensure"), 2);
+}
+
+/// SW-2: reported, not deleted; and only what is ours beyond doubt and unknown to the API itself.
+#[tokio::test(start_paused = true)]
+async fn a_balancer_without_a_service_is_reported() {
+    let mut world = World::new([node("n1"), lb("web"), lb("lost")]);
+    world.cloud.set_balancer(balancer("garbage"));
+    let mut legacy = balancer("legacy");
+    legacy.ownership = Ownership::ByLegacyName;
+    world.cloud.set_balancer(legacy);
+    let mut former = balancer("web");
+    former.service_uid = "former-uid".to_owned();
+    world.cloud.set_balancer(former);
+    world.start();
+    world.pass(Duration::from_secs(10)).await;
+    let garbage = "ccm_service_garbage_load_balancers{provider=\"cloud\"}";
+    assert_eq!(world.metric(garbage), "2", "one without a Service, one of a former uid");
+    assert_eq!(world.count("delete"), 0);
+    let reads = world.cluster.reads();
+    assert_eq!(reads, 2, "a live read before anything is called garbage");
+}

@@ -1,0 +1,114 @@
+//! Providers that are away or frozen, and the end of the process.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{
+    cluster::{lb, node},
+    world::{A_WHILE, World},
+};
+use crate::cloud::{ProviderStatus, fake::method};
+
+fn away() -> ProviderStatus {
+    ProviderStatus::Disconnected("no socket".to_owned())
+}
+
+/// Nothing is tried, nothing is counted as failed, and everything goes on at once when it is back.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_is_away_is_waited_for() {
+    let world = World::settled([node("n1"), lb("web"), lb("old"), lb("vanishing")]).await;
+    world.cloud.set_status(away());
+    world.cluster.put(lb("new"));
+    world.cluster.delete_service("old");
+    world.cluster.remove_service("vanishing");
+    world.cluster.change_service("web", |service| service["spec"]["ports"][0]["port"] = json!(81));
+    world.cluster.put(node("n2"));
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert!(story.is_empty() && events.is_empty(), "{story:?} {events:?}");
+    world.cloud.set_status(ProviderStatus::Serving);
+    world.pass(Duration::from_secs(1)).await;
+    let mut story = world.take();
+    story.sort();
+    let want = [
+        "delete old-uid",
+        "delete vanishing-uid",
+        "ensure new n1,n2",
+        "ensure web n1,n2",
+        "finalizer added",
+        "finalizer removed",
+        "status 192.0.2.1",
+    ];
+    assert_eq!(story, want);
+}
+
+/// At the start, too: nobody knows yet whose class is whose.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_has_not_introduced_itself_is_waited_for() {
+    let mut world = World::new([node("n1"), lb("web")]);
+    world.cloud.forget_info();
+    world.cloud.set_status(away());
+    world.start();
+    world.pass(A_WHILE).await;
+    assert!(world.take().is_empty());
+    world.cloud.change_info(|info| {
+        info.load_balancers = true;
+        info.default_load_balancer_class = true;
+    });
+    world.cloud.set_status(ProviderStatus::Serving);
+    world.pass(Duration::from_secs(1)).await;
+    assert_eq!(world.take(), ["list", "finalizer added", "ensure web n1", "status 192.0.2.1"]);
+}
+
+/// A provider that comes back and wants more is never told that what was not read yet is not there.
+#[tokio::test(start_paused = true)]
+async fn new_wishes_are_read_before_anything_is_asked() {
+    let mut service = lb("web");
+    service["metadata"]["annotations"] = json!({"cloud/internal": "true"});
+    let world = World::settled([node("n1"), service]).await;
+    world.cloud.set_status(away());
+    world.pass(Duration::from_secs(1)).await;
+    world.cloud.change_info(|info| info.service_annotations = vec!["cloud/".to_owned()]);
+    world.cloud.set_status(ProviderStatus::Serving);
+    world.pass(A_WHILE).await;
+    let digests: Vec<_> = world.cloud.calls().iter().map(|call| format!("{call:?}")).collect();
+    assert_eq!(digests.len(), 1, "{digests:?}");
+    assert!(digests[0].contains("cloud/internal"), "{digests:?}");
+}
+
+/// A sick provider freezes destructive work only; told once.
+#[tokio::test(start_paused = true)]
+async fn a_frozen_provider_destroys_nothing_and_does_the_rest() {
+    let world = World::settled([node("n1"), lb("web"), lb("old")]).await;
+    world.cloud.set_status(ProviderStatus::Frozen("credentials".to_owned()));
+    world.cluster.delete_service("old");
+    world.pass(A_WHILE).await;
+    world.cluster.change_service("old", |service| service["metadata"]["labels"] = json!({"a": "b"}));
+    world.cluster.put(node("n2"));
+    world.cluster.put(lb("new"));
+    world.pass(Duration::from_secs(100)).await;
+    let (mut story, events) = world.take_with_events();
+    story.sort();
+    assert_eq!(story[..2], ["ensure new n1,n2", "finalizer added"]);
+    assert!(story.contains(&"update web n1,n2".to_owned()), "{story:?}");
+    assert!(!story.iter().any(|word| word.starts_with("delete")), "{story:?}");
+    let held: Vec<_> = events.iter().filter(|event| event.contains("held back")).collect();
+    assert_eq!(held.len(), 1, "{events:?}");
+    world.cloud.set_status(ProviderStatus::Serving);
+    world.pass(Duration::from_secs(1)).await;
+    assert_eq!(world.take(), ["delete old-uid", "finalizer removed"]);
+}
+
+/// SW-11, SW-28: what is under way is given up at once, and nothing is written afterwards.
+#[tokio::test(start_paused = true)]
+async fn the_end_waits_for_nobody_and_writes_nothing() {
+    let mut world = World::settled([node("n1")]).await;
+    world.cloud.set_latency(method::ENSURE, Duration::from_secs(60));
+    world.cluster.put(lb("web"));
+    world.until("ensure", |world| world.count("ensure") == 1).await;
+    let took = world.stop().await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take(), ["finalizer added", "ensure web n1"]);
+}

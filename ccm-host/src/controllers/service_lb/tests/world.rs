@@ -1,0 +1,216 @@
+//! A cluster, a cloud and the controller between them, under a clock that stands still unless everybody waits.
+
+use std::{sync::Arc, time::Duration};
+
+use prometheus_client::{encoding::text::encode, registry::Registry};
+use serde_json::Value;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::cluster::Cluster;
+use crate::{
+    cloud::{
+        Provider, Providers,
+        fake::{Call, FakeProvider},
+    },
+    controllers::service_lb::{Context, Controller, Metrics, Settings, keep_nodes, keep_services},
+    kube::{
+        cache::Cache,
+        fixtures::{ApiServer, Recorded, recorder},
+        metrics::KubeMetrics,
+        patch::Writer,
+        pressure::WritePressure,
+    },
+};
+
+/// Longer than any debounce and any short backoff of these tests, shorter than a sweep.
+pub(super) const A_WHILE: Duration = Duration::from_secs(1_000);
+
+/// See the module.
+pub(super) struct World {
+    pub(super) cluster: Cluster,
+    pub(super) cloud: Arc<FakeProvider>,
+    others: Vec<Arc<FakeProvider>>,
+    api: ApiServer,
+    recorded: Option<Recorded>,
+    registry: Registry,
+    pub(super) settings: Settings,
+    cancel: CancellationToken,
+    running: JoinSet<()>,
+}
+
+impl World {
+    /// With these objects, and nothing running yet.
+    pub(super) fn new(objects: impl IntoIterator<Item = Value>) -> Self {
+        let cloud = FakeProvider::new("cloud");
+        let (cluster, api) = Cluster::new(Arc::clone(&cloud));
+        for object in objects {
+            cluster.put(object);
+        }
+        let settings = Settings { workers: 16, resync_period: Duration::from_secs(10_000), adopt: false };
+        Self {
+            cluster,
+            cloud,
+            others: Vec::new(),
+            api,
+            recorded: None,
+            registry: Registry::default(),
+            settings,
+            cancel: CancellationToken::new(),
+            running: JoinSet::new(),
+        }
+    }
+
+    /// With these objects and a controller that has done everything there was to do.
+    pub(super) async fn settled(objects: impl IntoIterator<Item = Value>) -> Self {
+        let mut world = Self::new(objects);
+        world.start();
+        world.pass(Duration::from_secs(3)).await;
+        world.take();
+        world
+    }
+
+    pub(super) fn add_provider(&mut self, name: &str) -> Arc<FakeProvider> {
+        let other = FakeProvider::new(name);
+        self.others.push(Arc::clone(&other));
+        other
+    }
+
+    /// Starts a controller that knows nothing of an earlier one.
+    pub(super) fn start(&mut self) {
+        let kube = KubeMetrics::default();
+        let (recorder, recorded) = recorder();
+        self.recorded = Some(recorded);
+        self.registry = Registry::default();
+        self.cancel = CancellationToken::new();
+        let services = Cache::new(keep_services(), &kube.cache);
+        let nodes = Cache::new(keep_nodes(), &kube.cache);
+        let providers = std::iter::once(&self.cloud).chain(&self.others);
+        let context = Context {
+            services: services.clone(),
+            nodes: nodes.clone(),
+            writer: Writer::new(self.api.client.clone(), WritePressure::default()),
+            providers: Providers::new(providers.map(|one| Arc::clone(one) as Arc<dyn Provider>).collect()),
+            recorder,
+            metrics: Metrics::register(&mut self.registry),
+            queue_metrics: kube.queue.clone(),
+            settings: self.settings,
+        };
+        let (client, cancel) = (self.api.client.clone(), self.cancel.clone());
+        self.running.spawn({
+            let (client, cancel) = (client.clone(), cancel.clone());
+            async move { services.run(client, cancel).await }
+        });
+        self.running.spawn({
+            let cancel = cancel.clone();
+            async move { nodes.run(client, cancel).await }
+        });
+        self.running.spawn(async move { Controller::new(context).run(cancel).await.unwrap() });
+    }
+
+    /// Stops the controller and waits for its end; says how long that took.
+    pub(super) async fn stop(&mut self) -> Duration {
+        let begun = Instant::now();
+        self.cancel.cancel();
+        while let Some(ended) = self.running.join_next().await {
+            ended.unwrap();
+        }
+        begun.elapsed()
+    }
+
+    /// Lets time pass.
+    pub(super) async fn pass(&self, time: Duration) {
+        sleep(time).await;
+    }
+
+    /// Lets time pass until the condition holds; how long that was.
+    pub(super) async fn until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) -> Duration {
+        let begun = Instant::now();
+        let wait = async {
+            while !holds(self) {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(A_WHILE, wait).await.unwrap_or_else(|_| panic!("{what} did not happen: {:?}", self.story()));
+        begun.elapsed()
+    }
+
+    /// What was asked of the cloud since the last [`World::take`].
+    pub(super) fn calls(&self) -> Vec<String> {
+        self.cloud.calls().iter().map(word).collect()
+    }
+
+    /// How many calls begin so.
+    pub(super) fn count(&self, begin: &str) -> usize {
+        self.calls().iter().filter(|call| call.starts_with(begin)).count()
+    }
+
+    /// The Events since the last time: reason, and message of warnings.
+    pub(super) fn events(&self) -> Vec<String> {
+        let events = self.recorded.as_ref().map(Recorded::take).unwrap_or_default();
+        events
+            .into_iter()
+            .map(|(type_, reason, message)| match type_.as_str() {
+                "Warning" => format!("{reason}: {message}"),
+                _ => reason.to_owned(),
+            })
+            .collect()
+    }
+
+    /// Calls and writes in their order since the last [`World::take`]; forgets them.
+    pub(super) fn take(&self) -> Vec<String> {
+        let story = self.story();
+        self.cloud.take_calls();
+        self.events();
+        story
+    }
+
+    /// As [`World::take`], and the Events.
+    pub(super) fn take_with_events(&self) -> (Vec<String>, Vec<String>) {
+        let events = self.events();
+        (self.take(), events)
+    }
+
+    fn story(&self) -> Vec<String> {
+        let mut writes = self.cluster.take_writes().into_iter().peekable();
+        let mut story = Vec::new();
+        for (number, call) in self.calls().into_iter().enumerate() {
+            while let Some(write) = writes.next_if(|write| write.calls_before <= number) {
+                story.push(write.word);
+            }
+            story.push(call);
+        }
+        story.extend(writes.map(|write| write.word));
+        story
+    }
+
+    /// The value of a series.
+    pub(super) fn metric(&self, series: &str) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{series} is not in\n{text}")).to_owned()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+/// A call in a word: what, of which Service, with which nodes.
+pub(super) fn word(call: &Call) -> String {
+    let short = |service: &str| service.trim_start_matches("default/").to_owned();
+    match call {
+        Call::List => "list".to_owned(),
+        Call::Get { service } => format!("get {}", short(service)),
+        Call::Ensure { service, nodes, .. } => format!("ensure {} {}", short(service), nodes.join(",")),
+        Call::Update { service, nodes, .. } => format!("update {} {}", short(service), nodes.join(",")),
+        Call::Delete { uid, .. } => format!("delete {uid}"),
+        Call::Instance { node, .. } => format!("instance {node}"),
+    }
+}
