@@ -1,4 +1,18 @@
 //! A complete in-memory cloud behind the contract, with an admin door.
+//!
+//! The library is what tests speak to a running mock with: [`admin::Client`], and the values it takes and gives. The
+//! mock itself is always its own process, met on the wire like any provider.
 #![warn(missing_docs)]
 
+pub mod admin;
+pub mod breach;
+pub mod calls;
+pub mod cli;
 pub mod cloud;
+mod duration;
+pub mod fault;
+pub mod provider;
+pub mod serve;
+mod wire;
+
+pub use wire::Method;

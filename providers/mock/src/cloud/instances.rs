@@ -1,6 +1,6 @@
 //! What happens to machines.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -18,6 +18,24 @@ impl State {
     /// All machines, by id.
     pub fn instances(&self) -> impl Iterator<Item = &Instance> {
         self.instances.values()
+    }
+
+    /// Checks that machines may be listed.
+    ///
+    /// # Errors
+    ///
+    /// When they may not.
+    pub fn begin_instance_list(&self) -> Result<(), CloudError> {
+        self.enter("instances:list")
+    }
+
+    /// Checks that machines may be watched.
+    ///
+    /// # Errors
+    ///
+    /// When they may not.
+    pub fn begin_watch(&self) -> Result<(), CloudError> {
+        self.enter("instances:watch")
     }
 
     /// The machine with this id, provider ID or name.
@@ -81,7 +99,7 @@ impl State {
             region: self.settings.region.clone(),
             addresses: wish.addresses.clone().unwrap_or_else(|| addresses(&name, number)),
             labels: wish.labels.clone(),
-            removed_labels: std::collections::BTreeSet::new(),
+            removed_labels: BTreeSet::new(),
             pod_cidrs: wish.pod_cidrs.clone().unwrap_or(pod_cidrs),
             system_uuid: wish
                 .system_uuid
@@ -315,16 +333,6 @@ fn pod_cidr(number: u64) -> String {
     format!("10.{}.{}.0/24", 128 + (number >> 8), number & 0xff)
 }
 
-/// The labels that are the cloud's to give, without those that were taken away.
-pub(super) fn shown_labels(instance: &Instance) -> BTreeMap<String, String> {
-    instance
-        .labels
-        .iter()
-        .filter(|(key, _)| !instance.removed_labels.contains(*key))
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -353,7 +361,7 @@ mod tests {
                 ("node-3", "mock://mock-1a/i-00000004"),
             ]
         );
-        let distinct: std::collections::BTreeSet<_> =
+        let distinct: BTreeSet<_> =
             made.iter().flat_map(|machine| machine.addresses.iter().cloned()).collect();
         assert_eq!(distinct.len(), 16);
     }

@@ -1,15 +1,17 @@
 //! What happens to routes. The natural key is cluster and destination.
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 use super::{
     CloudError, Found, NewRoute, NodeQuery, Route, RoutePatch, RouteState, RouteTarget, State, canonical_cidr,
 };
 
 /// A route and what it does now.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedRoute {
     /// The route.
+    #[serde(flatten)]
     pub route: Route,
     /// What it does.
     pub state: RouteState,

@@ -133,6 +133,15 @@ impl State {
         self.conditions.allow(action)
     }
 
+    /// Asks the cloud who we are.
+    ///
+    /// # Errors
+    ///
+    /// When the cloud cannot be asked.
+    pub fn ask_account(&self) -> Result<(), CloudError> {
+        self.enter("account:read")
+    }
+
     /// How often each operation of the cloud's own API was used.
     #[must_use]
     pub fn cloud_calls(&self) -> CloudCalls {
@@ -140,7 +149,7 @@ impl State {
     }
 
     /// Counts from nothing again.
-    pub fn reset_cloud_calls(&mut self) {
+    pub fn reset_cloud_calls(&self) {
         self.calls.lock().clear();
     }
 

@@ -1,0 +1,117 @@
+//! Breaches by how errors are told. They need an error: combine them with one.
+
+use cloudprovider_sdk::{
+    contract::{ERROR_DOMAIN, defaults},
+    proto::{InstanceResult, InstanceState, LoadBalancer, LoadBalancerState},
+};
+use prost::Message as _;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+use super::{Breach, late};
+use crate::{
+    provider::timestamp,
+    wire::{Answer, Reply, Request, Shot},
+};
+
+/// What looks like a secret, for those who look for it.
+pub const CANARY: &str = "mock-canary-secret-5f0c1d";
+
+pub(super) const BREACHES: &[Breach] = &[
+    late(
+        "error-info",
+        "an error without ErrorInfo, of another domain, with an unknown reason, or twice",
+        &[],
+        info,
+    )
+    .ways(&["missing", "domain", "reason", "doubled"]),
+    late("error-size", "an error with more than 4 KiB of details", &[], size),
+    late("error-no-secret", "an error that tells a secret", &[], secret),
+    late("error-order", "missing rights look like absence", &[], order),
+];
+
+fn info(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    let Err(status) = &reply.outcome else { return };
+    let (code, message) = (status.code(), status.message().to_owned());
+    let with = |reason: &str, domain: &str| {
+        let details = ErrorDetails::with_error_info(reason, domain, std::collections::HashMap::new());
+        Status::with_error_details(code, message.clone(), details)
+    };
+    reply.outcome = Err(match shot.variant {
+        "domain" => with("RETRY_LATER", "elsewhere.example"),
+        "reason" => with("SOMETHING_FROM_THE_FUTURE", ERROR_DOMAIN),
+        "doubled" => doubled(status),
+        _ => Status::new(code, message),
+    });
+}
+
+/// The same status with each detail twice.
+fn doubled(status: &Status) -> Status {
+    let Ok(mut inside) = tonic_types::pb::Status::decode(status.details()) else { return status.clone() };
+    inside.details.extend_from_within(..);
+    Status::with_details(status.code(), status.message(), inside.encode_to_vec().into())
+}
+
+fn size(_request: &Request, reply: &mut Reply, _shot: &Shot<'_>) {
+    let Err(status) = &reply.outcome else { return };
+    let mut details = status.get_error_details();
+    let (reason, domain) = details.error_info().map_or_else(
+        || ("INTERNAL_ERROR".to_owned(), ERROR_DOMAIN.to_owned()),
+        |info| (info.reason.clone(), info.domain.clone()),
+    );
+    let padding = "x".repeat(defaults::MAX_ERROR_DETAIL_BYTES + 1);
+    details.set_error_info(
+        reason,
+        domain,
+        std::collections::HashMap::from([("padding".to_owned(), padding)]),
+    );
+    reply.outcome = Err(Status::with_error_details(status.code(), status.message(), details));
+}
+
+fn secret(_request: &Request, reply: &mut Reply, _shot: &Shot<'_>) {
+    let Err(status) = &reply.outcome else { return };
+    let mut details = status.get_error_details();
+    if let Some(mut info) = details.error_info().cloned() {
+        info.metadata.insert("password".to_owned(), CANARY.to_owned());
+        details.set_error_info(info.reason, info.domain, info.metadata);
+    }
+    let message = format!("{}: password={CANARY}", status.message());
+    reply.outcome = Err(Status::with_error_details(status.code(), message, details));
+}
+
+fn order(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    let Err(status) = &reply.outcome else { return };
+    if !matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated) {
+        return;
+    }
+    reply.outcome = match request {
+        Request::BatchGetInstances(_) | Request::GetLoadBalancer(_) => Ok(all_absent(request, shot)),
+        _ => Err(Status::not_found("not found")),
+    };
+}
+
+/// An answer in which everything that was asked for is absent, with authority.
+pub(super) fn all_absent(request: &Request, shot: &Shot<'_>) -> Answer {
+    let mut answer = Answer::empty(request.method());
+    let absent = |key: String| InstanceResult {
+        key,
+        state: InstanceState::Absent.into(),
+        authoritative: true,
+        observed_at: Some(timestamp(shot.world.now())),
+        ..InstanceResult::default()
+    };
+    match &mut answer {
+        Answer::BatchGetInstances(answer) => {
+            answer.results = request.subjects().into_iter().map(|subject| absent(subject.key)).collect();
+        }
+        Answer::GetLoadBalancer(answer) => {
+            answer.load_balancer = Some(LoadBalancer {
+                service: request.service().cloned(),
+                state: LoadBalancerState::Absent.into(),
+                ..LoadBalancer::default()
+            });
+        }
+        _ => {}
+    }
+    answer
+}

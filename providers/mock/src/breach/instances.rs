@@ -1,0 +1,158 @@
+//! Breaches by what is said of machines.
+
+use cloudprovider_sdk::proto::{Instance, InstanceState, NodeAddress, NodeAddressType};
+
+use super::{Breach, early, late};
+use crate::{
+    provider::timestamp,
+    wire::{Answer, Method, Reply, Request, Shot, Turn},
+};
+
+const BATCH: &[Method] = &[Method::BatchGetInstances];
+const BOTH: &[Method] = &[Method::BatchGetInstances, Method::ListInstances];
+
+pub(super) const BREACHES: &[Breach] = &[
+    late("absent-means-looked", "what could not be asked is said to be absent, with authority", BATCH, blind),
+    late("stopped-exists", "a stopped machine is said to be absent", BATCH, stopped),
+    late("observed-at", "an answer with authority does not say when", BATCH, observed_at),
+    late(
+        "read-through",
+        "the first answer is given ever after, whatever staleness was asked for",
+        BATCH,
+        stale,
+    ),
+    early("node-by-provider-id", "nodes are found by name, whatever their provider ID", BATCH, by_name),
+    late("provider-id-prefix", "provider IDs begin otherwise than advertised, or are missing", BOTH, prefix)
+        .ways(&["foreign", "missing"]),
+    late("provider-id-stable", "provider IDs change from call to call", BOTH, unstable),
+    late("address-valid", "an address of an IP type is no IP, is empty, or has no type", BOTH, address)
+        .ways(&["no-ip", "empty", "no-type"]),
+    late("address-unique", "each address is there twice", BOTH, doubled),
+    late("label-valid", "type, zone or region is no label value, or a label key is none", BOTH, label)
+        .ways(&["type", "zone", "region", "key"]),
+    late("label-reserved", "labels within kubernetes.io and k8s.io", BOTH, reserved),
+];
+
+/// All machines that the fault is meant for.
+fn each(reply: &mut Reply, shot: &Shot<'_>, mut change: impl FnMut(&mut Instance)) {
+    match &mut reply.outcome {
+        Ok(Answer::BatchGetInstances(answer)) => {
+            let meant = answer.results.iter_mut().filter(|result| shot.hits(&result.key));
+            meant.filter_map(|result| result.instance.as_mut()).for_each(change);
+        }
+        Ok(Answer::ListInstances(answer)) => {
+            let meant = answer.instances.iter_mut().filter(|listed| shot.hits_named([&listed.node_name]));
+            meant.filter_map(|listed| listed.instance.as_mut()).for_each(&mut change);
+        }
+        _ => {}
+    }
+}
+
+fn blind(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    if reply.outcome.is_err() {
+        reply.outcome = Ok(super::errors::all_absent(request, shot));
+    }
+    if let Ok(Answer::BatchGetInstances(answer)) = &mut reply.outcome {
+        for result in &mut answer.results {
+            if result.state == i32::from(InstanceState::Unspecified) && shot.hits(&result.key) {
+                result.state = InstanceState::Absent.into();
+                result.authoritative = true;
+                result.observed_at = Some(timestamp(shot.world.now()));
+                result.error = None;
+            }
+        }
+    }
+}
+
+fn stopped(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    if let Ok(Answer::BatchGetInstances(answer)) = &mut reply.outcome {
+        for result in &mut answer.results {
+            if result.state == i32::from(InstanceState::Stopped) && shot.hits(&result.key) {
+                result.state = InstanceState::Absent.into();
+                result.instance = None;
+            }
+        }
+    }
+}
+
+fn observed_at(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    if let Ok(Answer::BatchGetInstances(answer)) = &mut reply.outcome {
+        for result in answer.results.iter_mut().filter(|result| shot.hits(&result.key)) {
+            result.authoritative = true;
+            result.observed_at = None;
+        }
+    }
+}
+
+fn stale(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    if let Ok(Answer::BatchGetInstances(answer)) = &mut reply.outcome {
+        let mut first = shot.world.memory.first_answers.lock();
+        for result in answer.results.iter_mut().filter(|result| shot.hits(&result.key)) {
+            let subject = shot.subjects.iter().find(|subject| subject.key == result.key);
+            let Some(name) = subject.and_then(|subject| subject.names.first()) else { continue };
+            let known = first.entry(name.clone()).or_insert_with(|| result.clone());
+            let key = std::mem::take(&mut result.key);
+            *result = known.clone();
+            result.key = key;
+        }
+    }
+}
+
+fn by_name(request: &mut Request, _shot: &Shot<'_>) -> Turn {
+    if let Request::BatchGetInstances(request) = request {
+        let nodes = request.queries.iter_mut().filter_map(|query| query.node.as_mut());
+        nodes.for_each(|node| node.provider_id.clear());
+    }
+    Turn::GoOn
+}
+
+fn prefix(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    each(reply, shot, |instance| {
+        instance.provider_id = if shot.variant == "missing" {
+            String::new()
+        } else {
+            format!("foreign{}", &instance.provider_id)
+        };
+    });
+}
+
+fn unstable(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    each(reply, shot, |instance| {
+        instance.provider_id = format!("{}-{}", instance.provider_id, shot.world.count())
+    });
+}
+
+fn address(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    let (kind, text) = match shot.variant {
+        "empty" => (NodeAddressType::InternalIp, ""),
+        "no-type" => (NodeAddressType::Unspecified, "192.0.2.250"),
+        _ => (NodeAddressType::InternalIp, "not-an-ip"),
+    };
+    each(reply, shot, |instance| {
+        instance.addresses.push(NodeAddress { r#type: kind.into(), address: text.to_owned() });
+    });
+}
+
+fn doubled(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    each(reply, shot, |instance| instance.addresses.extend_from_within(..));
+}
+
+fn label(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    let bad = "no label value!".to_owned();
+    each(reply, shot, |instance| match shot.variant {
+        "zone" => instance.zone.clone_from(&bad),
+        "region" => instance.region.clone_from(&bad),
+        "key" => {
+            instance.labels.insert("no label key!".to_owned(), "value".to_owned());
+        }
+        _ => instance.instance_type.clone_from(&bad),
+    });
+}
+
+fn reserved(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    each(reply, shot, |instance| {
+        for key in ["node-role.kubernetes.io/control-plane", "kubernetes.io/hostname", "mock.k8s.io/zone"] {
+            instance.labels.insert(key.to_owned(), "mock".to_owned());
+        }
+    });
+}

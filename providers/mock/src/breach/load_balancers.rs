@@ -1,0 +1,222 @@
+//! Breaches by what is done to balancers and said of them.
+
+use cloudprovider_sdk::{
+    ProviderError,
+    proto::{InProgress, IngressIpMode, LoadBalancer, LoadBalancerIngress},
+};
+use tonic::Status;
+
+use super::{Breach, early, late};
+use crate::{
+    cloud::ANNOTATION_PREFIX,
+    provider::balancer_message,
+    wire::{Answer, Delivery, Method, Reply, Request, Shot, Turn},
+};
+
+const ENSURE: &[Method] = &[Method::EnsureLoadBalancer];
+const DELETE: &[Method] = &[Method::DeleteLoadBalancer];
+const SHOWN: &[Method] = &[Method::GetLoadBalancer, Method::EnsureLoadBalancer, Method::ListLoadBalancers];
+const CHANGES: &[Method] = &[
+    Method::EnsureLoadBalancer,
+    Method::BatchUpdateLoadBalancers,
+    Method::DeleteLoadBalancer,
+    Method::BatchEnsureRoutes,
+    Method::BatchDeleteRoutes,
+    Method::AddSshKeyToAllInstances,
+];
+
+pub(super) const BREACHES: &[Breach] = &[
+    late("ensure-idempotent", "each Ensure of one that is there makes another", ENSURE, double)
+        .and_early(note_there),
+    late(
+        "ensure-after-lost-answer",
+        "an Ensure loses its answer; the next one makes another balancer",
+        ENSURE,
+        lose,
+    ),
+    early("ensure-keeps-working", "an Ensure takes down what worked, then fails", ENSURE, take_down),
+    late(
+        "mutation-finishes",
+        "an Ensure whose caller goes away leaves the balancer half made",
+        ENSURE,
+        abandon,
+    ),
+    late("applied-digest", "another digest than the applied one, or none", SHOWN, digest)
+        .ways(&["wrong", "missing"]),
+    late("ingress-valid", "a way in without IP and name, or with a text that is no IP", SHOWN, ingress)
+        .ways(&["empty", "no-ip"]),
+    late("annotation-prefix", "annotations outside of the advertised prefixes", ENSURE, annotations),
+    late("in-progress-not-error", "work that goes on is told as an error", CHANGES, as_error),
+    late(
+        "retry-after-positive",
+        "work that goes on says zero, less, or nothing about when to ask",
+        CHANGES,
+        when,
+    )
+    .ways(&["zero", "negative", "missing"]),
+    early("delete-absent-ok", "to delete what is absent is an error", DELETE, absent),
+    early(
+        "delete-by-key",
+        "nothing is deleted without the last known Service: an error, or OK without the work",
+        DELETE,
+        hint,
+    )
+    .ways(&["error", "ignored"]),
+    early("delete-not-elsewhere", "Delete says that another controller does it", DELETE, elsewhere),
+];
+
+/// The id of the balancer that the request is about, if it is there.
+fn there(request: &Request, shot: &Shot<'_>) -> Option<String> {
+    let uid = &request.service()?.uid;
+    shot.world.cloud.read(shot.world.now(), |state| {
+        let ours = |balancer: &&crate::cloud::Balancer| {
+            balancer.cluster_uid == request.cluster_uid() && balancer.service_uid == *uid
+        };
+        state.balancers().find(ours).map(|balancer| balancer.id.clone())
+    })
+}
+
+/// Makes a second balancer and answers it in place of the first.
+fn make_another(reply: &mut Reply, shot: &Shot<'_>) {
+    let Ok(Answer::EnsureLoadBalancer(answer)) = &mut reply.outcome else { return };
+    let Some(id) = answer.load_balancer.as_ref().map(|balancer| balancer.id.clone()) else { return };
+    let double = shot.world.cloud.alter(shot.world.now(), |state| state.double_balancer(&id));
+    if let Ok(double) = double {
+        answer.load_balancer = Some(balancer_message(&double));
+    }
+}
+
+fn note_there(request: &mut Request, shot: &Shot<'_>) -> Turn {
+    if let Some(id) = there(request, shot) {
+        shot.world.memory.lost_answers.lock().insert(format!("double {id}"));
+    }
+    Turn::GoOn
+}
+
+fn double(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    let Some(id) = there(request, shot) else { return };
+    if shot.world.memory.lost_answers.lock().remove(&format!("double {id}")) {
+        make_another(reply, shot);
+    }
+}
+
+fn lose(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    let Some(service) = request.service() else { return };
+    let lost_before = !shot.world.memory.lost_answers.lock().insert(service.uid.clone());
+    if lost_before {
+        make_another(reply, shot);
+    } else {
+        reply.delivery = Delivery::Reset;
+    }
+}
+
+fn take_down(request: &mut Request, shot: &Shot<'_>) -> Turn {
+    let Some(id) = there(request, shot) else { return Turn::GoOn };
+    match shot.world.cloud.alter(shot.world.now(), |state| state.halve_balancer(&id)) {
+        Ok(_) => Turn::fail(&ProviderError::cloud_api_unavailable()),
+        Err(_) => Turn::GoOn,
+    }
+}
+
+fn abandon(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    if let Some(id) = there(request, shot) {
+        reply.delivery = Delivery::OrHalve(id);
+    }
+}
+
+/// The balancers that an answer shows.
+fn shown(reply: &mut Reply) -> Vec<&mut LoadBalancer> {
+    match &mut reply.outcome {
+        Ok(Answer::GetLoadBalancer(answer)) => answer.load_balancer.as_mut().into_iter().collect(),
+        Ok(Answer::EnsureLoadBalancer(answer)) => answer.load_balancer.as_mut().into_iter().collect(),
+        Ok(Answer::ListLoadBalancers(answer)) => answer.load_balancers.iter_mut().collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn digest(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    for balancer in shown(reply) {
+        balancer.applied_digest =
+            if shot.variant == "missing" { String::new() } else { "a-digest-of-something-else".to_owned() };
+    }
+}
+
+fn ingress(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    let ip = if shot.variant == "no-ip" { "300.300.300.300" } else { "" };
+    for balancer in shown(reply) {
+        let way = LoadBalancerIngress {
+            ip: ip.to_owned(),
+            ip_mode: IngressIpMode::Vip.into(),
+            ..LoadBalancerIngress::default()
+        };
+        balancer.ingress.push(way);
+    }
+}
+
+fn annotations(_request: &Request, reply: &mut Reply, _shot: &Shot<'_>) {
+    if let Ok(Answer::EnsureLoadBalancer(answer)) = &mut reply.outcome {
+        answer.service_annotations.insert("elsewhere.example/owner".to_owned(), "mock".to_owned());
+        answer
+            .removed_service_annotations
+            .push("kubectl.kubernetes.io/last-applied-configuration".to_owned());
+        answer.removed_service_annotations.push(format!("{ANNOTATION_PREFIX}nothing"));
+    }
+}
+
+/// The parts of an answer that say that work goes on.
+fn going_on(reply: &mut Reply) -> Vec<&mut Option<InProgress>> {
+    match &mut reply.outcome {
+        Ok(Answer::EnsureLoadBalancer(answer)) => vec![&mut answer.in_progress],
+        Ok(Answer::DeleteLoadBalancer(answer)) => vec![&mut answer.in_progress],
+        Ok(Answer::AddSshKeyToAllInstances(answer)) => vec![&mut answer.in_progress],
+        Ok(Answer::BatchUpdateLoadBalancers(answer)) => {
+            answer.results.iter_mut().map(|result| &mut result.in_progress).collect()
+        }
+        Ok(Answer::BatchEnsureRoutes(answer)) => {
+            answer.results.iter_mut().map(|result| &mut result.in_progress).collect()
+        }
+        Ok(Answer::BatchDeleteRoutes(answer)) => {
+            answer.results.iter_mut().map(|result| &mut result.in_progress).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn as_error(_request: &Request, reply: &mut Reply, _shot: &Shot<'_>) {
+    if going_on(reply).iter().any(|progress| progress.is_some()) {
+        let after = std::time::Duration::from_secs(1);
+        reply.outcome = Err(ProviderError::retry_later(after, "still being made").to_status());
+    }
+}
+
+fn when(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    let after = match shot.variant {
+        "missing" => None,
+        "negative" => Some(prost_types::Duration { seconds: -5, nanos: 0 }),
+        _ => Some(prost_types::Duration::default()),
+    };
+    for progress in going_on(reply).into_iter().flatten() {
+        progress.retry_after = after;
+    }
+}
+
+fn absent(request: &mut Request, shot: &Shot<'_>) -> Turn {
+    match there(request, shot) {
+        Some(_) => Turn::GoOn,
+        None => Turn::status(Status::not_found("no such load balancer")),
+    }
+}
+
+fn hint(request: &mut Request, shot: &Shot<'_>) -> Turn {
+    match request {
+        Request::DeleteLoadBalancer(delete) if delete.last_known.is_none() => match shot.variant {
+            "ignored" => Turn::Answer(Box::new(Ok(Answer::empty(Method::DeleteLoadBalancer)))),
+            _ => Turn::fail(&ProviderError::invalid_argument_shape("last_known", "is needed")),
+        },
+        _ => Turn::GoOn,
+    }
+}
+
+fn elsewhere(_request: &mut Request, _shot: &Shot<'_>) -> Turn {
+    Turn::fail(&ProviderError::implemented_elsewhere("another controller"))
+}

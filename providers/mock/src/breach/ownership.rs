@@ -1,0 +1,110 @@
+//! Breaches by whose a thing is, who leads, and when.
+
+use super::{Breach, early};
+use crate::wire::{Method, Request, Shot, Turn};
+
+const CHANGES: &[Method] = &[
+    Method::EnsureLoadBalancer,
+    Method::BatchUpdateLoadBalancers,
+    Method::DeleteLoadBalancer,
+    Method::BatchEnsureRoutes,
+    Method::BatchDeleteRoutes,
+    Method::AddSshKeyToAllInstances,
+];
+const REVISED: &[Method] =
+    &[Method::EnsureLoadBalancer, Method::BatchUpdateLoadBalancers, Method::DeleteLoadBalancer];
+const OWNED: &[Method] = &[
+    Method::GetLoadBalancer,
+    Method::EnsureLoadBalancer,
+    Method::BatchUpdateLoadBalancers,
+    Method::DeleteLoadBalancer,
+    Method::BatchEnsureRoutes,
+    Method::BatchDeleteRoutes,
+];
+const CLOUD_FACING: &[Method] = &[
+    Method::BatchGetInstances,
+    Method::WatchInstances,
+    Method::ListInstances,
+    Method::AddSshKeyToAllInstances,
+    Method::GetLoadBalancer,
+    Method::EnsureLoadBalancer,
+    Method::BatchUpdateLoadBalancers,
+    Method::DeleteLoadBalancer,
+    Method::ListLoadBalancers,
+    Method::ListRoutes,
+    Method::BatchEnsureRoutes,
+    Method::BatchDeleteRoutes,
+    Method::BatchGetVolumeLabels,
+    Method::ListClusters,
+    Method::GetControlPlaneEndpoint,
+];
+
+pub(super) const BREACHES: &[Breach] = &[
+    early("cluster-owns-by-uid", "what belongs to another cluster is changed and deleted", OWNED, as_owner),
+    early("cluster-uid-required", "a call without a cluster uid is taken", CLOUD_FACING, any_cluster),
+    early("fencing", "a former leader is obeyed", CHANGES, any_leader),
+    early("stale-revision", "a former revision is accepted", REVISED, any_revision),
+    early("deadline-honoured", "the work is done long after the deadline", CLOUD_FACING, too_late),
+];
+
+/// The call is made in the name of whoever owns the thing.
+fn as_owner(request: &mut Request, shot: &Shot<'_>) -> Turn {
+    let subjects = request.subjects();
+    let owner = shot.world.cloud.read(shot.world.now(), |state| {
+        let named = |name: &String| subjects.iter().any(|subject| subject.names.contains(name));
+        let balancer = state
+            .balancers()
+            .find(|balancer| !balancer.is_legacy() && named(&balancer.service_uid))
+            .map(|balancer| balancer.cluster_uid.clone());
+        let route = || {
+            let routes = state.routes().map(|listed| listed.route);
+            let mut found =
+                routes.filter(|route| named(&route.id) || named(&route.destination_cidr.to_string()));
+            found.next().map(|route| route.cluster_uid)
+        };
+        balancer.or_else(route)
+    });
+    if let (Some(owner), Some(cluster)) = (owner, request.cluster_mut()) {
+        cluster.uid = owner;
+    }
+    Turn::GoOn
+}
+
+fn any_cluster(request: &mut Request, _shot: &Shot<'_>) -> Turn {
+    if let Some(cluster) = request.cluster_mut().filter(|cluster| cluster.uid.is_empty()) {
+        "nobody".clone_into(&mut cluster.uid);
+    }
+    Turn::GoOn
+}
+
+fn any_leader(request: &mut Request, _shot: &Shot<'_>) -> Turn {
+    let fencing = match request {
+        Request::EnsureLoadBalancer(request) => &mut request.fencing,
+        Request::BatchUpdateLoadBalancers(request) => &mut request.fencing,
+        Request::DeleteLoadBalancer(request) => &mut request.fencing,
+        Request::BatchEnsureRoutes(request) => &mut request.fencing,
+        Request::BatchDeleteRoutes(request) => &mut request.fencing,
+        Request::AddSshKeyToAllInstances(request) => &mut request.fencing,
+        _ => return Turn::GoOn,
+    };
+    if let Some(fencing) = fencing {
+        fencing.epoch = 0;
+    }
+    Turn::GoOn
+}
+
+fn any_revision(request: &mut Request, _shot: &Shot<'_>) -> Turn {
+    match request {
+        Request::EnsureLoadBalancer(request) => request.revision = 0,
+        Request::DeleteLoadBalancer(request) => request.revision = 0,
+        Request::BatchUpdateLoadBalancers(request) => {
+            request.items.iter_mut().for_each(|item| item.revision = 0);
+        }
+        _ => {}
+    }
+    Turn::GoOn
+}
+
+fn too_late(_request: &mut Request, _shot: &Shot<'_>) -> Turn {
+    Turn::TooLate
+}

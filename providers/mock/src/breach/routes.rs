@@ -1,0 +1,86 @@
+//! Breaches by routes.
+
+use cloudprovider_sdk::proto::{NodeRef, Route};
+use ipnet::IpNet;
+
+use super::{Breach, early, late};
+use crate::wire::{Answer, Method, Reply, Request, Shot, Turn};
+
+const SHOWN: &[Method] = &[Method::ListRoutes, Method::BatchEnsureRoutes];
+
+pub(super) const BREACHES: &[Breach] = &[
+    late("route-canonical", "destinations have host bits, or are spelled at length", SHOWN, canonical),
+    late(
+        "route-echo-target",
+        "another target than the one asked for, or none",
+        &[Method::BatchEnsureRoutes],
+        echo,
+    )
+    .ways(&["other", "missing"]),
+    early(
+        "route-changed",
+        "a route is removed though it was re-pointed",
+        &[Method::BatchDeleteRoutes],
+        whatever,
+    ),
+];
+
+fn shown(reply: &mut Reply) -> Vec<&mut Route> {
+    match &mut reply.outcome {
+        Ok(Answer::ListRoutes(answer)) => answer.routes.iter_mut().collect(),
+        Ok(Answer::BatchEnsureRoutes(answer)) => {
+            answer.results.iter_mut().filter_map(|result| result.route.as_mut()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn canonical(_request: &Request, reply: &mut Reply, _shot: &Shot<'_>) {
+    for route in shown(reply) {
+        if let Ok(net) = route.destination_cidr.parse::<IpNet>() {
+            route.destination_cidr = match net {
+                IpNet::V4(net) => format!("{}/{}", net.broadcast(), net.prefix_len()),
+                IpNet::V6(net) => {
+                    let segments = net.network().segments().map(|segment| format!("{segment:04X}"));
+                    format!("{}/{}", segments.join(":"), net.prefix_len())
+                }
+            };
+        }
+    }
+}
+
+fn echo(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    for route in shown(reply) {
+        route.target = (shot.variant != "missing").then(|| NodeRef {
+            name: "another-node".to_owned(),
+            provider_id: "mock://elsewhere/i-0".to_owned(),
+            ..NodeRef::default()
+        });
+    }
+}
+
+/// The listed route is replaced by whatever stands there now, so that the check finds nothing.
+fn whatever(request: &mut Request, shot: &Shot<'_>) -> Turn {
+    let cluster = request.cluster_uid().to_owned();
+    if let Request::BatchDeleteRoutes(request) = request {
+        for route in request.items.iter_mut().filter_map(|item| item.route.as_mut()) {
+            let now = shot.world.cloud.read(shot.world.now(), |state| {
+                let same = |listed: &crate::cloud::ListedRoute| {
+                    let is = &listed.route;
+                    is.cluster_uid == cluster
+                        && crate::cloud::canonical_cidr(&route.destination_cidr) == Some(is.destination_cidr)
+                };
+                state.routes().find(same)
+            });
+            if let Some(now) = now {
+                route.id = now.route.id;
+                route.target = now.route.target.map(|target| NodeRef {
+                    name: target.node,
+                    provider_id: target.provider_id,
+                    ..NodeRef::default()
+                });
+            }
+        }
+    }
+    Turn::GoOn
+}

@@ -1,0 +1,209 @@
+//! The call log: every RPC that came in, what it was about, and how it ended.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::wire::Method;
+
+/// How many calls are kept; the summary counts all.
+const CAPACITY: usize = 20_000;
+/// How many keys of a call are shown.
+pub(crate) const SHOWN_KEYS: usize = 10;
+
+/// The outcome of a call that is still running.
+pub const RUNNING: &str = "RUNNING";
+/// The outcome of a call whose caller went away, or that was never answered.
+pub const GONE: &str = "GONE";
+
+/// One call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// Its number, from 1.
+    pub sequence: u64,
+    /// When it came in.
+    pub at: Timestamp,
+    /// Name of the RPC.
+    pub method: String,
+    /// Who called.
+    pub peer: String,
+    /// The caller's `x-request-id`.
+    pub request_id: String,
+    /// Uid of the cluster.
+    pub cluster_uid: String,
+    /// How many items it was about.
+    pub items: u64,
+    /// The first few of them.
+    pub keys: Vec<String>,
+    /// Canonical gRPC code, RUNNING, or GONE.
+    pub code: String,
+    /// The contract's reason, if the code is an error's.
+    pub reason: String,
+    /// How long it took, once it ended.
+    pub took_ms: Option<u64>,
+    /// Faults that were done to it.
+    pub faults: Vec<String>,
+}
+
+/// What was seen of one RPC.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MethodCalls {
+    /// How often it was called.
+    pub calls: u64,
+    /// Items of all calls.
+    pub items: u64,
+    /// The most that ran at once.
+    pub most_at_once: u64,
+    /// How calls ended, by code and reason: `OK`, `UNAVAILABLE RETRY_LATER`.
+    pub outcomes: BTreeMap<String, u64>,
+}
+
+/// What was seen of all RPCs, and of the cloud's own API behind them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallSummary {
+    /// By name of the RPC.
+    pub methods: BTreeMap<String, MethodCalls>,
+    /// Uses of the cloud's own API: one a batch, not one an item.
+    pub cloud: BTreeMap<String, u64>,
+}
+
+/// The log.
+#[derive(Debug, Default)]
+pub struct Calls {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    last: u64,
+    calls: VecDeque<Call>,
+    methods: BTreeMap<String, MethodCalls>,
+    running: BTreeMap<String, u64>,
+}
+
+/// What is known of a call when it comes in.
+#[derive(Debug, Default)]
+pub(crate) struct Arrival {
+    pub(crate) at: Timestamp,
+    pub(crate) peer: String,
+    pub(crate) request_id: String,
+    pub(crate) cluster_uid: String,
+    pub(crate) items: u64,
+    pub(crate) keys: Vec<String>,
+}
+
+impl Calls {
+    pub(crate) fn begin(&self, method: Method, arrival: Arrival) -> u64 {
+        let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        inner.last += 1;
+        if inner.calls.len() == CAPACITY {
+            inner.calls.pop_front();
+        }
+        let name = method.name().to_owned();
+        let seen = inner.methods.entry(name.clone()).or_default();
+        seen.calls += 1;
+        seen.items += arrival.items;
+        let running = inner.running.entry(name.clone()).or_default();
+        *running += 1;
+        seen.most_at_once = seen.most_at_once.max(*running);
+        inner.calls.push_back(Call {
+            sequence: inner.last,
+            at: arrival.at,
+            method: name,
+            peer: arrival.peer,
+            request_id: arrival.request_id,
+            cluster_uid: arrival.cluster_uid,
+            items: arrival.items,
+            keys: arrival.keys,
+            code: RUNNING.to_owned(),
+            reason: String::new(),
+            took_ms: None,
+            faults: Vec::new(),
+        });
+        inner.last
+    }
+
+    pub(crate) fn note_fault(&self, sequence: u64, fault: String) {
+        self.with(sequence, |call| call.faults.push(fault));
+    }
+
+    pub(crate) fn end(&self, method: Method, sequence: u64, code: &str, reason: &str, now: Timestamp) {
+        self.with(sequence, |call| {
+            code.clone_into(&mut call.code);
+            reason.clone_into(&mut call.reason);
+            call.took_ms = u64::try_from(now.duration_since(call.at).as_millis()).ok();
+        });
+        let mut inner = self.inner.lock();
+        if let Some(running) = inner.running.get_mut(method.name()) {
+            *running = running.saturating_sub(1);
+        }
+        let outcome = if reason.is_empty() { code.to_owned() } else { format!("{code} {reason}") };
+        let seen = inner.methods.entry(method.name().to_owned()).or_default();
+        *seen.outcomes.entry(outcome).or_default() += 1;
+    }
+
+    fn with(&self, sequence: u64, change: impl FnOnce(&mut Call)) {
+        let mut inner = self.inner.lock();
+        let Some(first) = inner.calls.front().map(|call| call.sequence) else { return };
+        let at = sequence.checked_sub(first).and_then(|at| usize::try_from(at).ok());
+        if let Some(call) = at.and_then(|at| inner.calls.get_mut(at)) {
+            change(call);
+        }
+    }
+
+    /// Calls after a sequence, of one RPC or all, the newest `limit`.
+    #[must_use]
+    pub fn list(&self, method: Option<&str>, since: u64, limit: usize) -> Vec<Call> {
+        let inner = self.inner.lock();
+        let wanted = |call: &&Call| {
+            call.sequence > since && method.is_none_or(|method| call.method.eq_ignore_ascii_case(method))
+        };
+        let mut calls: Vec<_> = inner.calls.iter().rev().filter(wanted).take(limit).cloned().collect();
+        calls.reverse();
+        calls
+    }
+
+    /// What was seen of each RPC since the last reset.
+    #[must_use]
+    pub fn methods(&self) -> BTreeMap<String, MethodCalls> {
+        self.inner.lock().methods.clone()
+    }
+
+    /// Forgets all calls; numbers go on.
+    pub fn reset(&self) {
+        let mut inner = self.inner.lock();
+        inner.calls.clear();
+        inner.methods.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_by_outcome_and_kept_in_order() {
+        let calls = Calls::default();
+        let arrive = |items| Arrival { items, ..Arrival::default() };
+        let now = Timestamp::UNIX_EPOCH;
+        let first = calls.begin(Method::ListRoutes, arrive(0));
+        let second = calls.begin(Method::BatchGetInstances, arrive(500));
+        let third = calls.begin(Method::BatchGetInstances, arrive(2));
+        calls.end(Method::BatchGetInstances, second, "OK", "", now);
+        calls.end(Method::BatchGetInstances, third, "UNAVAILABLE", "RETRY_LATER", now);
+        let codes: Vec<_> = calls.list(None, 0, 10).into_iter().map(|call| call.code).collect();
+        assert_eq!(codes, [RUNNING, "OK", "UNAVAILABLE"]);
+        assert_eq!(calls.list(Some("batchgetinstances"), second, 10).len(), 1);
+        assert_eq!(calls.list(None, 0, 1)[0].sequence, third, "the newest are kept");
+        let seen = &calls.methods()["BatchGetInstances"];
+        assert_eq!((seen.calls, seen.items, seen.most_at_once), (2, 502, 2));
+        assert_eq!(seen.outcomes, [("OK".into(), 1), ("UNAVAILABLE RETRY_LATER".into(), 1)].into());
+        calls.reset();
+        calls.end(Method::ListRoutes, first, "OK", "", now);
+        assert_eq!(calls.list(None, 0, 10), []);
+        assert_eq!(calls.begin(Method::ListRoutes, arrive(0)), 4, "numbers go on");
+    }
+}

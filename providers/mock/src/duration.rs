@@ -1,0 +1,44 @@
+//! Durations as people write them: `20ms`, `5s`, `1m30s`.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+/// Reads a duration.
+///
+/// # Errors
+///
+/// What is wrong, with the text and an example.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let parsed: Option<SignedDuration> =
+        if text == "0" { Some(SignedDuration::ZERO) } else { text.parse().ok() };
+    parsed
+        .and_then(|duration| Duration::try_from(duration).ok())
+        .ok_or_else(|| format!("{text:?} is no duration; write for example 20ms, 5s or 1m30s"))
+}
+
+/// A duration in whole milliseconds, as the admin door speaks.
+#[must_use]
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        for (text, wanted) in [
+            ("0", Some(0)),
+            ("20ms", Some(20)),
+            ("5s", Some(5000)),
+            ("1m30s", Some(90_000)),
+            ("-5s", None),
+            ("5", None),
+            ("soon", None),
+        ] {
+            assert_eq!(parse(text).ok().map(millis), wanted, "{text}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Which faults stand, and which of them a call meets.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::{Fault, FaultKind};
+use crate::{
+    breach,
+    wire::{Method, Subject},
+};
+
+/// The faults that stand.
+#[derive(Debug, Default)]
+pub struct Faults {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    last: u64,
+    standing: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: u64,
+    fault: Arc<Fault>,
+    seen: u32,
+    used: u32,
+}
+
+/// A fault and how often it was done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FaultStatus {
+    /// Its number.
+    pub id: u64,
+    /// To how many calls it was done.
+    pub used: u32,
+    /// It is done no more: it was done as often as it should be.
+    pub spent: bool,
+    /// The fault.
+    pub fault: Fault,
+}
+
+/// A fault that a call meets.
+#[derive(Debug, Clone)]
+pub(crate) struct Active {
+    pub(crate) fault: Arc<Fault>,
+}
+
+impl Faults {
+    /// Adds one; its number.
+    pub fn add(&self, fault: Fault) -> FaultStatus {
+        let mut inner = self.inner.lock();
+        inner.last += 1;
+        let id = inner.last;
+        let entry = Entry { id, fault: Arc::new(fault), seen: 0, used: 0 };
+        let status = entry.status();
+        inner.standing.push(entry);
+        status
+    }
+
+    /// All, spent ones among them.
+    #[must_use]
+    pub fn list(&self) -> Vec<FaultStatus> {
+        self.inner.lock().standing.iter().map(Entry::status).collect()
+    }
+
+    /// Takes one away; whether it was there.
+    pub fn remove(&self, id: u64) -> bool {
+        let mut inner = self.inner.lock();
+        let before = inner.standing.len();
+        inner.standing.retain(|entry| entry.id != id);
+        inner.standing.len() < before
+    }
+
+    /// Takes all away; how many there were.
+    pub fn clear(&self) -> usize {
+        std::mem::take(&mut self.inner.lock().standing).len()
+    }
+
+    /// The faults that this call meets, in the order of their coming. `roll` gives a number from 0 to 1 for each chance.
+    pub(crate) fn meet(
+        &self,
+        method: Method,
+        subjects: impl Fn() -> Arc<[Subject]>,
+        mut roll: impl FnMut() -> f64,
+    ) -> Vec<Active> {
+        let mut inner = self.inner.lock();
+        let mut met = Vec::new();
+        for entry in &mut inner.standing {
+            let fault = &entry.fault;
+            let right_call = fault.method.as_deref().is_none_or(|name| name == method.name())
+                && fits(&fault.kind, method)
+                && (fault.on.is_empty() || subjects().iter().any(|subject| aims_at(&fault.on, subject)));
+            if !right_call || entry.spent() {
+                continue;
+            }
+            entry.seen = entry.seen.saturating_add(1);
+            if entry.seen <= entry.fault.skip.unwrap_or(0) {
+                continue;
+            }
+            if entry.fault.probability.is_some_and(|share| roll() >= share) {
+                continue;
+            }
+            entry.used = entry.used.saturating_add(1);
+            met.push(Active { fault: Arc::clone(&entry.fault) });
+        }
+        met
+    }
+}
+
+impl Entry {
+    fn spent(&self) -> bool {
+        self.fault.times.is_some_and(|times| self.used >= times)
+    }
+
+    fn status(&self) -> FaultStatus {
+        FaultStatus { id: self.id, used: self.used, spent: self.spent(), fault: (*self.fault).clone() }
+    }
+}
+
+/// Whether one of the names means this subject; no names mean everything.
+pub(crate) fn aims_at(on: &[String], subject: &Subject) -> bool {
+    let means = |wanted: &String, name: &String| match wanted.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == wanted,
+    };
+    on.is_empty() || on.iter().any(|wanted| subject.names.iter().any(|name| means(wanted, name)))
+}
+
+/// Whether a fault can do anything to an RPC.
+pub(crate) fn fits(kind: &FaultKind, method: Method) -> bool {
+    use Method as M;
+    let lists = [M::ListInstances, M::ListLoadBalancers, M::ListRoutes];
+    let changes = [
+        M::EnsureLoadBalancer,
+        M::BatchUpdateLoadBalancers,
+        M::DeleteLoadBalancer,
+        M::BatchEnsureRoutes,
+        M::BatchDeleteRoutes,
+        M::AddSshKeyToAllInstances,
+    ];
+    let batches = [
+        M::BatchGetInstances,
+        M::BatchUpdateLoadBalancers,
+        M::BatchEnsureRoutes,
+        M::BatchDeleteRoutes,
+        M::BatchGetVolumeLabels,
+    ];
+    match kind {
+        FaultKind::Latency { .. }
+        | FaultKind::Error { .. }
+        | FaultKind::Status { .. }
+        | FaultKind::Throttle { .. }
+        | FaultKind::Hang
+        | FaultKind::LostAnswer { .. }
+        | FaultKind::Crash { .. } => true,
+        FaultKind::Partial { .. } => method == M::BatchGetInstances || lists.contains(&method),
+        FaultKind::Absent => {
+            lists.contains(&method)
+                || matches!(method, M::BatchGetInstances | M::GetLoadBalancer | M::BatchGetVolumeLabels)
+        }
+        FaultKind::State { .. } => matches!(method, M::BatchGetInstances | M::ListInstances),
+        FaultKind::NotAuthoritative | FaultKind::MetadataNotReady { .. } => method == M::BatchGetInstances,
+        FaultKind::ItemError { .. } => batches.contains(&method),
+        FaultKind::InProgress { .. } => changes.contains(&method),
+        FaultKind::DropChanges | FaultKind::CutWatch { .. } => method == M::WatchInstances,
+        FaultKind::Breach { rule, .. } => breach::named(rule)
+            .is_some_and(|breach| breach.methods.is_empty() || breach.methods.contains(&method)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn none() -> Arc<[Subject]> {
+        Arc::new([])
+    }
+
+    fn node(name: &str) -> Arc<[Subject]> {
+        Arc::new([Subject { key: "k".into(), names: vec![name.into()] }])
+    }
+
+    fn met(faults: &Faults, method: Method) -> usize {
+        faults.meet(method, none, || 0.5).len()
+    }
+
+    #[test]
+    fn times_and_skip_bound_how_often_a_fault_is_done() {
+        let faults = Faults::default();
+        faults.add(Fault { skip: Some(1), ..Fault::new(FaultKind::Hang).times(2) });
+        let seen: Vec<_> = (0..5).map(|_| met(&faults, Method::ListRoutes)).collect();
+        assert_eq!(seen, [0, 1, 1, 0, 0]);
+        let status = &faults.list()[0];
+        assert!(status.spent && status.used == 2);
+    }
+
+    #[test]
+    fn a_fault_is_done_only_where_it_is_meant() {
+        let faults = Faults::default();
+        faults.add(Fault::new(FaultKind::Hang).method("ListRoutes"));
+        faults.add(Fault::new(FaultKind::Absent).on("node-1*"));
+        assert_eq!(met(&faults, Method::ListRoutes), 1);
+        assert_eq!(met(&faults, Method::ListClusters), 0);
+        let batch = |name| faults.meet(Method::BatchGetInstances, || node(name), || 0.5).len();
+        assert_eq!((batch("node-12"), batch("node-2")), (1, 0));
+    }
+
+    #[test]
+    fn chances_are_taken_by_the_roll() {
+        let faults = Faults::default();
+        faults.add(Fault { probability: Some(0.3), ..Fault::new(FaultKind::Hang) });
+        assert_eq!(faults.meet(Method::GetStatus, none, || 0.29).len(), 1);
+        assert_eq!(faults.meet(Method::GetStatus, none, || 0.3).len(), 0);
+    }
+
+    #[test]
+    fn faults_go_one_by_one_or_all_at_once() {
+        let faults = Faults::default();
+        let first = faults.add(Fault::new(FaultKind::Hang));
+        faults.add(Fault::new(FaultKind::Absent));
+        assert!(faults.remove(first.id) && !faults.remove(first.id));
+        assert_eq!(faults.clear(), 1);
+        assert_eq!(faults.list(), []);
+    }
+}

@@ -1,0 +1,257 @@
+//! Faults from text and JSON, checked: an unknown key, rule, reason, code or RPC is told, never ignored.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{COMMON_KEYS, Fault, FaultKind, KINDS};
+use crate::{
+    breach,
+    wire::{Method, code_named, instance_state_named, reason_named},
+};
+
+/// Why a text is no fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct FaultError(String);
+
+/// A fault that was checked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Value", into = "Fault")]
+pub struct FaultSpec(Fault);
+
+impl FaultSpec {
+    /// The fault.
+    #[must_use]
+    pub fn into_fault(self) -> Fault {
+        self.0
+    }
+}
+
+impl From<FaultSpec> for Fault {
+    fn from(spec: FaultSpec) -> Self {
+        spec.0
+    }
+}
+
+impl TryFrom<Value> for FaultSpec {
+    type Error = FaultError;
+
+    fn try_from(value: Value) -> Result<Self, FaultError> {
+        let Value::Object(fields) = &value else { return fail("a fault is a JSON object with a kind") };
+        let name = fields.get("kind").and_then(Value::as_str).unwrap_or_default();
+        let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+        let Some(kind) = KINDS.iter().find(|kind| kind.name == name) else {
+            return fail(format!("{name:?} is no kind of fault; known are {}", known.join(", ")));
+        };
+        let fits = |key: &&String| {
+            *key == "kind" || kind.keys.contains(&key.as_str()) || COMMON_KEYS.contains(&key.as_str())
+        };
+        if let Some(key) = fields.keys().find(|key| !fits(key)) {
+            let keys = [kind.keys, &COMMON_KEYS].concat().join(", ");
+            return fail(format!("{key:?} is no key of {name}; known are {keys}"));
+        }
+        let fault: Fault =
+            Fault::deserialize(&value).map_err(|error| FaultError(format!("fault {name}: {error}")))?;
+        check(fault).map(Self)
+    }
+}
+
+impl FromStr for FaultSpec {
+    type Err = FaultError;
+
+    fn from_str(text: &str) -> Result<Self, FaultError> {
+        if text.trim_start().starts_with('{') {
+            let value: Value = serde_json::from_str(text)
+                .map_err(|error| FaultError(format!("{text:?} is no JSON: {error}")))?;
+            return Self::try_from(value);
+        }
+        let mut parts = text.split(',').map(str::trim);
+        let mut fields = Map::new();
+        fields.insert("kind".into(), parts.next().unwrap_or_default().into());
+        for part in parts {
+            let (key, value) = part.split_once('=').unwrap_or((part, "true"));
+            let key = key.replace('-', "_");
+            let value = value_of(&key, value);
+            fields.insert(key, value);
+        }
+        Self::try_from(Value::Object(fields))
+    }
+}
+
+/// Numbers and truths by their key; everything else is text.
+fn value_of(key: &str, text: &str) -> Value {
+    match key {
+        "times" | "skip" | "frames" | "probability" | "after_work" | "silent" => {
+            serde_json::from_str(text).unwrap_or_else(|_| text.into())
+        }
+        "on" => text.split(';').map(Value::from).collect(),
+        _ => text.into(),
+    }
+}
+
+fn fail<T>(message: impl Into<String>) -> Result<T, FaultError> {
+    Err(FaultError(message.into()))
+}
+
+fn check(mut fault: Fault) -> Result<Fault, FaultError> {
+    if let Some(text) = &fault.method {
+        match Method::named(text) {
+            Some(method) => fault.method = Some(method.name().to_owned()),
+            None => {
+                return fail(format!(
+                    "{text:?} is no RPC of the contract; use for example EnsureLoadBalancer"
+                ));
+            }
+        }
+    }
+    if fault.probability.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+        return fail("probability must be from 0 to 1");
+    }
+    match &fault.kind {
+        FaultKind::Error { reason, .. } | FaultKind::ItemError { reason, .. }
+            if reason_named(reason).is_none() =>
+        {
+            return fail(format!("{reason:?} is no reason of the contract; use for example RATE_LIMITED"));
+        }
+        FaultKind::Status { code, .. } if code_named(code).is_none() => {
+            return fail(format!("{code:?} is no code of gRPC other than OK; use for example UNAVAILABLE"));
+        }
+        FaultKind::State { state } if instance_state_named(state).is_none() => {
+            return fail(format!("{state:?} is neither a state such as STOPPED nor a number"));
+        }
+        FaultKind::Breach { rule, variant } => check_breach(rule, variant)?,
+        _ => {}
+    }
+    if let Some(method) = fault.method.as_deref().and_then(Method::named)
+        && !super::registry::fits(&fault.kind, method)
+    {
+        return fail(format!("{} does nothing to {}", fault.label(), method.name()));
+    }
+    Ok(fault)
+}
+
+fn check_breach(rule: &str, variant: &str) -> Result<(), FaultError> {
+    let Some(breach) = breach::named(rule) else {
+        let known: Vec<_> = breach::all().map(|breach| breach.rule).collect();
+        return fail(format!("{rule:?} is no breach; known are {}", known.join(", ")));
+    };
+    if !variant.is_empty() && !breach.variants.contains(&variant) {
+        let known = breach.variants.join(", ");
+        return fail(format!("{variant:?} is no variant of {rule}; known are: {known}"));
+    }
+    Ok(())
+}
+
+/// Durations as text.
+pub(super) mod time {
+    use std::time::Duration;
+
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    use crate::duration;
+
+    pub(in crate::fault) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&format!("{}ms", duration::millis(*time)))
+    }
+
+    pub(in crate::fault) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Duration, D::Error> {
+        duration::parse(&String::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+/// Durations as text, or nothing.
+pub(super) mod optional_time {
+    use std::time::Duration;
+
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    use crate::duration;
+
+    pub(in crate::fault) fn serialize<S: Serializer>(
+        time: &Option<Duration>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match time {
+            Some(time) => super::time::serialize(time, to),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub(in crate::fault) fn deserialize<'a, D: Deserializer<'a>>(
+        from: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        Option::<String>::deserialize(from)?
+            .map(|text| duration::parse(&text))
+            .transpose()
+            .map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn fault(text: &str) -> Fault {
+        text.parse::<FaultSpec>().unwrap().into_fault()
+    }
+
+    #[test]
+    fn text_and_json_say_the_same() {
+        let text = "error,reason=RATE_LIMITED,retry-after=2s,method=ensureloadbalancer,times=3,on=a/b;c*";
+        let parsed = fault(text);
+        let FaultKind::Error { retry_after, .. } = parsed.kind else { panic!("{parsed:?}") };
+        assert_eq!(retry_after, Some(Duration::from_secs(2)));
+        assert_eq!(parsed.method.as_deref(), Some("EnsureLoadBalancer"));
+        assert_eq!(
+            (parsed.times, parsed.on.as_slice()),
+            (Some(3), ["a/b".to_owned(), "c*".to_owned()].as_slice())
+        );
+        let json = serde_json::to_string(&fault(text)).unwrap();
+        assert_eq!(fault(&json), fault(text));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told() {
+        for (text, wanted) in [
+            ("storm", "\"storm\" is no kind of fault; known are latency"),
+            ("hang,reason=X", "\"reason\" is no key of hang; known are method"),
+            ("error", "fault error: missing field `reason`"),
+            ("error,reason=NO_SUCH", "\"NO_SUCH\" is no reason of the contract"),
+            ("status,code=OK", "\"OK\" is no code of gRPC other than OK"),
+            ("state,state=GLOWING", "\"GLOWING\" is neither a state"),
+            ("hang,method=Fly", "\"Fly\" is no RPC of the contract"),
+            ("hang,probability=2", "probability must be from 0 to 1"),
+            ("hang,times=x", "fault hang: invalid type"),
+            ("latency,time=soon", "fault latency: \"soon\" is no duration"),
+            ("breach,rule=none", "\"none\" is no breach; known are"),
+            (
+                "breach,rule=batch-keys,variant=none",
+                "\"none\" is no variant of batch-keys; known are: missing",
+            ),
+            ("absent,method=GetStatus", "absent does nothing to GetStatus"),
+            ("{", "\"{\" is no JSON"),
+        ] {
+            let error = text.parse::<FaultSpec>().unwrap_err().to_string();
+            assert!(error.starts_with(wanted), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_kind_is_in_the_table_under_its_own_name() {
+        for kind in KINDS {
+            let text = match kind.name {
+                "latency" => "latency,time=1ms".to_owned(),
+                "error" | "item-error" => format!("{},reason=RETRY_LATER", kind.name),
+                "status" => "status,code=NOT_FOUND".to_owned(),
+                "state" => "state,state=99".to_owned(),
+                "breach" => "breach,rule=batch-keys".to_owned(),
+                other => other.to_owned(),
+            };
+            assert_eq!(fault(&text).kind.name(), kind.name);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The honest provider in front of the cloud: the SDK's traits, answered from [`Cloud`].
+//!
+//! In: requests that the SDK found well-formed. Out: what the cloud knows, in the contract's words. Shapes, fencing and
+//! revisions are checked by the SDK; whatever a provider does wrong on purpose is done in [`wire`](crate::wire).
+
+mod advertised;
+mod clusters;
+mod errors;
+mod from_wire;
+mod instances;
+mod load_balancers;
+mod routes;
+mod status;
+mod to_wire;
+mod volumes;
+mod watch;
+
+use std::{sync::Arc, time::Duration};
+
+use cloudprovider_sdk::{BuildError, Provider};
+use jiff::Timestamp;
+
+use crate::cloud::{Cloud, PROVIDER_ID_PREFIX, PageError, Pages};
+
+pub use advertised::{Advertised, AdvertisedError};
+pub use errors::provider_error;
+pub(crate) use to_wire::{balancer as balancer_message, timestamp};
+
+/// Reads the time.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// What all services of the provider share.
+#[derive(Clone)]
+pub(crate) struct Mock {
+    cloud: Cloud,
+    pages: Pages,
+    clock: Clock,
+    resume_validity: Duration,
+    bookmark_interval: Duration,
+}
+
+impl Mock {
+    fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+}
+
+impl std::fmt::Debug for Mock {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Mock").field("pages", &self.pages).finish_non_exhaustive()
+    }
+}
+
+/// The provider of this name in front of this cloud.
+///
+/// # Errors
+///
+/// When the name or what is advertised is outside of the contract.
+pub fn build(
+    name: &str,
+    epoch: &str,
+    cloud: Cloud,
+    advertised: &Advertised,
+    clock: Clock,
+) -> Result<Provider, BuildError> {
+    let pages = Pages {
+        epoch: epoch.to_owned(),
+        validity: advertised.page_token_validity(),
+        max_size: advertised.page_size(),
+    };
+    let mock = Mock {
+        cloud,
+        pages,
+        clock,
+        resume_validity: advertised.resume_token_validity(),
+        bookmark_interval: advertised.bookmark_interval(),
+    };
+    Provider::builder(name)
+        .vendor_version(env!("CARGO_PKG_VERSION"))
+        .process_epoch(epoch)
+        .provider_id_prefix(PROVIDER_ID_PREFIX)
+        .capabilities(advertised.answer(&mock.cloud.read(mock.now(), |state| state.settings().clone())))
+        .cloud_provider(mock.clone())
+        .instances(mock.clone())
+        .load_balancers(mock.clone())
+        .routes(mock.clone())
+        .volumes(mock.clone())
+        .clusters(mock)
+        .build()
+}
+
+fn page_error(error: PageError) -> cloudprovider_sdk::ProviderError {
+    match error {
+        PageError::Expired => cloudprovider_sdk::ProviderError::page_token_expired(),
+        PageError::Unknown => cloudprovider_sdk::ProviderError::invalid_token(),
+    }
+}

@@ -1,0 +1,47 @@
+//! `Clusters`, answered from the cloud.
+
+use cloudprovider_sdk::{
+    CallContext, Clusters, ProviderError, Result, async_trait,
+    proto::{
+        GetControlPlaneEndpointRequest, GetControlPlaneEndpointResponse, ListClustersRequest,
+        ListClustersResponse,
+    },
+};
+
+use super::{Mock, page_error, provider_error};
+use crate::cloud::CloudError;
+
+#[async_trait]
+impl Clusters for Mock {
+    async fn list_clusters(
+        &self,
+        _ctx: &CallContext,
+        request: ListClustersRequest,
+    ) -> Result<ListClustersResponse> {
+        let now = self.now();
+        self.cloud.read(now, |state| {
+            let all = state.list_clusters().map_err(provider_error)?;
+            let items = all.into_iter().map(|cluster| (&cluster.name, cluster.name.clone()));
+            let page = self
+                .pages
+                .cut("clusters", items, request.page_size, &request.page_token, now)
+                .map_err(page_error)?;
+            Ok(ListClustersResponse { names: page.items, next_page_token: page.next })
+        })
+    }
+
+    async fn get_control_plane_endpoint(
+        &self,
+        _ctx: &CallContext,
+        request: GetControlPlaneEndpointRequest,
+    ) -> Result<GetControlPlaneEndpointResponse> {
+        self.cloud.read(self.now(), |state| match state.cluster(&request.cluster_name) {
+            Ok(cluster) => Ok(GetControlPlaneEndpointResponse {
+                host: cluster.host.clone(),
+                port: i32::from(cluster.port),
+            }),
+            Err(CloudError::NotFound { .. }) => Err(ProviderError::cluster_not_found(&request.cluster_name)),
+            Err(error) => Err(provider_error(error)),
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! The stream of changed machines, read from the journal, so that a slow reader never loses a key.
+
+use std::time::Duration;
+
+use cloudprovider_sdk::{InstanceWatch, ProviderError, Result, WatchEvent, proto::InstanceChanged};
+use futures::{StreamExt as _, stream};
+use tokio::sync::watch;
+
+use super::{Mock, provider_error};
+use crate::cloud::{Change, ResumeError};
+
+struct Reader {
+    mock: Mock,
+    cluster: String,
+    /// All changes up to here were given.
+    sequence: u64,
+    moves: watch::Receiver<u64>,
+    /// A fresh token is given this often: its age counts from then.
+    pace: Duration,
+}
+
+/// Opens a stream from the token, or from now.
+pub(super) fn open(mock: &Mock, cluster: &str, token: &str) -> Result<InstanceWatch> {
+    let now = mock.now();
+    let moves = mock.cloud.journal_moves();
+    let sequence = mock.cloud.read(now, |state| -> Result<u64> {
+        state.begin_watch().map_err(provider_error)?;
+        if token.is_empty() {
+            return Ok(state.journal_head());
+        }
+        let sequence = state.read_resume_token(&mock.pages.epoch, token, now, mock.resume_validity);
+        let sequence = sequence.map_err(resume_error)?;
+        state.changes_after(sequence, cluster).map_err(resume_error)?;
+        Ok(sequence)
+    })?;
+    let pace = (mock.bookmark_interval / 2).max(Duration::from_millis(1));
+    let reader = Reader { mock: mock.clone(), cluster: cluster.to_owned(), sequence, moves, pace };
+    let events = stream::unfold(Some(reader), |reader| async move {
+        let mut reader = reader?;
+        match reader.next().await {
+            Ok(events) => Some((stream::iter(events.into_iter().map(Ok).collect::<Vec<_>>()), Some(reader))),
+            Err(error) => Some((stream::iter(vec![Err(error)]), None)),
+        }
+    });
+    Ok(InstanceWatch { resumed: !token.is_empty(), events: events.flatten().boxed() })
+}
+
+impl Reader {
+    /// The next changes with the token behind them, or after a while a fresh token alone.
+    async fn next(&mut self) -> Result<Vec<WatchEvent>> {
+        let moved = *self.moves.borrow_and_update() > self.sequence;
+        if !moved {
+            // The sender lives as long as the cloud; when it is gone, so is the process.
+            let _moved_or_time_for_a_token = tokio::time::timeout(self.pace, self.moves.changed()).await;
+        }
+        let now = self.mock.now();
+        let (changes, head, token) = self.mock.cloud.read(now, |state| -> Result<_> {
+            let changes = state.changes_after(self.sequence, &self.cluster).map_err(resume_error)?;
+            let head = state.journal_head();
+            Ok((changes, head, state.resume_token(&self.mock.pages.epoch, head, now)))
+        })?;
+        self.sequence = head;
+        let mut events: Vec<_> = changes.into_iter().map(changed).collect();
+        events.push(WatchEvent::Bookmark(token));
+        Ok(events)
+    }
+}
+
+fn changed(change: Change) -> WatchEvent {
+    WatchEvent::Changed(InstanceChanged { provider_id: change.provider_id, node_name: change.name })
+}
+
+fn resume_error(error: ResumeError) -> ProviderError {
+    match error {
+        ResumeError::Expired => ProviderError::resume_token_expired(),
+        ResumeError::Unknown => ProviderError::invalid_token(),
+    }
+}

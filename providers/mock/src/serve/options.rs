@@ -1,0 +1,86 @@
+//! Flags of the running mock.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use cloudprovider_sdk::ServeOptions;
+
+use crate::{
+    admin,
+    cloud::{Settings, UnknownNodes},
+    duration,
+    fault::FaultSpec,
+    provider::Advertised,
+};
+
+/// Flags of the running mock.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Options {
+    /// How it is served, as every provider of this SDK.
+    #[command(flatten)]
+    pub serve: ServeOptions,
+    /// Where the admin door is, on the loopback address; port 0 takes a free one. No door when left out.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = loopback)]
+    pub admin_address: Option<SocketAddr>,
+    /// File to write the door's real address to, once everything is served.
+    #[arg(long, value_name = "FILE", requires = "admin_address")]
+    pub admin_address_file: Option<PathBuf>,
+    /// Keep everything that the cloud has in this file, over restarts and kills.
+    #[arg(long, value_name = "FILE")]
+    pub state_file: Option<PathBuf>,
+    /// Name of the provider.
+    #[arg(long, default_value = "mock")]
+    pub name: String,
+    /// Zones of the cloud.
+    #[arg(long, value_delimiter = ',', default_value = "mock-1a,mock-1b,mock-1c")]
+    pub zones: Vec<String>,
+    /// Region of all zones.
+    #[arg(long, default_value = "mock-1")]
+    pub region: String,
+    /// Make so many machines, node-0 and on, when the cloud is new.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed_instances: u32,
+    /// What to say about a node without provider ID that was never known.
+    #[arg(long, value_enum, default_value_t)]
+    pub unknown_nodes: UnknownNodes,
+    /// Every call that reaches the cloud takes at least this long.
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse)]
+    pub latency: Duration,
+    /// How long a new load balancer takes.
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse)]
+    pub provisioning_delay: Duration,
+    /// How long a deleted load balancer takes to go.
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse)]
+    pub deletion_delay: Duration,
+    /// How long a terminated machine is seen going.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
+    pub terminate_linger: Duration,
+    /// The cloud allots no pod CIDRs.
+    #[arg(long)]
+    pub no_pod_cidrs: bool,
+    /// Limits and intervals other than the contract's defaults: max-batch-instances=50,page-size=10,…
+    #[arg(long, value_name = "KEY=VALUE,...", default_value = "")]
+    pub advertise: Advertised,
+    /// A fault that stands from the start: error,reason=RATE_LIMITED,method=EnsureLoadBalancer,times=3. May be repeated.
+    #[arg(long, value_name = "FAULT")]
+    pub fault: Vec<FaultSpec>,
+}
+
+impl Options {
+    pub(super) fn settings(&self) -> Settings {
+        Settings {
+            zones: self.zones.clone(),
+            region: self.region.clone(),
+            unknown_nodes: self.unknown_nodes,
+            provisioning_delay: self.provisioning_delay,
+            deletion_delay: self.deletion_delay,
+            terminate_linger: self.terminate_linger,
+            allot_pod_cidrs: !self.no_pod_cidrs,
+        }
+    }
+}
+
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address =
+        text.parse().map_err(|_| format!("{text:?} is no address:port; use for example 127.0.0.1:0"))?;
+    admin::check_address(address).map_err(|error| error.to_string())
+}

@@ -1,0 +1,141 @@
+//! One call, its entry in the log, and the faults that it meets.
+
+use std::{sync::Arc, time::Duration};
+
+use cloudprovider_sdk::{Peer, ProviderError};
+use http::request::Parts;
+use tonic::Status;
+
+use super::{Method, Outcome, Reply, Request, Shot, Stage, Subjects, Turn, code_name};
+use crate::{
+    breach,
+    calls::{Arrival, GONE, SHOWN_KEYS},
+    fault::{self, Active, FaultKind},
+};
+
+/// What is known of a call all along.
+pub(super) struct Call {
+    pub(super) stage: Arc<Stage>,
+    pub(super) method: Method,
+    pub(super) request: Request,
+    pub(super) subjects: Subjects,
+    pub(super) met: Vec<Active>,
+}
+
+/// The call's entry in the log; dropped without an outcome, the caller went away.
+pub(super) struct Entry {
+    stage: Arc<Stage>,
+    method: Method,
+    sequence: u64,
+    ended: bool,
+}
+
+impl Entry {
+    pub(super) fn end(mut self, code: &str, reason: &str) {
+        self.ended = true;
+        self.stage.calls.end(self.method, self.sequence, code, reason, self.stage.world.now());
+    }
+
+    pub(super) fn end_with(self, status: &Status) {
+        let reason = ProviderError::from_status(status).map_or("", |error| error.reason().wire_name());
+        self.end(code_name(status.code()), reason);
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.stage.calls.end(self.method, self.sequence, GONE, "", self.stage.world.now());
+        }
+    }
+}
+
+/// Logs a call as it comes in, and finds the faults that it meets.
+pub(super) fn arrive(stage: Arc<Stage>, method: Method, request: Request, parts: &Parts) -> (Call, Entry) {
+    let subjects: Subjects = request.subjects().into();
+    let shown = subjects.iter().filter_map(|subject| subject.names.first().cloned());
+    let header = |name: &str| {
+        parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+    };
+    let sequence = stage.calls.begin(
+        method,
+        Arrival {
+            at: stage.world.now(),
+            peer: parts.extensions.get::<Peer>().map(peer).unwrap_or_default(),
+            request_id: header("x-request-id"),
+            cluster_uid: request.cluster_uid().to_owned(),
+            items: subjects.len() as u64,
+            keys: shown.take(SHOWN_KEYS).collect(),
+        },
+    );
+    let entry = Entry { stage: Arc::clone(&stage), method, sequence, ended: false };
+    let met = stage.faults.meet(method, || Arc::clone(&subjects), fastrand::f64);
+    for active in &met {
+        stage.calls.note_fault(sequence, active.fault.label());
+    }
+    (Call { stage, method, request, subjects, met }, entry)
+}
+
+fn peer(peer: &Peer) -> String {
+    match peer {
+        Peer::Unix { uid, pid, .. } => {
+            pid.map_or_else(|| format!("uid {uid}"), |pid| format!("uid {uid} pid {pid}"))
+        }
+        Peer::Tls { address, .. } => {
+            address.map_or_else(|| "tls".to_owned(), |address| format!("tls {address}"))
+        }
+        _ => String::new(),
+    }
+}
+
+impl Call {
+    /// The latency of the cloud, and of faults.
+    pub(super) async fn wait(&self) {
+        let mut wait = if self.method.from_memory() { Duration::ZERO } else { self.stage.latency };
+        for active in &self.met {
+            if let FaultKind::Latency { time, jitter } = active.fault.kind {
+                wait += time + jitter.mul_f64(fastrand::f64());
+            }
+        }
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    fn shot<'a>(&'a self, active: &'a Active, frame: u64) -> Shot<'a> {
+        let variant = match &active.fault.kind {
+            FaultKind::Breach { rule, variant } if variant.is_empty() => {
+                breach::named(rule).and_then(|breach| breach.variants.first().copied()).unwrap_or_default()
+            }
+            FaultKind::Breach { variant, .. } => variant,
+            _ => "",
+        };
+        Shot { world: &self.stage.world, subjects: &self.subjects, on: &active.fault.on, variant, frame }
+    }
+
+    /// Every fault in turn, until one of them decides.
+    pub(super) fn before(&mut self) -> Turn {
+        if self.met.is_empty() {
+            return Turn::GoOn;
+        }
+        let mut request = self.request.clone();
+        let mut decided = Turn::GoOn;
+        for active in &self.met {
+            decided = fault::before(&active.fault, &mut request, &self.shot(active, 0));
+            if !matches!(decided, Turn::GoOn) {
+                break;
+            }
+        }
+        self.request = request;
+        decided
+    }
+
+    /// What faults make of an outcome.
+    pub(super) fn after(&self, outcome: Outcome, frame: u64) -> Reply {
+        let mut reply = Reply::new(outcome);
+        for active in &self.met {
+            fault::after(&active.fault, &self.request, &mut reply, &self.shot(active, frame));
+        }
+        reply
+    }
+}

@@ -1,0 +1,172 @@
+//! One call from its arrival to its answer: logged, met by faults, worked on, met by faults again, delivered.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use http::{Request as HttpRequest, Response as HttpResponse, request::Parts};
+use http_body_util::{BodyExt as _, Full};
+use prost::bytes::Bytes;
+use tonic::{Code, Status, body::Body};
+use tower::Service;
+
+use super::{
+    Answer, Delivery, Method, Outcome, Request, Stage, Turn,
+    call::{Call, Entry, arrive},
+    frames, stream,
+};
+use crate::calls::GONE;
+
+/// How long an answer is held back when a caller who goes away meanwhile leaves half of the work.
+const HELD_BACK: Duration = Duration::from_millis(500);
+/// How long after its deadline work is done that does not honour it.
+const TOO_LATE: Duration = Duration::from_millis(200);
+const DEADLINE: &str = "grpc-timeout";
+
+/// Leaves a balancer half made, unless it was disarmed.
+struct HalveOnDrop(Option<(Arc<Stage>, String)>);
+
+impl Drop for HalveOnDrop {
+    fn drop(&mut self) {
+        if let Some((stage, id)) = self.0.take()
+            && let Err(error) = stage.world.cloud.alter(stage.world.now(), |state| state.halve_balancer(&id))
+        {
+            tracing::debug!(%error, "nothing to leave half made");
+        }
+    }
+}
+
+pub(super) async fn exchange<S>(
+    stage: Arc<Stage>,
+    mut inner: S,
+    method: Method,
+    request: HttpRequest<Body>,
+) -> Result<HttpResponse<Body>, S::Error>
+where
+    S: Service<HttpRequest<Body>, Response = HttpResponse<Body>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+{
+    let (parts, body) = request.into_parts();
+    let body = match body.collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(status) => return Ok(frames::failed_answer(status)),
+    };
+    let decoded = frames::only_message(&body).and_then(|message| Request::decode(method, message).ok());
+    let Some(request) = decoded else {
+        // Not to be read here; the services say why.
+        return inner.call(HttpRequest::from_parts(parts, Body::new(Full::new(body)))).await;
+    };
+    let (mut call, entry) = arrive(stage, method, request, &parts);
+    call.wait().await;
+    let turn = call.before();
+    let request = forward(parts, body, &call);
+    match turn {
+        Turn::GoOn => {}
+        Turn::Answer(outcome) => return Ok(call.deliver(*outcome, entry).await),
+        Turn::Hang => never().await,
+        Turn::Crash => crash(method),
+        Turn::TooLate => {
+            let _goes_on_without_us = tokio::spawn(work_too_late(inner, request));
+            never().await
+        }
+    }
+    let answer = inner.call(request).await?;
+    if method == Method::WatchInstances {
+        return Ok(stream::open(call, entry, answer));
+    }
+    let outcome = read(method, answer).await;
+    Ok(call.deliver(outcome, entry).await)
+}
+
+/// The outcome in an answer of the services.
+async fn read(method: Method, answer: HttpResponse<Body>) -> Outcome {
+    let (parts, body) = answer.into_parts();
+    if let Some(status) = Status::from_header_map(&parts.headers) {
+        return Err(status);
+    }
+    let body = body.collect().await?;
+    let trailers = body.trailers().and_then(Status::from_header_map);
+    if let Some(status) = trailers.filter(|status| status.code() != Code::Ok) {
+        return Err(status);
+    }
+    let message =
+        frames::only_message(&body.to_bytes()).and_then(|message| Answer::decode(method, message).ok());
+    message.ok_or_else(|| Status::internal("the answer cannot be read"))
+}
+
+async fn never() -> ! {
+    match std::future::pending::<Infallible>().await {}
+}
+
+/// The request as it is now; the very bytes that came when nothing met it.
+fn forward(parts: Parts, body: Bytes, call: &Call) -> HttpRequest<Body> {
+    let body = if call.met.is_empty() { body } else { frames::framed(&call.request.encode()) };
+    HttpRequest::from_parts(parts, Body::new(Full::new(body)))
+}
+
+async fn work_too_late<S>(mut inner: S, mut request: HttpRequest<Body>)
+where
+    S: Service<HttpRequest<Body>, Response = HttpResponse<Body>>,
+{
+    let deadline = request.headers_mut().remove(DEADLINE);
+    let deadline = deadline.and_then(|text| text.to_str().ok().and_then(millis_of));
+    tokio::time::sleep(deadline.unwrap_or_default() + TOO_LATE).await;
+    let _nobody_waits_for_it = inner.call(request).await;
+}
+
+/// `grpc-timeout`: digits and a unit.
+fn millis_of(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let number: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(number.checked_mul(3600)?),
+        "M" => Duration::from_secs(number.checked_mul(60)?),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+fn crash(method: Method) -> ! {
+    tracing::error!(method = method.name(), "aborting, as a fault asks");
+    std::process::abort()
+}
+
+impl Call {
+    async fn deliver(self, outcome: Outcome, entry: Entry) -> HttpResponse<Body> {
+        let reply = self.after(outcome, 0);
+        let answer = match reply.outcome {
+            Ok(answer) => {
+                let mut message = answer.encode();
+                message.extend_from_slice(&reply.tail);
+                Ok(message)
+            }
+            Err(status) => Err(status),
+        };
+        match reply.delivery {
+            Delivery::Send | Delivery::Drop => {}
+            Delivery::Silent => never().await,
+            Delivery::Crash => crash(self.method),
+            Delivery::Reset => {
+                entry.end(GONE, "");
+                return frames::reset_answer();
+            }
+            Delivery::OrHalve(id) => {
+                let mut guard = HalveOnDrop(Some((Arc::clone(&self.stage), id)));
+                tokio::time::sleep(HELD_BACK).await;
+                guard.0 = None;
+            }
+        }
+        match answer {
+            Ok(message) => {
+                entry.end("OK", "");
+                frames::ok_answer(&message)
+            }
+            Err(status) => {
+                entry.end_with(&status);
+                frames::failed_answer(status)
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! A watch on its way out: each frame met by the faults of its call.
+
+use http::Response as HttpResponse;
+use prost::bytes::Bytes;
+use tonic::{Status, body::Body};
+
+use super::{
+    Answer, Delivery,
+    call::{Call, Entry},
+    frames::{self, Changed, Passed},
+};
+
+/// Hands each frame to the faults; the log's entry ends with the stream.
+pub(super) fn open(call: Call, entry: Entry, answer: HttpResponse<Body>) -> HttpResponse<Body> {
+    let (parts, body) = answer.into_parts();
+    if let Some(status) = Status::from_header_map(&parts.headers) {
+        let reply = call.after(Err(status.clone()), 0);
+        let status = reply.outcome.err().unwrap_or(status);
+        entry.end_with(&status);
+        return frames::failed_answer(status);
+    }
+    let mut number = 0;
+    // A stream has no outcome of its own: the entry goes with it.
+    let running = entry;
+    let change = move |message: Bytes| {
+        let _until_the_end = &running;
+        let frame = number;
+        number += 1;
+        pass(&call, message, frame)
+    };
+    frames::answer(Body::new(Changed::new(body, change)))
+}
+
+fn pass(call: &Call, message: Bytes, number: u64) -> Passed {
+    let Ok(answer) = Answer::decode(call.method, message.clone()) else {
+        return Passed::Messages(vec![message.to_vec()]);
+    };
+    let reply = call.after(Ok(answer), number);
+    match (reply.delivery, reply.outcome) {
+        (Delivery::Drop, _) => Passed::Messages(Vec::new()),
+        (Delivery::Send, Ok(answer)) => {
+            let mut message = answer.encode();
+            message.extend_from_slice(&reply.tail);
+            Passed::Messages(vec![message])
+        }
+        _ => Passed::Reset,
+    }
+}
