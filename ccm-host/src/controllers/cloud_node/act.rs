@@ -29,6 +29,9 @@ use crate::{
 /// How often it is decided anew before the node waits in the queue.
 const ATTEMPTS: u32 = 5;
 
+/// The longest wait until a node that is not any more as it was asked about is asked about again.
+const ANOTHER_QUESTION: Duration = Duration::from_secs(1);
+
 impl Shared {
     /// Carries the answer out on the node as it is now, which may not be the node that was asked about.
     pub(super) async fn settle(
@@ -43,8 +46,8 @@ impl Shared {
         let mut is_live = false;
         for _ in 0..ATTEMPTS {
             if (&node.uid, &node.provider_id) != (&asked.uid, &asked.provider_id) {
-                // Another question: at once.
-                return Outcome::RetryAfter(Duration::ZERO);
+                // Another question. When the cache sees that, which it may not yet, it brings us back earlier.
+                return Outcome::RetryAfter(ANOTHER_QUESTION);
             }
             let seen =
                 if is_live { Seen::live(&node, &kept.labels) } else { Seen::cached(&node, &kept.labels) };

@@ -94,6 +94,23 @@ async fn an_answer_about_a_predecessor_is_not_used() {
     scene.stop().await;
 }
 
+/// Somebody else set the provider ID, and the cache does not know yet: no storm of questions until it does.
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_is_behind_somebody_elses_write_causes_no_storm() {
+    let scene = Scene::start([], |fake| fake.set_answer("n", running("n"))).await;
+    scene.server.put(&new_node("n"));
+    scene.server.hold_watches();
+    scene.server.edit("n", |node| node["spec"]["providerID"] = "fake://other".into());
+    sleep(Duration::from_secs(10)).await;
+    let asked = scene.questions();
+    assert!((2..=12).contains(&asked), "{asked} questions in ten seconds");
+    scene.server.release_all();
+    scene.until_initialised("n").await;
+    assert_eq!(scene.server.part("n", "/spec/providerID"), "fake://other");
+    assert_eq!(scene.reasons(), ["Synced", "ProviderIDMismatch"]);
+    scene.stop().await;
+}
+
 /// NW-17, NW-18: the first failure is told, again only when the reason changes; the backoff ends at two minutes.
 #[tokio::test(start_paused = true)]
 async fn people_learn_why_a_node_waits() {

@@ -42,12 +42,15 @@ async fn every_node_is_asked_about_once_a_period() {
     assert_eq!(scene.server.take_lines(), [""; 0], "nothing differs, nothing is written");
     assert_eq!(scene.reasons(), [""; 0]);
 
-    scene.server.put(&new_node("late"));
-    scene.fake.set_answer("late", running("late"));
     sleep(PERIOD * 9 / 10).await;
+    scene.fake.set_answer("late", running("late"));
+    scene.server.put(&new_node("late"));
+    scene.until_initialised("late").await;
     scene.questions();
     sleep(PERIOD / 5).await;
-    assert_eq!(scene.questions(), 3, "asked long enough ago");
+    assert_eq!(scene.questions(), 2, "the new one was asked about just before");
+    sleep(PERIOD).await;
+    assert_eq!(scene.questions(), 3);
     scene.stop().await;
 }
 
