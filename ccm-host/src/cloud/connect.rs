@@ -91,9 +91,7 @@ async fn dial(endpoint: &Endpoint, agent: &str, allowed: &[u32]) -> Result<Conne
             socket::check(path, &trusted).await?;
             let stream = UnixStream::connect(path).await.map_err(failed)?;
             let peer = stream.peer_cred().map_err(failed)?.uid();
-            if !trusted.has(peer) {
-                return Err(ConnectError::Peer { path: path.clone(), uid: peer, own: trusted.own });
-            }
+            socket::check_peer(path, peer, &trusted)?;
             over(stream, Transport::from_static("http://localhost"), endpoint, agent).await
         }
         Endpoint::Https { host, port, tls } => {

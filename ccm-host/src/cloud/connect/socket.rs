@@ -50,6 +50,14 @@ pub(super) async fn check(path: &Path, trusted: &Trusted<'_>) -> Result<(), Conn
     safe("directory", parent, &dir, WRITABLE_BY_OTHERS | WRITABLE_BY_GROUP, DIR_MODE, trusted)
 }
 
+/// Looks at who answers: whoever listens may be another one than the owner of the file.
+pub(super) fn check_peer(path: &Path, uid: u32, trusted: &Trusted<'_>) -> Result<(), ConnectError> {
+    if trusted.has(uid) {
+        return Ok(());
+    }
+    Err(ConnectError::Peer { path: path.to_owned(), uid, own: trusted.own })
+}
+
 fn safe(
     what: &'static str,
     path: &Path,
@@ -77,6 +85,7 @@ mod tests {
         let trusted = Trusted { own: 1000, allowed: &[2000] };
         for (uid, want) in [(1000, true), (0, true), (2000, true), (2001, false), (65_534, false)] {
             assert_eq!(trusted.has(uid), want, "{uid}");
+            assert_eq!(check_peer(Path::new("/s"), uid, &trusted).is_ok(), want, "{uid}");
         }
     }
 

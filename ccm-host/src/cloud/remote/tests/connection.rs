@@ -130,6 +130,10 @@ async fn a_restart_is_noticed_by_its_epoch_and_introduced_anew() {
 
     drop(running);
     host.until(|status| matches!(status, ProviderStatus::Disconnected(_))).await;
+    let error = host.ask("n").await.unwrap_err();
+    assert_eq!(error.code, Code::Unavailable);
+    let status = host.provider.status().borrow().clone();
+    assert!(matches!(status, ProviderStatus::Disconnected(_)), "a call makes nobody come back: {status:?}");
     let second = Script::new("e2");
     second.limits(|limits| limits.max_batch_instances = 7);
     let _running = Running::at(&path, &second);
