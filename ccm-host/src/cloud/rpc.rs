@@ -6,7 +6,7 @@ mod trace;
 
 use std::time::{Duration, Instant};
 
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 use tracing::{Instrument as _, Span, field};
 
 use super::{CloudError, error::code_name, method::Method, metrics::ProviderMetrics, status};
@@ -41,7 +41,13 @@ where
     let answer = tokio::time::timeout(deadline + GUARD, send(request)).instrument(span.clone()).await;
     let answer = match answer {
         Ok(Ok(response)) => Ok(response.into_inner()),
-        Ok(Err(status)) => Err(status::normalise(method.name, &status)),
+        Ok(Err(status)) => match status::normalise(method.name, &status) {
+            // Whichever end noticed first, and however it says so.
+            late if late.code == Code::DeadlineExceeded && late.reason.is_none() => {
+                Err(status::deadline_exceeded(method.name, deadline))
+            }
+            error => Err(error),
+        },
         Err(_) => Err(status::deadline_exceeded(method.name, deadline)),
     };
     watch.end(answer.as_ref().err(), &span);

@@ -10,7 +10,7 @@ use std::{
     collections::HashMap,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -29,6 +29,8 @@ pub(super) struct Script {
     pub(super) info: Mutex<GetInfoResponse>,
     pub(super) capabilities: Mutex<pb::GetCapabilitiesResponse>,
     pub(super) status: Mutex<pb::GetStatusResponse>,
+    /// GetStatus is not answered.
+    pub(super) silent: AtomicBool,
     pub(super) instances: Mutex<Handler<pb::BatchGetInstancesRequest, pb::BatchGetInstancesResponse>>,
     pub(super) watch: Mutex<Handler<pb::WatchInstancesRequest, Vec<WatchStep>>>,
     pub(super) ensure: Mutex<Handler<pb::EnsureLoadBalancerRequest, pb::EnsureLoadBalancerResponse>>,
@@ -69,6 +71,7 @@ impl Script {
             }),
             capabilities: Mutex::default(),
             status: Mutex::default(),
+            silent: AtomicBool::default(),
             instances: Mutex::new(Box::new(|request| Box::pin(async move { Ok(all_running(request)) }))),
             watch: Mutex::new(Box::new(|_| Box::pin(async { Ok(vec![WatchStep::Hang]) }))),
             ensure: Mutex::new(Box::new(|_| Box::pin(async { Err(Status::unimplemented("")) }))),

@@ -50,7 +50,11 @@ impl Provider for FakeProvider {
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         let words: Vec<_> = nodes
             .iter()
-            .map(|node| format!("{}={}", node.name, node.provider_id.as_deref().unwrap_or("")))
+            .map(|node| {
+                let labels: String =
+                    node.labels.iter().map(|(key, value)| format!(" {key}={value}")).collect();
+                format!("{}={}{labels}", node.name, node.provider_id.as_deref().unwrap_or(""))
+            })
             .collect();
         Arc::new(BackendSet { digest: format!("[{}]", words.join(",")), nodes })
     }

@@ -203,6 +203,21 @@ async fn a_provider_that_stops_serving_says_so_by_its_health() {
     host.serving().await;
 }
 
+/// As a process that was stopped: nothing is lost, nothing is answered.
+#[tokio::test]
+async fn a_silent_provider_freezes_is_left_and_is_taken_up_again() {
+    use std::sync::atomic::Ordering;
+    let script = Script::new("e1");
+    script.deadline("GetStatus", Duration::from_millis(50));
+    let (host, _running, _dir) = served(&script).await;
+    script.silent.store(true, Ordering::SeqCst);
+    host.frozen("GetStatus: no answer within 50ms").await;
+    host.disconnected("it answered none of 3 GetStatus in a row").await;
+    script.silent.store(false, Ordering::SeqCst);
+    host.serving().await;
+    assert!(script.count("GetInfo") >= 2, "introduced anew");
+}
+
 #[tokio::test]
 async fn a_cloud_that_fails_a_call_freezes_until_one_succeeds() {
     let script = Script::new("e1");
