@@ -1,0 +1,52 @@
+package fault
+
+import (
+	"fmt"
+
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+)
+
+// ConcurrentOperation says that a conflicting operation on the same object is under way.
+func ConcurrentOperation(object string) *Error {
+	return New(pb.ErrorReason_ERROR_REASON_CONCURRENT_OPERATION,
+		fmt.Sprintf("another operation on %q is under way", object))
+}
+
+// OwnedByOtherCluster says that a resource with this natural key belongs to another cluster.
+func OwnedByOtherCluster(resource string) *Error {
+	return New(pb.ErrorReason_ERROR_REASON_OWNED_BY_OTHER_CLUSTER,
+		fmt.Sprintf("%q belongs to another cluster", resource))
+}
+
+// AdoptionRefused says that a former controller's resource was found, and the caller refuses adoption.
+func AdoptionRefused(resource string) *Error {
+	return New(pb.ErrorReason_ERROR_REASON_ADOPTION_REFUSED,
+		fmt.Sprintf("%q was made by a former controller", resource))
+}
+
+// StaleRevision says that a newer revision of this object's wanted state was accepted already.
+func StaleRevision(object string, options ...Option) *Error {
+	return New(pb.ErrorReason_ERROR_REASON_STALE_REVISION,
+		fmt.Sprintf("a newer revision of %q was accepted", object), options...)
+}
+
+// NeedsEnsure says that a balancer is absent or must be rebuilt: the error of an item of an update.
+func NeedsEnsure(object string) *Error {
+	return New(pb.ErrorReason_ERROR_REASON_NEEDS_ENSURE, fmt.Sprintf("the balancer of %q must be ensured", object))
+}
+
+// RouteChanged says that the route was re-pointed since it was listed: the error of an item.
+func RouteChanged(route string) *Error {
+	return New(pb.ErrorReason_ERROR_REASON_ROUTE_CHANGED, fmt.Sprintf("route %q changed since it was listed", route))
+}
+
+// RouteTableFull says that the route tables of the cloud have no room.
+func RouteTableFull(table string) *Error {
+	return New(pb.ErrorReason_ERROR_REASON_ROUTE_TABLE_FULL, fmt.Sprintf("route table %q is full", table))
+}
+
+// StaleLeader says that the caller is a former leader.
+func StaleLeader(scope string, options ...Option) *Error {
+	return New(pb.ErrorReason_ERROR_REASON_STALE_LEADER,
+		fmt.Sprintf("a later leader of lease %q has called", scope), options...)
+}

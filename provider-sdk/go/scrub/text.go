@@ -1,0 +1,142 @@
+package scrub
+
+import "strings"
+
+const (
+	blockBegin = "-----BEGIN "
+	blockEnd   = "-----END "
+	dashes     = "-----"
+	// From this length on a word of mixed letters and digits is looked at.
+	randomFrom = 32
+)
+
+// Text answers the text without what looks like a secret.
+func Text(text string) string {
+	var out strings.Builder
+	out.Grow(len(text))
+	for {
+		start := strings.Index(text, blockBegin)
+		if start < 0 {
+			scan(&out, text)
+			return out.String()
+		}
+		scan(&out, text[:start])
+		length := blockLength(text[start:])
+		block := text[start : start+length]
+		if strings.Contains(block, "PRIVATE KEY") {
+			block = Redacted
+		}
+		out.WriteString(block)
+		text = text[start+length:]
+	}
+}
+
+// blockLength counts from the start of a PEM block to behind its last dash; all of the text when it has no end.
+func blockLength(text string) int {
+	end := strings.Index(text, blockEnd)
+	if end < 0 {
+		return len(text)
+	}
+	end += len(blockEnd)
+	last := strings.Index(text[end:], dashes)
+	if last < 0 {
+		return len(text)
+	}
+	return end + last + len(dashes)
+}
+
+func scan(out *strings.Builder, text string) {
+	for text != "" {
+		length := 0
+		for length < len(text) && isWord(text[length]) {
+			length++
+		}
+		done := 0
+		if length == 0 {
+			done = mark(out, text)
+		} else {
+			done = word(out, text, length)
+		}
+		text = text[done:]
+	}
+}
+
+func isWord(char byte) bool {
+	return class(char) != other || strings.IndexByte("_./+-", char) >= 0
+}
+
+// mark copies one byte that is no part of a word, or redacts the user part of a URL. It answers how many bytes are done.
+func mark(out *strings.Builder, text string) int {
+	if address, isURL := strings.CutPrefix(text, "://"); isURL {
+		authority := address
+		if end := strings.IndexAny(address, "/ \"\\\n"); end >= 0 {
+			authority = address[:end]
+		}
+		if user := strings.LastIndexByte(authority, '@'); user >= 0 {
+			out.WriteString("://" + Redacted)
+			return len("://") + user
+		}
+	}
+	out.WriteByte(text[0])
+	return 1
+}
+
+// word copies or redacts a word and, if it names a secret, what belongs to it. It answers how many bytes are done.
+func word(out *strings.Builder, text string, length int) int {
+	head, tail := text[:length], text[length:]
+	if isRandom(head) {
+		out.WriteString(Redacted)
+		return length
+	}
+	out.WriteString(head)
+	found := value{}
+	switch {
+	case isScheme(head):
+		found = afterScheme(tail)
+	case NamesSecret(head):
+		found = afterName(tail)
+	}
+	if found.length == 0 {
+		return length
+	}
+	out.WriteString(tail[:found.gap] + found.quote + Redacted + found.quote)
+	return length + found.gap + found.length
+}
+
+const (
+	other = iota
+	upper
+	lower
+	digit
+)
+
+func class(char byte) int {
+	switch {
+	case 'A' <= char && char <= 'Z':
+		return upper
+	case 'a' <= char && char <= 'z':
+		return lower
+	case '0' <= char && char <= '9':
+		return digit
+	}
+	return other
+}
+
+// isRandom says whether a word looks like a key or a token: long, of all three classes, and changing between them as
+// names do not.
+func isRandom(word string) bool {
+	if len(word) < randomFrom {
+		return false
+	}
+	var seen [digit + 1]bool
+	changes, before := 0, other
+	for i := range len(word) {
+		now := class(word[i])
+		seen[now] = true
+		if now != other && before != other && now != before {
+			changes++
+		}
+		before = now
+	}
+	return seen[upper] && seen[lower] && seen[digit] && changes*10 >= len(word)*3
+}
