@@ -1,0 +1,36 @@
+package checks
+
+import (
+	"strconv"
+	"sync"
+
+	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+)
+
+// Fences tells a former leader from the present one, by memory: what one sidecar can know. A scope is a Lease: there is a
+// new one only when somebody deleted the old one.
+type Fences struct {
+	mu      sync.Mutex
+	highest map[string]uint64
+}
+
+// Check refuses an epoch below the highest of the same scope. Epoch 0 (election is off) is never refused nor kept.
+func (f *Fences) Check(fencing *pb.Fencing) error {
+	epoch, scope := fencing.GetEpoch(), fencing.GetScope()
+	if epoch == 0 {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if highest := f.highest[scope]; epoch < highest {
+		return fault.StaleLeader(scope,
+			fault.WithMetadata("epoch", strconv.FormatUint(epoch, 10)),
+			fault.WithMetadata("highest", strconv.FormatUint(highest, 10)))
+	}
+	if f.highest == nil {
+		f.highest = map[string]uint64{}
+	}
+	f.highest[scope] = epoch
+	return nil
+}

@@ -1,0 +1,104 @@
+// Package mtls gives TCP its mutual TLS: every client shows a certificate that a trusted authority signed. The files are
+// read again when they change, so that rotation needs no restart.
+package mtls
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"syscall"
+)
+
+// Files names the PEM files.
+type Files struct {
+	Certificate, Key, ClientCA string
+}
+
+// Config reads the files and answers a TLS 1.3 configuration that reads them again, at the next handshake, when they
+// changed. While they are no good (half written, or a key that does not fit yet), the last good ones stay in use.
+func (f Files) Config(log *slog.Logger) (*tls.Config, error) {
+	// The stamp is taken first: a change during the reading is then seen the next time.
+	stamp, _ := f.stamp()
+	config, err := f.load()
+	if err != nil {
+		return nil, err
+	}
+	current := &current{files: f, log: log, stamp: stamp, config: config}
+	outer := config.Clone()
+	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return current.get(), nil }
+	return outer, nil
+}
+
+func (f Files) load() (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(f.Certificate, f.Key)
+	if err != nil {
+		return nil, fmt.Errorf("the certificate in %s and the key in %s cannot be used: %w", f.Certificate, f.Key, err)
+	}
+	authorities, err := os.ReadFile(f.ClientCA)
+	if err != nil {
+		return nil, fmt.Errorf("the client authorities cannot be read: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(authorities) {
+		return nil, fmt.Errorf("the client authorities in %s cannot be used: it holds no certificate", f.ClientCA)
+	}
+	return &tls.Config{
+		MinVersion:   tls.VersionTLS13,
+		Certificates: []tls.Certificate{pair},
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+		ClientCAs:    pool,
+		NextProtos:   []string{"h2"},
+		// A ticket would let a client in on an authority that is trusted no more.
+		SessionTicketsDisabled: true,
+	}, nil
+}
+
+// stamp tells that a file was changed or replaced.
+type stamp [3]struct {
+	dev, inode       uint64
+	size             int64
+	modified, change syscall.Timespec
+}
+
+func (f Files) stamp() (found stamp, err error) {
+	for i, path := range []string{f.Certificate, f.Key, f.ClientCA} {
+		var file syscall.Stat_t
+		if failed := syscall.Stat(path, &file); failed != nil {
+			err = errors.Join(err, &os.PathError{Op: "stat", Path: path, Err: failed})
+			continue
+		}
+		entry := &found[i]
+		entry.dev, entry.inode, entry.size = file.Dev, file.Ino, file.Size
+		entry.modified, entry.change = file.Mtim, file.Ctim
+	}
+	return found, err
+}
+
+type current struct {
+	files  Files
+	log    *slog.Logger
+	mu     sync.Mutex
+	stamp  stamp
+	config *tls.Config
+}
+
+func (c *current) get() *tls.Config {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	stamp, err := c.files.stamp()
+	if err == nil && stamp != c.stamp {
+		var config *tls.Config
+		if config, err = c.files.load(); err == nil {
+			c.log.Info("certificates were read again", "file", c.files.Certificate)
+			c.stamp, c.config = stamp, config
+		}
+	}
+	if err != nil {
+		c.log.Warn("the last good certificates stay in use", "error", err)
+	}
+	return c.config
+}
