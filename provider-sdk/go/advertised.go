@@ -1,0 +1,71 @@
+package sdk
+
+import (
+	"slices"
+	"time"
+
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"cloudprovider.ccm/sdk/internal/checks"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// The contract's values where a provider advertises none.
+const (
+	defaultBatch            = 500
+	defaultPageSize         = 500
+	defaultMessageBytes     = 16 << 20
+	defaultBookmarkInterval = 30 * time.Second
+	defaultWatchMaxAge      = 30 * time.Minute
+)
+
+// advertised is what a provider advertises: the answer as it goes out, and the values that this package acts on.
+type advertised struct {
+	answer           *pb.GetCapabilitiesResponse
+	limits           checks.Limits
+	messageBytes     int
+	bookmarkInterval time.Duration
+	watchMaxAge      time.Duration
+}
+
+func advertise(answer *pb.GetCapabilitiesResponse) advertised {
+	limits, intervals := answer.GetLimits(), answer.GetIntervals()
+	return advertised{
+		answer: answer,
+		limits: checks.Limits{
+			BatchInstances:     or(limits.GetMaxBatchInstances(), defaultBatch),
+			BatchLoadBalancers: or(limits.GetMaxBatchLoadBalancers(), defaultBatch),
+			BatchRoutes:        or(limits.GetMaxBatchRoutes(), defaultBatch),
+			BatchVolumes:       or(limits.GetMaxBatchVolumes(), defaultBatch),
+			PageSize:           or(limits.GetMaxPageSize(), defaultPageSize),
+		},
+		messageBytes:     int(or(limits.GetMaxMessageBytes(), defaultMessageBytes)),
+		bookmarkInterval: interval(intervals.GetBookmarkInterval(), defaultBookmarkInterval),
+		watchMaxAge:      interval(intervals.GetWatchMaxAge(), defaultWatchMaxAge),
+	}
+}
+
+func (a advertised) has(capability pb.Capability) bool {
+	return slices.Contains(a.answer.GetCapabilities(), capability)
+}
+
+func cloneCapabilities(answer *pb.GetCapabilitiesResponse) *pb.GetCapabilitiesResponse {
+	if answer == nil {
+		return &pb.GetCapabilitiesResponse{}
+	}
+	return proto.CloneOf(answer)
+}
+
+func or(value, fallback uint32) uint32 {
+	if value == 0 {
+		return fallback
+	}
+	return value
+}
+
+func interval(value *durationpb.Duration, fallback time.Duration) time.Duration {
+	if value == nil {
+		return fallback
+	}
+	return value.AsDuration()
+}

@@ -1,0 +1,71 @@
+package sdk
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/grpc/credentials"
+)
+
+// Call is what a method learns about the call that it serves, apart from the request.
+type Call struct {
+	// Service is its fully qualified name, for example "ccm.cloudprovider.v1alpha1.Instances".
+	Service string
+	// Method is the name of the RPC, for example "BatchGetInstances".
+	Method string
+	// RequestID is the caller's x-request-id, or a random one: the same as in this call's log lines.
+	RequestID string
+	// TraceParent is the caller's W3C traceparent, to be handed on to a cloud that takes it; empty when there is none.
+	TraceParent string
+	// Cluster is on whose behalf the call is made; nil when the request names none.
+	Cluster *pb.ClusterRef
+	// Deadline is when the caller stops waiting; zero for streams, and for a caller that set none. The context of a mutation
+	// outlives it.
+	Deadline time.Time
+	// Peer is who calls: PeerUnix or credentials.TLSInfo.
+	Peer credentials.AuthInfo
+	// CallerGone is closed when nobody waits for the answer any more. For information: a mutation goes on.
+	CallerGone <-chan struct{}
+
+	method method
+	log    *slog.Logger
+}
+
+type callKey struct{}
+
+// CallFrom answers the call that a method's context belongs to; false outside of a call, as in a test that calls a method
+// itself.
+func CallFrom(ctx context.Context) (Call, bool) {
+	call, there := ctx.Value(callKey{}).(*Call)
+	if !there {
+		return Call{}, false
+	}
+	return *call, true
+}
+
+// Remaining answers the time left until the caller's deadline, zero once it passed, and whether there is one: the bound for
+// calls of the cloud.
+func (c Call) Remaining() (time.Duration, bool) {
+	if c.Deadline.IsZero() {
+		return 0, false
+	}
+	return max(0, time.Until(c.Deadline)), true
+}
+
+// Logger answers a logger whose lines belong to the call of a method's context: scrubbed, with the call's attributes.
+func Logger(ctx context.Context) *slog.Logger {
+	call, there := ctx.Value(callKey{}).(*Call)
+	if !there {
+		return slog.Default()
+	}
+	return call.log
+}
+
+func (c *Call) clusterIs(cluster *pb.ClusterRef) {
+	c.Cluster = cluster
+	if cluster.GetUid() != "" {
+		c.log = c.log.With("cluster_uid", cluster.GetUid())
+	}
+}

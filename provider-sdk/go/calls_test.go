@@ -1,0 +1,305 @@
+package sdk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"cloudprovider.ccm/sdk"
+	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+)
+
+func TestBatchIsAnsweredByKey(t *testing.T) {
+	client := pb.NewInstancesClient(serve(t, provider(t, &cloud{})).dial(t))
+	answer, err := client.BatchGetInstances(soon(t), queries("a", "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(answer.GetResults()) != 2 || answer.GetResults()[1].GetKey() != "b" || !answer.GetResults()[0].GetAuthoritative() {
+		t.Errorf("got %v", answer)
+	}
+}
+
+// [R:error-info] [R:error-no-secret]
+func TestErrorsOnTheirWayOut(t *testing.T) {
+	const canary = "canary-hunter2"
+	answers := map[string]func() (*pb.BatchGetInstancesResponse, error){
+		"typed": func() (*pb.BatchGetInstancesResponse, error) { return nil, fault.RateLimited(7 * time.Second) },
+		"wrapped": func() (*pb.BatchGetInstancesResponse, error) {
+			return nil, fmt.Errorf("reading: %w", fault.CloudPermissionDenied("servers:list"))
+		},
+		"foreign": func() (*pb.BatchGetInstancesResponse, error) { return nil, errors.New("password=" + canary) },
+		"bounded": func() (*pb.BatchGetInstancesResponse, error) {
+			return nil, fmt.Errorf("GET /servers: %w", context.DeadlineExceeded)
+		},
+		"panic": func() (*pb.BatchGetInstancesResponse, error) { panic("token: " + canary) },
+		"nil":   func() (*pb.BatchGetInstancesResponse, error) { return nil, nil },
+	}
+	log := &buffer{}
+	cloud := &cloud{batchGet: func(_ context.Context, request *pb.BatchGetInstancesRequest) (*pb.BatchGetInstancesResponse, error) {
+		return answers[request.GetQueries()[0].GetKey()]()
+	}}
+	made := provider(t, cloud, sdk.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+	client := pb.NewInstancesClient(serve(t, made).dial(t))
+	for name, want := range map[string]struct {
+		code   codes.Code
+		reason pb.ErrorReason
+	}{
+		"typed":   {codes.ResourceExhausted, pb.ErrorReason_ERROR_REASON_RATE_LIMITED},
+		"wrapped": {codes.PermissionDenied, pb.ErrorReason_ERROR_REASON_CLOUD_PERMISSION_DENIED},
+		"foreign": {codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
+		"bounded": {codes.Unavailable, pb.ErrorReason_ERROR_REASON_CLOUD_API_UNAVAILABLE},
+		"panic":   {codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
+		"nil":     {codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
+	} {
+		ctx := metadata.AppendToOutgoingContext(soon(t), "x-request-id", "id-"+name)
+		_, err := client.BatchGetInstances(ctx, queries(name))
+		expect(t, err, want.code, want.reason)
+		if found, _ := fault.FromStatus(err); want.code == codes.Internal && found.Metadata("request_id") != "id-"+name {
+			t.Errorf("%s: an internal error names no log line: %v", name, found)
+		}
+		if strings.Contains(fmt.Sprint(err), canary) {
+			t.Errorf("%s: the canary travelled: %v", name, err)
+		}
+	}
+	text := log.String()
+	for _, want := range []string{"id-panic", "the method panicked", "password=[redacted]", "cluster-1", "GET /servers"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the log lacks %q", want)
+		}
+	}
+	if strings.Contains(text, canary) {
+		t.Errorf("the canary is in the log: %s", text)
+	}
+}
+
+func TestWhatAMethodLearnsOfItsCall(t *testing.T) {
+	calls := make(chan sdk.Call, 1)
+	cloud := &cloud{batchGet: func(ctx context.Context, _ *pb.BatchGetInstancesRequest) (*pb.BatchGetInstancesResponse, error) {
+		call, there := sdk.CallFrom(ctx)
+		if left, bounded := call.Remaining(); !there || !bounded || left <= 0 || left > patience {
+			return nil, fmt.Errorf("the call is %+v", call)
+		}
+		calls <- call
+		return &pb.BatchGetInstancesResponse{}, nil
+	}}
+	log := &buffer{}
+	debug := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	client := pb.NewInstancesClient(serve(t, provider(t, cloud, sdk.WithLogger(debug))).dial(t))
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	ctx := metadata.AppendToOutgoingContext(soon(t), "x-request-id", "request-7", "traceparent", parent)
+	if _, err := client.BatchGetInstances(ctx, queries("a")); err != nil {
+		t.Fatal(err)
+	}
+	call := receive(t, calls, "the call")
+	if call.Method != "BatchGetInstances" || call.RequestID != "request-7" || call.TraceParent != parent ||
+		call.Cluster.GetUid() != "cluster-1" || call.Peer.AuthType() != "unix" {
+		t.Errorf("got %+v", call)
+	}
+	if _, err := client.BatchGetInstances(metadata.AppendToOutgoingContext(soon(t), "x-request-id", strings.Repeat("x", 65)), queries("a")); err != nil {
+		t.Fatal(err)
+	}
+	if other := receive(t, calls, "the call"); other.RequestID == "" || len(other.RequestID) > 64 {
+		t.Errorf("the request id is %q", other.RequestID)
+	}
+	if text := log.String(); !strings.Contains(text, "trace_id=0af7651916cd43dd8448eb211c80319c") {
+		t.Errorf("the log does not name the trace: %s", text)
+	}
+	if _, there := sdk.CallFrom(context.Background()); there {
+		t.Error("a call out of nothing")
+	}
+}
+
+func TestMalformedRequestsReachNoMethod(t *testing.T) {
+	cloud := &cloud{batchGet: func(context.Context, *pb.BatchGetInstancesRequest) (*pb.BatchGetInstancesResponse, error) {
+		panic("reached")
+	}}
+	limits := sdk.WithCapabilities(&pb.GetCapabilitiesResponse{Limits: &pb.Limits{MaxBatchInstances: 2}})
+	client := pb.NewInstancesClient(serve(t, provider(t, cloud, limits)).dial(t))
+	_, err := client.BatchGetInstances(soon(t), &pb.BatchGetInstancesRequest{})
+	expect(t, err, codes.InvalidArgument, pb.ErrorReason_ERROR_REASON_INVALID_ARGUMENT_SHAPE)
+	_, err = client.BatchGetInstances(soon(t), queries("a", "a"))
+	expect(t, err, codes.InvalidArgument, pb.ErrorReason_ERROR_REASON_INVALID_ARGUMENT_SHAPE)
+	_, err = client.BatchGetInstances(soon(t), queries("a", "b", "c"))
+	expect(t, err, codes.InvalidArgument, pb.ErrorReason_ERROR_REASON_BATCH_TOO_LARGE)
+	if found, _ := fault.FromStatus(err); found.Metadata("max") != "2" {
+		t.Errorf("got %v", found)
+	}
+}
+
+func TestPageSizesAreWithinBounds(t *testing.T) {
+	cloud := &cloud{list: func(_ context.Context, request *pb.ListInstancesRequest) (*pb.ListInstancesResponse, error) {
+		return &pb.ListInstancesResponse{NextPageToken: fmt.Sprint(request.GetPageSize())}, nil
+	}}
+	client := pb.NewInstancesClient(serve(t, provider(t, cloud)).dial(t))
+	for asked, want := range map[int32]string{0: "500", 7: "7", 501: "500"} {
+		answer, err := client.ListInstances(soon(t), &pb.ListInstancesRequest{Cluster: clusterRef(), PageSize: asked})
+		if err != nil || answer.GetNextPageToken() != want {
+			t.Errorf("%d became %v %v", asked, answer, err)
+		}
+	}
+}
+
+// [R:fencing]
+func TestAFormerLeaderIsRefusedBeforeItsArgumentsAreLookedAt(t *testing.T) {
+	client := pb.NewLoadBalancersClient(serve(t, provider(t, &cloud{})).dial(t))
+	request := ensureRequest()
+	request.Fencing = &pb.Fencing{Scope: "lease", Epoch: 5}
+	if _, err := client.EnsureLoadBalancer(soon(t), request); err != nil {
+		t.Fatal(err)
+	}
+	_, err := client.DeleteLoadBalancer(soon(t), &pb.DeleteLoadBalancerRequest{Fencing: &pb.Fencing{Scope: "lease", Epoch: 4}})
+	expect(t, err, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_STALE_LEADER)
+}
+
+// [R:stale-revision]
+func TestOvertakenRevisions(t *testing.T) {
+	cloud := &cloud{update: func(_ context.Context, request *pb.BatchUpdateLoadBalancersRequest) (*pb.BatchUpdateLoadBalancersResponse, error) {
+		answer := &pb.BatchUpdateLoadBalancersResponse{}
+		for _, item := range request.GetItems() {
+			answer.Results = append(answer.Results, &pb.LoadBalancerUpdateResult{
+				ServiceUid: item.GetService().GetRef().GetUid(), Outcome: pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED,
+			})
+		}
+		return answer, nil
+	}}
+	client := pb.NewLoadBalancersClient(serve(t, provider(t, cloud)).dial(t))
+	request := ensureRequest()
+	request.Revision = 10
+	if _, err := client.EnsureLoadBalancer(soon(t), request); err != nil {
+		t.Fatal(err)
+	}
+	request.Revision = 9
+	_, err := client.EnsureLoadBalancer(soon(t), request)
+	expect(t, err, codes.Aborted, pb.ErrorReason_ERROR_REASON_STALE_REVISION)
+	answer, err := client.BatchUpdateLoadBalancers(soon(t), &pb.BatchUpdateLoadBalancersRequest{
+		Cluster: clusterRef(), Fencing: &pb.Fencing{}, BackendSets: []*pb.BackendSet{{}},
+		Items: []*pb.LoadBalancerUpdate{
+			{Service: service("service-1"), DesiredDigest: "d", Revision: 8},
+			{Service: service("service-2"), DesiredDigest: "d", Revision: 1},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]pb.ErrorReason{}
+	for _, result := range answer.GetResults() {
+		got[result.GetServiceUid()] = result.GetError().GetReason()
+	}
+	if len(got) != 2 || got["service-1"] != pb.ErrorReason_ERROR_REASON_STALE_REVISION || got["service-2"] != 0 {
+		t.Errorf("got %v", got)
+	}
+	if _, err := client.DeleteLoadBalancer(soon(t), &pb.DeleteLoadBalancerRequest{
+		Cluster: clusterRef(), Fencing: &pb.Fencing{}, Service: service("service-1").GetRef(), Revision: 11,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	request.Revision = 10
+	_, err = client.EnsureLoadBalancer(soon(t), request)
+	expect(t, err, codes.Aborted, pb.ErrorReason_ERROR_REASON_STALE_REVISION)
+}
+
+// [R:deadline-honoured] A method that ignores its context does not hold its caller.
+func TestDeadlinesAreAnsweredInTime(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	cloud := &cloud{batchGet: func(context.Context, *pb.BatchGetInstancesRequest) (*pb.BatchGetInstancesResponse, error) {
+		<-release
+		return nil, nil
+	}}
+	client := pb.NewInstancesClient(serve(t, provider(t, cloud)).dial(t))
+	ctx, done := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer done()
+	_, err := client.BatchGetInstances(ctx, queries("a"))
+	expect(t, err, codes.DeadlineExceeded, 0)
+}
+
+// A read that nobody waits for is told so.
+func TestAReadEndsWithItsCaller(t *testing.T) {
+	begun, told := make(chan bool, 1), make(chan error, 1)
+	cloud := &cloud{batchGet: func(ctx context.Context, _ *pb.BatchGetInstancesRequest) (*pb.BatchGetInstancesResponse, error) {
+		begun <- true
+		<-ctx.Done()
+		told <- ctx.Err()
+		return nil, ctx.Err()
+	}}
+	client := pb.NewInstancesClient(serve(t, provider(t, cloud)).dial(t))
+	ctx, cancel := context.WithCancel(soon(t))
+	go func() {
+		<-begun
+		cancel()
+	}()
+	_, err := client.BatchGetInstances(ctx, queries("a"))
+	expect(t, err, codes.Canceled, 0)
+	if err := receive(t, told, "the end"); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// [R:mutation-finishes]
+func TestAMutationIsFinishedThoughItsCallerIsGone(t *testing.T) {
+	begun, finished, gone := make(chan bool, 1), make(chan error, 1), make(chan bool, 1)
+	cloud := &cloud{ensure: func(ctx context.Context, _ *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
+		call, _ := sdk.CallFrom(ctx)
+		begun <- true
+		<-call.CallerGone
+		gone <- true
+		if _, bounded := ctx.Deadline(); !bounded {
+			finished <- errors.New("the work has no bound")
+		}
+		finished <- ctx.Err()
+		return &pb.EnsureLoadBalancerResponse{}, nil
+	}}
+	client := pb.NewLoadBalancersClient(serve(t, provider(t, cloud)).dial(t))
+	ctx, cancel := context.WithCancel(soon(t))
+	go func() {
+		<-begun
+		cancel()
+	}()
+	_, err := client.EnsureLoadBalancer(ctx, ensureRequest())
+	expect(t, err, codes.Canceled, 0)
+	receive(t, gone, "the news that the caller is gone")
+	if err := receive(t, finished, "the end of the mutation"); err != nil {
+		t.Errorf("the mutation was ended: %v", err)
+	}
+}
+
+func TestOnlyWhatIsThereIsServed(t *testing.T) {
+	made := provider(t, &cloud{}, sdk.WithInstances(onlyInstances{&cloud{}}), sdk.WithLoadBalancers(nil))
+	conn := serve(t, made).dial(t)
+	client := pb.NewInstancesClient(conn)
+	_, err := client.ListInstances(soon(t), &pb.ListInstancesRequest{})
+	expect(t, err, codes.Unimplemented, pb.ErrorReason_ERROR_REASON_METHOD_NOT_SUPPORTED)
+	_, err = client.AddSshKeyToAllInstances(soon(t), &pb.AddSshKeyToAllInstancesRequest{})
+	expect(t, err, codes.Unimplemented, pb.ErrorReason_ERROR_REASON_METHOD_NOT_SUPPORTED)
+	stream, err := client.WatchInstances(soon(t), &pb.WatchInstancesRequest{})
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	expect(t, err, codes.Unimplemented, pb.ErrorReason_ERROR_REASON_METHOD_NOT_SUPPORTED)
+	_, err = pb.NewLoadBalancersClient(conn).ListLoadBalancers(soon(t), &pb.ListLoadBalancersRequest{Cluster: clusterRef()})
+	expect(t, err, codes.Unimplemented, 0)
+}
+
+// The default limit is 16 MiB, either way: above gRPC's own 4 MiB, and it ends somewhere.
+func TestMessageLimits(t *testing.T) {
+	cloud := &cloud{batchGet: func(_ context.Context, request *pb.BatchGetInstancesRequest) (*pb.BatchGetInstancesResponse, error) {
+		labels := request.GetQueries()[0].GetNode().GetLabels()
+		return &pb.BatchGetInstancesResponse{Results: []*pb.InstanceResult{{Key: "a", Instance: &pb.Instance{Labels: labels}}}}, nil
+	}}
+	client := pb.NewInstancesClient(serve(t, provider(t, cloud)).dial(t))
+	for size, want := range map[int]codes.Code{10 << 20: codes.OK, 17 << 20: codes.ResourceExhausted} {
+		request := queries("a")
+		request.Queries[0].Node.Labels = map[string]string{"large": strings.Repeat("x", size)}
+		_, err := client.BatchGetInstances(soon(t), request, grpc.MaxCallSendMsgSize(64<<20))
+		expect(t, err, want, 0)
+	}
+}

@@ -1,0 +1,149 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"cloudprovider.ccm/sdk/internal/checks"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+const (
+	// mutationBound ends a mutation whose caller is long gone: the longest deadline of the contract.
+	mutationBound = 10 * time.Minute
+	// headstart: the answer "deadline exceeded" leaves this much earlier, so that it can still arrive.
+	headstart = 5 * time.Millisecond
+)
+
+// core is what every call of the contract goes through: admitted or refused, run with its context, ended in time.
+type core struct {
+	provider  *Provider
+	fences    checks.Fences
+	revisions checks.Revisions
+}
+
+// optional says which capability an RPC needs that not every provider of its service has.
+var optional = map[string]pb.Capability{
+	"WatchInstances":          pb.Capability_CAPABILITY_INSTANCES_WATCH,
+	"ListInstances":           pb.Capability_CAPABILITY_INSTANCES_LIST,
+	"AddSshKeyToAllInstances": pb.Capability_CAPABILITY_SSH_KEYS,
+}
+
+// admit refuses what must not reach a method, in the contract's order.
+func (c *core) admit(ctx context.Context, call *Call, request any) error {
+	call.clusterIs(checks.Cluster(request))
+	if items, batch := checks.Items(request); batch {
+		c.provider.metrics.batch(call.method, items)
+	}
+	if capability, needed := optional[call.Method]; needed && !c.provider.advertised.has(capability) {
+		return fail(ctx, fault.MethodNotSupported(call.Method))
+	}
+	if err := c.check(request); err != nil {
+		return fail(ctx, err)
+	}
+	checks.Fit(request, c.provider.advertised.limits)
+	return nil
+}
+
+func (c *core) check(request any) error {
+	if c.provider.life.stop.Err() != nil {
+		return fault.ShuttingDown()
+	}
+	if err := c.fences.Check(checks.Fencing(request)); err != nil {
+		return err
+	}
+	return checks.Shape(request, c.provider.advertised.limits)
+}
+
+func (c *core) unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	call, known := ctx.Value(callKey{}).(*Call)
+	if !known || call.method.kind == always {
+		return handler(ctx, request)
+	}
+	if err := c.admit(ctx, call, request); err != nil {
+		return nil, err
+	}
+	if call.method.kind == mutation {
+		return c.mutate(ctx, request, handler)
+	}
+	work, done := context.WithCancel(ctx)
+	defer done()
+	stop := context.AfterFunc(c.provider.life.giveUp, done)
+	defer stop()
+	return within(ctx, call, begin(work, request, handler))
+}
+
+// mutate runs a mutation: once begun it is run to its end, whatever becomes of the caller.
+func (c *core) mutate(ctx context.Context, request any, handler grpc.UnaryHandler) (any, error) {
+	if !c.provider.life.beginMutation() {
+		return nil, fail(ctx, fault.ShuttingDown())
+	}
+	work, done := context.WithTimeout(context.WithoutCancel(ctx), mutationBound)
+	stop := context.AfterFunc(c.provider.life.giveUp, done)
+	call, _ := CallFrom(ctx)
+	return within(ctx, &call, begin(work, request, func(work context.Context, request any) (any, error) {
+		defer c.provider.life.endMutation()
+		defer done()
+		defer stop()
+		return handler(work, request)
+	}))
+}
+
+// outcome is how a method ended.
+type outcome struct {
+	answer any
+	err    error
+}
+
+// begin runs a method beside its caller.
+func begin(ctx context.Context, request any, handler grpc.UnaryHandler) <-chan outcome {
+	ended := make(chan outcome, 1)
+	go func() {
+		var out outcome
+		defer func() {
+			if panicked := recover(); panicked != nil {
+				out = outcome{err: fail(ctx, errPanic(panicked))}
+			}
+			ended <- out
+		}()
+		out.answer, out.err = handler(ctx, request)
+		if out.err != nil {
+			out.err = fail(ctx, out.err)
+		} else if missing(out.answer) {
+			out.err = fail(ctx, errors.New("the method answered nil without an error"))
+		}
+	}()
+	return ended
+}
+
+// missing says whether there is no answer; an empty one is an answer.
+func missing(answer any) bool {
+	message, is := answer.(proto.Message)
+	return !is || !message.ProtoReflect().IsValid()
+}
+
+// within waits for a method, but not longer than its caller.
+func within(ctx context.Context, call *Call, ended <-chan outcome) (any, error) {
+	patience := make(<-chan time.Time)
+	if left, bounded := call.Remaining(); bounded {
+		timer := time.NewTimer(left - min(headstart, left/10))
+		defer timer.Stop()
+		patience = timer.C
+	}
+	select {
+	case out := <-ended:
+		if out.err != nil && ctx.Err() != nil {
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+		return out.answer, out.err
+	case <-patience:
+		return nil, status.FromContextError(context.DeadlineExceeded).Err()
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+}

@@ -1,0 +1,68 @@
+package sdk
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+// healthServer says whether work is accepted, and nothing more. Its streams end when the provider stops, after they told
+// so, or a graceful stop would wait for them.
+type healthServer struct {
+	healthpb.UnimplementedHealthServer
+	life *lifecycle
+}
+
+func (s *healthServer) Check(_ context.Context, request *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	serving, known, _ := s.life.health(request.GetService())
+	if !known {
+		return nil, status.Error(codes.NotFound, "the service is not served")
+	}
+	return &healthpb.HealthCheckResponse{Status: servingStatus(serving)}, nil
+}
+
+func (s *healthServer) List(context.Context, *healthpb.HealthListRequest) (*healthpb.HealthListResponse, error) {
+	answer := &healthpb.HealthListResponse{Statuses: map[string]*healthpb.HealthCheckResponse{}}
+	for _, service := range s.life.services() {
+		serving, _, _ := s.life.health(service)
+		answer.Statuses[service] = &healthpb.HealthCheckResponse{Status: servingStatus(serving)}
+	}
+	return answer, nil
+}
+
+func (s *healthServer) Watch(request *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
+	told := healthpb.HealthCheckResponse_UNKNOWN
+	for {
+		serving, known, changed := s.life.health(request.GetService())
+		now := servingStatus(serving)
+		if !known {
+			// The protocol keeps such a stream open, since the service might come; here it never does.
+			now = healthpb.HealthCheckResponse_SERVICE_UNKNOWN
+		}
+		if now != told {
+			if err := stream.Send(&healthpb.HealthCheckResponse{Status: now}); err != nil {
+				return err
+			}
+			told = now
+		}
+		if s.life.stop.Err() != nil {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-s.life.stop.Done():
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}
+
+func servingStatus(serving bool) healthpb.HealthCheckResponse_ServingStatus {
+	if serving {
+		return healthpb.HealthCheckResponse_SERVING
+	}
+	return healthpb.HealthCheckResponse_NOT_SERVING
+}

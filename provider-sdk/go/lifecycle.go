@@ -1,0 +1,118 @@
+package sdk
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// lifecycle is the life of a served provider: whether it accepts work, whether it stops, and which mutations still run.
+type lifecycle struct {
+	// stop ends when a stop was asked for: no new work, streams end.
+	stop context.Context
+	// giveUp ends when the time for a graceful stop is over: what runs gives up.
+	giveUp context.Context
+
+	stopNow, giveUpNow context.CancelFunc
+
+	mu        sync.Mutex
+	serving   map[string]bool
+	changed   chan struct{}
+	stopping  bool
+	mutations int
+	idle      chan struct{}
+}
+
+func newLifecycle(services []string) *lifecycle {
+	life := &lifecycle{serving: map[string]bool{}, changed: make(chan struct{}), idle: make(chan struct{})}
+	life.stop, life.stopNow = context.WithCancel(context.Background())
+	life.giveUp, life.giveUpNow = context.WithCancel(context.Background())
+	for _, service := range services {
+		life.serving[service] = true
+	}
+	return life
+}
+
+// health answers whether a service ("" for the whole) accepts work, whether it is one that is served, and what is closed
+// when that changes.
+func (l *lifecycle) health(service string) (serving, known bool, changed <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	serving, known = l.serving[service]
+	return serving && !l.stopping, known, l.changed
+}
+
+func (l *lifecycle) setAll(serving bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for service := range l.serving {
+		l.serving[service] = serving
+	}
+	l.tell()
+}
+
+func (l *lifecycle) set(service string, serving bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, known := l.serving[service]
+	if known {
+		l.serving[service] = serving
+		l.tell()
+	}
+	return known
+}
+
+// tell wakes those who watch the health; the caller holds the lock.
+func (l *lifecycle) tell() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// beginStop asks for a stop: health first, so that a caller learns of it before its streams end.
+func (l *lifecycle) beginStop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stopping {
+		return
+	}
+	l.stopping = true
+	l.tell()
+	if l.mutations == 0 {
+		close(l.idle)
+	}
+	l.stopNow()
+}
+
+// beginMutation counts a mutation that begins; false when it may not, since a stop was asked for.
+func (l *lifecycle) beginMutation() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stopping {
+		return false
+	}
+	l.mutations++
+	return true
+}
+
+func (l *lifecycle) endMutation() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mutations--
+	if l.stopping && l.mutations == 0 {
+		close(l.idle)
+	}
+}
+
+func (l *lifecycle) running() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mutations
+}
+
+// services answers the names of what has a health, "" for the whole among them.
+func (l *lifecycle) services() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.serving))
+}

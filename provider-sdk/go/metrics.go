@@ -1,0 +1,70 @@
+package sdk
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metrics is what is measured of every RPC, under the names that the host uses, too.
+type metrics struct {
+	registry  *prometheus.Registry
+	own       []prometheus.Collector
+	durations *prometheus.HistogramVec
+	inFlight  *prometheus.GaugeVec
+	batches   *prometheus.HistogramVec
+}
+
+func newMetrics() *metrics {
+	role := prometheus.Labels{"role": "provider"}
+	return &metrics{
+		registry: prometheus.NewRegistry(),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:        "cloudprovider_rpc_duration_seconds",
+			Help:        "Time from the arrival of an RPC to the head of its answer, by outcome.",
+			ConstLabels: role,
+			// From a call answered out of memory to the longest deadline of the contract.
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30, 120, 600},
+		}, []string{"service", "method", "code", "reason"}),
+		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name:        "cloudprovider_rpcs_in_flight",
+			Help:        "RPCs that are not answered yet.",
+			ConstLabels: role,
+		}, []string{"service", "method"}),
+		batches: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:        "cloudprovider_rpc_batch_size",
+			Help:        "Items of a batch as it arrived.",
+			ConstLabels: role,
+			Buckets:     []float64{1, 2, 5, 10, 25, 50, 100, 250, 500, 1000},
+		}, []string{"service", "method"}),
+	}
+}
+
+// register makes all metrics visible; the error names a metric that is there twice.
+func (m *metrics) register() error {
+	for _, collector := range append([]prometheus.Collector{m.durations, m.inFlight, m.batches}, m.own...) {
+		if err := m.registry.Register(collector); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *metrics) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	return mux
+}
+
+func (m *metrics) started(of method) { m.inFlight.WithLabelValues(of.service, of.name).Inc() }
+
+func (m *metrics) batch(of method, items int) {
+	m.batches.WithLabelValues(of.service, of.name).Observe(float64(items))
+}
+
+func (m *metrics) ended(of method, code, reason string, took time.Duration) {
+	m.inFlight.WithLabelValues(of.service, of.name).Dec()
+	m.durations.WithLabelValues(of.service, of.name, code, reason).Observe(took.Seconds())
+}

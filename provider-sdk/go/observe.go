@@ -1,0 +1,179 @@
+package sdk
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"cloudprovider.ccm/sdk/fault"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	requestIDKey = "x-request-id"
+	maxRequestID = 64
+	traceParent  = "traceparent"
+)
+
+// observer gives every RPC its context, its log lines and its metrics, as its caller sees it.
+type observer struct {
+	log     *slog.Logger
+	metrics *metrics
+}
+
+// running is an RPC that is not answered yet.
+type running struct {
+	*observer
+	call  *Call
+	began time.Time
+	once  sync.Once
+}
+
+func (o *observer) begin(ctx context.Context, full string) (context.Context, *running) {
+	headers, _ := metadata.FromIncomingContext(ctx)
+	// Outgoing calls of a provider that uses OpenTelemetry go on with the caller's trace.
+	ctx = propagation.TraceContext{}.Extract(ctx, carrier(headers))
+	of := methodOf(full)
+	call := &Call{
+		Service: of.service, Method: of.name, RequestID: requestID(headers), TraceParent: first(headers, traceParent),
+		CallerGone: ctx.Done(), method: of,
+	}
+	call.Deadline, _ = ctx.Deadline()
+	if from, known := peer.FromContext(ctx); known {
+		call.Peer = from.AuthInfo
+	}
+	call.log = o.log.With("service", of.service, "method", of.name, "request_id", call.RequestID)
+	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
+		call.log = call.log.With("trace_id", span.TraceID().String())
+	}
+	o.metrics.started(of)
+	return context.WithValue(ctx, callKey{}, call), &running{observer: o, call: call, began: time.Now()}
+}
+
+// end tells how the RPC was answered; only the first time counts.
+func (r *running) end(err error) {
+	r.once.Do(func() {
+		code, reason, took := status.Code(err), "", time.Since(r.began)
+		if found, ours := fault.FromStatus(err); ours {
+			reason = fault.WireName(found.Reason())
+		}
+		r.metrics.ended(r.call.method, codeName(code), reason, took)
+		log := r.call.log.With("code", codeName(code), "reason", reason, "took", took)
+		switch code {
+		case codes.OK:
+			log.Debug("answered")
+		case codes.Internal, codes.Unknown, codes.DataLoss:
+			log.Warn("failed")
+		default:
+			log.Info("refused")
+		}
+	})
+}
+
+func (o *observer) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
+	ctx, running := o.begin(ctx, info.FullMethod)
+	defer func() { running.end(err) }()
+	defer caught(ctx, &err)
+	return handler(ctx, request)
+}
+
+func (o *observer) stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	ctx, running := o.begin(stream.Context(), info.FullMethod)
+	defer func() { running.end(err) }()
+	defer caught(ctx, &err)
+	return handler(server, &observedStream{stream, ctx, running})
+}
+
+// observedStream has its outcome as soon as it was answered; its end is not waited for.
+type observedStream struct {
+	grpc.ServerStream
+	ctx     context.Context
+	running *running
+}
+
+func (s *observedStream) Context() context.Context { return s.ctx }
+
+func (s *observedStream) SendMsg(message any) error {
+	err := s.ServerStream.SendMsg(message)
+	if err == nil {
+		s.running.end(nil)
+	}
+	return err
+}
+
+// caught makes an error of a panic.
+func caught(ctx context.Context, err *error) {
+	if panicked := recover(); panicked != nil {
+		*err = fail(ctx, errPanic(panicked))
+	}
+}
+
+// errPanic answers what the panic said, for the log: it may hold anything.
+func errPanic(panicked any) error {
+	return fault.Internal(fmt.Errorf("the method panicked: %v\n%s", panicked, debug.Stack()))
+}
+
+// fail is an error on its way out: its cause stays here, in the log, and it has our ErrorInfo.
+func fail(ctx context.Context, err error) error {
+	var found *fault.Error
+	switch {
+	case errors.As(err, &found):
+	case errors.Is(err, context.DeadlineExceeded):
+		// The caller's own deadline was answered before: this one is a bound of the provider on a call of its cloud.
+		found = fault.CloudAPIUnavailable(fault.WithCause(err))
+	case errors.Is(err, context.Canceled):
+		// So only the end of the time for a graceful stop ends the work of a caller who still waits.
+		found = fault.ShuttingDown()
+	default:
+		found = fault.Internal(err)
+	}
+	if cause := errors.Unwrap(found); cause != nil {
+		Logger(ctx).Warn(found.Message(), "reason", fault.WireName(found.Reason()), "cause", cause)
+	}
+	if found.Code() == codes.Internal {
+		if call, known := CallFrom(ctx); known {
+			found = fault.Internal(errors.Unwrap(found), fault.WithMetadata("request_id", call.RequestID))
+		}
+	}
+	return found.GRPCStatus().Err()
+}
+
+func requestID(headers metadata.MD) string {
+	if id := first(headers, requestIDKey); id != "" && len(id) <= maxRequestID {
+		return id
+	}
+	return rand.Text()
+}
+
+func first(headers metadata.MD, key string) string {
+	if values := headers.Get(key); len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// carrier reads a trace's context from the headers of a call.
+type carrier metadata.MD
+
+func (c carrier) Get(key string) string { return first(metadata.MD(c), key) }
+
+func (c carrier) Set(string, string) {}
+
+func (c carrier) Keys() []string {
+	keys := make([]string, 0, len(c))
+	for key := range c {
+		keys = append(keys, key)
+	}
+	return keys
+}

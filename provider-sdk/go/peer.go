@@ -1,0 +1,68 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"syscall"
+
+	"cloudprovider.ccm/sdk/fault"
+	"cloudprovider.ccm/sdk/internal/unixsocket"
+	"google.golang.org/grpc/credentials"
+)
+
+// PeerUnix is a process on the other side of the Unix socket, as the kernel names it. Its pid is useless across pid
+// namespaces.
+type PeerUnix struct {
+	credentials.CommonAuthInfo
+	syscall.Ucred
+}
+
+// AuthType answers "unix".
+func (PeerUnix) AuthType() string { return "unix" }
+
+// unixCredentials hand the peer of a Unix socket on; the socket's file keeps others out.
+type unixCredentials struct{}
+
+func (unixCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	known, is := conn.(*unixsocket.Conn)
+	if !is {
+		return nil, nil, errors.New("the peer of the connection is not known")
+	}
+	level := credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}
+	return conn, PeerUnix{level, known.Peer}, nil
+}
+
+func (unixCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("these credentials are for servers")
+}
+
+func (unixCredentials) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "unix"}
+}
+
+func (u unixCredentials) Clone() credentials.TransportCredentials { return u }
+
+func (unixCredentials) OverrideServerName(string) error { return nil }
+
+// trusts says whether the user of a connection's peer is among these, or the own one and root where none is named.
+func trusts(allowed []uint32, conn net.Conn) bool {
+	known, is := conn.(*unixsocket.Conn)
+	if !is {
+		return false
+	}
+	if len(allowed) == 0 {
+		allowed = []uint32{uint32(os.Geteuid()), 0}
+	}
+	return slices.Contains(allowed, known.Peer.Uid)
+}
+
+func notTrusted(peer credentials.AuthInfo) error {
+	if peer, is := peer.(PeerUnix); is {
+		return fault.PeerNotTrusted(fmt.Sprintf("uid %d may not call; see --allowed-peer-uids of the provider", peer.Uid))
+	}
+	return fault.PeerNotTrusted("the peer is not known")
+}

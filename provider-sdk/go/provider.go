@@ -1,0 +1,185 @@
+package sdk
+
+import (
+	"crypto/rand"
+	"log/slog"
+	"slices"
+
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"cloudprovider.ccm/sdk/scrub"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Provider is a provider that is complete and consistent: what it advertises it serves. New makes it, Main, Serve or Listen
+// serve it, once.
+type Provider struct {
+	name          string
+	vendorVersion string
+	prefixes      []string
+	epoch         string
+	capabilities  *pb.GetCapabilitiesResponse
+	log           *slog.Logger
+
+	status        StatusReporter
+	instances     Instances
+	loadBalancers LoadBalancers
+	routes        Routes
+	volumes       Volumes
+	clusters      Clusters
+
+	advertised advertised
+	metrics    *metrics
+	life       *lifecycle
+}
+
+// Option says something of a provider.
+type Option func(*Provider)
+
+// New puts a provider of this name together: a DNS subdomain of at most 63 bytes, for example "aws". Each service is served
+// if and only if it was given.
+//
+// The error names what does not fit: a name that is no DNS subdomain, a capability without its methods, instances without a
+// provider-ID prefix, a limit or an interval that the contract forbids.
+func New(name string, options ...Option) (*Provider, error) {
+	provider := &Provider{
+		name:         name,
+		epoch:        rand.Text(),
+		capabilities: &pb.GetCapabilitiesResponse{},
+		log:          slog.Default(),
+		metrics:      newMetrics(),
+	}
+	for _, option := range options {
+		option(provider)
+	}
+	provider.log = slog.New(scrub.NewHandler(provider.log.Handler()))
+	provider.advertise()
+	if err := provider.check(); err != nil {
+		return nil, err
+	}
+	provider.advertised = advertise(provider.capabilities)
+	provider.life = newLifecycle(append([]string{""}, provider.ServiceNames()...))
+	return provider, nil
+}
+
+// WithVendorVersion tells the version of the provider as its vendor counts; at most 64 bytes.
+func WithVendorVersion(version string) Option {
+	return func(p *Provider) { p.vendorVersion = version }
+}
+
+// WithProviderIDPrefix tells how the provider IDs begin, for example "aws://". At least one is needed for instances.
+func WithProviderIDPrefix(prefixes ...string) Option {
+	return func(p *Provider) { p.prefixes = append(p.prefixes, prefixes...) }
+}
+
+// WithCapabilities tells limits, intervals, wanted fields, classes, and capabilities that cannot be seen from methods. All
+// defaults unless given; what can be seen from methods, and fencing, is added.
+func WithCapabilities(capabilities *pb.GetCapabilitiesResponse) Option {
+	return func(p *Provider) { p.capabilities = capabilities }
+}
+
+// WithStatus answers GetStatus. Without it there are no conditions.
+func WithStatus(status StatusReporter) Option {
+	return func(p *Provider) { p.status = status }
+}
+
+// WithInstances serves Instances, and what else the value can do: InstanceWatcher, InstanceLister, SSHKeyAdder.
+func WithInstances(instances Instances) Option {
+	return func(p *Provider) { p.instances = instances }
+}
+
+// WithLoadBalancers serves LoadBalancers.
+func WithLoadBalancers(loadBalancers LoadBalancers) Option {
+	return func(p *Provider) { p.loadBalancers = loadBalancers }
+}
+
+// WithRoutes serves Routes.
+func WithRoutes(routes Routes) Option {
+	return func(p *Provider) { p.routes = routes }
+}
+
+// WithVolumes serves Volumes.
+func WithVolumes(volumes Volumes) Option {
+	return func(p *Provider) { p.volumes = volumes }
+}
+
+// WithClusters serves Clusters.
+func WithClusters(clusters Clusters) Option {
+	return func(p *Provider) { p.clusters = clusters }
+}
+
+// WithMetrics registers metrics of the provider's own, for example calls of the cloud's API, beside those of this package.
+func WithMetrics(collectors ...prometheus.Collector) Option {
+	return func(p *Provider) { p.metrics.own = append(p.metrics.own, collectors...) }
+}
+
+// WithLogger logs there instead of to slog's default logger. It is scrubbed either way.
+func WithLogger(log *slog.Logger) Option {
+	return func(p *Provider) { p.log = log }
+}
+
+// WithProcessEpoch replaces the random process epoch, so that a test can tell what it expects. At most 64 bytes, not empty.
+func WithProcessEpoch(epoch string) Option {
+	return func(p *Provider) { p.epoch = epoch }
+}
+
+// Name answers the provider's name.
+func (p *Provider) Name() string { return p.name }
+
+// ProcessEpoch answers the random value that names this start of the process: what tokens are bound to.
+func (p *Provider) ProcessEpoch() string { return p.epoch }
+
+// ServiceNames answers the fully qualified names of the contract's services that are served.
+func (p *Provider) ServiceNames() []string {
+	names := []string{discoveryService, cloudProviderService}
+	for _, service := range []struct {
+		name   string
+		served bool
+	}{
+		{instancesService, p.instances != nil},
+		{loadBalancersService, p.loadBalancers != nil},
+		{routesService, p.routes != nil},
+		{volumesService, p.volumes != nil},
+		{clustersService, p.clusters != nil},
+	} {
+		if service.served {
+			names = append(names, service.name)
+		}
+	}
+	return names
+}
+
+// SetServing says whether the provider accepts work at all: the health of "" and of every service.
+//
+// A cloud that is down or refuses credentials is a condition of GetStatus, not a reason for this.
+func (p *Provider) SetServing(serving bool) { p.life.setAll(serving) }
+
+// SetServiceServing says whether one service accepts work, by its fully qualified name. False when it is not served.
+func (p *Provider) SetServiceServing(service string, serving bool) bool {
+	return p.life.set(service, serving)
+}
+
+// Stop stops gracefully, as SIGTERM does: not serving, streams end, running mutations are finished.
+func (p *Provider) Stop() { p.life.beginStop() }
+
+// advertise adds what can be seen from methods to what was told.
+func (p *Provider) advertise() {
+	_, watches := p.instances.(InstanceWatcher)
+	_, lists := p.instances.(InstanceLister)
+	_, addsKeys := p.instances.(SSHKeyAdder)
+	seen := slices.Clone(p.capabilities.GetCapabilities())
+	for _, one := range []struct {
+		capability pb.Capability
+		there      bool
+	}{
+		{pb.Capability_CAPABILITY_INSTANCES_WATCH, watches},
+		{pb.Capability_CAPABILITY_INSTANCES_LIST, lists},
+		{pb.Capability_CAPABILITY_SSH_KEYS, addsKeys},
+		{pb.Capability_CAPABILITY_FENCING, addsKeys || p.loadBalancers != nil || p.routes != nil},
+	} {
+		if one.there && !slices.Contains(seen, one.capability) {
+			seen = append(seen, one.capability)
+		}
+	}
+	p.capabilities = cloneCapabilities(p.capabilities)
+	p.capabilities.Capabilities = seen
+}

@@ -1,0 +1,48 @@
+package sdk
+
+import (
+	"context"
+
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	discovery "cloudprovider.ccm/sdk/gen/ccm/discovery/v1"
+)
+
+// discoveryServer says who is there and what it speaks: out of memory, always.
+type discoveryServer struct {
+	discovery.UnimplementedDiscoveryServer
+	answer *discovery.GetInfoResponse
+}
+
+func newDiscoveryServer(provider *Provider, services []string) *discoveryServer {
+	return &discoveryServer{answer: &discovery.GetInfoResponse{
+		Name:               provider.name,
+		VendorVersion:      provider.vendorVersion,
+		SdkName:            sdkName,
+		SdkVersion:         Version,
+		ProviderIdPrefixes: provider.prefixes,
+		Services:           services,
+		ProcessEpoch:       provider.epoch,
+	}}
+}
+
+func (s *discoveryServer) GetInfo(ctx context.Context, host *discovery.GetInfoRequest) (*discovery.GetInfoResponse, error) {
+	Logger(ctx).Debug("a host introduced itself", "host", host.GetHostName(), "version", host.GetHostVersion())
+	return s.answer, nil
+}
+
+// baseServer answers capabilities, which are data, and status, which the provider gives.
+type baseServer struct {
+	pb.UnimplementedCloudProviderServer
+	provider *Provider
+}
+
+func (s *baseServer) GetCapabilities(context.Context, *pb.GetCapabilitiesRequest) (*pb.GetCapabilitiesResponse, error) {
+	return s.provider.advertised.answer, nil
+}
+
+func (s *baseServer) GetStatus(ctx context.Context, request *pb.GetStatusRequest) (*pb.GetStatusResponse, error) {
+	if s.provider.status == nil {
+		return &pb.GetStatusResponse{}, nil
+	}
+	return s.provider.status.GetStatus(ctx, request)
+}

@@ -1,0 +1,117 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/grpc"
+)
+
+// instancesServer serves Instances. Optional methods are refused before they are reached unless they are there.
+type instancesServer struct {
+	pb.UnimplementedInstancesServer
+	core *core
+	Instances
+}
+
+func (s *instancesServer) BatchGetInstances(ctx context.Context, request *pb.BatchGetInstancesRequest) (*pb.BatchGetInstancesResponse, error) {
+	return s.Instances.BatchGetInstances(ctx, request)
+}
+
+func (s *instancesServer) ListInstances(ctx context.Context, request *pb.ListInstancesRequest) (*pb.ListInstancesResponse, error) {
+	lister, is := s.Instances.(InstanceLister)
+	if !is {
+		return nil, fault.MethodNotSupported("ListInstances")
+	}
+	return lister.ListInstances(ctx, request)
+}
+
+func (s *instancesServer) AddSshKeyToAllInstances(ctx context.Context, request *pb.AddSshKeyToAllInstancesRequest) (*pb.AddSshKeyToAllInstancesResponse, error) {
+	adder, is := s.Instances.(SSHKeyAdder)
+	if !is {
+		return nil, fault.MethodNotSupported("AddSshKeyToAllInstances")
+	}
+	return adder.AddSshKeyToAllInstances(ctx, request)
+}
+
+// WatchInstances frames what a provider's watch gives: what was started, what changed, a heartbeat, and an end in time.
+func (s *instancesServer) WatchInstances(request *pb.WatchInstancesRequest, stream grpc.ServerStreamingServer[pb.WatchInstancesResponse]) error {
+	ctx, done := context.WithCancel(stream.Context())
+	defer done()
+	if call, known := ctx.Value(callKey{}).(*Call); known {
+		if err := s.core.admit(ctx, call, request); err != nil {
+			return err
+		}
+	}
+	watcher, is := s.Instances.(InstanceWatcher)
+	if !is {
+		return fail(ctx, fault.MethodNotSupported("WatchInstances"))
+	}
+	watch, err := watcher.WatchInstances(ctx, request)
+	if err == nil && watch == nil {
+		err = errors.New("the method answered nil without an error")
+	}
+	if err != nil {
+		return fail(ctx, err)
+	}
+	if err := stream.Send(started(watch.Resumed)); err != nil {
+		return err
+	}
+	return s.relay(ctx, watch, stream)
+}
+
+func (s *instancesServer) relay(ctx context.Context, watch *Watch, stream grpc.ServerStreamingServer[pb.WatchInstancesResponse]) error {
+	advertised, life, token := s.core.provider.advertised, s.core.provider.life, ""
+	end := time.NewTimer(advertised.watchMaxAge)
+	defer end.Stop()
+	// A bookmark must follow at least every interval, so it is sent a little more often.
+	heartbeat := time.NewTicker(max(advertised.bookmarkInterval*3/4, time.Millisecond))
+	defer heartbeat.Stop()
+	for {
+		frame := (*pb.WatchInstancesResponse)(nil)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-life.stop.Done():
+			return fail(ctx, fault.ShuttingDown())
+		case <-end.C:
+			return nil
+		case <-heartbeat.C:
+			frame = bookmark(token)
+		case event, open := <-watch.Events:
+			switch {
+			case !open:
+				return nil
+			case event.err != nil:
+				return fail(ctx, event.err)
+			case event.change != nil:
+				frame = changed(event.change)
+			default:
+				token = event.bookmark
+				frame = bookmark(token)
+			}
+		}
+		if err := stream.Send(frame); err != nil {
+			return err
+		}
+	}
+}
+
+func started(resumed bool) *pb.WatchInstancesResponse {
+	return &pb.WatchInstancesResponse{
+		Frame: &pb.WatchInstancesResponse_Started{Started: &pb.WatchStarted{Resumed: resumed}},
+	}
+}
+
+func changed(change *pb.InstanceChanged) *pb.WatchInstancesResponse {
+	return &pb.WatchInstancesResponse{Frame: &pb.WatchInstancesResponse_Changed{Changed: change}}
+}
+
+func bookmark(token string) *pb.WatchInstancesResponse {
+	return &pb.WatchInstancesResponse{
+		Frame: &pb.WatchInstancesResponse_Bookmark{Bookmark: &pb.WatchBookmark{ResumeToken: token}},
+	}
+}

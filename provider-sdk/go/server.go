@@ -1,0 +1,236 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	discovery "cloudprovider.ccm/sdk/gen/ccm/discovery/v1"
+	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection"
+)
+
+const (
+	// handshakeWithin: a client that says nothing holds a place for this long.
+	handshakeWithin = 10 * time.Second
+	// lastWords is what a mutation that was told to give up still gets.
+	lastWords = time.Second
+)
+
+// Server is a provider whose endpoint is open. Listen makes it.
+type Server struct {
+	provider *Provider
+	options  *serving
+	door     door
+	metrics  net.Listener
+}
+
+// Serve serves a provider until its context ends, a SIGTERM or SIGINT, or Provider.Stop; then it stops gracefully.
+func Serve(ctx context.Context, provider *Provider, options ...ServeOption) error {
+	server, err := Listen(provider, options...)
+	if err != nil {
+		return err
+	}
+	return server.Serve(ctx)
+}
+
+// Listen opens the endpoint. From here on callers can connect; they are answered once it serves. The error names what is in
+// the way and the remedy.
+func Listen(provider *Provider, options ...ServeOption) (*Server, error) {
+	serving := newServing()
+	for _, option := range options {
+		option(serving)
+	}
+	if err := provider.metrics.register(); err != nil {
+		return nil, err
+	}
+	metrics, err := serving.openMetrics()
+	if err != nil {
+		return nil, err
+	}
+	door, err := serving.open(provider)
+	if err != nil {
+		if metrics != nil {
+			metrics.Close()
+		}
+		return nil, err
+	}
+	return &Server{provider, serving, door, metrics}, nil
+}
+
+// Endpoint answers where it listens, with the real port where port 0 was asked for.
+func (s *Server) Endpoint() Endpoint { return s.door.endpoint }
+
+// MetricsAddress answers where metrics are served, nil if they are not.
+func (s *Server) MetricsAddress() net.Addr {
+	if s.metrics == nil {
+		return nil
+	}
+	return s.metrics.Addr()
+}
+
+// Serve serves until it is told to stop: then it is not serving, streams end, running mutations are finished for as long as
+// the grace says, and the socket's file is removed.
+func (s *Server) Serve(ctx context.Context) error {
+	life, log := s.provider.life, s.provider.log
+	ctx, release := s.untilSignal(ctx)
+	defer release()
+	defer context.AfterFunc(ctx, func() {
+		release() // A second signal ends the process at once.
+		life.beginStop()
+	})()
+	main, refusing := s.servers()
+	var serving sync.WaitGroup
+	failed := make(chan error, 2)
+	serve := func(server *grpc.Server, listener net.Listener) {
+		serving.Go(func() {
+			err := server.Serve(listener)
+			if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, grpc.ErrServerStopped) {
+				failed <- err
+			}
+			// Should it ever end by itself, the rest must not wait for a stop that nobody asks for.
+			life.beginStop()
+		})
+	}
+	serve(main, s.door.passed)
+	if s.door.rest != nil {
+		serve(refusing, s.door.rest)
+	}
+	stopMetrics := s.serveMetrics()
+	log.Info("serving", "provider", s.provider.name, "endpoint", s.door.endpoint.String(), "epoch", s.provider.epoch)
+	<-life.stop.Done()
+	s.drain(main)
+	refusing.Stop()
+	err := s.door.close()
+	serving.Wait()
+	stopMetrics()
+	log.Info("stopped", "provider", s.provider.name)
+	select {
+	case failure := <-failed:
+		return failure
+	default:
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		return err
+	}
+}
+
+func (s *Server) untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !s.options.signals {
+		return context.WithCancel(ctx)
+	}
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+}
+
+// drain waits for calls and running mutations, but not for ever.
+func (s *Server) drain(server *grpc.Server) {
+	life, log := s.provider.life, s.provider.log
+	answered := make(chan struct{})
+	go func() {
+		server.GracefulStop()
+		<-life.idle
+		close(answered)
+	}()
+	if inTime(answered, s.options.grace) {
+		return
+	}
+	log.Warn("the time to stop is over; what runs is told to give up", "mutations", life.running())
+	life.giveUpNow()
+	if !inTime(answered, lastWords) {
+		log.Warn("connections are cut", "mutations", life.running())
+	}
+	server.Stop()
+}
+
+func inTime(done <-chan struct{}, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// servers makes the one that serves, and the one that tells peers who are not trusted why not, and nothing else.
+func (s *Server) servers() (main, refusing *grpc.Server) {
+	provider := s.provider
+	observer := &observer{provider.log, provider.metrics}
+	core := &core{provider: provider}
+	common := []grpc.ServerOption{
+		grpc.Creds(s.door.credentials),
+		grpc.ConnectionTimeout(handshakeWithin),
+		grpc.MaxRecvMsgSize(provider.advertised.messageBytes),
+		grpc.MaxSendMsgSize(provider.advertised.messageBytes),
+		grpc.ChainStreamInterceptor(observer.stream),
+	}
+	refusing = grpc.NewServer(slices.Concat(common, []grpc.ServerOption{grpc.UnknownServiceHandler(refuse)})...)
+	measured := grpc.ChainUnaryInterceptor(observer.unary, core.unary)
+	main = grpc.NewServer(slices.Concat(common, []grpc.ServerOption{measured})...)
+	s.register(main, core)
+	return main, refusing
+}
+
+func refuse(_ any, stream grpc.ServerStream) error {
+	call, _ := CallFrom(stream.Context())
+	return fail(stream.Context(), notTrusted(call.Peer))
+}
+
+// register adds the services of the provider, and nothing that it does not serve.
+func (s *Server) register(server *grpc.Server, core *core) {
+	provider := s.provider
+	names := append(provider.ServiceNames(), healthService)
+	healthpb.RegisterHealthServer(server, &healthServer{life: provider.life})
+	if s.options.reflection {
+		names = append(names, reflectionService)
+		reflection.RegisterV1(server)
+	}
+	discovery.RegisterDiscoveryServer(server, newDiscoveryServer(provider, names))
+	pb.RegisterCloudProviderServer(server, &baseServer{provider: provider})
+	if provider.instances != nil {
+		pb.RegisterInstancesServer(server, &instancesServer{core: core, Instances: provider.instances})
+	}
+	if provider.loadBalancers != nil {
+		pb.RegisterLoadBalancersServer(server,
+			&loadBalancersServer{revisions: &core.revisions, LoadBalancers: provider.loadBalancers})
+	}
+	if provider.routes != nil {
+		pb.RegisterRoutesServer(server, &routesServer{Routes: provider.routes})
+	}
+	if provider.volumes != nil {
+		pb.RegisterVolumesServer(server, &volumesServer{Volumes: provider.volumes})
+	}
+	if provider.clusters != nil {
+		pb.RegisterClustersServer(server, &clustersServer{Clusters: provider.clusters})
+	}
+}
+
+// serveMetrics serves them, if they are, until the returned function is called.
+func (s *Server) serveMetrics() (stop func()) {
+	if s.metrics == nil {
+		return func() {}
+	}
+	server := &http.Server{Handler: s.provider.metrics.handler(), ReadHeaderTimeout: handshakeWithin}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := server.Serve(s.metrics); !errors.Is(err, http.ErrServerClosed) {
+			s.provider.log.Warn("metrics are not served any more", "error", err)
+		}
+	}()
+	return func() {
+		server.Close()
+		<-ended
+	}
+}

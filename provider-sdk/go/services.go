@@ -1,0 +1,105 @@
+package sdk
+
+import (
+	"context"
+
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+)
+
+// Instances are the machines behind the nodes. What else a value can do (InstanceWatcher, InstanceLister, SSHKeyAdder) is
+// seen from its methods, served and advertised.
+type Instances interface {
+	// BatchGetInstances reads many machines at once.
+	//
+	// In: 1 to Limits.max_batch_instances queries, each with a unique key and a named node. Out: one result for each key, in
+	// any order. Existence is a state, never an error: answer an error for one query in its result (Unknown), and fail the
+	// call only when nothing could be asked. Answer ABSENT (Absent) only after a look at the place that decides it.
+	BatchGetInstances(context.Context, *pb.BatchGetInstancesRequest) (*pb.BatchGetInstancesResponse, error)
+}
+
+// InstanceWatcher is the optional part of Instances behind CAPABILITY_INSTANCES_WATCH.
+type InstanceWatcher interface {
+	// WatchInstances opens a stream of changed machines, which lives as long as its context.
+	//
+	// The provider gives changes, and tokens if it can resume; the started frame, the heartbeat at
+	// Intervals.bookmark_interval, the end at Intervals.watch_max_age and at a stop of the process are done by this package.
+	// See ChangeFeed for a source that needs three lines. Errors: fault.ResumeTokenExpired, fault.InvalidToken.
+	WatchInstances(context.Context, *pb.WatchInstancesRequest) (*Watch, error)
+}
+
+// InstanceLister is the optional part of Instances behind CAPABILITY_INSTANCES_LIST.
+type InstanceLister interface {
+	// ListInstances answers one page of this cluster's machines.
+	//
+	// In: page_size is between 1 and Limits.max_page_size. What could not be asked stands in unreachable. Errors:
+	// fault.PageTokenExpired, fault.InvalidToken.
+	ListInstances(context.Context, *pb.ListInstancesRequest) (*pb.ListInstancesResponse, error)
+}
+
+// SSHKeyAdder is the optional part of Instances behind CAPABILITY_SSH_KEYS.
+type SSHKeyAdder interface {
+	// AddSshKeyToAllInstances makes a public key valid on all machines of this cluster. A mutation. Errors:
+	// fault.InvalidSSHKey.
+	AddSshKeyToAllInstances(context.Context, *pb.AddSshKeyToAllInstancesRequest) (*pb.AddSshKeyToAllInstancesResponse, error)
+}
+
+// LoadBalancers are what stands before Services of type LoadBalancer. The natural key of a balancer is (cluster uid,
+// service uid).
+//
+// Mutations are run to their end even when the caller is gone: their context is not cancelled with the call, and its
+// deadline is the contract's longest, not the caller's (CallFrom tells that one). They may run at the same time as another
+// one of the same key: join, queue, or answer fault.ConcurrentOperation. A revision below the highest accepted one of the
+// same key is refused before a method is called.
+type LoadBalancers interface {
+	// GetLoadBalancer reads one balancer. Absence is LOAD_BALANCER_STATE_ABSENT, never an error.
+	GetLoadBalancer(context.Context, *pb.GetLoadBalancerRequest) (*pb.GetLoadBalancerResponse, error)
+	// EnsureLoadBalancer makes one balancer be as wanted. The same request again leaves one balancer and the same answer.
+	//
+	// Answer in_progress for what merely takes long. Store desired_digest with the balancer when it was applied wholly.
+	// Never take down what works because a later step failed.
+	EnsureLoadBalancer(context.Context, *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error)
+	// BatchUpdateLoadBalancers gives many balancers new backends; it never makes one.
+	//
+	// In: items with a unique service uid each, and an index of a set that is there; items with a stale revision were
+	// answered already and are not among them. Out: one result for each service uid.
+	BatchUpdateLoadBalancers(context.Context, *pb.BatchUpdateLoadBalancersRequest) (*pb.BatchUpdateLoadBalancersResponse, error)
+	// DeleteLoadBalancer removes the balancer of a Service with all that was made for it, from its natural key alone. Absence
+	// is OK.
+	DeleteLoadBalancer(context.Context, *pb.DeleteLoadBalancerRequest) (*pb.DeleteLoadBalancerResponse, error)
+	// ListLoadBalancers answers one page of this cluster's balancers. In: page_size is between 1 and Limits.max_page_size.
+	ListLoadBalancers(context.Context, *pb.ListLoadBalancersRequest) (*pb.ListLoadBalancersResponse, error)
+}
+
+// Routes lead the pod CIDRs of nodes to the nodes. The natural key of a route is (cluster uid, destination CIDR).
+// Mutations are run to their end even when the caller is gone.
+type Routes interface {
+	// ListRoutes answers one page of this cluster's routes. In: page_size is between 1 and Limits.max_page_size.
+	ListRoutes(context.Context, *pb.ListRoutesRequest) (*pb.ListRoutesResponse, error)
+	// BatchEnsureRoutes makes each destination lead to its target; a route with a wrong target is replaced. In: items with
+	// unique keys and destinations. Out: one result for each key.
+	BatchEnsureRoutes(context.Context, *pb.BatchEnsureRoutesRequest) (*pb.BatchEnsureRoutesResponse, error)
+	// BatchDeleteRoutes removes routes that were listed; one that was re-pointed since stays and is answered ROUTE_CHANGED.
+	// In: items with unique keys. Out: one result for each key.
+	BatchDeleteRoutes(context.Context, *pb.BatchDeleteRoutesRequest) (*pb.BatchDeleteRoutesResponse, error)
+}
+
+// Volumes answer the topology labels of volumes that no CSI driver looks after.
+type Volumes interface {
+	// BatchGetVolumeLabels reads the labels of many volumes. In: 1 to Limits.max_batch_volumes queries with unique keys. Out:
+	// one result for each key.
+	BatchGetVolumeLabels(context.Context, *pb.BatchGetVolumeLabelsRequest) (*pb.BatchGetVolumeLabelsResponse, error)
+}
+
+// Clusters are those that the cloud hosts.
+type Clusters interface {
+	// ListClusters answers one page of the clusters of the account. In: page_size is between 1 and Limits.max_page_size.
+	ListClusters(context.Context, *pb.ListClustersRequest) (*pb.ListClustersResponse, error)
+	// GetControlPlaneEndpoint says where the apiserver of a cluster is. Errors: fault.ClusterNotFound.
+	GetControlPlaneEndpoint(context.Context, *pb.GetControlPlaneEndpointRequest) (*pb.GetControlPlaneEndpointResponse, error)
+}
+
+// StatusReporter says how the provider is, in conditions. Without one there are none, which a host reads as "not known".
+type StatusReporter interface {
+	// GetStatus answers from memory: it is asked every minute and must not call the cloud.
+	GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusResponse, error)
+}

@@ -1,0 +1,193 @@
+package sdk_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"cloudprovider.ccm/sdk"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+func TestAStopIsToldAndMutationsFinish(t *testing.T) {
+	begun, release := make(chan bool, 1), make(chan struct{})
+	cloud := &cloud{
+		ensure: func(ctx context.Context, _ *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
+			begun <- true
+			<-release
+			return &pb.EnsureLoadBalancerResponse{LoadBalancer: &pb.LoadBalancer{Id: "lb-1"}}, ctx.Err()
+		},
+		watch: func(context.Context, *pb.WatchInstancesRequest) (*sdk.Watch, error) { return &sdk.Watch{}, nil },
+	}
+	served := serve(t, provider(t, cloud))
+	conn := served.dial(t)
+	health, err := healthpb.NewHealthClient(conn).Watch(soon(t), &healthpb.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := health.Recv(); err != nil || got.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		t.Fatal(got, err)
+	}
+	changes := watch(t, served)
+	frame(t, changes)
+	answered := make(chan error, 1)
+	go func() {
+		answer, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), ensureRequest())
+		if err == nil && answer.GetLoadBalancer().GetId() != "lb-1" {
+			err = errors.New("another answer")
+		}
+		answered <- err
+	}()
+	receive(t, begun, "the mutation")
+
+	served.Stop()
+	if got, err := health.Recv(); err != nil || got.GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING {
+		t.Errorf("health says %v %v", got, err)
+	}
+	if _, err := health.Recv(); !errors.Is(err, io.EOF) {
+		t.Errorf("the health stream goes on: %v", err)
+	}
+	expect(t, end(changes), codes.Unavailable, pb.ErrorReason_ERROR_REASON_SHUTTING_DOWN)
+	select {
+	case err := <-served.ended:
+		t.Fatalf("it ended before the mutation: %v", err)
+	default:
+	}
+	close(release)
+	if err := receive(t, answered, "the answer"); err != nil {
+		t.Errorf("the mutation was not answered: %v", err)
+	}
+	served.wait(t)
+	if _, err := os.Lstat(served.path); !os.IsNotExist(err) {
+		t.Errorf("the socket stays: %v", err)
+	}
+}
+
+// A mutation whose caller is gone is waited for, too.
+func TestAStopWaitsForOrphanedMutations(t *testing.T) {
+	begun, release, finished := make(chan bool, 1), make(chan struct{}), make(chan error, 1)
+	cloud := &cloud{ensure: func(ctx context.Context, _ *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
+		begun <- true
+		<-release
+		finished <- ctx.Err()
+		return nil, nil
+	}}
+	served := serve(t, provider(t, cloud))
+	ctx, cancel := context.WithCancel(soon(t))
+	go func() {
+		<-begun
+		cancel()
+	}()
+	_, err := pb.NewLoadBalancersClient(served.dial(t)).EnsureLoadBalancer(ctx, ensureRequest())
+	expect(t, err, codes.Canceled, 0)
+	served.Stop()
+	close(release)
+	served.wait(t)
+	select {
+	case err := <-finished:
+		if err != nil {
+			t.Errorf("the mutation was ended: %v", err)
+		}
+	default:
+		t.Error("it did not wait")
+	}
+}
+
+func TestAfterTheGraceWhatRunsIsToldToGiveUp(t *testing.T) {
+	begun, told := make(chan bool, 1), make(chan error, 1)
+	cloud := &cloud{ensure: func(ctx context.Context, _ *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
+		begun <- true
+		<-ctx.Done()
+		told <- ctx.Err()
+		return nil, ctx.Err()
+	}}
+	served := serve(t, provider(t, cloud), sdk.WithShutdownGrace(50*time.Millisecond))
+	answered := make(chan error, 1)
+	go func() {
+		_, err := pb.NewLoadBalancersClient(served.dial(t)).EnsureLoadBalancer(soon(t), ensureRequest())
+		answered <- err
+	}()
+	receive(t, begun, "the mutation")
+	served.Stop()
+	if err := receive(t, told, "the word"); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	expect(t, receive(t, answered, "the answer"), codes.Unavailable, pb.ErrorReason_ERROR_REASON_SHUTTING_DOWN)
+	served.wait(t)
+}
+
+// A method that hangs for ever does not keep the process.
+func TestAHungMutationIsCut(t *testing.T) {
+	begun, release := make(chan bool, 1), make(chan struct{})
+	defer close(release)
+	cloud := &cloud{ensure: func(context.Context, *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
+		begun <- true
+		<-release
+		return nil, nil
+	}}
+	served := serve(t, provider(t, cloud), sdk.WithShutdownGrace(20*time.Millisecond))
+	ctx, cancel := context.WithCancel(soon(t))
+	defer cancel()
+	go pb.NewLoadBalancersClient(served.dial(t)).EnsureLoadBalancer(ctx, ensureRequest())
+	receive(t, begun, "the mutation")
+	served.Stop()
+	served.wait(t)
+}
+
+func TestTheContextAndASignalStop(t *testing.T) {
+	for name, stop := range map[string]func(context.CancelFunc){
+		"context": func(cancel context.CancelFunc) { cancel() },
+		"signal": func(context.CancelFunc) {
+			if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := socketPath(t)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			ended := make(chan error, 1)
+			made := provider(t, &cloud{})
+			go func() { ended <- sdk.Serve(ctx, made, sdk.WithEndpoint("unix://"+path)) }()
+			// Its first answer shows that it serves, and so listens to signals.
+			client := pb.NewInstancesClient((&served{path: path}).dial(t))
+			for ctx := soon(t); ; {
+				if _, err := client.BatchGetInstances(ctx, queries("a")); err == nil {
+					break
+				} else if ctx.Err() != nil {
+					t.Fatal(err)
+				}
+			}
+			stop(cancel)
+			if err := receive(t, ended, "the end"); err != nil {
+				t.Error(err)
+			}
+			if conn, err := net.Dial("unix", path); err == nil {
+				conn.Close()
+				t.Error("somebody still answers")
+			}
+		})
+	}
+}
+
+func TestAStopBeforeServingEndsItAtOnce(t *testing.T) {
+	made := provider(t, &cloud{})
+	server, err := sdk.Listen(made, sdk.WithEndpoint("unix://"+socketPath(t)), sdk.WithoutSignals())
+	if err != nil {
+		t.Fatal(err)
+	}
+	made.Stop()
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(context.Background()) }()
+	if err := receive(t, ended, "the end"); err != nil {
+		t.Error(err)
+	}
+}
