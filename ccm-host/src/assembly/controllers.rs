@@ -73,7 +73,7 @@ fn service_lb(process: &Process, shared: &Shared) {
         settings: service_lb::Settings {
             workers: settings.workers,
             resync_period: settings.resync_period,
-            adopt: false,
+            adopt: settings.adopt,
         },
     });
     process.spawn_controller(Controller::ServiceLb, |stop| controller.run(stop));

@@ -15,6 +15,18 @@ pub(super) struct RawServices {
     /// Time between two slow sweeps that look for balancers that drifted or that nobody owns any more.
     #[arg(long, value_name = "DURATION", default_value = "30m")]
     pub load_balancer_resync_period: String,
+
+    /// Take over balancers that carry only the name that a former controller gave them. Without it such a Service gets an
+    /// Event, and its balancer stays as it is.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "false",
+        default_missing_value = "true"
+    )]
+    pub adopt_load_balancers: String,
 }
 
 /// How load balancers are kept in step.
@@ -24,6 +36,8 @@ pub struct ServiceSettings {
     pub workers: usize,
     /// Longer than zero.
     pub resync_period: Duration,
+    /// Take over balancers of a former controller.
+    pub adopt: bool,
 }
 
 impl RawServices {
@@ -35,6 +49,7 @@ impl RawServices {
         ));
         let resync =
             mistakes.keep(value::period("load-balancer-resync-period", &self.load_balancer_resync_period));
-        Some(ServiceSettings { workers: workers?, resync_period: resync? })
+        let adopt = mistakes.keep(value::switch("adopt-load-balancers", &self.adopt_load_balancers));
+        Some(ServiceSettings { workers: workers?, resync_period: resync?, adopt: adopt? })
     }
 }

@@ -23,6 +23,9 @@ use crate::{
 /// When a provider is asked again that left its balancer unfinished without saying when.
 const UNFINISHED: Duration = Duration::from_secs(5);
 
+/// What a person can do about [`ErrorReason::AdoptionRefused`].
+const ADOPT_FLAG: &str = "--adopt-load-balancers";
+
 /// Whom to ask for what.
 struct Order {
     service: Arc<Service>,
@@ -53,7 +56,10 @@ impl Act<'_> {
         match self.call_ensure(lane, &order).await {
             Ok(ensured) => self.ensured(lane, order, ensured).await,
             Err(error) => {
-                if !is_quiet(&error) {
+                if error.is(ErrorReason::AdoptionRefused) {
+                    let remedy = format_args!("{error}; {ADOPT_FLAG} lets the host take over the balancer");
+                    self.shared.events.warn(lane, &order.service, Warning::sync(remedy));
+                } else if !is_quiet(&error) {
                     self.shared.events.warn(lane, &order.service, Warning::sync(&error));
                 }
                 Step::End(self.failed(lane, Intent::Apply(order.target), &error))

@@ -73,3 +73,137 @@ fn learn_absence(lane: &mut Lane) -> bool {
     lane.applied = None;
     before == Presence::Present
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::{
+        controllers::service_lb::lane::{Attempt, Intent},
+        kube::{fixtures::service, service::ObjectKey},
+    };
+
+    fn listed() -> LoadBalancer {
+        LoadBalancer {
+            key: ObjectKey::new("default", "web"),
+            service_uid: "web-uid".to_owned(),
+            id: String::new(),
+            name: String::new(),
+            state: LoadBalancerState::Active,
+            ingress: Vec::new(),
+            applied_digest: Some("d1".to_owned()),
+            sync_state: SyncState::InSync,
+            ownership: Ownership::ByUid,
+            rejected: Vec::new(),
+        }
+    }
+
+    fn lane(presence: Presence, applied: Option<&str>) -> Lane {
+        let mut lane = Lane::new(Arc::new(service("web")));
+        lane.presence = presence;
+        lane.applied = applied.map(|digest| Target { digest: digest.to_owned(), backends: None });
+        lane
+    }
+
+    /// What a lane says afterwards.
+    type Known = (bool, Presence, Option<&'static str>);
+
+    #[test]
+    fn a_list_is_believed_as_far_as_it_goes() {
+        use LoadBalancerState as S;
+        use Presence as P;
+        let with = |change: fn(&mut LoadBalancer)| {
+            let mut balancer = listed();
+            change(&mut balancer);
+            Some(balancer)
+        };
+        let fresh = || lane(P::Unknown, None);
+        let same = || lane(P::Present, Some("d1"));
+        let rows: [(&str, Lane, Option<LoadBalancer>, bool, Known); 16] = [
+            ("SW-18: first seen", fresh(), Some(listed()), true, (true, P::Present, Some("d1"))),
+            ("as known", same(), Some(listed()), true, (false, P::Present, Some("d1"))),
+            ("as known, list incomplete", same(), Some(listed()), false, (false, P::Present, Some("d1"))),
+            (
+                "other digest",
+                lane(P::Present, Some("d0")),
+                Some(listed()),
+                true,
+                (true, P::Present, Some("d1")),
+            ),
+            (
+                "drifted",
+                same(),
+                with(|one| one.sync_state = SyncState::Drifted),
+                true,
+                (true, P::Present, None),
+            ),
+            (
+                "drift not known",
+                same(),
+                with(|one| one.sync_state = SyncState::Unknown),
+                true,
+                (false, P::Present, Some("d1")),
+            ),
+            (
+                "digest not known",
+                same(),
+                with(|one| one.applied_digest = None),
+                true,
+                (false, P::Present, Some("d1")),
+            ),
+            ("pending", fresh(), with(|one| one.state = S::Pending), true, (false, P::Present, None)),
+            ("on its way out", same(), with(|one| one.state = S::Deleting), true, (true, P::Present, None)),
+            (
+                "SW-17: said to be absent",
+                same(),
+                with(|one| one.state = S::Absent),
+                true,
+                (true, P::Absent, None),
+            ),
+            ("SW-17: not in a complete list", same(), None, true, (true, P::Absent, None)),
+            ("never made", fresh(), None, true, (false, P::Absent, None)),
+            ("not in an incomplete list", same(), None, false, (false, P::Present, Some("d1"))),
+            (
+                "state not known",
+                same(),
+                with(|one| one.state = S::Unknown),
+                true,
+                (false, P::Present, Some("d1")),
+            ),
+            (
+                "owner not known",
+                fresh(),
+                with(|one| one.ownership = Ownership::Unknown),
+                true,
+                (false, P::Unknown, None),
+            ),
+            (
+                "a former controller's",
+                fresh(),
+                with(|one| one.ownership = Ownership::ByLegacyName),
+                true,
+                (false, P::Unknown, None),
+            ),
+        ];
+        for (id, mut lane, listed, complete, want) in rows {
+            let lesson = Lesson { provider: "cloud", listed: listed.as_ref(), complete };
+            let look = learn(&mut lane, &lesson);
+            let applied = lane.applied.as_ref().map(|applied| applied.digest.as_str());
+            assert_eq!((look, lane.presence, applied), want, "{id}");
+        }
+    }
+
+    #[test]
+    fn only_what_was_refused_gets_a_second_chance() {
+        let lesson = Lesson { provider: "cloud", listed: None, complete: false };
+        for (until, want) in [(None, true), (Some(Instant::now()), false)] {
+            let mut lane = lane(Presence::Present, None);
+            lane.attempt = Some(Attempt { intent: Intent::Remove, until });
+            assert_eq!(learn(&mut lane, &lesson), want);
+            assert_eq!(lane.attempt.is_none(), want);
+        }
+    }
+}

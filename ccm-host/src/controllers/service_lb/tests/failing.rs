@@ -106,6 +106,22 @@ async fn a_change_of_the_service_does_not_wait() {
     assert_eq!(world.count("ensure"), 2);
 }
 
+/// Whoever is told that a balancer is somebody else's is told what to do, and what was said is what is done.
+#[tokio::test(start_paused = true)]
+async fn adoption_is_asked_for_and_named() {
+    for adopt in [false, true] {
+        let mut world = World::new([node("n1"), lb("web")]);
+        world.settings.adopt = adopt;
+        world.cloud.fail_next(method::ENSURE, error(method::ENSURE, Some(ErrorReason::AdoptionRefused)));
+        world.start();
+        world.until("ensure", |world| world.count("ensure") == 1).await;
+        world.pass(Duration::from_secs(1)).await;
+        let asked = world.cloud.calls().iter().any(|call| matches!(call, Call::Ensure { adopt: true, .. }));
+        assert_eq!(asked, adopt);
+        assert!(world.events()[1].contains("--adopt-load-balancers"));
+    }
+}
+
 /// The provider has seen a newer one; ours is what the cluster wants, so it goes out again under a new number.
 #[tokio::test(start_paused = true)]
 async fn a_stale_revision_is_followed_by_a_higher_one() {

@@ -140,6 +140,19 @@ fn leave(node: &mut Value) {
     node["metadata"]["finalizers"] = json!(["held/back"]);
 }
 
+/// SW-22: what a provider reads of a node is a reason, what it does not read is none.
+#[tokio::test(start_paused = true)]
+async fn a_label_that_a_provider_reads_is_handed_on() {
+    let mut world = World::new([node("n1"), lb("web")]);
+    world.cloud.change_info(|info| info.node_labels = vec!["pool".to_owned()]);
+    world.start();
+    asked(&world).await;
+    world.cluster.change_node("n1", |node| node["metadata"]["labels"] = json!({"other": "x"}));
+    assert!(asked(&world).await.is_empty());
+    world.cluster.change_node("n1", |node| node["metadata"]["labels"] = json!({"pool": "x"}));
+    assert_eq!(asked(&world).await, ["update web n1"]);
+}
+
 /// LBN-12, LBN-16: a node that drains is taken out together with the next change.
 #[tokio::test(start_paused = true)]
 async fn a_draining_node_goes_with_the_next_change() {
