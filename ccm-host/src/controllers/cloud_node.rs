@@ -141,7 +141,10 @@ impl Controller {
 
 impl Shared {
     async fn reconcile(&self, name: String, cancel: &CancellationToken) -> Outcome {
-        let Some(node) = self.ours(&name) else { return Outcome::Done };
+        let Some(node) = self.ours(&name) else {
+            self.forget(&name);
+            return Outcome::Done;
+        };
         let question = self.attention.lock().question(&node);
         let answer = match question {
             Question::Wait => return Outcome::Done,

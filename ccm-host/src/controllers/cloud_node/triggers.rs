@@ -91,6 +91,7 @@ impl Shared {
     pub(super) async fn follow_provider(&self, provider: &Arc<dyn Provider>, cancel: &CancellationToken) {
         let mut changes = provider.instance_changes();
         let mut sweeps = provider.sweeps();
+        let mut is_told = true;
         let mut next = Instant::now();
         loop {
             tokio::select! {
@@ -100,11 +101,11 @@ impl Shared {
                     self.sweep(provider);
                 }
                 Ok(()) = sweeps.changed() => self.sweep_at_once(provider),
-                change = changes.recv() => match change {
+                change = changes.recv(), if is_told => match change {
                     Ok(key) => self.machine_changed(&key),
                     Err(RecvError::Lagged(_)) => self.sweep_at_once(provider),
                     // Nothing will be told any more; time goes on.
-                    Err(RecvError::Closed) => changes = provider.instance_changes(),
+                    Err(RecvError::Closed) => is_told = false,
                 },
             }
         }

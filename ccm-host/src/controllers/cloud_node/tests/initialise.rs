@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::cloud::{Freshness, InstanceView};
 
-/// NODE-25, NW-15: addresses first, then one write for the rest; no reads, one Event.
+/// NODE-25, NW-15, and ours instead of ADDR-9 and ADDR-10: addresses first, then one write for the rest; no reads, one Event.
 #[tokio::test(start_paused = true)]
 async fn addresses_come_before_the_taint_goes() {
     let scene = Scene::start([new_node("n")], |fake| fake.set_answer("n", running("n"))).await;

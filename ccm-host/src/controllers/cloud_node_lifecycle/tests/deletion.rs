@@ -210,6 +210,7 @@ async fn a_restart_does_not_release_the_guard() {
         names.iter().all(|name| scene.server.part(name, "/status/conditions/1/status") == "True"),
         "all along"
     );
+    assert_eq!(scene.server.take_lines().len(), 4, "the text of each condition once, and no back and forth");
     scene.stop().await;
 }
 
@@ -231,7 +232,7 @@ async fn each_provider_has_a_guard_of_its_own() {
     scene.stop().await;
 }
 
-/// LIFE-15, LIFE-17: a node without a provider ID is absent only if all who might have it say so.
+/// LIFE-15, LIFE-17, and ours instead of LIFE-22 to LIFE-24 (nobody makes up a provider ID): a node without a provider ID is absent only if all who might have it say so.
 #[tokio::test(start_paused = true)]
 async fn a_node_without_a_provider_id_is_absent_when_all_say_so() {
     let (one, other) = (FakeProvider::new("one"), FakeProvider::new("other"));

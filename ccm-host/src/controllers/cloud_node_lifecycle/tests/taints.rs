@@ -85,7 +85,7 @@ async fn an_error_changes_nothing() {
     scene.stop().await;
 }
 
-/// A node that somebody writes to at the same time is decided about anew in the next pass.
+/// TNT-7 ours: a node that somebody writes to at the same time is decided about anew in the next pass.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_meets_a_change_waits_for_the_next_pass() {
     let fake = FakeProvider::new("fake");
