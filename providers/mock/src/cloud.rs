@@ -35,7 +35,7 @@ use tokio::sync::watch;
 
 pub use balancer::{
     ANNOTATION_PREFIX, Backend, Balancer, BalancerKey, BalancerState, Family, FamilyPolicy, Ingress, Port,
-    Protocol, WantedService,
+    Protocol, WRITTEN_PREFIX, WantedService,
 };
 pub use balancer_admin::{BalancerPatch, NewLegacyBalancer};
 pub use balancer_ensure::{EnsureWish, Ensured};

@@ -1,7 +1,7 @@
 //! The honest provider in front of the cloud: the SDK's traits, answered from [`Cloud`].
 //!
 //! In: requests that the SDK found well-formed. Out: what the cloud knows, in the contract's words. Shapes, fencing and
-//! revisions are checked by the SDK; whatever a provider does wrong on purpose is done in [`wire`](crate::wire).
+//! revisions are checked by the SDK; whatever a provider does wrong on purpose is done in `wire`.
 
 mod advertised;
 mod clusters;

@@ -32,7 +32,7 @@ fn keys(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
         Ok(Answer::BatchEnsureRoutes(answer)) => spoil(&mut answer.results, shot, |result| &mut result.key),
         Ok(Answer::BatchDeleteRoutes(answer)) => spoil(&mut answer.results, shot, |result| &mut result.key),
         Ok(Answer::BatchGetVolumeLabels(answer)) => {
-            spoil(&mut answer.results, shot, |result| &mut result.key)
+            spoil(&mut answer.results, shot, |result| &mut result.key);
         }
         _ => {}
     }

@@ -118,7 +118,7 @@ fn prefix(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
 
 fn unstable(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
     each(reply, shot, |instance| {
-        instance.provider_id = format!("{}-{}", instance.provider_id, shot.world.count())
+        instance.provider_id = format!("{}-{}", instance.provider_id, shot.world.count());
     });
 }
 

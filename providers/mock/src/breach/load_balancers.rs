@@ -8,7 +8,7 @@ use tonic::Status;
 
 use super::{Breach, early, late};
 use crate::{
-    cloud::ANNOTATION_PREFIX,
+    cloud::WRITTEN_PREFIX,
     provider::balancer_message,
     wire::{Answer, Delivery, Method, Reply, Request, Shot, Turn},
 };
@@ -159,7 +159,7 @@ fn annotations(_request: &Request, reply: &mut Reply, _shot: &Shot<'_>) {
         answer
             .removed_service_annotations
             .push("kubectl.kubernetes.io/last-applied-configuration".to_owned());
-        answer.removed_service_annotations.push(format!("{ANNOTATION_PREFIX}nothing"));
+        answer.removed_service_annotations.push(format!("{WRITTEN_PREFIX}nothing"));
     }
 }
 

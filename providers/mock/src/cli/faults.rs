@@ -77,7 +77,6 @@ pub(super) fn kinds() -> Vec<KindRow> {
     own.chain(breaches).collect()
 }
 
-#[expect(clippy::ptr_arg, reason = "as the screen hands it over")]
 pub(super) fn kind_table(kinds: &Vec<KindRow>) -> Table {
     Table::new(["FAULT", "KEYS", "WHAT"])
         .rows(kinds, |kind| [kind.fault.clone(), or_dash(kind.keys.join(" ")), kind.what.to_owned()])

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// What the annotations that this cloud reads and writes begin with.
 pub const ANNOTATION_PREFIX: &str = "mock.cloudprovider.ccm/";
 
+/// How annotations begin that the provider writes on Services; kept apart, since these are in no digest.
+pub const WRITTEN_PREFIX: &str = "status.mock.cloudprovider.ccm/";
+
 /// How far a balancer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -100,7 +100,7 @@ fn in_progress(request: &Request, retry_after: Duration) -> Turn {
             });
         }
         (Request::DeleteLoadBalancer(_), Answer::DeleteLoadBalancer(answer)) => {
-            answer.in_progress = goes_on()
+            answer.in_progress = goes_on();
         }
         (Request::AddSshKeyToAllInstances(_), Answer::AddSshKeyToAllInstances(answer)) => {
             answer.in_progress = goes_on();

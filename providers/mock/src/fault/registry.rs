@@ -94,7 +94,7 @@ impl Faults {
             let fault = &entry.fault;
             let right_call = fault.method.as_deref().is_none_or(|name| name == method.name())
                 && fits(&fault.kind, method)
-                && (fault.on.is_empty() || subjects().iter().any(|subject| aims_at(&fault.on, subject)));
+                && meant_for(fault, &subjects());
             if !right_call || entry.spent() {
                 continue;
             }
@@ -120,6 +120,15 @@ impl Entry {
     fn status(&self) -> FaultStatus {
         FaultStatus { id: self.id, used: self.used, spent: self.spent(), fault: (*self.fault).clone() }
     }
+}
+
+/// Whether a call is about something that the fault is meant for. A list is about what it finds, which shows later.
+fn meant_for(fault: &Fault, subjects: &[Subject]) -> bool {
+    let by_item =
+        matches!(fault.kind, FaultKind::Absent | FaultKind::State { .. } | FaultKind::Breach { .. });
+    fault.on.is_empty()
+        || (by_item && subjects.is_empty())
+        || subjects.iter().any(|subject| aims_at(&fault.on, subject))
 }
 
 /// Whether one of the names means this subject; no names mean everything.
@@ -204,7 +213,7 @@ mod tests {
         let faults = Faults::default();
         faults.add(Fault::new(FaultKind::Hang).method("ListRoutes"));
         faults.add(Fault::new(FaultKind::Absent).on("node-1*"));
-        assert_eq!(met(&faults, Method::ListRoutes), 1);
+        assert_eq!(met(&faults, Method::ListRoutes), 2, "what a list is about shows later");
         assert_eq!(met(&faults, Method::ListClusters), 0);
         let batch = |name| faults.meet(Method::BatchGetInstances, || node(name), || 0.5).len();
         assert_eq!((batch("node-12"), batch("node-2")), (1, 0));

@@ -11,7 +11,7 @@ use cloudprovider_sdk::{
 };
 
 use crate::{
-    cloud::{ANNOTATION_PREFIX, Settings},
+    cloud::{ANNOTATION_PREFIX, Settings, WRITTEN_PREFIX},
     duration,
 };
 
@@ -184,7 +184,7 @@ fn wants() -> Wants {
         backend: Some(NodeFields::default()),
         route_target: Some(NodeFields::default()),
         service: Some(ServiceFields { labels: Vec::new(), annotations: vec![ANNOTATION_PREFIX.to_owned()] }),
-        service_annotation_writes: vec![ANNOTATION_PREFIX.to_owned()],
+        service_annotation_writes: vec![WRITTEN_PREFIX.to_owned()],
     }
 }
 

@@ -16,8 +16,8 @@ use jiff::Timestamp;
 
 use super::{Mock, errors, from_wire, page_error, provider_error, to_wire};
 use crate::cloud::{
-    ANNOTATION_PREFIX, BalancerKey, BalancerState, CloudError, Deleted, EnsureWish, Ensured, FoundBalancer,
-    State, UpdateWish, Updated,
+    BalancerKey, BalancerState, CloudError, Deleted, EnsureWish, Ensured, FoundBalancer, State, UpdateWish,
+    Updated, WRITTEN_PREFIX,
 };
 
 #[async_trait]
@@ -150,7 +150,7 @@ fn ensured_answer(ensured: &Ensured, now: Timestamp) -> EnsureLoadBalancerRespon
             "a former controller's load balancer was taken over",
         ));
     }
-    let annotations = HashMap::from([(format!("{ANNOTATION_PREFIX}load-balancer-id"), balancer.id.clone())]);
+    let annotations = HashMap::from([(format!("{WRITTEN_PREFIX}load-balancer-id"), balancer.id.clone())]);
     EnsureLoadBalancerResponse {
         load_balancer: Some(to_wire::balancer(balancer)),
         in_progress: provisioning(balancer.state, balancer.due, now),

@@ -91,7 +91,7 @@ fn peer(peer: &Peer) -> String {
 impl Call {
     /// The latency of the cloud, and of faults.
     pub(super) async fn wait(&self) {
-        let mut wait = if self.method.from_memory() { Duration::ZERO } else { self.stage.latency };
+        let mut wait = if self.method.is_from_memory() { Duration::ZERO } else { self.stage.latency };
         for active in &self.met {
             if let FaultKind::Latency { time, jitter } = active.fault.kind {
                 wait += time + jitter.mul_f64(fastrand::f64());

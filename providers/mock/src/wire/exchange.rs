@@ -66,7 +66,7 @@ where
         Turn::Crash => crash(method),
         Turn::TooLate => {
             let _goes_on_without_us = tokio::spawn(work_too_late(inner, request));
-            never().await
+            never().await;
         }
     }
     let answer = inner.call(request).await?;

@@ -145,7 +145,7 @@ where
                 whole = rest;
                 match (this.change)(message) {
                     Passed::Messages(messages) => {
-                        messages.iter().for_each(|message| out.put(framed(message)))
+                        messages.iter().for_each(|message| out.put(framed(message)));
                     }
                     Passed::Reset => return Poll::Ready(Some(Err(Status::unknown("the stream is cut")))),
                 }

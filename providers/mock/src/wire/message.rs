@@ -18,14 +18,12 @@ macro_rules! contract {
 
         /// The request of an RPC.
         #[derive(Debug, Clone)]
-        #[expect(clippy::large_enum_variant, reason = "one lives at a time, on its way through")]
         pub(crate) enum Request {
             $($name($request),)*
         }
 
         /// The answer of an RPC; of a stream, one frame.
         #[derive(Debug, Clone)]
-        #[expect(clippy::large_enum_variant, reason = "one lives at a time, on its way through")]
         pub(crate) enum Answer {
             $($name($answer),)*
         }
@@ -117,7 +115,7 @@ impl Method {
     }
 
     /// It answers from memory, never from the cloud.
-    pub(crate) fn from_memory(self) -> bool {
+    pub(crate) fn is_from_memory(self) -> bool {
         matches!(self, Self::GetInfo | Self::GetCapabilities | Self::GetStatus)
     }
 }

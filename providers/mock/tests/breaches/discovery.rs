@@ -1,0 +1,49 @@
+//! Who is there and what it can.
+
+use crate::support::*;
+use cloudprovider_sdk::proto::*;
+use provider_mock::cloud::ConditionsPatch;
+use tonic::Code;
+
+#[tokio::test]
+async fn who_is_there() {
+    let mock = Mock::start(&[]).await;
+    mock.breach("discovery-always").await;
+    assert_eq!(mock.info().await.unwrap_err().code(), Code::Unauthenticated);
+    mock.breach("discovery-no-refusal").await;
+    assert_eq!(reason(&mock.info().await.unwrap_err()), ErrorReason::PeerNotTrusted);
+    mock.breach("discovery-no-cloud").await;
+    mock.info().await.unwrap();
+    assert_eq!(mock.admin.call_summary().await.unwrap().cloud["account:read"], 1);
+    let down = ConditionsPatch { cloud_reachable: Some(false), ..Default::default() };
+    mock.admin.patch_conditions(&down).await.unwrap();
+    assert_eq!(reason(&mock.info().await.unwrap_err()), ErrorReason::CloudApiUnavailable);
+    mock.breach("discovery-name").await;
+    assert_eq!(mock.info().await.unwrap().name, "No Name!");
+    mock.breach("discovery-name/missing").await;
+    assert_eq!(mock.info().await.unwrap().name, "");
+    mock.breach("discovery-prefix").await;
+    assert!(mock.info().await.unwrap().provider_id_prefixes.is_empty());
+    mock.breach("discovery-prefix/foreign").await;
+    assert_eq!(mock.info().await.unwrap().provider_id_prefixes, ["foreign://"]);
+    mock.breach("discovery-services").await;
+    assert!(!mock.info().await.unwrap().services.iter().any(|name| name.ends_with(".Instances")));
+    mock.breach("discovery-services/extra").await;
+    assert!(mock.info().await.unwrap().services.iter().any(|name| name.contains(".v9.")));
+    mock.breach("discovery-epoch").await;
+    assert_ne!(mock.info().await.unwrap().process_epoch, mock.info().await.unwrap().process_epoch);
+    mock.breach("discovery-epoch/missing").await;
+    assert_eq!(mock.info().await.unwrap().process_epoch, "");
+}
+
+#[tokio::test]
+async fn what_it_can() {
+    let mock = Mock::start(&[]).await;
+    let ask =
+        async || mock.base().get_capabilities(GetCapabilitiesRequest::default()).await.unwrap().into_inner();
+    assert_eq!(ask().await, ask().await);
+    mock.breach("capabilities-constant").await;
+    assert_ne!(ask().await, ask().await);
+    mock.breach("advertised-works").await;
+    assert_eq!(mock.list(0, "").await.unwrap_err().code(), Code::Unimplemented);
+}
