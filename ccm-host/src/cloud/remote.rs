@@ -92,8 +92,7 @@ impl Provider for RemoteProvider {
     }
 
     fn desired_digest(&self, service: &Service, backends: &BackendSet) -> String {
-        let wants = self.link.wants();
-        wanted::desired_digest(service, wants.service.as_ref().unwrap_or(&Default::default()), backends)
+        wanted::desired_digest(service, &self.link.wants(), backends)
     }
 
     async fn load_balancer(&self, service: &Service) -> Result<LoadBalancer, CloudError> {

@@ -42,10 +42,15 @@ pub(super) fn backend_message(set: &BackendSet, fields: &pb::NodeFields) -> pb::
     pb::BackendSet { digest: set.digest.clone(), nodes }
 }
 
-/// Digest of the whole wanted state of a balancer.
-pub(super) fn desired_digest(object: &Service, fields: &pb::ServiceFields, backends: &BackendSet) -> String {
+/// Digest of the whole wanted state of a balancer. What the provider itself writes on the Service is an answer, no wish:
+/// counting it would make every balancer once more.
+pub(super) fn desired_digest(object: &Service, wants: &pb::Wants, backends: &BackendSet) -> String {
+    let mut message = service(object, wants.service.as_ref().unwrap_or(&Default::default()));
+    let written =
+        |key: &String| wants.service_annotation_writes.iter().any(|prefix| key.starts_with(prefix.as_str()));
+    message.annotations.retain(|key, _| !written(key));
     let mut text = digest::Writer::new(DESIRED);
-    text.service(&service(object, fields));
+    text.service(&message);
     text.text(&backends.digest);
     text.finish()
 }

@@ -1,1 +1,23 @@
-//! A control plane, a provider and the host as the processes an operator would run.
+//! A whole cluster for tests, demo and bench: a control plane, a provider and the host, each the process that an operator
+//! would run.
+//!
+//! In: [`Options`]. Out: a [`Cluster`] whose host runs under the shipped rights (`deploy/rbac.yaml`) as its own service
+//! account, and reaches the mock over a Unix socket. Host and provider can be killed, stopped and started again; nothing
+//! is left behind, however the process that uses it ends.
+//!
+//! Nodes and Services are made by [`nodes`] and [`services`] as a kubelet and a user make them; [`wait`] waits on conditions.
+
+mod binaries;
+pub mod cloud;
+mod cluster;
+mod http;
+pub mod metrics;
+pub mod nodes;
+mod process;
+pub mod services;
+pub mod wait;
+
+pub use binaries::Profile;
+pub use cloud::Cloud;
+pub use cluster::{Cluster, HOST_GROUPS, HOST_USER, Options};
+pub use process::Process;

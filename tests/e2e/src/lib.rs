@@ -1,1 +1,78 @@
-//! End-to-end tests: the shipped binaries on a real control plane.
+//! What the end-to-end tests share: looking at one object until it is as it should be.
+//!
+//! The tests themselves are one binary, `tests/e2e`, a module a topic; each test has a control plane of its own.
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::{Event, Node, Service};
+use kube::{Api, api::ListParams};
+use test_cluster::{Cluster, wait};
+
+/// Waits until the node is so.
+pub async fn node(cluster: &Cluster, name: &str, what: &str, is: impl Fn(&Node) -> bool) -> Result<Node> {
+    let api = Api::<Node>::all(cluster.client.clone());
+    wait::until(&format!("{name}: {what}"), async || Ok(api.get_opt(name).await?.filter(|node| is(node))))
+        .await
+        .with_context(|| format!("{:?}", cluster.parts()))
+}
+
+/// Waits until the node is gone.
+pub async fn node_gone(cluster: &Cluster, name: &str) -> Result<()> {
+    let api = Api::<Node>::all(cluster.client.clone());
+    wait::until(&format!("{name} gone"), async || Ok(api.get_opt(name).await?.is_none().then_some(())))
+        .await
+        .with_context(|| format!("{:?}", cluster.parts()))
+}
+
+/// Waits until the Service in `default` is so.
+pub async fn service(
+    cluster: &Cluster,
+    name: &str,
+    what: &str,
+    is: impl Fn(&Service) -> bool,
+) -> Result<Service> {
+    let api = Api::<Service>::namespaced(cluster.client.clone(), "default");
+    wait::until(&format!("{name}: {what}"), async || {
+        Ok(api.get_opt(name).await?.filter(|service| is(service)))
+    })
+    .await
+    .with_context(|| format!("{:?}", cluster.parts()))
+}
+
+/// Waits until the Service in `default` is gone.
+pub async fn service_gone(cluster: &Cluster, name: &str) -> Result<()> {
+    let api = Api::<Service>::namespaced(cluster.client.clone(), "default");
+    wait::until(&format!("{name} gone"), async || Ok(api.get_opt(name).await?.is_none().then_some(())))
+        .await
+        .with_context(|| format!("{:?}", cluster.parts()))
+}
+
+/// Waits for an Event with this reason on an object of this name.
+pub async fn event(cluster: &Cluster, object: &str, reason: &str) -> Result<Event> {
+    let api = Api::<Event>::all(cluster.client.clone());
+    wait::until(&format!("an Event {reason} on {object}"), async || {
+        let events = api.list(&ListParams::default()).await?.items;
+        Ok(events.into_iter().find(|event| {
+            event.reason.as_deref() == Some(reason) && event.involved_object.name.as_deref() == Some(object)
+        }))
+    })
+    .await
+    .with_context(|| format!("{:?}", cluster.parts()))
+}
+
+/// How many nodes there are.
+pub async fn node_count(cluster: &Cluster) -> Result<usize> {
+    Ok(Api::<Node>::all(cluster.client.clone()).list_metadata(&ListParams::default()).await?.items.len())
+}
+
+/// Nothing that the host asked of the apiserver was forbidden: the shipped rights are enough.
+pub fn nothing_was_forbidden(cluster: &Cluster) -> Result<()> {
+    let forbidden: Vec<String> = cluster
+        .control_plane
+        .audit_events()?
+        .into_iter()
+        .filter(|event| event.code == 403)
+        .map(|event| format!("{} {}", event.verb, event.resource))
+        .collect();
+    anyhow::ensure!(forbidden.is_empty(), "deploy/rbac.yaml does not allow: {}", forbidden.join(", "));
+    Ok(())
+}

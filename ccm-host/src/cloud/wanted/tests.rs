@@ -115,7 +115,12 @@ fn a_wanted_field_changes_the_digest() {
 #[test]
 fn the_desired_state_is_the_service_and_its_backends() {
     let backends = backend_set(some_nodes(2), &backend_fields());
-    let digest = |service: &Service| desired_digest(service, &service_fields(), &backends);
+    let wants = pb::Wants {
+        service: Some(service_fields()),
+        service_annotation_writes: vec!["lb.example/status-".into()],
+        ..Default::default()
+    };
+    let digest = |service: &Service| desired_digest(service, &wants, &backends);
     let base = web();
     let before = digest(&base);
     let mut same = base.clone();
@@ -124,6 +129,8 @@ fn the_desired_state_is_the_service_and_its_backends() {
     same.finalizers.push("x/y".into());
     assert_eq!(before, digest(&same), "the status is no wish");
     assert_eq!(before, digest(&base.clone().with_annotation("other/a", "1")), "not wanted");
+    let answered = base.clone().with_annotation("lb.example/status-id", "lb-1");
+    assert_eq!(before, digest(&answered), "what the provider wrote is no wish");
 
     assert_ne!(before, digest(&base.clone().with_annotation("lb.example/a", "1")));
     let mut ranges = base.clone();
@@ -133,7 +140,7 @@ fn the_desired_state_is_the_service_and_its_backends() {
     ports.spec.ports[0].node_port += 1;
     assert_ne!(before, digest(&ports));
     let other = backend_set(some_nodes(3), &backend_fields());
-    assert_ne!(before, desired_digest(&base, &service_fields(), &other));
+    assert_ne!(before, desired_digest(&base, &wants, &other));
 }
 
 #[test]

@@ -123,8 +123,9 @@ impl Shared {
     ) -> bool {
         // Who is at it knows more than the list, and so does who was at it since the list began.
         let Some(mut taken) = self.lanes.take(&service.key) else { return false };
-        let turn = taken.as_ref().map(|lane| lane.turn);
-        if turn.is_some() && turn != turns.get(&service.key).copied() {
+        // A lane that came up meanwhile without a call, as all do at the start, counts no turn yet.
+        let turn = taken.as_ref().map_or(0, |lane| lane.turn);
+        if turn != turns.get(&service.key).copied().unwrap_or_default() {
             return false;
         }
         let lane = taken.get_or_insert_with(|| Lane::new(Arc::clone(service)));

@@ -1,1 +1,0 @@
-//! Cost of the host, side by side with the raw apiserver, in one run.

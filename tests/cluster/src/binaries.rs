@@ -1,0 +1,46 @@
+//! The shipped binaries, built once by cargo.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
+
+use anyhow::{Context as _, Result, bail};
+
+/// How the binaries are built.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// Fast to build; what tests and demo use.
+    #[default]
+    Dev,
+    /// What is shipped; what the bench uses.
+    Release,
+}
+
+static BUILT: [OnceLock<std::result::Result<PathBuf, String>>; 2] = [OnceLock::new(), OnceLock::new()];
+
+/// The folder with `ccm-host` and `provider-mock`, up to date. Cargo is asked once per process.
+pub(crate) fn folder(profile: Profile) -> Result<PathBuf> {
+    let built = BUILT[profile as usize].get_or_init(|| build(profile).map_err(|error| format!("{error:#}")));
+    match built {
+        Ok(folder) => Ok(folder.clone()),
+        Err(error) => bail!("{error}"),
+    }
+}
+
+fn build(profile: Profile) -> Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.current_dir(&root).args(["build", "--quiet", "--bins", "-p", "ccm-host", "-p", "provider-mock"]);
+    if profile == Profile::Release {
+        command.arg("--release");
+    }
+    let status = command.status().context("cannot run cargo to build ccm-host and provider-mock")?;
+    if !status.success() {
+        bail!("cargo could not build ccm-host and provider-mock ({status}); its output stands above");
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    Ok(target.join(if profile == Profile::Release { "release" } else { "debug" }))
+}

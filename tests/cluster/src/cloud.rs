@@ -1,0 +1,112 @@
+//! The cloud behind the provider, in the words of a test: machines by the name of their node, balancers by Service.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anyhow::{Context as _, Result};
+use provider_mock::{
+    admin::{CallFilter, Client},
+    calls::Call,
+    cloud::{Address, AddressKind, Balancer, InstancePatch, NewInstances},
+    fault::FaultSpec,
+};
+
+/// The admin door of the mock.
+#[derive(Debug, Clone)]
+pub struct Cloud(Client);
+
+impl Cloud {
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        Self(Client::new(address))
+    }
+
+    /// Everything else that the door can do.
+    #[must_use]
+    pub fn door(&self) -> &Client {
+        &self.0
+    }
+
+    /// A machine that runs, for the node of this name.
+    pub async fn create_instance(&self, name: &str, zone: &str) -> Result<()> {
+        let wish = NewInstances {
+            name: Some(name.to_owned()),
+            zones: vec![zone.to_owned()],
+            ..NewInstances::default()
+        };
+        self.0.create_instances(&wish).await.with_context(|| format!("cannot create the machine {name}"))?;
+        Ok(())
+    }
+
+    /// The machine ends, at once.
+    pub async fn terminate_instance(&self, name: &str) -> Result<()> {
+        self.0.terminate_instance(name, Some(Duration::ZERO)).await?;
+        Ok(())
+    }
+
+    /// The machine stops; it can be started again.
+    pub async fn stop_instance(&self, name: &str) -> Result<()> {
+        self.0.stop_instance(name).await?;
+        Ok(())
+    }
+
+    /// The machine runs again.
+    pub async fn start_instance(&self, name: &str) -> Result<()> {
+        self.0.start_instance(name).await?;
+        Ok(())
+    }
+
+    /// The machine has this internal address only.
+    pub async fn set_internal_ip(&self, name: &str, address: &str) -> Result<()> {
+        let addresses = Some(vec![Address::new(AddressKind::InternalIp, address)]);
+        self.0.patch_instance(name, &InstancePatch { addresses, ..InstancePatch::default() }).await?;
+        Ok(())
+    }
+
+    /// All balancers.
+    pub async fn balancers(&self) -> Result<Vec<Balancer>> {
+        Ok(self.0.balancers().await?)
+    }
+
+    /// The nodes behind the balancer of the Service with this name, sorted.
+    pub async fn backends_of(&self, service: &str) -> Result<Vec<String>> {
+        let balancers = self.0.balancers().await?;
+        let balancer = balancers.iter().find(|balancer| balancer.service_name == service);
+        Ok(balancer.map(backend_names).unwrap_or_default())
+    }
+
+    /// Does something to calls on purpose, for example `lost-answer,method=EnsureLoadBalancer,times=1`.
+    pub async fn fault(&self, fault: &str) -> Result<()> {
+        let spec: FaultSpec = fault.parse().with_context(|| format!("{fault:?} is no fault"))?;
+        self.0.add_fault(&spec.into_fault()).await?;
+        Ok(())
+    }
+
+    /// No more of it.
+    pub async fn clear_faults(&self) -> Result<()> {
+        self.0.clear_faults().await?;
+        Ok(())
+    }
+
+    /// Forgets the calls so far.
+    pub async fn reset_calls(&self) -> Result<()> {
+        Ok(self.0.reset_calls().await?)
+    }
+
+    /// Every call since, for the message of a failed test.
+    pub async fn all_calls(&self) -> Result<Vec<Call>> {
+        Ok(self.0.calls(&CallFilter::default()).await?)
+    }
+
+    /// How often each RPC was called since.
+    pub async fn call_counts(&self) -> Result<Vec<(String, u64)>> {
+        let summary = self.0.call_summary().await?;
+        Ok(summary.methods.into_iter().map(|(method, seen)| (method, seen.calls)).collect())
+    }
+}
+
+/// The nodes behind a balancer, sorted.
+#[must_use]
+pub fn backend_names(balancer: &Balancer) -> Vec<String> {
+    let mut names: Vec<String> = balancer.backends.iter().map(|backend| backend.node.clone()).collect();
+    names.sort();
+    names
+}

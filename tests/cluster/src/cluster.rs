@@ -1,0 +1,240 @@
+//! The three parts together, and how to hurt them.
+
+use std::{fs, path::PathBuf};
+
+use anyhow::{Context as _, Result};
+use control_plane::ControlPlane;
+use kube::Client;
+
+use crate::{Cloud, Process, Profile, binaries, http, wait};
+
+/// The user that the host runs as.
+pub const HOST_USER: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
+/// The groups of that user, as a service account has them.
+pub const HOST_GROUPS: [&str; 2] = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
+
+const RBAC: &str = include_str!("../../../deploy/rbac.yaml");
+
+/// What to start, and how.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// How host and provider are built.
+    pub profile: Profile,
+    /// More flags for the host; later ones win over ours.
+    pub host: Vec<String>,
+    /// More flags for the provider.
+    pub provider: Vec<String>,
+    /// The control plane.
+    pub control_plane: control_plane::Options,
+    /// Do not record the host's requests: that costs the apiserver time.
+    pub no_audit: bool,
+}
+
+impl Options {
+    /// For the bench: the host's requests are not recorded.
+    #[must_use]
+    pub fn without_audit(mut self) -> Self {
+        self.no_audit = true;
+        self
+    }
+
+    /// One more flag for the host.
+    #[must_use]
+    pub fn host_flag(mut self, flag: impl Into<String>) -> Self {
+        self.host.push(flag.into());
+        self
+    }
+
+    /// One more flag for the provider.
+    #[must_use]
+    pub fn provider_flag(mut self, flag: impl Into<String>) -> Self {
+        self.provider.push(flag.into());
+        self
+    }
+
+    /// Starts the control plane, the provider and the host, in this order; the host is ready then.
+    pub async fn start(self) -> Result<Cluster> {
+        let mut cluster = self.start_without_host().await?;
+        cluster.start_host()?;
+        cluster.host_ready().await?;
+        Ok(cluster)
+    }
+
+    /// Starts the control plane and the provider.
+    pub async fn start_without_host(self) -> Result<Cluster> {
+        let mut cluster = self.start_control_plane().await?;
+        cluster.start_provider().await?;
+        Ok(cluster)
+    }
+
+    /// Starts the control plane only.
+    pub async fn start_control_plane(self) -> Result<Cluster> {
+        // A second call would fail, but another test of this binary may have been first.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let binaries = tokio::task::spawn_blocking(move || binaries::folder(self.profile)).await??;
+        let options =
+            if self.no_audit { self.control_plane } else { self.control_plane.audit_user(HOST_USER) };
+        let control_plane = options.start().await?;
+        control_plane.apply_yaml(RBAC).await.context("cannot apply deploy/rbac.yaml")?;
+        let client = control_plane.admin_client()?;
+        let host_kubeconfig = control_plane.kubeconfig_for(HOST_USER, &HOST_GROUPS)?;
+        // Inside of the control plane's folder, so that its guardian removes it. Private, as a socket's folder must be.
+        let folder = control_plane.dir().join("parts");
+        fs::create_dir(&folder)?;
+        let sockets = folder.join("socket");
+        fs::create_dir(&sockets)?;
+        fs::set_permissions(&sockets, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+        Ok(Cluster {
+            host: None,
+            provider: None,
+            client,
+            control_plane,
+            folder,
+            binaries,
+            host_kubeconfig,
+            host_flags: self.host,
+            provider_flags: self.provider,
+        })
+    }
+}
+
+/// A running cluster. The host ends first, then the provider, then the control plane.
+pub struct Cluster {
+    host: Option<Process>,
+    provider: Option<Process>,
+    /// A member of `system:masters`.
+    pub client: Client,
+    /// Where the host's requests are counted.
+    pub control_plane: ControlPlane,
+    folder: PathBuf,
+    binaries: PathBuf,
+    host_kubeconfig: PathBuf,
+    host_flags: Vec<String>,
+    provider_flags: Vec<String>,
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster")
+            .field("host", &self.host)
+            .field("provider", &self.provider)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Parts<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "host:\n{}\nprovider:\n{}", self.0.host_tail(), self.0.provider_tail())
+    }
+}
+
+/// What host and provider printed last, for the message of a failed test.
+pub struct Parts<'a>(&'a Cluster);
+
+impl Cluster {
+    /// Where the provider listens.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.folder.join("socket/provider.sock")
+    }
+
+    /// A private folder that goes with the cluster.
+    #[must_use]
+    pub fn folder(&self) -> &std::path::Path {
+        &self.folder
+    }
+
+    /// Starts the provider, and returns when its admin door answers.
+    pub async fn start_provider(&mut self) -> Result<()> {
+        let address = self.folder.join("admin-address");
+        let _ = fs::remove_file(&address);
+        let mut flags = vec![
+            format!("--endpoint=unix://{}", self.socket().display()),
+            "--reflection".to_owned(),
+            "--zones=zone-a,zone-b,zone-c".to_owned(),
+            "--admin-address=127.0.0.1:0".to_owned(),
+            format!("--admin-address-file={}", address.display()),
+            format!("--state-file={}", self.folder.join("cloud.json").display()),
+        ];
+        flags.extend(self.provider_flags.iter().cloned());
+        let log = self.folder.join("provider.log");
+        self.provider =
+            Some(Process::start("provider-mock", &self.binaries.join("provider-mock"), &flags, &log)?);
+        wait::until("the provider's admin door", async || {
+            let provider = self.provider.as_mut().context("just started")?;
+            anyhow::ensure!(provider.is_running(), "provider-mock ended at once:\n{}", provider.tail());
+            Ok((address.exists() && self.socket().exists()).then_some(()))
+        })
+        .await
+    }
+
+    /// Starts the host; [`Cluster::host_ready`] waits for it.
+    pub fn start_host(&mut self) -> Result<()> {
+        let address = self.folder.join("host-address");
+        let _ = fs::remove_file(&address);
+        let mut flags = vec![
+            format!("--provider=mock=unix://{}", self.socket().display()),
+            format!("--kubeconfig={}", self.host_kubeconfig.display()),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--serving-port=auto".to_owned(),
+            format!("--serving-address-file={}", address.display()),
+        ];
+        flags.extend(self.host_flags.iter().cloned());
+        let log = self.folder.join("host.log");
+        self.host = Some(Process::start("ccm-host", &self.binaries.join("ccm-host"), &flags, &log)?);
+        Ok(())
+    }
+
+    /// Waits until `/readyz` of the host says yes.
+    pub async fn host_ready(&mut self) -> Result<()> {
+        wait::until("the host's /readyz", async || {
+            let host = self.host.as_mut().context("the host was not started")?;
+            anyhow::ensure!(host.is_running(), "ccm-host ended:\n{}", host.tail());
+            Ok(matches!(self.host_get("/readyz").await, Ok((200, _))).then_some(()))
+        })
+        .await
+        .with_context(|| format!("the host printed:\n{}", self.host_tail()))
+    }
+
+    /// The running host.
+    pub fn host(&mut self) -> Result<&mut Process> {
+        self.host.as_mut().context("the host was not started")
+    }
+
+    /// The running provider.
+    pub fn provider(&mut self) -> Result<&mut Process> {
+        self.provider.as_mut().context("the provider was not started")
+    }
+
+    /// The door to the cloud behind the provider.
+    pub fn cloud(&self) -> Result<Cloud> {
+        let address = fs::read_to_string(self.folder.join("admin-address")).context("no admin door yet")?;
+        Ok(Cloud::new(address.trim().parse().with_context(|| format!("{address:?} is no address"))?))
+    }
+
+    /// GET on the host's serving port.
+    pub async fn host_get(&self, path: &str) -> Result<(u16, String)> {
+        let address =
+            fs::read_to_string(self.folder.join("host-address")).context("the host serves nothing yet")?;
+        http::get(address.trim(), path).await
+    }
+
+    /// The host's metrics.
+    pub async fn host_metrics(&self) -> Result<String> {
+        Ok(self.host_get("/metrics").await?.1)
+    }
+
+    /// What host and provider printed last.
+    #[must_use]
+    pub fn parts(&self) -> Parts<'_> {
+        Parts(self)
+    }
+
+    fn host_tail(&self) -> String {
+        self.host.as_ref().map(Process::tail).unwrap_or_default()
+    }
+
+    fn provider_tail(&self) -> String {
+        self.provider.as_ref().map(Process::tail).unwrap_or_default()
+    }
+}

@@ -1,0 +1,86 @@
+//! Nodes as a kubelet with `--cloud-provider=external` registers them.
+
+use anyhow::Result;
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+/// The taint that a kubelet puts on a node that no cloud has looked at yet.
+pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+/// A node as it is registered: tainted, with its host name as only address, not ready yet.
+#[must_use]
+pub fn as_registered(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+            },
+        },
+        "spec": { "taints": [{ "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" }] },
+        "status": {
+            "addresses": [{ "type": "Hostname", "address": name }],
+            "nodeInfo": {
+                "machineID": "", "systemUUID": "", "bootID": "", "kernelVersion": "6.1", "osImage": "linux",
+                "containerRuntimeVersion": "containerd://2", "kubeletVersion": "v1.36.3", "kubeProxyVersion": "",
+                "operatingSystem": "linux", "architecture": "amd64",
+            },
+        },
+    })
+}
+
+/// Registers a node. Its `status` is part of the create, as the kubelet does it.
+pub async fn register(client: &Client, node: Value) -> Result<Node> {
+    let node: Node = serde_json::from_value(node)?;
+    Ok(Api::all(client.clone()).create(&PostParams::default(), &node).await?)
+}
+
+/// Says that a node is ready (`"True"`), is not (`"False"`), or was not heard of (`"Unknown"`).
+pub async fn set_ready(client: &Client, name: &str, status: &str) -> Result<()> {
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let body = json!({ "status": { "conditions": [{
+        "type": "Ready", "status": status, "reason": "Test", "message": "set by the test",
+        "lastHeartbeatTime": now, "lastTransitionTime": now,
+    }]}});
+    Api::<Node>::all(client.clone())
+        .patch_status(name, &PatchParams::default(), &Patch::Strategic(body))
+        .await?;
+    Ok(())
+}
+
+/// Whether the node still waits for its cloud.
+#[must_use]
+pub fn is_uninitialized(node: &Node) -> bool {
+    has_taint(node, UNINITIALIZED)
+}
+
+/// Whether a taint with this key is on the node.
+#[must_use]
+pub fn has_taint(node: &Node, key: &str) -> bool {
+    node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).any(|taint| taint.key == key)
+}
+
+/// Addresses of one type, in their order.
+#[must_use]
+pub fn addresses(node: &Node, kind: &str) -> Vec<String> {
+    node.status
+        .iter()
+        .flat_map(|status| status.addresses.iter().flatten())
+        .filter(|address| address.type_ == kind)
+        .map(|address| address.address.clone())
+        .collect()
+}
+
+/// The value of a label.
+#[must_use]
+pub fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+    node.metadata.labels.as_ref()?.get(key).map(String::as_str)
+}

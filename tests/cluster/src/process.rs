@@ -1,0 +1,141 @@
+//! A child process that never outlives us, with its output in a file.
+
+use std::{
+    fs::{self, File},
+    io::Write as _,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::wait;
+
+/// A running `ccm-host` or `provider-mock`. Killed when dropped.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    log: PathBuf,
+    child: Child,
+    /// Kills the child when the pipe to it closes, that is when we end in whatever way.
+    watchdog: Child,
+}
+
+const WATCHDOG: &str =
+    r#"trap '' HUP INT QUIT TERM PIPE; while read -r _; do :; done; kill -9 "$1" 2>/dev/null"#;
+
+impl Process {
+    /// Starts `program` with its output appended to `log`.
+    pub(crate) fn start(name: &str, program: &Path, arguments: &[String], log: &Path) -> Result<Self> {
+        let mut output = File::options()
+            .create(true)
+            .append(true)
+            .open(log)
+            .with_context(|| format!("cannot open the log {}", log.display()))?;
+        writeln!(output, "# {} {}", program.display(), arguments.join(" "))?;
+        let child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            // A Ctrl-C in the terminal is for us; we end the child in our own order.
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        let watchdog = Command::new("/bin/sh")
+            .args(["-c", WATCHDOG, "watchdog"])
+            .arg(child.id().to_string())
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot run /bin/sh for the watchdog")?;
+        Ok(Self { name: name.to_owned(), log: log.to_owned(), child, watchdog })
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Everything it has printed so far, over all its starts.
+    #[must_use]
+    pub fn output(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// SIGKILL, and waits until it is gone.
+    pub fn kill(&mut self) -> Result<()> {
+        // The watchdog first: once the child is waited for, its number may be another's.
+        self.watchdog.kill()?;
+        self.child.kill()?;
+        self.child.wait()?;
+        self.watchdog.wait()?;
+        Ok(())
+    }
+
+    /// SIGTERM, and waits until it has ended by itself.
+    pub async fn terminate(&mut self) -> Result<ExitStatus> {
+        self.signal(Signal::TERM)?;
+        self.ended(Duration::from_secs(40)).await
+    }
+
+    /// Waits until it has ended by itself.
+    pub async fn ended(&mut self, within: Duration) -> Result<ExitStatus> {
+        let deadline = tokio::time::Instant::now() + within;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                self.watchdog.kill()?;
+                self.watchdog.wait()?;
+                return Ok(status);
+            }
+            if tokio::time::Instant::now() >= deadline {
+                bail!("{} still runs after {within:?}; it printed:\n{}", self.name, self.tail());
+            }
+            tokio::time::sleep(wait::STEP).await;
+        }
+    }
+
+    /// Stops it without its knowledge (SIGSTOP): it hangs.
+    pub fn pause(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on (SIGCONT).
+    pub fn resume(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    /// The last lines it printed.
+    #[must_use]
+    pub fn tail(&self) -> String {
+        let output = self.output();
+        let lines: Vec<&str> = output.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = i32::try_from(self.child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .context("a process id is positive")?;
+        kill_process(pid, signal).with_context(|| format!("cannot signal {}", self.name))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Errors mean that it has ended already.
+        let _ = self.kill();
+    }
+}

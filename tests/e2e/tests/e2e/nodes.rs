@@ -1,0 +1,100 @@
+//! A node's life: NODE-2, NODE-15, NODE-25, ADDR-15, LIFE-13, LIFE-27, LIFE-19 on a real control plane.
+
+use anyhow::Result;
+use e2e::{event, node, node_gone, nothing_was_forbidden};
+use test_cluster::nodes::{
+    addresses, as_registered, has_taint, is_uninitialized, label, register, set_ready,
+};
+
+use crate::quick;
+
+const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_initialised_with_two_writes() -> Result<()> {
+    let cluster = quick().start().await?;
+    cluster.cloud()?.create_instance("node-a", "zone-b").await?;
+    register(&cluster.client, as_registered("node-a")).await?;
+
+    let node = node(&cluster, "node-a", "initialised", |node| !is_uninitialized(node)).await?;
+
+    assert!(
+        node.spec
+            .as_ref()
+            .and_then(|spec| spec.provider_id.as_deref())
+            .is_some_and(|id| id.starts_with("mock://"))
+    );
+    assert_eq!(label(&node, "topology.kubernetes.io/zone"), Some("zone-b"));
+    assert_eq!(label(&node, "failure-domain.beta.kubernetes.io/zone"), Some("zone-b"));
+    assert_eq!(addresses(&node, "InternalIP").len(), 1);
+    assert_eq!(addresses(&node, "Hostname"), ["node-a"], "the kubelet's host name stays");
+    event(&cluster, "node-a", "Synced").await?;
+    let counts = cluster.control_plane.audit_counts(test_cluster::HOST_USER)?;
+    let count = |verb: &str, resource: &str| counts.get(&(verb.to_owned(), resource.to_owned())).copied();
+    assert_eq!(count("patch", "nodes"), Some(1), "{counts:?}");
+    assert_eq!(count("patch", "nodes/status"), Some(1), "{counts:?}");
+    assert_eq!(count("get", "nodes"), None, "{counts:?}");
+    nothing_was_forbidden(&cluster)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addresses_that_change_in_the_cloud_reach_the_node() -> Result<()> {
+    let cluster = quick().start().await?;
+    cluster.cloud()?.create_instance("node-a", "zone-a").await?;
+    register(&cluster.client, as_registered("node-a")).await?;
+    node(&cluster, "node-a", "initialised", |node| !is_uninitialized(node)).await?;
+
+    cluster.cloud()?.set_internal_ip("node-a", "10.99.0.1").await?;
+
+    node(&cluster, "node-a", "the new address", |node| addresses(node, "InternalIP") == ["10.99.0.1"])
+        .await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_machine_taints_its_node_until_it_runs_again() -> Result<()> {
+    let cluster = quick().start().await?;
+    cluster.cloud()?.create_instance("node-a", "zone-a").await?;
+    register(&cluster.client, as_registered("node-a")).await?;
+    node(&cluster, "node-a", "initialised", |node| !is_uninitialized(node)).await?;
+
+    cluster.cloud()?.stop_instance("node-a").await?;
+    set_ready(&cluster.client, "node-a", "Unknown").await?;
+    node(&cluster, "node-a", "the shutdown taint", |node| has_taint(node, SHUTDOWN)).await?;
+
+    cluster.cloud()?.start_instance("node-a").await?;
+    node(&cluster, "node-a", "no shutdown taint", |node| !has_taint(node, SHUTDOWN)).await?;
+    nothing_was_forbidden(&cluster)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_node_of_a_terminated_machine_goes() -> Result<()> {
+    let cluster = quick().start().await?;
+    for name in ["node-a", "node-b"] {
+        cluster.cloud()?.create_instance(name, "zone-a").await?;
+        register(&cluster.client, as_registered(name)).await?;
+        set_ready(&cluster.client, name, "True").await?;
+        node(&cluster, name, "initialised", |node| !is_uninitialized(node)).await?;
+    }
+
+    cluster.cloud()?.terminate_instance("node-a").await?;
+    set_ready(&cluster.client, "node-a", "Unknown").await?;
+
+    node_gone(&cluster, "node-a").await?;
+    event(&cluster, "node-a", "DeletingNode").await?;
+    node(&cluster, "node-b", "still there", |_| true).await?;
+    nothing_was_forbidden(&cluster)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_no_cloud_knows_waits_and_says_why() -> Result<()> {
+    let cluster = quick().start().await?;
+    register(&cluster.client, as_registered("stranger")).await?;
+    set_ready(&cluster.client, "stranger", "True").await?;
+
+    let told = event(&cluster, "stranger", "InitializationFailed").await?;
+
+    assert_eq!(told.type_.as_deref(), Some("Warning"));
+    node(&cluster, "stranger", "still tainted", is_uninitialized).await?;
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Parts that die, hang or come late: the end state is the same.
+
+use anyhow::Result;
+use e2e::{node, service, service_gone};
+use k8s_openapi::api::core::v1::Service;
+use kube::Api;
+use test_cluster::{
+    nodes::{as_registered, is_uninitialized, register, set_ready},
+    services::{create, ingress, load_balancer},
+    wait,
+};
+
+use crate::quick;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_host_goes_on_where_it_was_and_makes_no_second_balancer() -> Result<()> {
+    let mut cluster = quick().start().await?;
+    cluster.cloud()?.create_instance("node-a", "zone-a").await?;
+    register(&cluster.client, as_registered("node-a")).await?;
+    create(&cluster.client, load_balancer("web")).await?;
+    // At some moment in the middle of it.
+    cluster.host()?.kill()?;
+    cluster.cloud()?.create_instance("node-b", "zone-a").await?;
+    register(&cluster.client, as_registered("node-b")).await?;
+    cluster.start_host()?;
+
+    for name in ["node-a", "node-b"] {
+        node(&cluster, name, "initialised", |node| !is_uninitialized(node)).await?;
+    }
+    service(&cluster, "web", "an address", |service| !ingress(service).is_empty()).await?;
+    assert_eq!(cluster.cloud()?.balancers().await?.len(), 1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_host_changes_nothing_that_is_as_it_should_be() -> Result<()> {
+    let mut cluster = quick().start().await?;
+    cluster.cloud()?.create_instance("node-a", "zone-a").await?;
+    register(&cluster.client, as_registered("node-a")).await?;
+    set_ready(&cluster.client, "node-a", "True").await?;
+    node(&cluster, "node-a", "initialised", |node| !is_uninitialized(node)).await?;
+    create(&cluster.client, load_balancer("web")).await?;
+    service(&cluster, "web", "an address", |service| !ingress(service).is_empty()).await?;
+    wait::until("node-a behind web", async || {
+        Ok((cluster.cloud()?.backends_of("web").await? == ["node-a"]).then_some(()))
+    })
+    .await?;
+
+    let status = cluster.host()?.terminate().await?;
+    assert!(status.success(), "{status} after SIGTERM");
+    cluster.cloud()?.reset_calls().await?;
+    cluster.start_host()?;
+    cluster.host_ready().await?;
+    // A change that must be acted on: when it is through, the start has been through as well.
+    create(&cluster.client, load_balancer("shop")).await?;
+    service(&cluster, "shop", "an address", |service| !ingress(service).is_empty()).await?;
+
+    let calls = cluster.cloud()?.call_counts().await?;
+    let count = |method: &str| calls.iter().find(|(name, _)| name == method).map_or(0, |(_, count)| *count);
+    assert_eq!(count("ListLoadBalancers"), 1, "{calls:?}");
+    assert_eq!(
+        count("EnsureLoadBalancer"),
+        1,
+        "only the new Service: {:#?}",
+        cluster.cloud()?.all_calls().await?
+    );
+    assert_eq!(count("BatchUpdateLoadBalancers"), 0, "{calls:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_provider_is_found_again() -> Result<()> {
+    let mut cluster = quick().start().await?;
+    cluster.cloud()?.create_instance("node-a", "zone-a").await?;
+    register(&cluster.client, as_registered("node-a")).await?;
+    set_ready(&cluster.client, "node-a", "True").await?;
+    node(&cluster, "node-a", "initialised", |node| !is_uninitialized(node)).await?;
+
+    cluster.provider()?.kill()?;
+    // Nobody can be asked: nothing may happen to a node that is not ready.
+    set_ready(&cluster.client, "node-a", "Unknown").await?;
+    wait::until("the host is not ready", async || {
+        Ok(matches!(cluster.host_get("/readyz").await, Ok((500, _))).then_some(()))
+    })
+    .await?;
+    create(&cluster.client, load_balancer("web")).await?;
+    cluster.start_provider().await?;
+
+    cluster.host_ready().await?;
+    service(&cluster, "web", "an address", |service| !ingress(service).is_empty()).await?;
+    node(&cluster, "node-a", "still there", |node| !is_uninitialized(node)).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_without_provider_waits_and_does_nothing() -> Result<()> {
+    let mut cluster = quick().start_control_plane().await?;
+    register(&cluster.client, as_registered("node-a")).await?;
+    set_ready(&cluster.client, "node-a", "False").await?;
+    cluster.start_host()?;
+    wait::until("/readyz that says what is waited for", async || match cluster.host_get("/readyz").await {
+        Ok((500, body)) if body.contains("mock") => Ok(Some(())),
+        _ => Ok(None),
+    })
+    .await?;
+    assert_eq!(cluster.host_get("/livez").await?.0, 200, "waiting is no reason to be killed");
+    node(&cluster, "node-a", "untouched", is_uninitialized).await?;
+
+    cluster.start_provider().await?;
+    cluster.cloud()?.create_instance("node-a", "zone-a").await?;
+    cluster.host_ready().await?;
+    node(&cluster, "node-a", "initialised", |node| !is_uninitialized(node)).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_balancer_whose_service_is_deleted_while_the_host_is_down_is_not_leaked() -> Result<()> {
+    let mut cluster = quick().start().await?;
+    create(&cluster.client, load_balancer("web")).await?;
+    service(&cluster, "web", "an address", |service| !ingress(service).is_empty()).await?;
+
+    cluster.host()?.kill()?;
+    Api::<Service>::namespaced(cluster.client.clone(), "default").delete("web", &Default::default()).await?;
+    cluster.start_host()?;
+
+    service_gone(&cluster, "web").await?;
+    assert!(cluster.cloud()?.balancers().await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_apiserver_that_restarts_costs_nothing() -> Result<()> {
+    let cluster = quick().start().await?;
+    cluster.cloud()?.create_instance("node-a", "zone-a").await?;
+    cluster.control_plane.stop_apiserver()?;
+    cluster.control_plane.start_apiserver().await?;
+    register(&cluster.client, as_registered("node-a")).await?;
+    node(&cluster, "node-a", "initialised", |node| !is_uninitialized(node)).await?;
+    Ok(())
+}
