@@ -1,6 +1,6 @@
 //! What is known of each Service's balancer, and who is at it.
 //!
-//! In: what was sent, answered and listed. Out: the facts that [`super::decide`] compares with what is wanted. A lane is
+//! In: what was sent, answered and listed. Out: the facts that [`decide`](mod@super::decide) compares with what is wanted. A lane is
 //! taken out for the length of a run, so that nobody else changes it meanwhile. Nothing here outlives the process: after
 //! a restart the lanes are filled from one list of the provider's balancers ([`super::sweep`]).
 

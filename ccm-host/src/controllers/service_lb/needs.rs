@@ -2,7 +2,7 @@
 //!
 //! In: a Service, or two versions of it, and whether its class is ours. Out: yes or no. The list of compared fields is
 //! upstream's, so that nothing is missed; whether the cloud is then asked is decided by the digest in
-//! [`super::decide`]. Who looks after which class is decided in [`crate::cloud`].
+//! [`decide`](mod@super::decide). Who looks after which class is decided in [`crate::cloud`].
 
 use crate::kube::service::{Service, ServiceSpec};
 

@@ -1,7 +1,7 @@
 //! What there is to know about one Service at one moment.
 //!
 //! In: caches, lanes and what the providers said of themselves; nothing is asked over the wire. Out: the facts for
-//! [`super::decide`], and the providers that [`super::act`] then talks to.
+//! [`decide`](mod@super::decide), and the providers that [`super::act`] then talks to.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! What waits for a provider to come back, or to thaw, goes on then.
 //!
 //! In: the status of each provider. Out: keys in the queue. What may be asked of which status is decided in
-//! [`super::decide`].
+//! [`decide`](mod@super::decide).
 
 use std::sync::Arc;
 

@@ -30,7 +30,7 @@ impl Act<'_> {
             }
             RetryClass::Wait => (None, Outcome::Done),
         };
-        tracing::info!(service = %self.key, error = %error, ?wait, "a provider could not do it");
+        tracing::debug!(service = %self.key, error = %error, ?wait, "a provider could not do it");
         // What another controller looks after is as it shall be.
         lane.settled = error.is(ErrorReason::ImplementedElsewhere);
         self.hold_back(lane, intent, wait);

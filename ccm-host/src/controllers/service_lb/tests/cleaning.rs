@@ -56,6 +56,18 @@ async fn others_finalizers_stay_and_the_status_is_cleared() {
     assert_eq!(service["status"]["loadBalancer"].get("ingress"), None);
 }
 
+/// FIN-3: what this process made is removed even if somebody tore off the finalizer.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_is_gone_is_not_removed() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    world.cluster.change_service("web", |service| {
+        service["metadata"]["finalizers"] = json!([]);
+        service["spec"]["type"] = json!("ClusterIP");
+    });
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take(), ["delete web-uid"]);
+}
+
 /// SVC-20, SW-1, SW-26: upstream asks for no deletion and tells of one.
 #[tokio::test(start_paused = true)]
 async fn what_is_said_to_be_absent_is_deleted_without_a_word() {
@@ -163,7 +175,7 @@ async fn a_finalizer_that_stays_is_tried_again() {
     assert_eq!(events.len(), 2, "{events:?}");
 }
 
-/// SVC-14, SVC-17: a Service that vanished is deleted by its natural key, after a live read.
+/// SVC-14, SVC-17, SW-25: a Service that vanished is deleted by its natural key, after a live read.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_vanished_leaves_no_balancer() {
     let world = World::settled([node("n1"), lb("web")]).await;

@@ -181,7 +181,7 @@ async fn no_finalizer_no_balancer() {
     world.until("the balancer", |world| world.count("ensure") == 1).await;
 }
 
-/// SW-5: somebody else's finalizer that came meanwhile stays, and costs no failure.
+/// SW-5, HLP-23: somebody else's finalizer that came meanwhile stays, and costs no failure.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_of_somebody_else_is_kept() {
     let world = World::settled([node("n1")]).await;

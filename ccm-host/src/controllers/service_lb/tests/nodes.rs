@@ -92,8 +92,8 @@ async fn a_change_of_a_node_that_matters_is_handed_on() {
             "LBN-17",
             |world| {
                 world.cluster.change_node("n2", |node| {
-                    node["spec"]["taints"] = json!([{"key": "x", "effect": "NoSchedule"}])
-                })
+                    node["spec"]["taints"] = json!([{"key": "x", "effect": "NoSchedule"}]);
+                });
             },
             None,
         ),

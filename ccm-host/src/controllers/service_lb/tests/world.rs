@@ -96,7 +96,7 @@ impl World {
             providers: Providers::new(providers.map(|one| Arc::clone(one) as Arc<dyn Provider>).collect()),
             recorder,
             metrics: Metrics::register(&mut self.registry),
-            queue_metrics: kube.queue.clone(),
+            queue_metrics: kube.queue,
             settings: self.settings,
         };
         let (client, cancel) = (self.api.client.clone(), self.cancel.clone());
