@@ -17,17 +17,17 @@ type healthServer struct {
 }
 
 func (s *healthServer) Check(_ context.Context, request *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
-	serving, known, _ := s.life.health(request.GetService())
-	if !known {
+	health := s.life.health(request.GetService())
+	if !health.known {
 		return nil, status.Error(codes.NotFound, "the service is not served")
 	}
-	return &healthpb.HealthCheckResponse{Status: servingStatus(serving)}, nil
+	return &healthpb.HealthCheckResponse{Status: servingStatus(health.serving)}, nil
 }
 
 func (s *healthServer) List(context.Context, *healthpb.HealthListRequest) (*healthpb.HealthListResponse, error) {
 	answer := &healthpb.HealthListResponse{Statuses: map[string]*healthpb.HealthCheckResponse{}}
 	for _, service := range s.life.services() {
-		serving, _, _ := s.life.health(service)
+		serving := s.life.health(service).serving
 		answer.Statuses[service] = &healthpb.HealthCheckResponse{Status: servingStatus(serving)}
 	}
 	return answer, nil
@@ -36,9 +36,9 @@ func (s *healthServer) List(context.Context, *healthpb.HealthListRequest) (*heal
 func (s *healthServer) Watch(request *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
 	told := healthpb.HealthCheckResponse_UNKNOWN
 	for {
-		serving, known, changed := s.life.health(request.GetService())
-		now := servingStatus(serving)
-		if !known {
+		health := s.life.health(request.GetService())
+		now := servingStatus(health.serving)
+		if !health.known {
 			// The protocol keeps such a stream open, since the service might come; here it never does.
 			now = healthpb.HealthCheckResponse_SERVICE_UNKNOWN
 		}
@@ -48,12 +48,11 @@ func (s *healthServer) Watch(request *healthpb.HealthCheckRequest, stream grpc.S
 			}
 			told = now
 		}
-		if s.life.stop.Err() != nil {
+		if health.last {
 			return nil
 		}
 		select {
-		case <-changed:
-		case <-s.life.stop.Done():
+		case <-health.changed:
 		case <-stream.Context().Done():
 			return stream.Context().Err()
 		}

@@ -34,13 +34,21 @@ func newLifecycle(services []string) *lifecycle {
 	return life
 }
 
-// health answers whether a service ("" for the whole) accepts work, whether it is one that is served, and what is closed
-// when that changes.
-func (l *lifecycle) health(service string) (serving, known bool, changed <-chan struct{}) {
+// health is whether a service accepts work, as of one moment.
+type health struct {
+	known, serving bool
+	// last says that this is how it stays: the process stops.
+	last bool
+	// changed is closed when it changes.
+	changed <-chan struct{}
+}
+
+// health answers that of a service, "" for the whole.
+func (l *lifecycle) health(service string) health {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	serving, known = l.serving[service]
-	return serving && !l.stopping, known, l.changed
+	serving, known := l.serving[service]
+	return health{known, serving && !l.stopping, l.stopping, l.changed}
 }
 
 func (l *lifecycle) setAll(serving bool) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"cloudprovider.ccm/sdk"
 	"cloudprovider.ccm/sdk/fault"
@@ -45,7 +46,6 @@ func TestEveryCallIsMeasured(t *testing.T) {
 		client.BatchGetInstances(soon(t), request)
 	}
 	frame(t, watch(t, server)) // It goes on, but is answered.
-	text := scrape(t, server)
 	for _, want := range []string{
 		`cloudprovider_rpc_duration_seconds_count{code="OK",method="BatchGetInstances",reason="",role="provider",service="ccm.cloudprovider.v1alpha1.Instances"} 2`,
 		`cloudprovider_rpc_duration_seconds_count{code="UNAVAILABLE",method="BatchGetInstances",reason="CLOUD_API_UNAVAILABLE",role="provider",service="ccm.cloudprovider.v1alpha1.Instances"} 1`,
@@ -55,6 +55,11 @@ func TestEveryCallIsMeasured(t *testing.T) {
 		`cloudprovider_rpc_batch_size_sum{method="BatchGetInstances",role="provider",service="ccm.cloudprovider.v1alpha1.Instances"} 6`,
 		`cloud_api_calls_total 5`,
 	} {
+		// A stream is measured just after its first frame left.
+		text, until := scrape(t, server), time.Now().Add(patience)
+		for !strings.Contains(text, want) && time.Now().Before(until) {
+			text = scrape(t, server)
+		}
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing in\n%s", want, text)
 		}

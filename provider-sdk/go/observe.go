@@ -143,7 +143,7 @@ func fail(ctx context.Context, err error) error {
 	}
 	if found.Code() == codes.Internal {
 		if call, known := CallFrom(ctx); known {
-			found = fault.Internal(errors.Unwrap(found), fault.WithMetadata("request_id", call.RequestID))
+			found = found.With(fault.WithMetadata("request_id", call.RequestID))
 		}
 	}
 	return found.GRPCStatus().Err()

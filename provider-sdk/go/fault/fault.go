@@ -7,6 +7,8 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -92,6 +94,16 @@ func WithQuota(subject, what string) Option {
 // WithCause keeps the cause for the log of this process.
 func WithCause(cause error) Option {
 	return func(e *Error) { e.cause = cause }
+}
+
+// With answers a copy with more said.
+func (e *Error) With(options ...Option) *Error {
+	more := *e
+	more.metadata, more.fields, more.quotas = maps.Clone(e.metadata), slices.Clone(e.fields), slices.Clone(e.quotas)
+	for _, option := range options {
+		option(&more)
+	}
+	return &more
 }
 
 // Reason answers the reason.

@@ -98,6 +98,15 @@ func TestTextThatIsNoUTF8StillTravels(t *testing.T) {
 	}
 }
 
+func TestACopySaysMoreAndLeavesTheFirstAlone(t *testing.T) {
+	before := RateLimited(time.Second).With(WithMetadata("a", "1"))
+	after := before.With(WithMetadata("b", "2"), WithField("f", "w"))
+	if before.Metadata("b") != "" || len(before.Fields()) != 0 || after.Metadata("a") != "1" || after.Metadata("b") != "2" ||
+		after.RetryAfter() != time.Second || len(after.Fields()) != 1 {
+		t.Errorf("%+v became %+v", before, after)
+	}
+}
+
 func TestABareStatusProvesNothing(t *testing.T) {
 	for _, err := range []error{nil, errors.New("x"), status.Error(codes.NotFound, "gone")} {
 		if got, ours := FromStatus(err); ours {
