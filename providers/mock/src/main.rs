@@ -10,7 +10,6 @@ fn main() -> ExitCode {
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{error:#}");
             provider_mock::cli::complain(&error);
             ExitCode::FAILURE
         }

@@ -107,22 +107,24 @@ pub(crate) enum Passed {
     Reset,
 }
 
-/// A stream's body, each message handed to `change` on its way.
-pub(crate) struct Changed<F> {
+/// A stream's body, each message handed to `change` on its way, and its last words to `ended`.
+pub(crate) struct Changed<F, E> {
     inner: Body,
     rest: BytesMut,
     change: F,
+    ended: Option<E>,
 }
 
-impl<F> Changed<F> {
-    pub(crate) fn new(inner: Body, change: F) -> Self {
-        Self { inner, rest: BytesMut::new(), change }
+impl<F, E> Changed<F, E> {
+    pub(crate) fn new(inner: Body, change: F, ended: E) -> Self {
+        Self { inner, rest: BytesMut::new(), change, ended: Some(ended) }
     }
 }
 
-impl<F> http_body::Body for Changed<F>
+impl<F, E> http_body::Body for Changed<F, E>
 where
     F: FnMut(Bytes) -> Passed + Unpin + Send + 'static,
+    E: FnOnce(&HeaderMap) + Unpin + Send + 'static,
 {
     type Data = Bytes;
     type Error = Status;
@@ -136,7 +138,12 @@ where
             };
             let data = match frame.into_data() {
                 Ok(data) => data,
-                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                Err(last) => {
+                    if let (Some(trailers), Some(ended)) = (last.trailers_ref(), this.ended.take()) {
+                        ended(trailers);
+                    }
+                    return Poll::Ready(Some(Ok(last)));
+                }
             };
             this.rest.extend_from_slice(&data);
             let mut out = BytesMut::new();

@@ -2,7 +2,7 @@
 
 use http::Response as HttpResponse;
 use prost::bytes::Bytes;
-use tonic::{Status, body::Body};
+use tonic::{Code, Status, body::Body};
 
 use super::{
     Answer, Delivery,
@@ -20,15 +20,16 @@ pub(super) fn open(call: Call, entry: Entry, answer: HttpResponse<Body>) -> Http
         return frames::failed_answer(status);
     }
     let mut number = 0;
-    // A stream has no outcome of its own: the entry goes with it.
-    let running = entry;
     let change = move |message: Bytes| {
-        let _until_the_end = &running;
         let frame = number;
         number += 1;
         pass(&call, message, frame)
     };
-    frames::answer(Body::new(Changed::new(body, change)))
+    let ended = move |trailers: &http::HeaderMap| match Status::from_header_map(trailers) {
+        Some(status) if status.code() != Code::Ok => entry.end_with(&status),
+        _ => entry.end("OK", ""),
+    };
+    frames::answer(Body::new(Changed::new(body, change, ended)))
 }
 
 fn pass(call: &Call, message: Bytes, number: u64) -> Passed {

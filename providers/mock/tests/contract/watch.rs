@@ -64,3 +64,12 @@ async fn an_old_resume_token_has_expired_and_due_changes_come_by_themselves() {
     let expired = watch(token).await.unwrap_err();
     assert_eq!((expired.code(), reason(&expired)), (Code::OutOfRange, ErrorReason::ResumeTokenExpired));
 }
+
+#[tokio::test]
+async fn an_ended_watch_ends_in_the_log() {
+    let mock = Mock::start(&["--advertise", "watch-max-age=1s"]).await;
+    let request = WatchInstancesRequest { cluster: cluster(), ..Default::default() };
+    let mut stream = mock.instances().watch_instances(request).await.unwrap().into_inner();
+    while stream.message().await.unwrap().is_some() {}
+    assert_eq!(mock.admin.calls(&Default::default()).await.unwrap()[0].code, "OK");
+}
