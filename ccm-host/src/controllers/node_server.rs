@@ -43,6 +43,7 @@ struct State {
     held: Option<VecDeque<(&'static str, Value)>>,
     replies: VecDeque<Reply>,
     silent: bool,
+    before_next_read: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl NodeServer {
@@ -130,6 +131,11 @@ impl NodeServer {
         self.state.lock().silent = silent;
     }
 
+    /// Something happens just before a single node is read the next time.
+    pub(crate) fn before_next_read(&self, event: impl FnOnce() + Send + 'static) {
+        self.state.lock().before_next_read = Some(Box::new(event));
+    }
+
     /// Everything that was asked since the last time, without watches: method and what follows `/api/v1/nodes/`.
     pub(crate) fn take_lines(&self) -> Vec<String> {
         self.take_calls().iter().map(|call| call.line().replace(&format!("{NODES}/"), "")).collect()
@@ -154,7 +160,11 @@ impl State {
         else {
             panic!("not known here: {}", call.line());
         };
-        if call.method != "GET" {
+        if call.method == "GET" {
+            if let Some(event) = self.before_next_read.take() {
+                event();
+            }
+        } else {
             if self.silent {
                 return Reply::Silence;
             }

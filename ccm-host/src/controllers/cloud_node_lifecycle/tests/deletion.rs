@@ -155,6 +155,17 @@ async fn a_moments_illness_during_the_question_is_noticed() {
     scene.stop().await;
 }
 
+/// It falls ill in the last moment, when the node is being looked at once more.
+#[tokio::test(start_paused = true)]
+async fn an_illness_in_the_last_moment_is_noticed() {
+    let scene = Scene::start([silent("n")], |fake| gone(fake, &["n"])).await;
+    let fake = Arc::clone(&scene.fake);
+    scene.server.before_next_read(move || fake.set_status(ProviderStatus::Frozen("just now".to_owned())));
+    scene.passes(3).await;
+    assert_eq!(scene.server.take_lines(), ["GET n"]);
+    scene.stop().await;
+}
+
 /// D13: a provider that says of all that they are gone costs nothing, shows itself, and recovers.
 #[tokio::test(start_paused = true)]
 async fn a_lying_provider_deletes_nothing() {
@@ -240,8 +251,13 @@ async fn a_node_without_a_provider_id_is_absent_when_all_say_so() {
     gone(&other, &["n", "m"]);
     other.set_state("m", InstanceState::NotOwned);
     let nodes = [node("n").not_ready(), node("m").not_ready()];
+    let second = Arc::clone(&other);
+    second.set_status(ProviderStatus::Frozen("credentials".to_owned()));
     let scene = Scene::start_with(nodes, one, vec![other]).await;
     scene.passes(5).await;
+    assert!(scene.server.node("n").is_some(), "not all who say so are well");
+    second.set_status(ProviderStatus::Serving);
+    scene.passes(3).await;
     assert_eq!(scene.server.node("n"), None);
     assert!(scene.server.node("m").is_some());
     scene.stop().await;
