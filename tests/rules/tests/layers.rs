@@ -23,7 +23,8 @@ fn shipped_crates_depend_in_one_direction() {
         .workspace_packages()
         .iter()
         .map(|package| {
-            let folder = package.manifest_path.strip_prefix(&metadata.workspace_root).expect("inside").to_string();
+            let folder =
+                package.manifest_path.strip_prefix(&metadata.workspace_root).expect("inside").to_string();
             (package.name.to_string(), folder)
         })
         .collect();

@@ -13,7 +13,9 @@ fn registered() -> BTreeMap<String, String> {
         for call in source.split("register(").skip(1) {
             let mut texts = call.split('"');
             let (before, name, between, help) = (texts.next(), texts.next(), texts.next(), texts.next());
-            let (Some(before), Some(name), Some(between), Some(help)) = (before, name, between, help) else { continue };
+            let (Some(before), Some(name), Some(between), Some(help)) = (before, name, between, help) else {
+                continue;
+            };
             if before.trim().is_empty() && between.trim() == "," {
                 metrics.insert(name.to_owned(), help.to_owned());
             }
