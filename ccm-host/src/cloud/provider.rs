@@ -99,7 +99,7 @@ pub struct ProviderInfo {
     pub node_annotations: Vec<String>,
     /// Label keys of Services that it reads.
     pub service_labels: Vec<String>,
-    /// Annotation keys of Services that it reads.
+    /// Annotation keys of Services that it reads or writes.
     pub service_annotations: Vec<String>,
     /// How often it wants its instances swept.
     pub instance_sweep: Option<Duration>,

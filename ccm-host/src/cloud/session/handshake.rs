@@ -153,7 +153,9 @@ fn info(
         node_annotations.push(wanted::PROVIDED_NODE_IP.to_owned());
     }
     let service = wants.service.clone().unwrap_or_default();
-    let mut service_annotations = wanted::union([service.annotations.as_slice()]);
+    // What is written must be seen, or writing it could never be known to be done.
+    let written: Vec<String> = wants.service_annotation_writes.iter().map(|prefix| format!("{prefix}*")).collect();
+    let mut service_annotations = wanted::union([service.annotations.as_slice(), &written]);
     let load_balancers = served.has("LoadBalancers");
     if load_balancers {
         service_annotations.push(SOURCE_RANGES.to_owned());

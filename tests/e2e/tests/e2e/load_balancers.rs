@@ -42,6 +42,11 @@ async fn a_service_gets_an_address_and_its_balancer_goes_with_it() -> Result<()>
 
     let made = service(&cluster, "web", "an address", |service| !ingress(service).is_empty()).await?;
     assert!(has_finalizer(&made));
+    service(&cluster, "web", "the provider's annotation", |service| {
+        let annotations = service.metadata.annotations.as_ref();
+        annotations.is_some_and(|all| all.contains_key("status.mock.cloudprovider.ccm/load-balancer-id"))
+    })
+    .await?;
     backends(&cluster, "web", &["node-a", "node-b"]).await?;
     event(&cluster, "web", "EnsuredLoadBalancer").await?;
 
