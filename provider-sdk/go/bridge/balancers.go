@@ -1,0 +1,242 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/protobuf/proto"
+	cloudprovider "k8s.io/cloud-provider"
+)
+
+// loadBalancers serves LoadBalancers.
+type loadBalancers struct {
+	*bridge
+	balancers cloudprovider.LoadBalancer
+	lanes     lanes
+	pages     pages[*pb.LoadBalancer]
+
+	mu    sync.Mutex
+	known map[balancerKey]*remembered
+}
+
+// balancerKey is the natural key of a balancer.
+type balancerKey struct{ cluster, service string }
+
+// remembered is what was applied in this process: an old provider stores none of it.
+type remembered struct {
+	service  *pb.Service
+	balancer *pb.LoadBalancer
+}
+
+func newLoadBalancers(b *bridge, balancers cloudprovider.LoadBalancer) *loadBalancers {
+	return &loadBalancers{
+		bridge: b, balancers: balancers, pages: pages[*pb.LoadBalancer]{now: time.Now}, known: map[balancerKey]*remembered{},
+	}
+}
+
+func (l *loadBalancers) recall(key balancerKey) *remembered {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.known[key]
+}
+
+func (l *loadBalancers) remember(key balancerKey, what *remembered) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if what == nil {
+		delete(l.known, key)
+		return
+	}
+	l.known[key] = what
+}
+
+func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoadBalancerRequest) (*pb.GetLoadBalancerResponse, error) {
+	ref := request.GetService()
+	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
+	service, known := &pb.Service{Ref: ref}, l.recall(key)
+	if known != nil {
+		service = known.service
+	}
+	out := &pb.LoadBalancer{Service: ref, State: pb.LoadBalancerState_LOAD_BALANCER_STATE_ABSENT}
+	err := guarded(func() error {
+		status, exists, err := l.balancers.GetLoadBalancer(ctx, clusterName(request.GetCluster()), serviceOf(service))
+		if err != nil || !exists {
+			return err
+		}
+		if status == nil {
+			return errors.New("a balancer exists, but its status is nil")
+		}
+		out.State = pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE
+		out.Name = l.balancers.GetLoadBalancerName(ctx, clusterName(request.GetCluster()), serviceOf(service))
+		out.Ingress = ingressOf(status)
+		// Nothing but the name that the provider gives it says whose it is.
+		out.Ownership = pb.Ownership_OWNERSHIP_BY_LEGACY_NAME
+		if known != nil {
+			out.Ownership, out.AppliedDigest = known.balancer.GetOwnership(), known.balancer.GetAppliedDigest()
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, mapped(err, ref.GetUid())
+	}
+	return &pb.GetLoadBalancerResponse{LoadBalancer: out}, nil
+}
+
+func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
+	ref := request.GetService().GetRef()
+	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
+	leave, err := l.lanes.enter(ctx, ref.GetUid())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	out := &pb.LoadBalancer{
+		Service: ref, State: pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE, Ownership: pb.Ownership_OWNERSHIP_BY_UID,
+		AppliedDigest: request.GetDesiredDigest(),
+	}
+	err = guarded(func() error {
+		service, cluster := serviceOf(request.GetService()), clusterName(request.GetCluster())
+		out.Name = l.balancers.GetLoadBalancerName(ctx, cluster, service)
+		status, err := l.balancers.EnsureLoadBalancer(ctx, cluster, service, nodesOf(request.GetBackends().GetNodes()))
+		if err == nil && status == nil {
+			err = errors.New("the balancer's status is nil")
+		}
+		if err == nil {
+			out.Ingress = ingressOf(status)
+		}
+		return err
+	})
+	if progress := inProgress(err); progress != nil {
+		l.remember(key, nil) // What holds now is not known.
+		out.State, out.AppliedDigest = pb.LoadBalancerState_LOAD_BALANCER_STATE_PENDING, ""
+		return &pb.EnsureLoadBalancerResponse{LoadBalancer: out, InProgress: progress}, nil
+	}
+	if err != nil {
+		l.remember(key, nil)
+		return nil, mapped(err, ref.GetUid())
+	}
+	l.remember(key, &remembered{wanted(request.GetService()), out})
+	return &pb.EnsureLoadBalancerResponse{LoadBalancer: proto.CloneOf(out)}, nil
+}
+
+// wanted answers what is wanted of a Service, without what its status says.
+func wanted(service *pb.Service) *pb.Service {
+	out := proto.CloneOf(service)
+	out.Ingress = nil
+	return out
+}
+
+func (l *loadBalancers) BatchUpdateLoadBalancers(ctx context.Context, request *pb.BatchUpdateLoadBalancersRequest) (*pb.BatchUpdateLoadBalancersResponse, error) {
+	sets := make([][]*pb.NodeRef, len(request.GetBackendSets()))
+	for i, set := range request.GetBackendSets() {
+		sets[i] = set.GetNodes()
+	}
+	update := func(ctx context.Context, item *pb.LoadBalancerUpdate) *pb.LoadBalancerUpdateResult {
+		err := guarded(func() error { return l.update(ctx, request.GetCluster(), item, sets[item.GetBackendSet()]) })
+		return updateResult(item, err)
+	}
+	return &pb.BatchUpdateLoadBalancersResponse{Results: each(ctx, l.concurrency, request.GetItems(), update)}, nil
+}
+
+func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item *pb.LoadBalancerUpdate, nodes []*pb.NodeRef) error {
+	uid := item.GetService().GetRef().GetUid()
+	key := balancerKey{cluster.GetUid(), uid}
+	leave, err := l.lanes.enter(ctx, uid)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	// An update replaces backends and nothing else: it must hold all the rest already.
+	known := l.recall(key)
+	if known == nil || !proto.Equal(known.service, wanted(item.GetService())) {
+		return fault.NeedsEnsure(uid)
+	}
+	l.remember(key, nil)
+	err = l.balancers.UpdateLoadBalancer(ctx, clusterName(cluster), serviceOf(item.GetService()), nodesOf(nodes))
+	if err != nil {
+		return err
+	}
+	balancer := proto.CloneOf(known.balancer)
+	balancer.AppliedDigest = item.GetDesiredDigest()
+	l.remember(key, &remembered{known.service, balancer})
+	return nil
+}
+
+func updateResult(item *pb.LoadBalancerUpdate, err error) *pb.LoadBalancerUpdateResult {
+	uid := item.GetService().GetRef().GetUid()
+	if err == nil {
+		return &pb.LoadBalancerUpdateResult{ServiceUid: uid, Outcome: pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED}
+	}
+	out := &pb.LoadBalancerUpdateResult{ServiceUid: uid, Outcome: pb.UpdateOutcome_UPDATE_OUTCOME_NOT_UPDATED}
+	if out.InProgress = inProgress(err); out.InProgress == nil {
+		out.Error = fault.Item(mapped(err, uid))
+	}
+	return out
+}
+
+func (l *loadBalancers) DeleteLoadBalancer(ctx context.Context, request *pb.DeleteLoadBalancerRequest) (*pb.DeleteLoadBalancerResponse, error) {
+	ref := request.GetService()
+	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
+	leave, err := l.lanes.enter(ctx, ref.GetUid())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	service := serviceOf(l.lastKnown(key, request))
+	l.remember(key, nil)
+	err = guarded(func() error {
+		return l.balancers.EnsureLoadBalancerDeleted(ctx, clusterName(request.GetCluster()), service)
+	})
+	if progress := inProgress(err); progress != nil {
+		return &pb.DeleteLoadBalancerResponse{InProgress: progress}, nil
+	}
+	// Whoever looks after it now keeps a finalizer of their own; ours must not stay for ever.
+	if err != nil && !errors.Is(err, cloudprovider.ImplementedElsewhere) {
+		return nil, mapped(err, ref.GetUid())
+	}
+	return &pb.DeleteLoadBalancerResponse{}, nil
+}
+
+// lastKnown answers the fullest Service there is: the caller's hint, what was applied here, or its names alone.
+func (l *loadBalancers) lastKnown(key balancerKey, request *pb.DeleteLoadBalancerRequest) *pb.Service {
+	if hint := request.GetLastKnown(); hint.GetRef().GetUid() == key.service {
+		return hint
+	}
+	if known := l.recall(key); known != nil {
+		return known.service
+	}
+	return &pb.Service{Ref: request.GetService()}
+}
+
+func (l *loadBalancers) ListLoadBalancers(_ context.Context, request *pb.ListLoadBalancersRequest) (*pb.ListLoadBalancersResponse, error) {
+	items, next, err := l.pages.page(request.GetPageToken(), request.GetPageSize(), func() ([]*pb.LoadBalancer, error) {
+		return l.all(request.GetCluster().GetUid()), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ListLoadBalancersResponse{LoadBalancers: items, NextPageToken: next, Unreachable: []*pb.UnreachableLocation{{
+		Location: "before this process",
+		Error:    fault.Item(fault.UnsupportedFeature("load_balancers", "a bridged provider cannot list what it made before")),
+	}}}, nil
+}
+
+func (l *loadBalancers) all(cluster string) (all []*pb.LoadBalancer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, known := range l.known {
+		if key.cluster == cluster {
+			all = append(all, proto.CloneOf(known.balancer))
+		}
+	}
+	slices.SortFunc(all, func(a, b *pb.LoadBalancer) int {
+		return strings.Compare(a.GetService().GetUid(), b.GetService().GetUid())
+	})
+	return all
+}

@@ -1,0 +1,260 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	v1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/api"
+)
+
+func service(uid string) *pb.Service {
+	return &pb.Service{
+		Ref:         &pb.ServiceRef{Namespace: "default", Name: "web", Uid: uid},
+		Annotations: map[string]string{"fake/size": "large"},
+		Ports: []*pb.ServicePort{{
+			Name: "http", Protocol: pb.Protocol_PROTOCOL_TCP, Port: 80, NodePort: 30080, AppProtocol: "http",
+			TargetPort: &pb.ServicePort_TargetPortName{TargetPortName: "web"},
+		}},
+		LoadBalancerClass: "fake/class", SourceRanges: []string{"10.0.0.0/8"}, ClusterIps: []string{"10.9.0.1"},
+		IpFamilies:            []pb.IpFamily{pb.IpFamily_IP_FAMILY_IPV4, pb.IpFamily_IP_FAMILY_IPV6},
+		IpFamilyPolicy:        pb.IpFamilyPolicy_IP_FAMILY_POLICY_REQUIRE_DUAL_STACK,
+		ExternalTrafficPolicy: pb.TrafficPolicy_TRAFFIC_POLICY_LOCAL, HealthCheckNodePort: 30999,
+		ClientIpAffinity: durationpb.New(90 * time.Second), AllocateNodePorts: proto.Bool(false),
+	}
+}
+
+func ensureRequest(uid string) *pb.EnsureLoadBalancerRequest {
+	return &pb.EnsureLoadBalancerRequest{
+		Cluster: clusterRef(), Fencing: &pb.Fencing{}, Service: service(uid), DesiredDigest: "digest-1",
+		Backends: &pb.BackendSet{Nodes: []*pb.NodeRef{{Name: "a"}, {Name: "b"}}},
+	}
+}
+
+func deleteRequest(uid string) *pb.DeleteLoadBalancerRequest {
+	return &pb.DeleteLoadBalancerRequest{Cluster: clusterRef(), Fencing: &pb.Fencing{}, Service: service(uid).GetRef()}
+}
+
+func updateRequest(items ...*pb.LoadBalancerUpdate) *pb.BatchUpdateLoadBalancersRequest {
+	return &pb.BatchUpdateLoadBalancersRequest{
+		Cluster: clusterRef(), Fencing: &pb.Fencing{}, Items: items,
+		BackendSets: []*pb.BackendSet{{Nodes: []*pb.NodeRef{{Name: "c"}}}},
+	}
+}
+
+func TestServicesAreTranslated(t *testing.T) {
+	cloud := newer()
+	cloud.ensure = func(_ context.Context, got *v1.Service, nodes []*v1.Node) (*v1.LoadBalancerStatus, error) {
+		spec := got.Spec
+		if got.UID != "s" || got.Annotations["fake/size"] != "large" || spec.Type != v1.ServiceTypeLoadBalancer ||
+			spec.Ports[0].TargetPort.StrVal != "web" || spec.Ports[0].Protocol != v1.ProtocolTCP || *spec.Ports[0].AppProtocol != "http" ||
+			*spec.LoadBalancerClass != "fake/class" || spec.LoadBalancerSourceRanges[0] != "10.0.0.0/8" || spec.ClusterIP != "10.9.0.1" ||
+			len(spec.IPFamilies) != 2 || *spec.IPFamilyPolicy != v1.IPFamilyPolicyRequireDualStack ||
+			spec.ExternalTrafficPolicy != v1.ServiceExternalTrafficPolicyLocal || spec.HealthCheckNodePort != 30999 ||
+			*spec.InternalTrafficPolicy != v1.ServiceInternalTrafficPolicyCluster || *spec.AllocateLoadBalancerNodePorts ||
+			*spec.SessionAffinityConfig.ClientIP.TimeoutSeconds != 90 || len(nodes) != 2 || nodes[1].Name != "b" {
+			return nil, fmt.Errorf("the Service is %+v with %d nodes", got, len(nodes))
+		}
+		proxy := v1.LoadBalancerIPModeProxy
+		return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{
+			{IP: "192.0.2.1", IPMode: &proxy, Ports: []v1.PortStatus{{Port: 80, Protocol: v1.ProtocolTCP}}}, {}, {Hostname: "lb.example"},
+		}}, nil
+	}
+	answer, err := pb.NewLoadBalancersClient(serve(t, cloud)).EnsureLoadBalancer(soon(t), ensureRequest("s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := answer.GetLoadBalancer()
+	if len(got.GetIngress()) != 2 || got.GetIngress()[0].GetIpMode() != pb.IngressIpMode_INGRESS_IP_MODE_PROXY ||
+		got.GetIngress()[0].GetPorts()[0].GetProtocol() != pb.Protocol_PROTOCOL_TCP || got.GetIngress()[1].GetHostname() != "lb.example" ||
+		got.GetAppliedDigest() != "digest-1" || got.GetName() != "as" || got.GetState() != pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestWhatAnEnsureAnswers(t *testing.T) {
+	for name, row := range map[string]struct {
+		ensure   func() (*v1.LoadBalancerStatus, error)
+		code     codes.Code
+		reason   pb.ErrorReason
+		progress time.Duration
+	}{
+		"takes time": {func() (*v1.LoadBalancerStatus, error) {
+			return nil, fmt.Errorf("ensuring: %w", api.NewRetryError("being made", 7*time.Second))
+		}, 0, 0, 7 * time.Second},
+		"elsewhere": {func() (*v1.LoadBalancerStatus, error) { return nil, cloudprovider.ImplementedElsewhere },
+			codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_IMPLEMENTED_ELSEWHERE, 0},
+		"nil":    {func() (*v1.LoadBalancerStatus, error) { return nil, nil }, codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, 0},
+		"panic":  {func() (*v1.LoadBalancerStatus, error) { panic("x") }, codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, 0},
+		"failed": {func() (*v1.LoadBalancerStatus, error) { return nil, errors.New("500") }, codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, 0},
+		"typed": {func() (*v1.LoadBalancerStatus, error) { return nil, fault.QuotaExceeded("account", "balancers") },
+			codes.ResourceExhausted, pb.ErrorReason_ERROR_REASON_QUOTA_EXCEEDED, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := newer()
+			cloud.ensure = func(context.Context, *v1.Service, []*v1.Node) (*v1.LoadBalancerStatus, error) { return row.ensure() }
+			client := pb.NewLoadBalancersClient(serve(t, cloud))
+			answer, err := client.EnsureLoadBalancer(soon(t), ensureRequest("s"))
+			if row.code != codes.OK {
+				expect(t, err, row.code, row.reason)
+			} else if err != nil || answer.GetInProgress().GetRetryAfter().AsDuration() != row.progress || answer.GetLoadBalancer().GetAppliedDigest() != "" {
+				t.Error(answer, err)
+			}
+			// What was not applied is not told as applied, nor updated.
+			list, err := client.ListLoadBalancers(soon(t), &pb.ListLoadBalancersRequest{Cluster: clusterRef()})
+			if err != nil || len(list.GetLoadBalancers()) != 0 {
+				t.Error(list, err)
+			}
+		})
+	}
+}
+
+func TestAnUpdateReplacesBackendsOnly(t *testing.T) {
+	var updated atomic.Int32
+	cloud := newer()
+	cloud.update = func(_ context.Context, got *v1.Service, nodes []*v1.Node) error {
+		updated.Add(1)
+		if len(nodes) != 1 || nodes[0].Name != "c" {
+			return fmt.Errorf("the nodes are %v", nodes)
+		}
+		switch got.UID {
+		case "slow":
+			return api.NewRetryError("later", 3*time.Second)
+		case "failing":
+			return errors.New("500")
+		}
+		return nil
+	}
+	client := pb.NewLoadBalancersClient(serve(t, cloud))
+	uids := []string{"fine", "slow", "failing", "changed"}
+	for _, uid := range uids {
+		if _, err := client.EnsureLoadBalancer(soon(t), ensureRequest(uid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var items []*pb.LoadBalancerUpdate
+	for _, uid := range append(uids, "new") {
+		wanted := service(uid)
+		wanted.Ingress = []*pb.LoadBalancerIngress{{Ip: "192.0.2.1"}} // The status is not part of what is wanted.
+		if uid == "changed" {
+			wanted.Ports[0].Port = 81
+		}
+		items = append(items, &pb.LoadBalancerUpdate{Service: wanted, DesiredDigest: "digest-2"})
+	}
+	answer, err := client.BatchUpdateLoadBalancers(soon(t), updateRequest(items...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := map[string]*pb.LoadBalancerUpdateResult{}
+	for _, result := range answer.GetResults() {
+		results[result.GetServiceUid()] = result
+	}
+	if results["fine"].GetOutcome() != pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED ||
+		results["slow"].GetInProgress().GetRetryAfter().AsDuration() != 3*time.Second ||
+		results["failing"].GetError().GetReason() != pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR ||
+		results["changed"].GetError().GetReason() != pb.ErrorReason_ERROR_REASON_NEEDS_ENSURE ||
+		results["new"].GetError().GetReason() != pb.ErrorReason_ERROR_REASON_NEEDS_ENSURE || updated.Load() != 3 {
+		t.Errorf("got %v after %d updates", results, updated.Load())
+	}
+	got, err := client.ListLoadBalancers(soon(t), &pb.ListLoadBalancersRequest{Cluster: clusterRef(), PageSize: 1})
+	if err != nil || got.GetNextPageToken() == "" || got.GetLoadBalancers()[0].GetAppliedDigest() != "digest-1" || len(got.GetUnreachable()) != 1 {
+		t.Fatal(got, err)
+	}
+	next := &pb.ListLoadBalancersRequest{Cluster: clusterRef(), PageSize: 1, PageToken: got.GetNextPageToken()}
+	if got, err = client.ListLoadBalancers(soon(t), next); err != nil || got.GetLoadBalancers()[0].GetAppliedDigest() != "digest-2" || got.GetNextPageToken() != "" {
+		t.Error(got, err)
+	}
+	next.PageToken = "garbage"
+	_, err = client.ListLoadBalancers(soon(t), next)
+	expect(t, err, codes.InvalidArgument, pb.ErrorReason_ERROR_REASON_INVALID_TOKEN)
+}
+
+func TestADeleteWorksFromItsKeyAlone(t *testing.T) {
+	for name, row := range map[string]struct {
+		err      error
+		code     codes.Code
+		progress time.Duration
+	}{
+		"gone": {nil, codes.OK, 0}, "elsewhere": {cloudprovider.ImplementedElsewhere, codes.OK, 0},
+		"takes time": {api.NewRetryError("x", 4*time.Second), codes.OK, 4 * time.Second}, "failed": {errors.New("500"), codes.Internal, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := newer()
+			cloud.remove = func(_ context.Context, got *v1.Service) error {
+				if got.UID != "s" || got.Name != "web" || got.Spec.Type != v1.ServiceTypeLoadBalancer {
+					return fmt.Errorf("the Service is %+v", got)
+				}
+				return row.err
+			}
+			answer, err := pb.NewLoadBalancersClient(serve(t, cloud)).DeleteLoadBalancer(soon(t), deleteRequest("s"))
+			if row.code != codes.OK {
+				expect(t, err, row.code, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR)
+			} else if err != nil || answer.GetInProgress().GetRetryAfter().AsDuration() != row.progress {
+				t.Error(answer, err)
+			}
+		})
+	}
+}
+
+// Old providers were never called twice at once for a Service.
+func TestMutationsOfOneServiceQueue(t *testing.T) {
+	var now, most atomic.Int32
+	cloud := newer()
+	cloud.ensure = func(context.Context, *v1.Service, []*v1.Node) (*v1.LoadBalancerStatus, error) {
+		most.Store(max(most.Load(), now.Add(1)))
+		defer now.Add(-1)
+		time.Sleep(2 * time.Millisecond)
+		return &v1.LoadBalancerStatus{}, nil
+	}
+	client := pb.NewLoadBalancersClient(serve(t, cloud))
+	errs := make(chan error)
+	for range 8 {
+		go func() {
+			_, err := client.EnsureLoadBalancer(soon(t), ensureRequest("s"))
+			errs <- err
+		}()
+	}
+	for range 8 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if most.Load() != 1 {
+		t.Errorf("%d at once", most.Load())
+	}
+}
+
+func TestABalancerIsReadByItsName(t *testing.T) {
+	cloud := newer()
+	client := pb.NewLoadBalancersClient(serve(t, cloud))
+	get := func() *pb.LoadBalancer {
+		answer, err := client.GetLoadBalancer(soon(t), &pb.GetLoadBalancerRequest{Cluster: clusterRef(), Service: service("s").GetRef()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.GetLoadBalancer()
+	}
+	if got := get(); got.GetState() != pb.LoadBalancerState_LOAD_BALANCER_STATE_ABSENT {
+		t.Errorf("got %v", got)
+	}
+	cloud.Exists = true
+	if got := get(); got.GetOwnership() != pb.Ownership_OWNERSHIP_BY_LEGACY_NAME || got.GetAppliedDigest() != "" {
+		t.Errorf("got %v", got)
+	}
+	if _, err := client.EnsureLoadBalancer(soon(t), ensureRequest("s")); err != nil {
+		t.Fatal(err)
+	}
+	if got := get(); got.GetOwnership() != pb.Ownership_OWNERSHIP_BY_UID || got.GetAppliedDigest() != "digest-1" {
+		t.Errorf("got %v", got)
+	}
+}

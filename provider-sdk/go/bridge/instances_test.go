@@ -1,0 +1,219 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cloudprovider.ccm/sdk/bridge"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
+)
+
+const (
+	unspecified = pb.InstanceState_INSTANCE_STATE_UNSPECIFIED
+	running     = pb.InstanceState_INSTANCE_STATE_RUNNING
+	stopped     = pb.InstanceState_INSTANCE_STATE_STOPPED
+	absent      = pb.InstanceState_INSTANCE_STATE_ABSENT
+	notOwned    = pb.InstanceState_INSTANCE_STATE_NOT_OWNED
+)
+
+func batch(nodes ...*pb.NodeRef) *pb.BatchGetInstancesRequest {
+	request := &pb.BatchGetInstancesRequest{Cluster: clusterRef()}
+	for _, node := range nodes {
+		request.Queries = append(request.Queries, &pb.InstanceQuery{Key: node.GetName(), Node: node})
+	}
+	return request
+}
+
+func ask(t *testing.T, cloud cloudprovider.Interface, node *pb.NodeRef) *pb.InstanceResult {
+	t.Helper()
+	answer, err := pb.NewInstancesClient(serve(t, cloud)).BatchGetInstances(soon(t), batch(node))
+	if err != nil || len(answer.GetResults()) != 1 {
+		t.Fatal(answer, err)
+	}
+	return answer.GetResults()[0]
+}
+
+func TestWhatTheNewerInterfaceSays(t *testing.T) {
+	exists := func(exists bool, err error) func(context.Context, *v1.Node) (bool, error) {
+		return func(context.Context, *v1.Node) (bool, error) { return exists, err }
+	}
+	described := func(found *cloudprovider.InstanceMetadata, err error) func(context.Context, *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+		return func(context.Context, *v1.Node) (*cloudprovider.InstanceMetadata, error) { return found, err }
+	}
+	for name, row := range map[string]struct {
+		change        func(*cloud)
+		id            string
+		state         pb.InstanceState
+		authoritative bool
+		reason        pb.ErrorReason
+	}{
+		"there":                 {func(*cloud) {}, "fake://a", running, true, 0},
+		"there, new":            {func(*cloud) {}, "", running, true, 0},
+		"stopped":               {func(c *cloud) { c.shutdown = exists(true, nil) }, "fake://a", stopped, true, 0},
+		"gone":                  {func(c *cloud) { c.exists = exists(false, nil) }, "fake://a", absent, true, 0},
+		"gone by name":          {func(c *cloud) { c.exists = exists(false, nil) }, "", absent, false, 0},
+		"another's":             {func(c *cloud) { c.exists = exists(false, nil) }, "other://a", notOwned, false, 0},
+		"not found as an error": {func(c *cloud) { c.exists = exists(false, cloudprovider.InstanceNotFound) }, "fake://a", unspecified, false, pb.ErrorReason_ERROR_REASON_INSTANCE_NOT_FOUND},
+		"failed":                {func(c *cloud) { c.exists = exists(false, errors.New("500")) }, "fake://a", unspecified, false, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
+		"panic":                 {func(c *cloud) { c.exists = func(context.Context, *v1.Node) (bool, error) { panic("x") } }, "fake://a", unspecified, false, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
+		"shutdown failed":       {func(c *cloud) { c.shutdown = exists(false, errors.New("500")) }, "fake://a", unspecified, false, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
+		"nil metadata":          {func(c *cloud) { c.metadata = described(nil, nil) }, "fake://a", running, true, pb.ErrorReason_ERROR_REASON_METADATA_NOT_READY},
+		"metadata failed":       {func(c *cloud) { c.metadata = described(nil, context.DeadlineExceeded) }, "fake://a", running, true, pb.ErrorReason_ERROR_REASON_CLOUD_API_UNAVAILABLE},
+		"metadata panics": {func(c *cloud) {
+			c.metadata = func(context.Context, *v1.Node) (*cloudprovider.InstanceMetadata, error) { panic("x") }
+		}, "fake://a", running, true, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
+		"half built":          {func(c *cloud) { c.metadata = described(&cloudprovider.InstanceMetadata{}, nil) }, "", running, true, pb.ErrorReason_ERROR_REASON_METADATA_NOT_READY},
+		"half built, known":   {func(c *cloud) { c.metadata = described(&cloudprovider.InstanceMetadata{}, nil) }, "fake://a", running, true, 0},
+		"a foreign ID is new": {func(c *cloud) { c.metadata = described(&cloudprovider.InstanceMetadata{ProviderID: "i-1"}, nil) }, "", running, true, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := newer()
+			row.change(cloud)
+			got := ask(t, cloud, &pb.NodeRef{Name: "a", ProviderId: row.id})
+			if got.GetState() != row.state || got.GetAuthoritative() != row.authoritative || got.GetError().GetReason() != row.reason {
+				t.Errorf("got %v", got)
+			}
+			described := row.reason == 0 && (row.state == running || row.state == stopped)
+			if (got.GetInstance() != nil) != described || (described && got.GetInstance().GetProviderId() != "fake://a") {
+				t.Errorf("the instance is %v", got.GetInstance())
+			}
+		})
+	}
+}
+
+func TestNodesAndDescriptionsAreTranslated(t *testing.T) {
+	cloud := newer()
+	cloud.metadata = func(_ context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+		node.Annotations["written"] = "by the provider" // Read-only for it, and yet some write.
+		if node.UID != "uid" || node.Labels["zone"] != "z" || node.Status.NodeInfo.SystemUUID != "su" ||
+			node.Annotations["alpha.kubernetes.io/provided-node-ip"] != "10.0.0.1,fd00::1" || node.Spec.PodCIDR != "10.1.0.0/24" ||
+			node.Status.Addresses[0] != (v1.NodeAddress{Type: v1.NodeInternalIP, Address: "10.0.0.1"}) {
+			return nil, fmt.Errorf("the node is %+v", node)
+		}
+		address := v1.NodeAddress{Type: v1.NodeExternalIP, Address: "192.0.2.7"}
+		return &cloudprovider.InstanceMetadata{
+			ProviderID: "fake://a", InstanceType: "large", Zone: "z-1", Region: "r-1", AdditionalLabels: map[string]string{"rack": "7"},
+			NodeAddresses: []v1.NodeAddress{address, {Type: "Invented", Address: "x"}, address, {Type: v1.NodeHostName, Address: "a"}},
+		}, nil
+	}
+	got := ask(t, cloud, &pb.NodeRef{
+		Name: "a", Uid: "uid", Labels: map[string]string{"zone": "z"}, SystemUuid: "su", ProvidedNodeIps: []string{"10.0.0.1", "fd00::1"},
+		PodCidrs:  []string{"10.1.0.0/24"},
+		Addresses: []*pb.NodeAddress{{Type: pb.NodeAddressType_NODE_ADDRESS_TYPE_INTERNAL_IP, Address: "10.0.0.1"}},
+	}).GetInstance()
+	if got.GetInstanceType() != "large" || got.GetZone() != "z-1" || got.GetRegion() != "r-1" || got.GetLabels()["rack"] != "7" ||
+		len(got.GetAddresses()) != 2 || got.GetAddresses()[0].GetAddress() != "192.0.2.7" ||
+		got.GetAddresses()[1].GetType() != pb.NodeAddressType_NODE_ADDRESS_TYPE_HOSTNAME {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestWhatTheOlderInterfacesSay(t *testing.T) {
+	for name, row := range map[string]struct {
+		change        func(*cloud)
+		id            string
+		state         pb.InstanceState
+		authoritative bool
+		reason        pb.ErrorReason
+	}{
+		"there":           {func(c *cloud) { c.ExistsByProviderID = true }, "fake://a", running, true, 0},
+		"there, new":      {func(c *cloud) { c.ExistsByProviderID = true; c.ExtID = map[types.NodeName]string{"a": "a"} }, "", running, true, 0},
+		"stopped":         {func(c *cloud) { c.ExistsByProviderID, c.NodeShutdown = true, true }, "fake://a", stopped, true, 0},
+		"cannot shutdown": {func(c *cloud) { c.ExistsByProviderID, c.ErrShutdownByProviderID = true, cloudprovider.NotImplemented }, "fake://a", running, true, 0},
+		"gone":            {func(*cloud) {}, "fake://a", absent, true, 0},
+		"unknown by name": {func(c *cloud) { c.ExtIDErr = map[types.NodeName]error{"a": cloudprovider.InstanceNotFound} }, "", absent, false, 0},
+		"no ID":           {func(*cloud) {}, "", absent, false, 0},
+		"IDs are missing": {func(c *cloud) { c.ExtIDErr = map[types.NodeName]error{"a": cloudprovider.NotImplemented} }, "", unspecified, false, pb.ErrorReason_ERROR_REASON_METHOD_NOT_SUPPORTED},
+		"failed":          {func(c *cloud) { c.ErrByProviderID = errors.New("500") }, "fake://a", unspecified, false, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
+		"not described":   {func(c *cloud) { c.ExistsByProviderID, c.Err = true, errors.New("500") }, "fake://a", running, true, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := older()
+			cloud.Zone = cloudprovider.Zone{FailureDomain: "z-1", Region: "r-1"}
+			row.change(cloud)
+			got := ask(t, cloud, &pb.NodeRef{Name: "a", ProviderId: row.id})
+			if got.GetState() != row.state || got.GetAuthoritative() != row.authoritative || got.GetError().GetReason() != row.reason {
+				t.Errorf("got %v", got)
+			}
+			if row.reason == 0 && row.state == running && (got.GetInstance().GetProviderId() != "fake://a" || got.GetInstance().GetZone() != "z-1") {
+				t.Errorf("the instance is %v", got.GetInstance())
+			}
+		})
+	}
+}
+
+// A batch makes some calls at once and not all, and what one machine costs no other pays.
+func TestABatchIsAskedSomeAtATime(t *testing.T) {
+	var now, most atomic.Int32
+	cloud := newer()
+	cloud.exists = func(ctx context.Context, node *v1.Node) (bool, error) {
+		for busy := now.Add(1); busy > most.Load(); {
+			most.Store(busy)
+		}
+		defer now.Add(-1)
+		if node.Name == "node-3" {
+			<-make(chan bool) // For ever, whatever its context says.
+		}
+		time.Sleep(time.Millisecond)
+		return true, nil
+	}
+	client := pb.NewInstancesClient(serve(t, cloud, bridge.WithConcurrency(4)))
+	var nodes []*pb.NodeRef
+	for i := range 50 {
+		nodes = append(nodes, &pb.NodeRef{Name: fmt.Sprint("node-", i), ProviderId: fmt.Sprint("fake://", i)})
+	}
+	ctx, done := context.WithTimeout(context.Background(), 2*time.Second)
+	defer done()
+	answer, err := client.BatchGetInstances(ctx, batch(nodes...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, result := range answer.GetResults() {
+		hung := i == 3
+		if result.GetKey() != nodes[i].GetName() || (result.GetState() == running) == hung ||
+			(result.GetError().GetReason() == pb.ErrorReason_ERROR_REASON_LOCATION_UNREACHABLE) != hung {
+			t.Errorf("%d: %v", i, result)
+		}
+	}
+	if most.Load() > 4 || most.Load() < 2 {
+		t.Errorf("%d at once", most.Load())
+	}
+}
+
+func TestAViewSparesThePrice(t *testing.T) {
+	cloud := newer()
+	cloud.metadata = func(context.Context, *v1.Node) (*cloudprovider.InstanceMetadata, error) { panic("asked") }
+	request := batch(&pb.NodeRef{Name: "a", ProviderId: "fake://a"})
+	request.View = pb.InstanceView_INSTANCE_VIEW_EXISTENCE
+	answer, err := pb.NewInstancesClient(serve(t, cloud)).BatchGetInstances(soon(t), request)
+	if err != nil || answer.GetResults()[0].GetError() != nil || answer.GetResults()[0].GetInstance().GetProviderId() != "fake://a" {
+		t.Error(answer, err)
+	}
+}
+
+func TestOnlyWhatIsSupportedIsServed(t *testing.T) {
+	cloud := newer()
+	cloud.DisableRoutes, cloud.DisableLoadBalancers = true, true
+	provider, err := bridge.New(cloud)
+	if err != nil || strings.Join(provider.ServiceNames()[2:], " ") != "ccm.cloudprovider.v1alpha1.Instances" {
+		t.Error(provider.ServiceNames(), err)
+	}
+	cloud.noClusterID = true
+	if _, err := bridge.New(cloud); err == nil || !strings.Contains(err.Error(), "has no cluster ID") {
+		t.Error(err)
+	}
+	if _, err := bridge.New(cloud, bridge.WithAllowUntaggedCloud()); err != nil {
+		t.Error(err)
+	}
+	if _, err := bridge.New(nil); err == nil {
+		t.Error("nothing was bridged")
+	}
+}

@@ -1,0 +1,77 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
+)
+
+// legacy asks the older interfaces, in the order in which the upstream controllers do: by provider ID, then by name.
+type legacy struct {
+	name      string
+	instances cloudprovider.Instances
+	zones     cloudprovider.Zones
+}
+
+// id answers the provider ID of a node, made of the instance's ID where the node has none yet.
+func (l *legacy) id(ctx context.Context, node *v1.Node) (string, error) {
+	if node.Spec.ProviderID != "" {
+		return node.Spec.ProviderID, nil
+	}
+	id, err := l.instances.InstanceID(ctx, types.NodeName(node.Name))
+	if err != nil || id == "" {
+		return "", err
+	}
+	return l.name + "://" + id, nil
+}
+
+func (l *legacy) exists(ctx context.Context, node *v1.Node) (bool, error) {
+	id, err := l.id(ctx, node)
+	if errors.Is(err, cloudprovider.InstanceNotFound) || (err == nil && id == "") {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return l.instances.InstanceExistsByProviderID(ctx, id)
+}
+
+func (l *legacy) shutdown(ctx context.Context, node *v1.Node) (bool, error) {
+	id, err := l.id(ctx, node)
+	if err != nil {
+		return false, err
+	}
+	return l.instances.InstanceShutdownByProviderID(ctx, id)
+}
+
+func (l *legacy) describe(ctx context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+	id, err := l.id(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	found, name := &cloudprovider.InstanceMetadata{ProviderID: id}, types.NodeName(node.Name)
+	if found.NodeAddresses, err = l.instances.NodeAddressesByProviderID(ctx, id); err != nil {
+		if found.NodeAddresses, err = l.instances.NodeAddresses(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	if found.InstanceType, err = l.instances.InstanceTypeByProviderID(ctx, id); err != nil {
+		if found.InstanceType, err = l.instances.InstanceType(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	if l.zones == nil {
+		return found, nil
+	}
+	zone, err := l.zones.GetZoneByProviderID(ctx, id)
+	if err != nil {
+		if zone, err = l.zones.GetZoneByNodeName(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	found.Zone, found.Region = zone.FailureDomain, zone.Region
+	return found, nil
+}

@@ -1,0 +1,207 @@
+package bridge
+
+import (
+	"net/netip"
+	"strings"
+
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/cloud-provider/api"
+)
+
+// nodeOf makes the Node that a provider reads.
+func nodeOf(ref *pb.NodeRef) *v1.Node {
+	node := &v1.Node{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: ref.GetName(), UID: types.UID(ref.GetUid()), CreationTimestamp: timeOf(ref.GetCreationTime()),
+			Labels: copied(ref.GetLabels()), Annotations: copied(ref.GetAnnotations()),
+		},
+		Spec: v1.NodeSpec{ProviderID: ref.GetProviderId(), PodCIDRs: ref.GetPodCidrs()},
+	}
+	if len(ref.GetPodCidrs()) > 0 {
+		node.Spec.PodCIDR = ref.GetPodCidrs()[0]
+	}
+	if ips := ref.GetProvidedNodeIps(); len(ips) > 0 {
+		node.Annotations[api.AnnotationAlphaProvidedIPAddr] = strings.Join(ips, ",")
+	}
+	node.Status.NodeInfo.SystemUUID = ref.GetSystemUuid()
+	for _, address := range ref.GetAddresses() {
+		if kind, known := addressTypes[address.GetType()]; known {
+			node.Status.Addresses = append(node.Status.Addresses, v1.NodeAddress{Type: kind, Address: address.GetAddress()})
+		}
+	}
+	return node
+}
+
+func nodesOf(refs []*pb.NodeRef) []*v1.Node {
+	nodes := make([]*v1.Node, len(refs))
+	for i, ref := range refs {
+		nodes[i] = nodeOf(ref)
+	}
+	return nodes
+}
+
+var addressTypes = map[pb.NodeAddressType]v1.NodeAddressType{
+	pb.NodeAddressType_NODE_ADDRESS_TYPE_HOSTNAME:     v1.NodeHostName,
+	pb.NodeAddressType_NODE_ADDRESS_TYPE_INTERNAL_IP:  v1.NodeInternalIP,
+	pb.NodeAddressType_NODE_ADDRESS_TYPE_EXTERNAL_IP:  v1.NodeExternalIP,
+	pb.NodeAddressType_NODE_ADDRESS_TYPE_INTERNAL_DNS: v1.NodeInternalDNS,
+	pb.NodeAddressType_NODE_ADDRESS_TYPE_EXTERNAL_DNS: v1.NodeExternalDNS,
+}
+
+// addressesOf answers a provider's addresses in its order, each pair once; types of its own invention are left out.
+func addressesOf(addresses []v1.NodeAddress) []*pb.NodeAddress {
+	var out []*pb.NodeAddress
+	seen := map[v1.NodeAddress]bool{}
+	for _, address := range addresses {
+		for ours, theirs := range addressTypes {
+			if theirs == address.Type && !seen[address] {
+				seen[address] = true
+				out = append(out, &pb.NodeAddress{Type: ours, Address: address.Address})
+			}
+		}
+	}
+	return out
+}
+
+// serviceOf makes the Service that a provider reads.
+func serviceOf(service *pb.Service) *v1.Service {
+	out := &v1.Service{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: service.GetRef().GetNamespace(), Name: service.GetRef().GetName(),
+			UID: types.UID(service.GetRef().GetUid()), CreationTimestamp: timeOf(service.GetCreationTime()),
+			Labels: copied(service.GetLabels()), Annotations: copied(service.GetAnnotations()),
+		},
+		Spec: v1.ServiceSpec{
+			Type:                          v1.ServiceTypeLoadBalancer,
+			LoadBalancerIP:                service.GetLoadBalancerIp(),
+			LoadBalancerSourceRanges:      service.GetSourceRanges(),
+			ClusterIPs:                    service.GetClusterIps(),
+			ExternalIPs:                   service.GetExternalIps(),
+			ExternalTrafficPolicy:         v1.ServiceExternalTrafficPolicyCluster,
+			InternalTrafficPolicy:         new(v1.ServiceInternalTrafficPolicyCluster),
+			HealthCheckNodePort:           service.GetHealthCheckNodePort(),
+			SessionAffinity:               v1.ServiceAffinityNone,
+			AllocateLoadBalancerNodePorts: service.AllocateNodePorts,
+		},
+	}
+	if service.GetLoadBalancerClass() != "" {
+		out.Spec.LoadBalancerClass = new(service.GetLoadBalancerClass())
+	}
+	if len(service.GetClusterIps()) > 0 {
+		out.Spec.ClusterIP = service.GetClusterIps()[0]
+	}
+	if service.GetExternalTrafficPolicy() == pb.TrafficPolicy_TRAFFIC_POLICY_LOCAL {
+		out.Spec.ExternalTrafficPolicy = v1.ServiceExternalTrafficPolicyLocal
+	}
+	if service.GetInternalTrafficPolicy() == pb.TrafficPolicy_TRAFFIC_POLICY_LOCAL {
+		out.Spec.InternalTrafficPolicy = new(v1.ServiceInternalTrafficPolicyLocal)
+	}
+	if sticky := service.GetClientIpAffinity(); sticky != nil {
+		out.Spec.SessionAffinity = v1.ServiceAffinityClientIP
+		seconds := int32(sticky.AsDuration().Seconds())
+		out.Spec.SessionAffinityConfig = &v1.SessionAffinityConfig{ClientIP: &v1.ClientIPConfig{TimeoutSeconds: &seconds}}
+	}
+	families(service, out)
+	for _, port := range service.GetPorts() {
+		out.Spec.Ports = append(out.Spec.Ports, portOf(port))
+	}
+	for _, ingress := range service.GetIngress() {
+		out.Status.LoadBalancer.Ingress = append(out.Status.LoadBalancer.Ingress,
+			v1.LoadBalancerIngress{IP: ingress.GetIp(), Hostname: ingress.GetHostname()})
+	}
+	return out
+}
+
+func families(service *pb.Service, out *v1.Service) {
+	for _, family := range service.GetIpFamilies() {
+		switch family {
+		case pb.IpFamily_IP_FAMILY_IPV4:
+			out.Spec.IPFamilies = append(out.Spec.IPFamilies, v1.IPv4Protocol)
+		case pb.IpFamily_IP_FAMILY_IPV6:
+			out.Spec.IPFamilies = append(out.Spec.IPFamilies, v1.IPv6Protocol)
+		}
+	}
+	policy := v1.IPFamilyPolicySingleStack
+	switch service.GetIpFamilyPolicy() {
+	case pb.IpFamilyPolicy_IP_FAMILY_POLICY_PREFER_DUAL_STACK:
+		policy = v1.IPFamilyPolicyPreferDualStack
+	case pb.IpFamilyPolicy_IP_FAMILY_POLICY_REQUIRE_DUAL_STACK:
+		policy = v1.IPFamilyPolicyRequireDualStack
+	}
+	out.Spec.IPFamilyPolicy = &policy
+}
+
+var protocols = map[pb.Protocol]v1.Protocol{
+	pb.Protocol_PROTOCOL_TCP: v1.ProtocolTCP, pb.Protocol_PROTOCOL_UDP: v1.ProtocolUDP, pb.Protocol_PROTOCOL_SCTP: v1.ProtocolSCTP,
+}
+
+func portOf(port *pb.ServicePort) v1.ServicePort {
+	out := v1.ServicePort{
+		Name: port.GetName(), Protocol: protocols[port.GetProtocol()], Port: port.GetPort(), NodePort: port.GetNodePort(),
+		TargetPort: intstr.FromInt32(port.GetPort()),
+	}
+	if port.GetAppProtocol() != "" {
+		out.AppProtocol = new(port.GetAppProtocol())
+	}
+	switch target := port.GetTargetPort().(type) {
+	case *pb.ServicePort_TargetPortNumber:
+		out.TargetPort = intstr.FromInt32(target.TargetPortNumber)
+	case *pb.ServicePort_TargetPortName:
+		out.TargetPort = intstr.FromString(target.TargetPortName)
+	}
+	return out
+}
+
+// ingressOf answers what a provider says of the ways into a balancer; entries that name none are left out.
+func ingressOf(status *v1.LoadBalancerStatus) []*pb.LoadBalancerIngress {
+	var out []*pb.LoadBalancerIngress
+	for _, one := range status.Ingress {
+		if _, bad := netip.ParseAddr(one.IP); one.Hostname == "" && bad != nil {
+			continue
+		}
+		ingress := &pb.LoadBalancerIngress{Ip: one.IP, Hostname: one.Hostname}
+		if one.IPMode != nil && one.IP != "" {
+			ingress.IpMode = pb.IngressIpMode_INGRESS_IP_MODE_VIP
+			if *one.IPMode == v1.LoadBalancerIPModeProxy {
+				ingress.IpMode = pb.IngressIpMode_INGRESS_IP_MODE_PROXY
+			}
+		}
+		for _, port := range one.Ports {
+			status := &pb.PortStatus{Port: port.Port}
+			for ours, theirs := range protocols {
+				if theirs == port.Protocol {
+					status.Protocol = ours
+				}
+			}
+			if port.Error != nil {
+				status.Error = *port.Error
+			}
+			ingress.Ports = append(ingress.Ports, status)
+		}
+		out = append(out, ingress)
+	}
+	return out
+}
+
+// copied answers a map that a provider may write to; never nil, since some do.
+func copied(from map[string]string) map[string]string {
+	out := make(map[string]string, len(from))
+	for key, value := range from {
+		out[key] = value
+	}
+	return out
+}
+
+func timeOf(time *timestamppb.Timestamp) metav1.Time {
+	if time == nil {
+		return metav1.Time{}
+	}
+	return metav1.NewTime(time.AsTime())
+}

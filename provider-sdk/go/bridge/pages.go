@@ -1,0 +1,80 @@
+package bridge
+
+import (
+	"crypto/rand"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"cloudprovider.ccm/sdk/fault"
+)
+
+// tokenValidity is the contract's default; the bridge advertises no other.
+const tokenValidity = 5 * time.Minute
+
+// pages hands a list out in pages: all of one walk come from one look at the provider, which is kept for as long as a token
+// is valid.
+type pages[T any] struct {
+	now   func() time.Time
+	mu    sync.Mutex
+	walks map[string]*walk[T]
+}
+
+type walk[T any] struct {
+	items []T
+	until time.Time
+}
+
+// page answers the items of one page, and the token of the next one; look is called for the first page only.
+func (p *pages[T]) page(token string, size int32, look func() ([]T, error)) ([]T, string, error) {
+	id, items, start := rand.Text(), []T(nil), 0
+	if token == "" {
+		var err error
+		if items, err = look(); err != nil {
+			return nil, "", err
+		}
+	} else {
+		var err error
+		if id, items, start, err = p.find(token); err != nil {
+			return nil, "", err
+		}
+	}
+	end := start + int(max(size, 1))
+	if end >= len(items) {
+		return items[start:], "", nil
+	}
+	p.keep(id, items)
+	return items[start:end], id + "." + strconv.Itoa(end), nil
+}
+
+func (p *pages[T]) find(token string) (id string, items []T, start int, err error) {
+	id, place, _ := strings.Cut(token, ".")
+	start, bad := strconv.Atoi(place)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found, known := p.walks[id]
+	switch {
+	case bad != nil || !known || start < 1 || start >= len(found.items):
+		return "", nil, 0, fault.InvalidToken()
+	case p.now().After(found.until):
+		return "", nil, 0, fault.PageTokenExpired()
+	}
+	return id, found.items, start, nil
+}
+
+// keep remembers a walk, and forgets those whose tokens are no good since long.
+func (p *pages[T]) keep(id string, items []T) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.walks == nil {
+		p.walks = map[string]*walk[T]{}
+	}
+	now := p.now()
+	for other, walk := range p.walks {
+		if now.After(walk.until.Add(tokenValidity)) {
+			delete(p.walks, other)
+		}
+	}
+	p.walks[id] = &walk[T]{items, now.Add(tokenValidity)}
+}

@@ -1,0 +1,75 @@
+package bridge
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+)
+
+func TestAWalkIsOneLook(t *testing.T) {
+	now, looks := time.Unix(0, 0), 0
+	pages := pages[int]{now: func() time.Time { return now }}
+	look := func() ([]int, error) {
+		looks++
+		return []int{1, 2, 3, 4, 5}, nil
+	}
+	var seen []int
+	token := ""
+	for range 3 {
+		items, next, err := pages.page(token, 2, look)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen, token = append(seen, items...), next
+	}
+	if !slices.Equal(seen, []int{1, 2, 3, 4, 5}) || token != "" || looks != 1 {
+		t.Errorf("saw %v, then %q, in %d looks", seen, token, looks)
+	}
+	if items, next, err := pages.page("", 5, look); err != nil || len(items) != 5 || next != "" {
+		t.Error(items, next, err)
+	}
+}
+
+// [R:page-token-validity]
+func TestTokensAgeAndGarbageIsTold(t *testing.T) {
+	now := time.Unix(0, 0)
+	pages := pages[int]{now: func() time.Time { return now }}
+	look := func() ([]int, error) { return []int{1, 2}, nil }
+	_, token, err := pages.page("", 1, look)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reason := func(token string) pb.ErrorReason {
+		_, _, err := pages.page(token, 1, look)
+		return fault.ReasonOf(err)
+	}
+	for _, garbage := range []string{"x", "x.1", token + "7", token[:len(token)-1] + "-1", "."} {
+		if reason(garbage) != pb.ErrorReason_ERROR_REASON_INVALID_TOKEN {
+			t.Errorf("%q was taken", garbage)
+		}
+	}
+	now = now.Add(5 * time.Minute)
+	if reason(token) != 0 {
+		t.Error("the token is too young to be refused")
+	}
+	now = now.Add(5*time.Minute + time.Second)
+	if reason(token) != pb.ErrorReason_ERROR_REASON_PAGE_TOKEN_EXPIRED {
+		t.Error("the token is too old to be taken")
+	}
+	now = now.Add(time.Hour)
+	for range 3 {
+		if _, _, err := pages.page("", 1, look); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(pages.walks) != 3 {
+		t.Errorf("%d walks are kept", len(pages.walks))
+	}
+	if _, _, err := pages.page("", 1, func() ([]int, error) { return nil, errors.New("x") }); err == nil {
+		t.Error("a look that failed became an empty list")
+	}
+}
