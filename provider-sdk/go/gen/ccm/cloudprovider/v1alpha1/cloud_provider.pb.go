@@ -724,7 +724,8 @@ type Wants struct {
 	RouteTarget *NodeFields `protobuf:"bytes,3,opt,name=route_target,json=routeTarget,proto3" json:"route_target,omitempty"`
 	// Of a Service.
 	Service *ServiceFields `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"`
-	// Prefixes of annotations that the provider writes on Services through answers, for example "aws.example/".
+	// Prefixes of annotations that the provider writes on Services through answers, for example "status.aws.example/".
+	// Annotations under them are in no digest: keep them apart from those in which users say what they want.
 	ServiceAnnotationWrites []string `protobuf:"bytes,5,rep,name=service_annotation_writes,json=serviceAnnotationWrites,proto3" json:"service_annotation_writes,omitempty"`
 	unknownFields           protoimpl.UnknownFields
 	sizeCache               protoimpl.SizeCache
