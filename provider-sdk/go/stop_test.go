@@ -88,16 +88,16 @@ func TestAStopWaitsForOrphanedMutations(t *testing.T) {
 	_, err := pb.NewLoadBalancersClient(served.dial(t)).EnsureLoadBalancer(ctx, ensureRequest())
 	expect(t, err, codes.Canceled, 0)
 	served.Stop()
-	close(release)
-	served.wait(t)
 	select {
-	case err := <-finished:
-		if err != nil {
-			t.Errorf("the mutation was ended: %v", err)
-		}
-	default:
-		t.Error("it did not wait")
+	case <-served.ended:
+		t.Fatal("it did not wait")
+	case <-time.After(100 * time.Millisecond): // Long enough to end without any call; it must not come true, however long.
 	}
+	close(release)
+	if err := receive(t, finished, "the end of the mutation"); err != nil {
+		t.Errorf("the mutation was ended: %v", err)
+	}
+	served.wait(t)
 }
 
 func TestAfterTheGraceWhatRunsIsToldToGiveUp(t *testing.T) {

@@ -68,7 +68,7 @@ func WithSDKOptions(options ...sdk.Option) Option {
 }
 
 // New bridges a provider, as far as it says that it supports its parts: InstancesV2, or Instances with Zones; LoadBalancer;
-// Routes.
+// Routes; Clusters.
 func New(cloud cloudprovider.Interface, options ...Option) (*sdk.Provider, error) {
 	if cloud == nil {
 		return nil, errors.New("there is no cloud provider to bridge")
@@ -90,6 +90,9 @@ func New(cloud cloudprovider.Interface, options ...Option) (*sdk.Provider, error
 	}
 	if routes, supported := cloud.Routes(); supported {
 		told = append(told, sdk.WithRoutes(newRoutes(b, routes)))
+	}
+	if of, supported := cloud.Clusters(); supported {
+		told = append(told, sdk.WithClusters(newClusters(of)))
 	}
 	return sdk.New(cloud.ProviderName(), append(told, b.options...)...)
 }

@@ -201,7 +201,7 @@ func TestAViewSparesThePrice(t *testing.T) {
 
 func TestOnlyWhatIsSupportedIsServed(t *testing.T) {
 	cloud := newer()
-	cloud.DisableRoutes, cloud.DisableLoadBalancers = true, true
+	cloud.DisableRoutes, cloud.DisableLoadBalancers, cloud.DisableClusters = true, true, true
 	provider, err := bridge.New(cloud)
 	if err != nil || strings.Join(provider.ServiceNames()[2:], " ") != "ccm.cloudprovider.v1alpha1.Instances" {
 		t.Error(provider.ServiceNames(), err)
