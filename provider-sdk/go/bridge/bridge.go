@@ -33,6 +33,7 @@ type bridge struct {
 	prefixes      []string
 	capabilities  *pb.GetCapabilitiesResponse
 	options       []sdk.Option
+	initialize    func() error
 }
 
 // WithConcurrency bounds the calls of the provider that one batch makes at once; 16 otherwise.
@@ -80,6 +81,11 @@ func New(cloud cloudprovider.Interface, options ...Option) (*sdk.Provider, error
 	if !cloud.HasClusterID() && !b.allowUntagged {
 		return nil, fmt.Errorf("the cloud provider %q has no cluster ID, so its resources could be taken for another cluster's; "+
 			"configure one, or use WithAllowUntaggedCloud", cloud.ProviderName())
+	}
+	if b.initialize != nil {
+		if err := guarded(b.initialize); err != nil {
+			return nil, fmt.Errorf("the cloud provider %q cannot be initialized: %w", cloud.ProviderName(), err)
+		}
 	}
 	told := []sdk.Option{sdk.WithProviderIDPrefix(b.prefixes...), sdk.WithCapabilities(b.advertised())}
 	if lookup := b.lookup(); lookup != nil {
