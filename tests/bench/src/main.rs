@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 async fn run(arguments: &Arguments) -> Result<()> {
     let options = Options { profile: Profile::Release, ..Options::default() }
         .provider_flag(format!("--latency={}", arguments.latency));
-    let mut cluster = options.without_audit().start_without_host().await?;
+    let mut cluster = options.unrecorded().start_without_host().await?;
     println!("preparing {} nodes of about 8 KB", arguments.nodes);
     realistic::register(&cluster, arguments.nodes).await?;
     let raw = raw::measure(&cluster, arguments.nodes).await?;

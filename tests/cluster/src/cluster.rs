@@ -26,15 +26,16 @@ pub struct Options {
     pub provider: Vec<String>,
     /// The control plane.
     pub control_plane: control_plane::Options,
-    /// Do not record the host's requests: that costs the apiserver time.
-    pub no_audit: bool,
+    /// For the bench: neither are the host's requests recorded, which costs the apiserver time, nor is the cloud kept in
+    /// a file, which costs the provider time. Its provider must not be restarted.
+    pub unrecorded: bool,
 }
 
 impl Options {
-    /// For the bench: the host's requests are not recorded.
+    /// For the bench: nothing is recorded that costs time.
     #[must_use]
-    pub fn without_audit(mut self) -> Self {
-        self.no_audit = true;
+    pub fn unrecorded(mut self) -> Self {
+        self.unrecorded = true;
         self
     }
 
@@ -73,7 +74,7 @@ impl Options {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let binaries = tokio::task::spawn_blocking(move || binaries::folder(self.profile)).await??;
         let options =
-            if self.no_audit { self.control_plane } else { self.control_plane.audit_user(HOST_USER) };
+            if self.unrecorded { self.control_plane } else { self.control_plane.audit_user(HOST_USER) };
         let control_plane = options.start().await?;
         control_plane.apply_yaml(RBAC).await.context("cannot apply deploy/rbac.yaml")?;
         let client = control_plane.admin_client()?;
@@ -94,6 +95,7 @@ impl Options {
             host_kubeconfig,
             host_flags: self.host,
             provider_flags: self.provider,
+            unrecorded: self.unrecorded,
         })
     }
 }
@@ -111,6 +113,7 @@ pub struct Cluster {
     host_kubeconfig: PathBuf,
     host_flags: Vec<String>,
     provider_flags: Vec<String>,
+    unrecorded: bool,
 }
 
 impl std::fmt::Debug for Cluster {
@@ -154,8 +157,10 @@ impl Cluster {
             "--zones=zone-a,zone-b,zone-c".to_owned(),
             "--admin-address=127.0.0.1:0".to_owned(),
             format!("--admin-address-file={}", address.display()),
-            format!("--state-file={}", self.folder.join("cloud.json").display()),
         ];
+        if !self.unrecorded {
+            flags.push(format!("--state-file={}", self.folder.join("cloud.json").display()));
+        }
         flags.extend(self.provider_flags.iter().cloned());
         let log = self.folder.join("provider.log");
         self.provider =
