@@ -4,7 +4,7 @@ pub mod cloud_node;
 pub mod cloud_node_lifecycle;
 pub mod node_instance;
 pub mod node_scope;
-pub mod service_lb;
 #[cfg(test)]
 pub(crate) mod node_server;
+pub mod service_lb;
 pub mod taint;

@@ -1,5 +1,7 @@
 //! `docs/differences.md` names tests that exist.
 
+#![allow(clippy::expect_used, reason = "a test that cannot read the checkout has failed")]
+
 use std::{collections::BTreeSet, fs};
 
 use workspace_rules::{files, root};
@@ -10,7 +12,9 @@ fn functions() -> BTreeSet<String> {
         for file in files(&root().join(folder), ".rs").expect("readable checkout") {
             let source = fs::read_to_string(file).expect("text");
             for words in source.split("fn ").skip(1) {
-                names.insert(words.chars().take_while(|char| char.is_alphanumeric() || *char == '_').collect());
+                names.insert(
+                    words.chars().take_while(|char| char.is_alphanumeric() || *char == '_').collect(),
+                );
             }
         }
     }
@@ -21,8 +25,12 @@ fn functions() -> BTreeSet<String> {
 fn every_test_that_the_page_of_differences_names_exists() {
     let page = fs::read_to_string(root().join("docs/differences.md")).expect("the page");
     let known = functions();
-    let named: Vec<&str> =
-        page.split('`').skip(1).step_by(2).filter(|word| word.matches('_').count() >= 3 && !word.contains(' ')).collect();
+    let named: Vec<&str> = page
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|word| word.matches('_').count() >= 3 && !word.contains(' '))
+        .collect();
     assert!(named.len() > 15, "the way tests are named on the page has changed: {named:?}");
     let missing: Vec<&&str> = named.iter().filter(|name| !known.contains(**name)).collect();
     assert!(missing.is_empty(), "no such tests: {missing:?}");

@@ -1,5 +1,7 @@
 //! proto → sdk → providers, and proto → host; host and providers meet only on the wire.
 
+#![allow(clippy::expect_used, reason = "a test that cannot read the checkout has failed")]
+
 use std::collections::BTreeMap;
 
 use cargo_metadata::MetadataCommand;

@@ -1,5 +1,7 @@
 //! `docs/metrics.md` is made from the places that register metrics.
 
+#![allow(clippy::expect_used, reason = "a test that cannot read the checkout has failed")]
+
 use std::{collections::BTreeMap, fs};
 
 use workspace_rules::{files, root};

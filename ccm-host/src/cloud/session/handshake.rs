@@ -154,7 +154,8 @@ fn info(
     }
     let service = wants.service.clone().unwrap_or_default();
     // What is written must be seen, or writing it could never be known to be done.
-    let written: Vec<String> = wants.service_annotation_writes.iter().map(|prefix| format!("{prefix}*")).collect();
+    let written: Vec<String> =
+        wants.service_annotation_writes.iter().map(|prefix| format!("{prefix}*")).collect();
     let mut service_annotations = wanted::union([service.annotations.as_slice(), &written]);
     let load_balancers = served.has("LoadBalancers");
     if load_balancers {

@@ -61,7 +61,10 @@ fn defaults() {
             deletion_window: Duration::from_secs(600),
         }
     );
-    assert_eq!(settings.services, ServiceSettings { workers: 16, resync_period: Duration::from_secs(1800), adopt: false });
+    assert_eq!(
+        settings.services,
+        ServiceSettings { workers: 16, resync_period: Duration::from_secs(1800), adopt: false }
+    );
     assert_eq!(
         settings.serving,
         ServingSettings { address: Some("0.0.0.0:10258".parse().unwrap()), address_file: None }
