@@ -117,6 +117,8 @@ fn serves_logs_its_flags_and_ends_cleanly() {
         let file_flag = format!("--serving-address-file={}", file.display());
         let mut running = Running::start(&[
             "--provider=mock=/run/mock.sock",
+            // Nobody listens there: the process waits for its apiserver, and is alive.
+            "--master=https://127.0.0.1:1",
             "--bind-address=127.0.0.1",
             "--serving-port=auto",
             "--logging-format=json",
@@ -126,7 +128,9 @@ fn serves_logs_its_flags_and_ends_cleanly() {
         let address = address(&file);
         assert!(get(&address, "/livez").ends_with("\r\n\r\nok"));
         assert!(get(&address, "/livez?verbose").contains("[+]ping ok\n"));
-        assert!(get(&address, "/readyz?verbose").contains("]startup "));
+        until("readiness says what is waited for", || {
+            get(&address, "/readyz?verbose").contains("[-]startup failed: waiting for the apiserver").then_some(())
+        });
         let metrics = get(&address, "/metrics");
         assert!(metrics.contains("ccm_build_info{") && metrics.contains("process_open_fds "), "{metrics}");
         running.signal(signal);
