@@ -1,7 +1,7 @@
 //! Puts the parts together, in the order in which they need each other.
 //!
 //! In: the process with its settings. Out: running controllers. A step that has to wait says for what in `/readyz` and in
-//! the log; nothing is done to the cluster before every provider was asked what it wants, or [`PATIENCE`] is over.
+//! the log; nothing is done to the cluster before every provider was asked what it wants, or patience is over.
 //!
 //! 1. the client, and the identity of the cluster;
 //! 2. the providers, which connect by themselves;

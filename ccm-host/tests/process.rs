@@ -129,7 +129,9 @@ fn serves_logs_its_flags_and_ends_cleanly() {
         assert!(get(&address, "/livez").ends_with("\r\n\r\nok"));
         assert!(get(&address, "/livez?verbose").contains("[+]ping ok\n"));
         until("readiness says what is waited for", || {
-            get(&address, "/readyz?verbose").contains("[-]startup failed: waiting for the apiserver").then_some(())
+            get(&address, "/readyz?verbose")
+                .contains("[-]startup failed: waiting for the apiserver")
+                .then_some(())
         });
         let metrics = get(&address, "/metrics");
         assert!(metrics.contains("ccm_build_info{") && metrics.contains("process_open_fds "), "{metrics}");
