@@ -35,6 +35,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// How far a watch may run ahead of us. An adaptive window stays small where the way is short, and the apiserver closes
+/// a watch that it cannot get rid of for a while: then a storm of changes costs a new watch every few seconds.
+const STREAM_WINDOW: u32 = 4 << 20;
+/// For all streams together.
+const CONNECTION_WINDOW: u32 = 8 << 20;
+
 /// How to reach the apiserver and how much to ask of it.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
@@ -157,7 +163,8 @@ fn from_config(
         .http2_keep_alive_interval(PING_INTERVAL)
         .http2_keep_alive_timeout(PING_TIMEOUT)
         .http2_keep_alive_while_idle(true)
-        .http2_adaptive_window(true)
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
         .build(connector(&config)?);
     let rules = Rules {
         limiter: Limiter::new(options.qps, options.burst),

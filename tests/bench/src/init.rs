@@ -21,6 +21,8 @@ const INITIALISED: &str = "node_controller_initial_node_sync_delay_seconds_count
 #[derive(Debug)]
 pub(crate) struct Init {
     seconds: f64,
+    /// Nodes a second from the first one on: without the start of the process and the first list.
+    flow: f64,
     calls: Vec<(String, u64)>,
     requests: Requests,
     cpu_seconds: f64,
@@ -34,19 +36,26 @@ pub(crate) async fn measure(cluster: &mut Cluster, count: usize) -> Result<Init>
     let begun = Instant::now();
     cluster.start_host()?;
     // The host's own counter is read, so that the apiserver has nothing else to do.
+    let mut first = None;
     wait::until_within(LIMIT, "all nodes initialised", async || {
         let metrics = cluster.host_metrics().await.unwrap_or_default();
-        Ok((metrics::sum(&metrics, INITIALISED, &[]) as usize >= count).then_some(()))
+        let done = metrics::sum(&metrics, INITIALISED, &[]);
+        if done > 0.0 {
+            first.get_or_insert((begun.elapsed().as_secs_f64(), done));
+        }
+        Ok((done as usize >= count).then_some(()))
     })
     .await
     .with_context(|| format!("{:?}", cluster.parts()))?;
     let seconds = begun.elapsed().as_secs_f64();
+    let flow = first.map_or(0.0, |(since, before)| (count as f64 - before) / (seconds - since));
     let requests = apiserver::since(&before, &apiserver::requests(cluster).await?);
     let calls = cluster.cloud()?.call_counts().await?;
     all_are_initialised(cluster, count).await?;
     let pid = cluster.host()?.id();
     Ok(Init {
         seconds,
+        flow,
         calls,
         requests,
         cpu_seconds: usage::cpu_seconds(pid)?,
@@ -74,6 +83,7 @@ impl Init {
         println!("  seconds                  {:>10.1}", self.seconds);
         println!("  rate                     {rate:>10.0} nodes/s");
         println!("  share of half the raw rate {:>8.2}", rate / (raw / 2.0));
+        println!("  the same, from the first node on {:>2.2}", self.flow / (raw / 2.0));
         println!("  provider calls           {:>10}", self.instance_calls());
         for (method, calls) in &self.calls {
             println!("    {method:<28} {calls:>6}");
