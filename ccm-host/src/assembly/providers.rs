@@ -12,7 +12,10 @@ use crate::{
 /// Starts to connect to all of them, and adds a readiness check for each.
 pub(super) fn start(process: &Process, cluster: ClusterRef, metrics: &CloudMetrics) -> Providers {
     let started = process.settings().providers.iter().map(|settings| {
-        let config = ProviderConfig::new(settings.name.clone(), settings.endpoint.clone(), cluster.clone());
+        let config = ProviderConfig {
+            allowed_uids: settings.allowed_uids.clone(),
+            ..ProviderConfig::new(settings.name.clone(), settings.endpoint.clone(), cluster.clone())
+        };
         let provider: Arc<dyn Provider> = RemoteProvider::spawn(config, metrics, process.connections());
         let status = provider.status();
         process.checks().add(Probe::Ready, format!("provider-{}", settings.name), move || {

@@ -1,4 +1,5 @@
-//! `--provider`, `--provider-tls-dir`, `--cloud-provider`: which providers there are and where they listen.
+//! `--provider`, `--provider-tls-dir`, `--allowed-peer-uids`, `--cloud-provider`: which providers there are, where they
+//! listen, and who may answer there.
 //!
 //! Out: one [`ProviderSettings`] for each, with names that are unique and fit to be metric labels. Connecting, and
 //! reading the certificates, is done by [`crate::cloud`].
@@ -27,6 +28,11 @@ pub(super) struct RawProviders {
     #[arg(long, value_name = "NAME=DIR")]
     pub provider_tls_dir: Vec<String>,
 
+    /// Users that may own a provider's socket and answer at it, besides root and the user of this process; numbers,
+    /// comma separated. Needed where the provider's container runs as another user.
+    #[arg(long, value_name = "UIDS", default_value = "")]
+    pub allowed_peer_uids: String,
+
     /// Optional; if given, it must be the name of a --provider, so that a manifest cannot start with the wrong cloud.
     #[arg(long, value_name = "STRING", default_value = "")]
     pub cloud_provider: String,
@@ -38,11 +44,14 @@ pub struct ProviderSettings {
     /// The name given on the command line; label `provider` of metrics and logs.
     pub name: String,
     pub endpoint: Endpoint,
+    /// Users that may own the socket and answer at it, besides root and our own.
+    pub allowed_uids: Vec<u32>,
 }
 
 impl RawProviders {
     pub(super) fn resolve(&self, mistakes: &mut Mistakes) -> Option<Vec<ProviderSettings>> {
         let mut tls_dirs = self.tls_dirs(mistakes);
+        let allowed_uids = mistakes.keep(uids(&self.allowed_peer_uids));
         let mut providers: Vec<ProviderSettings> = Vec::new();
         let mut complete = !self.provider.is_empty();
         if self.provider.is_empty() {
@@ -67,6 +76,10 @@ impl RawProviders {
             ));
         }
         self.check_cloud_provider(mistakes);
+        let allowed_uids = allowed_uids?;
+        for provider in &mut providers {
+            provider.allowed_uids.clone_from(&allowed_uids);
+        }
         complete.then_some(providers)
     }
 
@@ -129,7 +142,21 @@ fn provider(
             "give each provider its own endpoint",
         ));
     }
-    Ok(ProviderSettings { name: name.to_owned(), endpoint })
+    Ok(ProviderSettings { name: name.to_owned(), endpoint, allowed_uids: Vec::new() })
+}
+
+fn uids(list: &str) -> Result<Vec<u32>, FlagError> {
+    let uid = |text: &str| {
+        text.trim().parse().map_err(|_| {
+            FlagError::value(
+                "allowed-peer-uids",
+                list,
+                format!("{text:?} is no user id"),
+                "give numbers, for example 1000,65532",
+            )
+        })
+    };
+    list.split(',').filter(|_| !list.is_empty()).map(uid).collect()
 }
 
 fn is_name(text: &str) -> bool {

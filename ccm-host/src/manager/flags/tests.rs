@@ -36,7 +36,10 @@ fn printed(words: &[&str]) -> String {
 fn defaults() {
     let settings = settings(&[]);
     let socket = Endpoint::Unix(PathBuf::from("/run/mock.sock"));
-    assert_eq!(settings.providers, [ProviderSettings { name: "mock".to_owned(), endpoint: socket }]);
+    assert_eq!(
+        settings.providers,
+        [ProviderSettings { name: "mock".to_owned(), endpoint: socket, allowed_uids: Vec::new() }]
+    );
     assert_eq!(
         settings.kube,
         KubeSettings {
@@ -108,6 +111,7 @@ fn values_become_types() {
         "--provider=aws.east=/run/aws.sock",
         "--provider=far=https://[::1]:8443",
         "--provider-tls-dir=far=/etc/far",
+        "--allowed-peer-uids=1000, 65532",
         "--cloud-provider=aws.east",
         "--kubeconfig=/etc/kube",
         "--master=https://10.0.0.1:6443",
@@ -129,6 +133,7 @@ fn values_become_types() {
     assert_eq!(settings.providers[1].endpoint, Endpoint::Unix(PathBuf::from("/run/aws.sock")));
     assert_eq!(settings.providers[2].endpoint, far);
     assert_eq!(far.to_string(), "https://[::1]:8443");
+    assert!(settings.providers.iter().all(|provider| provider.allowed_uids == [1000, 65532]));
     assert_eq!(settings.kube.master.unwrap().authority().unwrap().as_str(), "10.0.0.1:6443");
     assert_eq!((settings.kube.qps, settings.kube.burst), (0.5, 1));
     assert_eq!((settings.nodes.workers, settings.nodes.status_workers), (4, 3));

@@ -37,6 +37,8 @@ fn refuses_one_flag_with_its_remedy() {
         ),
         ("--node-deletion-max-share=5", "is ambiguous: write 5% for a percentage"),
         // texts
+        ("--allowed-peer-uids=root", "\"root\" is no user id: give numbers, for example 1000,65532"),
+        ("--allowed-peer-uids=1,", "\"\" is no user id: give numbers, for example 1000,65532"),
         (
             "--node-selector=a in b",
             "\"a in b\" has no valid label key: write it as for kubectl -l, for example \"pool in (a,b),!unmanaged\"",
