@@ -234,21 +234,26 @@ impl Link {
 
     /// Each change is told once, to controllers, metrics and the log.
     fn publish(&self, new: ProviderStatus) {
+        if !self.show(&new) {
+            return;
+        }
+        let provider = self.name();
+        match &new {
+            ProviderStatus::Serving => tracing::info!(provider, "provider is serving"),
+            ProviderStatus::Frozen(why) => tracing::warn!(provider, why, "destructive work is frozen"),
+            ProviderStatus::Disconnected(why) => tracing::warn!(provider, why, "provider cannot be asked"),
+        }
+    }
+
+    /// Whether that is news; controllers and metrics know it then.
+    fn show(&self, new: &ProviderStatus) -> bool {
         self.status.send_if_modified(|shown| {
-            if *shown == new {
-                return false;
+            let is_news = shown != new;
+            if is_news {
+                self.metrics.status(new);
+                shown.clone_from(new);
             }
-            self.metrics.status(&new);
-            let provider = self.name();
-            match &new {
-                ProviderStatus::Serving => tracing::info!(provider, "provider is serving"),
-                ProviderStatus::Frozen(why) => tracing::warn!(provider, why, "destructive work is frozen"),
-                ProviderStatus::Disconnected(why) => {
-                    tracing::warn!(provider, why, "provider cannot be asked");
-                }
-            }
-            *shown = new;
-            true
-        });
+            is_news
+        })
     }
 }

@@ -30,7 +30,7 @@ enum NoSession {
 /// Runs until it is told to stop.
 pub(in crate::cloud) async fn run(link: Arc<Link>, stop: CancellationToken) {
     stop.run_until_cancelled(forever(&link)).await;
-    link.lose("the host stops".to_owned());
+    link.leave();
 }
 
 async fn forever(link: &Link) {
@@ -127,6 +127,14 @@ impl Link {
         self.publish_standing();
         if !watched {
             self.request_sweep();
+        }
+    }
+
+    /// The host stops: nobody may call any more, and that is nobody's fault.
+    fn leave(&self) {
+        *self.session.write() = None;
+        if self.show(&ProviderStatus::Disconnected("the host stops".to_owned())) {
+            tracing::info!(provider = self.name(), "left the provider");
         }
     }
 
