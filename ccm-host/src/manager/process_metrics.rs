@@ -5,7 +5,7 @@
 use std::fs;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
@@ -37,15 +37,12 @@ impl Collector for ProcessCollector {
             gauge(&mut encoder, "process_virtual_memory_bytes", "Virtual memory size", stat.virtual_bytes)?;
             gauge(&mut encoder, "process_threads", "Threads", stat.threads)?;
             if let Some(boot) = boot_seconds() {
-                let started = ConstGauge::new(boot + stat.started_seconds);
-                let name = "process_start_time_seconds";
-                let metric = encoder.encode_descriptor(
-                    name,
+                gauge(
+                    &mut encoder,
+                    "process_start_time_seconds",
                     "Start time since the Unix epoch",
-                    None,
-                    started.metric_type(),
+                    boot + stat.started_seconds,
                 )?;
-                started.encode(metric)?;
             }
         }
         if let Some(count) = open_fds() {
@@ -62,7 +59,7 @@ fn gauge(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    value: i64,
+    value: impl EncodeGaugeValue,
 ) -> Result<(), std::fmt::Error> {
     let gauge = ConstGauge::new(value);
     gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)

@@ -6,24 +6,28 @@ use std::{collections::BTreeMap, fs};
 
 use workspace_rules::{files, root};
 
-/// Name and help of every metric that the host registers, read from its source.
+/// Name and help of every metric of the host, read from its source: those that are registered, and those that a collector
+/// makes at each scrape.
 fn registered() -> BTreeMap<String, String> {
     let mut metrics = BTreeMap::new();
     for file in files(&root().join("ccm-host/src"), ".rs").expect("readable checkout") {
         let source = fs::read_to_string(file).expect("text");
         let source = source.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
-        for call in source.split("register(").skip(1) {
-            let mut texts = call.split('"');
-            let (before, name, between, help) = (texts.next(), texts.next(), texts.next(), texts.next());
-            let (Some(before), Some(name), Some(between), Some(help)) = (before, name, between, help) else {
-                continue;
-            };
-            if before.trim().is_empty() && between.trim() == "," {
-                metrics.insert(name.to_owned(), help.to_owned());
-            }
+        metrics.extend(source.split("register(").skip(1).filter_map(first_pair));
+        if let Some((_, collector)) = source.split_once("impl Collector for ") {
+            metrics.extend(collector.split('(').skip(1).filter_map(|call| {
+                first_pair(call.trim_start().strip_prefix("&mut encoder,").unwrap_or(call))
+            }));
         }
     }
     metrics
+}
+
+/// The first two arguments of a call, if both are texts.
+fn first_pair(arguments: &str) -> Option<(String, String)> {
+    let mut texts = arguments.split('"');
+    let (before, name, between, help) = (texts.next()?, texts.next()?, texts.next()?, texts.next()?);
+    (before.trim().is_empty() && between.trim() == ",").then(|| (name.to_owned(), help.to_owned()))
 }
 
 fn page() -> String {
@@ -39,7 +43,12 @@ fn page() -> String {
 
 #[test]
 fn the_page_of_metrics_is_current() {
-    assert!(registered().len() > 30, "the way metrics are registered has changed: {:?}", registered());
+    assert!(
+        ["workqueue_depth", "process_open_fds"].iter().all(|name| registered().contains_key(*name))
+            && registered().len() > 40,
+        "the way metrics are registered has changed: {:?}",
+        registered()
+    );
     let path = root().join("docs/metrics.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         fs::write(&path, page()).expect("writable checkout");
