@@ -35,6 +35,7 @@ const LAST_EVENTS: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 struct Shared {
     metrics: KubeMetrics,
+    cloud_metrics: CloudMetrics,
     writer: Writer,
     events: Events,
     providers: Providers,
@@ -64,6 +65,7 @@ pub async fn start(process: &Process) -> Result<()> {
         caches: Caches::new(process.settings(), &providers, &metrics),
         writer: Writer::new(client.clone(), pressure),
         metrics,
+        cloud_metrics,
         events,
         providers,
     });

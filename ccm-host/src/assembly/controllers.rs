@@ -41,6 +41,7 @@ fn cloud_node(process: &Process, shared: &Shared) {
         providers: shared.providers.clone(),
         recorder: shared.events.recorder(cloud_node::COMPONENT),
         metrics: process.metrics().register(cloud_node::CloudNodeMetrics::register),
+        cloud_metrics: shared.cloud_metrics.clone(),
         queue_metrics: shared.metrics.queue.clone(),
         settings: process.settings().nodes.clone(),
     });

@@ -75,7 +75,7 @@ pub struct InstanceAnswer {
 }
 
 /// A machine. What a provider said wrongly (an invalid address or label) is already gone from it; `rejected` names it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Instance {
     /// Never empty.
     pub provider_id: String,

@@ -32,7 +32,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cloud::Providers,
+    cloud::{CloudMetrics, Providers},
     controllers::{node_scope::NodeScope, taint},
     kube::{
         cache::Cache,
@@ -72,6 +72,8 @@ pub struct Context {
     pub recorder: Recorder,
     /// This controller's.
     pub metrics: CloudNodeMetrics,
+    /// Of the calls to providers: what their watches missed is found here.
+    pub cloud_metrics: CloudMetrics,
     /// The queue's.
     pub queue_metrics: QueueMetrics,
     /// From the command line.

@@ -3,19 +3,34 @@
 //! A new node is always asked about. One that is initialised is asked about when it is due: its sweep has come, the
 //! provider told of a change, or the kubelet changed what the answer depends on. Who says so is in [`super::triggers`].
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
 use super::is_new;
-use crate::{cloud::Freshness, kube::node::Node};
+use crate::{
+    cloud::{Freshness, InstanceAnswer},
+    kube::node::Node,
+};
 
 /// The memory. Only what differs from the ordinary takes room in it, except for the time of the last answer.
 #[derive(Debug, Default)]
 pub(super) struct Attention {
     due: HashMap<String, Freshness>,
-    answered: HashMap<String, Instant>,
+    answered: HashMap<String, Answered>,
     untainted: HashMap<String, Untainted>,
+}
+
+/// The last answer about a node.
+#[derive(Debug)]
+struct Answered {
+    at: Instant,
+    /// What was said, as a number: whether the next answer says something else.
+    said: u64,
 }
 
 /// A write of ours that the cache may not have seen yet.
@@ -58,14 +73,18 @@ impl Attention {
         self.due.insert(name.to_owned(), before.min(freshness));
     }
 
-    /// An answer came.
-    pub(super) fn answered(&mut self, name: &str, now: Instant) {
-        self.answered.insert(name.to_owned(), now);
+    /// An answer came. Whether it says something else than the one before.
+    pub(super) fn answered(&mut self, name: &str, answer: &InstanceAnswer, now: Instant) -> bool {
+        let mut hasher = DefaultHasher::new();
+        (answer.state, &answer.instance).hash(&mut hasher);
+        let said = hasher.finish();
+        let before = self.answered.insert(name.to_owned(), Answered { at: now, said });
+        before.is_some_and(|before| before.said != said)
     }
 
     /// Whether the last answer is younger than that.
     pub(super) fn is_answered_within(&self, name: &str, age: Duration, now: Instant) -> bool {
-        self.answered.get(name).is_some_and(|at| now.saturating_duration_since(*at) < age)
+        self.answered.get(name).is_some_and(|last| now.saturating_duration_since(last.at) < age)
     }
 
     /// The taint was removed, which gave the node this version.
@@ -91,7 +110,13 @@ fn version(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube::fixtures::node;
+    use crate::{
+        cloud::{
+            InstanceState,
+            fake::{instance, machine},
+        },
+        kube::fixtures::node,
+    };
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -137,10 +162,21 @@ mod tests {
     }
 
     #[test]
+    fn knows_whether_an_answer_is_news() {
+        let (mut attention, now) = (Attention::default(), Instant::now());
+        let mut answered =
+            |state, id: &str| attention.answered("n", &machine(state, Some(instance(id))), now);
+        assert!(!answered(InstanceState::Running, "fake://1"), "nothing was known before");
+        assert!(!answered(InstanceState::Running, "fake://1"));
+        assert!(answered(InstanceState::Stopped, "fake://1"));
+        assert!(answered(InstanceState::Stopped, "fake://2"));
+    }
+
+    #[test]
     fn knows_how_old_the_last_answer_is() {
         let (mut attention, start) = (Attention::default(), Instant::now());
         assert!(!attention.is_answered_within("n", MINUTE, start));
-        attention.answered("n", start);
+        attention.answered("n", &machine(InstanceState::Absent, None), start);
         assert!(attention.is_answered_within("n", MINUTE, start + MINUTE / 2));
         assert!(!attention.is_answered_within("n", MINUTE, start + MINUTE));
         attention.forget("n");

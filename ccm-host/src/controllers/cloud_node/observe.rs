@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Shared, decide::Obstacle, is_new};
 use crate::{
-    cloud::{Freshness, InstanceAnswer, InstanceView},
+    cloud::{Freshness, InstanceAnswer, InstanceView, Provider},
     controllers::node_instance::{self, Found},
     kube::{node::Node, queue::Outcome},
 };
@@ -38,13 +38,25 @@ impl Shared {
             found = node_instance::ask(providers, node, InstanceView::Metadata, freshness) => found,
         };
         Observed::Nothing(match found {
-            Found::Answer { by: _, answer } => {
-                self.attention.lock().answered(&node.name, Instant::now());
+            Found::Answer { by, answer } => {
+                let is_news = self.attention.lock().answered(&node.name, &answer, Instant::now());
+                // What the watch tells is read through; what it missed is found by a sweep.
+                if is_news && matches!(freshness, Freshness::AtMost(_)) {
+                    self.count_missed(&by);
+                }
                 return Observed::Answer(answer);
             }
             Found::Failed { error } => self.not_yet(node, &Obstacle::of_error(&error)),
             Found::Undecided if is_new(node) => Outcome::RetryAfter(INTRODUCTION),
             Found::Undecided | Found::Nobody => Outcome::Done,
         })
+    }
+
+    fn count_missed(&self, by: &[Arc<dyn Provider>]) {
+        let watched =
+            |provider: &&Arc<dyn Provider>| provider.info().is_some_and(|info| info.watch_instances);
+        for provider in by.iter().filter(watched) {
+            self.context.cloud_metrics.watch_missed(provider.name());
+        }
     }
 }

@@ -64,6 +64,7 @@ impl Scene {
             providers: Providers::new(all.collect()),
             recorder,
             metrics: CloudNodeMetrics::register(&mut registry),
+            cloud_metrics: CloudMetrics::register(&mut registry),
             queue_metrics: QueueMetrics::default(),
             settings,
         });

@@ -68,6 +68,7 @@ async fn a_restart_looks_at_all_and_writes_nothing() {
         providers: Providers::new(vec![Arc::clone(&first.fake) as Arc<dyn Provider>]),
         recorder,
         metrics: CloudNodeMetrics::register(&mut Registry::default()),
+        cloud_metrics: CloudMetrics::default(),
         queue_metrics: QueueMetrics::default(),
         settings: settings(),
     });
@@ -105,6 +106,31 @@ async fn a_change_in_the_cloud_is_followed_at_once() {
     scene.rest().await;
     assert_eq!(freshness(&scene), [Freshness::ReadThrough; 2], "changes were missed: everything");
     scene.stop().await;
+}
+
+/// What a sweep finds and the watch did not tell is counted, for providers that have a watch; what it told is not.
+#[tokio::test(start_paused = true)]
+async fn what_the_watch_missed_is_counted() {
+    const SERIES: &str = r#"cloudprovider_watch_missed_total{provider="fake"} 1"#;
+    for watched in [true, false] {
+        let scene = initialised(&["a", "b"]).await;
+        scene.fake.change_info(|info| info.watch_instances = watched);
+        let moved = |name: &str| {
+            let mut answer = running(name);
+            answer.instance.as_mut().unwrap().zone = Some("zone-2".to_owned());
+            answer
+        };
+        scene.fake.set_answer("a", moved("a"));
+        scene.fake.notify_change("fake://a");
+        scene.rest().await;
+        sleep(PERIOD * 2).await;
+        assert!(!scene.metric(SERIES), "it was told");
+        scene.fake.set_answer("b", moved("b"));
+        sleep(PERIOD * 2).await;
+        assert_eq!(scene.metric(SERIES), watched);
+        assert_eq!(scene.server.part("b", "/metadata/labels/topology.kubernetes.io~1zone"), "zone-2");
+        scene.stop().await;
+    }
 }
 
 /// A provider that comes back is a reason to try waiting nodes at once.
