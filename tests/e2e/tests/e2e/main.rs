@@ -6,6 +6,7 @@ mod load_balancers;
 mod nodes;
 mod reflection;
 mod restarts;
+mod skew;
 
 use test_cluster::Options;
 
