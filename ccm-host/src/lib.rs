@@ -4,9 +4,11 @@
 //! * [`cloud`] is the one way to a provider: negotiate, batch, deadline, limit, guard, measure.
 //! * [`controllers`] hold what is decided: each is observe, decide (pure), act.
 //! * [`manager`] holds the process: flags, logs, serving, start order, shutdown.
+//! * [`cidr`] reads networks as Kubernetes does.
 //! * [`assembly`] puts them together.
 
 pub mod assembly;
+pub mod cidr;
 pub mod cloud;
 pub mod controllers;
 pub mod kube;

@@ -5,6 +5,7 @@
 //! upstream; the defaults are ours. `docs/flags.md` is made from the same definitions by [`table`].
 
 mod args;
+mod cidrs;
 mod controllers;
 mod error;
 mod kube;
@@ -23,6 +24,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches};
 
+pub use cidrs::{Allocation, CidrSettings, NodeRange};
 pub use error::FlagError;
 pub use kube::KubeSettings;
 pub use logging::{LogFormat, LoggingSettings};
@@ -31,6 +33,7 @@ pub use providers::{Endpoint, ProviderSettings, TlsDir};
 pub use services::ServiceSettings;
 pub use serving::ServingSettings;
 
+use self::cidrs::RawCidrs;
 use self::controllers::RawControllers;
 use self::error::Mistakes;
 use self::kube::RawKube;
@@ -66,6 +69,8 @@ pub struct RawFlags {
     #[command(flatten)]
     services: RawServices,
     #[command(flatten)]
+    cidrs: RawCidrs,
+    #[command(flatten)]
     serving: RawServing,
     #[command(flatten)]
     logging: RawLogging,
@@ -97,6 +102,7 @@ pub struct Settings {
     pub nodes: NodeSettings,
     pub lifecycle: LifecycleSettings,
     pub services: ServiceSettings,
+    pub cidrs: CidrSettings,
     pub serving: ServingSettings,
     pub logging: LoggingSettings,
     /// What was accepted but deserves a word in the log.
@@ -167,6 +173,7 @@ fn resolve_into(raw: &RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<Stri
     let nodes = raw.nodes.resolve(mistakes);
     let lifecycle = raw.lifecycle.resolve(mistakes);
     let services = raw.services.resolve(mistakes);
+    let cidrs = raw.cidrs.resolve(mistakes, warnings);
     let serving = raw.serving.resolve(mistakes);
     let logging = raw.logging.resolve(mistakes);
     raw.election.check(mistakes);
@@ -178,6 +185,7 @@ fn resolve_into(raw: &RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<Stri
         nodes: nodes?,
         lifecycle: lifecycle?,
         services: services?,
+        cidrs: cidrs?,
         serving: serving?,
         logging: logging?,
         warnings: Vec::new(),

@@ -3,14 +3,10 @@
 //! In: the spec's list, or else the annotation in its place. Out: canonical networks, or why one is none. What to do with
 //! a Service that has a bad range is decided in [`crate::controllers`].
 
-use std::{
-    borrow::Cow,
-    net::{IpAddr, Ipv4Addr},
-};
-
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 
 use super::Service;
+use crate::cidr;
 
 /// Read where the spec has no ranges.
 pub const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
@@ -43,43 +39,12 @@ fn parse<'a>(
     listed: impl Iterator<Item = &'a str>,
 ) -> Result<Vec<IpNet>, SourceRangesError> {
     let bad = |range: &str| SourceRangesError { place, range: range.to_owned() };
+    let network = |text: &str| cidr::parse(text.trim()).map(|network| network.trunc());
     let mut ranges =
-        listed.map(|text| network(text.trim()).ok_or_else(|| bad(text))).collect::<Result<Vec<_>, _>>()?;
+        listed.map(|text| network(text).ok_or_else(|| bad(text))).collect::<Result<Vec<_>, _>>()?;
     ranges.sort_unstable();
     ranges.dedup();
     Ok(ranges)
-}
-
-fn network(text: &str) -> Option<IpNet> {
-    let (address, length) = text.split_once('/')?;
-    if !length.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let address: IpAddr = without_leading_zeros(address).parse().ok()?;
-    let network = IpNet::new(address, length.parse().ok()?).ok()?.trunc();
-    Some(as_ipv4(network).unwrap_or(network))
-}
-
-/// An IPv6 network that only holds mapped IPv4 addresses, as what it means.
-fn as_ipv4(network: IpNet) -> Option<IpNet> {
-    let IpNet::V6(network) = network else { return None };
-    let address: Ipv4Addr = network.addr().to_ipv4_mapped()?;
-    Some(Ipv4Net::new(address, network.prefix_len().checked_sub(96)?).ok()?.into())
-}
-
-/// `010.0.1.0` was always read as `10.0.1.0`, not as an octal number.
-fn without_leading_zeros(address: &str) -> Cow<'_, str> {
-    if address.contains(':') {
-        return address.into();
-    }
-    let octets: Vec<&str> = address
-        .split('.')
-        .map(|octet| match octet.trim_start_matches('0') {
-            "" if !octet.is_empty() => "0",
-            trimmed => trimmed,
-        })
-        .collect();
-    octets.join(".").into()
 }
 
 #[cfg(test)]

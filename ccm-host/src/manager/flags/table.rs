@@ -35,10 +35,13 @@ pub struct FlagDoc {
 }
 
 /// Flags that upstream has, with upstream's defaults in our spelling.
-const UPSTREAM_DEFAULTS: [(&str, &str); 23] = [
+const UPSTREAM_DEFAULTS: [(&str, &str); 30] = [
+    ("allocate-node-cidrs", "false"),
     ("allow-untagged-cloud", "false"),
     ("bind-address", "0.0.0.0"),
+    ("cidr-allocator-type", "RangeAllocator"),
     ("cloud-provider", ""),
+    ("cluster-cidr", ""),
     ("cluster-name", "kubernetes"),
     ("concurrent-node-status-updates", "0"),
     ("concurrent-node-syncs", "1"),
@@ -54,9 +57,13 @@ const UPSTREAM_DEFAULTS: [(&str, &str); 23] = [
     ("leader-elect", "true"),
     ("logging-format", "text"),
     ("master", ""),
+    ("node-cidr-mask-size", "0"),
+    ("node-cidr-mask-size-ipv4", "0"),
+    ("node-cidr-mask-size-ipv6", "0"),
     ("node-monitor-period", "5s"),
     ("node-status-update-frequency", "5m"),
     ("node-sync-period", "0s"),
+    ("service-cluster-ip-range", ""),
     ("v", "0"),
     ("version", ""),
 ];

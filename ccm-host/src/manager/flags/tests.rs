@@ -72,6 +72,7 @@ fn defaults() {
         settings.serving,
         ServingSettings { address: Some("0.0.0.0:10258".parse().unwrap()), address_file: None }
     );
+    assert_eq!(settings.cidrs, CidrSettings { cluster: Vec::new(), allocation: None });
     assert_eq!(settings.logging, LoggingSettings { format: LogFormat::Text, verbosity: 0 });
     assert_eq!(settings.warnings, Vec::<String>::new());
 }

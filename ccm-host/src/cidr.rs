@@ -1,0 +1,105 @@
+//! Networks as Kubernetes reads them.
+//!
+//! In: text of a flag, an annotation or a Node. Out: a network, or nothing if it is none. Which networks are allowed
+//! where is decided by whoever asks.
+
+use std::{
+    borrow::Cow,
+    net::{IpAddr, Ipv4Addr},
+};
+
+use ipnet::{IpNet, Ipv4Net};
+
+/// The network of that text; host bits are kept, so that a caller can tell them.
+///
+/// As lenient as the apiserver with old objects: leading zeros of an octet are decimal, and an IPv6 network of mapped
+/// IPv4 addresses is the IPv4 network it means.
+#[must_use]
+pub fn parse(text: &str) -> Option<IpNet> {
+    let (address, length) = text.split_once('/')?;
+    if !length.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let address: IpAddr = without_leading_zeros(address).parse().ok()?;
+    let network = IpNet::new(address, length.parse().ok()?).ok()?;
+    Some(as_ipv4(network).unwrap_or(network))
+}
+
+/// Whether both are of IPv4, or both of IPv6.
+#[must_use]
+pub fn same_family(one: &IpNet, other: &IpNet) -> bool {
+    one.addr().is_ipv4() == other.addr().is_ipv4()
+}
+
+/// Whether any address is in both.
+#[must_use]
+pub fn overlap(one: &IpNet, other: &IpNet) -> bool {
+    one.contains(other) || other.contains(one)
+}
+
+/// `IPv4` or `IPv6`.
+#[must_use]
+pub fn family(network: &IpNet) -> &'static str {
+    if network.addr().is_ipv4() { "IPv4" } else { "IPv6" }
+}
+
+/// An IPv6 network that only holds mapped IPv4 addresses, as what it means.
+fn as_ipv4(network: IpNet) -> Option<IpNet> {
+    let IpNet::V6(network) = network else { return None };
+    let address: Ipv4Addr = network.addr().to_ipv4_mapped()?;
+    Some(Ipv4Net::new(address, network.prefix_len().checked_sub(96)?).ok()?.into())
+}
+
+/// `010.0.1.0` was always read as `10.0.1.0`, not as an octal number.
+fn without_leading_zeros(address: &str) -> Cow<'_, str> {
+    if address.contains(':') {
+        return address.into();
+    }
+    let octets: Vec<&str> = address
+        .split('.')
+        .map(|octet| match octet.trim_start_matches('0') {
+            "" if !octet.is_empty() => "0",
+            trimmed => trimmed,
+        })
+        .collect();
+    octets.join(".").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_is_read_leniently_and_keeps_its_host_bits() {
+        let rows = [
+            ("10.10.0.1/24", Some("10.10.0.1/24")),
+            ("010.001.000.0/16", Some("10.1.0.0/16")),
+            ("a00::/86", Some("a00::/86")),
+            ("::ffff:10.0.1.7/120", Some("10.0.1.7/24")),
+            ("::ffff:10.0.1.7/90", Some("::ffff:10.0.1.7/90")),
+            ("10.0.0.0", None),
+            ("10.0.0.0/33", None),
+            ("10.0.0.0/+8", None),
+            ("10..0.0/8", None),
+            ("fd00::/129", None),
+            (" 10.0.0.0/8", None),
+            ("", None),
+        ];
+        for (text, want) in rows {
+            assert_eq!(parse(text).map(|network| network.to_string()).as_deref(), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn networks_overlap_if_either_holds_the_other() {
+        let rows = [
+            ("10.1.0.0/16", "10.1.255.0/24", true),
+            ("10.1.255.0/24", "10.1.0.0/16", true),
+            ("10.1.0.0/16", "10.0.255.0/24", false),
+            ("0.0.0.0/0", "::/0", false),
+        ];
+        for (one, other, want) in rows {
+            assert_eq!(overlap(&parse(one).unwrap(), &parse(other).unwrap()), want, "{one} {other}");
+        }
+    }
+}

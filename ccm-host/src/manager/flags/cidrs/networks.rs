@@ -1,0 +1,64 @@
+//! `--cluster-cidr` and `--service-cluster-ip-range`: at most one network a family, and how they overlap.
+
+use ipnet::IpNet;
+
+use super::{NodeRange, SERVICE};
+use crate::cidr;
+use crate::manager::flags::error::FlagError;
+
+/// The networks of a list, canonical and in order; none if it is empty.
+pub(super) fn list(name: &str, value: &str, warnings: &mut Vec<String>) -> Result<Vec<IpNet>, FlagError> {
+    let error =
+        |problem: String, remedy: &str| Err(FlagError::value(name, value, problem, remedy.to_owned()));
+    if value.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut networks: Vec<IpNet> = Vec::new();
+    for text in value.split(',').map(str::trim) {
+        let Some(given) = cidr::parse(text) else {
+            return error(
+                format!("{text:?} is not a network"),
+                "write it like 10.244.0.0/16, or 10.244.0.0/16,fd00:10:244::/56 for both families",
+            );
+        };
+        let network = given.trunc();
+        if let Some(other) = networks.iter().find(|other| cidr::same_family(other, &network)) {
+            return error(
+                format!("{other} and {network} are both of {}", cidr::family(&network)),
+                "give one network, or one of each family",
+            );
+        }
+        if network != given {
+            warnings.push(format!("--{name}={value}: {given} has host bits, {network} is used"));
+        }
+        networks.push(network);
+    }
+    Ok(networks)
+}
+
+/// Refuses Services that leave nothing for nodes; says how they make the ranges smaller otherwise.
+pub(super) fn reserve(
+    value: &str,
+    services: &[IpNet],
+    ranges: &[NodeRange],
+    warnings: &mut Vec<String>,
+) -> Result<(), FlagError> {
+    for NodeRange { cluster, node_mask } in ranges {
+        for service in services.iter().filter(|service| cidr::overlap(service, cluster)) {
+            let one_block = *node_mask == cluster.prefix_len();
+            if one_block || service.contains(cluster) {
+                return Err(FlagError::value(
+                    SERVICE,
+                    value,
+                    format!("{service} leaves nothing of the cluster CIDR {cluster} for nodes"),
+                    "give Services and pods networks of their own",
+                ));
+            }
+            warnings.push(format!(
+                "--{SERVICE}={value}: {service} lies in the cluster CIDR {cluster}; what belongs to Services is never \
+                 given to a node"
+            ));
+        }
+    }
+    Ok(())
+}
