@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"context"
 	"crypto/rand"
 	"log/slog"
 	"slices"
@@ -26,6 +27,8 @@ type Provider struct {
 	routes        Routes
 	volumes       Volumes
 	clusters      Clusters
+
+	introduced func()
 
 	advertised advertised
 	metrics    *metrics
@@ -112,6 +115,12 @@ func WithMetrics(collectors ...prometheus.Collector) Option {
 	return func(p *Provider) { p.metrics.own = append(p.metrics.own, collectors...) }
 }
 
+// WithIntroductions runs a function before each answer of Discovery.GetInfo: whenever a host connects, to this process for the
+// first time or again.
+func WithIntroductions(introduced func()) Option {
+	return func(p *Provider) { p.introduced = introduced }
+}
+
 // WithLogger logs there instead of to slog's default logger. It is scrubbed either way.
 func WithLogger(log *slog.Logger) Option {
 	return func(p *Provider) { p.log = log }
@@ -160,6 +169,9 @@ func (p *Provider) SetServiceServing(service string, serving bool) bool {
 
 // Stop stops gracefully, as SIGTERM does: not serving, streams end, running mutations are finished.
 func (p *Provider) Stop() { p.life.beginStop() }
+
+// OnStop runs a function once a stop was asked for: what a provider started in the background ends then.
+func (p *Provider) OnStop(end func()) { context.AfterFunc(p.life.stop, end) }
 
 // advertise adds what can be seen from methods to what was told.
 func (p *Provider) advertise() {

@@ -10,11 +10,12 @@ import (
 // discoveryServer says who is there and what it speaks: out of memory, always.
 type discoveryServer struct {
 	discovery.UnimplementedDiscoveryServer
-	answer *discovery.GetInfoResponse
+	answer     *discovery.GetInfoResponse
+	introduced func()
 }
 
 func newDiscoveryServer(provider *Provider, services []string) *discoveryServer {
-	return &discoveryServer{answer: &discovery.GetInfoResponse{
+	return &discoveryServer{introduced: provider.introduced, answer: &discovery.GetInfoResponse{
 		Name:               provider.name,
 		VendorVersion:      provider.vendorVersion,
 		SdkName:            sdkName,
@@ -27,6 +28,9 @@ func newDiscoveryServer(provider *Provider, services []string) *discoveryServer 
 
 func (s *discoveryServer) GetInfo(ctx context.Context, host *discovery.GetInfoRequest) (*discovery.GetInfoResponse, error) {
 	Logger(ctx).Debug("a host introduced itself", "host", host.GetHostName(), "version", host.GetHostVersion())
+	if s.introduced != nil {
+		s.introduced()
+	}
 	return s.answer, nil
 }
 

@@ -3,9 +3,6 @@ package bridge
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"cloudprovider.ccm/sdk/fault"
@@ -20,72 +17,48 @@ type loadBalancers struct {
 	balancers cloudprovider.LoadBalancer
 	lanes     lanes
 	pages     pages[*pb.LoadBalancer]
-
-	mu    sync.Mutex
-	known map[balancerKey]*remembered
-}
-
-// balancerKey is the natural key of a balancer.
-type balancerKey struct{ cluster, service string }
-
-// remembered is what was applied in this process: an old provider stores none of it.
-type remembered struct {
-	service  *pb.Service
-	balancer *pb.LoadBalancer
 }
 
 func newLoadBalancers(b *bridge, balancers cloudprovider.LoadBalancer) *loadBalancers {
-	return &loadBalancers{
-		bridge: b, balancers: balancers, pages: pages[*pb.LoadBalancer]{now: time.Now}, known: map[balancerKey]*remembered{},
-	}
-}
-
-func (l *loadBalancers) recall(key balancerKey) *remembered {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.known[key]
-}
-
-func (l *loadBalancers) remember(key balancerKey, what *remembered) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if what == nil {
-		delete(l.known, key)
-		return
-	}
-	l.known[key] = what
+	return &loadBalancers{bridge: b, balancers: balancers, pages: pages[*pb.LoadBalancer]{now: time.Now}}
 }
 
 func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoadBalancerRequest) (*pb.GetLoadBalancerResponse, error) {
 	ref := request.GetService()
 	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
-	service, known := &pb.Service{Ref: ref}, l.recall(key)
+	service, known := &pb.Service{Ref: ref}, l.ledger.recall(key)
 	if known != nil {
 		service = known.service
 	}
-	out := &pb.LoadBalancer{Service: ref, State: pb.LoadBalancerState_LOAD_BALANCER_STATE_ABSENT}
-	err := guarded(func() error {
-		status, exists, err := l.balancers.GetLoadBalancer(ctx, clusterName(request.GetCluster()), serviceOf(service))
-		if err != nil || !exists {
-			return err
-		}
-		if status == nil {
-			return errors.New("a balancer exists, but its status is nil")
-		}
-		out.State = pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE
-		out.Name = l.balancers.GetLoadBalancerName(ctx, clusterName(request.GetCluster()), serviceOf(service))
-		out.Ingress = ingressOf(status)
-		// Nothing but the name that the provider gives it says whose it is.
-		out.Ownership = pb.Ownership_OWNERSHIP_BY_LEGACY_NAME
-		if known != nil {
-			out.Ownership, out.AppliedDigest = known.balancer.GetOwnership(), known.balancer.GetAppliedDigest()
-		}
-		return nil
+	out, err := one(ctx, l.bridge, "balancer "+ref.GetUid(), func(ctx context.Context) (*pb.LoadBalancer, error) {
+		return l.look(ctx, clusterName(request.GetCluster()), service)
 	})
 	if err != nil {
 		return nil, mapped(err, ref.GetUid())
 	}
+	out.Service = ref
+	if known != nil && out.State == pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE {
+		out.Ownership, out.AppliedDigest = known.balancer.GetOwnership(), known.balancer.GetAppliedDigest()
+	}
 	return &pb.GetLoadBalancerResponse{LoadBalancer: out}, nil
+}
+
+// look asks the provider for a balancer. Nothing but the name that the provider gives it says whose it is.
+func (l *loadBalancers) look(ctx context.Context, cluster string, service *pb.Service) (*pb.LoadBalancer, error) {
+	status, exists, err := l.balancers.GetLoadBalancer(ctx, cluster, serviceOf(service))
+	switch {
+	case err != nil:
+		return nil, err
+	case !exists:
+		return &pb.LoadBalancer{State: pb.LoadBalancerState_LOAD_BALANCER_STATE_ABSENT}, nil
+	case status == nil:
+		return nil, errors.New("a balancer exists, but its status is nil")
+	}
+	return &pb.LoadBalancer{
+		State: pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE, Ingress: ingressOf(status),
+		Name:      l.balancers.GetLoadBalancerName(ctx, cluster, serviceOf(service)),
+		Ownership: pb.Ownership_OWNERSHIP_BY_LEGACY_NAME,
+	}, nil
 }
 
 func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
@@ -96,6 +69,12 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.Ensu
 		return nil, err
 	}
 	defer leave()
+	begun := l.ledger.now()
+	if err := l.ledger.forget(key); err != nil {
+		return nil, err
+	}
+	l.mirror.service(request.GetService())
+	l.mirror.nodes(ctx, request.GetBackends().GetNodes()...)
 	out := &pb.LoadBalancer{
 		Service: ref, State: pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE, Ownership: pb.Ownership_OWNERSHIP_BY_UID,
 		AppliedDigest: request.GetDesiredDigest(),
@@ -113,15 +92,13 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.Ensu
 		return err
 	})
 	if progress := inProgress(err); progress != nil {
-		l.remember(key, nil) // What holds now is not known.
 		out.State, out.AppliedDigest = pb.LoadBalancerState_LOAD_BALANCER_STATE_PENDING, ""
 		return &pb.EnsureLoadBalancerResponse{LoadBalancer: out, InProgress: progress}, nil
 	}
 	if err != nil {
-		l.remember(key, nil)
 		return nil, mapped(err, ref.GetUid())
 	}
-	l.remember(key, &remembered{wanted(request.GetService()), out})
+	l.ledger.remember(key, begun, &applied{wanted(request.GetService()), out})
 	return &pb.EnsureLoadBalancerResponse{LoadBalancer: proto.CloneOf(out)}, nil
 }
 
@@ -136,6 +113,7 @@ func (l *loadBalancers) BatchUpdateLoadBalancers(ctx context.Context, request *p
 	sets := make([][]*pb.NodeRef, len(request.GetBackendSets()))
 	for i, set := range request.GetBackendSets() {
 		sets[i] = set.GetNodes()
+		l.mirror.nodes(ctx, sets[i]...)
 	}
 	update := func(ctx context.Context, item *pb.LoadBalancerUpdate) *pb.LoadBalancerUpdateResult {
 		err := guarded(func() error { return l.update(ctx, request.GetCluster(), item, sets[item.GetBackendSet()]) })
@@ -153,18 +131,20 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 	}
 	defer leave()
 	// An update replaces backends and nothing else: it must hold all the rest already.
-	known := l.recall(key)
+	known, begun := l.ledger.recall(key), l.ledger.now()
 	if known == nil || !proto.Equal(known.service, wanted(item.GetService())) {
 		return fault.NeedsEnsure(uid)
 	}
-	l.remember(key, nil)
+	if err := l.ledger.forget(key); err != nil {
+		return err
+	}
 	err = l.balancers.UpdateLoadBalancer(ctx, clusterName(cluster), serviceOf(item.GetService()), nodesOf(nodes))
 	if err != nil {
 		return err
 	}
 	balancer := proto.CloneOf(known.balancer)
 	balancer.AppliedDigest = item.GetDesiredDigest()
-	l.remember(key, &remembered{known.service, balancer})
+	l.ledger.remember(key, begun, &applied{known.service, balancer})
 	return nil
 }
 
@@ -189,7 +169,9 @@ func (l *loadBalancers) DeleteLoadBalancer(ctx context.Context, request *pb.Dele
 	}
 	defer leave()
 	service := serviceOf(l.lastKnown(key, request))
-	l.remember(key, nil)
+	if err := l.ledger.forget(key); err != nil {
+		return nil, err
+	}
 	err = guarded(func() error {
 		return l.balancers.EnsureLoadBalancerDeleted(ctx, clusterName(request.GetCluster()), service)
 	})
@@ -200,6 +182,7 @@ func (l *loadBalancers) DeleteLoadBalancer(ctx context.Context, request *pb.Dele
 	if err != nil && !errors.Is(err, cloudprovider.ImplementedElsewhere) {
 		return nil, mapped(err, ref.GetUid())
 	}
+	l.mirror.serviceGone(ref)
 	return &pb.DeleteLoadBalancerResponse{}, nil
 }
 
@@ -208,7 +191,7 @@ func (l *loadBalancers) lastKnown(key balancerKey, request *pb.DeleteLoadBalance
 	if hint := request.GetLastKnown(); hint.GetRef().GetUid() == key.service {
 		return hint
 	}
-	if known := l.recall(key); known != nil {
+	if known := l.ledger.recall(key); known != nil {
 		return known.service
 	}
 	return &pb.Service{Ref: request.GetService()}
@@ -216,27 +199,22 @@ func (l *loadBalancers) lastKnown(key balancerKey, request *pb.DeleteLoadBalance
 
 func (l *loadBalancers) ListLoadBalancers(_ context.Context, request *pb.ListLoadBalancersRequest) (*pb.ListLoadBalancersResponse, error) {
 	items, next, err := l.pages.page(request.GetPageToken(), request.GetPageSize(), func() ([]*pb.LoadBalancer, error) {
-		return l.all(request.GetCluster().GetUid()), nil
+		all := l.ledger.all(request.GetCluster().GetUid())
+		out := make([]*pb.LoadBalancer, len(all))
+		for at, one := range all {
+			out[at] = proto.CloneOf(one.balancer)
+		}
+		return out, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &pb.ListLoadBalancersResponse{LoadBalancers: items, NextPageToken: next, Unreachable: []*pb.UnreachableLocation{{
-		Location: "before this process",
-		Error:    fault.Item(fault.UnsupportedFeature("load_balancers", "a bridged provider cannot list what it made before")),
-	}}}, nil
-}
-
-func (l *loadBalancers) all(cluster string) (all []*pb.LoadBalancer) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for key, known := range l.known {
-		if key.cluster == cluster {
-			all = append(all, proto.CloneOf(known.balancer))
-		}
+	answer := &pb.ListLoadBalancersResponse{LoadBalancers: items, NextPageToken: next}
+	if gap := l.ledger.gap(); gap != "" {
+		answer.Unreachable = []*pb.UnreachableLocation{{
+			Location: gap,
+			Error:    fault.Item(fault.UnsupportedFeature("load_balancers", "a bridged provider cannot list what it made before")),
+		}}
 	}
-	slices.SortFunc(all, func(a, b *pb.LoadBalancer) int {
-		return strings.Compare(a.GetService().GetUid(), b.GetService().GetUid())
-	})
-	return all
+	return answer, nil
 }

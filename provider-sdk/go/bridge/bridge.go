@@ -5,9 +5,9 @@
 // become what the contract has for them.
 //
 // What such an interface cannot say, the bridge does not invent. Only (false, nil) for a provider ID with the provider's own
-// prefix is an authoritative ABSENT. Balancers are known from what was ensured in this process: after a restart of the
-// sidecar the host ensures each once, as it does with an old controller. Resources are found by the provider's own names,
-// not by the cluster's uid.
+// prefix is an authoritative ABSENT. Balancers are known from what was applied here (ledger), and a host for which that is no
+// proof ensures each once, as an old controller did. Resources are found by the provider's own names, not by the cluster's
+// uid.
 package bridge
 
 import (
@@ -17,6 +17,7 @@ import (
 
 	"cloudprovider.ccm/sdk"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"k8s.io/client-go/rest"
 	cloudprovider "k8s.io/cloud-provider"
 )
 
@@ -33,7 +34,16 @@ type bridge struct {
 	prefixes      []string
 	capabilities  *pb.GetCapabilitiesResponse
 	options       []sdk.Option
+	sshKeys       bool
+	kubernetes    *rest.Config
 	initialize    func() error
+	// mirror is nil when the provider has another Kubernetes API than the private one.
+	mirror *mirror
+	reads  *reads
+
+	stateDir      string
+	completeState bool
+	ledger        ledger
 }
 
 // WithConcurrency bounds the calls of the provider that one batch makes at once; 16 otherwise.
@@ -69,7 +79,7 @@ func WithSDKOptions(options ...sdk.Option) Option {
 }
 
 // New bridges a provider, as far as it says that it supports its parts: InstancesV2, or Instances with Zones; LoadBalancer;
-// Routes; Clusters.
+// Routes; Clusters; and PVLabeler. It is initialized first, see WithKubernetes.
 func New(cloud cloudprovider.Interface, options ...Option) (*sdk.Provider, error) {
 	if cloud == nil {
 		return nil, errors.New("there is no cloud provider to bridge")
@@ -82,14 +92,52 @@ func New(cloud cloudprovider.Interface, options ...Option) (*sdk.Provider, error
 		return nil, fmt.Errorf("the cloud provider %q has no cluster ID, so its resources could be taken for another cluster's; "+
 			"configure one, or use WithAllowUntaggedCloud", cloud.ProviderName())
 	}
-	if b.initialize != nil {
-		if err := guarded(b.initialize); err != nil {
-			return nil, fmt.Errorf("the cloud provider %q cannot be initialized: %w", cloud.ProviderName(), err)
-		}
+	b.reads = &reads{limit: hangingPerCall * b.concurrency}
+	if err := b.openLedger(); err != nil {
+		return nil, err
 	}
-	told := []sdk.Option{sdk.WithProviderIDPrefix(b.prefixes...), sdk.WithCapabilities(b.advertised())}
+	stop := make(chan struct{})
+	if b.initialize == nil {
+		b.initialize = func() error { return b.initializeOwn(stop) }
+	}
+	if err := guarded(b.initialize); err != nil {
+		return nil, fmt.Errorf("the cloud provider %q cannot be initialized: %w", cloud.ProviderName(), err)
+	}
+	provider, err := sdk.New(cloud.ProviderName(), append(b.served(), b.options...)...)
+	if err != nil {
+		close(stop)
+		return nil, err
+	}
+	provider.OnStop(func() { close(stop) })
+	b.reads.stuck = func(stuck bool) { provider.SetServing(!stuck) }
+	return provider, nil
+}
+
+// openLedger opens what remembers balancers: a folder, or the memory of this process.
+func (b *bridge) openLedger() (err error) {
+	if b.stateDir != "" {
+		b.ledger, err = newFolder(b.stateDir, b.completeState)
+		return err
+	}
+	known := newMemory()
+	b.ledger = known
+	b.options = append(b.options, sdk.WithIntroductions(known.introduced))
+	return nil
+}
+
+// served answers what the provider says that it supports.
+func (b *bridge) served() []sdk.Option {
+	cloud := b.cloud
+	told := []sdk.Option{
+		sdk.WithProviderIDPrefix(b.prefixes...), sdk.WithCapabilities(b.advertised()), sdk.WithStatus(health{b}),
+		sdk.WithMetrics(b.hangingCalls()),
+	}
 	if lookup := b.lookup(); lookup != nil {
-		told = append(told, sdk.WithInstances(&instances{b, lookup}))
+		served := sdk.Instances(&instances{b, lookup})
+		if keys, supported := cloud.Instances(); supported && b.sshKeys {
+			served = &instancesWithKeys{&instances{b, lookup}, keys}
+		}
+		told = append(told, sdk.WithInstances(served))
 	}
 	if balancers, supported := cloud.LoadBalancer(); supported {
 		told = append(told, sdk.WithLoadBalancers(newLoadBalancers(b, balancers)))
@@ -98,9 +146,12 @@ func New(cloud cloudprovider.Interface, options ...Option) (*sdk.Provider, error
 		told = append(told, sdk.WithRoutes(newRoutes(b, routes)))
 	}
 	if of, supported := cloud.Clusters(); supported {
-		told = append(told, sdk.WithClusters(newClusters(of)))
+		told = append(told, sdk.WithClusters(newClusters(b, of)))
 	}
-	return sdk.New(cloud.ProviderName(), append(told, b.options...)...)
+	if labeler, supported := cloud.(cloudprovider.PVLabeler); supported {
+		told = append(told, sdk.WithVolumes(&volumes{b, labeler}))
+	}
+	return told
 }
 
 func (b *bridge) advertised() *pb.GetCapabilitiesResponse {

@@ -14,20 +14,18 @@ import (
 
 // clusters serves Clusters.
 type clusters struct {
+	*bridge
 	clusters cloudprovider.Clusters
 	pages    pages[string]
 }
 
-func newClusters(of cloudprovider.Clusters) *clusters {
-	return &clusters{clusters: of, pages: pages[string]{now: time.Now}}
+func newClusters(b *bridge, of cloudprovider.Clusters) *clusters {
+	return &clusters{bridge: b, clusters: of, pages: pages[string]{now: time.Now}}
 }
 
 func (c *clusters) ListClusters(ctx context.Context, request *pb.ListClustersRequest) (*pb.ListClustersResponse, error) {
-	names, next, err := c.pages.page(request.GetPageToken(), request.GetPageSize(), func() (names []string, err error) {
-		err = guarded(func() error {
-			names, err = c.clusters.ListClusters(ctx)
-			return err
-		})
+	names, next, err := c.pages.page(request.GetPageToken(), request.GetPageSize(), func() ([]string, error) {
+		names, err := one(ctx, c.bridge, "ListClusters", c.clusters.ListClusters)
 		names = slices.Clone(names)
 		slices.Sort(names)
 		return names, mapped(err, "ListClusters")
@@ -39,10 +37,8 @@ func (c *clusters) ListClusters(ctx context.Context, request *pb.ListClustersReq
 }
 
 func (c *clusters) GetControlPlaneEndpoint(ctx context.Context, request *pb.GetControlPlaneEndpointRequest) (*pb.GetControlPlaneEndpointResponse, error) {
-	address := ""
-	err := guarded(func() (err error) {
-		address, err = c.clusters.Master(ctx, request.GetClusterName())
-		return err
+	address, err := one(ctx, c.bridge, "Master "+request.GetClusterName(), func(ctx context.Context) (string, error) {
+		return c.clusters.Master(ctx, request.GetClusterName())
 	})
 	if err != nil {
 		return nil, mapped(err, "Master")

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"cloudprovider.ccm/sdk"
+	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
 // spare is the part of a call's time that is kept to answer for what was not answered in it: a tenth.
@@ -27,23 +29,42 @@ func each[I, O any](ctx context.Context, limit int, items []I, work func(context
 
 // eachInTime is each for reads: when nine tenths of the caller's time are over, items that were not answered are answered by
 // late. Those that still run are told to give up, but not waited for: one machine that hangs costs no other.
-func eachInTime[I, O any](ctx context.Context, limit int, items []I, work func(context.Context, I) O, late func(I) O) []O {
-	bound, done := bounded(ctx)
+func eachInTime[I, O any](ctx context.Context, b *bridge, items []I, key func(I) string, work func(context.Context, I) O, late func(I) O) []O {
+	ctx, done := bounded(ctx)
 	defer done()
-	one := func(ctx context.Context, item I) O {
-		if ctx.Err() != nil {
+	return each(ctx, b.concurrency, items, func(ctx context.Context, item I) O {
+		out, answered := inTime(ctx, b.reads, key(item), func(ctx context.Context) O { return work(ctx, item) })
+		if !answered {
 			return late(item)
 		}
-		answered := make(chan O, 1)
-		go func() { answered <- work(ctx, item) }()
-		select {
-		case out := <-answered:
-			return out
-		case <-ctx.Done():
-			return late(item)
-		}
+		return out
+	})
+}
+
+// one is eachInTime for a single read, which may panic, too.
+func one[O any](ctx context.Context, b *bridge, key string, read func(context.Context) (O, error)) (O, error) {
+	type outcome struct {
+		out O
+		err error
 	}
-	return each(bound, limit, items, one)
+	ctx, done := bounded(ctx)
+	defer done()
+	ended, answered := inTime(ctx, b.reads, key, func(ctx context.Context) (end outcome) {
+		end.err = guarded(func() (err error) {
+			end.out, err = read(ctx)
+			return err
+		})
+		return end
+	})
+	if !answered {
+		return ended.out, tooLate()
+	}
+	return ended.out, ended.err
+}
+
+// tooLate is the error of a read that was not answered in time: nothing is known.
+func tooLate() *fault.Error {
+	return fault.New(pb.ErrorReason_ERROR_REASON_LOCATION_UNREACHABLE, "the cloud provider did not answer in time")
 }
 
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {

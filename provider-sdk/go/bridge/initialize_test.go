@@ -1,13 +1,21 @@
 package bridge_test
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"cloudprovider.ccm/sdk/bridge"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	listers "k8s.io/client-go/listers/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
@@ -16,20 +24,28 @@ import (
 // informed is a provider that waits for the API, as some do.
 type informed struct {
 	*cloud
+	client      kubernetes.Interface
 	nodes       listers.NodeLister
+	pods        listers.PodLister
 	initialized int
 	panics      bool
+	ended       <-chan struct{}
 }
 
-func (i *informed) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {
+func (i *informed) Initialize(clients cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
 	if i.panics {
 		panic("no clients")
 	}
+	if clients != nil {
+		i.client = clients.ClientOrDie("informed")
+	}
 	i.initialized++
+	i.ended = stop
 }
 
 func (i *informed) SetInformers(shared informers.SharedInformerFactory) {
 	i.nodes = shared.Core().V1().Nodes().Lister()
+	i.pods = shared.Core().V1().Pods().Lister()
 }
 
 func TestAProviderGetsItsClientsAndInformersFirst(t *testing.T) {
@@ -51,5 +67,93 @@ func TestAProviderGetsItsClientsAndInformersFirst(t *testing.T) {
 	_, err := bridge.New(cloud, bridge.WithInitialize(nil, shared, stop))
 	if err == nil || !strings.Contains(err.Error(), "cannot be initialized") {
 		t.Error(err)
+	}
+}
+
+// A legacy provider that looks nodes up in its informer finds those about which it is asked, without any Kubernetes.
+func TestInformersAreFedFromTheNodesThatTheHostSends(t *testing.T) {
+	cloud := &informed{cloud: newer()}
+	cloud.exists = func(_ context.Context, node *v1.Node) (bool, error) {
+		known, err := cloud.nodes.Get(node.Name)
+		if err != nil {
+			return false, err
+		}
+		if known.Labels["zone"] != node.Labels["zone"] || known.UID != node.UID {
+			return false, fmt.Errorf("the informer has %v of %s, asked is %v", known.Labels, known.UID, node.Labels)
+		}
+		return true, nil
+	}
+	instances := pb.NewInstancesClient(serve(t, cloud))
+	for _, row := range []struct{ uid, zone string }{{"1", "a"}, {"1", "b"}, {"2", "b"}} {
+		request := &pb.BatchGetInstancesRequest{Cluster: clusterRef()}
+		for i := range 50 {
+			name := fmt.Sprint("node-", i)
+			request.Queries = append(request.Queries, &pb.InstanceQuery{Key: name, Node: &pb.NodeRef{
+				Name: name, Uid: row.uid + name, ProviderId: "fake://" + name, Labels: map[string]string{"zone": row.zone},
+			}})
+		}
+		answer, err := instances.BatchGetInstances(soon(t), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, result := range answer.GetResults() {
+			if result.GetState() != pb.InstanceState_INSTANCE_STATE_RUNNING {
+				t.Fatalf("%v: %v", row, result)
+			}
+		}
+	}
+	nodes, err := cloud.client.CoreV1().Nodes().List(soon(t), metav1.ListOptions{LabelSelector: "zone=b"})
+	if err != nil || len(nodes.Items) != 50 {
+		t.Errorf("%d nodes, %v", len(nodes.Items), err)
+	}
+	if _, err := cloud.pods.List(labels.Everything()); err != nil {
+		t.Error(err)
+	}
+}
+
+// What the private API cannot give is said, and nothing is written behind the host's back.
+func TestThePrivateAPIForbidsWritesAndSaysTheRemedy(t *testing.T) {
+	cloud := &informed{cloud: newer()}
+	balancers := pb.NewLoadBalancersClient(serve(t, cloud))
+	request := ensureRequest("uid-web")
+	if _, err := balancers.EnsureLoadBalancer(soon(t), request); err != nil {
+		t.Fatal(err)
+	}
+	services := cloud.client.CoreV1().Services("default")
+	if service, err := services.Get(soon(t), "web", metav1.GetOptions{}); err != nil || service.UID != types.UID("uid-web") {
+		t.Errorf("%v %v", service, err)
+	}
+	_, err := services.Patch(soon(t), "web", types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "--kubeconfig") {
+		t.Error(err)
+	}
+	event := &v1.Event{ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "default"}, Reason: "Made"}
+	if made, err := cloud.client.CoreV1().Events("default").Create(soon(t), event, metav1.CreateOptions{}); err != nil || made.Reason != "Made" {
+		t.Errorf("%v %v", made, err)
+	}
+	if _, err := cloud.client.CoreV1().Nodes().Get(soon(t), "stranger", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+	if _, err := balancers.DeleteLoadBalancer(soon(t), &pb.DeleteLoadBalancerRequest{
+		Cluster: clusterRef(), Fencing: &pb.Fencing{}, Service: request.GetService().GetRef(),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := services.Get(soon(t), "web", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+}
+
+func TestWhatAProviderStartedEndsWithIt(t *testing.T) {
+	cloud := &informed{cloud: newer()}
+	provider, err := bridge.New(cloud)
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider.Stop()
+	select {
+	case <-cloud.ended:
+	case <-time.After(patience):
+		t.Error("the provider was not told to stop")
 	}
 }

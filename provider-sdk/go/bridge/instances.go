@@ -71,10 +71,16 @@ func (i *instances) BatchGetInstances(ctx context.Context, request *pb.BatchGetI
 		}
 		return result
 	}
-	late := func(query *pb.InstanceQuery) *pb.InstanceResult {
-		return sdk.Unknown(query.GetKey(), fault.LocationUnreachable("the cloud did not answer in time"))
+	late := func(query *pb.InstanceQuery) *pb.InstanceResult { return sdk.Unknown(query.GetKey(), tooLate()) }
+	name := func(query *pb.InstanceQuery) string {
+		return "node " + query.GetNode().GetName() + " " + query.GetNode().GetProviderId()
 	}
-	return &pb.BatchGetInstancesResponse{Results: eachInTime(ctx, i.concurrency, request.GetQueries(), ask, late)}, nil
+	refs := make([]*pb.NodeRef, len(request.GetQueries()))
+	for at, query := range request.GetQueries() {
+		refs[at] = query.GetNode()
+	}
+	i.mirror.nodes(ctx, refs...)
+	return &pb.BatchGetInstancesResponse{Results: eachInTime(ctx, i.bridge, request.GetQueries(), name, ask, late)}, nil
 }
 
 func (i *instances) ask(ctx context.Context, query *pb.InstanceQuery, view pb.InstanceView) (*pb.InstanceResult, error) {

@@ -203,7 +203,7 @@ func TestOnlyWhatIsSupportedIsServed(t *testing.T) {
 	cloud := newer()
 	cloud.DisableRoutes, cloud.DisableLoadBalancers, cloud.DisableClusters = true, true, true
 	provider, err := bridge.New(cloud)
-	if err != nil || strings.Join(provider.ServiceNames()[2:], " ") != "ccm.cloudprovider.v1alpha1.Instances" {
+	if err != nil || strings.Join(provider.ServiceNames()[2:], " ") != "ccm.cloudprovider.v1alpha1.Instances ccm.cloudprovider.v1alpha1.Volumes" {
 		t.Error(provider.ServiceNames(), err)
 	}
 	cloud.noClusterID = true

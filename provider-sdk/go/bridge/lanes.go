@@ -18,7 +18,7 @@ type lane struct {
 	users int
 }
 
-// enter waits for the lane of a key; leave must be called at the end.
+// enter waits for the lane of a key, for as long as the caller waits; leave must be called at the end.
 func (l *lanes) enter(ctx context.Context, key string) (leave func(), err error) {
 	l.mu.Lock()
 	if l.busy == nil {
@@ -38,6 +38,9 @@ func (l *lanes) enter(ctx context.Context, key string) (leave func(), err error)
 			delete(l.busy, key)
 		}
 	}
+	// The context of a mutation outlives its caller; a place in the queue need not.
+	ctx, done := bounded(ctx)
+	defer done()
 	select {
 	case one.place <- struct{}{}:
 		return func() {

@@ -41,17 +41,16 @@ type listed struct {
 
 // list answers the routes of a cluster, by destination where that is one.
 func (r *routes) list(ctx context.Context, cluster *pb.ClusterRef) (all []listed, err error) {
-	err = guarded(func() error {
-		found, err := r.routes.ListRoutes(ctx, clusterName(cluster))
-		for _, theirs := range found {
-			if theirs != nil {
-				all = append(all, listed{theirs, routeOf(theirs)})
-			}
-		}
-		return err
+	found, err := one(ctx, r.bridge, "ListRoutes", func(ctx context.Context) ([]*cloudprovider.Route, error) {
+		return r.routes.ListRoutes(ctx, clusterName(cluster))
 	})
 	if err != nil {
 		return nil, mapped(err, "ListRoutes")
+	}
+	for _, theirs := range found {
+		if theirs != nil {
+			all = append(all, listed{theirs, routeOf(theirs)})
+		}
 	}
 	slices.SortFunc(all, func(a, b listed) int {
 		return strings.Compare(a.ours.GetDestinationCidr()+a.ours.GetId(), b.ours.GetDestinationCidr()+b.ours.GetId())

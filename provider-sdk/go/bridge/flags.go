@@ -1,0 +1,113 @@
+package bridge
+
+import (
+	"flag"
+
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+)
+
+// flags are those of a bridged provider, beside those of every sidecar.
+type flags struct {
+	cloudConfig   string
+	allowUntagged bool
+	kubeconfig    string
+	stateDir      string
+	completeState bool
+}
+
+// bindFlags adds them to a set, and those of the vendor and of klog.
+func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
+	out := &flags{}
+	vendor.VisitAll(func(theirs *pflag.Flag) {
+		if set.Lookup(theirs.Name) == nil {
+			set.Var(vendorFlag{theirs}, theirs.Name, theirs.Usage)
+		}
+	})
+	logs := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(logs)
+	for _, name := range []string{"v", "vmodule"} {
+		if one := logs.Lookup(name); set.Lookup(name) == nil {
+			set.Var(one.Value, name, one.Usage)
+		}
+	}
+	own := flag.NewFlagSet("bridge", flag.ContinueOnError)
+	own.StringVar(&out.cloudConfig, "cloud-config", "", "`file` with the configuration of the cloud provider")
+	own.BoolVar(&out.allowUntagged, "allow-untagged-cloud", false, "serve a cloud provider that has no cluster ID")
+	own.StringVar(&out.kubeconfig, "kubeconfig", "", "give the cloud provider clients of the Kubernetes API in this `file`, or of "+
+		"the pod's service account (\"in-cluster\"); without it, it sees only the nodes and Services that the host names")
+	own.StringVar(&out.stateDir, "state-dir", "", "keep in this `folder` what was applied to load balancers, over restarts; it must "+
+		"be the same one for all replicas, or there must be one replica only")
+	own.BoolVar(&out.completeState, "state-dir-is-complete", false, "the folder of --state-dir is as old as the first load balancer of "+
+		"this cluster: lists are complete")
+	own.VisitAll(func(ours *flag.Flag) {
+		// A vendor's flag of the same name is heard as well.
+		if theirs := set.Lookup(ours.Name); theirs != nil {
+			theirs.Value = both{ours.Value, theirs.Value}
+			return
+		}
+		set.Var(ours.Value, ours.Name, ours.Usage)
+	})
+	return out
+}
+
+func (f *flags) options() (told []Option, err error) {
+	if f.allowUntagged {
+		told = append(told, WithAllowUntaggedCloud())
+	}
+	if f.kubeconfig != "" {
+		config, err := kubernetesConfig(f.kubeconfig)
+		if err != nil {
+			return nil, err
+		}
+		told = append(told, WithKubernetes(config))
+	}
+	if f.stateDir != "" {
+		told = append(told, WithStateDir(f.stateDir))
+	}
+	if f.completeState {
+		told = append(told, WithCompleteState())
+	}
+	return told, nil
+}
+
+// vendorFlag is a vendor's pflag as the flag package has them.
+type vendorFlag struct{ *pflag.Flag }
+
+func (f vendorFlag) String() string {
+	if f.Flag == nil {
+		return "" // The flag package asks a zero value what its default looks like.
+	}
+	return f.Value.String()
+}
+
+func (f vendorFlag) Set(text string) error {
+	f.Changed = true
+	return f.Value.Set(text)
+}
+
+// IsBoolFlag says that the flag may stand without a value.
+func (f vendorFlag) IsBoolFlag() bool { return f.NoOptDefVal == "true" }
+
+// both sets two flags of one name.
+type both struct{ ours, theirs flag.Value }
+
+func (b both) String() string {
+	if b.ours == nil {
+		return ""
+	}
+	return b.ours.String()
+}
+
+func (b both) Set(text string) error {
+	if err := b.theirs.Set(text); err != nil {
+		return err
+	}
+	return b.ours.Set(text)
+}
+
+// IsBoolFlag says that the flag may stand without a value, as ours would.
+func (b both) IsBoolFlag() bool {
+	ours, is := b.ours.(interface{ IsBoolFlag() bool })
+	return is && ours.IsBoolFlag()
+}

@@ -1,0 +1,41 @@
+package bridge
+
+import (
+	"flag"
+	"io"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// A vendor's flags keep working beside ours, whichever flag package it uses.
+func TestVendorsFlagsKeepWorking(t *testing.T) {
+	set := flag.NewFlagSet("sidecar", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	vendorsConfig := set.String("cloud-config", "", "the vendor's own")
+	vendor := pflag.NewFlagSet("vendor", pflag.ContinueOnError)
+	region := vendor.StringSlice("regions", nil, "")
+	dry := vendor.BoolP("dry-run", "d", false, "")
+	ours := bindFlags(set, vendor)
+	err := set.Parse([]string{
+		"--cloud-config=/etc/cloud", "--regions=a,b", "--dry-run", "-v=4", "--allow-untagged-cloud", "--state-dir=/state",
+		"--state-dir-is-complete",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ours.cloudConfig != "/etc/cloud" || *vendorsConfig != "/etc/cloud" || len(*region) != 2 || !*dry || !vendor.Changed("dry-run") {
+		t.Error(ours, *vendorsConfig, *region, *dry)
+	}
+	if told, err := ours.options(); err != nil || len(told) != 3 {
+		t.Error(told, err)
+	}
+	set.VisitAll(func(one *flag.Flag) { _ = one.DefValue })
+	set.PrintDefaults()
+}
+
+func TestAKubeconfigThatCannotBeReadIsNamed(t *testing.T) {
+	if _, err := (&flags{kubeconfig: "/does/not/exist"}).options(); err == nil {
+		t.Error("no error")
+	}
+}

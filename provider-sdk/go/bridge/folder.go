@@ -1,0 +1,152 @@
+package bridge
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// WithStateDir keeps in a folder what was applied to balancers, so that it survives a restart of the sidecar and of the
+// host. Whoever gives it promises that nobody else changes this cluster's balancers: either all replicas share the folder, or
+// there is one replica only.
+func WithStateDir(path string) Option {
+	return func(b *bridge) { b.stateDir = path }
+}
+
+// WithCompleteState says that the folder of WithStateDir holds every balancer of the cluster, since it is as old as the first
+// of them: lists are complete then.
+func WithCompleteState() Option {
+	return func(b *bridge) { b.completeState = true }
+}
+
+const entrySuffix = ".json"
+
+// folder is a ledger of one file for each balancer, in a folder for each cluster. It is read anew each time, since another
+// replica may write it, too.
+type folder struct {
+	path     string
+	complete bool
+}
+
+// newFolder makes the folder, and proves that it can be written.
+func newFolder(path string, complete bool) (*folder, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("--state-dir: %w", err)
+	}
+	probe, err := os.CreateTemp(path, "probe-*")
+	if err != nil {
+		return nil, fmt.Errorf("--state-dir: %w; give a folder that the sidecar may write", err)
+	}
+	probe.Close()
+	return &folder{path, complete}, os.Remove(probe.Name())
+}
+
+// entry is the content of a file.
+type entry struct {
+	Service  json.RawMessage `json:"service"`
+	Balancer json.RawMessage `json:"balancer"`
+}
+
+func (f *folder) now() moment { return 0 }
+
+// of answers the folder of a cluster. Uids come from elsewhere, so they name no files themselves.
+func (f *folder) of(cluster string) string { return filepath.Join(f.path, hashed(cluster)) }
+
+func (f *folder) file(key balancerKey) string {
+	return filepath.Join(f.of(key.cluster), hashed(key.service)+entrySuffix)
+}
+
+func hashed(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
+
+func (f *folder) recall(key balancerKey) *applied { return read(f.file(key)) }
+
+// read answers what a file holds; nil when there is none, or none that can be read: then it is not known.
+func read(path string) *applied {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	out := &applied{&pb.Service{}, &pb.LoadBalancer{}}
+	var held entry
+	err = errors.Join(err, json.Unmarshal(text, &held))
+	if err == nil {
+		lenient := protojson.UnmarshalOptions{DiscardUnknown: true}
+		err = errors.Join(lenient.Unmarshal(held.Service, out.service), lenient.Unmarshal(held.Balancer, out.balancer))
+	}
+	if err != nil {
+		slog.Warn("what was applied to a balancer cannot be read, so it is not known", "file", path, "error", err)
+		return nil
+	}
+	return out
+}
+
+func (f *folder) forget(key balancerKey) error {
+	err := os.Remove(f.file(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (f *folder) remember(key balancerKey, _ moment, what *applied) {
+	if err := f.write(key, what); err != nil {
+		slog.Warn("what was applied to a balancer cannot be kept, so it will not be known", "service", key.service, "error", err)
+	}
+}
+
+func (f *folder) write(key balancerKey, what *applied) error {
+	service, bad := protojson.Marshal(what.service)
+	balancer, worse := protojson.Marshal(what.balancer)
+	text, worst := json.Marshal(entry{service, balancer})
+	if err := errors.Join(bad, worse, worst, os.MkdirAll(f.of(key.cluster), 0o700)); err != nil {
+		return err
+	}
+	out, err := os.CreateTemp(f.of(key.cluster), "new-*")
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(text)
+	if err = errors.Join(err, out.Sync(), out.Close()); err == nil {
+		err = os.Rename(out.Name(), f.file(key))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(out.Name()))
+	}
+	return nil
+}
+
+func (f *folder) all(cluster string) (all []*applied) {
+	files, err := os.ReadDir(f.of(cluster))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		slog.Warn("what was applied to balancers cannot be listed", "error", err)
+	}
+	for _, file := range files {
+		if !strings.HasSuffix(file.Name(), entrySuffix) {
+			continue
+		}
+		if one := read(filepath.Join(f.of(cluster), file.Name())); one != nil {
+			all = append(all, one)
+		}
+	}
+	return byService(all)
+}
+
+func (f *folder) gap() string {
+	if f.complete {
+		return ""
+	}
+	return "before the state folder"
+}

@@ -1,0 +1,156 @@
+// Package privateapi is the Kubernetes API that a provider sees when it has no credentials for the real one: an apiserver
+// without a network, within this process.
+//
+// In: the Nodes and Services that the host names. Out: a rest.Config, from which ordinary clients and informers are made; they
+// list and watch those Nodes and Services, and find every other kind empty. Events are taken and logged. Every other write
+// is forbidden, with a text that names the remedy.
+package privateapi
+
+import (
+	"reflect"
+	"strconv"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+)
+
+// kept is how many past events a watch can begin at.
+const kept = 4096
+
+// API is such an apiserver. Its zero value is not usable: see New.
+type API struct {
+	mu      sync.Mutex
+	version int64
+	objects map[key]*unstructured.Unstructured
+	history []event
+	// changed is closed, and replaced, at every change.
+	changed chan struct{}
+	// stop ends all watches.
+	stop <-chan struct{}
+}
+
+// key names an object: resource, namespace and name.
+type key struct{ resource, namespace, name string }
+
+// event is one change, at one version.
+type event struct {
+	resource string
+	version  int64
+	kind     string
+	object   *unstructured.Unstructured
+}
+
+// New answers an empty API, whose watches end when stop is closed.
+func New(stop <-chan struct{}) *API {
+	return &API{version: 1, objects: map[key]*unstructured.Unstructured{}, changed: make(chan struct{}), stop: stop}
+}
+
+// Config answers how to reach it. The address is none that could be dialled.
+func (a *API) Config() *rest.Config {
+	return &rest.Config{
+		Host: "http://private-api.invalid", Transport: transport{a},
+		// There is nothing to protect: this is memory of the same process.
+		QPS: -1,
+	}
+}
+
+// Set makes an object be as given, and answers the version at which it is. An object of another uid is deleted first; nothing
+// happens when it is as given already.
+func (a *API) Set(resource string, object runtime.Object) (int64, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return 0, err
+	}
+	wanted := &unstructured.Unstructured{Object: content}
+	of := key{resource, wanted.GetNamespace(), wanted.GetName()}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before, there := a.objects[of]
+	if there && before.GetUID() != wanted.GetUID() {
+		a.remove(of)
+		there = false
+	}
+	if there {
+		wanted.SetResourceVersion(before.GetResourceVersion())
+		if reflect.DeepEqual(before.Object, wanted.Object) {
+			return parsed(before.GetResourceVersion()), nil
+		}
+		a.tell(of, "MODIFIED", wanted)
+		return a.version, nil
+	}
+	a.tell(of, "ADDED", wanted)
+	return a.version, nil
+}
+
+// Delete removes an object; one that is not there is fine.
+func (a *API) Delete(resource, namespace, name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.remove(key{resource, namespace, name})
+}
+
+func (a *API) remove(of key) {
+	if object, there := a.objects[of]; there {
+		a.tell(of, "DELETED", object.DeepCopy())
+	}
+}
+
+// tell makes a change and wakes those who watch; the caller holds the lock.
+func (a *API) tell(of key, kind string, object *unstructured.Unstructured) {
+	a.version++
+	object.SetResourceVersion(formatted(a.version))
+	if kind == "DELETED" {
+		delete(a.objects, of)
+	} else {
+		a.objects[of] = object
+	}
+	a.history = append(a.history, event{of.resource, a.version, kind, object})
+	if len(a.history) > 2*kept {
+		a.history = append([]event(nil), a.history[len(a.history)-kept:]...)
+	}
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// list answers the objects of a resource, in a namespace unless that is empty, and the version of the whole.
+func (a *API) list(resource, namespace string) (all []*unstructured.Unstructured, version int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for of, object := range a.objects {
+		if of.resource == resource && (namespace == "" || of.namespace == namespace) {
+			all = append(all, object)
+		}
+	}
+	return all, a.version
+}
+
+func (a *API) get(of key) (*unstructured.Unstructured, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	object, there := a.objects[of]
+	return object, there
+}
+
+// since answers what changed after a version, what is closed at the next change, and whether so much is still known.
+func (a *API) since(resource string, version int64) (events []event, next <-chan struct{}, known bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.history) > 0 && version < a.history[0].version-1 {
+		return nil, nil, false
+	}
+	for _, one := range a.history {
+		if one.resource == resource && one.version > version {
+			events = append(events, one)
+		}
+	}
+	return events, a.changed, true
+}
+
+func parsed(version string) int64 {
+	number, _ := strconv.ParseInt(version, 10, 64)
+	return number
+}
+
+func formatted(version int64) string { return strconv.FormatInt(version, 10) }

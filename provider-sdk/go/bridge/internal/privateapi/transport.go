@@ -1,0 +1,158 @@
+package privateapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// transport answers requests of clients without a network.
+type transport struct{ api *API }
+
+// target is what a request is about.
+type target struct {
+	of          schema.GroupVersionResource
+	namespace   string
+	name        string
+	subresource string
+}
+
+func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Body != nil {
+		defer request.Body.Close()
+	}
+	about, is := parse(request.URL.Path)
+	kind, known := kinds[about.of]
+	resource := about.of.GroupResource()
+	switch {
+	case !is || !known:
+		return refused(request, apierrors.NewGenericServerResponse(http.StatusNotFound, request.Method, resource, about.name,
+			"this provider has no Kubernetes credentials: it sees the nodes and Services that the host names, and nothing else", 0, true)), nil
+	case request.Method == http.MethodGet && about.name == "" && request.URL.Query().Get("watch") != "":
+		return t.watch(request, about, kind), nil
+	case request.Method == http.MethodGet && about.name == "":
+		return t.list(request, about), nil
+	case request.Method == http.MethodGet:
+		object, there := t.api.get(key{about.of.Resource, about.namespace, about.name})
+		if !there {
+			return refused(request, apierrors.NewNotFound(resource, about.name)), nil
+		}
+		return answered(request, http.StatusOK, object.Object), nil
+	case about.of.Resource == "events":
+		return taken(request, about)
+	}
+	return refused(request, apierrors.NewForbidden(resource, about.name, fmt.Errorf(
+		"this provider has no Kubernetes credentials; give it some with --kubeconfig"))), nil
+}
+
+// parse reads /api/v1/... and /apis/GROUP/VERSION/...
+func parse(path string) (about target, is bool) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case len(parts) >= 3 && parts[0] == "api":
+		about.of.Version, parts = parts[1], parts[2:]
+	case len(parts) >= 4 && parts[0] == "apis":
+		about.of.Group, about.of.Version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return about, false
+	}
+	if parts[0] == "namespaces" && len(parts) >= 3 {
+		about.namespace, parts = parts[1], parts[2:]
+	}
+	about.of.Resource = parts[0]
+	if len(parts) > 1 {
+		about.name = parts[1]
+	}
+	if len(parts) > 2 {
+		about.subresource = parts[2]
+	}
+	return about, true
+}
+
+// kinds are those that clients know, by resource.
+var kinds = func() map[schema.GroupVersionResource]schema.GroupVersionKind {
+	all := map[schema.GroupVersionResource]schema.GroupVersionKind{}
+	for kind := range scheme.Scheme.AllKnownTypes() {
+		plural, _ := meta.UnsafeGuessKindToResource(kind)
+		all[plural] = kind
+	}
+	return all
+}()
+
+func (t transport) list(request *http.Request, about target) *http.Response {
+	chosen, err := selected(request)
+	if err != nil {
+		return refused(request, err)
+	}
+	objects, version := t.api.list(about.of.Resource, about.namespace)
+	items := []any{}
+	for _, object := range objects {
+		if chosen(object) {
+			items = append(items, object.Object)
+		}
+	}
+	// Without a kind: whoever asks knows of which list it is.
+	return answered(request, http.StatusOK, map[string]any{
+		"metadata": map[string]any{"resourceVersion": fmt.Sprint(version)}, "items": items,
+	})
+}
+
+// taken answers an Event as if it had been stored. It is told to whoever reads the provider's log.
+func taken(request *http.Request, about target) (*http.Response, error) {
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return nil, err
+	}
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		// A patch of one that was told before: it is told once more, as a new one.
+		return refused(request, apierrors.NewNotFound(about.of.GroupResource(), about.name)), nil
+	}
+	switch event := object.(type) {
+	case *corev1.Event:
+		told(event.InvolvedObject, event.Type, event.Reason, event.Message)
+	case *eventsv1.Event:
+		told(event.Regarding, event.Type, event.Reason, event.Note)
+	}
+	return answered(request, http.StatusCreated, object), nil
+}
+
+func told(on corev1.ObjectReference, kind, reason, message string) {
+	slog.Info("the cloud provider tells an Event", "kind", on.Kind, "namespace", on.Namespace, "name", on.Name, "type", kind,
+		"reason", reason, "message", message)
+}
+
+func refused(request *http.Request, err *apierrors.StatusError) *http.Response {
+	status := err.Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	return answered(request, int(status.Code), status)
+}
+
+func answered(request *http.Request, code int, body any) *http.Response {
+	text, err := json.Marshal(body)
+	if err != nil {
+		// Objects came in as values of this process; there is nothing that has no JSON.
+		code, text = http.StatusInternalServerError, nil
+	}
+	return response(request, code, io.NopCloser(bytes.NewReader(text)))
+}
+
+func response(request *http.Request, code int, body io.ReadCloser) *http.Response {
+	return &http.Response{
+		StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: body, ContentLength: -1, Request: request,
+	}
+}

@@ -1,0 +1,54 @@
+package bridge
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"strings"
+
+	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	cloudprovider "k8s.io/cloud-provider"
+)
+
+// WithSSHKeys serves AddSshKeyToAllInstances by the provider's Instances. It has to be said, since most providers have the
+// method and answer NotImplemented, and what is advertised must work.
+func WithSSHKeys() Option {
+	return func(b *bridge) { b.sshKeys = true }
+}
+
+// instancesWithKeys also spreads SSH keys.
+type instancesWithKeys struct {
+	*instances
+	keys cloudprovider.Instances
+}
+
+func (i *instancesWithKeys) AddSshKeyToAllInstances(ctx context.Context, request *pb.AddSshKeyToAllInstancesRequest) (*pb.AddSshKeyToAllInstancesResponse, error) {
+	if !isPublicKey(request.GetPublicKey()) {
+		return nil, fault.InvalidSSHKey("it is not one line of algorithm, blank and base64")
+	}
+	err := guarded(func() error {
+		return i.keys.AddSSHKeyToAllInstances(ctx, request.GetUser(), []byte(request.GetPublicKey()))
+	})
+	if progress := inProgress(err); progress != nil {
+		return &pb.AddSshKeyToAllInstancesResponse{InProgress: progress}, nil
+	}
+	if err != nil {
+		return nil, mapped(err, "AddSSHKeyToAllInstances")
+	}
+	return &pb.AddSshKeyToAllInstancesResponse{}, nil
+}
+
+// isPublicKey says whether a text is a public key in OpenSSH form: the blob begins with the algorithm that stands before it.
+func isPublicKey(text string) bool {
+	words := strings.Fields(text)
+	if len(words) < 2 || strings.ContainsAny(strings.TrimRight(text, "\r\n"), "\r\n") {
+		return false
+	}
+	blob, err := base64.StdEncoding.DecodeString(words[1])
+	if err != nil || len(blob) < 4 {
+		return false
+	}
+	size := uint64(binary.BigEndian.Uint32(blob))
+	return size <= uint64(len(blob)-4) && string(blob[4:4+size]) == words[0]
+}

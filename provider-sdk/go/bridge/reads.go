@@ -1,0 +1,126 @@
+package bridge
+
+import (
+	"context"
+	"sync"
+)
+
+// reads bounds the calls of the provider that only read: one of a key at a time, so that what hangs hangs once, and none any
+// more when too many hang. Nobody can end a call that does not look at its context.
+type reads struct {
+	// limit is how many calls may hang.
+	limit int
+	// stuck is told when the limit is reached, and when it is so no more.
+	stuck func(bool)
+
+	mu      sync.Mutex
+	running map[string]*reading
+	hanging int
+}
+
+// reading is one call.
+type reading struct {
+	ended chan struct{}
+	// hangs says that nobody waits for it any more, and yet it runs.
+	hangs bool
+}
+
+// inTime does one read of a key; false when it was not answered before the context ended, or could not begin.
+func inTime[O any](ctx context.Context, r *reads, key string, read func(context.Context) O) (out O, answered bool) {
+	mine, may := r.enter(ctx, key)
+	if !may {
+		return out, false
+	}
+	answer := make(chan O, 1)
+	go func() {
+		defer r.leave(key, mine)
+		answer <- read(ctx)
+	}()
+	select {
+	case out = <-answer:
+		return out, true
+	case <-ctx.Done():
+		r.giveUp(mine)
+		return out, false
+	}
+}
+
+// enter waits for an earlier read of the same key, unless that one hangs.
+func (r *reads) enter(ctx context.Context, key string) (*reading, bool) {
+	for {
+		before, mine := r.tryEnter(key)
+		switch {
+		case mine != nil:
+			return mine, ctx.Err() == nil || r.leave(key, mine)
+		case before == nil:
+			return nil, false
+		}
+		select {
+		case <-before:
+		case <-ctx.Done():
+			return nil, false
+		}
+	}
+}
+
+// tryEnter answers the read that begins, or the end of the one to wait for, or neither when none may begin.
+func (r *reads) tryEnter(key string) (before <-chan struct{}, mine *reading) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if running := r.running[key]; running != nil {
+		if running.hangs {
+			return nil, nil
+		}
+		return running.ended, nil
+	}
+	if r.hanging >= r.limit {
+		return nil, nil
+	}
+	if r.running == nil {
+		r.running = map[string]*reading{}
+	}
+	mine = &reading{ended: make(chan struct{})}
+	r.running[key] = mine
+	return nil, mine
+}
+
+// leave ends a read. Always false.
+func (r *reads) leave(key string, mine *reading) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.running, key)
+	close(mine.ended)
+	if mine.hangs {
+		r.hanging--
+		r.tell(r.hanging == r.limit-1, false)
+	}
+	return false
+}
+
+// giveUp says that nobody waits for a read any more.
+func (r *reads) giveUp(mine *reading) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-mine.ended:
+		return
+	default:
+	}
+	mine.hangs = true
+	r.hanging++
+	r.tell(r.hanging == r.limit, true)
+}
+
+// tell says what changed, in the order in which it did: the caller holds the lock.
+func (r *reads) tell(changed, stuck bool) {
+	if changed && r.stuck != nil {
+		r.stuck(stuck)
+	}
+}
+
+// hangs answers how many calls hang, and whether that are too many.
+func (r *reads) hangs() (calls int, stuck bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.hanging, r.hanging >= r.limit
+}

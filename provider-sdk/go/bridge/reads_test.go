@@ -1,0 +1,81 @@
+package bridge_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cloudprovider.ccm/sdk/bridge"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	v1 "k8s.io/api/core/v1"
+)
+
+// A call that never returns is answered at the deadline, hangs once only, and health tells when too many do.
+func TestCallsThatNeverReturnAreBounded(t *testing.T) {
+	const limit = 16 // hanging calls for each that may run
+	release, calls := make(chan struct{}), atomic.Int32{}
+	cloud := newer()
+	cloud.exists = func(context.Context, *v1.Node) (bool, error) {
+		calls.Add(1)
+		<-release // Looks at no context.
+		return true, nil
+	}
+	conn := serve(t, cloud, bridge.WithConcurrency(1))
+	t.Cleanup(func() {
+		select {
+		case <-release:
+		default:
+			close(release)
+		}
+	})
+	state := func(name string) *pb.InstanceResult {
+		ctx, done := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer done()
+		answer, err := pb.NewInstancesClient(conn).BatchGetInstances(ctx, batch(&pb.NodeRef{Name: name, ProviderId: "fake://" + name}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.GetResults()[0]
+	}
+	for range 3 {
+		if got := state("a"); got.GetError().GetReason() != pb.ErrorReason_ERROR_REASON_LOCATION_UNREACHABLE {
+			t.Fatal(got)
+		}
+	}
+	if calls.Load() != 1 {
+		t.Errorf("one machine that hangs was asked %d times", calls.Load())
+	}
+	health := healthpb.NewHealthClient(conn)
+	serving := func() healthpb.HealthCheckResponse_ServingStatus {
+		answer, err := health.Check(soon(t), &healthpb.HealthCheckRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.GetStatus()
+	}
+	if serving() != healthpb.HealthCheckResponse_SERVING {
+		t.Error("one machine that hangs made the provider not serving")
+	}
+	for i := range limit + 3 {
+		state(fmt.Sprint("b", i))
+	}
+	if calls.Load() != limit {
+		t.Errorf("%d calls hang", calls.Load())
+	}
+	status, err := pb.NewCloudProviderClient(conn).GetStatus(soon(t), &pb.GetStatusRequest{})
+	if err != nil || len(status.GetConditions()) != 1 || status.GetConditions()[0].GetReason() != "CallsHang" {
+		t.Error(status, err)
+	}
+	if serving() != healthpb.HealthCheckResponse_NOT_SERVING {
+		t.Error("serving though too many calls hang")
+	}
+	close(release)
+	for end := time.Now().Add(patience); serving() != healthpb.HealthCheckResponse_SERVING; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not serving though nothing hangs any more")
+		}
+	}
+}
