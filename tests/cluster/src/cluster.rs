@@ -5,8 +5,9 @@ use std::{fs, path::PathBuf};
 use anyhow::{Context as _, Result};
 use control_plane::ControlPlane;
 use kube::Client;
+use tokio::net::UnixStream;
 
-use crate::{Cloud, Process, Profile, binaries, http, wait};
+use crate::{Cloud, Process, Profile, ProviderUnderTest, binaries, http, wait};
 
 /// The user that the host runs as.
 pub const HOST_USER: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
@@ -24,6 +25,8 @@ pub struct Options {
     pub host: Vec<String>,
     /// More flags for the provider.
     pub provider: Vec<String>,
+    /// A provider other than the mock; without it [`Cluster::cloud`] has a door.
+    pub provider_under_test: Option<ProviderUnderTest>,
     /// The control plane.
     pub control_plane: control_plane::Options,
     /// For the bench: neither are the host's requests recorded, which costs the apiserver time, nor is the cloud kept in
@@ -50,6 +53,13 @@ impl Options {
     #[must_use]
     pub fn provider_flag(mut self, flag: impl Into<String>) -> Self {
         self.provider.push(flag.into());
+        self
+    }
+
+    /// This provider instead of the mock.
+    #[must_use]
+    pub fn provider_under_test(mut self, provider: ProviderUnderTest) -> Self {
+        self.provider_under_test = Some(provider);
         self
     }
 
@@ -95,6 +105,7 @@ impl Options {
             host_kubeconfig,
             host_flags: self.host,
             provider_flags: self.provider,
+            provider_under_test: self.provider_under_test,
             unrecorded: self.unrecorded,
         })
     }
@@ -113,6 +124,7 @@ pub struct Cluster {
     host_kubeconfig: PathBuf,
     host_flags: Vec<String>,
     provider_flags: Vec<String>,
+    provider_under_test: Option<ProviderUnderTest>,
     unrecorded: bool,
 }
 
@@ -147,28 +159,30 @@ impl Cluster {
         &self.folder
     }
 
-    /// Starts the provider, and returns when its admin door answers.
+    /// Starts the provider, and returns when its socket is open, and so is the mock's admin door.
     pub async fn start_provider(&mut self) -> Result<()> {
-        let address = self.folder.join("admin-address");
-        let _ = fs::remove_file(&address);
-        let mut flags = vec![
-            format!("--endpoint=unix://{}", self.socket().display()),
-            "--reflection".to_owned(),
-            "--zones=zone-a,zone-b,zone-c".to_owned(),
-            "--admin-address=127.0.0.1:0".to_owned(),
-            format!("--admin-address-file={}", address.display()),
-        ];
-        if !self.unrecorded {
-            flags.push(format!("--state-file={}", self.folder.join("cloud.json").display()));
+        let (provider, door) = match &self.provider_under_test {
+            Some(provider) => (provider.clone(), None),
+            None => {
+                let door = self.folder.join("admin-address");
+                (ProviderUnderTest::mock(&self.binaries, &self.folder, !self.unrecorded), Some(door))
+            }
+        };
+        if let Some(door) = &door {
+            let _ = fs::remove_file(door);
         }
-        flags.extend(self.provider_flags.iter().cloned());
+        let socket = self.socket();
+        let mut flags = vec![format!("--endpoint=unix://{}", socket.display())];
+        flags.extend(provider.flags.iter().chain(&self.provider_flags).cloned());
         let log = self.folder.join("provider.log");
-        self.provider =
-            Some(Process::start("provider-mock", &self.binaries.join("provider-mock"), &flags, &log)?);
-        wait::until("the provider's admin door", async || {
-            let provider = self.provider.as_mut().context("just started")?;
-            anyhow::ensure!(provider.is_running(), "provider-mock ended at once:\n{}", provider.tail());
-            Ok((address.exists() && self.socket().exists()).then_some(()))
+        let environment = &provider.environment;
+        self.provider = Some(Process::start(&provider.name, &provider.program, &flags, environment, &log)?);
+        wait::until("the provider's doors", async || {
+            let running = self.provider.as_mut().context("just started")?;
+            anyhow::ensure!(running.is_running(), "{} ended at once:\n{}", provider.name, running.tail());
+            let open =
+                door.as_ref().is_none_or(|door| door.exists()) && UnixStream::connect(&socket).await.is_ok();
+            Ok(open.then_some(()))
         })
         .await
     }
@@ -177,8 +191,9 @@ impl Cluster {
     pub fn start_host(&mut self) -> Result<()> {
         let address = self.folder.join("host-address");
         let _ = fs::remove_file(&address);
+        let name = self.provider_under_test.as_ref().map_or("mock", |provider| &provider.name);
         let mut flags = vec![
-            format!("--provider=mock=unix://{}", self.socket().display()),
+            format!("--provider={name}=unix://{}", self.socket().display()),
             format!("--kubeconfig={}", self.host_kubeconfig.display()),
             "--bind-address=127.0.0.1".to_owned(),
             "--serving-port=auto".to_owned(),
@@ -186,7 +201,7 @@ impl Cluster {
         ];
         flags.extend(self.host_flags.iter().cloned());
         let log = self.folder.join("host.log");
-        self.host = Some(Process::start("ccm-host", &self.binaries.join("ccm-host"), &flags, &log)?);
+        self.host = Some(Process::start("ccm-host", &self.binaries.join("ccm-host"), &flags, &[], &log)?);
         Ok(())
     }
 

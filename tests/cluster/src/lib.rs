@@ -2,8 +2,8 @@
 //! would run.
 //!
 //! In: [`Options`]. Out: a [`Cluster`] whose host runs under the shipped rights (`deploy/rbac.yaml`) as its own service
-//! account, and reaches the mock over a Unix socket. Host and provider can be killed, stopped and started again; nothing
-//! is left behind, however the process that uses it ends.
+//! account, and reaches the mock, or a provider under test, over a Unix socket. Host and provider can be killed, stopped and
+//! started again; nothing is left behind, however the process that uses it ends.
 //!
 //! Nodes and Services are made by [`nodes`] and [`services`] as a kubelet and a user make them; [`wait`] waits on conditions.
 
@@ -14,6 +14,7 @@ mod http;
 pub mod metrics;
 pub mod nodes;
 mod process;
+mod provider;
 pub mod services;
 pub mod wait;
 
@@ -21,3 +22,4 @@ pub use binaries::Profile;
 pub use cloud::Cloud;
 pub use cluster::{Cluster, HOST_GROUPS, HOST_USER, Options};
 pub use process::Process;
+pub use provider::ProviderUnderTest;

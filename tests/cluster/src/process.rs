@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wait;
 
-/// A running `ccm-host` or `provider-mock`. Killed when dropped.
+/// A running host or provider. Killed when dropped.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -29,7 +29,13 @@ const WATCHDOG: &str =
 
 impl Process {
     /// Starts `program` with its output appended to `log`.
-    pub(crate) fn start(name: &str, program: &Path, arguments: &[String], log: &Path) -> Result<Self> {
+    pub(crate) fn start(
+        name: &str,
+        program: &Path,
+        arguments: &[String],
+        environment: &[(String, String)],
+        log: &Path,
+    ) -> Result<Self> {
         let mut output = File::options()
             .create(true)
             .append(true)
@@ -38,6 +44,7 @@ impl Process {
         writeln!(output, "# {} {}", program.display(), arguments.join(" "))?;
         let child = Command::new(program)
             .args(arguments)
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
