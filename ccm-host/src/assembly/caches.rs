@@ -1,12 +1,10 @@
 //! The two caches of the process, and what they keep: what the controllers read, and what the providers want.
 
-use std::sync::Arc;
-
 use ::kube::Client;
 use futures::future::join_all;
 
 use crate::{
-    cloud::{Provider, Providers, Wishes},
+    cloud::{Provider, ProviderInfo, Providers},
     controllers::{cloud_node, cloud_node_lifecycle, service_lb},
     kube::{Cache, KubeMetrics, Node, Service},
     manager::{controller::Controller, flags::Settings, health::Probe, process::Process},
@@ -19,7 +17,6 @@ pub(super) struct Caches {
     pub(super) services: Cache<Service>,
     /// Services are only watched for a controller that needs them.
     with_services: bool,
-    wishes: Arc<Wishes>,
 }
 
 impl Caches {
@@ -27,15 +24,16 @@ impl Caches {
         let nodes = cloud_node::keep(&settings.nodes)
             .union(&cloud_node_lifecycle::keep(&settings.nodes.selector))
             .union(&service_lb::keep_nodes());
-        let nodes = Cache::new(nodes, &metrics.cache);
-        let services = Cache::new(service_lb::keep_services(), &metrics.cache);
         let caches = Self {
-            wishes: Arc::new(Wishes::new(providers.clone(), nodes.clone(), services.clone())),
-            nodes,
-            services,
+            nodes: Cache::new(nodes, &metrics.cache),
+            services: Cache::new(service_lb::keep_services(), &metrics.cache),
             with_services: settings.controllers.contains(&Controller::ServiceLb),
         };
-        caches.wishes.hand_on();
+        for provider in providers.all() {
+            if let Some(info) = provider.info() {
+                caches.keep(&info);
+            }
+        }
         caches
     }
 
@@ -56,9 +54,9 @@ impl Caches {
             nodes.run(client, stop).await;
             Ok(())
         });
-        let (wishes, providers) = (Arc::clone(&self.wishes), providers.clone());
+        let (caches, providers) = (self.share(), providers.clone());
         process.spawn_support("wanted-fields", |stop| async move {
-            let followed = providers.all().iter().map(|provider| follow(provider.as_ref(), &wishes));
+            let followed = providers.all().iter().map(|provider| caches.follow(provider.as_ref()));
             tokio::select! {
                 () = stop.cancelled() => {}
                 _ = join_all(followed) => {}
@@ -75,13 +73,24 @@ impl Caches {
             self.services.synced().await;
         }
     }
-}
 
-/// Each introduction may bring new wishes.
-async fn follow(provider: &dyn Provider, wishes: &Wishes) {
-    let mut status = provider.status();
-    while status.changed().await.is_ok() {
-        wishes.hand_on();
+    fn share(&self) -> Self {
+        Self { nodes: self.nodes.clone(), services: self.services.clone(), with_services: self.with_services }
+    }
+
+    /// Each introduction may bring new wishes.
+    async fn follow(&self, provider: &dyn Provider) {
+        let mut status = provider.status();
+        while status.changed().await.is_ok() {
+            if let Some(info) = provider.info() {
+                self.keep(&info);
+            }
+        }
+    }
+
+    fn keep(&self, info: &ProviderInfo) {
+        self.nodes.set_keep(&info.keep_of_nodes());
+        self.services.set_keep(&info.keep_of_services());
     }
 }
 

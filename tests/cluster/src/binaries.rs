@@ -29,11 +29,20 @@ pub(crate) fn folder(profile: Profile) -> Result<PathBuf> {
     }
 }
 
+/// The checkout.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
 fn build(profile: Profile) -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.current_dir(&root).args(["build", "--quiet", "--bins", "-p", "ccm-host", "-p", "provider-mock"]);
+    command.current_dir(root()).args(["build", "--quiet", "--bins", "-p", "ccm-host", "-p", "provider-mock"]);
     if profile == Profile::Release {
         command.arg("--release");
     }
@@ -41,6 +50,5 @@ fn build(profile: Profile) -> Result<PathBuf> {
     if !status.success() {
         bail!("cargo could not build ccm-host and provider-mock ({status}); its output stands above");
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join(if profile == Profile::Release { "release" } else { "debug" }))
+    Ok(target().join(if profile == Profile::Release { "release" } else { "debug" }))
 }

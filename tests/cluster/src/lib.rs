@@ -9,17 +9,22 @@
 
 mod binaries;
 pub mod cloud;
+mod cloud_folder;
 mod cluster;
+pub mod go;
 mod http;
 pub mod metrics;
 pub mod nodes;
 mod process;
 mod provider;
 pub mod services;
+mod steered;
 pub mod wait;
 
 pub use binaries::Profile;
 pub use cloud::Cloud;
+pub use cloud_folder::CloudFolder;
 pub use cluster::{Cluster, HOST_GROUPS, HOST_USER, Options};
 pub use process::Process;
 pub use provider::ProviderUnderTest;
+pub use steered::Steered;

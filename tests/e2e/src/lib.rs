@@ -2,6 +2,12 @@
 //!
 //! The tests themselves are one binary, `tests/e2e`, a module a topic; each test has a control plane of its own.
 
+mod end_state;
+mod history;
+
+pub use end_state::EndState;
+pub use history::{History, quick};
+
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::{Event, Node, Service};
 use kube::{Api, api::ListParams};

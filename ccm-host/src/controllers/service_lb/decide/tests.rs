@@ -2,8 +2,10 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    cloud::fake::digest_for,
-    controllers::service_lb::{lane::Attempt, needs::FINALIZER},
+    controllers::service_lb::{
+        lane::{Attempt, Target},
+        needs::FINALIZER,
+    },
     kube::fixtures::service,
 };
 
@@ -46,8 +48,8 @@ fn fin(service: Service) -> Service {
     service.with_finalizer(FINALIZER)
 }
 
-fn target() -> String {
-    "d1".to_owned()
+fn target() -> Target {
+    Target { digest: "d1".to_owned(), backends: None }
 }
 
 impl Scene {
@@ -85,7 +87,7 @@ impl Scene {
     }
 
     fn made_here(self) -> Self {
-        self.known(Presence::Present).lane(|lane| lane.made_as = Some(digest_for(None)))
+        self.known(Presence::Present).lane(|lane| lane.made_for = Some(None))
     }
 
     fn applied(self, since: Difference) -> Self {

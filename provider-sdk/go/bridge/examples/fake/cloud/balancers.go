@@ -1,0 +1,81 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+func (c *Cloud) balancer(ctx context.Context, cluster string, service *v1.Service) string {
+	return filepath.Join(c.folder, "balancers", filepath.Base(c.GetLoadBalancerName(ctx, cluster, service)))
+}
+
+// write stores a balancer as a whole or not at all.
+func (c *Cloud) write(path string, service *v1.Service, nodes []*v1.Node) error {
+	lines := []string{service.Namespace + "/" + service.Name}
+	for _, node := range nodes {
+		lines = append(lines, node.Name)
+	}
+	if err := os.WriteFile(path+"~", []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+"~", path)
+}
+
+func (c *Cloud) GetLoadBalancer(ctx context.Context, cluster string, service *v1.Service) (*v1.LoadBalancerStatus, bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.outage(); err != nil {
+		return nil, false, err
+	}
+	_, err := os.Stat(c.balancer(ctx, cluster, service))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	status, _, err := c.Cloud.GetLoadBalancer(ctx, cluster, service)
+	return status, true, err
+}
+
+func (c *Cloud) EnsureLoadBalancer(ctx context.Context, cluster string, service *v1.Service, nodes []*v1.Node) (*v1.LoadBalancerStatus, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.outage(); err != nil {
+		return nil, err
+	}
+	if err := c.write(c.balancer(ctx, cluster, service), service, nodes); err != nil {
+		return nil, err
+	}
+	return c.Cloud.EnsureLoadBalancer(ctx, cluster, service, nodes)
+}
+
+func (c *Cloud) UpdateLoadBalancer(ctx context.Context, cluster string, service *v1.Service, nodes []*v1.Node) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.outage(); err != nil {
+		return err
+	}
+	if err := c.write(c.balancer(ctx, cluster, service), service, nodes); err != nil {
+		return err
+	}
+	return c.Cloud.UpdateLoadBalancer(ctx, cluster, service, nodes)
+}
+
+func (c *Cloud) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, service *v1.Service) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.outage(); err != nil {
+		return err
+	}
+	if err := os.Remove(c.balancer(ctx, cluster, service)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return c.Cloud.EnsureLoadBalancerDeleted(ctx, cluster, service)
+}

@@ -1,0 +1,127 @@
+// Package cloud is upstream's fake cloud (k8s.io/cloud-provider/fake) with a memory of its own: a folder, by which tests in any
+// language look at the cloud and change it.
+//
+//	machines/NAME     one line: "STATE ZONE ADDRESS", for example "running zone-a 10.0.0.1"; states are running and stopped
+//	balancers/NAME    one line: "NAMESPACE/SERVICE", then one line for each backend
+//	routes/...        as the cloud likes
+//	outage            while it is there, every call fails with its text
+//
+// It says nothing of the bridge: it is written as a vendor's provider is.
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/spf13/pflag"
+	v1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/fake"
+)
+
+const prefix = "fake://"
+
+// dir is a vendor's own flag.
+var dir = pflag.String("fake-cloud-dir", "", "`folder` that is the cloud")
+
+func init() {
+	cloudprovider.RegisterCloudProvider("fake", func(io.Reader) (cloudprovider.Interface, error) { return New(*dir) })
+}
+
+// Cloud overrides those parts of upstream's fake that answer the same for all nodes and Services.
+type Cloud struct {
+	*fake.Cloud
+	folder string
+	// mu: upstream's fake was not made to be called at once.
+	mu sync.Mutex
+}
+
+// New answers the cloud in a folder, which is made where it is missing.
+func New(folder string) (*Cloud, error) {
+	if folder == "" {
+		return nil, errors.New("there is no cloud: give --fake-cloud-dir")
+	}
+	for _, part := range []string{"machines", "balancers", "routes"} {
+		if err := os.MkdirAll(filepath.Join(folder, part), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	inner := &fake.Cloud{
+		EnableInstancesV2: true, ExternalIP: net.IPv4(192, 0, 2, 1), RouteMap: map[string]*fake.Route{},
+		Zone: cloudprovider.Zone{Region: "region-1"},
+	}
+	return &Cloud{Cloud: inner, folder: folder}, nil
+}
+
+func (c *Cloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return c, true }
+
+func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return c, true }
+
+func (c *Cloud) Routes() (cloudprovider.Routes, bool) { return c, true }
+
+// outage answers why the cloud answers nothing now.
+func (c *Cloud) outage() error {
+	text, err := os.ReadFile(filepath.Join(c.folder, "outage"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("the cloud is down: %s", strings.TrimSpace(string(text)))
+}
+
+type machine struct{ state, zone, address string }
+
+// machine looks for the machine of a node, by its provider ID or else by its name; nil when there is none.
+func (c *Cloud) machine(node *v1.Node) (*machine, error) {
+	if err := c.outage(); err != nil {
+		return nil, err
+	}
+	name := strings.TrimPrefix(node.Spec.ProviderID, prefix)
+	if name == "" {
+		name = node.Name
+	}
+	text, err := os.ReadFile(filepath.Join(c.folder, "machines", filepath.Base(name)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	words := strings.Fields(string(text))
+	if err != nil || len(words) != 3 {
+		return nil, fmt.Errorf("machine %s is not readable: %q, %w", name, text, err)
+	}
+	return &machine{words[0], words[1], words[2]}, nil
+}
+
+func (c *Cloud) InstanceExists(_ context.Context, node *v1.Node) (bool, error) {
+	found, err := c.machine(node)
+	return found != nil, err
+}
+
+func (c *Cloud) InstanceShutdown(_ context.Context, node *v1.Node) (bool, error) {
+	found, err := c.machine(node)
+	return found != nil && found.state == "stopped", err
+}
+
+func (c *Cloud) InstanceMetadata(_ context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+	found, err := c.machine(node)
+	if err != nil {
+		return nil, err
+	}
+	if found == nil {
+		return nil, cloudprovider.InstanceNotFound
+	}
+	id := node.Spec.ProviderID
+	if id == "" {
+		id = prefix + node.Name
+	}
+	return &cloudprovider.InstanceMetadata{
+		ProviderID: id, InstanceType: "fake.small", Zone: found.zone, Region: c.Zone.Region,
+		NodeAddresses: []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: found.address}},
+	}, nil
+}

@@ -1,0 +1,56 @@
+package cloud
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/fake"
+)
+
+// changed does something to upstream's routes as they stand in the folder, and stores what becomes of them.
+func (c *Cloud) changed(work func() error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.outage(); err != nil {
+		return err
+	}
+	file := filepath.Join(c.folder, "routes", "all.json")
+	c.RouteMap = map[string]*fake.Route{}
+	if text, err := os.ReadFile(file); err == nil {
+		if err := json.Unmarshal(text, &c.RouteMap); err != nil {
+			return err
+		}
+	}
+	// Upstream's fake keeps an error for ever.
+	defer func() { c.Err = nil }()
+	if err := work(); err != nil {
+		return err
+	}
+	text, err := json.Marshal(c.RouteMap)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file+"~", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+"~", file)
+}
+
+func (c *Cloud) ListRoutes(ctx context.Context, cluster string) (all []*cloudprovider.Route, err error) {
+	err = c.changed(func() error {
+		all, err = c.Cloud.ListRoutes(ctx, cluster)
+		return err
+	})
+	return all, err
+}
+
+func (c *Cloud) CreateRoute(ctx context.Context, cluster, hint string, route *cloudprovider.Route) error {
+	return c.changed(func() error { return c.Cloud.CreateRoute(ctx, cluster, hint, route) })
+}
+
+func (c *Cloud) DeleteRoute(ctx context.Context, cluster string, route *cloudprovider.Route) error {
+	return c.changed(func() error { return c.Cloud.DeleteRoute(ctx, cluster, route) })
+}

@@ -1,0 +1,89 @@
+//! A cloud that is a folder: what small providers of any language serve in tests.
+//!
+//! ```text
+//! machines/NAME     one line: "STATE ZONE ADDRESS", for example "running zone-a 10.0.0.1"; or "stopped ..."
+//! balancers/NAME    first line: "NAMESPACE/SERVICE", then the name of each node behind it; written by the provider
+//! outage            while it is there, every call of the cloud fails with its text
+//! ```
+//!
+//! Whoever writes a file writes it beside its place first, with a `~` at the end of its name, and renames it.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+
+use crate::steered::Steered;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct CloudFolder(PathBuf);
+
+impl CloudFolder {
+    /// The cloud in this folder, which is made where it is missing.
+    pub fn new(path: impl Into<PathBuf>) -> Result<Self> {
+        let folder = path.into();
+        for part in ["machines", "balancers"] {
+            fs::create_dir_all(folder.join(part))?;
+        }
+        Ok(Self(folder))
+    }
+
+    fn machine(&self, name: &str) -> PathBuf {
+        self.0.join("machines").join(name)
+    }
+
+    fn set_state(&self, name: &str, state: &str) -> Result<()> {
+        let text = fs::read_to_string(self.machine(name)).with_context(|| format!("no machine {name}"))?;
+        let (_, rest) = text.split_once(' ').with_context(|| format!("machine {name} says {text:?}"))?;
+        write(&self.machine(name), &format!("{state} {rest}"))
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    let beside = path.with_file_name(format!("{}~", path.file_name().unwrap_or_default().display()));
+    fs::write(&beside, text)?;
+    Ok(fs::rename(beside, path)?)
+}
+
+impl Steered for CloudFolder {
+    async fn create_machine(&self, name: &str, zone: &str, address: &str) -> Result<()> {
+        write(&self.machine(name), &format!("running {zone} {address}\n"))
+    }
+
+    async fn stop_machine(&self, name: &str) -> Result<()> {
+        self.set_state(name, "stopped")
+    }
+
+    async fn start_machine(&self, name: &str) -> Result<()> {
+        self.set_state(name, "running")
+    }
+
+    async fn terminate_machine(&self, name: &str) -> Result<()> {
+        Ok(fs::remove_file(self.machine(name))?)
+    }
+
+    async fn backends(&self) -> Result<BTreeMap<String, Vec<String>>> {
+        let mut all = BTreeMap::new();
+        for entry in fs::read_dir(self.0.join("balancers"))? {
+            let path = entry?.path();
+            if path.display().to_string().ends_with('~') {
+                continue;
+            }
+            // It may go between the two looks.
+            let text = match fs::read_to_string(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                text => text?,
+            };
+            let mut lines = text.lines().map(str::to_owned);
+            let service = lines.next().with_context(|| format!("{} is empty", path.display()))?;
+            let mut nodes: Vec<String> = lines.collect();
+            nodes.sort();
+            all.insert(service, nodes);
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,28 @@
+//! The same history leaves the same, whichever provider serves it: NODE-2, NODE-15, LIFE-13, LIFE-27, SVC-2, SVC-6, LBN-15.
+
+use anyhow::Result;
+use e2e::{History, quick};
+use test_cluster::{CloudFolder, Cluster, ProviderUnderTest, go};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_mock_leaves_what_must_be_left() -> Result<()> {
+    History::new(quick().start().await?, "mock", Cluster::cloud).run().await
+}
+
+/// A provider written for `cloudprovider.Interface` (upstream's fake cloud), behind the Go bridge, without Kubernetes credentials.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bridged_go_provider_leaves_the_same() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let program = tokio::task::spawn_blocking(|| {
+        go::built("provider-sdk/go/bridge", "./examples/fake", "bridged-fake")
+    })
+    .await??;
+    let provider = ProviderUnderTest {
+        name: "fake".to_owned(),
+        program,
+        flags: vec![format!("--fake-cloud-dir={}", folder.path().display())],
+        environment: Vec::new(),
+    };
+    let cluster = quick().provider_under_test(provider).start().await?;
+    History::new(cluster, "fake", |_| CloudFolder::new(folder.path())).run().await
+}
