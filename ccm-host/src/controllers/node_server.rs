@@ -64,10 +64,15 @@ impl NodeServer {
     /// A cache that has seen everything, and follows until cancelled.
     pub(crate) async fn cache(&self, keep: Keep, cancel: &CancellationToken) -> Cache<Node> {
         let cache = Cache::new(keep, &CacheMetrics::default());
+        self.fill(&cache, cancel).await;
+        cache
+    }
+
+    /// Fills a cache, and lets it follow until cancelled.
+    pub(crate) async fn fill(&self, cache: &Cache<Node>, cancel: &CancellationToken) {
         let (running, client, cancel) = (cache.clone(), self.api.client.clone(), cancel.clone());
         tokio::spawn(async move { running.run(client, cancel).await });
         cache.synced().await;
-        cache
     }
 
     /// The node as it stands here.
@@ -251,7 +256,10 @@ fn to_json(node: &Node) -> Value {
             "providerID": node.provider_id,
             "taints": (!node.taints.is_empty()).then_some(&node.taints),
         },
-        "status": {"addresses": node.addresses, "conditions": conditions},
+        "status": {
+            "addresses": (!node.addresses.is_empty()).then_some(&node.addresses),
+            "conditions": conditions,
+        },
     });
     apply::drop_nulls(&mut json);
     json

@@ -6,7 +6,8 @@
 //! | Write | Kind | Guard |
 //! |---|---|---|
 //! | a node's provider ID, labels, annotations, taints | JSON patch | `test` of the uid and of every old value |
-//! | a node's addresses, a Service's ingress and annotations | merge patch (replaces lists) | `metadata.uid` |
+//! | a node's addresses | JSON patch | `test` of the uid and of the whole list |
+//! | a Service's ingress and annotations | merge patch (replaces lists) | `metadata.uid` |
 //! | a condition | strategic merge patch (merges by type) | `metadata.uid` |
 //! | a Service's finalizers | JSON patch | `test` of the uid and of the whole list |
 //! | deletion of a node | DELETE | uid precondition |

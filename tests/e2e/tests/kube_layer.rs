@@ -173,6 +173,8 @@ impl Scene {
         self.writer.patch_node("status", &patch, &self.cancel).await?;
         let after = self.node("status").await?;
         ensure!(after.addresses == dual, "two addresses of one type both stay: {after:?}");
+        let error = refused(self.writer.patch_node("status", &patch, &self.cancel).await)?;
+        ensure!(error.is_stale(), "NW-14: made from a list that is not there any more: {error:?}");
         for type_ in ["Ready", "NetworkUnavailable"] {
             let wanted = WantedCondition { type_, status: "False", reason: "R", message: "m" };
             let patch = node_condition(&after, &wanted, Timestamp::now()).context("differs")?;
@@ -241,7 +243,7 @@ impl Scene {
         let address = [NodeAddress { type_: "InternalIP".to_owned(), address: "10.0.0.9".to_owned() }];
         let patch = node_addresses(&old, &address).context("differs")?;
         let error = refused(self.writer.patch_node("again", &patch, &self.cancel).await)?;
-        ensure!(matches!(error, WriteError::Gone), "{error:?}");
+        ensure!(error.is_stale(), "{error:?}");
         let change = NodeChange { provider_id: Some("x".to_owned()), ..NodeChange::default() };
         let error = refused(self.change_node(&old, &change).await)?;
         ensure!(error.is_stale(), "{error:?}");

@@ -141,7 +141,7 @@ async fn an_event_looks_as_upstreams_and_its_repeat_is_a_patch() {
     );
     let body = &calls[0].body;
     let want = json!({"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "a-uid"});
-    assert_eq!(body["involvedObject"], want);
+    assert_eq!(body["involvedObject"], want, "LIFE-25");
     assert_eq!(body["source"], json!({"component": "cloud-node"}));
     let fields =
         ["type", "reason", "message", "reportingComponent", "count"].map(|field| body[field].clone());

@@ -50,13 +50,13 @@ pub fn node_main(before: &Node, change: &NodeChange) -> Option<Patch> {
     operations.finish(Target::Main)
 }
 
-/// Replaces the list of addresses.
+/// Replaces the list of addresses, guarded by the uid and by the list that it replaces: what a kubelet wrote meanwhile is
+/// met, not lost.
 #[must_use]
 pub fn node_addresses(before: &Node, addresses: &[NodeAddress]) -> Option<Patch> {
-    (before.addresses != addresses).then(|| Patch {
-        target: Target::Status,
-        body: Body::Merge(json!({"metadata": {"uid": before.uid}, "status": {"addresses": addresses}})),
-    })
+    let mut operations = Operations::on(&before.uid);
+    operations.set("/status/addresses", list_or_absent(&before.addresses), list_or_absent(addresses));
+    operations.finish(Target::Status)
 }
 
 /// Sets one condition and leaves the others. The time of transition moves only with the status.

@@ -141,9 +141,13 @@ fn addresses_are_replaced_as_a_whole_or_not_at_all() {
     assert_eq!(node_addresses(&before, &before.addresses), None);
     let patch = node_addresses(&before, &wanted).unwrap();
     assert_eq!(patch.target, Target::Status);
-    let body = json!({"metadata": {"uid": "a-uid"}, "status": {"addresses": [
-        {"type": "InternalIP", "address": "10.0.0.1"}, {"type": "InternalIP", "address": "fd00::1"}]}});
-    assert_eq!(patch.body, Body::Merge(body));
+    let body = json!([
+        {"op": "test", "path": "/metadata/uid", "value": "a-uid"},
+        {"op": "test", "path": "/status/addresses", "value": [{"type": "InternalIP", "address": "10.0.0.1"}]},
+        {"op": "add", "path": "/status/addresses", "value": [
+            {"type": "InternalIP", "address": "10.0.0.1"}, {"type": "InternalIP", "address": "fd00::1"}]},
+    ]);
+    assert_eq!(patch.body, Body::Json(body));
 }
 
 #[test]

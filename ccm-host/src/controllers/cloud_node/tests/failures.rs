@@ -27,6 +27,38 @@ async fn a_write_that_meets_a_change_is_decided_anew() {
     scene.stop().await;
 }
 
+/// ADDR-14, NW-14: what a kubelet wrote and the cache has not seen is neither lost nor merged with what is ours.
+#[tokio::test(start_paused = true)]
+async fn addresses_that_the_cache_has_not_seen_are_met() {
+    let scene = Scene::start([], |fake| {
+        let mut answer = running("n");
+        let internal = |ip: &str| crate::cloud::NodeAddress {
+            kind: crate::cloud::AddressType::InternalIp,
+            address: ip.to_owned(),
+        };
+        answer.instance.as_mut().unwrap().addresses = vec![internal("10.0.0.1"), internal("fd00::1")];
+        fake.set_answer("n", answer);
+    })
+    .await;
+    scene.server.hold_watches();
+    scene.server.put(&node("n").tainted_uninitialized());
+    let of_kubelet =
+        json!([{"type": "InternalIP", "address": "10.9.9.9"}, {"type": "Hostname", "address": "n"}]);
+    scene.server.edit("n", |node| node["status"]["addresses"] = of_kubelet);
+    scene.server.release(1);
+    scene.until_initialised("n").await;
+    assert_eq!(scene.server.take_lines(), ["PATCH n/status", "GET n", "PATCH n/status", "PATCH n"]);
+    assert_eq!(
+        scene.server.part("n", "/status/addresses"),
+        json!([
+            {"type": "InternalIP", "address": "10.0.0.1"},
+            {"type": "InternalIP", "address": "fd00::1"},
+            {"type": "Hostname", "address": "n"},
+        ])
+    );
+    scene.stop().await;
+}
+
 /// NODE-24: conflicts without end are left to the queue after a few tries.
 #[tokio::test(start_paused = true)]
 async fn conflicts_without_end_go_back_to_the_queue() {
@@ -191,6 +223,29 @@ async fn a_node_of_somebody_else_is_left_alone() {
     assert_eq!(scene.questions(), 5, "and asked about at the pace of a sweep");
     assert_eq!(scene.server.take_lines(), [""; 0]);
     scene.stop().await;
+}
+
+/// NW-22: an answer or an apiserver that comes after the end writes nothing any more.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_after_the_end() {
+    for slow_apiserver in [false, true] {
+        let scene = Scene::start([], |fake| {
+            fake.set_answer("n", running("n"));
+            fake.set_latency(method::INSTANCE, Duration::from_secs(5));
+        })
+        .await;
+        scene.server.silence_writes(slow_apiserver);
+        scene.server.put(&new_node("n"));
+        sleep(Duration::from_secs(if slow_apiserver { 6 } else { 1 })).await;
+        let Scene { server, cancel, running, .. } = scene;
+        server.take_calls();
+        cancel.cancel();
+        running.await.unwrap().unwrap();
+        server.silence_writes(false);
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(server.take_lines(), [""; 0]);
+        assert!(server.part("n", "/spec/taints").to_string().contains(taint::UNINITIALIZED));
+    }
 }
 
 #[tokio::test(start_paused = true)]

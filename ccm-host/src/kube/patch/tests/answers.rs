@@ -7,7 +7,8 @@ fn patch() -> Patch {
 }
 
 fn status_patch() -> Patch {
-    node_addresses(&node("a").with_address("InternalIP", "10.0.0.1"), &[]).unwrap()
+    let wanted = WantedCondition { type_: "Ready", status: "True", reason: "R", message: "" };
+    node_condition(&node("a"), &wanted, jiff::Timestamp::UNIX_EPOCH).unwrap()
 }
 
 async fn sent(
@@ -37,7 +38,7 @@ async fn patches_go_to_their_target_and_ask_for_metadata_only() {
         lines,
         [
             "PATCH /api/v1/nodes/a application/json-patch+json",
-            "PATCH /api/v1/nodes/a/status application/merge-patch+json",
+            "PATCH /api/v1/nodes/a/status application/strategic-merge-patch+json",
             "PATCH /api/v1/namespaces/n/services/s/status application/json-patch+json",
             "DELETE /api/v1/nodes/a application/json",
         ]
@@ -67,7 +68,7 @@ async fn answers_say_what_to_do_next() {
             |e| matches!(e, WriteError::Invalid(text) if text == "bad label"),
         ),
         (
-            "bad value in a merge patch",
+            "bad value in another patch",
             status_patch(),
             || Reply::invalid("bad", &[]),
             |e| matches!(e, WriteError::Invalid(_)),
