@@ -124,6 +124,27 @@ mod tests {
         assert_eq!(findings.rejected[0], "address \"10.0.0\" is no InternalIP");
     }
 
+    /// ADDR-37 ours: providers need no helper that leaves out what is there twice.
+    #[test]
+    fn each_pair_stands_once_where_it_stood_first() {
+        let internal = |text| address(pb::NodeAddressType::InternalIp, text);
+        let rows = [
+            ("nothing", vec![], vec![]),
+            ("two new", vec![internal("10.0.0.1"), internal("10.0.0.2")], vec!["10.0.0.1", "10.0.0.2"]),
+            ("the same twice", vec![internal("10.0.0.1"), internal("10.0.0.1")], vec!["10.0.0.1"]),
+            (
+                "one known and one new",
+                vec![internal("10.0.0.1"), internal("10.0.0.1"), internal("10.0.0.2")],
+                vec!["10.0.0.1", "10.0.0.2"],
+            ),
+        ];
+        for (id, given, want) in rows {
+            let kept = addresses(given, &mut Findings::default());
+            let texts: Vec<_> = kept.iter().map(|address| address.address.as_str()).collect();
+            assert_eq!(texts, want, "ADDR-37 {id}");
+        }
+    }
+
     #[test]
     fn pod_cidrs_are_canonical_and_one_a_family() {
         let mut findings = Findings::default();

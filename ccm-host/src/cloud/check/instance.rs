@@ -186,6 +186,8 @@ mod tests {
         }
     }
 
+    /// NODE-21, NODE-44, and ours instead of NODE-12, NODE-20, NODE-41, NODE-42, NODE-45: a description without a provider ID
+    /// is none, whatever the node has.
     #[test]
     fn a_foreign_provider_id_is_never_handed_on() {
         for id in ["other://1", "", &format!("cloud://{}", "x".repeat(1100))] {

@@ -144,6 +144,7 @@ mod tests {
         }
     }
 
+    /// NODE-32, NW-20: one bad label costs itself, not the node.
     #[test]
     fn each_dropped_label_has_a_sentence_and_a_rule() {
         let mut findings = Findings::default();

@@ -134,12 +134,6 @@ fn initialised(seen: &Seen<'_>, instance: &Instance) -> Result<Plan, Obstacle> {
     let node = &*seen.node;
     let mut plan = Plan { notices: notices(node, instance), ..Plan::default() };
     if node.provider_id.is_none() {
-        if instance.provider_id.is_empty() {
-            return Err(Obstacle::new(
-                "ProviderIDMissing",
-                "neither the node nor the instance has a provider ID",
-            ));
-        }
         plan.change.provider_id = Some(instance.provider_id.clone());
     }
     plan.addresses = addresses::wanted(node, &instance.addresses)
@@ -163,7 +157,6 @@ fn refreshed(seen: &Seen<'_>, instance: &Instance) -> Plan {
 fn notices(node: &Node, instance: &Instance) -> Vec<Notice> {
     let mut notices = Vec::new();
     if let Some(present) = &node.provider_id
-        && !instance.provider_id.is_empty()
         && *present != instance.provider_id
     {
         let message = format!(

@@ -209,3 +209,38 @@ fn every_flag_is_shown_with_its_value() {
     assert_eq!(flags.len(), table::table().len() - 1, "all but --help");
     assert!(flags.is_sorted());
 }
+
+/// OPT-1..3, NW-23: how many nodes are written at once; what would do nothing is refused.
+#[test]
+fn workers_of_nodes_are_checked_and_one_follows_the_other() {
+    type Workers = Option<(usize, usize)>;
+    let rows: [(&str, &[&str], Workers); 7] = [
+        ("OPT-1, OPT-2 nothing", &[], Some((32, 32))),
+        ("OPT-1 negative", &["--concurrent-node-syncs=-5"], None),
+        ("OPT-1 zero", &["--concurrent-node-syncs=0"], None),
+        ("OPT-1, OPT-3 the first alone", &["--concurrent-node-syncs=5"], Some((5, 5))),
+        ("OPT-1 both", &["--concurrent-node-syncs=5", "--concurrent-node-status-updates=5"], Some((5, 5))),
+        (
+            "OPT-3 each its own",
+            &["--concurrent-node-syncs=5", "--concurrent-node-status-updates=7"],
+            Some((5, 7)),
+        ),
+        (
+            "OPT-1 the second negative",
+            &["--concurrent-node-syncs=5", "--concurrent-node-status-updates=-1"],
+            None,
+        ),
+    ];
+    for (id, words, want) in rows {
+        let got = match parse([PROVIDER].iter().chain(words)) {
+            Ok(Request::Run { settings, .. }) => {
+                Some((settings.nodes.workers, settings.nodes.status_workers))
+            }
+            _ => None,
+        };
+        assert_eq!(got, want, "{id}");
+    }
+    let settings = settings(&[]);
+    let periods = (settings.lifecycle.monitor_period, settings.nodes.status_update_frequency);
+    assert_eq!(periods, (Duration::from_secs(5), Duration::from_secs(300)), "OPT-2");
+}

@@ -134,7 +134,9 @@ fn initialises() {
         ),
         (
             "NODE-7 ours: null metadata is METADATA_NOT_READY, and is asked again",
-            foreign_first().with_provider_id("fake://12345"),
+            foreign_first()
+                .with_provider_id("fake://12345")
+                .with_annotation(provided_ip::ANNOTATION, "10.0.0.1"),
             failed(InstanceState::Running, ErrorReason::MetadataNotReady),
             "not yet: METADATA_NOT_READY".to_owned(),
         ),
@@ -147,7 +149,13 @@ fn initialises() {
         ("NODE-9", told("nonsense"), running(machine_12345()), "not yet: ProvidedNodeIPInvalid".to_owned()),
         ("NODE-10", told("10.0.0.2"), running(machine_12345()), "not yet: ProvidedNodeIPInvalid".to_owned()),
         (
-            "NODE-11, NODE-13, NODE-42",
+            "NODE-11 ours: one answer tells existence, too, and what is absent is not described",
+            tainted().with_provider_id("fake://12345"),
+            machine(InstanceState::Absent, None),
+            "not yet: InstanceAbsent".to_owned(),
+        ),
+        (
+            "NODE-13",
             tainted().with_provider_id("fake://12345"),
             running(machine_12345()),
             format!("init taints= {IPS},Hostname:a"),
@@ -174,16 +182,11 @@ fn initialises() {
             format!("init pid=fake://12345 {ZONES} taints= {IPS},Hostname:a !InvalidInstanceMetadata"),
         ),
         (
-            "NODE-20, NODE-45",
+            "NODE-21, NODE-44, and ours instead of NODE-12, NODE-20, NODE-41, NODE-42, NODE-45: what has no provider ID is \
+             no description",
             tainted().with_provider_id("fake://12345"),
-            running(Instance { provider_id: String::new(), ..machine_12345() }),
-            format!("init taints= {IPS},Hostname:a"),
-        ),
-        (
-            "NODE-12, NODE-21, NODE-41, NODE-44 ours: no provider ID, no initialisation",
-            tainted(),
-            running(Instance { provider_id: String::new(), ..machine_12345() }),
-            "not yet: ProviderIDMissing".to_owned(),
+            failed(InstanceState::Running, ErrorReason::InternalError),
+            "not yet: INTERNAL_ERROR".to_owned(),
         ),
         (
             "NODE-22",
@@ -278,7 +281,7 @@ fn refreshes() {
     let rows = [
         ("addresses follow the cloud", node(), running(machine_12345()), format!("refresh {IPS},Hostname:a")),
         (
-            "NODE-4, NODE-14 without the taint neither provider ID nor taints are touched",
+            "without the taint neither provider ID nor taints are touched",
             Node { provider_id: None, ..node() }.with_taint(FOREIGN, "x", "NoSchedule"),
             running(machine_12345()),
             format!("refresh {IPS},Hostname:a"),

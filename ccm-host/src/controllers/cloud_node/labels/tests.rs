@@ -5,7 +5,7 @@ const ZONE_GA: &str = ZONE.ga;
 const ZONE_BETA: &str = ZONE.beta;
 
 fn kept() -> KeySet {
-    KeySet::keys(keys().chain(["example.com/kept"]))
+    KeySet::keys(keys().chain(["example.com/kept", "example.com/same"]))
 }
 
 fn instance() -> Instance {
@@ -78,9 +78,14 @@ fn at_initialisation_the_cloud_decides_the_well_known_and_users_the_rest() {
         ),
         (
             "NODE-19 a user's value wins, and stays the user's when it is the same",
-            with_labels(&[("example.com/kept", "user")]),
-            labelled(&[("example.com/kept", "cloud"), ("app.k8snio/bar", "1")]),
-            "app.k8snio/bar=1 record: app.k8snio/bar=1",
+            with_labels(&[("example.com/kept", "user"), ("example.com/same", "1")]),
+            labelled(&[
+                ("example.com/kept", "cloud"),
+                ("example.com/same", "1"),
+                ("app.k8snio/bar", "1"),
+                ("k8snio/bar", "1"),
+            ]),
+            "app.k8snio/bar=1 k8snio/bar=1 record: app.k8snio/bar=1,k8snio/bar=1",
         ),
         ("nothing to say", node("n"), instance(), ""),
         (

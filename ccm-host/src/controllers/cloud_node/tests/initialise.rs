@@ -53,9 +53,44 @@ async fn right_addresses_are_not_written() {
     scene.stop().await;
 }
 
-/// NODE-4, NODE-14, NODE-27.
+/// NODE-4, NODE-14: whatever happens to a node without the taint, its events ask nobody.
 #[tokio::test(start_paused = true)]
-async fn nodes_that_are_not_new_not_ours_or_gone_are_left() {
+async fn events_of_a_node_without_the_taint_ask_nobody() {
+    let scene = Scene::start([], |fake| fake.set_answer("n", running("n"))).await;
+    scene.rest().await;
+    scene.server.put(&node("n").with_taint("dedicated", "x", "NoSchedule").with_address("Hostname", "n"));
+    scene.rest().await;
+    let before = scene.server.node("n");
+    scene.server.edit("n", |node| node["metadata"]["labels"] = json!({"x": "y"}));
+    scene.server.edit("n", |node| node["metadata"]["labels"] = json!(null));
+    scene.rest().await;
+    assert_eq!((scene.questions(), scene.server.take_lines()), (0, Vec::<String>::new()));
+    assert_eq!(scene.server.part("n", "/spec"), before.unwrap()["spec"]);
+    scene.stop().await;
+}
+
+/// NODE-27, LBL-5: what is gone when its turn comes is done with.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_gone_when_its_turn_comes_is_done_with() {
+    let scene = Scene::start([new_node("n")], |fake| {
+        fake.set_state("n", crate::cloud::InstanceState::Unknown);
+    })
+    .await;
+    scene.rest().await;
+    assert_eq!(
+        (scene.questions(), scene.reasons()),
+        (1, vec!["InitializationFailed"]),
+        "its next turn will come"
+    );
+    scene.server.delete("n");
+    sleep(PERIOD * 2).await;
+    assert_eq!((scene.questions(), scene.reasons()), (0, vec![]));
+    assert_eq!(scene.server.take_lines(), [""; 0]);
+    scene.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_are_not_ours_are_left() {
     let excluded = new_node("excluded").with_label(crate::controllers::node_scope::EXCLUDE_LABEL, "true");
     let elsewhere = new_node("elsewhere").with_label("pool", "b");
     let foreign = new_node("foreign").with_provider_id("other://1").with_label("pool", "a");

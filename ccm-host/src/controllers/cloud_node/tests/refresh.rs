@@ -29,7 +29,7 @@ fn freshness(scene: &Scene) -> Vec<Freshness> {
         .collect()
 }
 
-/// NW-3, NW-11, ADDR-11: one sweep a period, and not of nodes that were asked about just before.
+/// NW-3, NW-11: one sweep a period, and not of nodes that were asked about just before.
 #[tokio::test(start_paused = true)]
 async fn every_node_is_asked_about_once_a_period() {
     let scene = initialised(&["a", "b"]).await;
@@ -52,6 +52,29 @@ async fn every_node_is_asked_about_once_a_period() {
     sleep(PERIOD).await;
     assert_eq!(scene.questions(), 3);
     scene.stop().await;
+}
+
+/// ADDR-11, NW-1, NW-3: however few may write, a sweep asks about each node once, and about all of them at once.
+#[tokio::test(start_paused = true)]
+async fn a_sweep_asks_once_about_each_node_however_few_may_write() {
+    let names: Vec<_> = (0..100).map(|index| format!("n{index}")).collect();
+    for workers in [1, 5, 10, 30] {
+        let fake = FakeProvider::new("fake");
+        for name in &names {
+            fake.set_answer(name, running(name));
+        }
+        fake.set_latency(method::INSTANCE, Duration::from_millis(10));
+        let nodes = names.iter().map(|name| node(name).with_provider_id(&format!("fake://{name}")));
+        let scene = Scene::start_with(nodes, fake, vec![], |settings| {
+            (settings.workers, settings.status_workers) = (workers, workers);
+        })
+        .await;
+        sleep(Duration::from_millis(5)).await;
+        assert_eq!(scene.questions(), 100, "before the first answer, with {workers} workers");
+        sleep(PERIOD).await;
+        assert_eq!(scene.questions(), 100, "and once more a period later");
+        scene.stop().await;
+    }
 }
 
 /// After a restart of the host everything is looked at once, and nothing written.

@@ -102,6 +102,45 @@ async fn a_write_that_meets_a_change_waits_for_the_next_pass() {
     scene.stop().await;
 }
 
+/// NW-24: a cache that is not filled is no list of nodes.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_asked_before_the_cache_is_filled() {
+    let (server, fake, cancel) =
+        (NodeServer::new([silent("n")]), FakeProvider::new("fake"), CancellationToken::new());
+    let selector = LabelSelector::everything();
+    let nodes = Cache::new(keep(&selector), &crate::kube::metrics::CacheMetrics::default());
+    let controller = Controller::new(Context {
+        nodes: nodes.clone(),
+        writer: server.writer(),
+        providers: Providers::new(vec![Arc::clone(&fake) as Arc<dyn Provider>]),
+        recorder: recorder().0,
+        metrics: LifecycleMetrics::register(&mut Registry::default()),
+        settings: settings(),
+        selector,
+    });
+    let running = tokio::spawn(controller.run(cancel.clone()));
+    sleep(PERIOD * 10).await;
+    assert_eq!(fake.take_calls(), []);
+    server.fill(&nodes, &cancel).await;
+    sleep(MOMENT).await;
+    assert_eq!(fake.take_calls().len(), 1, "the first pass begins with the first whole list");
+    cancel.cancel();
+    running.await.unwrap().unwrap();
+}
+
+/// NW-22: an answer that comes after the end writes nothing any more.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_after_the_end() {
+    let fake = FakeProvider::new("fake");
+    fake.set_instance("n", InstanceState::Stopped, instance("fake://n"));
+    fake.set_latency(method::INSTANCE, Duration::from_secs(1));
+    let scene = Scene::start_with([silent("n")], fake, vec![]).await;
+    let server = scene.server.clone();
+    scene.stop().await;
+    sleep(PERIOD * 10).await;
+    assert_eq!(server.take_lines(), [""; 0]);
+}
+
 /// D35, NW-4: a provider that hangs holds up only its own nodes.
 #[tokio::test(start_paused = true)]
 async fn a_hanging_provider_holds_up_only_its_own() {
