@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use provider_mock::{
     admin::{CallFilter, Client},
     calls::Call,
-    cloud::{Address, AddressKind, Balancer, InstancePatch, NewInstances},
+    cloud::{Address, AddressKind, Balancer, ConditionsPatch, InstancePatch, NewInstances},
     fault::FaultSpec,
 };
 
@@ -61,6 +61,43 @@ impl Cloud {
         Ok(())
     }
 
+    /// The machine stands in another zone now, and is of another type.
+    pub async fn move_instance(&self, name: &str, zone: &str, instance_type: &str) -> Result<()> {
+        let (zone, instance_type) = (Some(zone.to_owned()), Some(instance_type.to_owned()));
+        self.0
+            .patch_instance(name, &InstancePatch { zone, instance_type, ..InstancePatch::default() })
+            .await?;
+        Ok(())
+    }
+
+    /// The provider wants these further labels on the machine's node.
+    pub async fn set_labels(&self, name: &str, labels: &[(&str, &str)]) -> Result<()> {
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        self.0.patch_instance(name, &InstancePatch { labels, ..InstancePatch::default() }).await?;
+        Ok(())
+    }
+
+    /// The provider wants these labels gone.
+    pub async fn remove_labels(&self, name: &str, keys: &[&str]) -> Result<()> {
+        let remove_labels = keys.iter().map(|key| (*key).to_owned()).collect();
+        self.0.patch_instance(name, &InstancePatch { remove_labels, ..InstancePatch::default() }).await?;
+        Ok(())
+    }
+
+    /// Whether the provider's health is SERVING.
+    pub async fn set_serving(&self, serving: bool) -> Result<()> {
+        let patch = ConditionsPatch { serving: Some(serving), ..ConditionsPatch::default() };
+        self.0.patch_conditions(&patch).await?;
+        Ok(())
+    }
+
+    /// Whether the cloud's own API answers the provider.
+    pub async fn set_reachable(&self, reachable: bool) -> Result<()> {
+        let patch = ConditionsPatch { cloud_reachable: Some(reachable), ..ConditionsPatch::default() };
+        self.0.patch_conditions(&patch).await?;
+        Ok(())
+    }
+
     /// All balancers.
     pub async fn balancers(&self) -> Result<Vec<Balancer>> {
         Ok(self.0.balancers().await?)
@@ -94,6 +131,12 @@ impl Cloud {
     /// Every call since, for the message of a failed test.
     pub async fn all_calls(&self) -> Result<Vec<Call>> {
         Ok(self.0.calls(&CallFilter::default()).await?)
+    }
+
+    /// How often this RPC was called since, and with how many items in all.
+    pub async fn calls_and_items(&self, method: &str) -> Result<(u64, u64)> {
+        let summary = self.0.call_summary().await?;
+        Ok(summary.methods.get(method).map_or((0, 0), |seen| (seen.calls, seen.items)))
     }
 
     /// How often each RPC was called since.

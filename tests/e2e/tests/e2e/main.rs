@@ -8,5 +8,6 @@ mod providers;
 mod reflection;
 mod restarts;
 mod skew;
+mod steady;
 
 use e2e::quick;

@@ -1,7 +1,10 @@
-//! A node's life: NODE-2, NODE-15, NODE-25, ADDR-15, LIFE-13, LIFE-27, LIFE-19 on a real control plane.
+//! A node's life on a real control plane.
 
 use anyhow::Result;
 use e2e::{event, node, node_gone, nothing_was_forbidden};
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, api::Patch};
+use serde_json::json;
 use test_cluster::nodes::{
     addresses, as_registered, has_taint, is_uninitialized, label, register, set_ready,
 };
@@ -10,6 +13,7 @@ use crate::quick;
 
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
+/// NODE-2, NODE-15, NODE-25.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_is_initialised_with_two_writes() -> Result<()> {
     let cluster = quick().start().await?;
@@ -51,6 +55,64 @@ async fn addresses_that_change_in_the_cloud_reach_the_node() -> Result<()> {
     Ok(())
 }
 
+/// NW-11, LBL-3: labels follow the cloud for as long as they are the provider's; a user's stay, whatever happens.
+#[tokio::test(flavor = "multi_thread")]
+async fn labels_follow_the_cloud_and_a_users_stay() -> Result<()> {
+    let (ours, users, later) = ("example.com/tier", "example.com/owner", "example.com/rack");
+    let cluster = quick().start().await?;
+    let cloud = cluster.cloud()?;
+    cloud.create_instance("node-a", "zone-a").await?;
+    cloud.set_labels("node-a", &[(ours, "bronze"), (users, "cloud"), (later, "r1")]).await?;
+    let mut registered = as_registered("node-a");
+    registered["metadata"]["labels"][users] = "team".into();
+    register(&cluster.client, registered).await?;
+    let labels = async |what: &str, wanted: &[(&str, Option<&str>)]| {
+        node(&cluster, "node-a", what, |node| wanted.iter().all(|(key, value)| label(node, key) == *value))
+            .await
+    };
+    let (zone, beta_zone) = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone");
+    let (type_, beta_type) = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type");
+    labels("labels of the start", &[(ours, Some("bronze")), (users, Some("team")), (later, Some("r1"))])
+        .await?;
+
+    cloud.move_instance("node-a", "zone-b", "mock.large").await?;
+    cloud.set_labels("node-a", &[(ours, "gold"), (users, "cloud-2")]).await?;
+    labels(
+        "the new labels",
+        &[
+            (zone, Some("zone-b")),
+            (beta_zone, Some("zone-b")),
+            (type_, Some("mock.large")),
+            (beta_type, Some("mock.large")),
+            (ours, Some("gold")),
+            (users, Some("team")),
+        ],
+    )
+    .await?;
+
+    let body = json!({ "metadata": { "labels": { (later): "mine", (zone): "mine" } } });
+    Api::<Node>::all(cluster.client.clone())
+        .patch("node-a", &Default::default(), &Patch::Merge(body))
+        .await?;
+    cloud.move_instance("node-a", "zone-c", "mock.huge").await?;
+    cloud.set_labels("node-a", &[(later, "r2")]).await?;
+    cloud.remove_labels("node-a", &[ours, users]).await?;
+    labels(
+        "ours gone, a user's untouched",
+        &[
+            (ours, None),
+            (users, Some("team")),
+            (later, Some("mine")),
+            (zone, Some("mine")),
+            (beta_zone, Some("mine")),
+            (type_, Some("mock.huge")),
+        ],
+    )
+    .await?;
+    nothing_was_forbidden(&cluster)
+}
+
+/// LIFE-28.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_machine_taints_its_node_until_it_runs_again() -> Result<()> {
     let cluster = quick().start().await?;
@@ -67,6 +129,7 @@ async fn a_stopped_machine_taints_its_node_until_it_runs_again() -> Result<()> {
     nothing_was_forbidden(&cluster)
 }
 
+/// LIFE-4, LIFE-25.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_node_of_a_terminated_machine_goes() -> Result<()> {
     let cluster = quick().start().await?;
@@ -81,7 +144,8 @@ async fn the_node_of_a_terminated_machine_goes() -> Result<()> {
     set_ready(&cluster.client, "node-a", "Unknown").await?;
 
     node_gone(&cluster, "node-a").await?;
-    event(&cluster, "node-a", "DeletingNode").await?;
+    let told = event(&cluster, "node-a", "DeletingNode").await?;
+    assert_eq!(told.involved_object.api_version.as_deref(), Some("v1"));
     node(&cluster, "node-b", "still there", |_| true).await?;
     nothing_was_forbidden(&cluster)
 }
