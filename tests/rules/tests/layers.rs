@@ -49,3 +49,29 @@ fn shipped_crates_depend_in_one_direction() {
         }
     }
 }
+
+/// Go modules below a folder, each with its `go.mod`.
+fn go_modules(folder: &str) -> Vec<(String, String)> {
+    workspace_rules::files(&workspace_rules::root().join(folder), "go.mod")
+        .expect("readable checkout")
+        .into_iter()
+        .map(|file| (file.display().to_string(), std::fs::read_to_string(&file).expect("text")))
+        .collect()
+}
+
+#[test]
+fn a_vendors_libraries_stay_in_the_module_of_its_provider() {
+    let sdk = go_modules("provider-sdk");
+    assert!(sdk.len() > 1, "the SDK and its bridge: {sdk:?}");
+    for (file, text) in sdk {
+        assert!(!text.contains("aws"), "{file} needs a vendor's library");
+    }
+    let providers = go_modules("providers");
+    assert!(!providers.is_empty(), "bridged providers are Go modules");
+    for (file, text) in providers {
+        assert!(
+            text.contains("cloudprovider.ccm/sdk => ../../provider-sdk/go"),
+            "{file} does not use our SDK"
+        );
+    }
+}

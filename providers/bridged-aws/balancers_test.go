@@ -1,0 +1,76 @@
+package main_test
+
+import (
+	"slices"
+	"testing"
+
+	"cloudprovider.ccm/bridged-aws/emulator"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+)
+
+// service is a Service with a port 80; annotations say which kind of balancer it wants.
+func service(uid string, annotations map[string]string) *pb.Service {
+	return &pb.Service{
+		Ref: &pb.ServiceRef{Namespace: "default", Name: "web-" + uid, Uid: uid}, Annotations: annotations,
+		Ports: []*pb.ServicePort{{Name: "http", Protocol: pb.Protocol_PROTOCOL_TCP, Port: 80, NodePort: 30080}},
+	}
+}
+
+func TestABalancerIsCreatedUpdatedAndDeleted(t *testing.T) {
+	for kind, annotations := range map[string]map[string]string{
+		"classic": nil,
+		"network": {"service.beta.kubernetes.io/aws-load-balancer-type": "nlb"},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			w := newWorld(t)
+			balancers := pb.NewLoadBalancersClient(w.conn)
+			first, firstNode := w.initialized(emulator.Zones[0])
+			second, secondNode := w.initialized(emulator.Zones[1])
+			groups := must(w.cloud.SecurityGroups(w.ctx, w.network))(t)
+			wish := service("5e7c1a9e-0000-4000-8000-000000000001", annotations)
+
+			made := must(balancers.EnsureLoadBalancer(w.ctx, &pb.EnsureLoadBalancerRequest{
+				Cluster: cluster(), Fencing: &pb.Fencing{}, Service: wish, DesiredDigest: "one node",
+				Backends: &pb.BackendSet{Nodes: []*pb.NodeRef{firstNode}},
+			}))(t).GetLoadBalancer()
+			stands := w.balancer(kind)
+			if len(made.GetIngress()) != 1 || made.GetIngress()[0].GetHostname() != stands.DNS || made.GetName() != stands.Name {
+				t.Errorf("told %v, made %v", made, stands)
+			}
+			if !slices.Equal(stands.Ports, []int32{80}) || !slices.Equal(stands.Instances, []string{first.ID}) {
+				t.Errorf("made %v", stands)
+			}
+
+			updated := must(balancers.BatchUpdateLoadBalancers(w.ctx, &pb.BatchUpdateLoadBalancersRequest{
+				Cluster: cluster(), Fencing: &pb.Fencing{},
+				BackendSets: []*pb.BackendSet{{Nodes: []*pb.NodeRef{firstNode, secondNode}}},
+				Items:       []*pb.LoadBalancerUpdate{{Service: wish, DesiredDigest: "two nodes"}},
+			}))(t).GetResults()[0]
+			both := []string{first.ID, second.ID}
+			slices.Sort(both)
+			if got := w.balancer(kind); updated.GetOutcome() != pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED || !slices.Equal(got.Instances, both) {
+				t.Errorf("%v; updated to %v, want %v", updated, got, both)
+			}
+
+			must(balancers.DeleteLoadBalancer(w.ctx, &pb.DeleteLoadBalancerRequest{
+				Cluster: cluster(), Fencing: &pb.Fencing{}, Service: wish.GetRef(), LastKnown: wish,
+			}))(t)
+			if left := must(w.cloud.Balancers(w.ctx))(t); len(left) != 0 {
+				t.Errorf("left behind: %v", left)
+			}
+			if left := must(w.cloud.SecurityGroups(w.ctx, w.network))(t); !slices.Equal(left, groups) {
+				t.Errorf("security groups left behind: %v, before: %v", left, groups)
+			}
+		})
+	}
+}
+
+// balancer answers the only one there is.
+func (w *world) balancer(kind string) emulator.Balancer {
+	w.Helper()
+	all := must(w.cloud.Balancers(w.ctx))(w.T)
+	if len(all) != 1 || all[0].Kind != kind {
+		w.Fatalf("one balancer that is %s is expected: %v", kind, all)
+	}
+	return all[0]
+}

@@ -1,0 +1,78 @@
+// aws-emulator is an AWS for hands and for tests in other languages: it starts the emulator, makes the network of a cluster, writes
+// the provider's cloud config to the file that is its argument, and then obeys one line of stdin at a time with one line of JSON.
+// It ends with stdin.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"cloudprovider.ccm/bridged-aws/emulator"
+)
+
+const usage = "launch ZONE, stop ID, terminate ID, instance ID, balancers, or routes"
+
+func main() {
+	if err := run(context.Background(), os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, arguments []string) error {
+	if len(arguments) != 1 {
+		return fmt.Errorf("say where to write the cloud config: aws-emulator FILE; then %s", usage)
+	}
+	moto, err := emulator.Start(ctx, os.Stderr)
+	if err != nil {
+		return err
+	}
+	defer moto.Stop()
+	cloud := emulator.Open(moto.URL)
+	network, err := cloud.MakeNetwork(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(arguments[0], []byte(network.Config(moto.URL)), 0o600); err != nil {
+		return err
+	}
+	answers := json.NewEncoder(os.Stdout)
+	if err := answers.Encode(map[string]any{"environment": emulator.Environment, "network": network, "zones": emulator.Zones}); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		answer, err := obey(ctx, cloud, network, strings.Fields(lines.Text()))
+		if err != nil {
+			answer = map[string]string{"error": err.Error()}
+		}
+		if err := answers.Encode(answer); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+func obey(ctx context.Context, cloud *emulator.Cloud, network emulator.Network, words []string) (any, error) {
+	words = append(words, "", "")
+	switch what, of := words[0], words[1]; what {
+	case "launch":
+		return cloud.Launch(ctx, network, of)
+	case "stop":
+		return struct{}{}, cloud.Stop(ctx, of)
+	case "terminate":
+		return struct{}{}, cloud.Terminate(ctx, of)
+	case "instance":
+		return cloud.Instance(ctx, of)
+	case "balancers":
+		return cloud.Balancers(ctx)
+	case "routes":
+		return cloud.Routes(ctx, network)
+	default:
+		return nil, fmt.Errorf("%q is not understood; say %s", what, usage)
+	}
+}

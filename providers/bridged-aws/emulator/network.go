@@ -1,0 +1,140 @@
+package emulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+)
+
+// Region is the only one in which anything is made.
+const Region = "us-east-1"
+
+// ClusterID is the cluster whose tags everything bears.
+const ClusterID = "emulated"
+
+// Zones are those with a subnet.
+var Zones = []string{Region + "a", Region + "b"}
+
+// Network is what a cluster's administrator makes before the first node: a VPC with a public subnet a zone, one route table
+// for all, and the nodes' security group, tagged as the provider looks for them.
+type Network struct {
+	VPC           string            `json:"vpc"`
+	Subnets       map[string]string `json:"subnets"`
+	RouteTable    string            `json:"route_table"`
+	SecurityGroup string            `json:"security_group"`
+}
+
+// MakeNetwork makes one.
+func (c *Cloud) MakeNetwork(ctx context.Context) (Network, error) {
+	network := Network{Subnets: map[string]string{}}
+	steps := []func(context.Context, *Network) error{c.makeVPC, c.makeRouteTable, c.makeSubnets, c.makeSecurityGroup}
+	for _, step := range steps {
+		if err := step(ctx, &network); err != nil {
+			return Network{}, fmt.Errorf("cannot make the network of the emulated cluster: %w", err)
+		}
+	}
+	return network, nil
+}
+
+func (c *Cloud) makeVPC(ctx context.Context, network *Network) error {
+	made, err := c.ec2.CreateVpc(ctx, &ec2.CreateVpcInput{
+		CidrBlock: aws.String("10.0.0.0/16"), TagSpecifications: tagged(types.ResourceTypeVpc),
+	})
+	if err != nil {
+		return err
+	}
+	network.VPC = *made.Vpc.VpcId
+	// Nodes go by their private DNS names, which a VPC gives only if asked to.
+	_, err = c.ec2.ModifyVpcAttribute(ctx, &ec2.ModifyVpcAttributeInput{
+		VpcId: &network.VPC, EnableDnsHostnames: &types.AttributeBooleanValue{Value: aws.Bool(true)},
+	})
+	return err
+}
+
+func (c *Cloud) makeRouteTable(ctx context.Context, network *Network) error {
+	table, err := c.ec2.CreateRouteTable(ctx, &ec2.CreateRouteTableInput{
+		VpcId: &network.VPC, TagSpecifications: tagged(types.ResourceTypeRouteTable),
+	})
+	if err != nil {
+		return err
+	}
+	network.RouteTable = *table.RouteTable.RouteTableId
+	gateway, err := c.ec2.CreateInternetGateway(ctx, &ec2.CreateInternetGatewayInput{})
+	if err != nil {
+		return err
+	}
+	id := gateway.InternetGateway.InternetGatewayId
+	_, attached := c.ec2.AttachInternetGateway(ctx, &ec2.AttachInternetGatewayInput{InternetGatewayId: id, VpcId: &network.VPC})
+	_, routed := c.ec2.CreateRoute(ctx, &ec2.CreateRouteInput{
+		RouteTableId: &network.RouteTable, DestinationCidrBlock: aws.String("0.0.0.0/0"), GatewayId: id,
+	})
+	return errors.Join(attached, routed)
+}
+
+func (c *Cloud) makeSubnets(ctx context.Context, network *Network) error {
+	for i, zone := range Zones {
+		made, err := c.ec2.CreateSubnet(ctx, &ec2.CreateSubnetInput{
+			VpcId: &network.VPC, CidrBlock: aws.String(fmt.Sprintf("10.0.%d.0/24", i)), AvailabilityZone: &zone,
+			TagSpecifications: tagged(types.ResourceTypeSubnet, types.Tag{Key: aws.String("kubernetes.io/role/elb"), Value: aws.String("1")}),
+		})
+		if err != nil {
+			return err
+		}
+		network.Subnets[zone] = *made.Subnet.SubnetId
+		_, err = c.ec2.AssociateRouteTable(ctx, &ec2.AssociateRouteTableInput{
+			RouteTableId: &network.RouteTable, SubnetId: made.Subnet.SubnetId,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cloud) makeSecurityGroup(ctx context.Context, network *Network) error {
+	made, err := c.ec2.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{
+		GroupName: aws.String("nodes"), Description: aws.String("nodes"), VpcId: &network.VPC,
+		TagSpecifications: tagged(types.ResourceTypeSecurityGroup),
+	})
+	if err == nil {
+		network.SecurityGroup = *made.GroupId
+	}
+	return err
+}
+
+// tagged answers the tags that say: this is the cluster's own.
+func tagged(kind types.ResourceType, more ...types.Tag) []types.TagSpecification {
+	own := types.Tag{Key: aws.String("kubernetes.io/cluster/" + ClusterID), Value: aws.String("owned")}
+	return []types.TagSpecification{{ResourceType: kind, Tags: append(more, own)}}
+}
+
+// Config answers the cloud config with which the provider finds the network, and asks nobody but the emulator at url.
+//
+// VPC, subnet and cluster ID together keep the provider from asking the instance metadata who it is itself; the
+// region keeps it from asking where it is.
+func (n Network) Config(url string) string {
+	var config strings.Builder
+	fmt.Fprintf(&config, "[Global]\nRegion = %s\nZone = %s\nVPC = %s\nSubnetID = %s\nRouteTableID = %s\nKubernetesClusterID = %s\n",
+		Region, Zones[0], n.VPC, n.Subnets[Zones[0]], n.RouteTable, ClusterID)
+	for i, service := range []struct{ id, signs string }{
+		{"EC2", "ec2"}, {"Elastic Load Balancing", "elasticloadbalancing"},
+		{"Elastic Load Balancing v2", "elasticloadbalancing"}, {"KMS", "kms"}, {"ec2imds", "ec2imds"},
+	} {
+		fmt.Fprintf(&config, "\n[ServiceOverride \"%d\"]\nService = %s\nRegion = %s\nURL = %s\nSigningRegion = %[3]s\nSigningName = %[5]s\n",
+			i+1, service.id, Region, url, service.signs)
+	}
+	return config.String()
+}
+
+// Environment is what the provider's process needs besides: credentials that the emulator never checks, no instance
+// metadata, and nothing of what its user may have set up for the real cloud.
+var Environment = map[string]string{
+	"AWS_ACCESS_KEY_ID": "emulated", "AWS_SECRET_ACCESS_KEY": "emulated", "AWS_EC2_METADATA_DISABLED": "true",
+	"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull,
+}

@@ -1,0 +1,46 @@
+"""Serves moto on a free port of the loopback address, says which on stdout, and ends when stdin does.
+
+Where moto lacks what the provider of AWS builds upon, the real cloud's answer is filled in; the README names each place.
+"""
+
+import logging
+import sys
+
+from moto.core.responses import ActionResult
+from moto.ec2.models.route_tables import Route
+from moto.ec2.responses.instances import InstanceResponse
+from moto.elb.models import ELBBackend, FakeHealthCheck
+from moto.server import ThreadedMotoServer
+
+
+def ended(route):
+    return route.instance is not None and route.instance.state == "terminated"
+
+
+# A route to a machine that was terminated stays active in moto. In EC2 it leads into a black hole, and names no machine.
+Route.state = property(lambda route: "blackhole" if ended(route) else "active")
+Route.instance_id = property(lambda route: None if route.instance is None or ended(route) else route.instance.id)
+
+create_load_balancer = ELBBackend.create_load_balancer
+
+
+def create_checked(self, *args, **kwargs):
+    balancer = create_load_balancer(self, *args, **kwargs)
+    target = f"TCP:{balancer.listeners[0].instance_port}"
+    balancer.health_check = FakeHealthCheck(
+        timeout="5", healthy_threshold="10", unhealthy_threshold="2", interval="30", target=target
+    )
+    return balancer
+
+
+# A new classic balancer has no health check in moto; Elastic Load Balancing gives it this one.
+ELBBackend.create_load_balancer = create_checked
+
+# moto does not know this call; EC2 answers nothing about a machine of a small type.
+InstanceResponse.describe_instance_topology = lambda self: ActionResult({"Instances": []})
+
+logging.getLogger("werkzeug").setLevel(logging.WARNING)
+server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+server.start()
+print("%s:%d" % server.get_host_and_port(), flush=True)
+sys.stdin.read()

@@ -1,0 +1,122 @@
+package emulator
+
+import (
+	"context"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
+	elbv2 "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	elbv2types "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+)
+
+// Balancer is a classic or a network balancer.
+type Balancer struct {
+	Name string `json:"name"`
+	// Kind is "classic" or "network".
+	Kind string `json:"kind"`
+	DNS  string `json:"dns"`
+	// Ports are those on which it listens, sorted.
+	Ports []int32 `json:"ports"`
+	// Instances are the machines behind it, sorted; for a network balancer those behind its first target group.
+	Instances []string `json:"instances"`
+}
+
+// Route is an entry of a route table that leads to a machine, or has led to one.
+type Route struct {
+	Destination string `json:"destination"`
+	Instance    string `json:"instance"`
+	State       string `json:"state"`
+}
+
+// Balancers answers all there are.
+func (c *Cloud) Balancers(ctx context.Context) ([]Balancer, error) {
+	classic, err := c.elb.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{})
+	if err != nil {
+		return nil, err
+	}
+	all := []Balancer{}
+	for _, found := range classic.LoadBalancerDescriptions {
+		one := Balancer{Name: aws.ToString(found.LoadBalancerName), Kind: "classic", DNS: aws.ToString(found.DNSName)}
+		for _, listener := range found.ListenerDescriptions {
+			one.Ports = append(one.Ports, listener.Listener.LoadBalancerPort)
+		}
+		for _, instance := range found.Instances {
+			one.Instances = append(one.Instances, aws.ToString(instance.InstanceId))
+		}
+		all = append(all, one.sorted())
+	}
+	newer, err := c.elbv2.DescribeLoadBalancers(ctx, &elbv2.DescribeLoadBalancersInput{})
+	if err != nil {
+		return nil, err
+	}
+	for _, found := range newer.LoadBalancers {
+		one, err := c.networkBalancer(ctx, found)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func (c *Cloud) networkBalancer(ctx context.Context, found elbv2types.LoadBalancer) (Balancer, error) {
+	one := Balancer{Name: aws.ToString(found.LoadBalancerName), Kind: string(found.Type), DNS: aws.ToString(found.DNSName)}
+	listeners, err := c.elbv2.DescribeListeners(ctx, &elbv2.DescribeListenersInput{LoadBalancerArn: found.LoadBalancerArn})
+	if err != nil {
+		return one, err
+	}
+	for _, listener := range listeners.Listeners {
+		one.Ports = append(one.Ports, aws.ToInt32(listener.Port))
+	}
+	groups, err := c.elbv2.DescribeTargetGroups(ctx, &elbv2.DescribeTargetGroupsInput{LoadBalancerArn: found.LoadBalancerArn})
+	if err != nil || len(groups.TargetGroups) == 0 {
+		return one.sorted(), err
+	}
+	targets, err := c.elbv2.DescribeTargetHealth(ctx, &elbv2.DescribeTargetHealthInput{TargetGroupArn: groups.TargetGroups[0].TargetGroupArn})
+	if err != nil {
+		return one, err
+	}
+	for _, target := range targets.TargetHealthDescriptions {
+		one.Instances = append(one.Instances, aws.ToString(target.Target.Id))
+	}
+	return one.sorted(), nil
+}
+
+func (b Balancer) sorted() Balancer {
+	slices.Sort(b.Ports)
+	slices.Sort(b.Instances)
+	return b
+}
+
+// Routes answers those of the cluster's nodes.
+func (c *Cloud) Routes(ctx context.Context, network Network) ([]Route, error) {
+	tables, err := c.ec2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{network.RouteTable}})
+	if err != nil {
+		return nil, err
+	}
+	routes := []Route{}
+	for _, found := range tables.RouteTables[0].Routes {
+		if found.GatewayId == nil {
+			routes = append(routes, Route{aws.ToString(found.DestinationCidrBlock), aws.ToString(found.InstanceId), string(found.State)})
+		}
+	}
+	return routes, nil
+}
+
+// SecurityGroups answers the names of those in the cluster's VPC, sorted.
+func (c *Cloud) SecurityGroups(ctx context.Context, network Network) ([]string, error) {
+	found, err := c.ec2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{})
+	if err != nil {
+		return nil, err
+	}
+	names := []string{}
+	for _, group := range found.SecurityGroups {
+		if aws.ToString(group.VpcId) == network.VPC {
+			names = append(names, aws.ToString(group.GroupName))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}

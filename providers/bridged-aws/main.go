@@ -1,0 +1,9 @@
+// bridged-aws serves the published cloud provider of AWS, unmodified, as a sidecar.
+package main
+
+import (
+	"cloudprovider.ccm/sdk/bridge"
+	aws "k8s.io/cloud-provider-aws/pkg/providers/v1"
+)
+
+func main() { bridge.Main(aws.ProviderName) }
