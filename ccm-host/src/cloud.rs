@@ -15,6 +15,7 @@ mod batch;
 mod check;
 mod config;
 mod connect;
+mod desired;
 mod error;
 #[cfg(test)]
 pub(crate) mod fake;
@@ -39,8 +40,10 @@ mod standing;
 mod status;
 mod updates;
 mod wanted;
+mod wishes;
 
 pub use config::{ClusterRef, Fencing, Paces, ProviderConfig};
+pub use desired::{differ_in_backends_only, is_for_another_class};
 pub use error::{CloudError, ErrorReason, RetryClass, SLOW_RETRY};
 pub use instance::{
     AddressType, Freshness, Instance, InstanceAnswer, InstanceQuery, InstanceState, InstanceView, NodeAddress,
@@ -53,3 +56,4 @@ pub use metrics::CloudMetrics;
 pub use provider::{EventType, InProgress, Provider, ProviderEvent, ProviderInfo, ProviderStatus};
 pub use providers::{NodeOwner, Providers};
 pub use remote::RemoteProvider;
+pub use wishes::Wishes;

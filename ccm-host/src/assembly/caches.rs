@@ -1,10 +1,12 @@
 //! The two caches of the process, and what they keep: what the controllers read, and what the providers want.
 
+use std::sync::Arc;
+
 use ::kube::Client;
 use futures::future::join_all;
 
 use crate::{
-    cloud::{Provider, ProviderInfo, Providers},
+    cloud::{Provider, Providers, Wishes},
     controllers::{cloud_node, cloud_node_lifecycle, service_lb},
     kube::{Cache, KubeMetrics, Node, Service},
     manager::{controller::Controller, flags::Settings, health::Probe, process::Process},
@@ -17,6 +19,7 @@ pub(super) struct Caches {
     pub(super) services: Cache<Service>,
     /// Services are only watched for a controller that needs them.
     with_services: bool,
+    wishes: Arc<Wishes>,
 }
 
 impl Caches {
@@ -24,16 +27,15 @@ impl Caches {
         let nodes = cloud_node::keep(&settings.nodes)
             .union(&cloud_node_lifecycle::keep(&settings.nodes.selector))
             .union(&service_lb::keep_nodes());
+        let nodes = Cache::new(nodes, &metrics.cache);
+        let services = Cache::new(service_lb::keep_services(), &metrics.cache);
         let caches = Self {
-            nodes: Cache::new(nodes, &metrics.cache),
-            services: Cache::new(service_lb::keep_services(), &metrics.cache),
+            wishes: Arc::new(Wishes::new(providers.clone(), nodes.clone(), services.clone())),
+            nodes,
+            services,
             with_services: settings.controllers.contains(&Controller::ServiceLb),
         };
-        for provider in providers.all() {
-            if let Some(info) = provider.info() {
-                caches.keep(&info);
-            }
-        }
+        caches.wishes.hand_on();
         caches
     }
 
@@ -54,9 +56,9 @@ impl Caches {
             nodes.run(client, stop).await;
             Ok(())
         });
-        let (caches, providers) = (self.share(), providers.clone());
+        let (wishes, providers) = (Arc::clone(&self.wishes), providers.clone());
         process.spawn_support("wanted-fields", |stop| async move {
-            let followed = providers.all().iter().map(|provider| caches.follow(provider.as_ref()));
+            let followed = providers.all().iter().map(|provider| follow(provider.as_ref(), &wishes));
             tokio::select! {
                 () = stop.cancelled() => {}
                 _ = join_all(followed) => {}
@@ -73,24 +75,13 @@ impl Caches {
             self.services.synced().await;
         }
     }
+}
 
-    fn share(&self) -> Self {
-        Self { nodes: self.nodes.clone(), services: self.services.clone(), with_services: self.with_services }
-    }
-
-    /// Each introduction may bring new wishes.
-    async fn follow(&self, provider: &dyn Provider) {
-        let mut status = provider.status();
-        while status.changed().await.is_ok() {
-            if let Some(info) = provider.info() {
-                self.keep(&info);
-            }
-        }
-    }
-
-    fn keep(&self, info: &ProviderInfo) {
-        self.nodes.set_keep(&info.keep_of_nodes());
-        self.services.set_keep(&info.keep_of_services());
+/// Each introduction may bring new wishes.
+async fn follow(provider: &dyn Provider, wishes: &Wishes) {
+    let mut status = provider.status();
+    while status.changed().await.is_ok() {
+        wishes.hand_on();
     }
 }
 

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 
 #[allow(unused_imports, reason = "words for the tests of every controller, used or not yet")]
-pub(crate) use answers::{error, instance, machine};
+pub(crate) use answers::{digest_for, error, instance, machine};
 
 use super::{
     CloudError, Freshness, InProgress, Instance, InstanceAnswer, InstanceState, InstanceView, LoadBalancer,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use cloudprovider_proto::v1alpha1 as pb;
 
-use super::BackendSet;
+use super::{BackendSet, desired::desired};
 use crate::kube::{Node, Service};
 pub(super) use keys::union;
 pub(super) use node::{PROVIDED_NODE_IP, node_ref};
@@ -22,7 +22,7 @@ pub(super) use service::{service, service_ref};
 
 /// What stands before the text of a digest, so that a change of how it is made is a change of the digest.
 const BACKENDS: &str = "backends/1";
-const DESIRED: &str = "desired/1";
+const SERVICE: &str = "service/1";
 
 /// The set of these nodes, sorted by name, with its digest.
 pub(super) fn backend_set(mut nodes: Vec<Arc<Node>>, fields: &pb::NodeFields) -> BackendSet {
@@ -49,8 +49,7 @@ pub(super) fn desired_digest(object: &Service, wants: &pb::Wants, backends: &Bac
     let written =
         |key: &String| wants.service_annotation_writes.iter().any(|prefix| key.starts_with(prefix.as_str()));
     message.annotations.retain(|key, _| !written(key));
-    let mut text = digest::Writer::new(DESIRED);
+    let mut text = digest::Writer::new(SERVICE);
     text.service(&message);
-    text.text(&backends.digest);
-    text.finish()
+    desired(object.spec.load_balancer_class.as_deref(), &text.finish(), &backends.digest)
 }

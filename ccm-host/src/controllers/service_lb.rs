@@ -31,7 +31,7 @@ mod sweep;
 mod tests;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -42,7 +42,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cloud::{ProviderInfo, Providers},
+    cloud::{Providers, Wishes},
     kube::{
         cache::{Cache, Change},
         events::Recorder,
@@ -130,8 +130,7 @@ struct Shared {
     /// A change of nodes that balancers shall know of.
     nodes_changed: Notify,
     listed: Listed,
-    /// What each provider last said of itself when its wishes were handed to the caches.
-    wishes: Mutex<HashMap<String, Arc<ProviderInfo>>>,
+    wishes: Wishes,
     /// One permit for each balancer that is made, changed or removed.
     limit: Semaphore,
 }
@@ -161,7 +160,7 @@ impl Controller {
             backends: Backends::new(context.nodes.clone()),
             nodes_changed: Notify::new(),
             listed: Listed::default(),
-            wishes: Mutex::default(),
+            wishes: Wishes::new(context.providers.clone(), context.nodes.clone(), context.services.clone()),
             limit: Semaphore::new(context.settings.workers.max(1)),
             context,
         }))
@@ -202,23 +201,9 @@ impl Shared {
     /// Returns once the caches hold all that the providers want now. A digest over less would tell a provider that,
     /// for one, an annotation was taken away.
     async fn synced(&self) {
-        for provider in self.context.providers.all() {
-            if let Some(info) = provider.info() {
-                self.hand_on_wishes(provider.name(), info);
-            }
-        }
+        self.wishes.hand_on();
         self.context.services.synced().await;
         self.context.nodes.synced().await;
-    }
-
-    fn hand_on_wishes(&self, provider: &str, info: Arc<ProviderInfo>) {
-        let mut wishes = self.wishes.lock();
-        if wishes.get(provider).is_some_and(|known| Arc::ptr_eq(known, &info)) {
-            return;
-        }
-        self.context.nodes.set_keep(&info.keep_of_nodes());
-        self.context.services.set_keep(&info.keep_of_services());
-        wishes.insert(provider.to_owned(), info);
     }
 
     fn follow(self: &Arc<Self>) {

@@ -111,6 +111,28 @@ func TestInformersAreFedFromTheNodesThatTheHostSends(t *testing.T) {
 	}
 }
 
+// routing looks the targets of routes up in its informer.
+type routing struct{ *informed }
+
+func (r routing) Routes() (cloudprovider.Routes, bool) { return r, true }
+
+func (r routing) CreateRoute(ctx context.Context, cluster, hint string, route *cloudprovider.Route) error {
+	if _, err := r.nodes.Get(string(route.TargetNode)); err != nil {
+		return err
+	}
+	return r.informed.CreateRoute(ctx, cluster, hint, route)
+}
+
+func TestInformersAreFedFromTheTargetsOfRoutes(t *testing.T) {
+	routes := pb.NewRoutesClient(serve(t, routing{&informed{cloud: routed()}}))
+
+	results := ensureRoutes(t, routes, item("a", "node-a", "10.0.1.0/24"))
+
+	if results["a"].GetRoute().GetTarget().GetName() != "node-a" {
+		t.Error(results["a"])
+	}
+}
+
 // What the private API cannot give is said, and nothing is written behind the host's back.
 func TestThePrivateAPIForbidsWritesAndSaysTheRemedy(t *testing.T) {
 	cloud := &informed{cloud: newer()}

@@ -117,6 +117,11 @@ func (r *routes) change(ctx context.Context, cluster *pb.ClusterRef) (all []list
 }
 
 func (r *routes) BatchEnsureRoutes(ctx context.Context, request *pb.BatchEnsureRoutesRequest) (*pb.BatchEnsureRoutesResponse, error) {
+	targets := make([]*pb.NodeRef, len(request.GetItems()))
+	for at, item := range request.GetItems() {
+		targets[at] = item.GetTarget()
+	}
+	r.mirror.nodes(ctx, targets...)
 	before, leave, err := r.change(ctx, request.GetCluster())
 	if err != nil {
 		return nil, err

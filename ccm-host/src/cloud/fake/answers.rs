@@ -2,7 +2,7 @@
 
 use crate::cloud::{
     AddressType, CloudError, ErrorReason, Instance, InstanceAnswer, InstanceState, LoadBalancer,
-    LoadBalancerState, NodeAddress, Ownership, SyncState,
+    LoadBalancerState, NodeAddress, Ownership, SyncState, desired,
 };
 
 /// A machine with that provider ID, an internal address `10.0.0.1` and a host name.
@@ -38,6 +38,11 @@ pub(crate) fn error(method: &'static str, reason: Option<ErrorReason>) -> CloudE
     let code = if reason.is_some() { tonic::Code::FailedPrecondition } else { tonic::Code::Unavailable };
     let message = reason.map_or("gone", ErrorReason::wire_name).to_owned();
     CloudError { method, reason, code, message, retry_after: None }
+}
+
+/// The digest of some balancer that was made for a Service of this class.
+pub(crate) fn digest_for(class: Option<&str>) -> String {
+    desired::join(class, "service", "backends")
 }
 
 pub(super) fn absent(key: crate::kube::ObjectKey, uid: &str) -> LoadBalancer {

@@ -11,7 +11,7 @@ use crate::{
         BackendSet, CloudError, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, ErrorReason,
         Ingress, InstanceAnswer, InstanceQuery, InstanceState, LoadBalancer, LoadBalancerList,
         LoadBalancerState, Ownership, Provider, ProviderInfo, ProviderStatus, SyncState, UpdateLoadBalancer,
-        Updated,
+        Updated, desired::join,
     },
     kube::{Node, Service},
 };
@@ -60,7 +60,9 @@ impl Provider for FakeProvider {
     }
 
     fn desired_digest(&self, service: &Service, backends: &BackendSet) -> String {
-        format!("{} {:?} {:?} {}", service.uid, service.spec, service.annotations, backends.digest)
+        let text = format!("{} {:?} {:?}", service.uid, service.spec, service.annotations);
+        let [of_service, of_backends] = [&text, &backends.digest].map(|part| part.replace('-', "_"));
+        join(service.spec.load_balancer_class.as_deref(), &of_service, &of_backends)
     }
 
     async fn load_balancer(&self, service: &Service) -> Result<LoadBalancer, CloudError> {

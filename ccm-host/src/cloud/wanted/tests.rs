@@ -1,10 +1,13 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::kube::{
-    NodeCondition,
-    fixtures::{node, service as service_named},
-    service::SOURCE_RANGES,
+use crate::{
+    cloud::{differ_in_backends_only, is_for_another_class},
+    kube::{
+        NodeCondition,
+        fixtures::{node, service as service_named},
+        service::SOURCE_RANGES,
+    },
 };
 
 fn web() -> Service {
@@ -139,8 +142,11 @@ fn the_desired_state_is_the_service_and_its_backends() {
     let mut ports = base.clone();
     ports.spec.ports[0].node_port += 1;
     assert_ne!(before, digest(&ports));
-    let other = backend_set(some_nodes(3), &backend_fields());
-    assert_ne!(before, desired_digest(&base, &wants, &other));
+    let other = desired_digest(&base, &wants, &backend_set(some_nodes(3), &backend_fields()));
+    assert!(differ_in_backends_only(&before, &other));
+    assert!(!differ_in_backends_only(&digest(&ports), &other));
+    let classy = digest(&base.with_class("example/other"));
+    assert!(is_for_another_class(&before, Some("example/other")) && is_for_another_class(&classy, None));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::{
     lane::{Intent, Lane, Presence},
     needs::{has_finalizer, is_load_balancer},
 };
-use crate::kube::service::Service;
+use crate::{cloud::is_for_another_class, kube::service::Service};
 
 /// Everything a decision depends on.
 #[derive(Debug, Clone, Copy)]
@@ -114,7 +114,7 @@ pub(super) enum Action {
 pub(super) enum Removal {
     /// The Service is being deleted or is no balancer's any more.
     Unwanted,
-    /// This process made it, and now the class is somebody else's.
+    /// It was made for a class of ours, and now the class is somebody else's.
     Handover,
     /// It is a former Service's of the same name, or at a former provider.
     Former,
@@ -190,10 +190,11 @@ fn has_moved(service: &Service, lane: &Lane, claim: &Claim) -> bool {
 
 /// Another implementation's Service is touched only for a balancer that is known to be ours.
 fn of_others(service: &Service, facts: &Facts<'_>) -> Action {
-    let class = &service.spec.load_balancer_class;
+    let class = service.spec.load_balancer_class.as_deref();
     // That a provider no longer looks after a class is no reason to destroy what it made.
     let handed_over = facts.lane.is_some_and(|lane| {
-        lane.presence == Presence::Present && lane.made_for.as_ref().is_some_and(|made_for| made_for != class)
+        lane.presence == Presence::Present
+            && lane.made_as.as_ref().is_some_and(|digest| is_for_another_class(digest, class))
     });
     if handed_over {
         return remove(facts, Removal::Handover);

@@ -72,7 +72,7 @@ impl Shared {
         self.lanes.for_each_idle(|key, lane| {
             // What was tried waits for its time and then takes the newest nodes.
             if let (Some(applied), Some(holder), None) = (&lane.applied, &lane.holder, &lane.attempt) {
-                let (holder, applied) = (holder.clone(), applied.digest.clone());
+                let (holder, applied) = (holder.clone(), applied.clone());
                 candidates.push(Candidate { key: key.clone(), holder, applied });
             }
         });

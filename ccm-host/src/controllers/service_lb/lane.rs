@@ -13,10 +13,7 @@ use tokio::time::Instant;
 pub(super) use table::{Lanes, Taken};
 
 use super::metrics::NodeSync;
-use crate::{
-    cloud::BackendSet,
-    kube::service::{Ingress, Service},
-};
+use crate::kube::service::{Ingress, Service};
 
 /// What is known of one Service's balancer.
 #[derive(Debug, Clone)]
@@ -27,10 +24,11 @@ pub(super) struct Lane {
     pub(super) holder: Option<String>,
     /// Whether there is a balancer.
     pub(super) presence: Presence,
-    /// The class for which this process made or changed it: it is ours beyond doubt. None: this process did not.
-    pub(super) made_for: Option<Class>,
-    /// What was last applied wholly. None: not known, or not any more.
-    pub(super) applied: Option<Target>,
+    /// The last digest that this process asked for, or that was listed: it tells the class for which a balancer that is
+    /// ours beyond doubt was made. None: not known.
+    pub(super) made_as: Option<String>,
+    /// Digest of what was last applied wholly. None: not known, or not any more.
+    pub(super) applied: Option<String>,
     /// A call since then did not say how it ended, so more may be applied than that.
     pub(super) in_doubt: bool,
     /// What shall stand in the status, once an answer or a list said it.
@@ -61,18 +59,6 @@ pub(super) enum Presence {
     Present,
 }
 
-/// `spec.loadBalancerClass`
-pub(super) type Class = Option<String>;
-
-/// A wanted state of a balancer.
-#[derive(Debug, Clone)]
-pub(super) struct Target {
-    /// Digest over Service and backends.
-    pub(super) digest: String,
-    /// The backends in it; none: not known, since it was read from a list.
-    pub(super) backends: Option<Arc<BackendSet>>,
-}
-
 /// What was tried and shall not be tried again before its time.
 #[derive(Debug, Clone)]
 pub(super) struct Attempt {
@@ -85,8 +71,8 @@ pub(super) struct Attempt {
 /// What can be tried.
 #[derive(Debug, Clone)]
 pub(super) enum Intent {
-    /// To bring the balancer to this state.
-    Apply(Target),
+    /// To bring the balancer to the state with this digest.
+    Apply(String),
     /// To remove it.
     Remove,
 }
@@ -105,7 +91,7 @@ impl Lane {
             last: service,
             holder: None,
             presence: Presence::Unknown,
-            made_for: None,
+            made_as: None,
             applied: None,
             in_doubt: false,
             ingress: None,

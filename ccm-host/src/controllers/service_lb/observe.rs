@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use super::{
     Shared,
     decide::{Claim, Difference, Facts, Standing, Wanted},
-    lane::{Intent, Lane, Presence, Target},
+    lane::{Intent, Lane, Presence},
     needs::{has_finalizer, is_load_balancer},
 };
 use crate::{
-    cloud::{BackendSet, Provider, ProviderInfo, ProviderStatus, Providers},
+    cloud::{BackendSet, Provider, ProviderInfo, ProviderStatus, Providers, differ_in_backends_only},
     kube::{
         patch::service_ingress,
         service::{ObjectKey, Service, source_ranges},
@@ -52,10 +52,9 @@ impl Observed {
         }
     }
 
-    /// The wanted state, where there is one.
-    pub(super) fn target(&self) -> Option<Target> {
-        let wanted = self.wanted.as_ref()?;
-        Some(Target { digest: wanted.digest.clone(), backends: self.backends.clone() })
+    /// Digest of the wanted state, where there is one.
+    pub(super) fn digest(&self) -> Option<String> {
+        self.wanted.as_ref().map(|wanted| wanted.digest.clone())
     }
 
     /// Whether this host looks after the Service.
@@ -191,19 +190,14 @@ fn wanted(
     lane: Option<&Lane>,
 ) -> Wanted {
     let digest = provider.desired_digest(service, backends);
-    let since = |then: Option<&Target>| match then {
+    let since = |then: Option<&String>| match then {
         None => Difference::Service,
-        Some(then) if then.digest == digest => Difference::Nothing,
-        // Whether the Service of now with the backends of then gives the digest of then.
-        Some(Target { digest: then, backends: Some(backends) })
-            if provider.desired_digest(service, backends) == *then =>
-        {
-            Difference::Backends
-        }
+        Some(then) if *then == digest => Difference::Nothing,
+        Some(then) if differ_in_backends_only(then, &digest) => Difference::Backends,
         Some(_) => Difference::Service,
     };
     let tried = lane.and_then(|lane| match lane.attempt.as_ref()?.intent {
-        Intent::Apply(ref target) => Some(target),
+        Intent::Apply(ref digest) => Some(digest),
         Intent::Remove => None,
     });
     let since_applied = match since(lane.and_then(|lane| lane.applied.as_ref())) {

@@ -20,7 +20,9 @@ use super::{
     recovery::askable,
 };
 use crate::{
-    cloud::{CloudError, ErrorReason, LoadBalancer, LoadBalancerList, Provider},
+    cloud::{
+        CloudError, ErrorReason, LoadBalancer, LoadBalancerList, Ownership, Provider, is_for_another_class,
+    },
     kube::service::{ObjectKey, Service},
 };
 use learn::{Lesson, learn};
@@ -81,11 +83,15 @@ impl Shared {
         let by_uid: HashMap<&str, &LoadBalancer> =
             list.load_balancers.iter().map(|balancer| (balancer.service_uid.as_str(), balancer)).collect();
         for service in self.context.services.list() {
-            if !is_of_interest(&service) || !self.is_for(provider, &service) {
+            if !is_of_interest(&service) {
                 continue;
             }
             let listed = by_uid.get(service.uid.as_str()).copied();
-            if self.teach(provider, &service, listed, list.complete, &turns) {
+            let left_behind = listed.is_some_and(|listed| is_left_behind(listed, &service));
+            if !left_behind && !self.is_for(provider, &service) {
+                continue;
+            }
+            if self.teach(provider, &service, listed, list.complete, &turns) || left_behind {
                 self.queue.add(service.key.clone());
             }
         }
@@ -139,4 +145,12 @@ impl Shared {
         }
         learn(lane, &Lesson { provider: provider.name(), listed, complete })
     }
+}
+
+/// The class of the Service changed while nobody looked, so whoever looks after it now knows nothing of this balancer.
+fn is_left_behind(listed: &LoadBalancer, service: &Service) -> bool {
+    let class = service.spec.load_balancer_class.as_deref();
+    is_load_balancer(service)
+        && listed.ownership == Ownership::ByUid
+        && listed.applied_digest.as_ref().is_some_and(|digest| is_for_another_class(digest, class))
 }

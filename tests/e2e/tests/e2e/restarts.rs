@@ -68,6 +68,32 @@ async fn a_restarted_host_changes_nothing_that_is_as_it_should_be() -> Result<()
     Ok(())
 }
 
+/// SW-18, and the digest says that nothing but the backends differs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_joined_while_no_host_ran_costs_one_batch_and_no_ensure() -> Result<()> {
+    let mut cluster = quick().start().await?;
+    for name in ["web", "shop"] {
+        create(&cluster.client, load_balancer(name)).await?;
+        service(&cluster, name, "an address", |service| !ingress(service).is_empty()).await?;
+    }
+    cluster.host()?.terminate().await?;
+    cluster.cloud()?.reset_calls().await?;
+    register(&cluster.client, as_registered("node-a")).await?;
+    cluster.start_host()?;
+
+    for name in ["web", "shop"] {
+        wait::until(&format!("node-a behind {name}"), async || {
+            Ok((cluster.cloud()?.backends_of(name).await? == ["node-a"]).then_some(()))
+        })
+        .await?;
+    }
+    let calls = cluster.cloud()?.call_counts().await?;
+    let count = |method: &str| calls.iter().find(|(name, _)| name == method).map_or(0, |(_, count)| *count);
+    assert_eq!(count("EnsureLoadBalancer"), 0, "{calls:?}");
+    assert_eq!(count("BatchUpdateLoadBalancers"), 1, "{calls:?}");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_provider_is_found_again() -> Result<()> {
     let mut cluster = quick().start().await?;

@@ -12,7 +12,7 @@ use crate::{
     },
     controllers::service_lb::{
         events::Warning,
-        lane::{Intent, Lane, Presence, Taken, Target},
+        lane::{Intent, Lane, Presence, Taken},
         metrics::Operation,
         status::published,
         wall_micros,
@@ -31,7 +31,7 @@ struct Order {
     service: Arc<Service>,
     provider: Arc<dyn Provider>,
     backends: Arc<BackendSet>,
-    target: Target,
+    digest: String,
 }
 
 impl Act<'_> {
@@ -40,7 +40,7 @@ impl Act<'_> {
             service: self.seen.service.clone()?,
             provider: self.seen.maker.clone()?,
             backends: self.seen.backends.clone()?,
-            target: self.seen.target()?,
+            digest: self.seen.digest()?,
         })
     }
 
@@ -62,32 +62,32 @@ impl Act<'_> {
                 } else if !is_quiet(&error) {
                     self.shared.events.warn(lane, &order.service, Warning::sync(&error));
                 }
-                Step::End(self.failed(lane, Intent::Apply(order.target), &error))
+                Step::End(self.failed(lane, Intent::Apply(order.digest), &error))
             }
         }
     }
 
     /// Told once for each wanted state, however often it is tried.
     fn announce(&self, lane: &mut Lane, order: &Order) {
-        if lane.announced.as_ref() != Some(&order.target.digest) {
-            lane.announced = Some(order.target.digest.clone());
+        if lane.announced.as_ref() != Some(&order.digest) {
+            lane.announced = Some(order.digest.clone());
             self.shared.events.ensuring(&order.service);
         }
     }
 
     async fn call_ensure(&self, lane: &mut Lane, order: &Order) -> Result<Ensured, CloudError> {
-        let Order { service, provider, backends, target } = order;
+        let Order { service, provider, backends, digest } = order;
         lane.begin_turn();
         lane.holder = Some(provider.name().to_owned());
         lane.presence = Presence::Present;
-        lane.made_for = Some(service.spec.load_balancer_class.clone());
+        lane.made_as = Some(digest.clone());
         // Until the answer nobody knows what the cloud has.
         lane.applied = None;
         let wanted = EnsureLoadBalancer {
             service: Arc::clone(service),
             backends: Arc::clone(backends),
-            desired_digest: target.digest.clone(),
-            revision: lane.revision(Some(&target.digest), wall_micros()),
+            desired_digest: digest.clone(),
+            revision: lane.revision(Some(digest), wall_micros()),
             adopt: self.shared.context.settings.adopt,
         };
         let begun = Instant::now();
@@ -101,7 +101,7 @@ impl Act<'_> {
     }
 
     async fn ensured(&self, lane: &mut Lane, order: Order, ensured: Ensured) -> Step {
-        let Order { service, backends, target, .. } = order;
+        let Order { service, backends, digest, .. } = order;
         let ingress = published(&ensured.load_balancer);
         let rejected = ensured.load_balancer.rejected.join("; ");
         self.shared.events.of_provider(&service, ensured.events);
@@ -114,7 +114,7 @@ impl Act<'_> {
             lane.ingress = Some(ingress.clone());
         }
         if done {
-            lane.applied = Some(target.clone());
+            lane.applied = Some(digest.clone());
             lane.attempt = None;
             lane.in_doubt = false;
         }
@@ -124,7 +124,7 @@ impl Act<'_> {
             if let Err(error) = written {
                 let _told = self.unwritten(lane, &service, "status", &error);
             }
-            return self.in_progress(lane, Intent::Apply(target), &in_progress);
+            return self.in_progress(lane, Intent::Apply(digest), &in_progress);
         }
         if let Err(error) = written {
             return self.unwritten(lane, &service, "status", &error);
@@ -169,19 +169,19 @@ impl Act<'_> {
                     let warning = Warning::update(&order.backends, &error);
                     self.shared.events.warn(lane, &order.service, warning);
                 }
-                Step::End(self.failed(lane, Intent::Apply(order.target), &error))
+                Step::End(self.failed(lane, Intent::Apply(order.digest), &error))
             }
         }
     }
 
     async fn call_update(&self, lane: &mut Lane, order: &Order) -> Result<Updated, CloudError> {
-        let Order { service, provider, backends, target } = order;
+        let Order { service, provider, backends, digest } = order;
         lane.begin_turn();
         let wanted = UpdateLoadBalancer {
             service: Arc::clone(service),
             backends: Arc::clone(backends),
-            desired_digest: target.digest.clone(),
-            revision: lane.revision(Some(&target.digest), wall_micros()),
+            desired_digest: digest.clone(),
+            revision: lane.revision(Some(digest), wall_micros()),
         };
         let metrics = &self.shared.context.metrics;
         metrics.update_begins();
@@ -194,12 +194,12 @@ impl Act<'_> {
     }
 
     fn updated(&self, lane: &mut Lane, order: Order, updated: Updated) -> Step {
-        let Order { service, backends, target, .. } = order;
+        let Order { service, backends, digest, .. } = order;
         self.shared.events.of_provider(&service, updated.events);
         if let Some(in_progress) = updated.in_progress {
-            return self.in_progress(lane, Intent::Apply(target), &in_progress);
+            return self.in_progress(lane, Intent::Apply(digest), &in_progress);
         }
-        lane.applied = Some(target);
+        lane.applied = Some(digest);
         lane.attempt = None;
         lane.in_doubt = false;
         if backends.nodes.is_empty() {

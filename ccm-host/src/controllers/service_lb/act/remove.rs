@@ -53,7 +53,7 @@ impl Act<'_> {
             }
         }
         mine.presence = Presence::Absent;
-        mine.made_for = None;
+        mine.made_as = None;
         mine.applied = None;
         mine.attempt = None;
         mine.node_sync = None;

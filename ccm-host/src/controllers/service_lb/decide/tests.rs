@@ -2,10 +2,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    controllers::service_lb::{
-        lane::{Attempt, Target},
-        needs::FINALIZER,
-    },
+    cloud::fake::digest_for,
+    controllers::service_lb::{lane::Attempt, needs::FINALIZER},
     kube::fixtures::service,
 };
 
@@ -48,8 +46,8 @@ fn fin(service: Service) -> Service {
     service.with_finalizer(FINALIZER)
 }
 
-fn target() -> Target {
-    Target { digest: "d1".to_owned(), backends: None }
+fn target() -> String {
+    "d1".to_owned()
 }
 
 impl Scene {
@@ -87,7 +85,7 @@ impl Scene {
     }
 
     fn made_here(self) -> Self {
-        self.known(Presence::Present).lane(|lane| lane.made_for = Some(None))
+        self.known(Presence::Present).lane(|lane| lane.made_as = Some(digest_for(None)))
     }
 
     fn applied(self, since: Difference) -> Self {

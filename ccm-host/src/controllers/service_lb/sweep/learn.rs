@@ -3,7 +3,7 @@
 use crate::{
     cloud::{LoadBalancer, LoadBalancerState, Ownership, SyncState},
     controllers::service_lb::{
-        lane::{Lane, Presence, Target},
+        lane::{Lane, Presence},
         status::published,
     },
 };
@@ -44,6 +44,9 @@ fn learn_of(lane: &mut Lane, provider: &str, balancer: &LoadBalancer) -> bool {
         (state, Ownership::ByUid) => {
             lane.presence = Presence::Present;
             lane.holder = Some(provider.to_owned());
+            if balancer.applied_digest.is_some() {
+                lane.made_as.clone_from(&balancer.applied_digest);
+            }
             let whole = state == LoadBalancerState::Active && balancer.sync_state != SyncState::Drifted;
             if whole { learn_applied(lane, balancer) } else { forget_applied(lane) }
         }
@@ -54,10 +57,10 @@ fn learn_of(lane: &mut Lane, provider: &str, balancer: &LoadBalancer) -> bool {
 fn learn_applied(lane: &mut Lane, balancer: &LoadBalancer) -> bool {
     let Some(digest) = &balancer.applied_digest else { return false };
     lane.ingress = Some(published(balancer));
-    let known = lane.applied.as_ref().is_some_and(|applied| applied.digest == *digest);
+    let known = lane.applied.as_ref() == Some(digest);
     lane.in_doubt = false;
     if !known {
-        lane.applied = Some(Target { digest: digest.clone(), backends: None });
+        lane.applied = Some(digest.clone());
     }
     !known
 }
@@ -104,7 +107,7 @@ mod tests {
     fn lane(presence: Presence, applied: Option<&str>) -> Lane {
         let mut lane = Lane::new(Arc::new(service("web")));
         lane.presence = presence;
-        lane.applied = applied.map(|digest| Target { digest: digest.to_owned(), backends: None });
+        lane.applied = applied.map(str::to_owned);
         lane
     }
 
@@ -191,7 +194,7 @@ mod tests {
         for (id, mut lane, listed, complete, want) in rows {
             let lesson = Lesson { provider: "cloud", listed: listed.as_ref(), complete };
             let look = learn(&mut lane, &lesson);
-            let applied = lane.applied.as_ref().map(|applied| applied.digest.as_str());
+            let applied = lane.applied.as_deref();
             assert_eq!((look, lane.presence, applied), want, "{id}");
         }
     }

@@ -74,6 +74,63 @@ async fn a_deleted_service_of_another_class_is_cleaned_up_only_if_its_balancer_i
     assert_eq!(world.take(), ["get former"], "not ours beyond doubt");
 }
 
+/// SW-3: LoadBalancer, ClusterIP, and LoadBalancer of another class, all while no host ran. The digest in the list tells
+/// for which class the balancer was made. Others' finalizers stay, and so does what another implementation published.
+#[tokio::test(start_paused = true)]
+async fn a_balancer_left_behind_by_a_change_of_class_is_removed_after_a_restart() {
+    let mut world = World::settled([node("n1"), lb("web")]).await;
+    world.stop().await;
+    world.cluster.change_service("web", |service| {
+        service["metadata"]["finalizers"].as_array_mut().unwrap().push(json!("other/one"));
+        service["spec"]["ports"][0]["nodePort"] = json!(31_000);
+        service["status"] = json!({"loadBalancer": {"ingress": [{"ip": "198.51.100.7", "ipMode": "VIP"}]}});
+        *service = of_another(service.clone());
+    });
+    world.start();
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["list", "delete web-uid", "finalizer removed"]);
+    assert_eq!(events, ["DeletingLoadBalancer", "DeletedLoadBalancer"]);
+    let service = world.cluster.service("web").unwrap();
+    assert_eq!(service["metadata"]["finalizers"], json!(["other/one"]));
+    assert_eq!(service["status"]["loadBalancer"]["ingress"][0]["ip"], "198.51.100.7");
+    assert_eq!(world.metric("ccm_service_pending"), "0");
+}
+
+/// SW-4: what proves nothing changes nothing: a class that no provider looks after any more, and digests of others.
+#[tokio::test(start_paused = true)]
+async fn a_balancer_that_may_be_in_use_is_kept_after_a_restart() {
+    let mut world = World::settled([node("n1"), lb("web")]).await;
+    world.stop().await;
+    world.cloud.change_info(|info| info.default_load_balancer_class = false);
+    world.cluster.put(of_another(fin(lb("theirs"))));
+    world
+        .cloud
+        .set_balancer(LoadBalancer { applied_digest: Some("theirs".to_owned()), ..balancer("theirs") });
+    world.start();
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take(), ["list"]);
+    assert_eq!(world.metric("ccm_service_pending"), "0");
+}
+
+/// The balancer stands at a provider that looks after another class: it goes there, and comes at the one of its class.
+#[tokio::test(start_paused = true)]
+async fn a_change_of_class_between_two_providers_moves_the_balancer_after_a_restart() {
+    let mut world = World::settled([node("n1"), lb("web")]).await;
+    world.stop().await;
+    let other = world.add_provider("other");
+    other.change_info(|info| {
+        info.default_load_balancer_class = false;
+        info.load_balancer_classes = vec!["other/lb".to_owned()];
+    });
+    world.cluster.change_service("web", |service| *service = of_another(service.clone()));
+    world.start();
+    world.pass(A_WHILE).await;
+    assert_eq!(world.calls(), ["list", "delete web-uid"]);
+    let of_other: Vec<_> = other.calls().iter().map(word).collect();
+    assert_eq!(of_other.last().unwrap(), "ensure web n1", "{of_other:?}");
+}
+
 /// A class that some provider looks after is served by that provider.
 #[tokio::test(start_paused = true)]
 async fn a_service_goes_to_the_provider_of_its_class() {

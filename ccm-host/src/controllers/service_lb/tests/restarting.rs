@@ -58,15 +58,15 @@ async fn a_restart_touches_only_what_differs() {
     assert_eq!(story, want);
 }
 
-/// A restart between nodes: the set of then is not known, so the whole state is ensured.
+/// A restart between nodes: the digest says that only the backends differ, and the updates travel together.
 #[tokio::test(start_paused = true)]
-async fn nodes_that_came_meanwhile_are_ensured() {
+async fn nodes_that_came_meanwhile_are_updates() {
     let mut world = World::settled([node("n1"), lb("web")]).await;
     world.stop().await;
     world.cluster.put(node("n2"));
     world.start();
     world.pass(A_WHILE).await;
-    assert_eq!(world.take(), ["list", "ensure web n1,n2"]);
+    assert_eq!(world.take(), ["list", "update web n1,n2"]);
     world.cluster.put(node("n3"));
     world.pass(A_WHILE).await;
     assert_eq!(world.take()[0], "update web n1,n2,n3");
