@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -158,6 +159,21 @@ func TestAFormerLeaderIsRefusedBeforeItsArgumentsAreLookedAt(t *testing.T) {
 	}
 	_, err := client.DeleteLoadBalancer(soon(t), &pb.DeleteLoadBalancerRequest{Fencing: &pb.Fencing{Scope: "lease", Epoch: 4}})
 	expect(t, err, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_STALE_LEADER)
+}
+
+func TestWithoutFencingEpochsAreNotCompared(t *testing.T) {
+	conn := serve(t, provider(t, &cloud{}, sdk.WithoutFencing())).dial(t)
+	answer, err := pb.NewCloudProviderClient(conn).GetCapabilities(soon(t), &pb.GetCapabilitiesRequest{})
+	if err != nil || slices.Contains(answer.GetCapabilities(), pb.Capability_CAPABILITY_FENCING) {
+		t.Error(answer, err)
+	}
+	for _, epoch := range []uint64{5, 4} {
+		request := ensureRequest()
+		request.Fencing = &pb.Fencing{Scope: "lease", Epoch: epoch}
+		if _, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request); err != nil {
+			t.Error(epoch, err)
+		}
+	}
 }
 
 // [R:stale-revision]

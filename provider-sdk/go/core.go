@@ -54,8 +54,10 @@ func (c *core) check(request any) error {
 	if c.provider.life.stop.Err() != nil {
 		return fault.ShuttingDown()
 	}
-	if err := c.fences.Check(checks.Fencing(request)); err != nil {
-		return err
+	if c.provider.advertised.has(pb.Capability_CAPABILITY_FENCING) {
+		if err := c.fences.Check(checks.Fencing(request)); err != nil {
+			return err
+		}
 	}
 	return checks.Shape(request, c.provider.advertised.limits)
 }

@@ -29,6 +29,7 @@ type Provider struct {
 	clusters      Clusters
 
 	introduced func()
+	unfenced   bool
 
 	advertised advertised
 	metrics    *metrics
@@ -115,6 +116,12 @@ func WithMetrics(collectors ...prometheus.Collector) Option {
 	return func(p *Provider) { p.metrics.own = append(p.metrics.own, collectors...) }
 }
 
+// WithoutFencing does not refuse former leaders. For tests of hosts, and for a provider that fences by better means than
+// memory.
+func WithoutFencing() Option {
+	return func(p *Provider) { p.unfenced = true }
+}
+
 // WithIntroductions runs a function before each answer of Discovery.GetInfo: whenever a host connects, to this process for the
 // first time or again.
 func WithIntroductions(introduced func()) Option {
@@ -186,7 +193,7 @@ func (p *Provider) advertise() {
 		{pb.Capability_CAPABILITY_INSTANCES_WATCH, watches},
 		{pb.Capability_CAPABILITY_INSTANCES_LIST, lists},
 		{pb.Capability_CAPABILITY_SSH_KEYS, addsKeys},
-		{pb.Capability_CAPABILITY_FENCING, addsKeys || p.loadBalancers != nil || p.routes != nil},
+		{pb.Capability_CAPABILITY_FENCING, !p.unfenced && (addsKeys || p.loadBalancers != nil || p.routes != nil)},
 	} {
 		if one.there && !slices.Contains(seen, one.capability) {
 			seen = append(seen, one.capability)

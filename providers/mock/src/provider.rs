@@ -75,7 +75,9 @@ pub fn build(
         resume_validity: advertised.resume_token_validity(),
         bookmark_interval: advertised.bookmark_interval(),
     };
-    Provider::builder(name)
+    let builder = Provider::builder(name);
+    let builder = if advertised.fences() { builder } else { builder.without_fencing() };
+    builder
         .vendor_version(env!("CARGO_PKG_VERSION"))
         .process_epoch(epoch)
         .provider_id_prefix(PROVIDER_ID_PREFIX)

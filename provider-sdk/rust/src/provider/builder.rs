@@ -8,7 +8,7 @@ use prometheus_client::registry::Registry;
 use super::check::{self, BuildError};
 use super::{Advertised, Identity, Lifecycle, Provider, Services};
 use crate::metrics::Metrics;
-use crate::proto::GetCapabilitiesResponse;
+use crate::proto::{Capability, GetCapabilitiesResponse};
 use crate::services::{CloudProvider, Clusters, Instances, LoadBalancers, Routes, Volumes};
 
 /// Puts a provider together; see [`Provider::builder`]. Each service is served if and only if it was given.
@@ -18,6 +18,7 @@ pub struct ProviderBuilder {
     capabilities: GetCapabilitiesResponse,
     services: Services,
     metrics: Registry,
+    fencing: bool,
 }
 
 impl ProviderBuilder {
@@ -28,6 +29,7 @@ impl ProviderBuilder {
             capabilities: GetCapabilitiesResponse::default(),
             services: Services::default(),
             metrics: Registry::default(),
+            fencing: true,
         }
     }
 
@@ -43,9 +45,16 @@ impl ProviderBuilder {
         self
     }
 
-    /// What is served beyond the services, limits, intervals and wanted fields. All defaults unless given.
+    /// What is served beyond the services, limits, intervals and wanted fields. All defaults unless given; fencing is added
+    /// where mutations are served.
     pub fn capabilities(mut self, capabilities: GetCapabilitiesResponse) -> Self {
         self.capabilities = capabilities;
+        self
+    }
+
+    /// Does not refuse former leaders. For tests of hosts, and for a provider that fences by better means than memory.
+    pub fn without_fencing(mut self) -> Self {
+        self.fencing = false;
         self
     }
 
@@ -103,7 +112,10 @@ impl ProviderBuilder {
     /// [`BuildError`] names what does not fit: a name that is no DNS subdomain, a capability without its service,
     /// instances without a provider-ID prefix, a limit or an interval that the contract forbids.
     pub fn build(self) -> Result<Provider, BuildError> {
-        let Self { identity, capabilities, services, metrics } = self;
+        let Self { identity, mut capabilities, services, metrics, fencing } = self;
+        if fencing {
+            advertise_fencing(&mut capabilities, &services);
+        }
         check::identity(&identity, &services)?;
         check::capabilities(&capabilities, &services)?;
         check::limits(&capabilities)?;
@@ -115,6 +127,16 @@ impl ProviderBuilder {
             metrics: Arc::new(Metrics::new(metrics)),
             lifecycle,
         })
+    }
+}
+
+/// A former leader is refused before a method is called, so whoever serves mutations can do it.
+fn advertise_fencing(answer: &mut GetCapabilitiesResponse, services: &Services) {
+    let (fencing, keys) = (i32::from(Capability::Fencing), i32::from(Capability::SshKeys));
+    let mutations =
+        services.load_balancers.is_some() || services.routes.is_some() || answer.capabilities.contains(&keys);
+    if mutations && !answer.capabilities.contains(&fencing) {
+        answer.capabilities.push(fencing);
     }
 }
 

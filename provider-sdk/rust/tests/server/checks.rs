@@ -37,7 +37,7 @@ async fn a_former_leader_is_refused_before_its_arguments_are_looked_at() {
 async fn without_the_capability_epochs_are_not_compared() {
     let cloud = Cloud::new();
     cloud.go.add_permits(10);
-    let provider = cloud.builder().capabilities(GetCapabilitiesResponse::default()).build().unwrap();
+    let provider = cloud.builder().without_fencing().build().unwrap();
     let served = serve(provider).await;
     let mut client = served.load_balancers().await;
     for epoch in [5, 4] {

@@ -92,7 +92,7 @@ impl Cloud {
 }
 
 pub(crate) fn capabilities() -> GetCapabilitiesResponse {
-    let capabilities = [Capability::InstancesWatch, Capability::InstancesList, Capability::Fencing];
+    let capabilities = [Capability::InstancesWatch, Capability::InstancesList];
     let millis = |millis: i32| Some(prost_types::Duration { seconds: 0, nanos: millis * 1_000_000 });
     GetCapabilitiesResponse {
         capabilities: capabilities.iter().map(|one| i32::from(*one)).collect(),

@@ -6,7 +6,7 @@ use cloudprovider_sdk::contract::discovery::v1::GetInfoRequest;
 use cloudprovider_sdk::contract::service_names;
 use cloudprovider_sdk::proto::cloud_provider_client::CloudProviderClient;
 use cloudprovider_sdk::proto::routes_client::RoutesClient;
-use cloudprovider_sdk::proto::{GetCapabilitiesRequest, GetStatusRequest, ListRoutesRequest};
+use cloudprovider_sdk::proto::{Capability, GetCapabilitiesRequest, GetStatusRequest, ListRoutesRequest};
 use tonic::Code;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
@@ -42,11 +42,14 @@ async fn discovery_names_exactly_what_is_served() {
 
 /// [R:capabilities-constant]
 #[tokio::test]
-async fn capabilities_go_out_as_they_were_given() {
+async fn capabilities_go_out_as_they_were_given_and_with_fencing() {
     let served = serve(Cloud::new().provider()).await;
     let mut base = CloudProviderClient::new(served.channel().await);
     let answer = base.get_capabilities(GetCapabilitiesRequest::default()).await.unwrap().into_inner();
-    assert_eq!(answer, capabilities());
+    // Fencing is done by the crate, so the crate advertises it.
+    let mut given = capabilities();
+    given.capabilities.push(Capability::Fencing.into());
+    assert_eq!(answer, given);
     let status = base.get_status(GetStatusRequest {}).await.unwrap().into_inner();
     assert!(status.conditions.is_empty());
 }

@@ -150,7 +150,13 @@ impl Advertised {
         (if bytes == 0 { defaults::MAX_MESSAGE_BYTES } else { bytes }) as usize
     }
 
-    /// The answer of `GetCapabilities`.
+    /// Whether former leaders are refused.
+    #[must_use]
+    pub fn fences(&self) -> bool {
+        !self.without.contains(&Capability::Fencing)
+    }
+
+    /// The answer of `GetCapabilities`, but for fencing, which the SDK adds.
     #[must_use]
     pub fn answer(&self, settings: &Settings) -> GetCapabilitiesResponse {
         let mut capabilities = vec![
@@ -158,7 +164,6 @@ impl Advertised {
             Capability::InstancesList,
             Capability::SshKeys,
             Capability::Adoption,
-            Capability::Fencing,
             Capability::LoadBalancerDrift,
         ];
         if settings.allot_pod_cidrs {
