@@ -3,6 +3,7 @@
 mod bad_input;
 mod guard;
 mod load_balancers;
+mod misbehaviour;
 mod nodes;
 mod providers;
 mod reflection;

@@ -1,0 +1,182 @@
+//! A provider that breaks the contract, in every way the mock can, one after the other on one control plane: the host
+//! stays calm, loses nothing, and says which rule was broken.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result};
+use e2e::{node, node_count, node_gone, service};
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use provider_mock::breach;
+use serde_json::json;
+use skew::{Proxy, Skew};
+use test_cluster::{
+    Cluster,
+    nodes::{as_registered, is_uninitialized, register, set_ready},
+    services::{create, ingress, load_balancer},
+    wait,
+};
+
+use crate::quick;
+
+/// To how many calls a breach is done before the next one has its turn. A handshake is one call.
+fn times(rule: &str) -> u32 {
+    if rule.starts_with("discovery") { 1 } else { 2 }
+}
+
+/// Rules whose occasion is a new connection: what is asked once, at its beginning.
+const AT_A_HANDSHAKE: [&str; 6] = ["advertised", "capabilities", "discovery", "list", "page", "watch"];
+/// How many rounds of questions an occasion may take that never comes.
+const ROUNDS: u64 = 2;
+const NODES: usize = 6;
+
+/// What the host can see for itself. Others show only inside of the cloud: those are for the conformance suite.
+const SEEN_BY_THE_HOST: [&str; 14] = [
+    "address-unique",
+    "address-valid",
+    "annotation-prefix",
+    "batch-keys",
+    "capabilities-constant",
+    "discovery-epoch",
+    "discovery-name",
+    "discovery-prefix",
+    "ingress-valid",
+    "label-reserved",
+    "label-valid",
+    "observed-at",
+    "provider-id-prefix",
+    "unknown-enum",
+];
+
+struct Scene {
+    cluster: Cluster,
+    proxy: Option<Proxy>,
+    changes: u32,
+}
+
+impl Scene {
+    async fn start() -> Result<Self> {
+        let options = quick().host_flag("--node-status-update-frequency=200ms");
+        let mut scene = Self { cluster: options.start_without_host().await?, proxy: None, changes: 0 };
+        let socket = scene.cluster.socket();
+        std::fs::rename(&socket, socket.with_extension("behind"))?;
+        scene.connect_anew()?;
+        scene.cluster.start_host()?;
+        scene.cluster.host_ready().await?;
+        let cluster = &scene.cluster;
+        for index in 0..NODES {
+            let name = format!("node-{index}");
+            cluster.cloud()?.create_instance(&name, "zone-a").await?;
+            register(&cluster.client, as_registered(&name)).await?;
+            node(cluster, &name, "initialised", |node| !is_uninitialized(node)).await?;
+            set_ready(&cluster.client, &name, "True").await?;
+        }
+        create(&cluster.client, load_balancer("web")).await?;
+        service(cluster, "web", "an address", |service| !ingress(service).is_empty()).await?;
+        Ok(scene)
+    }
+
+    /// Cuts the connection, so that host and provider shake hands again.
+    fn connect_anew(&mut self) -> Result<()> {
+        let socket = self.cluster.socket();
+        self.proxy = None;
+        if socket.exists() {
+            std::fs::remove_file(&socket)?;
+        }
+        self.proxy = Some(Proxy::start(&socket, &socket.with_extension("behind"), Skew::None)?);
+        Ok(())
+    }
+
+    /// Gives every part of the contract an occasion to be used, while one rule is broken.
+    async fn while_broken(&mut self, rule: &str, variant: &str) -> Result<()> {
+        let cloud = self.cluster.cloud()?;
+        cloud.reset_calls().await?;
+        let variant = if variant.is_empty() { String::new() } else { format!(",variant={variant}") };
+        cloud.fault(&format!("breach,rule={rule}{variant},times={}", times(rule))).await?;
+        if AT_A_HANDSHAKE.iter().any(|subject| rule.starts_with(subject)) {
+            self.connect_anew()?;
+        }
+        self.change_the_service().await?;
+        self.touch_a_node().await?;
+        wait::until(&format!("an occasion for {rule}{variant}"), async || {
+            let spent = cloud.door().faults().await?.iter().all(|fault| fault.spent);
+            let asked = cloud.call_counts().await?;
+            let rounds = asked.iter().find(|(name, _)| name == "BatchGetInstances").map_or(0, |(_, n)| *n);
+            Ok((spent || rounds >= ROUNDS).then_some(()))
+        })
+        .await?;
+        cloud.clear_faults().await?;
+        anyhow::ensure!(
+            node_count(&self.cluster).await? == NODES,
+            "a living node went while {rule} was broken"
+        );
+        anyhow::ensure!(self.cluster.host()?.is_running(), "the host ended while {rule} was broken");
+        Ok(())
+    }
+
+    /// Another port: an Ensure.
+    async fn change_the_service(&mut self) -> Result<()> {
+        self.changes += 1;
+        let port = json!({ "spec": { "ports": [{ "port": 1000 + self.changes, "protocol": "TCP" }] } });
+        Api::<Service>::namespaced(self.cluster.client.clone(), "default")
+            .patch("web", &PatchParams::default(), &Patch::Merge(&port))
+            .await?;
+        Ok(())
+    }
+
+    /// In and out of the balancer: an update of its backends, and a look at the machine.
+    async fn touch_a_node(&self) -> Result<()> {
+        let cordoned = json!({ "spec": { "unschedulable": self.changes.is_multiple_of(2) } });
+        Api::<Node>::all(self.cluster.client.clone())
+            .patch("node-0", &PatchParams::default(), &Patch::Merge(&cordoned))
+            .await?;
+        Ok(())
+    }
+
+    async fn rules_told(&self) -> Result<BTreeSet<String>> {
+        let metrics = self.cluster.host_metrics().await?;
+        let told = metrics
+            .lines()
+            .filter(|line| line.starts_with("cloudprovider_contract_violations_total{"))
+            .filter_map(|line| Some(line.split_once("rule=\"")?.1.split_once('"')?.0.to_owned()));
+        Ok(told.collect())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_broken_rule_is_survived_and_those_that_show_are_named() -> Result<()> {
+    let mut scene = Scene::start().await?;
+    for breach in breach::all() {
+        let ways: &[&str] = if breach.variants.is_empty() { &[""] } else { breach.variants };
+        for variant in ways {
+            scene
+                .while_broken(breach.rule, variant)
+                .await
+                .with_context(|| format!("{} {variant}\n{:?}", breach.rule, scene.cluster.parts()))?;
+        }
+    }
+    let told = scene.rules_told().await?;
+    let silent: Vec<&&str> = SEEN_BY_THE_HOST.iter().filter(|rule| !told.contains(**rule)).collect();
+    assert!(silent.is_empty(), "broken, and not told: {silent:?}; told: {told:?}");
+
+    // As if nothing had been: the same end state as ever.
+    scene.connect_anew()?;
+    scene.change_the_service().await?;
+    let cluster = scene.cluster;
+    let cloud = cluster.cloud()?;
+    let port = i64::from(1000 + scene.changes);
+    wait::until("web as wanted", async || {
+        let balancers = cloud.balancers().await?;
+        Ok(balancers.iter().any(|one| one.ports.iter().any(|p| i64::from(p.port) == port)).then_some(()))
+    })
+    .await?;
+    cloud.create_instance("late", "zone-a").await?;
+    register(&cluster.client, as_registered("late")).await?;
+    node(&cluster, "late", "initialised", |node| !is_uninitialized(node)).await?;
+    set_ready(&cluster.client, "node-1", "Unknown").await?;
+    cloud.terminate_instance("node-1").await?;
+    node_gone(&cluster, "node-1").await
+}
