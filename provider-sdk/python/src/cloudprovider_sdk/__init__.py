@@ -1,0 +1,42 @@
+"""What a provider team builds a sidecar with: implement a class for each service your cloud has, and `main` serves it.
+
+The README of the package tells the duties that are done for you, and those that are yours.
+"""
+
+from cloudprovider_sdk import errors, logs, proto, results
+from cloudprovider_sdk.call import Call, Peer
+from cloudprovider_sdk.errors import ProviderError
+from cloudprovider_sdk.options import Endpoint, ServeOptions, add_flags
+from cloudprovider_sdk.paging import Pager
+from cloudprovider_sdk.provider import Provider
+from cloudprovider_sdk.server import Server, serve
+from cloudprovider_sdk.services import CloudProvider, Clusters, Instances, LoadBalancers, Routes, Volumes
+from cloudprovider_sdk.sidecar import main
+from cloudprovider_sdk.watch import Bookmark, ChangeFeed, InstanceWatch
+
+__all__ = [
+    "Bookmark",
+    "Call",
+    "ChangeFeed",
+    "CloudProvider",
+    "Clusters",
+    "Endpoint",
+    "InstanceWatch",
+    "Instances",
+    "LoadBalancers",
+    "Pager",
+    "Peer",
+    "Provider",
+    "ProviderError",
+    "Routes",
+    "ServeOptions",
+    "Server",
+    "Volumes",
+    "add_flags",
+    "errors",
+    "logs",
+    "main",
+    "proto",
+    "results",
+    "serve",
+]

@@ -1,0 +1,10 @@
+"""What is checked of every call before a method sees it, in the contract's fixed order: leader epoch, shape, revision.
+
+The peer comes before; rights in the cloud and existence come after and are the provider's to check, in this order.
+"""
+
+from cloudprovider_sdk.checks.fences import Fences
+from cloudprovider_sdk.checks.revisions import Revisions
+from cloudprovider_sdk.checks.shape import check, fit, items
+
+__all__ = ["Fences", "Revisions", "check", "fit", "items"]

@@ -1,0 +1,91 @@
+"""Checks of the parts that many requests have. Each raises INVALID_ARGUMENT_SHAPE or BATCH_TOO_LARGE."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from cloudprovider_sdk import errors
+from cloudprovider_sdk import proto as pb
+
+LONG: Final = 1 << 10
+"""Longest key, provider ID, token and volume id in bytes."""
+_UID: Final = 64
+_NAME: Final = 253
+_DIGEST: Final = 128
+
+
+def text(field: str, value: str, most: int) -> None:
+    """A text that must be there and may not be longer."""
+    if not value:
+        raise errors.invalid_argument_shape(field, "is missing")
+    short(field, value, most)
+
+
+def short(field: str, value: str, most: int) -> None:
+    """A text that may be missing."""
+    if len(value.encode()) > most:
+        raise errors.invalid_argument_shape(field, f"has more than {most} bytes")
+
+
+def present(of: Message, field: str, path: str | None = None) -> None:
+    """A part that must be there."""
+    if not of.HasField(field):
+        raise errors.invalid_argument_shape(path or field, "is missing")
+
+
+def cluster(request: Any) -> None:
+    """What every request that reaches a cloud carries."""
+    present(request, "cluster")
+    text("cluster.uid", request.cluster.uid, _UID)
+    short("cluster.name", request.cluster.name, _NAME)
+
+
+def mutation(request: Any) -> None:
+    """What every mutation carries beside its own fields."""
+    cluster(request)
+    present(request, "fencing")
+
+
+def page(request: Any) -> None:
+    """What every page request carries."""
+    cluster(request)
+    if request.page_size < 0:
+        raise errors.invalid_argument_shape("page_size", "is negative")
+    short("page_token", request.page_token, LONG)
+
+
+def batch(field: str, size: int, most: int) -> None:
+    """A batch has at least one item and at most as many as advertised."""
+    if not size:
+        raise errors.invalid_argument_shape(field, "is empty")
+    if size > most:
+        raise errors.batch_too_large(size, most)
+
+
+def unique(paths: Iterable[tuple[str, str]], most: int = LONG) -> None:
+    """Every value is there once; in: (path, value)."""
+    seen: set[str] = set()
+    for path, value in paths:
+        text(path, value, most)
+        if value in seen:
+            raise errors.invalid_argument_shape(path, "is doubled")
+        seen.add(value)
+
+
+def node(field: str, value: pb.NodeRef) -> None:
+    """A node that is named."""
+    text(f"{field}.name", value.name, _NAME)
+    short(f"{field}.provider_id", value.provider_id, LONG)
+
+
+def service(field: str, value: pb.ServiceRef) -> None:
+    """A Service that is named."""
+    text(f"{field}.uid", value.uid, _UID)
+    text(f"{field}.name", value.name, _NAME)
+    text(f"{field}.namespace", value.namespace, _NAME)
+
+
+def digest(field: str, value: str) -> None:
+    """A digest that must be there."""
+    text(field, value, _DIGEST)

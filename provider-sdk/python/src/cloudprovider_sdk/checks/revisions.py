@@ -1,0 +1,32 @@
+"""Refuses what was overtaken: the wanted state of a Service that is older than one accepted before."""
+
+from typing import Final
+
+from cloudprovider_sdk import errors
+
+_REMEMBERED: Final = 1 << 16
+"""Services kept in mind; beyond that, the one whose last change is longest ago is forgotten, as after a restart."""
+
+
+class Revisions:
+    """The highest accepted revision of each Service, by (cluster uid, service uid), oldest change first."""
+
+    def __init__(self, remembered: int = _REMEMBERED) -> None:
+        self._accepted: dict[tuple[str, str], int] = {}
+        self._remembered = remembered
+
+    def accept(self, cluster: str, service: str, revision: int) -> None:
+        """Accept a revision, or refuse it below the highest accepted one.
+
+        An equal one is the same call again; 0 is never refused nor kept.
+        """
+        if not revision:
+            return
+        key = (cluster, service)
+        accepted = self._accepted.get(key, 0)
+        if revision < accepted:
+            raise errors.stale_revision(service, revision=revision, accepted=accepted)
+        self._accepted.pop(key, None)
+        self._accepted[key] = revision
+        if len(self._accepted) > self._remembered:
+            del self._accepted[next(iter(self._accepted))]

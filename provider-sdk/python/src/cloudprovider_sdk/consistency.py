@@ -1,0 +1,78 @@
+"""What must hold before a provider is served: what is advertised is there, and within the contract's bounds."""
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from cloudprovider_sdk import contract
+from cloudprovider_sdk import proto as pb
+
+if TYPE_CHECKING:
+    from cloudprovider_sdk.provider import Provider
+
+_LABEL: Final = "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_SUBDOMAIN = re.compile(rf"(?=.{{1,63}}\Z){_LABEL}(\.{_LABEL})*")
+_LONGEST_TEXT: Final = 64
+_INTERVALS: Final = (
+    "page_token_validity",
+    "resume_token_validity",
+    "bookmark_interval",
+    "watch_max_age",
+    "instance_sweep",
+)
+_NEEDS: Final = {
+    pb.CAPABILITY_INSTANCES_WATCH: (contract.INSTANCES,),
+    pb.CAPABILITY_INSTANCES_LIST: (contract.INSTANCES,),
+    pb.CAPABILITY_SSH_KEYS: (contract.INSTANCES,),
+    pb.CAPABILITY_INSTANCE_POD_CIDRS: (contract.INSTANCES,),
+    pb.CAPABILITY_ADOPTION: (contract.LOAD_BALANCERS,),
+    pb.CAPABILITY_LOAD_BALANCER_DRIFT: (contract.LOAD_BALANCERS,),
+    pb.CAPABILITY_ROUTE_NODE_ADDRESSES: (contract.ROUTES,),
+    pb.CAPABILITY_FENCING: (contract.INSTANCES, contract.LOAD_BALANCERS, contract.ROUTES),
+}
+"""The services of which one must be served."""
+
+
+def check(provider: "Provider", answer: pb.GetCapabilitiesResponse) -> None:
+    """Raise `ValueError` with the value and the remedy."""
+    _identity(provider)
+    _capabilities(provider, answer)
+    _limits(answer)
+
+
+def _identity(provider: "Provider") -> None:
+    name, version, epoch = provider.name, len(provider.vendor_version.encode()), len(provider.process_epoch.encode())
+    if not _SUBDOMAIN.fullmatch(name):
+        raise ValueError(
+            f"the name {name!r} is no DNS subdomain of at most 63 bytes; use lowercase letters, digits, '-' and '.'"
+        )
+    if version > _LONGEST_TEXT:
+        raise ValueError(f"vendor_version has {version} bytes; it may have {_LONGEST_TEXT}")
+    if not 1 <= epoch <= _LONGEST_TEXT:
+        raise ValueError(f"process_epoch has {epoch} bytes; it needs 1 to {_LONGEST_TEXT}")
+    if "" in provider.provider_id_prefixes:
+        raise ValueError('a provider-ID prefix is empty; write for example "aws://"')
+    if contract.INSTANCES in provider.services and not provider.provider_id_prefixes:
+        raise ValueError("instances are served without a provider-ID prefix; give provider_id_prefixes")
+
+
+def _capabilities(provider: "Provider", answer: pb.GetCapabilitiesResponse) -> None:
+    for at, capability in enumerate(answer.capabilities):
+        if capability not in _NEEDS or capability in answer.capabilities[:at]:
+            raise ValueError(f"capability number {capability} is unknown, unspecified or there twice")
+        if provider.services.keys().isdisjoint(needed := _NEEDS[capability]):
+            raise ValueError(
+                f"{pb.Capability.Name(capability)} is advertised but {' or '.join(needed)} is not served; "
+                "give its implementation or drop the capability"
+            )
+    if answer.load_balancer_classes and contract.LOAD_BALANCERS not in provider.services:
+        raise ValueError(f"load_balancer_classes is set but {contract.LOAD_BALANCERS} is not served")
+
+
+def _limits(answer: pb.GetCapabilitiesResponse) -> None:
+    size = answer.limits.max_message_bytes
+    if size and not contract.LEAST_MAX_MESSAGE_BYTES <= size <= contract.MOST_MAX_MESSAGE_BYTES:
+        raise ValueError(f"limits.max_message_bytes is {size}; it needs to be 4 MiB to 64 MiB, or 0 for 16 MiB")
+    for name in _INTERVALS:
+        value = getattr(answer.intervals, name).ToTimedelta()
+        if answer.intervals.HasField(name) and value.total_seconds() <= 0:
+            raise ValueError(f"intervals.{name} is {value}; it needs to be positive, or absent for the default")

@@ -1,0 +1,216 @@
+"""One function for each condition, asking for all that the contract wants said with it. They answer; raise what they answer."""
+
+import json
+
+from cloudprovider_sdk import proto as pb
+from cloudprovider_sdk.errors.provider_error import ProviderError
+
+
+def _quote(name: str) -> str:
+    return json.dumps(name)
+
+
+# Instances.
+
+
+def instance_not_found(instance: str) -> ProviderError:
+    """A single-object call names an instance that does not exist, for example a route's target."""
+    return ProviderError(pb.ERROR_REASON_INSTANCE_NOT_FOUND, f"instance {_quote(instance)} does not exist")
+
+
+def metadata_not_ready(retry_after: float) -> ProviderError:
+    """The instance is known but cannot be described yet: the error beside state RUNNING or PENDING."""
+    message = "the instance cannot be described yet"
+    return ProviderError(pb.ERROR_REASON_METADATA_NOT_READY, message, retry_after=retry_after)
+
+
+def location_unreachable(location: str) -> ProviderError:
+    """A region, zone or account could not be asked."""
+    return ProviderError(pb.ERROR_REASON_LOCATION_UNREACHABLE, f"location {_quote(location)} could not be asked")
+
+
+def instance_ambiguous(node: str) -> ProviderError:
+    """The same node is claimed by more than one instance."""
+    message = f"node {_quote(node)} is claimed by more than one instance"
+    return ProviderError(pb.ERROR_REASON_INSTANCE_AMBIGUOUS, message)
+
+
+def invalid_ssh_key(why: str) -> ProviderError:
+    """The text is no SSH public key, or its kind is refused."""
+    return ProviderError(pb.ERROR_REASON_INVALID_SSH_KEY, why)
+
+
+# What is asked for.
+
+
+def method_not_supported(method: str) -> ProviderError:
+    """The RPC is not served."""
+    return ProviderError(pb.ERROR_REASON_METHOD_NOT_SUPPORTED, f"{method} is not served")
+
+
+def unsupported_feature(field: str, why: str) -> ProviderError:
+    """The RPC is served, but not this field or value of it."""
+    return ProviderError(pb.ERROR_REASON_UNSUPPORTED_FEATURE, why, fields=((field, why),))
+
+
+def implemented_elsewhere(who: str) -> ProviderError:
+    """Another controller looks after this Service."""
+    return ProviderError(pb.ERROR_REASON_IMPLEMENTED_ELSEWHERE, f"{who} looks after this service")
+
+
+def invalid_configuration(field: str, why: str) -> ProviderError:
+    """The user's Service or annotations make no sense; `field` is a Kubernetes field path."""
+    return ProviderError(pb.ERROR_REASON_INVALID_CONFIGURATION, f"{field}: {why}", fields=((field, why),))
+
+
+def invalid_argument_shape(field: str, why: str) -> ProviderError:
+    """The request breaks the contract; `field` is a path in the request."""
+    return ProviderError(pb.ERROR_REASON_INVALID_ARGUMENT_SHAPE, f"{field} {why}", fields=((field, why),))
+
+
+def batch_too_large(items: int, most: int) -> ProviderError:
+    """More items than advertised."""
+    metadata = {"max": str(most), "items": str(items)}
+    return ProviderError(pb.ERROR_REASON_BATCH_TOO_LARGE, f"more than {most} items", metadata=metadata)
+
+
+def page_token_expired() -> ProviderError:
+    """The page token was issued, but is too old."""
+    return ProviderError(pb.ERROR_REASON_PAGE_TOKEN_EXPIRED, "the page token is too old")
+
+
+def invalid_token() -> ProviderError:
+    """The token was never issued by this process epoch."""
+    return ProviderError(pb.ERROR_REASON_INVALID_TOKEN, "the token was not issued by this process")
+
+
+def resume_token_expired() -> ProviderError:
+    """The resume token is too old."""
+    return ProviderError(pb.ERROR_REASON_RESUME_TOKEN_EXPIRED, "the resume token is too old")
+
+
+# Come back later.
+
+
+def rate_limited(retry_after: float) -> ProviderError:
+    """The cloud throttles; come back after this many seconds."""
+    return ProviderError(pb.ERROR_REASON_RATE_LIMITED, "the cloud throttles", retry_after=retry_after)
+
+
+def quota_exceeded(subject: str, what: str) -> ProviderError:
+    """A quota is used up: its subject (an account, a region), and what it counts."""
+    message = f"quota of {subject} is used up: {what}"
+    return ProviderError(pb.ERROR_REASON_QUOTA_EXCEEDED, message, quotas=((subject, what),))
+
+
+def capacity_unavailable(what: str) -> ProviderError:
+    """The cloud has none left to give."""
+    return ProviderError(pb.ERROR_REASON_CAPACITY_UNAVAILABLE, f"the cloud has no {what} left")
+
+
+def retry_later(retry_after: float, why: str) -> ProviderError:
+    """Failing for now; come back after exactly this many seconds."""
+    return ProviderError(pb.ERROR_REASON_RETRY_LATER, why, retry_after=retry_after)
+
+
+def overloaded(retry_after: float) -> ProviderError:
+    """The provider itself has too much to do."""
+    message = "the provider has too much to do"
+    return ProviderError(pb.ERROR_REASON_PROVIDER_OVERLOADED, message, retry_after=retry_after)
+
+
+def route_table_full(table: str) -> ProviderError:
+    """The route tables of the cloud have no room."""
+    return ProviderError(pb.ERROR_REASON_ROUTE_TABLE_FULL, f"route table {_quote(table)} is full")
+
+
+# Conflicts.
+
+
+def concurrent_operation(what: str) -> ProviderError:
+    """A conflicting operation on the same object is under way."""
+    return ProviderError(pb.ERROR_REASON_CONCURRENT_OPERATION, f"another operation on {_quote(what)} is under way")
+
+
+def owned_by_other_cluster(resource: str) -> ProviderError:
+    """A resource with this natural key belongs to another cluster."""
+    return ProviderError(pb.ERROR_REASON_OWNED_BY_OTHER_CLUSTER, f"{_quote(resource)} belongs to another cluster")
+
+
+def adoption_refused(resource: str) -> ProviderError:
+    """A former controller's resource was found, and the caller refuses adoption."""
+    return ProviderError(pb.ERROR_REASON_ADOPTION_REFUSED, f"{_quote(resource)} was made by a former controller")
+
+
+def stale_revision(what: str, *, revision: int, accepted: int) -> ProviderError:
+    """A newer revision of this object's wanted state was accepted already."""
+    message = f"a newer revision of {_quote(what)} was accepted"
+    metadata = {"revision": str(revision), "accepted": str(accepted)}
+    return ProviderError(pb.ERROR_REASON_STALE_REVISION, message, metadata=metadata)
+
+
+def needs_ensure(what: str) -> ProviderError:
+    """An update of a balancer that is absent or must be rebuilt: the error of an item."""
+    return ProviderError(pb.ERROR_REASON_NEEDS_ENSURE, f"the balancer of {_quote(what)} must be ensured")
+
+
+def route_changed(route: str) -> ProviderError:
+    """The route was re-pointed since it was listed: the error of an item."""
+    return ProviderError(pb.ERROR_REASON_ROUTE_CHANGED, f"route {_quote(route)} changed since it was listed")
+
+
+def stale_leader(scope: str, *, epoch: int, highest: int) -> ProviderError:
+    """The caller is a former leader."""
+    message = f"a later leader of lease {_quote(scope)} has called"
+    metadata = {"epoch": str(epoch), "highest": str(highest)}
+    return ProviderError(pb.ERROR_REASON_STALE_LEADER, message, metadata=metadata)
+
+
+# Rights, and the cloud itself.
+
+
+def cloud_credentials_invalid() -> ProviderError:
+    """The cloud refuses the provider's credentials."""
+    return ProviderError(pb.ERROR_REASON_CLOUD_CREDENTIALS_INVALID, "the cloud refuses the provider's credentials")
+
+
+def cloud_credentials_expired() -> ProviderError:
+    """The provider's credentials ran out."""
+    return ProviderError(pb.ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED, "the provider's credentials ran out")
+
+
+def cloud_permission_denied(action: str) -> ProviderError:
+    """The credentials are good, but a right is missing: the cloud's name of the action."""
+    message, metadata = f"the provider may not {action}", {"action": action}
+    return ProviderError(pb.ERROR_REASON_CLOUD_PERMISSION_DENIED, message, metadata=metadata)
+
+
+def invalid_provider_config(why: str) -> ProviderError:
+    """The provider's own configuration is bad."""
+    return ProviderError(pb.ERROR_REASON_INVALID_PROVIDER_CONFIG, why)
+
+
+def cloud_api_unavailable() -> ProviderError:
+    """The cloud's API is down."""
+    return ProviderError(pb.ERROR_REASON_CLOUD_API_UNAVAILABLE, "the cloud's API does not answer")
+
+
+def shutting_down() -> ProviderError:
+    """The provider is stopping."""
+    return ProviderError(pb.ERROR_REASON_SHUTTING_DOWN, "the provider is stopping")
+
+
+def internal(**metadata: str) -> ProviderError:
+    """A defect of the provider. Give its cause with `from`: it is logged, and the caller learns nothing of it."""
+    message = "internal error; the provider's log says more"
+    return ProviderError(pb.ERROR_REASON_INTERNAL_ERROR, message, metadata=metadata)
+
+
+def volume_not_found(volume: str) -> ProviderError:
+    """The volume does not exist."""
+    return ProviderError(pb.ERROR_REASON_VOLUME_NOT_FOUND, f"volume {_quote(volume)} does not exist")
+
+
+def cluster_not_found(name: str) -> ProviderError:
+    """The named cluster does not exist in the cloud."""
+    return ProviderError(pb.ERROR_REASON_CLUSTER_NOT_FOUND, f"cluster {_quote(name)} does not exist")

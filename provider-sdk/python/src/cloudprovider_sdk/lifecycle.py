@@ -1,0 +1,58 @@
+"""The life of a served provider: whether it accepts work, whether it stops, and which mutations still run."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Lifecycle:
+    """Shared between the provider, the server and every RPC. Lives on one event loop."""
+
+    def __init__(self, services: Iterable[str]) -> None:
+        self.stop = asyncio.Event()
+        """A stop was asked for: no new work, streams end."""
+        self.give_up = asyncio.Event()
+        """The time for a graceful stop is over: mutations give up."""
+        self.mutations: set[asyncio.Task[Any]] = set()
+        self._serving = dict.fromkeys(["", *services], True)
+        self.changed = asyncio.Event()
+        """Set, and replaced, when the health of anything changes."""
+
+    def health(self, service: str) -> bool | None:
+        """Say whether a service ("" for the whole) accepts work; None when it is not served."""
+        serving = self._serving.get(service)
+        return None if serving is None else serving and not self.stop.is_set()
+
+    def set_serving(self, serving: bool, service: str | None = None) -> bool:
+        """Say whether one service, or everything, accepts work. False when the service is not served."""
+        names = list(self._serving) if service is None else [name for name in self._serving if name == service]
+        self._serving.update(dict.fromkeys(names, serving))
+        self._tell()
+        return bool(names)
+
+    def begin_stop(self) -> None:
+        """Ask for a stop: health first, so that a caller learns of it before its streams end."""
+        self.stop.set()
+        self._tell()
+
+    def spawn(self, mutation: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a mutation as a task that nobody's going away ends."""
+        task = asyncio.create_task(mutation)
+        self.mutations.add(task)
+        task.add_done_callback(self.mutations.discard)
+        return task
+
+    async def mutations_end(self, within: float) -> bool:
+        """Wait for the mutations that run; False when the time is over first."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                while self.mutations:
+                    await asyncio.wait(self.mutations)
+        return not self.mutations
+
+    def _tell(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()

@@ -1,0 +1,99 @@
+"""A provider, complete and checked, ready to be served.
+
+In: what a team says of its provider, and an implementation for each service. Out: a `Provider` that is consistent: what it
+advertises it serves. How it is served is decided in `server`.
+"""
+
+import uuid
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry
+
+from cloudprovider_sdk import consistency, contract
+from cloudprovider_sdk import proto as pb
+from cloudprovider_sdk.advertised import advertise
+from cloudprovider_sdk.lifecycle import Lifecycle
+from cloudprovider_sdk.services import CloudProvider, Clusters, Instances, LoadBalancers, Routes, Volumes
+
+_OPTIONAL = {
+    pb.CAPABILITY_INSTANCES_WATCH: "watch_instances",
+    pb.CAPABILITY_INSTANCES_LIST: "list_instances",
+    pb.CAPABILITY_SSH_KEYS: "add_ssh_key_to_all_instances",
+}
+
+
+class Provider:
+    """A provider that is complete and consistent. Each service is served if and only if it was given.
+
+    `name` is a DNS subdomain of at most 63 bytes, for example `aws`; `provider_id_prefixes` say how provider IDs begin, for
+    example `aws://`. `capabilities` tells limits, intervals, wanted fields, classes, and capabilities that cannot be seen
+    from methods; what can be seen from methods, and fencing, is added (`fencing=False` is for a provider that fences by better
+    means than memory). Register metrics of your own on `registry`.
+
+    Raises `ValueError`, which names what does not fit: a name that is no DNS subdomain, a capability without its service,
+    instances without a provider-ID prefix, a limit or an interval that the contract forbids.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        vendor_version: str = "",
+        provider_id_prefixes: Sequence[str] = (),
+        capabilities: pb.GetCapabilitiesResponse | None = None,
+        status: CloudProvider | None = None,
+        instances: Instances | None = None,
+        load_balancers: LoadBalancers | None = None,
+        routes: Routes | None = None,
+        volumes: Volumes | None = None,
+        clusters: Clusters | None = None,
+        registry: CollectorRegistry | None = None,
+        fencing: bool = True,
+        process_epoch: str | None = None,
+    ) -> None:
+        self.name = name
+        self.vendor_version = vendor_version
+        self.provider_id_prefixes = tuple(provider_id_prefixes)
+        self.process_epoch = str(uuid.uuid4()) if process_epoch is None else process_epoch
+        self.registry = registry or CollectorRegistry()
+        self.status = status
+        optional: dict[str, object] = {
+            contract.INSTANCES: instances,
+            contract.LOAD_BALANCERS: load_balancers,
+            contract.ROUTES: routes,
+            contract.VOLUMES: volumes,
+            contract.CLUSTERS: clusters,
+        }
+        self.services = {service: given for service, given in optional.items() if given is not None}
+        answer = pb.GetCapabilitiesResponse()
+        answer.CopyFrom(capabilities or answer)
+        answer.capabilities.extend(one for one in self._seen(instances, fencing=fencing) if one not in answer.capabilities)
+        consistency.check(self, answer)
+        self.advertised = advertise(answer)
+        self.lifecycle = Lifecycle(self.service_names)
+
+    @property
+    def service_names(self) -> list[str]:
+        """Fully qualified names of the contract's services that are served."""
+        return [contract.DISCOVERY, contract.CLOUD_PROVIDER, *self.services]
+
+    def set_serving(self, serving: bool, service: str | None = None) -> bool:
+        """Say whether the provider, or one service by its fully qualified name, accepts work. False when it is not served.
+
+        A cloud that is down or refuses credentials is a condition of GetStatus, not a reason for this.
+        """
+        return self.lifecycle.set_serving(serving, service)
+
+    def stop(self) -> None:
+        """Stop gracefully, as SIGTERM does: not serving, streams end, running mutations are finished."""
+        self.lifecycle.begin_stop()
+
+    def _seen(self, instances: Instances | None, *, fencing: bool) -> list[pb.Capability.ValueType]:
+        """Tell what a provider can do by what it implements."""
+        seen = [
+            capability
+            for capability, method in _OPTIONAL.items()
+            if instances is not None and getattr(type(instances), method) is not getattr(Instances, method)
+        ]
+        mutates = pb.CAPABILITY_SSH_KEYS in seen or {contract.LOAD_BALANCERS, contract.ROUTES} & self.services.keys()
+        return [*seen, pb.CAPABILITY_FENCING] if mutates and fencing else seen

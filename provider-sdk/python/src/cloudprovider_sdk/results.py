@@ -1,0 +1,35 @@
+"""Answers for one query of a batch of instances, spelt as the contract wants them."""
+
+from cloudprovider_sdk import proto as pb
+from cloudprovider_sdk.errors import ProviderError, to_item
+
+
+def found(key: str, state: pb.InstanceState.ValueType, instance: pb.Instance) -> pb.InstanceResult:
+    """The machine is there, read from the place that decides it, now."""
+    result = _looked(key, state)
+    result.instance.CopyFrom(instance)
+    return result
+
+
+def absent(key: str) -> pb.InstanceResult:
+    """The machine was looked for where it must be, with the rights to see it, and is not there.
+
+    This is evidence for deletion: answer `unknown` whenever the look itself failed or saw only a part.
+    """
+    return _looked(key, pb.INSTANCE_STATE_ABSENT)
+
+
+def not_owned(key: str) -> pb.InstanceResult:
+    """The machine belongs to another cloud, account or region."""
+    return pb.InstanceResult(key=key, state=pb.INSTANCE_STATE_NOT_OWNED)
+
+
+def unknown(key: str, error: ProviderError) -> pb.InstanceResult:
+    """Nothing is known about the machine, and why. The other queries of the batch are none the worse for it."""
+    return pb.InstanceResult(key=key, error=to_item(error))
+
+
+def _looked(key: str, state: pb.InstanceState.ValueType) -> pb.InstanceResult:
+    result = pb.InstanceResult(key=key, state=state, authoritative=True)
+    result.observed_at.GetCurrentTime()
+    return result

@@ -1,0 +1,143 @@
+"""Takes what looks like a secret out of a text before it leaves the process.
+
+In: any text, a whole log line in any format among them. Out: the same text with values redacted that stand after the
+name of a secret, bearer tokens, private keys, passwords in URLs and long random strings. A net below the rule that no
+secret is ever given to a log or an error: it errs on the side of redacting.
+"""
+
+import re
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from cloudprovider_sdk import proto as pb
+
+REDACTED: Final = "[redacted]"
+"""What stands in place of a secret."""
+
+_RANDOM_FROM: Final = 32
+"""From this length on a word of mixed letters and digits is looked at."""
+
+_PEM = re.compile(r"-----BEGIN .*?(?:-----END .*?(?:-----|\Z)|\Z)", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z0-9_./+-]+")
+_USER_OF_URL = re.compile(r"://([^/ \"\\\n]*)@")
+_SECRET = re.compile(
+    "password|passwd|passphrase|secret|token|authorization|credential|apikey|privatekey|accesskey|sessionkey"
+    "|signingkey|bearer|cookie"
+)
+_SCHEMES = frozenset({"bearer", "basic"})
+_PLAIN = re.compile(r"[^ \n\t,;&)\]}\"'\\]*")
+_ASSIGNMENT = re.compile(r"(?P<quote>\\*[\"']*)\s*(?!::)[:=][> \t]*(?:Some\()?(?P<escapes>\\*)")
+_REASONS = frozenset(name.removeprefix("ERROR_REASON_") for name in pb.ErrorReason.keys())  # noqa: SIM118
+
+
+def text(original: str) -> str:
+    """Answer the text without what looks like a secret."""
+    out: list[str] = []
+    at = 0
+    for block in _PEM.finditer(original):
+        _scan(original[at : block.start()], out)
+        out.append(REDACTED if "PRIVATE KEY" in block[0] else block[0])
+        at = block.end()
+    _scan(original[at:], out)
+    return "".join(out)
+
+
+def names_a_secret(name: str) -> bool:
+    """Say whether a field, a map key or an option of this name holds a secret."""
+    # Reasons such as PAGE_TOKEN_EXPIRED stand before a colon, too.
+    return bool(_SECRET.search(re.sub(r"[-_. ]", "", name.lower()))) and name not in _REASONS
+
+
+def _scan(piece: str, out: list[str]) -> None:
+    at = 0
+    while at < len(piece):
+        if word := _WORD.match(piece, at):
+            at = _word(piece, word[0], word.end(), out)
+        elif url := _USER_OF_URL.match(piece, at):
+            out.append(f"://{REDACTED}")
+            at = url.end(1)
+        else:
+            out.append(piece[at])
+            at += 1
+
+
+def _word(piece: str, word: str, end: int, out: list[str]) -> int:
+    """Copy or redact a word and, if it names a secret, what belongs to it. Answer where the rest begins."""
+    if _is_random(word):
+        out.append(REDACTED)
+        return end
+    out.append(word)
+    secret = None
+    if word.lower() in _SCHEMES:
+        secret = _after_scheme(piece, end)
+    elif names_a_secret(word):
+        secret = _after_key(piece, end)
+    if secret is None:
+        return end
+    out += (piece[end : secret.start], secret.quote, REDACTED, secret.quote)
+    return secret.end
+
+
+def _is_random(word: str) -> bool:
+    """Say whether it looks like a key or a token: long, of all three classes, changing between them as names do not."""
+    if len(word) < _RANDOM_FROM:
+        return False
+    classes = [1 if c.isupper() else 2 if c.islower() else 3 if c.isdigit() else 0 for c in word]
+    changes = sum(a != b and a > 0 and b > 0 for a, b in pairwise(classes))
+    return {1, 2, 3} <= set(classes) and changes * 10 >= len(word) * 3
+
+
+class _Value(NamedTuple):
+    """The value that belongs to a name: what goes, and the quote that must stand round the replacement."""
+
+    start: int
+    end: int
+    quote: str = ""
+
+
+def _after_scheme(piece: str, at: int) -> _Value | None:
+    """`Bearer TOKEN`: a token has at least eight bytes, so that prose stays legible."""
+    if not piece.startswith(" ", at):
+        return None
+    end = _plain(piece, at + 1)
+    return _Value(at + 1, end) if end - at > len("secrets.") else None
+
+
+def _after_key(piece: str, at: int) -> _Value | None:
+    """`name=VALUE`, `name: VALUE`, `"name":"VALUE"`, with any depth of escapes."""
+    found = _ASSIGNMENT.match(piece, at)
+    if found is None or found.end() == len(piece):
+        return None
+    quote, escapes, start = found["quote"], len(found["escapes"]), found.end()
+    mark = piece[start]
+    if mark in "\"'":
+        value = _Value(start + 1, _quoted(piece, start + 1, escapes, mark))
+    elif mark in "[{" and not escapes:
+        close = piece.find("]" if mark == "[" else "}", start)
+        value = _Value(start, len(piece) if close < 0 else close + 1, quote)
+    else:
+        start -= escapes
+        value = _Value(start, _with_scheme(piece, start), quote)
+    return value if value.end > value.start else None
+
+
+def _quoted(piece: str, at: int, escapes: int, mark: str) -> int:
+    """Answer where the quote of the same depth of escapes begins, without its escapes."""
+    run = 0
+    for end in range(at, len(piece)):
+        if piece[end] == mark and (run <= escapes or (not escapes and run % 2 == 0)):
+            return end - min(run, escapes)
+        run = run + 1 if piece[end] == "\\" else 0
+    return len(piece)
+
+
+def _with_scheme(piece: str, at: int) -> int:
+    end = _plain(piece, at)
+    if piece[at:end].lower() in _SCHEMES and piece.startswith(" ", end):
+        return _plain(piece, end + 1)
+    return end
+
+
+def _plain(piece: str, at: int) -> int:
+    found = _PLAIN.match(piece, at)
+    return at if found is None else found.end()

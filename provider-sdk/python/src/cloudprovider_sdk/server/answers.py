@@ -1,0 +1,54 @@
+"""What is made sure of a batch's answer: each key exactly once, and no other."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from cloudprovider_sdk import proto as pb
+
+_log = logging.getLogger("cloudprovider_sdk")
+
+_LACKING = "the provider gave no single answer for this item"
+
+
+def settle(request: Any, answer: Any) -> None:
+    """Mend the results of a batch in place: drop what was not asked; say "unknown" for what lacks or is there twice.
+
+    The host would do the same and count it; here the log names the keys, where the team that can mend it looks.
+    """
+    if not hasattr(answer, "results"):
+        return
+    asked = keys(request)
+    given = Counter(_key(result) for result in answer.results)
+    wrong = {key for key in {*asked, *given} if given[key] != 1 or key not in asked}
+    if not wrong:
+        return
+    _log.error("the answer of a batch does not hold each key exactly once", extra={"keys": sorted(wrong)[:10]})
+    kept = [result for result in answer.results if _key(result) not in wrong]
+    del answer.results[:]
+    answer.results.extend(kept)
+    for key in asked:
+        if key in wrong:
+            refuse(answer, key, pb.ItemError(reason=pb.ERROR_REASON_INTERNAL_ERROR, message=_LACKING))
+
+
+def refuse(answer: Any, key: str, error: pb.ItemError) -> None:
+    """Add the result of an item that got nothing but an error."""
+    if isinstance(answer, pb.BatchUpdateLoadBalancersResponse):
+        answer.results.add(service_uid=key, outcome=pb.UPDATE_OUTCOME_NOT_UPDATED, error=error)
+    else:
+        answer.results.add(key=key, error=error)
+
+
+def keys(request: Any) -> list[str]:
+    """Answer what the results of a batch are matched by."""
+    if isinstance(request, pb.BatchUpdateLoadBalancersRequest):
+        return [item.service.ref.uid for item in request.items]
+    batch: Iterable[Any] = request.queries if hasattr(request, "queries") else request.items
+    return [item.key for item in batch]
+
+
+def _key(result: Any) -> str:
+    key: str = result.service_uid if isinstance(result, pb.LoadBalancerUpdateResult) else result.key
+    return key

@@ -1,0 +1,48 @@
+"""Who is there, what it can do, and how it is: answered from memory."""
+
+import logging
+
+from cloudprovider_sdk import proto as pb
+from cloudprovider_sdk.call import Call
+from cloudprovider_sdk.gen.ccm.discovery.v1 import discovery_pb2
+from cloudprovider_sdk.provider import Provider
+from cloudprovider_sdk.version import __version__
+
+_log = logging.getLogger("cloudprovider_sdk")
+
+
+class Discovery:
+    """Serves `ccm.discovery.v1.Discovery`. `services` are the fully qualified names of all that is served."""
+
+    def __init__(self, provider: Provider, services: list[str]) -> None:
+        self._info = discovery_pb2.GetInfoResponse(
+            name=provider.name,
+            vendor_version=provider.vendor_version,
+            sdk_name="cloudprovider-sdk (python)",
+            sdk_version=__version__,
+            provider_id_prefixes=provider.provider_id_prefixes,
+            services=services,
+            process_epoch=provider.process_epoch,
+        )
+
+    async def get_info(self, _: Call, host: discovery_pb2.GetInfoRequest) -> discovery_pb2.GetInfoResponse:
+        """Introduce the provider to any caller."""
+        _log.debug("a host introduced itself", extra={"host": host.host_name, "host_version": host.host_version})
+        return self._info
+
+
+class Base:
+    """Serves `CloudProvider`: capabilities are data, status is the provider's, if it tells."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+
+    async def get_capabilities(self, _: Call, __: pb.GetCapabilitiesRequest) -> pb.GetCapabilitiesResponse:
+        """Answer what was advertised at the start."""
+        return self._provider.advertised.answer
+
+    async def get_status(self, call: Call, _: pb.GetStatusRequest) -> pb.GetStatusResponse:
+        """Answer the conditions."""
+        if self._provider.status is None:
+            return pb.GetStatusResponse()
+        return await self._provider.status.get_status(call)

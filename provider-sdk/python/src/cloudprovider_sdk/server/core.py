@@ -1,0 +1,144 @@
+"""What every call goes through: admitted or refused, run with its context, ended in time and with an error of the contract."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, Never
+
+import grpc
+
+from cloudprovider_sdk import checks, errors
+from cloudprovider_sdk import proto as pb
+from cloudprovider_sdk.call import Call, Peer
+from cloudprovider_sdk.errors import ProviderError
+from cloudprovider_sdk.errors.wire import to_status
+from cloudprovider_sdk.method import Method
+from cloudprovider_sdk.metrics import Metrics
+from cloudprovider_sdk.provider import Provider
+from cloudprovider_sdk.server import answers
+from cloudprovider_sdk.server.frames import frames
+from cloudprovider_sdk.server.guard import guarded
+from cloudprovider_sdk.server.mutations import Mutations
+from cloudprovider_sdk.server.observe import Observer
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Implementation = Callable[[Call, Any], Awaitable[Any]]
+
+_HEADSTART: Final = 0.005
+"""The answer "deadline exceeded" leaves this much earlier, so that it can still arrive."""
+_LONGEST_REQUEST_ID: Final = 64
+
+
+class Core:
+    """What all calls of one provider share."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._advertised = provider.advertised
+        self._lifecycle = provider.lifecycle
+        self._fences = checks.Fences()
+        self._mutations = Mutations(provider.lifecycle)
+        self._observer = Observer(Metrics(provider.registry))
+
+    async def unary(self, method: Method, run: Implementation, request: Any, context: Context) -> Any:
+        """Serve a call that has one answer. A read ends with its caller; a mutation runs to its end."""
+        headers = _headers(context)
+        call = self._call(method, request, context, headers)
+        with self._observer.watch(method, call, headers, checks.items(request)) as outcome:
+            try:
+                self._admit(request)
+                async with asyncio.timeout(_patience(call)):
+                    answer = await self._run(method, run, call, request)
+            except ProviderError as error:
+                outcome.failed(error)
+                await _abort(context, error)
+            except TimeoutError:
+                outcome.code = grpc.StatusCode.DEADLINE_EXCEEDED
+                await context.abort(outcome.code, "the deadline passed; the outcome is not known")
+            finally:
+                call.caller_gone.set()
+            outcome.ok()
+            return answer
+
+    async def stream(
+        self,
+        method: Method,
+        run: Implementation,
+        request: Any,
+        context: Context,
+    ) -> AsyncIterator[pb.WatchInstancesResponse]:
+        """Serve a watch. What is measured ends when it is open."""
+        headers = _headers(context)
+        call = self._call(method, request, context, headers)
+        try:
+            with self._observer.watch(method, call, headers, None) as outcome:
+                try:
+                    self._admit(request)
+                    watch = await guarded(call, run(call, request))
+                except ProviderError as error:
+                    outcome.failed(error)
+                    await _abort(context, error)
+                outcome.ok()
+            out = frames(watch, self._advertised, self._lifecycle.stop)
+            try:
+                while (frame := await guarded(call, anext(out, None))) is not None:
+                    yield frame
+            except ProviderError as error:
+                await _abort(context, error)
+            finally:
+                await out.aclose()
+        finally:
+            call.caller_gone.set()
+
+    def _call(self, method: Method, request: Any, context: Context, headers: dict[str, str]) -> Call:
+        given = headers.get("x-request-id", "")
+        request_id = given if 1 <= len(given) <= _LONGEST_REQUEST_ID else str(uuid.uuid4())
+        remaining = context.time_remaining()
+        certificate = next(iter(context.auth_context().get("x509_pem_cert", ())), None)
+        return Call(
+            service=method.service,
+            method=method.name,
+            request_id=request_id,
+            cluster=request.cluster if "cluster" in request.DESCRIPTOR.fields_by_name else pb.ClusterRef(),
+            deadline=None if remaining is None else time.monotonic() + remaining,
+            peer=Peer(context.peer(), certificate),
+            traceparent=headers.get("traceparent"),
+            give_up=self._lifecycle.give_up,
+        )
+
+    def _admit(self, request: Any) -> None:
+        """Refuse what must not reach a method, in the contract's order."""
+        # Who is there and what can it do are answered to the end.
+        if self._lifecycle.stop.is_set() and "cluster" in request.DESCRIPTOR.fields_by_name:
+            raise errors.shutting_down()
+        if hasattr(request, "fencing") and pb.CAPABILITY_FENCING in self._advertised.capabilities:
+            self._fences.check(request.fencing)
+        checks.check(request, self._advertised)
+        checks.fit(request, self._advertised)
+
+    async def _run(self, method: Method, run: Implementation, call: Call, request: Any) -> Any:
+        async def work() -> Any:
+            answer = await guarded(call, run(call, request))
+            answers.settle(request, answer)
+            return answer
+
+        if method.mutates:
+            return await self._mutations.run(request, method.response(), work)
+        return await work()
+
+
+async def _abort(context: Context, error: ProviderError) -> Never:
+    status = to_status(error)
+    await context.abort(status.code, status.message, status.trailers)
+
+
+def _patience(call: Call) -> float | None:
+    """How long this end waits: a little less than the caller does."""
+    left = call.remaining()
+    return None if left is None else left - min(_HEADSTART, left / 10)
+
+
+def _headers(context: Context) -> dict[str, str]:
+    """The text headers of a call; of a doubled one, the last."""
+    metadata = context.invocation_metadata() or ()
+    return {key: value for key, value in metadata if isinstance(value, str)}

@@ -1,0 +1,76 @@
+"""The frames of a watch: started, what changed, a heartbeat, and an end in time.
+
+In: the provider's events. Out: the contract's frames. What changed is decided by the provider; when a stream begins, beats
+and ends is decided here.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from cloudprovider_sdk import errors
+from cloudprovider_sdk import proto as pb
+from cloudprovider_sdk.advertised import Advertised
+from cloudprovider_sdk.watch import Bookmark, InstanceWatch
+
+_HEARTBEAT_SHARE = 0.75
+"""A bookmark must follow at least every interval, so it is sent a little more often."""
+
+
+Frames = AsyncGenerator[pb.WatchInstancesResponse, None]
+
+
+async def frames(watch: InstanceWatch, advertised: Advertised, stop: asyncio.Event) -> Frames:
+    """Answer the frames of an open watch. Raises SHUTTING_DOWN at a stop, and what the provider raises."""
+    yield pb.WatchInstancesResponse(started=pb.WatchStarted(resumed=watch.resumed))
+    clock = asyncio.get_running_loop().time
+    every = advertised.bookmark_interval * _HEARTBEAT_SHARE
+    end, beat, token = clock() + advertised.watch_max_age, clock() + every, ""
+    stopped = asyncio.create_task(stop.wait())
+    following: asyncio.Task[Any] = _next(watch)
+    try:
+        while True:
+            left = min(beat, end) - clock()
+            if left > 0:
+                await asyncio.wait({following, stopped}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if stopped.done():
+                raise errors.shutting_down()
+            if clock() >= end:
+                return
+            # The heartbeat goes before the changes, or a busy stream would never beat.
+            if clock() >= beat:
+                beat = clock() + every
+                yield _bookmark(token)
+            elif following.done():
+                event = following.result()
+                if event is None:
+                    return
+                following = _next(watch)
+                if isinstance(event, Bookmark):
+                    token = event.resume_token
+                    yield _bookmark(token)
+                else:
+                    yield pb.WatchInstancesResponse(changed=event)
+    finally:
+        await _close(watch, following, stopped)
+
+
+def _next(watch: InstanceWatch) -> asyncio.Task[Any]:
+    async def following() -> pb.InstanceChanged | Bookmark | None:
+        return await anext(watch.events, None)
+
+    return asyncio.create_task(following())
+
+
+async def _close(watch: InstanceWatch, *tasks: asyncio.Task[Any]) -> None:
+    """Tell the provider that nobody reads any more."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    close = getattr(watch.events, "aclose", None)
+    if close is not None:
+        await close()
+
+
+def _bookmark(token: str) -> pb.WatchInstancesResponse:
+    return pb.WatchInstancesResponse(bookmark=pb.WatchBookmark(resume_token=token))

@@ -1,0 +1,34 @@
+"""What a method raises becomes an error of the contract; its cause is logged here and never leaves."""
+
+import logging
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from cloudprovider_sdk import errors
+from cloudprovider_sdk.call import Call
+from cloudprovider_sdk.errors import ProviderError
+
+T = TypeVar("T")
+_log = logging.getLogger("cloudprovider_sdk")
+
+
+async def guarded(call: Call, work: Awaitable[T]) -> T:
+    """Await a method of a provider."""
+    try:
+        return await work
+    except ProviderError as error:
+        if error.__cause__ is not None:
+            _log.warning("%s: %s", error, _chain(error.__cause__))
+        raise
+    except TimeoutError as cause:
+        # The method's own limit for a call of its cloud: the caller's deadline cancels.
+        _log.warning("a call of the cloud took too long: %s", _chain(cause))
+        raise errors.cloud_api_unavailable() from cause
+    except Exception as cause:
+        _log.exception("the method failed")
+        raise errors.internal(request_id=call.request_id) from cause
+
+
+def _chain(error: BaseException) -> str:
+    text, cause = f"{type(error).__name__}: {error}", error.__cause__ or error.__context__
+    return text if cause is None else f"{text}: {_chain(cause)}"

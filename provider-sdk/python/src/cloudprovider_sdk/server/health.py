@@ -1,0 +1,59 @@
+"""`grpc.health.v1.Health`: SERVING says that work is accepted, and nothing more.
+
+Streams end when the provider stops, after they told so, or a graceful stop would wait for them.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+
+from cloudprovider_sdk import contract
+from cloudprovider_sdk.lifecycle import Lifecycle
+
+_SERVING = {
+    True: HealthCheckResponse.SERVING,
+    False: HealthCheckResponse.NOT_SERVING,
+    None: HealthCheckResponse.SERVICE_UNKNOWN,
+}
+
+
+class Health:
+    """Serves health from the provider's life."""
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        """Answer what the server is given."""
+        codec = (HealthCheckRequest.FromString, HealthCheckResponse.SerializeToString)
+        return grpc.method_handlers_generic_handler(
+            contract.HEALTH,
+            {
+                "Check": grpc.unary_unary_rpc_method_handler(self.check, *codec),
+                "Watch": grpc.unary_stream_rpc_method_handler(self.watch, *codec),
+            },
+        )
+
+    async def check(self, request: HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]) -> HealthCheckResponse:
+        """Answer the health of a service as it is."""
+        health = self._lifecycle.health(request.service)
+        if health is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "the service is not served")
+        return HealthCheckResponse(status=_SERVING[health])
+
+    async def watch(
+        self, request: HealthCheckRequest, _: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[HealthCheckResponse]:
+        """Answer the health of a service whenever it changes. The protocol keeps the stream of an unknown one open."""
+        told: int | None = None
+        while True:
+            last, changed = self._lifecycle.stop.is_set(), self._lifecycle.changed
+            now = _SERVING[self._lifecycle.health(request.service)]
+            if now != told:
+                told = now
+                yield HealthCheckResponse(status=now)
+            if last:
+                return
+            await changed.wait()

@@ -1,0 +1,93 @@
+"""One mutation at a time for each natural key.
+
+A caller that was cut off sends its request again while the first one still runs, and a new leader may send another: neither
+must meet a cloud that is half way. In: what a mutation is about. Out: whether something runs on it, and whether it is the same.
+"""
+
+import asyncio
+import hashlib
+import ipaddress
+from collections.abc import Coroutine
+from typing import Any, NamedTuple
+
+from cloudprovider_sdk import proto as pb
+from cloudprovider_sdk.lifecycle import Lifecycle
+
+
+class Subject(NamedTuple):
+    """What a mutation, or one item of it, is about: its natural key, and the revision of the wanted state."""
+
+    kind: str
+    cluster: str
+    name: str
+    revision: int = 0
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """The natural key."""
+        return self.kind, self.cluster, self.name
+
+
+def subjects(request: Any) -> list[Subject]:
+    """Answer what a mutation is about: for a batch, one for each item in their order."""
+    cluster = request.cluster.uid
+    match request:
+        case pb.EnsureLoadBalancerRequest():
+            return [Subject("service", cluster, request.service.ref.uid, request.revision)]
+        case pb.DeleteLoadBalancerRequest():
+            return [Subject("service", cluster, request.service.uid, request.revision)]
+        case pb.BatchUpdateLoadBalancersRequest():
+            return [Subject("service", cluster, item.service.ref.uid, item.revision) for item in request.items]
+        case pb.BatchEnsureRoutesRequest():
+            return [Subject("route", cluster, _network(item.destination_cidr)) for item in request.items]
+        case pb.BatchDeleteRoutesRequest():
+            return [Subject("route", cluster, _network(item.route.destination_cidr)) for item in request.items]
+    return []
+
+
+def _network(cidr: str) -> str:
+    """CIDRs are compared as networks, never as text; a text that is none is the provider's to refuse."""
+    try:
+        return str(ipaddress.ip_network(cidr, strict=False))
+    except ValueError:
+        return cidr
+
+
+def fingerprint(request: Any) -> bytes:
+    """Equal for equal requests, whichever leader sends them."""
+    copy = type(request)()
+    copy.CopyFrom(request)
+    copy.ClearField("fencing")
+    name = type(request).__name__.encode()
+    return hashlib.sha256(name + b" " + copy.SerializeToString(deterministic=True)).digest()
+
+
+class Lanes:
+    """The mutations that run, by fingerprint and by what they are about."""
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
+        self._running: dict[bytes, asyncio.Task[Any]] = {}
+        self._busy: set[tuple[str, str, str]] = set()
+
+    def running(self, same: bytes) -> asyncio.Task[Any] | None:
+        """Answer the equal mutation that runs, to be joined."""
+        return self._running.get(same)
+
+    def busy(self, subject: Subject) -> bool:
+        """Say whether anything runs on it."""
+        return subject.key in self._busy
+
+    def begin(self, same: bytes, about: list[Subject], work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run a mutation as a task of its own; its keys are busy until it ends."""
+        keys = {subject.key for subject in about}
+        task = self._lifecycle.spawn(work)
+        self._running[same] = task
+        self._busy |= keys
+
+        def ended(_: asyncio.Task[Any]) -> None:
+            del self._running[same]
+            self._busy.difference_update(keys)
+
+        task.add_done_callback(ended)
+        return task

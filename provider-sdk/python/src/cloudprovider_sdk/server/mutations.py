@@ -1,0 +1,75 @@
+"""Runs mutations: once begun to their end, one at a time for each natural key, never on a state that was overtaken.
+
+In: an admitted request and the method that serves it. Out: its answer. What must not run is refused; of a batch, only the
+items in question.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from cloudprovider_sdk import errors
+from cloudprovider_sdk import proto as pb
+from cloudprovider_sdk.checks import Revisions
+from cloudprovider_sdk.contract import LONGEST_DEADLINE_SECONDS
+from cloudprovider_sdk.errors import ProviderError
+from cloudprovider_sdk.lifecycle import Lifecycle
+from cloudprovider_sdk.server import answers
+from cloudprovider_sdk.server.lanes import Lanes, Subject, fingerprint, subjects
+
+Work = Callable[[], Coroutine[Any, Any, Any]]
+Refused = list[tuple[str, pb.ItemError]]
+
+
+class Mutations:
+    """What runs, and what was accepted, of one provider."""
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lanes = Lanes(lifecycle)
+        self._revisions = Revisions()
+
+    async def run(self, request: Any, empty: Any, work: Work) -> Any:
+        """Run a mutation, or join the same one that runs. The caller may be cancelled; what runs is not.
+
+        Items that are refused are taken out of `request` before `work` begins; if none is left, `empty` is filled instead.
+        """
+        same = fingerprint(request)
+        running = self._lanes.running(same)
+        if running is None:
+            refused = self._refuse_items(request) if hasattr(request, "items") else self._refuse_whole(request)
+            running = self._lanes.begin(same, subjects(request), _run(request, empty, work, refused))
+        return await asyncio.shield(running)
+
+    def _refuse_whole(self, request: Any) -> Refused:
+        for subject in subjects(request):
+            self._accept(subject)
+        return []
+
+    def _refuse_items(self, request: Any) -> Refused:
+        kept, refused = [], []
+        for item, key, subject in zip(request.items, answers.keys(request), subjects(request), strict=True):
+            try:
+                self._accept(subject)
+                kept.append(item)
+            except ProviderError as error:
+                refused.append((key, errors.to_item(error)))
+        if refused:
+            del request.items[:]
+            request.items.extend(kept)
+        return refused
+
+    def _accept(self, subject: Subject) -> None:
+        self._revisions.accept(subject.cluster, subject.name, subject.revision)
+        if self._lanes.busy(subject):
+            raise errors.concurrent_operation(subject.name)
+
+
+async def _run(request: Any, empty: Any, work: Work, refused: Refused) -> Any:
+    answer = empty
+    if not refused or request.items:
+        # Whoever waits has a deadline of their own; this ends what nobody waits for any more.
+        async with asyncio.timeout(LONGEST_DEADLINE_SECONDS):
+            answer = await work()
+    for key, error in refused:
+        answers.refuse(answer, key, error)
+    return answer

@@ -1,0 +1,138 @@
+"""From the first connection to the last mutation."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import grpc
+from grpc_reflection.v1alpha import reflection
+from prometheus_client import start_http_server
+
+from cloudprovider_sdk.options import Endpoint, ServeOptions
+from cloudprovider_sdk.provider import Provider
+from cloudprovider_sdk.server.handlers import handlers
+from cloudprovider_sdk.server.socket import SocketFile, listen
+from cloudprovider_sdk.server.tls import Certificates
+
+_log = logging.getLogger("cloudprovider_sdk")
+
+_LAST_WORDS: Final = 1.0
+"""What a mutation that was told to give up still gets, in seconds."""
+
+
+async def serve(provider: Provider, options: ServeOptions, *, signals: bool = True) -> None:
+    """Serve a provider until SIGTERM, SIGINT or `Provider.stop`; then stop gracefully.
+
+    Raises `OSError`, `RuntimeError` or `ValueError` when the endpoint cannot be opened: each names the value and the remedy.
+    """
+    await Server(provider, options).run(signals=signals)
+
+
+class Server:
+    """A provider whose endpoint is open. Make it within a running event loop."""
+
+    def __init__(self, provider: Provider, options: ServeOptions) -> None:
+        self._provider = provider
+        self._options = options
+        size = provider.advertised.max_message_bytes
+        self._server = grpc.aio.server(
+            handlers=handlers(provider, reflection=options.reflection),
+            options=[
+                ("grpc.max_receive_message_length", size),
+                ("grpc.max_send_message_length", size),
+                # Two processes on one port would look like one that restarts all the time.
+                ("grpc.so_reuseport", 0),
+            ],
+        )
+        if options.reflection:
+            names = [*provider.service_names, reflection.SERVICE_NAME]
+            reflection.enable_server_reflection(names, self._server)  # type: ignore[no-untyped-call]
+        self._file: SocketFile | None = None
+        self.endpoint = self._open()
+        """Where it listens, with the real port where port 0 was asked for."""
+
+    def _open(self) -> Endpoint:
+        endpoint, options = self._options.endpoint, self._options
+        if endpoint.path is not None:
+            if options.tls_cert_file or options.tls_key_file or options.tls_client_ca_file:
+                raise ValueError(
+                    f"{endpoint.path} is a Unix socket, which has no TLS; drop the --tls flags or listen on tcp://address:port"
+                )
+            self._file = listen(self._server, endpoint.path)
+            return endpoint
+        credentials = Certificates(options).credentials()
+        port = self._server.add_secure_port(str(endpoint).removeprefix("tcp://"), credentials)
+        return Endpoint(host=endpoint.host, port=port)
+
+    async def run(self, *, signals: bool = True) -> None:
+        """Serve until it is told to stop.
+
+        Then it is not serving, streams end, running mutations are finished for as long as `shutdown_grace` says, and the
+        socket's file is removed.
+        """
+        provider, life = self._provider, self._provider.lifecycle
+        with self._metrics(), _stopping_at_signals(provider, wanted=signals):
+            await self._server.start()
+            extra = {"provider": provider.name, "endpoint": str(self.endpoint), "epoch": provider.process_epoch}
+            _log.info("serving", extra=extra)
+            await life.stop.wait()
+            await self._drain()
+        if self._file is not None:
+            self._file.remove()
+        _log.info("stopped", extra={"provider": provider.name})
+
+    async def _drain(self) -> None:
+        """Wait for calls and running mutations, but not for ever."""
+        life, grace = self._provider.lifecycle, self._options.shutdown_grace
+        answered = asyncio.create_task(self._server.stop(grace + _LAST_WORDS))
+        if not await life.mutations_end(grace):
+            extra = {"mutations": len(life.mutations)}
+            _log.warning("the time to stop is over; what runs is told to give up", extra=extra)
+            life.give_up.set()
+            await life.mutations_end(_LAST_WORDS)
+            for mutation in life.mutations:
+                mutation.cancel()
+        await answered
+
+    @contextmanager
+    def _metrics(self) -> Iterator[None]:
+        """Serve metrics, if they are, over HTTP from a thread."""
+        if self._options.metrics_address is None:
+            yield
+            return
+        host, port = self._options.metrics_address
+        try:
+            server, thread = start_http_server(port, host, self._provider.registry)
+        except OSError as error:
+            raise OSError(f"cannot serve metrics on {host}:{port}; choose another --metrics-address: {error}") from error
+        try:
+            yield
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+
+@contextmanager
+def _stopping_at_signals(provider: Provider, *, wanted: bool) -> Iterator[None]:
+    """Stop gracefully at the first SIGTERM or SIGINT; a second one ends the process at once."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGTERM, signal.SIGINT) if wanted else ()
+
+    def release() -> None:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+    def stop() -> None:
+        release()
+        provider.stop()
+
+    for number in numbers:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        release()

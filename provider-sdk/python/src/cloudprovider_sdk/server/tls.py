@@ -1,0 +1,86 @@
+"""Mutual TLS: every client shows a certificate that a trusted authority signed. There is no other TCP.
+
+The files are read again when they change: rotation needs no restart.
+"""
+
+import logging
+import ssl
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import grpc
+
+from cloudprovider_sdk.options import ServeOptions
+
+_log = logging.getLogger("cloudprovider_sdk")
+
+Stamp = tuple[tuple[int, ...], ...]
+"""What tells that a file was changed or replaced."""
+
+
+class Certificates:
+    """The certificates in use. gRPC asks for them at each handshake, on a thread of its own."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        named = (options.tls_cert_file, options.tls_key_file, options.tls_client_ca_file)
+        files = tuple(file for file in named if file is not None)
+        if len(files) < len(named):
+            raise ValueError(
+                "TCP needs mutual TLS: give --tls-cert-file, --tls-key-file and --tls-client-ca-file, or listen on unix:///path"
+            )
+        self._certificate, self._key, self._authorities = self._files = files
+        self._lock = threading.Lock()
+        # The stamp is taken first: a change during the reading is then seen the next time.
+        self._stamp = self._stamp_now()
+        self._initial = self._load()
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Answer what a server is given."""
+        # gRPC takes None for "no change", which its stubs do not know.
+        changed = cast("Callable[[], grpc.ServerCertificateConfiguration]", self._changed)
+        return grpc.dynamic_ssl_server_credentials(self._initial, changed, require_client_authentication=True)
+
+    def _changed(self) -> grpc.ServerCertificateConfiguration | None:
+        """Answer what files that changed hold now, None where nothing did.
+
+        When they are no good (half written, or a key that does not fit yet), the last good ones stay and the files are tried
+        again at the next handshake.
+        """
+        with self._lock:
+            try:
+                stamp = self._stamp_now()
+                if stamp == self._stamp:
+                    return None
+                loaded = self._load()
+            except (OSError, ValueError) as error:
+                _log.warning("the last good certificates stay in use: %s", error)
+                return None
+            self._stamp = stamp
+            _log.info("certificates were read again", extra={"file": str(self._certificate)})
+            return loaded
+
+    def _stamp_now(self) -> Stamp:
+        return tuple(
+            (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+            for found in (file.stat() for file in self._files)
+        )
+
+    def _load(self) -> grpc.ServerCertificateConfiguration:
+        # OpenSSL tries them first: gRPC would tell of a bad file at a handshake, and not which.
+        trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            trial.load_cert_chain(self._certificate, self._key)
+        except ssl.SSLError as error:
+            raise _bad(f"certificate in {self._certificate} with the private key", self._key, error) from error
+        try:
+            trial.load_verify_locations(self._authorities)
+        except ssl.SSLError as error:
+            raise _bad("client authorities", self._authorities, error) from error
+        pair = (self._key.read_bytes(), self._certificate.read_bytes())
+        return grpc.ssl_server_certificate_configuration([pair], self._authorities.read_bytes())
+
+
+def _bad(what: str, file: Path, why: ssl.SSLError) -> ValueError:
+    return ValueError(f"the {what} in {file} cannot be used: {why.reason or why}")

@@ -1,0 +1,95 @@
+"""The end: what began is finished, and no longer than agreed."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+import grpc
+from cloud import Cloud
+from fixture import batch, clients, ensure, serving, until
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "instances_only.py"
+
+
+async def test_a_stop_waits_for_a_mutation_whose_caller_is_gone(tmp_path: Path) -> None:
+    cloud = Cloud()
+    async with serving(cloud.provider(), tmp_path) as it, it.channel() as channel:
+        call = clients(channel).load_balancers.EnsureLoadBalancer(ensure("slow"))
+        await until(lambda: cloud.began == 1)
+        call.cancel()
+        await until(cloud.calls[0].caller_gone.is_set)
+        it.provider.stop()
+        await asyncio.sleep(0)
+        assert not it.running.done()
+        cloud.go.set()
+        await it.running
+        assert cloud.finished == 1
+
+
+async def test_a_call_that_runs_is_answered_during_a_stop(tmp_path: Path) -> None:
+    cloud = Cloud()
+    async with serving(cloud.provider(), tmp_path) as it, it.channel() as channel:
+        call = clients(channel).load_balancers.EnsureLoadBalancer(ensure("slow"))
+        await until(lambda: cloud.began == 1)
+        it.provider.stop()
+        cloud.go.set()
+        assert (await call).load_balancer.id == "lb-1"
+
+
+async def test_after_the_grace_a_mutation_is_told_to_give_up(tmp_path: Path) -> None:
+    cloud = Cloud()
+    async with serving(cloud.provider(), tmp_path, shutdown_grace=0.05) as it, it.channel() as channel:
+        call = clients(channel).load_balancers.EnsureLoadBalancer(ensure("stubborn"))
+        await until(lambda: cloud.began == 1)
+        it.provider.stop()
+        await it.running
+        assert cloud.given_up == 1
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.CancelledError):
+            await call
+
+
+async def test_a_mutation_that_does_not_give_up_ends_with_the_process(tmp_path: Path) -> None:
+    cloud = Cloud()
+    async with serving(cloud.provider(), tmp_path, shutdown_grace=0.05) as it, it.channel() as channel:
+        call = clients(channel).load_balancers.EnsureLoadBalancer(ensure("slow"))
+        await until(lambda: cloud.began == 1)
+        it.provider.stop()
+        await it.running
+        assert not cloud.finished
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.CancelledError):
+            await call
+
+
+async def sidecar(path: Path, *flags: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(EXAMPLE),
+        *(f"--endpoint=unix://{path}", *flags),
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")},
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def test_the_example_serves_until_sigterm(tmp_path: Path) -> None:
+    path = tmp_path / "ccm" / "provider.sock"
+    process = await sidecar(path, "--log-format=json")
+    async with asyncio.timeout(20), grpc.aio.insecure_channel(f"unix:{path}") as channel:
+        answer = await clients(channel).instances.BatchGetInstances(batch("node-1", "gone"), wait_for_ready=True)
+        assert {one.key: one.state for one in answer.results} == {"key-node-1": 2, "key-gone": 5}
+        process.send_signal(signal.SIGTERM)
+        _, printed = await process.communicate()
+    assert process.returncode == 0, printed
+    assert not path.exists()
+    assert b'"message": "serving"' in printed
+
+
+async def test_what_is_in_the_way_is_told_in_one_line(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    process = await sidecar(tmp_path / "provider.sock")
+    _, printed = await process.communicate()
+    assert process.returncode == 1
+    assert printed.decode().startswith("error: the directory")
+    assert b"Traceback" not in printed
