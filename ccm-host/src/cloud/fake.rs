@@ -86,6 +86,7 @@ impl FakeProvider {
             provider_id_prefixes: vec![format!("{name}://")],
             instances: true,
             load_balancers: true,
+            pod_cidrs: true,
             default_load_balancer_class: true,
             ..ProviderInfo::default()
         };

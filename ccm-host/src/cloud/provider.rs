@@ -85,6 +85,8 @@ pub struct ProviderInfo {
     pub load_balancers: bool,
     /// Its instances may be watched.
     pub watch_instances: bool,
+    /// Its cloud allots pod CIDRs to instances.
+    pub pod_cidrs: bool,
     /// `spec.loadBalancerClass` values that it looks after.
     pub load_balancer_classes: Vec<String>,
     /// It looks after Services without a class.

@@ -43,6 +43,7 @@ struct State {
     held: Option<VecDeque<(&'static str, Value)>>,
     replies: VecDeque<Reply>,
     silent: bool,
+    lost_answer: bool,
     before_next_read: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -131,6 +132,11 @@ impl NodeServer {
         self.state.lock().replies.push_back(reply);
     }
 
+    /// The next write is done, and answered with a timeout.
+    pub(crate) fn lose_next_answer(&self) {
+        self.state.lock().lost_answer = true;
+    }
+
     /// Writes are never answered, and not done, until this is taken back.
     pub(crate) fn silence_writes(&self, silent: bool) {
         self.state.lock().silent = silent;
@@ -183,6 +189,9 @@ impl State {
             ("PATCH", "" | "status") => match apply::patch(node, call) {
                 Ok(node) => {
                     let node = self.put(node);
+                    if std::mem::take(&mut self.lost_answer) {
+                        return Reply::status(504, "Timeout");
+                    }
                     Reply::ok(json!({"kind": "PartialObjectMetadata", "metadata": node["metadata"]}))
                 }
                 Err(reply) => reply,
@@ -254,6 +263,8 @@ fn to_json(node: &Node) -> Value {
         },
         "spec": {
             "providerID": node.provider_id,
+            "podCIDR": node.pod_cidrs.first(),
+            "podCIDRs": (!node.pod_cidrs.is_empty()).then_some(&node.pod_cidrs),
             "taints": (!node.taints.is_empty()).then_some(&node.taints),
         },
         "status": {

@@ -54,15 +54,17 @@ pub struct Regarding {
     pub uid: String,
 }
 
+impl Regarding {
+    /// A Node.
+    #[must_use]
+    pub fn node(name: &str, uid: &str) -> Self {
+        Self { api_version: "v1", kind: "Node", namespace: None, name: name.to_owned(), uid: uid.to_owned() }
+    }
+}
+
 impl From<&Node> for Regarding {
     fn from(node: &Node) -> Self {
-        Self {
-            api_version: "v1",
-            kind: "Node",
-            namespace: None,
-            name: node.name.clone(),
-            uid: node.uid.clone(),
-        }
+        Self::node(&node.name, &node.uid)
     }
 }
 

@@ -6,6 +6,7 @@
 //! | Write | Kind | Guard |
 //! |---|---|---|
 //! | a node's provider ID, labels, annotations, taints | JSON patch | `test` of the uid and of every old value |
+//! | a node's pod CIDRs | JSON patch | `test` of the uid, and that there are none |
 //! | a node's addresses | JSON patch | `test` of the uid and of the whole list |
 //! | a Service's ingress and annotations | merge patch (replaces lists) | `metadata.uid` |
 //! | a condition | strategic merge patch (merges by type) | `metadata.uid` |
@@ -28,7 +29,7 @@ mod writer;
 use serde_json::Value;
 
 pub use error::WriteError;
-pub use node::{NodeChange, node_addresses, node_condition, node_main};
+pub use node::{NodeChange, node_addresses, node_condition, node_main, node_pod_cidrs};
 pub use service::{service_annotations, service_condition, service_finalizer, service_ingress};
 pub use writer::{Writer, Written};
 

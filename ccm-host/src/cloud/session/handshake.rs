@@ -174,6 +174,7 @@ fn info(
         instances: served.has("Instances"),
         load_balancers,
         watch_instances: can(Capability::InstancesWatch),
+        pod_cidrs: can(Capability::InstancePodCidrs),
         load_balancer_classes: capabilities.load_balancer_classes.clone(),
         default_load_balancer_class: !capabilities.no_default_load_balancer_class,
         adoption: can(Capability::Adoption),

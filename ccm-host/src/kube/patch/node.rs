@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     Body, Patch, Target, WantedCondition,
@@ -47,6 +47,18 @@ pub fn node_main(before: &Node, change: &NodeChange) -> Option<Patch> {
     if let Some(taints) = taints {
         operations.set("/spec/taints", list_or_absent(&before.taints), list_or_absent(taints));
     }
+    operations.finish(Target::Main)
+}
+
+/// Gives pod CIDRs to a node that has none; the first is written in both places. The apiserver never lets them change.
+#[must_use]
+pub fn node_pod_cidrs(before: &Node, cidrs: &[String]) -> Option<Patch> {
+    if !before.pod_cidrs.is_empty() {
+        return None;
+    }
+    let mut operations = Operations::on(&before.uid);
+    operations.set("/spec/podCIDR", Value::Null, json!(cidrs.first()));
+    operations.set("/spec/podCIDRs", Value::Null, list_or_absent(cidrs));
     operations.finish(Target::Main)
 }
 
