@@ -7,7 +7,7 @@ use futures::future::join_all;
 
 use crate::{
     cloud::{Provider, Providers, Wishes},
-    controllers::{cloud_node, cloud_node_lifecycle, service_lb},
+    controllers::{cloud_node, cloud_node_lifecycle, node_ipam, service_lb},
     kube::{Cache, KubeMetrics, Node, Service},
     manager::{controller::Controller, flags::Settings, health::Probe, process::Process},
 };
@@ -26,7 +26,8 @@ impl Caches {
     pub(super) fn new(settings: &Settings, providers: &Providers, metrics: &KubeMetrics) -> Self {
         let nodes = cloud_node::keep(&settings.nodes)
             .union(&cloud_node_lifecycle::keep(&settings.nodes.selector))
-            .union(&service_lb::keep_nodes());
+            .union(&service_lb::keep_nodes())
+            .union(&node_ipam::keep(&settings.nodes.selector));
         let nodes = Cache::new(nodes, &metrics.cache);
         let services = Cache::new(service_lb::keep_services(), &metrics.cache);
         let caches = Self {

@@ -4,27 +4,34 @@ use std::sync::Arc;
 
 use super::Shared;
 use crate::{
-    controllers::{cloud_node, cloud_node_lifecycle, service_lb},
-    manager::{controller::Controller, process::Process},
+    controllers::{cloud_node, cloud_node_lifecycle, node_ipam, service_lb},
+    manager::{controller::Controller, flags::Allocation, process::Process},
 };
 
 /// Starts them; each waits for its caches by itself.
 pub(super) fn start(process: &Process, shared: &Arc<Shared>) {
     for controller in &process.settings().controllers {
-        warn_if_nobody_serves(*controller, shared);
+        warn_if_nobody_serves(*controller, process, shared);
         match controller {
             Controller::CloudNode => cloud_node(process, shared),
             Controller::CloudNodeLifecycle => cloud_node_lifecycle(process, shared),
             Controller::ServiceLb => service_lb(process, shared),
+            Controller::NodeIpam => node_ipam(process, shared),
         }
     }
 }
 
-fn warn_if_nobody_serves(controller: Controller, shared: &Shared) {
+fn warn_if_nobody_serves(controller: Controller, process: &Process, shared: &Shared) {
+    let asks_nobody =
+        controller == Controller::NodeIpam && process.settings().cidrs.allocation != Some(Allocation::Cloud);
+    if asks_nobody {
+        return;
+    }
     let served =
         shared.providers.all().iter().filter_map(|provider| provider.info()).any(|info| match controller {
             Controller::CloudNode | Controller::CloudNodeLifecycle => info.instances,
             Controller::ServiceLb => info.load_balancers,
+            Controller::NodeIpam => info.pod_cidrs,
         });
     if !served {
         tracing::warn!(
@@ -78,4 +85,24 @@ fn service_lb(process: &Process, shared: &Shared) {
         },
     });
     process.spawn_controller(Controller::ServiceLb, |stop| controller.run(stop));
+}
+
+fn node_ipam(process: &Process, shared: &Shared) {
+    let settings = process.settings();
+    let Some(allocation) = settings.cidrs.allocation.clone() else {
+        tracing::info!("nodes are given no pod CIDRs: --allocate-node-cidrs is false");
+        return;
+    };
+    let controller = node_ipam::Controller::new(node_ipam::Context {
+        nodes: shared.caches.nodes.clone(),
+        writer: shared.writer.clone(),
+        providers: shared.providers.clone(),
+        recorder: shared.events.recorder(node_ipam::COMPONENT),
+        metrics: process.metrics().register(node_ipam::IpamMetrics::register),
+        queue_metrics: shared.metrics.queue.clone(),
+        allocation,
+        workers: settings.nodes.workers,
+        selector: settings.nodes.selector.clone(),
+    });
+    process.spawn_controller(Controller::NodeIpam, |stop| controller.run(stop));
 }

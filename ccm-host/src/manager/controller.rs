@@ -12,6 +12,8 @@ pub enum Controller {
     CloudNode,
     CloudNodeLifecycle,
     ServiceLb,
+    /// Runs only with `--allocate-node-cidrs`.
+    NodeIpam,
 }
 
 /// Controllers that run only when they are named; upstream's set is empty, and so is ours.
@@ -19,7 +21,7 @@ pub const DISABLED_BY_DEFAULT: &[Controller] = &[];
 
 impl Controller {
     /// All of them, in the order in which they are listed to people.
-    pub const ALL: [Self; 3] = [Self::CloudNode, Self::CloudNodeLifecycle, Self::ServiceLb];
+    pub const ALL: [Self; 4] = [Self::CloudNode, Self::CloudNodeLifecycle, Self::ServiceLb, Self::NodeIpam];
 
     /// The canonical name: flags, logs, health checks.
     #[must_use]
@@ -28,6 +30,7 @@ impl Controller {
             Self::CloudNode => "cloud-node-controller",
             Self::CloudNodeLifecycle => "cloud-node-lifecycle-controller",
             Self::ServiceLb => "service-lb-controller",
+            Self::NodeIpam => "node-ipam-controller",
         }
     }
 
@@ -38,13 +41,14 @@ impl Controller {
             Self::CloudNode => "cloud-node",
             Self::CloudNodeLifecycle => "cloud-node-lifecycle",
             Self::ServiceLb => "service",
+            Self::NodeIpam => "nodeipam",
         }
     }
 
     /// Further names that the flag accepts; upstream knows these only as identities.
     const fn identity_alias(self) -> Option<&'static str> {
         match self {
-            Self::CloudNode | Self::CloudNodeLifecycle => None,
+            Self::CloudNode | Self::CloudNodeLifecycle | Self::NodeIpam => None,
             Self::ServiceLb => Some("service-controller"),
         }
     }
@@ -127,14 +131,16 @@ mod tests {
     /// manager.md 2.2.
     #[test]
     fn first_item_that_names_a_controller_wins() {
-        let rows: [(&str, &[&str]); 14] = [
-            ("*", &["cloud-node", "cloud-node-lifecycle", "service"]),
-            ("*,-service", &["cloud-node", "cloud-node-lifecycle"]),
-            ("-service,*", &["cloud-node", "cloud-node-lifecycle"]),
-            ("*,-service,service", &["cloud-node", "cloud-node-lifecycle"]),
-            ("*,service,-service", &["cloud-node", "cloud-node-lifecycle", "service"]),
-            ("*,-service-lb-controller", &["cloud-node", "cloud-node-lifecycle"]),
-            ("*,-service-controller", &["cloud-node", "cloud-node-lifecycle"]),
+        let rows: [(&str, &[&str]); 16] = [
+            ("*", &["cloud-node", "cloud-node-lifecycle", "service", "nodeipam"]),
+            ("*,-service", &["cloud-node", "cloud-node-lifecycle", "nodeipam"]),
+            ("-service,*", &["cloud-node", "cloud-node-lifecycle", "nodeipam"]),
+            ("*,-service,service", &["cloud-node", "cloud-node-lifecycle", "nodeipam"]),
+            ("*,service,-service", &["cloud-node", "cloud-node-lifecycle", "service", "nodeipam"]),
+            ("*,-service-lb-controller", &["cloud-node", "cloud-node-lifecycle", "nodeipam"]),
+            ("*,-service-controller", &["cloud-node", "cloud-node-lifecycle", "nodeipam"]),
+            ("*,-node-ipam-controller", &["cloud-node", "cloud-node-lifecycle", "service"]),
+            ("nodeipam", &["nodeipam"]),
             ("-service,service-lb-controller", &[]),
             ("service-controller", &["service"]),
             ("cloud-node-controller,cloud-node", &["cloud-node"]),
@@ -151,8 +157,8 @@ mod tests {
     #[test]
     fn disabled_by_default_runs_only_when_named() {
         let off = [Controller::ServiceLb];
-        assert_eq!(names("*", &off), ["cloud-node", "cloud-node-lifecycle"]);
-        assert_eq!(names("*,service", &off), ["cloud-node", "cloud-node-lifecycle", "service"]);
+        assert_eq!(names("*", &off), ["cloud-node", "cloud-node-lifecycle", "nodeipam"]);
+        assert_eq!(names("*,service", &off), ["cloud-node", "cloud-node-lifecycle", "service", "nodeipam"]);
     }
 
     #[test]

@@ -97,7 +97,8 @@ fn every_spelling_of_a_flag() {
         &["--controllers=*", "--controllers", "-service"],
         &["--controllers= * , -service "],
     ] {
-        let expected = BTreeSet::from([Controller::CloudNode, Controller::CloudNodeLifecycle]);
+        let expected =
+            BTreeSet::from([Controller::CloudNode, Controller::CloudNodeLifecycle, Controller::NodeIpam]);
         assert_eq!(settings(words).controllers, expected, "{words:?}");
     }
     assert!(settings(&["--controllers="]).controllers.is_empty());

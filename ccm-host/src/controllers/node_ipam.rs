@@ -1,0 +1,155 @@
+//! Gives each node its pod CIDRs, once.
+//!
+//! In: Nodes without podCIDRs, and the cluster CIDRs to divide or a provider that allots. Out: `spec.podCIDR` and
+//! `spec.podCIDRs`. What a node has is never changed; what stands in nobody's way, wrong as it may be, is only told.
+//! Routes to the pods are made elsewhere.
+//!
+//! ```text
+//! Node cache ──► observe: the ledger ──► queue ──► decide: which blocks, or what the provider says ──► act: one patch
+//!                    ▲                                                                                      │
+//!                    └──────────── what the node has now, or has for certain not ◄──────────────────────────┘
+//! ```
+//!
+//! Nothing is given away before every node of the synced cache is in the ledger.
+
+mod act;
+mod cidr_set;
+mod decide;
+mod ledger;
+mod metrics;
+mod observe;
+mod pool;
+mod problem;
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cloud::Providers,
+    controllers::node_scope::NodeScope,
+    kube::{
+        cache::Cache,
+        events::Recorder,
+        keep::Keep,
+        metrics::QueueMetrics,
+        node::Node,
+        patch::Writer,
+        queue::{self, Backoff, Outcome, WorkQueue},
+    },
+    manager::{flags::Allocation, selector::LabelSelector},
+};
+use ledger::Ledger;
+pub use metrics::IpamMetrics;
+use problem::Problems;
+
+/// The name under which its events are recorded.
+pub const COMPONENT: &str = "cidrAllocator";
+
+/// So many nodes are looked at at once, so that questions to a provider share calls; only writes are limited.
+const OBSERVED_AT_ONCE: usize = 8192;
+
+/// A failing node is tried again at least this often, however long it fails.
+const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(120) };
+
+/// What the controller works with.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// All nodes; it has to keep what [`keep`] says.
+    pub nodes: Cache<Node>,
+    /// How nodes are written.
+    pub writer: Writer,
+    /// Who can be asked where the cloud allots.
+    pub providers: Providers,
+    /// Of [`COMPONENT`].
+    pub recorder: Recorder,
+    /// This controller's.
+    pub metrics: IpamMetrics,
+    /// The queue's.
+    pub queue_metrics: QueueMetrics,
+    /// Where pod CIDRs come from.
+    pub allocation: Allocation,
+    /// Nodes written at the same time, at least one.
+    pub workers: usize,
+    /// The nodes that are ours to write.
+    pub selector: LabelSelector,
+}
+
+/// What the Node cache has to keep for this controller.
+#[must_use]
+pub fn keep(selector: &LabelSelector) -> Keep {
+    NodeScope::new(selector.clone()).keep()
+}
+
+/// The controller.
+#[derive(Debug)]
+pub struct Controller(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    scope: NodeScope,
+    queue: WorkQueue<String>,
+    source: Source,
+    problems: Mutex<Problems>,
+    /// One permit for each node that is being written.
+    writing: Semaphore,
+    context: Context,
+}
+
+/// Where pod CIDRs come from.
+#[derive(Debug)]
+enum Source {
+    Ranges(Mutex<Ledger>),
+    Cloud,
+}
+
+impl Controller {
+    /// A controller that does nothing until it runs.
+    #[must_use]
+    pub fn new(context: Context) -> Self {
+        let source = match &context.allocation {
+            Allocation::Ranges { ranges, reserved } => {
+                Source::Ranges(Mutex::new(Ledger::new(ranges, reserved, &context.metrics)))
+            }
+            Allocation::Cloud => Source::Cloud,
+        };
+        Self(Arc::new(Shared {
+            scope: NodeScope::new(context.selector.clone()),
+            queue: WorkQueue::new("cidrallocator_node", BACKOFF, &context.queue_metrics),
+            source,
+            problems: Mutex::new(Problems::new(context.metrics.clone())),
+            writing: Semaphore::new(context.workers),
+            context,
+        }))
+    }
+
+    /// Runs until cancelled; what is being asked or written then is given up.
+    pub async fn run(self, cancel: CancellationToken) -> anyhow::Result<()> {
+        let shared = self.0;
+        tokio::select! {
+            () = cancel.cancelled() => return Ok(()),
+            () = shared.context.nodes.synced() => {}
+        }
+        shared.follow_nodes();
+        queue::run(shared.queue.clone(), OBSERVED_AT_ONCE, cancel.clone(), |name| {
+            let (shared, cancel) = (Arc::clone(&shared), cancel.clone());
+            async move { shared.reconcile(name, &cancel).await }
+        })
+        .await;
+        Ok(())
+    }
+}
+
+impl Shared {
+    async fn reconcile(&self, name: String, cancel: &CancellationToken) -> Outcome {
+        let node = self.context.nodes.get(&name).filter(|node| self.scope.contains(node));
+        match node {
+            Some(node) if decide::wants(&node) => Box::pin(self.settle(&node, cancel)).await,
+            _ => Outcome::Done,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Writes pod CIDRs, once, into a node that has none.
+//!
+//! In: the CIDRs. Out: one patch that tests that there are none yet, and a live read wherever its outcome is not known.
+//! What was proposed stays the node's until it is certain that it was not written.
+
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Shared, Source,
+    decide::{self, Failure, Live, Verdict},
+    ledger::{Allotment, Ledger},
+    problem::Problem,
+};
+use crate::kube::{
+    node::Node,
+    patch::{WriteError, node_pod_cidrs},
+    queue::Outcome,
+};
+
+impl Shared {
+    /// Gives the node what the source has for it.
+    pub(super) async fn settle(&self, node: &Arc<Node>, cancel: &CancellationToken) -> Outcome {
+        let cidrs = match &self.source {
+            Source::Ranges(ledger) => match self.allot(ledger, node) {
+                Some(cidrs) => cidrs,
+                None => return Outcome::Done,
+            },
+            Source::Cloud => match self.ask(node, cancel).await {
+                Ok(Verdict::Assign(cidrs)) => cidrs,
+                Ok(Verdict::NotYet { problem, again }) => {
+                    self.tell((&**node).into(), vec![problem]);
+                    return again;
+                }
+                Ok(Verdict::NotOurs) => return Outcome::Done,
+                Err(outcome) => return outcome,
+            },
+        };
+        self.write(node, &cidrs, cancel).await
+    }
+
+    /// None if there is nothing to write: the node has what it needs, is gone, or waits until something is free.
+    fn allot(&self, ledger: &Mutex<Ledger>, node: &Node) -> Option<Vec<IpNet>> {
+        let mut allotment = ledger.lock().allot(&node.uid);
+        if allotment == Allotment::Contested {
+            let effects = ledger.lock().give_back(&node.uid);
+            self.carry_out(effects);
+            allotment = ledger.lock().allot(&node.uid);
+        }
+        match allotment {
+            Allotment::Cidrs(cidrs) => Some(cidrs),
+            Allotment::Exhausted(cluster) => {
+                self.tell(node.into(), vec![Problem::Exhausted(cluster)]);
+                None
+            }
+            Allotment::Contested | Allotment::Nothing => None,
+        }
+    }
+
+    async fn write(&self, node: &Arc<Node>, cidrs: &[IpNet], cancel: &CancellationToken) -> Outcome {
+        let texts: Vec<_> = cidrs.iter().map(ToString::to_string).collect();
+        let Some(patch) = node_pod_cidrs(node, &texts) else { return Outcome::Done };
+        let Ok(_permit) = self.writing.acquire().await else { return Outcome::Done };
+        let Err(error) = self.context.writer.patch_node(&node.name, &patch, cancel).await else {
+            tracing::info!(node = node.name, cidrs = texts.join(","), "pod CIDRs assigned");
+            // The cache tells the same later.
+            self.learn(&Node { pod_cidrs: texts, ..Node::clone(node) });
+            return Outcome::Done;
+        };
+        match decide::failure(&error) {
+            Failure::Over => Outcome::Done,
+            Failure::Unknown => self.look_again(node, &texts, error, cancel).await,
+            Failure::Refused => {
+                if let Source::Ranges(ledger) = &self.source {
+                    let effects = ledger.lock().give_back(&node.uid);
+                    self.carry_out(effects);
+                }
+                self.not_written(node, &texts, error)
+            }
+        }
+    }
+
+    /// After a write that may have happened.
+    async fn look_again(
+        &self,
+        node: &Arc<Node>,
+        texts: &[String],
+        error: WriteError,
+        cancel: &CancellationToken,
+    ) -> Outcome {
+        let kept = self.context.nodes.keep();
+        let read = tokio::select! {
+            () = cancel.cancelled() => return Outcome::Done,
+            read = self.context.writer.get_node(&node.name, &kept) => read,
+        };
+        let live = match read {
+            Ok(live) => live,
+            Err(unread) => return self.not_written(node, texts, unread),
+        };
+        match decide::live(node, live.as_ref()) {
+            Live::Over => Outcome::Done,
+            Live::Assigned => {
+                live.iter().for_each(|live| self.learn(live));
+                Outcome::Done
+            }
+            Live::Empty => self.not_written(node, texts, error),
+        }
+    }
+
+    fn not_written(&self, node: &Node, texts: &[String], error: WriteError) -> Outcome {
+        let error = anyhow::Error::from(error);
+        let problem = Problem::NotWritten { networks: texts.join(","), error: format!("{error:#}") };
+        self.tell(node.into(), vec![problem]);
+        Outcome::retry(error)
+    }
+}

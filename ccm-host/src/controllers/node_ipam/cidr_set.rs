@@ -1,0 +1,174 @@
+//! The blocks of one cluster CIDR, and to whom each belongs.
+//!
+//! In: claims of owners on runs of blocks, their return, the wish for a free block. Out: what became occupied or free.
+//! A block may have several owners (two nodes with the same podCIDR, a node within the Service range) and is free again only
+//! when the last of them has returned it. Only what is occupied takes memory, whatever the size of the cluster CIDR.
+//! Which block belongs to which node, and why, is decided in [`super::ledger`].
+
+mod grid;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ipnet::IpNet;
+
+pub(super) use grid::{Blocks, Grid, OutOfRange};
+
+/// To whom a block belongs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Owner {
+    /// The range of the Services.
+    Services,
+    /// The node of that uid.
+    Node(Arc<str>),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct CidrSet {
+    grid: Grid,
+    /// By the first block; they do not overlap, and each has an owner.
+    runs: BTreeMap<u128, Run>,
+    occupied: u128,
+    /// Where the search for a free block begins.
+    next: u128,
+}
+
+/// Blocks that have the same owners.
+#[derive(Debug, Clone)]
+struct Run {
+    last: u128,
+    owners: Vec<Owner>,
+}
+
+/// A free block, and how it was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Free {
+    pub(super) block: u128,
+    /// Occupied blocks that were passed over.
+    pub(super) skipped: u128,
+}
+
+impl CidrSet {
+    pub(super) fn new(grid: Grid) -> Self {
+        Self { grid, runs: BTreeMap::new(), occupied: 0, next: 0 }
+    }
+
+    pub(super) fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    /// How much of the whole is occupied, 0 to 1.
+    #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+    pub(super) fn usage(&self) -> f64 {
+        self.occupied as f64 / self.grid.capacity()
+    }
+
+    /// The next free block in the order of allocation: round robin, so that what was returned rests before it is used again.
+    pub(super) fn free(&self) -> Option<Free> {
+        let found = |block| Free { block, skipped: self.distance(block) };
+        self.free_from(self.next).or_else(|| self.free_from(0)).map(found)
+    }
+
+    /// Gives a block from [`CidrSet::free`] to an owner; the search goes on behind it.
+    pub(super) fn take(&mut self, block: u128, owner: &Owner) {
+        self.occupy(Blocks::one(block), owner);
+        self.next = if block == self.grid.last() { 0 } else { block + 1 };
+    }
+
+    /// Says that these blocks belong to the owner, whoever else has them; how many had no owner before.
+    pub(super) fn occupy(&mut self, blocks: Blocks, owner: &Owner) -> u128 {
+        self.cut(blocks);
+        let mut gaps = Vec::new();
+        let mut expected = Some(blocks.first);
+        for (first, run) in self.runs.range_mut(blocks.first..=blocks.last) {
+            if let Some(gap) = expected.and_then(|expected| Blocks::before(expected, *first)) {
+                gaps.push(gap);
+            }
+            if !run.owners.contains(owner) {
+                run.owners.push(owner.clone());
+            }
+            expected = run.last.checked_add(1);
+        }
+        gaps.extend(expected.filter(|first| *first <= blocks.last).map(|first| Blocks { first, ..blocks }));
+        let mut fresh = 0_u128;
+        for Blocks { first, last } in gaps {
+            self.runs.insert(first, Run { last, owners: vec![owner.clone()] });
+            fresh = fresh.saturating_add(Blocks { first, last }.count());
+        }
+        self.occupied = self.occupied.saturating_add(fresh);
+        fresh
+    }
+
+    /// Takes the owner off these blocks; how many have no owner any more.
+    pub(super) fn release(&mut self, blocks: Blocks, owner: &Owner) -> u128 {
+        self.cut(blocks);
+        let mut freed = Vec::new();
+        for (first, run) in self.runs.range_mut(blocks.first..=blocks.last) {
+            run.owners.retain(|other| other != owner);
+            if run.owners.is_empty() {
+                freed.push(Blocks { first: *first, last: run.last });
+            }
+        }
+        let count = freed.iter().fold(0, |count: u128, freed| count.saturating_add(freed.count()));
+        freed.iter().for_each(|freed| drop(self.runs.remove(&freed.first)));
+        self.occupied = self.occupied.saturating_sub(count);
+        count
+    }
+
+    /// Everybody else to whom one of these blocks belongs, each once.
+    pub(super) fn others(&self, blocks: Blocks, owner: &Owner) -> Vec<&Owner> {
+        let before = self.runs.range(..blocks.first).next_back().filter(|(_, run)| run.last >= blocks.first);
+        let runs = before.into_iter().chain(self.runs.range(blocks.first..=blocks.last));
+        let mut others: Vec<_> =
+            runs.flat_map(|(_, run)| &run.owners).filter(|other| *other != owner).collect();
+        others.sort_unstable();
+        others.dedup();
+        others
+    }
+
+    /// The network of a block.
+    pub(super) fn network(&self, block: u128) -> IpNet {
+        self.grid.block(block)
+    }
+
+    /// Makes runs begin and end where these blocks do.
+    fn cut(&mut self, blocks: Blocks) {
+        self.cut_before(blocks.first);
+        if let Some(behind) = blocks.last.checked_add(1) {
+            self.cut_before(behind);
+        }
+    }
+
+    fn cut_before(&mut self, block: u128) {
+        let Some((_, run)) = self.runs.range_mut(..block).next_back() else { return };
+        if run.last >= block {
+            let tail = run.clone();
+            run.last = block - 1;
+            self.runs.insert(block, tail);
+        }
+    }
+
+    fn free_from(&self, start: u128) -> Option<u128> {
+        let covering = self.runs.range(..start).next_back().filter(|(_, run)| run.last >= start);
+        let mut candidate = match covering {
+            Some((_, run)) => run.last.checked_add(1)?,
+            None => start,
+        };
+        for (first, run) in self.runs.range(candidate..) {
+            if *first > candidate {
+                break;
+            }
+            candidate = run.last.checked_add(1)?;
+        }
+        (candidate <= self.grid.last()).then_some(candidate)
+    }
+
+    fn distance(&self, block: u128) -> u128 {
+        match block.checked_sub(self.next) {
+            Some(distance) => distance,
+            None => (self.grid.last() - self.next).saturating_add(1).saturating_add(block),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What a change, an error and an answer lead to.
+
+use std::{sync::Arc, time::Duration};
+
+use super::*;
+use crate::{
+    cloud::{
+        ErrorReason, Instance,
+        fake::{error, instance, machine, method},
+    },
+    kube::fixtures::node,
+};
+
+#[test]
+fn only_a_node_that_begins_to_want_is_looked_at() {
+    let new = || node("n");
+    let had = || node("n").with_pod_cidr("10.0.0.0/24");
+    let updated = |old: Node, new: Node| Change::Updated { old: Arc::new(old), new: Arc::new(new) };
+    let rows = [
+        ("new", Change::Added(Arc::new(new())), true),
+        ("new, with a CIDR", Change::Added(Arc::new(had())), false),
+        ("IPAM-16 going", Change::Added(Arc::new(new().deleting())), false),
+        ("gone", Change::Deleted(Arc::new(new())), false),
+        ("our own write", updated(new(), had()), false),
+        ("ready", updated(new().not_ready(), new().ready()), false),
+        ("known to the cloud", updated(new(), new().with_provider_id("x")), true),
+        ("perhaps selected now", updated(new(), new().with_label("pool", "a")), true),
+        ("known to the cloud, with a CIDR", updated(had(), had().with_provider_id("x")), false),
+    ];
+    for (name, change, want) in rows {
+        assert_eq!(concerns(&change), want, "{name}");
+    }
+}
+
+#[test]
+fn a_live_read_decides_what_became_of_a_write() {
+    let rows = [
+        (None, Live::Over),
+        (Some(node("n").uid("another")), Live::Over),
+        (Some(node("n").uid("another").with_pod_cidr("10.0.0.0/24")), Live::Over),
+        (Some(node("n")), Live::Empty),
+        (Some(node("n").with_pod_cidr("10.0.0.0/24")), Live::Assigned),
+    ];
+    for (read, want) in rows {
+        assert_eq!(live(&node("n"), read.as_ref()), want, "{read:?}");
+    }
+}
+
+#[test]
+fn an_answer_without_cidrs_is_asked_for_again_at_the_providers_pace() {
+    let with = |cidrs: &[&str]| {
+        let pod_cidrs = cidrs.iter().map(|text| text.parse().unwrap()).collect();
+        Some(Instance { pod_cidrs, ..instance("x://1") })
+    };
+    let failed =
+        |error: CloudError| InstanceAnswer { error: Some(error), ..machine(InstanceState::Unknown, None) };
+    let limited = CloudError {
+        retry_after: Some(Duration::from_secs(7)),
+        ..error(method::INSTANCE, Some(ErrorReason::RateLimited))
+    };
+    let forbidden = error(method::INSTANCE, Some(ErrorReason::CloudPermissionDenied));
+    let rows = [
+        (machine(InstanceState::Running, with(&["10.0.0.0/24"])), "10.0.0.0/24"),
+        (machine(InstanceState::Pending, with(&["10.0.0.0/24"])), "10.0.0.0/24"),
+        (machine(InstanceState::Stopped, with(&["fd00::/64", "10.0.0.0/24"])), "fd00::/64 10.0.0.0/24"),
+        (machine(InstanceState::Running, with(&[])), "backoff"),
+        (machine(InstanceState::Running, None), "backoff"),
+        (machine(InstanceState::Terminating, with(&["10.0.0.0/24"])), "backoff"),
+        (machine(InstanceState::Absent, None), "backoff"),
+        (machine(InstanceState::Unknown, None), "backoff"),
+        (machine(InstanceState::NotOwned, with(&["10.0.0.0/24"])), "not ours"),
+        (failed(limited), "after 7s"),
+        (failed(forbidden), "after 300s"),
+    ];
+    for (answer, want) in rows {
+        let words = match of_answer(&answer, true) {
+            Verdict::Assign(cidrs) => cidrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+            Verdict::NotYet { again: Outcome::RetryAfter(pause), .. } => format!("after {pause:?}"),
+            Verdict::NotYet { again: Outcome::Retry(_), .. } => "backoff".to_owned(),
+            Verdict::NotYet { again, .. } => format!("{again:?}"),
+            Verdict::NotOurs => "not ours".to_owned(),
+        };
+        assert_eq!(words, want, "{answer:?}");
+    }
+}
+
+#[test]
+fn a_provider_that_allots_nothing_is_asked_slowly() {
+    let verdict = of_answer(&machine(InstanceState::Running, Some(instance("x://1"))), false);
+    let problem = Problem::NotAllotted("the provider allots none".to_owned());
+    assert_eq!(verdict, Verdict::NotYet { problem, again: Outcome::RetryAfter(SLOW_RETRY) });
+}

@@ -1,0 +1,211 @@
+//! Which node has which blocks. Pure bookkeeping: no client, no clock.
+//!
+//! In: nodes as they are seen and as they go, and the wish of a node for pod CIDRs. Out: the CIDRs to write, which nodes
+//! are to be tried again, and what is wrong with whose CIDRs.
+//!
+//! A block belongs to a node, by its uid, from the moment it is proposed until the node is gone, or until the apiserver is
+//! known to have something else. So a write whose outcome is not known needs no special care: the next
+//! attempt proposes the same blocks.
+//!
+//! ```text
+//!            allot               see: podCIDRs are set
+//! Nothing ─────────► Proposed ────────────────────────► Assigned
+//!    ▲                  │ give back: surely not written      │
+//!    └──────────────────┴──────── forget: the node is gone ──┘
+//! ```
+
+mod effects;
+mod entry;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use ipnet::IpNet;
+
+use super::{cidr_set::Owner, metrics::IpamMetrics, pool::Pool, problem::Problem};
+use crate::{cidr, kube::node::Node, manager::flags::NodeRange};
+pub(super) use effects::{Effects, Report};
+use entry::{Claim, Entry, Holding};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    pools: Vec<Pool>,
+    nodes: HashMap<Arc<str>, Entry>,
+    /// Nodes that found nothing free.
+    waiting: BTreeSet<Arc<str>>,
+}
+
+/// What a node gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Allotment {
+    /// These, in the order of the cluster CIDRs.
+    Cidrs(Vec<IpNet>),
+    /// Nothing is free in this cluster CIDR; the node is named when something is.
+    Exhausted(IpNet),
+    /// Another node was seen with what was proposed to this one, so it is to be given back.
+    Contested,
+    /// The node has podCIDRs already, or is gone.
+    Nothing,
+}
+
+impl Ledger {
+    /// With the reserved networks kept back.
+    pub(super) fn new(ranges: &[NodeRange], reserved: &[IpNet], metrics: &IpamMetrics) -> Self {
+        let mut pools: Vec<_> = ranges.iter().map(|range| Pool::new(range, metrics)).collect();
+        for pool in &mut pools {
+            for network in reserved {
+                if let Ok(blocks) = pool.blocks(network) {
+                    pool.occupy(blocks, &Owner::Services);
+                }
+            }
+        }
+        Self { pools, nodes: HashMap::new(), waiting: BTreeSet::new() }
+    }
+
+    /// The cache has a node, in this state.
+    pub(super) fn see(&mut self, node: &Node) -> Effects {
+        if !self.nodes.contains_key(node.uid.as_str()) {
+            let entry = Entry { name: node.name.clone(), holding: Holding::Nothing, unusable: Vec::new() };
+            self.nodes.insert(node.uid.as_str().into(), entry);
+        }
+        self.learn(node)
+    }
+
+    /// A node is in this state according to whoever knows it better than the cache. One that the cache has
+    /// lost is not taken up again; without podCIDRs it keeps what was proposed to it.
+    pub(super) fn learn(&mut self, node: &Node) -> Effects {
+        let Some(uid) = self.uid(&node.uid).filter(|_| !node.pod_cidrs.is_empty()) else {
+            return Effects::default();
+        };
+        let (claims, unusable) = self.read(&node.pod_cidrs);
+        let Some(entry) = self.nodes.get_mut(&uid) else { return Effects::default() };
+        entry.unusable = unusable;
+        let before = std::mem::replace(&mut entry.holding, Holding::Assigned(claims.clone()));
+        self.waiting.remove(&uid);
+        let left: Vec<_> = before.claims().iter().filter(|claim| !claims.contains(claim)).copied().collect();
+        let mut touched = self.neighbours(&uid, &left);
+        let freed = self.release(&uid, &left);
+        let owner = Owner::Node(Arc::clone(&uid));
+        for claim in &claims {
+            self.pools[claim.pool].occupy(claim.blocks, &owner);
+        }
+        touched.extend(self.neighbours(&uid, &claims));
+        touched.insert(uid);
+        self.effects(freed, touched)
+    }
+
+    /// A node is gone: what it alone had is free.
+    pub(super) fn forget(&mut self, uid: &str) -> Effects {
+        self.waiting.remove(uid);
+        let Some((uid, entry)) = self.nodes.remove_entry(uid) else { return Effects::default() };
+        let claims = entry.holding.claims();
+        let touched = self.neighbours(&uid, claims);
+        let freed = self.release(&uid, claims);
+        self.effects(freed, touched)
+    }
+
+    /// What to write into a node without podCIDRs: of each cluster CIDR one block, or nothing at all. Asked again, it
+    /// says the same.
+    pub(super) fn allot(&mut self, uid: &str) -> Allotment {
+        let Some(uid) = self.uid(uid) else { return Allotment::Nothing };
+        match self.holding(&uid) {
+            Holding::Assigned(_) => return Allotment::Nothing,
+            Holding::Proposed(claims) if self.neighbours(&uid, claims).is_empty() => {
+                return Allotment::Cidrs(claims.iter().map(|claim| claim.network).collect());
+            }
+            Holding::Proposed(_) => return Allotment::Contested,
+            Holding::Nothing => {}
+        }
+        let mut found = Vec::with_capacity(self.pools.len());
+        for pool in &self.pools {
+            match pool.free() {
+                Some(free) => found.push(free),
+                None => {
+                    self.waiting.insert(uid);
+                    return Allotment::Exhausted(*pool.cluster());
+                }
+            }
+        }
+        let owner = Owner::Node(Arc::clone(&uid));
+        let take = |(pool, (index, free))| -> Claim {
+            let pool: &mut Pool = pool;
+            let (blocks, network) = pool.take(free, &owner);
+            Claim { pool: index, blocks, network }
+        };
+        let claims: Vec<_> = self.pools.iter_mut().zip(found.into_iter().enumerate()).map(take).collect();
+        let cidrs = claims.iter().map(|claim| claim.network).collect();
+        if let Some(entry) = self.nodes.get_mut(&uid) {
+            entry.holding = Holding::Proposed(claims);
+        }
+        Allotment::Cidrs(cidrs)
+    }
+
+    /// What was proposed was surely not written, and shall not be.
+    pub(super) fn give_back(&mut self, uid: &str) -> Effects {
+        let Some(uid) = self.uid(uid) else { return Effects::default() };
+        let Some(Entry { holding, .. }) = self.nodes.get_mut(&uid) else { return Effects::default() };
+        let Holding::Proposed(claims) = holding else { return Effects::default() };
+        let claims = std::mem::take(claims);
+        *holding = Holding::Nothing;
+        let touched = self.neighbours(&uid, &claims);
+        let freed = self.release(&uid, &claims);
+        self.effects(freed, touched)
+    }
+
+    /// The shared text of a known uid.
+    fn uid(&self, uid: &str) -> Option<Arc<str>> {
+        self.nodes.get_key_value(uid).map(|(uid, _)| Arc::clone(uid))
+    }
+
+    fn holding(&self, uid: &Arc<str>) -> &Holding {
+        self.nodes.get(uid).map_or(&Holding::Nothing, |entry| &entry.holding)
+    }
+
+    /// The blocks of podCIDRs, each in the cluster CIDR of its family, and what is wrong with the others.
+    fn read(&self, pod_cidrs: &[String]) -> (Vec<Claim>, Vec<Problem>) {
+        let (mut claims, mut unusable) = (Vec::new(), Vec::new());
+        for text in pod_cidrs {
+            match self.claim(text) {
+                Ok(claim) => claims.push(claim),
+                Err(problem) => unusable.push(problem),
+            }
+        }
+        (claims, unusable)
+    }
+
+    fn claim(&self, text: &str) -> Result<Claim, Problem> {
+        let network = cidr::parse(text).ok_or_else(|| Problem::Malformed(text.to_owned()))?.trunc();
+        let of_family =
+            self.pools.iter().enumerate().find(|(_, pool)| cidr::same_family(pool.cluster(), &network));
+        let (index, pool) = of_family.ok_or(Problem::OtherFamily(network))?;
+        match pool.blocks(&network) {
+            Ok(blocks) => Ok(Claim { pool: index, blocks, network }),
+            Err(_) => Err(Problem::OutOfRange { network, cluster: *pool.cluster() }),
+        }
+    }
+
+    /// How many blocks have no owner any more.
+    fn release(&mut self, uid: &Arc<str>, claims: &[Claim]) -> u128 {
+        let owner = Owner::Node(Arc::clone(uid));
+        claims.iter().fold(0, |freed, claim| {
+            self.pools[claim.pool].release(claim.blocks, &owner).saturating_add(freed)
+        })
+    }
+
+    /// The other nodes that have any of these blocks.
+    fn neighbours(&self, uid: &Arc<str>, claims: &[Claim]) -> BTreeSet<Arc<str>> {
+        let owner = Owner::Node(Arc::clone(uid));
+        let others = claims.iter().flat_map(|claim| self.pools[claim.pool].others(claim.blocks, &owner));
+        others
+            .filter_map(|other| match other {
+                Owner::Node(uid) => Some(Arc::clone(uid)),
+                Owner::Services => None,
+            })
+            .collect()
+    }
+}

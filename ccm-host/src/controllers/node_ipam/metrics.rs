@@ -1,0 +1,128 @@
+//! What is measured: how full the cluster CIDRs are (names are upstream's), and which nodes have a problem.
+
+use std::sync::atomic::AtomicU64;
+
+use ipnet::IpNet;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+type Ratio = Gauge<f64, AtomicU64>;
+
+/// `clusterCIDR`: no name of a field could be spelled so.
+type OfSet = [(&'static str, String); 1];
+
+/// The metrics of this controller. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct IpamMetrics {
+    allocations: Family<OfSet, Counter>,
+    releases: Family<OfSet, Counter>,
+    capacity: Family<OfSet, Ratio>,
+    usage: Family<OfSet, Ratio>,
+    tries: Family<OfSet, Histogram, fn() -> Histogram>,
+    problems: Family<ProblemLabel, Gauge>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProblemLabel {
+    problem: &'static str,
+}
+
+/// The series of one cluster CIDR.
+#[derive(Debug)]
+pub(super) struct SetSeries {
+    allocations: Counter,
+    releases: Counter,
+    usage: Ratio,
+    tries: Histogram,
+}
+
+impl IpamMetrics {
+    /// Registers them.
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            allocations: Family::default(),
+            releases: Family::default(),
+            capacity: Family::default(),
+            usage: Family::default(),
+            tries: Family::new_with_constructor(|| Histogram::new([1.0, 5.0, 25.0, 125.0, 625.0])),
+            problems: Family::default(),
+        };
+        registry.register(
+            "node_ipam_controller_cidrset_cidrs_allocations",
+            "Blocks that became occupied, by an allocation or since a node has them",
+            metrics.allocations.clone(),
+        );
+        registry.register(
+            "node_ipam_controller_cidrset_cidrs_releases",
+            "Blocks that became free",
+            metrics.releases.clone(),
+        );
+        registry.register(
+            "node_ipam_controller_cirdset_max_cidrs",
+            "As node_ipam_controller_cidrset_max_cidrs; the name as upstream misspells it",
+            metrics.capacity.clone(),
+        );
+        registry.register(
+            "node_ipam_controller_cidrset_max_cidrs",
+            "Blocks of the cluster CIDR",
+            metrics.capacity.clone(),
+        );
+        registry.register(
+            "node_ipam_controller_cidrset_usage_cidrs",
+            "Part of the blocks that is occupied, 0 to 1",
+            metrics.usage.clone(),
+        );
+        registry.register(
+            "node_ipam_controller_cidrset_allocation_tries_per_request",
+            "Occupied blocks that were passed over to find a free one",
+            metrics.tries.clone(),
+        );
+        registry.register(
+            "node_ipam_controller_pod_cidr_problems",
+            "Pod CIDRs of nodes that are missing or wrong, by what is the matter",
+            metrics.problems.clone(),
+        );
+        metrics
+    }
+
+    pub(super) fn of_set(&self, cluster: &IpNet, capacity: f64) -> SetSeries {
+        let label = [("clusterCIDR", cluster.to_string())];
+        self.capacity.get_or_create_owned(&label).set(capacity);
+        SetSeries {
+            allocations: self.allocations.get_or_create_owned(&label),
+            releases: self.releases.get_or_create_owned(&label),
+            usage: self.usage.get_or_create_owned(&label),
+            tries: self.tries.get_or_create_owned(&label),
+        }
+    }
+
+    /// So many problems of that kind more, or fewer.
+    pub(super) fn problem(&self, problem: &'static str, more: i64) {
+        self.problems.get_or_create(&ProblemLabel { problem }).inc_by(more);
+    }
+}
+
+impl SetSeries {
+    pub(super) fn allocated(&self, blocks: u128, usage: f64) {
+        self.allocations.inc_by(count(blocks));
+        self.usage.set(usage);
+    }
+
+    pub(super) fn released(&self, blocks: u128, usage: f64) {
+        self.releases.inc_by(count(blocks));
+        self.usage.set(usage);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a histogram for people")]
+    pub(super) fn tried(&self, skipped: u128) {
+        self.tries.observe(skipped as f64);
+    }
+}
+
+fn count(blocks: u128) -> u64 {
+    u64::try_from(blocks).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,111 @@
+//! Keeps the ledger in step with the Node cache, and asks providers for what the cloud allots.
+//!
+//! In: every change of a Node, answers. Out: a ledger that knows every node's blocks, keys in the queue, Events about
+//! what is wrong. All nodes count, also those that are not ours to write: their blocks are taken.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Shared, Source,
+    decide::{Verdict, concerns, of_answer, of_error},
+    ledger::{Effects, Report},
+    problem::Problem,
+};
+use crate::{
+    cloud::{Freshness, InstanceView},
+    controllers::node_instance::{self, Found},
+    kube::{
+        cache::Change,
+        events::{EventType, Regarding},
+        node::Node,
+        queue::Outcome,
+    },
+};
+
+/// How long a provider that has not introduced itself is waited for.
+const INTRODUCTION: Duration = Duration::from_secs(10);
+
+impl Shared {
+    /// Follows the cache. When this returns, every node of it is in the ledger.
+    pub(super) fn follow_nodes(self: &Arc<Self>) {
+        let shared = Arc::clone(self);
+        self.context.nodes.subscribe(move |change| shared.saw(change));
+    }
+
+    fn saw(&self, change: &Change<Node>) {
+        match change {
+            Change::Deleted(node) => {
+                self.problems.lock().news(&node.uid, Vec::new());
+                if let Source::Ranges(ledger) = &self.source {
+                    let effects = ledger.lock().forget(&node.uid);
+                    self.carry_out(effects);
+                }
+            }
+            Change::Added(node) | Change::Updated { new: node, .. } => match &self.source {
+                Source::Ranges(ledger) => {
+                    let effects = ledger.lock().see(node);
+                    self.carry_out(effects);
+                }
+                Source::Cloud => self.learn(node),
+            },
+        }
+        if concerns(change) {
+            self.queue.add(change.object().name.clone());
+        }
+    }
+
+    /// The node is so, although the cache may not know yet.
+    pub(super) fn learn(&self, node: &Node) {
+        match &self.source {
+            Source::Ranges(ledger) => {
+                let effects = ledger.lock().learn(node);
+                self.carry_out(effects);
+            }
+            Source::Cloud if !node.pod_cidrs.is_empty() => self.tell(node.into(), Vec::new()),
+            Source::Cloud => {}
+        }
+    }
+
+    pub(super) fn carry_out(&self, effects: Effects) {
+        let Effects { wake, reports } = effects;
+        wake.into_iter().for_each(|name| self.queue.add(name));
+        for Report { uid, name, problems } in reports {
+            self.tell(Regarding::node(&name, &uid), problems);
+        }
+    }
+
+    /// Tells what is news among everything that is wrong with a node's pod CIDRs now.
+    pub(super) fn tell(&self, node: Regarding, problems: Vec<Problem>) {
+        let mut told = self.problems.lock();
+        // Asked under the lock: what is told of a node that is gone would never be forgotten.
+        if self.context.nodes.get(&node.name).is_none_or(|known| known.uid != node.uid) {
+            return;
+        }
+        for problem in told.news(&node.uid, problems) {
+            let message = problem.to_string();
+            tracing::warn!(node = node.name, problem = message, "pod CIDR");
+            self.context.recorder.record(&node, EventType::Warning, problem.reason(), message);
+        }
+    }
+
+    /// What the node's provider has allotted to it, or what becomes of the node without.
+    pub(super) async fn ask(&self, node: &Arc<Node>, cancel: &CancellationToken) -> Result<Verdict, Outcome> {
+        let providers = &self.context.providers;
+        let asked = node_instance::ask(providers, node, InstanceView::All, Freshness::ReadThrough);
+        let found = tokio::select! {
+            () = cancel.cancelled() => return Err(Outcome::Done),
+            found = asked => found,
+        };
+        match found {
+            Found::Answer { by, answer } => {
+                let allots = by.iter().any(|provider| provider.info().is_some_and(|info| info.pod_cidrs));
+                Ok(of_answer(&answer, allots))
+            }
+            Found::Failed { error } => Ok(of_error(&error)),
+            Found::Undecided => Err(Outcome::RetryAfter(INTRODUCTION)),
+            Found::Nobody => Err(Outcome::Done),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What can be wrong with the pod CIDRs of a node, and what was told of it.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use ipnet::IpNet;
+
+use super::metrics::IpamMetrics;
+
+/// Something that a person should know. The same is told once for as long as it stays so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Problem {
+    /// A podCIDR that is none.
+    Malformed(String),
+    /// The cluster has no CIDR of its family.
+    OtherFamily(IpNet),
+    /// It is outside of the cluster CIDR.
+    OutOfRange { network: IpNet, cluster: IpNet },
+    /// Another node has any of it.
+    Shared { network: IpNet, node: String },
+    /// The Services have any of it.
+    OfServices(IpNet),
+    /// Nothing is left to give.
+    Exhausted(IpNet),
+    /// The provider has allotted nothing.
+    NotAllotted(String),
+    /// The apiserver does not take it.
+    NotWritten { networks: String, error: String },
+}
+
+impl Problem {
+    /// The reason of its Event.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Malformed(_) | Self::OtherFamily(_) | Self::OutOfRange { .. } => "InvalidPodCIDR",
+            Self::Shared { .. } | Self::OfServices(_) => "PodCIDRConflict",
+            Self::Exhausted(_) | Self::NotAllotted(_) => "CIDRNotAvailable",
+            Self::NotWritten { .. } => "CIDRAssignmentFailed",
+        }
+    }
+
+    /// Its value of the label `problem`.
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Malformed(_) => "malformed",
+            Self::OtherFamily(_) => "other_family",
+            Self::OutOfRange { .. } => "out_of_range",
+            Self::Shared { .. } => "shared",
+            Self::OfServices(_) => "of_services",
+            Self::Exhausted(_) => "exhausted",
+            Self::NotAllotted(_) => "not_allotted",
+            Self::NotWritten { .. } => "not_written",
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(text) => write!(out, "the pod CIDR {text:?} is not a network"),
+            Self::OtherFamily(network) => {
+                write!(out, "the pod CIDR {network} is of a family of which the cluster has no CIDR")
+            }
+            Self::OutOfRange { network, cluster } => {
+                write!(out, "the pod CIDR {network} is outside of the cluster CIDR {cluster}")
+            }
+            Self::Shared { network, node } => {
+                write!(out, "the pod CIDR {network} overlaps that of node {node}")
+            }
+            Self::OfServices(network) => {
+                write!(out, "the pod CIDR {network} overlaps the range of the Services")
+            }
+            Self::Exhausted(cluster) => write!(
+                out,
+                "the cluster CIDR {cluster} has no block left for this node: it gets one when another node goes"
+            ),
+            Self::NotAllotted(why) => write!(out, "the cloud has allotted no pod CIDR: {why}"),
+            Self::NotWritten { networks, error } => {
+                write!(out, "the pod CIDR {networks} could not be assigned: {error}")
+            }
+        }
+    }
+}
+
+/// What was told of each node, by uid. Only nodes with a problem take room.
+#[derive(Debug)]
+pub(super) struct Problems {
+    told: HashMap<Arc<str>, Vec<Problem>>,
+    metrics: IpamMetrics,
+}
+
+impl Problems {
+    pub(super) fn new(metrics: IpamMetrics) -> Self {
+        Self { told: HashMap::new(), metrics }
+    }
+
+    /// Of everything that is wrong with a node now, what was not told before.
+    pub(super) fn news(&mut self, uid: &str, problems: Vec<Problem>) -> Vec<Problem> {
+        let before = self.told.remove(uid).unwrap_or_default();
+        before.iter().for_each(|problem| self.metrics.problem(problem.label(), -1));
+        problems.iter().for_each(|problem| self.metrics.problem(problem.label(), 1));
+        let news = problems.iter().filter(|problem| !before.contains(problem)).cloned().collect();
+        if !problems.is_empty() {
+            self.told.insert(uid.into(), problems);
+        }
+        news
+    }
+}

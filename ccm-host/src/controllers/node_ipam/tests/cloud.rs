@@ -1,0 +1,87 @@
+//! The cloud allots.
+
+use super::*;
+use crate::cloud::{
+    ErrorReason, Freshness, Instance, InstanceState, InstanceView,
+    fake::{Call, error, instance, method},
+};
+
+fn allotted(fake: &FakeProvider, name: &str, cidrs: &[&str]) {
+    let pod_cidrs = cidrs.iter().map(|text| text.parse().unwrap()).collect();
+    fake.set_instance(name, InstanceState::Running, Instance { pod_cidrs, ..instance("fake://1") });
+}
+
+/// IPAM-21, as it was before 1.31: no cluster CIDR is needed; CLD-5 is seen to by the client of the contract.
+#[tokio::test(start_paused = true)]
+async fn a_node_gets_what_its_provider_says() {
+    let nodes = [node("a"), node("b").with_provider_id("fake://b"), node("c").with_pod_cidr("10.9.0.0/24")];
+    let scene = Scene::start_with(Allocation::Cloud, "", nodes, |scene| {
+        allotted(&scene.fake, "a", &["10.128.1.0/24"]);
+        allotted(&scene.fake, "b", &["fd00:1::/64", "10.128.2.0/24"]);
+        allotted(&scene.fake, "c", &["10.128.3.0/24"]);
+    })
+    .await;
+    assert_eq!(scene.cidrs("a"), json!(["10.128.1.0/24"]));
+    assert_eq!(scene.cidrs("b"), json!(["fd00:1::/64", "10.128.2.0/24"]));
+    assert_eq!(scene.server.part("b", "/spec/podCIDR"), json!("fd00:1::/64"));
+    assert_eq!(scene.cidrs("c"), json!(["10.9.0.0/24"]), "what a node has, it keeps");
+    let asked: Vec<_> = scene.fake.calls();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    let whole = |call: &Call| {
+        matches!(call, Call::Instance { view: InstanceView::All, freshness: Freshness::ReadThrough, .. })
+    };
+    assert!(asked.iter().all(whole), "{asked:?}");
+    assert_eq!(scene.reasons(), [""; 0]);
+    scene.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_has_allotted_nothing_yet_is_asked_until_it_has() {
+    let scene = Scene::start_with(Allocation::Cloud, "", [node("a")], |scene| {
+        allotted(&scene.fake, "a", &[]);
+    })
+    .await;
+    sleep(Duration::from_secs(60)).await;
+    let told = "the cloud has allotted no pod CIDR: the instance has none (yet)".to_owned();
+    assert_eq!(scene.events(), [(EventType::Warning, "CIDRNotAvailable", told)], "once");
+    assert!(scene.problems("not_allotted", 1));
+    assert!(scene.fake.calls().len() > 3, "asked again and again");
+    allotted(&scene.fake, "a", &["10.128.1.0/24"]);
+    sleep(BACKOFF.max).await;
+    assert_eq!(scene.cidrs("a"), json!(["10.128.1.0/24"]));
+    assert!(scene.problems("not_allotted", 0));
+    scene.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_says_when_it_wants_to_be_asked_again() {
+    let scene = Scene::start_with(Allocation::Cloud, "", [node("a")], |scene| {
+        allotted(&scene.fake, "a", &["10.128.1.0/24"]);
+        let limited = error(method::INSTANCE, Some(ErrorReason::RateLimited));
+        let limited = crate::cloud::CloudError { retry_after: Some(Duration::from_secs(30)), ..limited };
+        scene.fake.fail_next(method::INSTANCE, limited);
+    })
+    .await;
+    assert_eq!(scene.reasons(), ["CIDRNotAvailable"]);
+    sleep(Duration::from_secs(29)).await;
+    assert_eq!(scene.fake.calls().len(), 1);
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(scene.cidrs("a"), json!(["10.128.1.0/24"]));
+    scene.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_of_nobody_is_left_alone() {
+    let scene = Scene::start_with(
+        Allocation::Cloud,
+        "",
+        [node("foreign").with_provider_id("other://1"), node("not-owned")],
+        |scene| scene.fake.set_state("not-owned", InstanceState::NotOwned),
+    )
+    .await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(scene.server.take_lines(), [""; 0]);
+    assert_eq!(scene.fake.calls().len(), 1);
+    assert_eq!(scene.reasons(), [""; 0]);
+    scene.stop().await;
+}
