@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod guard;
+mod ipam;
 mod load_balancers;
 mod misbehaviour;
 mod nodes;
