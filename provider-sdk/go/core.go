@@ -133,7 +133,7 @@ func missing(answer any) bool {
 func within(ctx context.Context, call *Call, ended <-chan outcome) (any, error) {
 	patience := make(<-chan time.Time)
 	if left, bounded := call.Remaining(); bounded {
-		timer := time.NewTimer(left - min(headstart, left/10))
+		timer := time.NewTimer(left - min(headstart, max(left/10, time.Millisecond)))
 		defer timer.Stop()
 		patience = timer.C
 	}

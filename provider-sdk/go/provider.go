@@ -61,7 +61,7 @@ func New(name string, options ...Option) (*Provider, error) {
 		return nil, err
 	}
 	provider.advertised = advertise(provider.capabilities)
-	provider.life = newLifecycle(append([]string{""}, provider.ServiceNames()...))
+	provider.life = newLifecycle(append([]string{"", healthService}, provider.ServiceNames()...))
 	return provider, nil
 }
 

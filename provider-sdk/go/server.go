@@ -17,11 +17,15 @@ import (
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 )
 
 const (
 	// handshakeWithin: a client that says nothing holds a place for this long.
 	handshakeWithin = 10 * time.Second
+	// leastTime is what a call needs to be begun and answered.
+	leastTime = 2 * time.Millisecond
 	// lastWords is what a mutation that was told to give up still gets.
 	lastWords = time.Second
 )
@@ -177,9 +181,18 @@ func (s *Server) servers() (main, refusing *grpc.Server) {
 	}
 	refusing = grpc.NewServer(slices.Concat(common, []grpc.ServerOption{grpc.UnknownServiceHandler(refuse)})...)
 	measured := grpc.ChainUnaryInterceptor(observer.unary, core.unary)
-	main = grpc.NewServer(slices.Concat(common, []grpc.ServerOption{measured})...)
+	main = grpc.NewServer(slices.Concat(common, []grpc.ServerOption{measured, grpc.InTapHandle(inTimeAtAll)})...)
 	s.register(main, core)
 	return main, refusing
+}
+
+// inTimeAtAll answers a call whose deadline is all but over, before any work: at the deadline itself the library resets the
+// stream, and no answer arrives.
+func inTimeAtAll(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	if deadline, is := ctx.Deadline(); is && time.Until(deadline) < leastTime {
+		return ctx, status.FromContextError(context.DeadlineExceeded).Err()
+	}
+	return ctx, nil
 }
 
 func refuse(_ any, stream grpc.ServerStream) error {

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"cloudprovider.ccm/sdk/fault"
@@ -20,18 +21,23 @@ type loadBalancers struct {
 }
 
 func newLoadBalancers(b *bridge, balancers cloudprovider.LoadBalancer) *loadBalancers {
-	return &loadBalancers{bridge: b, balancers: balancers, pages: pages[*pb.LoadBalancer]{now: time.Now}}
+	return &loadBalancers{bridge: b, balancers: balancers, pages: pages[*pb.LoadBalancer]{validity: b.tokenValidity, now: time.Now}}
 }
 
 func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoadBalancerRequest) (*pb.GetLoadBalancerResponse, error) {
 	ref := request.GetService()
 	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
+	if l.ledger.elsewhere(key) {
+		return &pb.GetLoadBalancerResponse{LoadBalancer: &pb.LoadBalancer{
+			Service: ref, State: pb.LoadBalancerState_LOAD_BALANCER_STATE_NOT_OWNED,
+		}}, nil
+	}
 	service, known := &pb.Service{Ref: ref}, l.ledger.recall(key)
 	if known != nil {
 		service = known.service
 	}
 	out, err := one(ctx, l.bridge, "balancer "+ref.GetUid(), func(ctx context.Context) (*pb.LoadBalancer, error) {
-		return l.look(ctx, clusterName(request.GetCluster()), service)
+		return l.look(ctx, l.clusterName(request.GetCluster()), service)
 	})
 	if err != nil {
 		return nil, mapped(err, ref.GetUid())
@@ -64,11 +70,17 @@ func (l *loadBalancers) look(ctx context.Context, cluster string, service *pb.Se
 func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
 	ref := request.GetService().GetRef()
 	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
+	if err := understood(request.GetService()); err != nil {
+		return nil, err
+	}
 	leave, err := l.lanes.enter(ctx, ref.GetUid())
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
+	if l.ledger.elsewhere(key) {
+		return nil, fault.OwnedByOtherCluster(ref.GetUid())
+	}
 	begun := l.ledger.now()
 	if err := l.ledger.forget(key); err != nil {
 		return nil, err
@@ -80,7 +92,7 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.Ensu
 		AppliedDigest: request.GetDesiredDigest(),
 	}
 	err = guarded(func() error {
-		service, cluster := serviceOf(request.GetService()), clusterName(request.GetCluster())
+		service, cluster := serviceOf(request.GetService()), l.clusterName(request.GetCluster())
 		out.Name = l.balancers.GetLoadBalancerName(ctx, cluster, service)
 		status, err := l.balancers.EnsureLoadBalancer(ctx, cluster, service, nodesOf(request.GetBackends().GetNodes()))
 		if err == nil && status == nil {
@@ -100,6 +112,16 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.Ensu
 	}
 	l.ledger.remember(key, begun, &applied{wanted(request.GetService()), out})
 	return &pb.EnsureLoadBalancerResponse{LoadBalancer: proto.CloneOf(out)}, nil
+}
+
+// understood refuses what has no translation: a provider would see a port without a protocol.
+func understood(service *pb.Service) error {
+	for at, port := range service.GetPorts() {
+		if _, known := protocols[port.GetProtocol()]; !known {
+			return fault.UnsupportedFeature(fmt.Sprintf("spec.ports[%d].protocol", at), "this protocol is not known here")
+		}
+	}
+	return nil
 }
 
 // wanted answers what is wanted of a Service, without what its status says.
@@ -138,7 +160,7 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 	if err := l.ledger.forget(key); err != nil {
 		return err
 	}
-	err = l.balancers.UpdateLoadBalancer(ctx, clusterName(cluster), serviceOf(item.GetService()), nodesOf(nodes))
+	err = l.balancers.UpdateLoadBalancer(ctx, l.clusterName(cluster), serviceOf(item.GetService()), nodesOf(nodes))
 	if err != nil {
 		return err
 	}
@@ -168,12 +190,15 @@ func (l *loadBalancers) DeleteLoadBalancer(ctx context.Context, request *pb.Dele
 		return nil, err
 	}
 	defer leave()
+	if l.ledger.elsewhere(key) {
+		return &pb.DeleteLoadBalancerResponse{}, nil
+	}
 	service := serviceOf(l.lastKnown(key, request))
 	if err := l.ledger.forget(key); err != nil {
 		return nil, err
 	}
 	err = guarded(func() error {
-		return l.balancers.EnsureLoadBalancerDeleted(ctx, clusterName(request.GetCluster()), service)
+		return l.balancers.EnsureLoadBalancerDeleted(ctx, l.clusterName(request.GetCluster()), service)
 	})
 	if progress := inProgress(err); progress != nil {
 		return &pb.DeleteLoadBalancerResponse{InProgress: progress}, nil

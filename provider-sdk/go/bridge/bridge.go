@@ -11,12 +11,15 @@
 package bridge
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"cloudprovider.ccm/sdk"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"k8s.io/client-go/rest"
 	cloudprovider "k8s.io/cloud-provider"
 )
@@ -37,13 +40,14 @@ type bridge struct {
 	sshKeys       bool
 	kubernetes    *rest.Config
 	initialize    func() error
-	// mirror is nil when the provider has another Kubernetes API than the private one.
-	mirror *mirror
-	reads  *reads
+	mirror        *mirror
+	reads         *reads
+	reachable     reachable
 
 	stateDir      string
 	completeState bool
 	ledger        ledger
+	tokenValidity time.Duration
 }
 
 // WithConcurrency bounds the calls of the provider that one batch makes at once; 16 otherwise.
@@ -73,6 +77,11 @@ func WithCapabilities(capabilities *pb.GetCapabilitiesResponse) Option {
 	return func(b *bridge) { b.capabilities = capabilities }
 }
 
+// WithPageTokenValidity says how long a page of a list can be followed by the next; 5 minutes otherwise.
+func WithPageTokenValidity(validity time.Duration) Option {
+	return func(b *bridge) { b.tokenValidity = validity }
+}
+
 // WithSDKOptions hands options on to sdk.New, for example a version, a logger or metrics.
 func WithSDKOptions(options ...sdk.Option) Option {
 	return func(b *bridge) { b.options = append(b.options, options...) }
@@ -84,7 +93,7 @@ func New(cloud cloudprovider.Interface, options ...Option) (*sdk.Provider, error
 	if cloud == nil {
 		return nil, errors.New("there is no cloud provider to bridge")
 	}
-	b := &bridge{cloud: cloud, concurrency: defaultConcurrency, prefixes: []string{cloud.ProviderName() + "://"}}
+	b := &bridge{tokenValidity: tokenValidity, mirror: &mirror{}, cloud: cloud, concurrency: defaultConcurrency, prefixes: []string{cloud.ProviderName() + "://"}}
 	for _, option := range options {
 		option(b)
 	}
@@ -165,6 +174,9 @@ func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
 		Identity: node, Backend: node, RouteTarget: node,
 		Service: &pb.ServiceFields{Labels: []string{"*"}, Annotations: []string{"*"}},
 	}}
+	if b.tokenValidity != tokenValidity {
+		answer.Intervals = &pb.Intervals{PageTokenValidity: durationpb.New(b.tokenValidity)}
+	}
 	if _, routes := b.cloud.Routes(); routes && b.nodeAddresses {
 		answer.Capabilities = append(answer.Capabilities, pb.Capability_CAPABILITY_ROUTE_NODE_ADDRESSES)
 	}
@@ -182,10 +194,8 @@ func (b *bridge) owns(providerID string) bool {
 }
 
 // clusterName answers the name under which the provider knows the cluster: that of the flag --cluster-name, whose default
-// has always been "kubernetes".
-func clusterName(cluster *pb.ClusterRef) string {
-	if cluster.GetName() == "" {
-		return "kubernetes"
-	}
-	return cluster.GetName()
+// has always been "kubernetes". It is the first one that came with the uid, since the provider finds its resources by it, and
+// the contract by the uid.
+func (b *bridge) clusterName(cluster *pb.ClusterRef) string {
+	return cmp.Or(b.ledger.clusterName(cluster.GetUid(), cluster.GetName()), "kubernetes")
 }

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"flag"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
@@ -14,6 +15,7 @@ type flags struct {
 	kubeconfig    string
 	stateDir      string
 	completeState bool
+	tokenValidity time.Duration
 }
 
 // bindFlags adds them to a set, and those of the vendor and of klog.
@@ -40,6 +42,7 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 		"be the same one for all replicas, or there must be one replica only")
 	own.BoolVar(&out.completeState, "state-dir-is-complete", false, "the folder of --state-dir is as old as the first load balancer of "+
 		"this cluster: lists are complete")
+	own.DurationVar(&out.tokenValidity, "page-token-validity", tokenValidity, "how long a page of a list can be followed by the next")
 	own.VisitAll(func(ours *flag.Flag) {
 		// A vendor's flag of the same name is heard as well.
 		if theirs := set.Lookup(ours.Name); theirs != nil {
@@ -64,6 +67,9 @@ func (f *flags) options() (told []Option, err error) {
 	}
 	if f.stateDir != "" {
 		told = append(told, WithStateDir(f.stateDir))
+	}
+	if f.tokenValidity != 0 {
+		told = append(told, WithPageTokenValidity(f.tokenValidity))
 	}
 	if f.completeState {
 		told = append(told, WithCompleteState())

@@ -27,7 +27,7 @@ func TestVendorsFlagsKeepWorking(t *testing.T) {
 	if ours.cloudConfig != "/etc/cloud" || *vendorsConfig != "/etc/cloud" || len(*region) != 2 || !*dry || !vendor.Changed("dry-run") {
 		t.Error(ours, *vendorsConfig, *region, *dry)
 	}
-	if told, err := ours.options(); err != nil || len(told) != 3 {
+	if told, err := ours.options(); err != nil || len(told) != 4 {
 		t.Error(told, err)
 	}
 	set.VisitAll(func(one *flag.Flag) { _ = one.DefValue })

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
@@ -36,6 +37,8 @@ const entrySuffix = ".json"
 type folder struct {
 	path     string
 	complete bool
+	// names spares a look at the files.
+	names *memory
 }
 
 // newFolder makes the folder, and proves that it can be written.
@@ -48,7 +51,7 @@ func newFolder(path string, complete bool) (*folder, error) {
 		return nil, fmt.Errorf("--state-dir: %w; give a folder that the sidecar may write", err)
 	}
 	probe.Close()
-	return &folder{path, complete}, os.Remove(probe.Name())
+	return &folder{path, complete, newMemory()}, os.Remove(probe.Name())
 }
 
 // entry is the content of a file.
@@ -142,6 +145,29 @@ func (f *folder) all(cluster string) (all []*applied) {
 		}
 	}
 	return byService(all)
+}
+
+func (f *folder) elsewhere(key balancerKey) bool {
+	// The pattern holds nothing that comes from elsewhere but a hash.
+	files, _ := filepath.Glob(filepath.Join(f.path, "*", hashed(key.service)+entrySuffix))
+	return slices.ContainsFunc(files, func(file string) bool { return file != f.file(key) })
+}
+
+func (f *folder) clusterName(uid, given string) string {
+	if name := f.names.clusterName(uid, ""); name != "" {
+		return name
+	}
+	file := filepath.Join(f.of(uid), "name")
+	if text, err := os.ReadFile(file); err == nil {
+		return f.names.clusterName(uid, string(text))
+	}
+	name := f.names.clusterName(uid, given)
+	if name != "" {
+		if err := errors.Join(os.MkdirAll(f.of(uid), 0o700), os.WriteFile(file, []byte(name), 0o600)); err != nil {
+			slog.Warn("the name of a cluster cannot be kept", "cluster", uid, "error", err)
+		}
+	}
+	return name
 }
 
 func (f *folder) gap() string {

@@ -36,7 +36,7 @@ func (b *bridge) initializeOwn(stop <-chan struct{}) error {
 	config := b.kubernetes
 	if config == nil {
 		api := privateapi.New(stop)
-		b.mirror, config = &mirror{api: api}, api.Config()
+		b.mirror.api, config = api, api.Config()
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -80,7 +80,9 @@ func (i *instances) BatchGetInstances(ctx context.Context, request *pb.BatchGetI
 		refs[at] = query.GetNode()
 	}
 	i.mirror.nodes(ctx, refs...)
-	return &pb.BatchGetInstancesResponse{Results: eachInTime(ctx, i.bridge, request.GetQueries(), name, ask, late)}, nil
+	results := eachInTime(ctx, i.bridge, request.GetQueries(), name, ask, late)
+	i.reachable.saw(results)
+	return &pb.BatchGetInstancesResponse{Results: results}, nil
 }
 
 func (i *instances) ask(ctx context.Context, query *pb.InstanceQuery, view pb.InstanceView) (*pb.InstanceResult, error) {

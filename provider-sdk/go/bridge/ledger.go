@@ -20,6 +20,10 @@ type ledger interface {
 	remember(balancerKey, moment, *applied)
 	// all answers what is known of a cluster's balancers, in a stable order.
 	all(cluster string) []*applied
+	// elsewhere says whether a Service of this uid has a balancer for another cluster: names alone do not tell.
+	elsewhere(balancerKey) bool
+	// clusterName answers the first name that was given with a uid.
+	clusterName(uid, given string) string
 	// gap names what cannot be known; empty when there is no such thing.
 	gap() string
 }
@@ -43,10 +47,13 @@ type moment uint64
 type memory struct {
 	mu    sync.Mutex
 	known map[balancerKey]*applied
+	names map[string]string
 	hosts moment
 }
 
-func newMemory() *memory { return &memory{known: map[balancerKey]*applied{}} }
+func newMemory() *memory {
+	return &memory{known: map[balancerKey]*applied{}, names: map[string]string{}}
+}
 
 // introduced says that a host begins to talk.
 func (m *memory) introduced() {
@@ -92,6 +99,26 @@ func (m *memory) all(cluster string) (all []*applied) {
 		}
 	}
 	return byService(all)
+}
+
+func (m *memory) elsewhere(key balancerKey) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for other := range m.known {
+		if other.service == key.service && other.cluster != key.cluster {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *memory) clusterName(uid, given string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.names[uid] == "" && given != "" {
+		m.names[uid] = given
+	}
+	return m.names[uid]
 }
 
 func (m *memory) gap() string { return "before the present host" }

@@ -11,7 +11,9 @@ import (
 	"context"
 	"errors"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	v1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
 )
 
 // listed answers the digests that a list tells, by Service, and whether the list is complete.
@@ -121,4 +123,74 @@ func TestAStateFolderThatCannotBeWritten(t *testing.T) {
 	if ensure(t, conn, "a") == nil {
 		t.Error("changed though the old state could not be taken back")
 	}
+}
+
+// A name does not tell clusters apart; what was applied does. [R:cluster-owns-by-uid]
+func TestAnotherClustersBalancerIsNotTouched(t *testing.T) {
+	for _, options := range [][]bridge.Option{nil, {bridge.WithStateDir(t.TempDir())}} {
+		cloud, deleted := newer(), 0
+		cloud.remove = func(context.Context, *v1.Service) error {
+			deleted++
+			return nil
+		}
+		conn := serve(t, cloud, options...)
+		balancers := pb.NewLoadBalancersClient(conn)
+		if err := ensure(t, conn, "a"); err != nil {
+			t.Fatal(err)
+		}
+		other := &pb.ClusterRef{Uid: "cluster-2", Name: "name-1"}
+		found, err := balancers.GetLoadBalancer(soon(t), &pb.GetLoadBalancerRequest{Cluster: other, Service: service("a").GetRef()})
+		if err != nil || found.GetLoadBalancer().GetState() != pb.LoadBalancerState_LOAD_BALANCER_STATE_NOT_OWNED {
+			t.Error(found, err)
+		}
+		wanted := ensureRequest("a")
+		wanted.Cluster = other
+		_, err = balancers.EnsureLoadBalancer(soon(t), wanted)
+		expect(t, err, codes.AlreadyExists, pb.ErrorReason_ERROR_REASON_OWNED_BY_OTHER_CLUSTER)
+		gone := deleteRequest("a")
+		gone.Cluster = other
+		if _, err := balancers.DeleteLoadBalancer(soon(t), gone); err != nil || deleted != 0 {
+			t.Error(err, deleted)
+		}
+	}
+}
+
+// The provider finds what it made by the cluster's name, the contract by its uid: the first name of a uid stays.
+func TestTheFirstNameOfAClusterStays(t *testing.T) {
+	state := t.TempDir()
+	names := map[string]bool{}
+	for _, name := range []string{"first", "second", ""} {
+		t.Run("process", func(t *testing.T) {
+			cloud := &named{cloud: newer(), names: names}
+			request := ensureRequest("a")
+			request.Cluster = &pb.ClusterRef{Uid: "cluster-1", Name: name}
+			conn := serve(t, cloud, bridge.WithStateDir(state))
+			if _, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if len(names) != 1 || !names["first"] {
+		t.Error(names)
+	}
+}
+
+// named notes the names of clusters.
+type named struct {
+	*cloud
+	names map[string]bool
+}
+
+func (n *named) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return n, true }
+
+func (n *named) EnsureLoadBalancer(ctx context.Context, cluster string, service *v1.Service, nodes []*v1.Node) (*v1.LoadBalancerStatus, error) {
+	n.names[cluster] = true
+	return n.cloud.EnsureLoadBalancer(ctx, cluster, service, nodes)
+}
+
+func TestAPortWithoutAProtocolIsRefused(t *testing.T) {
+	request := ensureRequest("a")
+	request.Service.Ports = append(request.Service.Ports, &pb.ServicePort{Port: 81})
+	_, err := pb.NewLoadBalancersClient(serve(t, newer())).EnsureLoadBalancer(soon(t), request)
+	expect(t, err, codes.InvalidArgument, pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE)
 }

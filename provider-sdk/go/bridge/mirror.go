@@ -20,19 +20,26 @@ const (
 	informedWithin = 2 * time.Second
 )
 
-// mirror keeps the Nodes and Services of the private API: those that the host names. A nil one keeps none.
+// mirror keeps what the host names: Nodes and Services in the private API, and provider IDs by the names of nodes.
 type mirror struct {
+	// api is nil when the provider has another Kubernetes API.
 	api *privateapi.API
 
 	mu    sync.Mutex
-	named map[string]time.Time
+	named map[string]namedNode
 
 	informed informed
 }
 
+type namedNode struct {
+	providerID string
+	last       time.Time
+}
+
 // nodes makes the nodes of a request known to the provider, before it is asked about them.
 func (m *mirror) nodes(ctx context.Context, refs ...*pb.NodeRef) {
-	if m == nil || len(refs) == 0 {
+	m.note(refs, time.Now())
+	if m.api == nil || len(refs) == 0 {
 		return
 	}
 	newest := int64(0)
@@ -42,44 +49,53 @@ func (m *mirror) nodes(ctx context.Context, refs ...*pb.NodeRef) {
 			newest = max(newest, version)
 		}
 	}
-	m.forgetOthers(refs, time.Now())
 	m.informed.wait(ctx, newest)
 }
 
-func (m *mirror) forgetOthers(refs []*pb.NodeRef, now time.Time) {
+// providerID answers that of a node, as the host last named it; empty when it did not.
+func (m *mirror) providerID(node string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.named[node].providerID
+}
+
+// note remembers nodes, and forgets those that were not named for long.
+func (m *mirror) note(refs []*pb.NodeRef, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.named == nil {
-		m.named = map[string]time.Time{}
+		m.named = map[string]namedNode{}
 	}
 	for _, ref := range refs {
-		m.named[ref.GetName()] = now
+		m.named[ref.GetName()] = namedNode{ref.GetProviderId(), now}
 	}
-	for name, last := range m.named {
-		if now.Sub(last) > forgottenAfter {
+	for name, node := range m.named {
+		if now.Sub(node.last) > forgottenAfter {
 			delete(m.named, name)
-			m.api.Delete("nodes", "", name)
+			if m.api != nil {
+				m.api.Delete("nodes", "", name)
+			}
 		}
 	}
 }
 
 // service makes a Service known.
 func (m *mirror) service(service *pb.Service) {
-	if m == nil {
+	if m.api == nil {
 		return
 	}
 	_, _ = m.api.Set("services", serviceOf(service)) // As in nodes: it is a Service.
 }
 
 func (m *mirror) serviceGone(ref *pb.ServiceRef) {
-	if m != nil {
+	if m.api != nil {
 		m.api.Delete("services", ref.GetNamespace(), ref.GetName())
 	}
 }
 
 // follow learns how far the provider's own informer of nodes is.
 func (m *mirror) follow(informer cache.SharedIndexInformer) error {
-	if m == nil {
+	if m.api == nil {
 		return nil // It follows the real API, at its own pace.
 	}
 	m.informed.changed = make(chan struct{})

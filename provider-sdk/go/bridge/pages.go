@@ -10,15 +10,17 @@ import (
 	"cloudprovider.ccm/sdk/fault"
 )
 
-// tokenValidity is the contract's default; the bridge advertises no other.
+// tokenValidity is the contract's default.
 const tokenValidity = 5 * time.Minute
 
 // pages hands a list out in pages: all of one walk come from one look at the provider, which is kept for as long as a token
 // is valid.
 type pages[T any] struct {
-	now   func() time.Time
-	mu    sync.Mutex
-	walks map[string]*walk[T]
+	// validity is how long a token is good.
+	validity time.Duration
+	now      func() time.Time
+	mu       sync.Mutex
+	walks    map[string]*walk[T]
 }
 
 type walk[T any] struct {
@@ -72,9 +74,9 @@ func (p *pages[T]) keep(id string, items []T) {
 	}
 	now := p.now()
 	for other, walk := range p.walks {
-		if now.After(walk.until.Add(tokenValidity)) {
+		if now.After(walk.until.Add(p.validity)) {
 			delete(p.walks, other)
 		}
 	}
-	p.walks[id] = &walk[T]{items, now.Add(tokenValidity)}
+	p.walks[id] = &walk[T]{items, now.Add(p.validity)}
 }

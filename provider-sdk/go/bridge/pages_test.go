@@ -12,7 +12,7 @@ import (
 
 func TestAWalkIsOneLook(t *testing.T) {
 	now, looks := time.Unix(0, 0), 0
-	pages := pages[int]{now: func() time.Time { return now }}
+	pages := pages[int]{validity: tokenValidity, now: func() time.Time { return now }}
 	look := func() ([]int, error) {
 		looks++
 		return []int{1, 2, 3, 4, 5}, nil
@@ -37,7 +37,7 @@ func TestAWalkIsOneLook(t *testing.T) {
 // [R:page-token-validity]
 func TestTokensAgeAndGarbageIsTold(t *testing.T) {
 	now := time.Unix(0, 0)
-	pages := pages[int]{now: func() time.Time { return now }}
+	pages := pages[int]{validity: tokenValidity, now: func() time.Time { return now }}
 	look := func() ([]int, error) { return []int{1, 2}, nil }
 	_, token, err := pages.page("", 1, look)
 	if err != nil {

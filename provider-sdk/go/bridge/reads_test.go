@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	v1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
 )
 
 // A call that never returns is answered at the deadline, hangs once only, and health tells when too many do.
@@ -76,6 +78,46 @@ func TestCallsThatNeverReturnAreBounded(t *testing.T) {
 	for end := time.Now().Add(patience); serving() != healthpb.HealthCheckResponse_SERVING; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("not serving though nothing hangs any more")
+		}
+	}
+}
+
+// While nothing can be learned of any machine, nothing shall be destroyed; "not found" is an answer.
+func TestABatchWhollyInVainShows(t *testing.T) {
+	failure := error(nil)
+	cloud := newer()
+	cloud.exists = func(context.Context, *v1.Node) (bool, error) { return true, failure }
+	conn := serve(t, cloud)
+	condition := func() pb.ConditionStatus {
+		answer, err := pb.NewCloudProviderClient(conn).GetStatus(soon(t), &pb.GetStatusRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range answer.GetConditions() {
+			if one.GetType() == pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE {
+				return one.GetStatus()
+			}
+		}
+		return pb.ConditionStatus_CONDITION_STATUS_UNSPECIFIED
+	}
+	if got := condition(); got != pb.ConditionStatus_CONDITION_STATUS_UNSPECIFIED {
+		t.Error(got, "though nothing was asked yet")
+	}
+	for _, row := range []struct {
+		err  error
+		want pb.ConditionStatus
+	}{
+		{errors.New("503"), pb.ConditionStatus_CONDITION_STATUS_FALSE},
+		{nil, pb.ConditionStatus_CONDITION_STATUS_TRUE},
+		{cloudprovider.InstanceNotFound, pb.ConditionStatus_CONDITION_STATUS_TRUE},
+	} {
+		failure = row.err
+		request := batch(&pb.NodeRef{Name: "a", ProviderId: "fake://a"}, &pb.NodeRef{Name: "b", ProviderId: "other://b"})
+		if _, err := pb.NewInstancesClient(conn).BatchGetInstances(soon(t), request); err != nil {
+			t.Fatal(err)
+		}
+		if got := condition(); got != row.want {
+			t.Errorf("%v: %v", row.err, got)
 		}
 	}
 }

@@ -30,7 +30,7 @@ type routes struct {
 }
 
 func newRoutes(b *bridge, of cloudprovider.Routes) *routes {
-	return &routes{bridge: b, routes: of, pages: pages[*pb.Route]{now: time.Now}, changing: make(chan struct{}, 1)}
+	return &routes{bridge: b, routes: of, pages: pages[*pb.Route]{validity: b.tokenValidity, now: time.Now}, changing: make(chan struct{}, 1)}
 }
 
 // listed is a route as the provider and as the contract has it.
@@ -42,14 +42,18 @@ type listed struct {
 // list answers the routes of a cluster, by destination where that is one.
 func (r *routes) list(ctx context.Context, cluster *pb.ClusterRef) (all []listed, err error) {
 	found, err := one(ctx, r.bridge, "ListRoutes", func(ctx context.Context) ([]*cloudprovider.Route, error) {
-		return r.routes.ListRoutes(ctx, clusterName(cluster))
+		return r.routes.ListRoutes(ctx, r.clusterName(cluster))
 	})
 	if err != nil {
 		return nil, mapped(err, "ListRoutes")
 	}
 	for _, theirs := range found {
 		if theirs != nil {
-			all = append(all, listed{theirs, routeOf(theirs)})
+			ours := routeOf(theirs)
+			if ours.Target != nil {
+				ours.Target.ProviderId = r.mirror.providerID(ours.GetTarget().GetName())
+			}
+			all = append(all, listed{theirs, ours})
 		}
 	}
 	slices.SortFunc(all, func(a, b listed) int {
@@ -128,7 +132,7 @@ func (r *routes) BatchEnsureRoutes(ctx context.Context, request *pb.BatchEnsureR
 	}
 	defer leave()
 	ensure := func(ctx context.Context, item *pb.RouteToEnsure) error {
-		return guarded(func() error { return r.ensure(ctx, clusterName(request.GetCluster()), before, item) })
+		return guarded(func() error { return r.ensure(ctx, r.clusterName(request.GetCluster()), before, item) })
 	}
 	errs := each(ctx, r.concurrency, request.GetItems(), ensure)
 	after, err := r.list(ctx, request.GetCluster())
@@ -202,7 +206,7 @@ func (r *routes) BatchDeleteRoutes(ctx context.Context, request *pb.BatchDeleteR
 	}
 	defer leave()
 	remove := func(ctx context.Context, item *pb.RouteToDelete) *pb.RouteDeletion {
-		err := guarded(func() error { return r.remove(ctx, clusterName(request.GetCluster()), before, item.GetRoute()) })
+		err := guarded(func() error { return r.remove(ctx, r.clusterName(request.GetCluster()), before, item.GetRoute()) })
 		return deletion(item, err)
 	}
 	return &pb.BatchDeleteRoutesResponse{Results: each(ctx, r.concurrency, request.GetItems(), remove)}, nil

@@ -160,3 +160,18 @@ func TestAListThatFailsIsNoEmptyList(t *testing.T) {
 	})
 	expect(t, err, codes.Unimplemented, pb.ErrorReason_ERROR_REASON_METHOD_NOT_SUPPORTED)
 }
+
+// A provider knows its routes' targets by name only; the host gets back the provider ID that it sent.
+func TestTargetsAreEchoedWithTheirProviderIDs(t *testing.T) {
+	cloud := newer()
+	cloud.RouteMap = map[string]*fake.Route{}
+	client := pb.NewRoutesClient(serve(t, cloud))
+	answer, err := client.BatchEnsureRoutes(soon(t), &pb.BatchEnsureRoutesRequest{
+		Cluster: clusterRef(), Fencing: &pb.Fencing{}, Items: []*pb.RouteToEnsure{{
+			Key: "k", DestinationCidr: "10.0.0.0/24", Target: &pb.NodeRef{Name: "a", ProviderId: "fake://a"},
+		}},
+	})
+	if err != nil || answer.GetResults()[0].GetRoute().GetTarget().GetProviderId() != "fake://a" {
+		t.Error(answer, err)
+	}
+}

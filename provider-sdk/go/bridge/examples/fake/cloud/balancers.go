@@ -7,8 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/cloud-provider/api"
 )
 
 func (c *Cloud) balancer(ctx context.Context, cluster string, service *v1.Service) string {
@@ -41,6 +43,10 @@ func (c *Cloud) GetLoadBalancer(ctx context.Context, cluster string, service *v1
 		return nil, false, err
 	}
 	status, _, err := c.Cloud.GetLoadBalancer(ctx, cluster, service)
+	for _, port := range service.Spec.Ports {
+		one := &status.Ingress[0]
+		one.Ports = append(one.Ports, v1.PortStatus{Port: port.Port, Protocol: port.Protocol})
+	}
 	return status, true, err
 }
 
@@ -50,10 +56,32 @@ func (c *Cloud) EnsureLoadBalancer(ctx context.Context, cluster string, service 
 	if err := c.outage(); err != nil {
 		return nil, err
 	}
+	if err := c.built(c.balancer(ctx, cluster, service)); err != nil {
+		return nil, err
+	}
 	if err := c.write(c.balancer(ctx, cluster, service), service, nodes); err != nil {
 		return nil, err
 	}
 	return c.Cloud.EnsureLoadBalancer(ctx, cluster, service, nodes)
+}
+
+// built waits, as providers do, by an error that says when to come back: while there is a file "slow", a new balancer takes two
+// seconds.
+func (c *Cloud) built(path string) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(c.folder, "slow")); err != nil {
+		return nil
+	}
+	if c.begun[path].IsZero() {
+		c.begun[path] = time.Now()
+	}
+	if time.Since(c.begun[path]) < 2*time.Second {
+		return api.NewRetryError("the balancer is being built", time.Second)
+	}
+	delete(c.begun, path)
+	return nil
 }
 
 func (c *Cloud) UpdateLoadBalancer(ctx context.Context, cluster string, service *v1.Service, nodes []*v1.Node) error {

@@ -4,6 +4,9 @@
 //	machines/NAME     one line: "STATE ZONE ADDRESS", for example "running zone-a 10.0.0.1"; states are running and stopped
 //	balancers/NAME    one line: "NAMESPACE/SERVICE", then one line for each backend
 //	routes/...        as the cloud likes
+//	disks/NAME        one line: its zone
+//	clusters/NAME     one line: the address of its control plane
+//	slow              while it is there, a new balancer takes two seconds
 //	outage            while it is there, every call fails with its text
 //
 // It says nothing of the bridge: it is written as a vendor's provider is.
@@ -20,6 +23,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/pflag"
 	v1 "k8s.io/api/core/v1"
@@ -41,7 +45,8 @@ type Cloud struct {
 	*fake.Cloud
 	folder string
 	// mu: upstream's fake was not made to be called at once.
-	mu sync.Mutex
+	mu    sync.Mutex
+	begun map[string]time.Time
 }
 
 // New answers the cloud in a folder, which is made where it is missing.
@@ -49,7 +54,7 @@ func New(folder string) (*Cloud, error) {
 	if folder == "" {
 		return nil, errors.New("there is no cloud: give --fake-cloud-dir")
 	}
-	for _, part := range []string{"machines", "balancers", "routes"} {
+	for _, part := range []string{"machines", "balancers", "routes", "disks", "clusters"} {
 		if err := os.MkdirAll(filepath.Join(folder, part), 0o700); err != nil {
 			return nil, err
 		}
@@ -58,7 +63,7 @@ func New(folder string) (*Cloud, error) {
 		EnableInstancesV2: true, ExternalIP: net.IPv4(192, 0, 2, 1), RouteMap: map[string]*fake.Route{},
 		Zone: cloudprovider.Zone{Region: "region-1"},
 	}
-	return &Cloud{Cloud: inner, folder: folder}, nil
+	return &Cloud{Cloud: inner, folder: folder, begun: map[string]time.Time{}}, nil
 }
 
 func (c *Cloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return c, true }

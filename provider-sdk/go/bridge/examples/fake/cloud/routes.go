@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/fake"
 )
@@ -44,10 +46,25 @@ func (c *Cloud) ListRoutes(ctx context.Context, cluster string) (all []*cloudpro
 		all, err = c.Cloud.ListRoutes(ctx, cluster)
 		return err
 	})
+	for _, route := range all {
+		if found, err := c.machine(named(route)); err == nil && found == nil {
+			route.Blackhole = true
+		}
+	}
 	return all, err
 }
 
+func named(route *cloudprovider.Route) *v1.Node {
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: string(route.TargetNode)}}
+}
+
 func (c *Cloud) CreateRoute(ctx context.Context, cluster, hint string, route *cloudprovider.Route) error {
+	switch found, err := c.machine(named(route)); {
+	case err != nil:
+		return err
+	case found == nil:
+		return cloudprovider.InstanceNotFound
+	}
 	return c.changed(func() error { return c.Cloud.CreateRoute(ctx, cluster, hint, route) })
 }
 
