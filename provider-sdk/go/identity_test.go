@@ -111,7 +111,7 @@ func TestHealthFollowsTheProvider(t *testing.T) {
 		t.Error(check(""), check(instances))
 	}
 	list, err := client.List(soon(t), &healthpb.HealthListRequest{})
-	if err != nil || list.GetStatuses()[instances].GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING || len(list.GetStatuses()) != 5 {
+	if err != nil || list.GetStatuses()[instances].GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING || len(list.GetStatuses()) != 6 {
 		t.Error(list, err)
 	}
 	served.SetServing(false)
