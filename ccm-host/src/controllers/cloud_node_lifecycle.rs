@@ -7,7 +7,8 @@
 //! ```text
 //! every period, for each provider:
 //! look ──► observe: one batch ──► decide (pure) ──┬─► act: taints
-//!                                                 └─► guard (pure) ──► act: deletions, or a condition that says why not
+//!                                                 └─► guard (pure) ──► ledger ──► act: deletions, or a condition that
+//!                                                                                  says why not
 //! ```
 //!
 //! Each provider's nodes are passed over on their own, so that a provider that hangs holds up only its own.
@@ -15,6 +16,7 @@
 mod act;
 mod decide;
 mod guard;
+mod ledger;
 mod metrics;
 mod observe;
 #[cfg(test)]
@@ -41,6 +43,7 @@ use crate::{
 use act::{Failures, HELD_BACK};
 use decide::{Look, look};
 use guard::{Findings, Guard, Rules, Turn};
+use ledger::Ledger;
 pub use metrics::LifecycleMetrics;
 use metrics::PassCount;
 
@@ -84,6 +87,7 @@ pub struct Controller {
 #[derive(Debug)]
 struct Memory {
     guard: Guard,
+    ledger: Ledger,
     failures: Failures,
 }
 
@@ -111,7 +115,11 @@ impl Controller {
 
     /// One pass after the other, a period apart, without end.
     async fn look_after(&self, provider: &Arc<dyn Provider>, cancel: &CancellationToken) {
-        let mut memory = Memory { guard: Guard::new(self.rules()), failures: Failures::default() };
+        let mut memory = Memory {
+            guard: Guard::new(self.rules()),
+            ledger: Ledger::default(),
+            failures: Failures::default(),
+        };
         loop {
             Box::pin(self.pass(provider, &mut memory, cancel)).await;
             sleep(self.context.settings.monitor_period).await;
@@ -156,13 +164,21 @@ impl Controller {
             held_back_before: nodes.iter().any(|node| is_held_back(node)),
         };
         self.write_taints(observed.taints, cancel).await;
+        memory.failures.only(&observed.absent);
+        if !observed.absent.is_empty()
+            && let Err(error) = self.recall(provider, memory).await
+        {
+            self.none_deleted(provider, &observed.absent, &mut memory.failures, &error);
+            return memory.guard.distrust();
+        }
         let ruling = memory.guard.rule(Instant::now(), &findings);
         let latched = memory.guard.is_latched();
         self.report(provider.name(), ruling.turned, &findings);
         let count = PassCount { latched, held_back: ruling.held_back.len(), absent: findings.absent.len() };
         self.context.metrics.passed(provider.name(), count);
         let to_go = observed.absent.iter().filter(|node| ruling.delete.contains(&node.uid));
-        self.delete_all(provider, to_go.cloned().collect(), &mut memory.failures, cancel).await;
+        let to_go = self.record(provider, memory, to_go.cloned().collect(), cancel).await;
+        self.delete_all(provider, to_go, &mut memory.failures, cancel).await;
         let is_absent = |node: &Node| findings.absent.iter().any(|evidence| evidence.uid == node.uid);
         let to_hold = nodes.iter().filter(|node| ruling.held_back.contains(&node.uid));
         let to_let_go = nodes.iter().filter(|node| is_held_back(node) && !(latched && is_absent(node)));

@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "words for the tests of every controller, used or not yet")]
 
 mod apply;
+mod records;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -38,6 +39,7 @@ pub(crate) struct NodeServer {
 #[derive(Default)]
 struct State {
     nodes: BTreeMap<String, Value>,
+    records: records::Records,
     version: u64,
     watches: Vec<Watch>,
     held: Option<VecDeque<(&'static str, Value)>>,
@@ -154,7 +156,23 @@ impl NodeServer {
 
     /// Likewise, as they came.
     pub(crate) fn take_calls(&self) -> Vec<Call> {
-        self.api.take_calls().into_iter().filter(|call| !call.is_watch()).collect()
+        let calls = self.api.take_calls().into_iter();
+        calls.filter(|call| !call.is_watch() && !records::is_record(call)).collect()
+    }
+
+    /// The ConfigMap of this name; null if there is none.
+    pub(crate) fn record(&self, name: &str) -> Value {
+        self.state.lock().records.get(name)
+    }
+
+    /// Somebody else writes the ConfigMap of this name.
+    pub(crate) fn put_record(&self, name: &str, data: Value) {
+        self.state.lock().records.put(name, data);
+    }
+
+    /// From now on ConfigMaps can neither be read nor written, or again they can.
+    pub(crate) fn refuse_records(&self, refused: bool) {
+        self.state.lock().records.refused = refused;
     }
 }
 
@@ -162,6 +180,9 @@ impl State {
     fn answer(&mut self, call: &Call) -> Reply {
         if call.is_watch() {
             return self.watch();
+        }
+        if records::is_record(call) {
+            return self.records.answer(call);
         }
         let Some((name, subresource)) =
             call.path.strip_prefix(&format!("{NODES}/")).map(|rest| match rest.split_once('/') {

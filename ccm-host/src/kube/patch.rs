@@ -12,6 +12,7 @@
 //! | a condition | strategic merge patch (merges by type) | `metadata.uid` |
 //! | a Service's finalizers | JSON patch | `test` of the uid and of the whole list |
 //! | deletion of a node | DELETE | uid precondition |
+//! | a record in a ConfigMap | merge patch | resource version |
 //!
 //! A JSON patch with `test` was chosen over a resource version for taints and finalizers because it fails
 //! only if the value itself was changed by somebody else: heartbeats, and our own write of the addresses
@@ -21,6 +22,7 @@
 mod error;
 mod json;
 mod node;
+mod record;
 mod service;
 #[cfg(test)]
 mod tests;
@@ -30,6 +32,7 @@ use serde_json::Value;
 
 pub use error::WriteError;
 pub use node::{NodeChange, node_addresses, node_condition, node_main, node_pod_cidrs};
+pub use record::{Record, RecordKey};
 pub use service::{service_annotations, service_condition, service_finalizer, service_ingress};
 pub use writer::{Writer, Written};
 

@@ -58,7 +58,7 @@ impl Failures {
         *failures = failures.saturating_add(1);
     }
 
-    fn only(&mut self, nodes: &[Arc<Node>]) {
+    pub(super) fn only(&mut self, nodes: &[Arc<Node>]) {
         let uids: HashSet<&str> = nodes.iter().map(|node| node.uid.as_str()).collect();
         self.0.retain(|uid, _| uids.contains(uid.as_str()));
     }
@@ -105,7 +105,6 @@ impl Controller {
         failures: &mut Failures,
         cancel: &CancellationToken,
     ) {
-        failures.only(&nodes);
         let now = Instant::now();
         let due = nodes.into_iter().filter(|node| failures.may_try(node, now));
         let delete = async |node: Arc<Node>| {
@@ -157,6 +156,23 @@ impl Controller {
                 Deletion::NotAnyMore
             }
             Err(error) => Deletion::Failed(error.into()),
+        }
+    }
+
+    /// None of these is deleted, for one reason; said at the pace at which a deletion that fails is tried again.
+    pub(super) fn none_deleted(
+        &self,
+        provider: &Arc<dyn Provider>,
+        nodes: &[Arc<Node>],
+        failures: &mut Failures,
+        error: &anyhow::Error,
+    ) {
+        let now = Instant::now();
+        for node in nodes {
+            if failures.may_try(node, now) {
+                failures.failed(node, now);
+                self.not_deleted(provider, node, error);
+            }
         }
     }
 

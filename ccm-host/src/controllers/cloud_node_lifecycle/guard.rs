@@ -110,6 +110,25 @@ impl Guard {
         self.latched
     }
 
+    /// Deletions that a former process allowed, or another one beside us.
+    pub(super) fn recall(&mut self, grants: &HashMap<String, Instant>) {
+        for (uid, at) in grants {
+            self.granted.entry(uid.clone()).or_insert(*at);
+        }
+    }
+
+    /// These were allowed and not carried out.
+    pub(super) fn revoke<'a>(&mut self, uids: impl Iterator<Item = &'a str>) {
+        for uid in uids {
+            self.granted.remove(uid);
+        }
+    }
+
+    /// When which deletion was allowed within the window.
+    pub(super) fn grants(&self) -> &HashMap<String, Instant> {
+        &self.granted
+    }
+
     /// The provider was not well for some of the time: what it said before counts no more.
     pub(super) fn distrust(&mut self) {
         self.suspects.clear();

@@ -22,6 +22,7 @@ use crate::{
 };
 
 mod deletion;
+mod ledger;
 mod taints;
 
 const PERIOD: Duration = Duration::from_secs(5);
@@ -59,8 +60,11 @@ impl Scene {
         fake: Arc<FakeProvider>,
         others: Vec<Arc<FakeProvider>>,
     ) -> Self {
+        Self::on(NodeServer::new(nodes), fake, others).await
+    }
+
+    async fn on(server: NodeServer, fake: Arc<FakeProvider>, others: Vec<Arc<FakeProvider>>) -> Self {
         let cancel = CancellationToken::new();
-        let server = NodeServer::new(nodes);
         let (recorder, events) = recorder();
         let mut registry = Registry::default();
         let all = [Arc::clone(&fake)].into_iter().chain(others).map(|fake| fake as Arc<dyn Provider>);
@@ -79,6 +83,13 @@ impl Scene {
         let scene = Self { server, fake, events, registry, cancel, running };
         sleep(MOMENT).await;
         scene
+    }
+
+    /// Another process takes over.
+    async fn restart(self) -> Self {
+        let (server, fake) = (self.server.clone(), Arc::clone(&self.fake));
+        self.stop().await;
+        Self::on(server, fake, vec![]).await
     }
 
     /// So many passes more.

@@ -8,7 +8,7 @@ use http::{Request, header};
 use serde::{Deserialize, de::IgnoredAny};
 use tokio_util::sync::CancellationToken;
 
-use super::{Patch, Target, WriteError};
+use super::{Body, Patch, Target, WriteError};
 use crate::kube::{
     cache::Slim,
     keep::Keep,
@@ -122,7 +122,15 @@ impl Writer {
         Ok(wire.map(|wire| T::project(wire, keep, &Interner::default())))
     }
 
-    async fn patch(
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    pub(super) fn pressure(&self) -> &WritePressure {
+        &self.pressure
+    }
+
+    pub(super) async fn patch(
         &self,
         collection: &str,
         name: &str,
@@ -134,13 +142,23 @@ impl Writer {
             Target::Status => "/status",
         };
         let request = Request::patch(format!("{collection}/{name}{subresource}"))
+            .header(header::CONTENT_TYPE, patch.body.content_type());
+        self.send(request, &patch.body, cancel).await
+    }
+
+    pub(super) async fn send(
+        &self,
+        request: http::request::Builder,
+        body: &Body,
+        cancel: &CancellationToken,
+    ) -> Result<Written, WriteError> {
+        let request = request
             .header(header::ACCEPT, METADATA_ONLY)
-            .header(header::CONTENT_TYPE, patch.body.content_type())
-            .body(patch.body.value().to_string().into_bytes())
+            .body(body.value().to_string().into_bytes())
             .map_err(|error| WriteError::Other(Box::new(::kube::Error::HttpError(error))))?;
         let sent = self.client.request::<Answer>(request);
         self.unless_cancelled(cancel, async {
-            let answer = sent.await.map_err(|error| WriteError::of_patch(error, &patch.body))?;
+            let answer = sent.await.map_err(|error| WriteError::of_patch(error, body))?;
             Ok(Written { resource_version: answer.metadata.resource_version })
         })
         .await

@@ -1,7 +1,7 @@
 //! A cloud that lies, hangs or loses its credentials costs no more than it may.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{event, node, node_count, node_gone};
+use e2e::{event, node, node_count, node_gone, nothing_was_forbidden};
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api,
@@ -133,6 +133,25 @@ async fn a_person_can_confirm_what_the_guard_holds_back() -> Result<()> {
     api.patch(&name, &Default::default(), &Patch::Merge(body)).await?;
 
     node_gone(&silent.cluster, &name).await
+}
+
+/// D13: of forty nodes two may go in ten minutes, whichever process counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_host_remembers_what_was_deleted() -> Result<()> {
+    let mut silent = Silent::nodes(40).await?;
+    for number in [0, 1] {
+        silent.cloud()?.terminate_instance(&name(number)).await?;
+        node_gone(&silent.cluster, &name(number)).await?;
+    }
+
+    silent.cluster.host()?.terminate().await?;
+    silent.cluster.start_host()?;
+    silent.cluster.host_ready().await?;
+    silent.cloud()?.terminate_instance(&name(2)).await?;
+
+    silent.until_latched().await?;
+    event(&silent.cluster, &name(2), "NodeDeletionBlocked").await?;
+    nothing_was_forbidden(&silent.cluster)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,6 +16,8 @@ struct Step {
     uncertain: usize,
     /// Nodes that join.
     join: usize,
+    /// Another process takes over before.
+    restart: bool,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -26,8 +28,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(vec![true; 150]),
     ];
     let pause = prop_oneof![4 => Just(0), 1 => 0..700_u64];
-    (pause, prop::bool::weighted(0.9), said, 0..3_usize, 0..4_usize)
-        .prop_map(|(pause, well, said, uncertain, join)| Step { pause, well, said, uncertain, join })
+    (pause, prop::bool::weighted(0.9), said, 0..3_usize, 0..4_usize, prop::bool::weighted(0.1)).prop_map(
+        |(pause, well, said, uncertain, join, restart)| Step { pause, well, said, uncertain, join, restart },
+    )
 }
 
 /// Several steps alike, since a deletion takes repetition.
@@ -104,6 +107,12 @@ proptest! {
         for step in steps {
             world.now += PERIOD + Duration::from_secs(step.pause);
             world.join(step.join);
+            if step.restart {
+                let grants = guard.grants().clone();
+                guard = Guard::new(rules());
+                guard.recall(&grants);
+                said_before.clear();
+            }
             if !step.well {
                 guard.distrust();
                 said_before.clear();
