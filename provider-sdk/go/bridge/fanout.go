@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"sync"
+	"time"
 
 	"cloudprovider.ccm/sdk"
 	"cloudprovider.ccm/sdk/fault"
@@ -30,7 +31,7 @@ func each[I, O any](ctx context.Context, limit int, items []I, work func(context
 // eachInTime is each for reads: when nine tenths of the caller's time are over, items that were not answered are answered by
 // late. Those that still run are told to give up, but not waited for: one machine that hangs costs no other.
 func eachInTime[I, O any](ctx context.Context, b *bridge, items []I, key func(I) string, work func(context.Context, I) O, late func(I) O) []O {
-	ctx, done := bounded(ctx)
+	ctx, done := withSpare(ctx)
 	defer done()
 	return each(ctx, b.concurrency, items, func(ctx context.Context, item I) O {
 		out, answered := inTime(ctx, b.reads, key(item), func(ctx context.Context) O { return work(ctx, item) })
@@ -47,7 +48,7 @@ func one[O any](ctx context.Context, b *bridge, key string, read func(context.Co
 		out O
 		err error
 	}
-	ctx, done := bounded(ctx)
+	ctx, done := forCaller(ctx)
 	defer done()
 	ended, answered := inTime(ctx, b.reads, key, func(ctx context.Context) (end outcome) {
 		end.err = guarded(func() (err error) {
@@ -56,10 +57,13 @@ func one[O any](ctx context.Context, b *bridge, key string, read func(context.Co
 		})
 		return end
 	})
-	if !answered {
-		return ended.out, tooLate()
+	switch {
+	case answered:
+		return ended.out, ended.err
+	case ctx.Err() != nil:
+		return ended.out, ctx.Err() // The caller has been told already that its time is over.
 	}
-	return ended.out, ended.err
+	return ended.out, tooLate()
 }
 
 // tooLate is the error of a read that was not answered in time: nothing is known.
@@ -67,11 +71,26 @@ func tooLate() *fault.Error {
 	return fault.New(pb.ErrorReason_ERROR_REASON_LOCATION_UNREACHABLE, "the cloud provider did not answer in time")
 }
 
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if call, known := sdk.CallFrom(ctx); known {
-		if left, is := call.Remaining(); is {
-			return context.WithTimeout(ctx, left-left/spare)
-		}
+// withSpare ends a little before the caller's deadline, so that what is known by then can be answered.
+func withSpare(ctx context.Context) (context.Context, context.CancelFunc) {
+	if left, is := remaining(ctx); is {
+		return context.WithTimeout(ctx, left-left/spare)
 	}
 	return context.WithCancel(ctx)
+}
+
+// forCaller ends with the caller's deadline, also in a mutation, whose context outlives it: for what comes before the work.
+func forCaller(ctx context.Context) (context.Context, context.CancelFunc) {
+	if left, is := remaining(ctx); is {
+		return context.WithTimeout(ctx, left)
+	}
+	return context.WithCancel(ctx)
+}
+
+func remaining(ctx context.Context) (time.Duration, bool) {
+	call, known := sdk.CallFrom(ctx)
+	if !known {
+		return 0, false
+	}
+	return call.Remaining()
 }

@@ -39,7 +39,7 @@ func (l *lanes) enter(ctx context.Context, key string) (leave func(), err error)
 		}
 	}
 	// The context of a mutation outlives its caller; a place in the queue need not.
-	ctx, done := bounded(ctx)
+	ctx, done := forCaller(ctx)
 	defer done()
 	select {
 	case one.place <- struct{}{}:

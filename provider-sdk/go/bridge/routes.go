@@ -107,9 +107,11 @@ func (r *routes) ListRoutes(ctx context.Context, request *pb.ListRoutesRequest) 
 
 // change waits until no other batch changes routes, and lists what there is.
 func (r *routes) change(ctx context.Context, cluster *pb.ClusterRef) (all []listed, leave func(), err error) {
+	waiting, done := forCaller(ctx)
+	defer done()
 	select {
 	case r.changing <- struct{}{}:
-	case <-ctx.Done():
+	case <-waiting.Done():
 		return nil, nil, fault.ConcurrentOperation("routes")
 	}
 	leave = sync.OnceFunc(func() { <-r.changing })
