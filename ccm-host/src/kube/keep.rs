@@ -56,9 +56,12 @@ impl KeySet {
         Self { prefixes: prefixes.collect(), ..Self::default() }
     }
 
-    /// Keys as a provider writes them: one that ends in `/` or `*` is a prefix.
+    /// Keys as a provider writes them: one that ends in `/` or `*` is a prefix, and `*` alone is [`KeySet::all`].
     #[must_use]
     pub fn patterns(patterns: &[String]) -> Self {
+        if patterns.iter().any(|pattern| pattern == "*") {
+            return Self::all();
+        }
         let (prefixes, keys): (Vec<&String>, Vec<&String>) =
             patterns.iter().partition(|key| key.ends_with('/') || key.ends_with('*'));
         Self::keys(keys).union(&Self::prefixes(prefixes.into_iter().map(|key| key.trim_end_matches('*'))))
@@ -116,6 +119,7 @@ mod tests {
         let kept = ["a.example/x", "b.example/any", "c-1"].map(|key| set.contains(key));
         let not = ["a.example/xy", "c"].map(|key| set.contains(key));
         assert_eq!((kept, not), ([true; 3], [false; 2]));
+        assert_eq!(KeySet::patterns(&["a", "*"].map(str::to_owned)), KeySet::all());
     }
 
     #[test]
