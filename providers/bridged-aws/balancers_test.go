@@ -52,6 +52,16 @@ func TestABalancerIsCreatedUpdatedAndDeleted(t *testing.T) {
 				t.Errorf("%v; updated to %v, want %v", updated, got, both)
 			}
 
+			wish.Ports = append(wish.Ports, &pb.ServicePort{Name: "https", Protocol: pb.Protocol_PROTOCOL_TCP, Port: 443, NodePort: 30443})
+			wish.Ingress = made.GetIngress()
+			must(balancers.EnsureLoadBalancer(w.ctx, &pb.EnsureLoadBalancerRequest{
+				Cluster: cluster(), Fencing: &pb.Fencing{}, Service: wish, DesiredDigest: "two ports",
+				Backends: &pb.BackendSet{Nodes: []*pb.NodeRef{firstNode, secondNode}},
+			}))(t)
+			if got := w.balancer(kind); !slices.Equal(got.Ports, []int32{80, 443}) || !slices.Equal(got.Instances, both) {
+				t.Errorf("another port is wanted, there is %v", got)
+			}
+
 			must(balancers.DeleteLoadBalancer(w.ctx, &pb.DeleteLoadBalancerRequest{
 				Cluster: cluster(), Fencing: &pb.Fencing{}, Service: wish.GetRef(), LastKnown: wish,
 			}))(t)

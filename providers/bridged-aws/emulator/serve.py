@@ -10,6 +10,7 @@ from moto.core.responses import ActionResult
 from moto.ec2.models.route_tables import Route
 from moto.ec2.responses.instances import InstanceResponse
 from moto.elb.models import ELBBackend, FakeHealthCheck
+from moto.elbv2.models import ELBv2Backend
 from moto.server import ThreadedMotoServer
 
 
@@ -21,11 +22,11 @@ def ended(route):
 Route.state = property(lambda route: "blackhole" if ended(route) else "active")
 Route.instance_id = property(lambda route: None if route.instance is None or ended(route) else route.instance.id)
 
-create_load_balancer = ELBBackend.create_load_balancer
+create_classic = ELBBackend.create_load_balancer
 
 
 def create_checked(self, *args, **kwargs):
-    balancer = create_load_balancer(self, *args, **kwargs)
+    balancer = create_classic(self, *args, **kwargs)
     target = f"TCP:{balancer.listeners[0].instance_port}"
     balancer.health_check = FakeHealthCheck(
         timeout="5", healthy_threshold="10", unhealthy_threshold="2", interval="30", target=target
@@ -35,6 +36,19 @@ def create_checked(self, *args, **kwargs):
 
 # A new classic balancer has no health check in moto; Elastic Load Balancing gives it this one.
 ELBBackend.create_load_balancer = create_checked
+
+create_newer = ELBv2Backend.create_load_balancer
+
+
+def create_named(self, *args, **kwargs):
+    balancer = create_newer(self, *args, **kwargs)
+    if balancer.type == "network":
+        balancer.dns_name = f"{balancer.name}-{balancer.arn[-16:]}.elb.{self.region_name}.amazonaws.com"
+    return balancer
+
+
+# A network balancer has the DNS name of a classic one in moto; the provider tells them apart by it.
+ELBv2Backend.create_load_balancer = create_named
 
 # moto does not know this call; EC2 answers nothing about a machine of a small type.
 InstanceResponse.describe_instance_topology = lambda self: ActionResult({"Instances": []})

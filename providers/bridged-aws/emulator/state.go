@@ -84,7 +84,9 @@ func (c *Cloud) networkBalancer(ctx context.Context, found elbv2types.LoadBalanc
 	return one.sorted(), nil
 }
 
+// sorted also makes empty lists of missing ones, as JSON wants them.
 func (b Balancer) sorted() Balancer {
+	b.Ports, b.Instances = append([]int32{}, b.Ports...), append([]string{}, b.Instances...)
 	slices.Sort(b.Ports)
 	slices.Sort(b.Instances)
 	return b

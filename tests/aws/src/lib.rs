@@ -1,0 +1,153 @@
+//! What the tests of the bridged AWS need: its binaries, and an AWS.
+//!
+//! [`Aws::start`] builds the Go module `providers/bridged-aws` and starts its emulator; [`Aws::provider`] is what a cluster
+//! takes as its provider. The cloud is asked and changed through the emulator's command, which answers JSON.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::OnceLock,
+};
+
+use anyhow::{Context as _, Result, bail};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+use test_cluster::ProviderUnderTest;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout},
+};
+
+/// A running emulator, which ends with this value.
+#[derive(Debug)]
+pub struct Aws {
+    binaries: PathBuf,
+    config: PathBuf,
+    greeting: Greeting,
+    stdin: ChildStdin,
+    stdout: Lines<BufReader<ChildStdout>>,
+    _process: Child,
+}
+
+#[derive(Debug, Deserialize)]
+struct Greeting {
+    environment: BTreeMap<String, String>,
+    zones: Vec<String>,
+}
+
+/// A machine.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Instance {
+    /// The machine's own name.
+    pub id: String,
+    /// What its kubelet calls the node.
+    pub node: String,
+    /// Where it runs.
+    pub zone: String,
+    /// Its private address.
+    pub address: String,
+}
+
+/// A balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Balancer {
+    /// `classic` or `network`.
+    pub kind: String,
+    /// The name under which it is reached.
+    pub dns: String,
+    /// Where it listens, sorted.
+    pub ports: Vec<u16>,
+    /// The machines behind it, sorted.
+    pub instances: Vec<String>,
+}
+
+impl Aws {
+    /// An AWS without machines; `folder` is where the provider's cloud config is written.
+    pub async fn start(folder: &Path) -> Result<Self> {
+        let binaries = tokio::task::spawn_blocking(binaries).await??;
+        let config = folder.join("cloud.conf");
+        let mut process = tokio::process::Command::new(binaries.join("aws-emulator"))
+            .arg(&config)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start the emulator of AWS")?;
+        let stdin = process.stdin.take().context("stdin is a pipe")?;
+        let mut stdout = BufReader::new(process.stdout.take().context("stdout is a pipe")?).lines();
+        let greeting = answer(&mut stdout).await?;
+        Ok(Self { binaries, config, greeting, stdin, stdout, _process: process })
+    }
+
+    /// The provider of this AWS.
+    #[must_use]
+    pub fn provider(&self) -> ProviderUnderTest {
+        ProviderUnderTest {
+            name: "aws".to_owned(),
+            program: self.binaries.join("bridged-aws"),
+            flags: vec![format!("--cloud-config={}", self.config.display())],
+            environment: self.greeting.environment.clone().into_iter().collect(),
+        }
+    }
+
+    /// The zones in which machines can run.
+    #[must_use]
+    pub fn zones(&self) -> &[String] {
+        &self.greeting.zones
+    }
+
+    /// Runs a machine in the zone with this number.
+    pub async fn launch(&mut self, zone: usize) -> Result<Instance> {
+        let zone = self.zones()[zone].clone();
+        self.ask(&format!("launch {zone}")).await
+    }
+
+    /// The machine ends.
+    pub async fn terminate(&mut self, instance: &Instance) -> Result<()> {
+        self.ask::<Value>(&format!("terminate {}", instance.id)).await.map(drop)
+    }
+
+    /// All balancers.
+    pub async fn balancers(&mut self) -> Result<Vec<Balancer>> {
+        self.ask("balancers").await
+    }
+
+    async fn ask<T: DeserializeOwned>(&mut self, line: &str) -> Result<T> {
+        self.stdin.write_all(format!("{line}\n").as_bytes()).await?;
+        answer(&mut self.stdout).await.with_context(|| format!("the emulator of AWS was told {line:?}"))
+    }
+}
+
+async fn answer<T: DeserializeOwned>(stdout: &mut Lines<BufReader<ChildStdout>>) -> Result<T> {
+    let line = stdout.next_line().await?.context("the emulator of AWS ended")?;
+    let value: Value = serde_json::from_str(&line)?;
+    if let Some(error) = value.get("error") {
+        bail!("it answered: {error}");
+    }
+    serde_json::from_value(value).with_context(|| format!("it answered {line}"))
+}
+
+/// The folder with `bridged-aws` and `aws-emulator`, up to date. Go is asked once per process.
+fn binaries() -> Result<PathBuf> {
+    static BUILT: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| build().map_err(|error| format!("{error:#}")));
+    built.clone().map_err(anyhow::Error::msg)
+}
+
+fn build() -> Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let folder = target.canonicalize()?.join("bridged-aws");
+    let status = Command::new("go")
+        .args(["build", "-o"])
+        .arg(format!("{}/", folder.display()))
+        .args([".", "./cmd/aws-emulator"])
+        .current_dir(root.join("providers/bridged-aws"))
+        .status()
+        .context("cannot run go to build the provider of AWS")?;
+    if !status.success() {
+        bail!("go could not build the provider of AWS ({status}); its output stands above");
+    }
+    Ok(folder)
+}

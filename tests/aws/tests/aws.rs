@@ -1,0 +1,130 @@
+//! The shipped host on a real control plane, the published provider of AWS behind the bridge, and an emulated AWS.
+
+use anyhow::{Context as _, Result};
+use e2e::{event, node, node_gone, nothing_was_forbidden, service, service_gone};
+use e2e_aws::{Aws, Balancer, Instance};
+use k8s_openapi::api::core::v1::Service;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use test_cluster::{
+    Cluster, Options,
+    nodes::{addresses, as_registered, is_uninitialized, label, register, set_ready},
+    services::{create, ingress, load_balancer},
+    wait,
+};
+
+/// A cluster with a node in each of two zones, initialised and ready.
+struct World {
+    cluster: Cluster,
+    aws: Aws,
+    machines: Vec<Instance>,
+    _folder: tempfile::TempDir,
+}
+
+impl World {
+    async fn start() -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let aws = Aws::start(folder.path()).await?;
+        let cluster = Options::default()
+            .provider_under_test(aws.provider())
+            .host_flag("--node-monitor-period=500ms")
+            .host_flag("--node-deletion-grace=0s")
+            .host_flag("--node-deletion-confirmations=2")
+            .start()
+            .await?;
+        let mut world = Self { cluster, aws, machines: Vec::new(), _folder: folder };
+        world.join(0).await?;
+        world.join(1).await?;
+        Ok(world)
+    }
+
+    /// A machine is launched, and its kubelet registers the node.
+    async fn join(&mut self, zone: usize) -> Result<()> {
+        let machine = self.aws.launch(zone).await?;
+        register(&self.cluster.client, as_registered(&machine.node)).await?;
+        set_ready(&self.cluster.client, &machine.node, "True").await?;
+        node(&self.cluster, &machine.node, "initialised", |node| !is_uninitialized(node)).await?;
+        self.machines.push(machine);
+        Ok(())
+    }
+
+    /// Waits until the only balancer listens on these ports, with all machines behind it.
+    async fn balancer(&mut self, ports: &[u16]) -> Result<Balancer> {
+        let (mut seen, mut ids) =
+            (Vec::new(), Vec::from_iter(self.machines.iter().map(|machine| &machine.id)));
+        ids.sort();
+        wait::until(&format!("a balancer with the ports {ports:?} and {ids:?} behind it"), async || {
+            seen = self.aws.balancers().await?;
+            let is =
+                |balancer: &&Balancer| balancer.ports == ports && balancer.instances.iter().eq(ids.clone());
+            Ok(seen.first().filter(is).cloned())
+        })
+        .await
+        .with_context(|| format!("there is {seen:?}\n{:?}", self.cluster.parts()))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
+async fn nodes_are_initialised_and_go_with_their_machines() -> Result<()> {
+    let mut world = World::start().await?;
+    for (zone, machine) in world.machines.iter().enumerate() {
+        let node = node(&world.cluster, &machine.node, "there", |_| true).await?;
+        let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
+        assert_eq!(id, Some(format!("aws:///{}/{}", machine.zone, machine.id).as_str()));
+        assert_eq!(label(&node, "topology.kubernetes.io/zone"), Some(world.aws.zones()[zone].as_str()));
+        assert_eq!(label(&node, "topology.kubernetes.io/region"), Some("us-east-1"));
+        assert_eq!(label(&node, "node.kubernetes.io/instance-type"), Some("t3.medium"));
+        assert!(label(&node, "topology.k8s.aws/zone-id").is_some(), "{node:?}");
+        assert_eq!(addresses(&node, "InternalIP"), [machine.address.as_str()]);
+    }
+
+    let ended = world.machines[0].clone();
+    world.aws.terminate(&ended).await?;
+    set_ready(&world.cluster.client, &ended.node, "Unknown").await?;
+
+    node_gone(&world.cluster, &ended.node).await?;
+    event(&world.cluster, &ended.node, "DeletingNode").await?;
+    node(&world.cluster, &world.machines[1].node, "still there", |_| true).await?;
+    nothing_was_forbidden(&world.cluster)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
+async fn a_classic_balancer_lives_and_goes_with_its_service() -> Result<()> {
+    a_balancers_life("classic", load_balancer("web")).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
+async fn a_network_balancer_lives_and_goes_with_its_service() -> Result<()> {
+    let mut wish = load_balancer("web");
+    wish["metadata"]["annotations"] = json!({ "service.beta.kubernetes.io/aws-load-balancer-type": "nlb" });
+    a_balancers_life("network", wish).await
+}
+
+async fn a_balancers_life(kind: &str, wish: Value) -> Result<()> {
+    let mut world = World::start().await?;
+    create(&world.cluster.client, wish).await?;
+    let made = world.balancer(&[80]).await?;
+    assert_eq!(made.kind, kind);
+    service(&world.cluster, "web", "its name", |service| ingress(service) == [made.dns.as_str()]).await?;
+
+    let api = Api::<Service>::namespaced(world.cluster.client.clone(), "default");
+    let ports = json!({ "spec": { "ports": [
+        { "name": "http", "protocol": "TCP", "port": 80 }, { "name": "https", "protocol": "TCP", "port": 443 },
+    ]}});
+    api.patch("web", &PatchParams::default(), &Patch::Merge(ports)).await?;
+    world.balancer(&[80, 443]).await?;
+
+    world.join(0).await?;
+    world.balancer(&[80, 443]).await?;
+
+    api.delete("web", &Default::default()).await?;
+    service_gone(&world.cluster, "web").await?;
+    assert_eq!(world.aws.balancers().await?, [], "the finalizer went before the balancer");
+    nothing_was_forbidden(&world.cluster)
+}
