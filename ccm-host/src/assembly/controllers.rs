@@ -82,6 +82,7 @@ fn service_lb(process: &Process, shared: &Shared) {
             workers: settings.workers,
             resync_period: settings.resync_period,
             adopt: settings.adopt,
+            delete_orphans: settings.delete_orphans,
         },
     });
     process.spawn_controller(Controller::ServiceLb, |stop| controller.run(stop));

@@ -12,7 +12,7 @@ mod instance;
 mod label;
 mod text;
 
-pub(super) use balancer::{balancer, ensured, listed};
+pub(super) use balancer::{balancer, ensured, is_nobodys, listed};
 pub(super) use effects::{events, in_progress, positive};
 pub(super) use instance::{Asked, answer};
 pub(super) use text::shown;

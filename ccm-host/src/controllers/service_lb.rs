@@ -59,6 +59,7 @@ use backends::Backends;
 use decide::decide;
 use events::Events;
 use lane::Lanes;
+use sweep::Orphans;
 
 pub use events::COMPONENT;
 pub use metrics::Metrics;
@@ -102,6 +103,8 @@ pub struct Settings {
     pub resync_period: Duration,
     /// Take over balancers that carry only a former controller's name.
     pub adopt: bool,
+    /// Remove balancers of this cluster that have no Service any more.
+    pub delete_orphans: bool,
 }
 
 /// What the Service cache has to keep for this controller, besides what the providers want.
@@ -131,6 +134,7 @@ struct Shared {
     nodes_changed: Notify,
     listed: Listed,
     wishes: Wishes,
+    orphans: Orphans,
     /// One permit for each balancer that is made, changed or removed.
     limit: Semaphore,
 }
@@ -160,6 +164,7 @@ impl Controller {
             backends: Backends::new(context.nodes.clone()),
             nodes_changed: Notify::new(),
             listed: Listed::default(),
+            orphans: Orphans::default(),
             wishes: Wishes::new(context.providers.clone(), context.nodes.clone(), context.services.clone()),
             limit: Semaphore::new(context.settings.workers.max(1)),
             context,

@@ -32,7 +32,7 @@ use super::{
     metrics::{Discarded, EventMetrics},
     node::Node,
     pressure::WritePressure,
-    service::Service,
+    service::{ObjectKey, Service},
 };
 pub use write::EventWriter;
 
@@ -70,12 +70,20 @@ impl From<&Node> for Regarding {
 
 impl From<&Service> for Regarding {
     fn from(service: &Service) -> Self {
+        Self::service(&service.key, &service.uid)
+    }
+}
+
+impl Regarding {
+    /// A Service, which need not exist any more.
+    #[must_use]
+    pub fn service(key: &ObjectKey, uid: &str) -> Self {
         Self {
             api_version: "v1",
             kind: "Service",
-            namespace: Some(service.key.namespace.to_string()),
-            name: service.key.name.to_string(),
-            uid: service.uid.clone(),
+            namespace: Some(key.namespace.to_string()),
+            name: key.name.to_string(),
+            uid: uid.to_owned(),
         }
     }
 }

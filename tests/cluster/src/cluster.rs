@@ -187,6 +187,11 @@ impl Cluster {
         .await
     }
 
+    /// One more flag for the next start of the host.
+    pub fn add_host_flag(&mut self, flag: impl Into<String>) {
+        self.host_flags.push(flag.into());
+    }
+
     /// Starts the host; [`Cluster::host_ready`] waits for it.
     pub fn start_host(&mut self) -> Result<()> {
         let address = self.folder.join("host-address");

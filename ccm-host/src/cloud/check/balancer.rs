@@ -36,6 +36,13 @@ pub(in crate::cloud) fn balancer(
     read
 }
 
+/// Whether it is a former controller's of which nobody can tell for which Service it was made. That is no fault of the
+/// provider, and no Service of ours can be meant.
+pub(in crate::cloud) fn is_nobodys(given: &pb::LoadBalancer) -> bool {
+    given.ownership() == pb::Ownership::ByLegacyName
+        && given.service.as_ref().is_none_or(|service| service.uid.is_empty())
+}
+
 /// A balancer in a list; none if it does not say whose it is.
 pub(in crate::cloud) fn listed(mut given: pb::LoadBalancer, findings: &mut Findings) -> Option<LoadBalancer> {
     let Some(service) = given.service.take().filter(|service| !service.uid.is_empty()) else {

@@ -5,9 +5,9 @@
 
 use super::lane::Lane;
 use crate::{
-    cloud::{self, BackendSet, CloudError, ProviderEvent},
+    cloud::{self, BackendSet, CloudError, LoadBalancer, ProviderEvent},
     kube::{
-        events::{EventType, Recorder},
+        events::{EventType, Recorder, Regarding},
         service::Service,
     },
 };
@@ -17,6 +17,15 @@ pub const COMPONENT: &str = "service-controller";
 
 /// So many names of nodes stand in one Event.
 const NAMES: usize = 20;
+
+/// Lets the host remove what has no Service any more.
+const DELETE_FLAG: &str = "--delete-orphaned-load-balancers";
+
+impl From<&LoadBalancer> for Regarding {
+    fn from(balancer: &LoadBalancer) -> Self {
+        Self::service(&balancer.key, &balancer.service_uid)
+    }
+}
 
 /// Something is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,8 +85,26 @@ impl Events {
         self.normal(service, "DeletingLoadBalancer", "Deleting load balancer");
     }
 
-    pub(super) fn deleted(&self, service: &Service) {
+    pub(super) fn deleted(&self, service: impl Into<Regarding>) {
         self.normal(service, "DeletedLoadBalancer", "Deleted load balancer");
+    }
+
+    /// There is no Service any more, but who looks at the Events of its namespace sees what it left.
+    pub(super) fn orphaned(&self, balancer: &LoadBalancer, will_go: bool) {
+        let then = if will_go {
+            "it is removed by the next sweep".to_owned()
+        } else {
+            format!("remove it in the cloud, or let the host do so with {DELETE_FLAG}")
+        };
+        let message =
+            format!("Load balancer {:?} of this cluster has no Service any more; {then}", balancer.id);
+        self.0.record(balancer, EventType::Warning, "OrphanedLoadBalancer", message);
+    }
+
+    /// An orphan could not be removed.
+    pub(super) fn orphan_stays(&self, balancer: &LoadBalancer, why: &CloudError) {
+        let Warning { reason, message } = Warning::delete(why);
+        self.0.record(balancer, EventType::Warning, reason, message);
     }
 
     /// Writes a warning unless it was the last one written.
@@ -92,17 +119,18 @@ impl Events {
     }
 
     /// What a provider wants to be told to the owner of the Service.
-    pub(super) fn of_provider(&self, service: &Service, events: Vec<ProviderEvent>) {
+    pub(super) fn of_provider(&self, service: impl Into<Regarding>, events: Vec<ProviderEvent>) {
+        let service = service.into();
         for ProviderEvent { kind, reason, message } in events {
             let type_ = match kind {
                 cloud::EventType::Normal => EventType::Normal,
                 cloud::EventType::Warning => EventType::Warning,
             };
-            self.0.record(service, type_, reason, message);
+            self.0.record(&service, type_, reason, message);
         }
     }
 
-    fn normal(&self, service: &Service, reason: &'static str, message: &str) {
+    fn normal(&self, service: impl Into<Regarding>, reason: &'static str, message: &str) {
         self.0.record(service, EventType::Normal, reason, message);
     }
 }

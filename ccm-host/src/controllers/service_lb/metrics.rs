@@ -79,7 +79,7 @@ pub struct Metrics {
     node_sync_latency: Histogram,
     operations: Family<Ended, Histogram, Buckets>,
     pub(super) pending: Gauge,
-    garbage: Family<OfProvider, Gauge>,
+    orphans: Family<OfProvider, Gauge>,
 }
 
 impl Metrics {
@@ -93,7 +93,7 @@ impl Metrics {
             node_sync_latency: UPSTREAM.new_metric(),
             operations: Family::new_with_constructor(OPERATION),
             pending: Gauge::default(),
-            garbage: Family::default(),
+            orphans: Family::default(),
         };
         registry.register(
             "service_controller_loadbalancer_sync",
@@ -126,9 +126,9 @@ impl Metrics {
             metrics.pending.clone(),
         );
         registry.register(
-            "ccm_service_garbage_load_balancers",
+            "ccm_service_orphaned_load_balancers",
             "Load balancers of this cluster without a Service, at the last sweep",
-            metrics.garbage.clone(),
+            metrics.orphans.clone(),
         );
         metrics
     }
@@ -151,9 +151,9 @@ impl Metrics {
         self.update_latency.observe(took.as_secs_f64());
     }
 
-    pub(super) fn set_garbage(&self, provider: &str, balancers: usize) {
+    pub(super) fn set_orphans(&self, provider: &str, balancers: usize) {
         let labels = OfProvider { provider: provider.to_owned() };
-        self.garbage.get_or_create(&labels).set(i64::try_from(balancers).unwrap_or(i64::MAX));
+        self.orphans.get_or_create(&labels).set(i64::try_from(balancers).unwrap_or(i64::MAX));
     }
 
     /// Nodes have changed at `since`. The time is over when every clone is dropped.
@@ -189,7 +189,7 @@ mod tests {
         metrics.update_ended(false, Duration::from_secs(3));
         drop(metrics.node_sync(Instant::now()));
         metrics.ended("a", Operation::Delete, "QUOTA_EXCEEDED".to_owned(), Duration::from_secs(1));
-        metrics.set_garbage("a", 2);
+        metrics.set_orphans("a", 2);
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
         for line in [
@@ -199,7 +199,7 @@ mod tests {
             "service_controller_update_loadbalancer_host_latency_seconds_sum 3.0",
             "ccm_service_operation_duration_seconds_count{provider=\"a\",operation=\"delete\",result=\"QUOTA_EXCEEDED\"} 1",
             "ccm_service_pending 0",
-            "ccm_service_garbage_load_balancers{provider=\"a\"} 2",
+            "ccm_service_orphaned_load_balancers{provider=\"a\"} 2",
         ] {
             assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");
         }

@@ -1,11 +1,11 @@
 //! One slow look at all balancers of a provider: at the start instead of an Ensure for each Service, and from then on to
 //! see what drifted, what vanished, and what nobody wants any more.
 //!
-//! In: the provider's list. Out: lanes that know what is applied, keys in the queue where something differs, and a report
-//! of balancers without a Service. Nothing is deleted here, and an incomplete list proves nothing of what is not in it.
+//! In: the provider's list. Out: lanes that know what is applied, keys in the queue where something differs, and what is
+//! said of balancers without a Service. An incomplete list proves nothing of what is not in it.
 
-mod garbage;
 mod learn;
+mod orphans;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -26,6 +26,7 @@ use crate::{
     kube::service::{ObjectKey, Service},
 };
 use learn::{Lesson, learn};
+pub(super) use orphans::Orphans;
 
 /// Pauses between attempts at the first list. After the last one the Services are ensured without it.
 const FIRST_LIST: [Duration; 5] = [
@@ -95,7 +96,7 @@ impl Shared {
                 self.queue.add(service.key.clone());
             }
         }
-        self.report_garbage(provider, &list).await;
+        self.look_for_orphans(provider, &list).await;
         Ok(())
     }
 

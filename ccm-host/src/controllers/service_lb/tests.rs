@@ -5,6 +5,7 @@ mod cluster;
 mod ensuring;
 mod failing;
 mod nodes;
+mod orphans;
 mod ownership;
 mod restarting;
 mod waiting;

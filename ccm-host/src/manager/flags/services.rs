@@ -27,6 +27,18 @@ pub(super) struct RawServices {
         default_missing_value = "true"
     )]
     pub adopt_load_balancers: String,
+
+    /// Remove balancers of this cluster whose Service is gone: those that two sweeps in a row found without one and that
+    /// carry the uids of this cluster and of that Service. Without it they are only reported.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "false",
+        default_missing_value = "true"
+    )]
+    pub delete_orphaned_load_balancers: String,
 }
 
 /// How load balancers are kept in step.
@@ -38,6 +50,8 @@ pub struct ServiceSettings {
     pub resync_period: Duration,
     /// Take over balancers of a former controller.
     pub adopt: bool,
+    /// Remove balancers that have no Service any more.
+    pub delete_orphans: bool,
 }
 
 impl RawServices {
@@ -50,6 +64,13 @@ impl RawServices {
         let resync =
             mistakes.keep(value::period("load-balancer-resync-period", &self.load_balancer_resync_period));
         let adopt = mistakes.keep(value::switch("adopt-load-balancers", &self.adopt_load_balancers));
-        Some(ServiceSettings { workers: workers?, resync_period: resync?, adopt: adopt? })
+        let delete_orphans = mistakes
+            .keep(value::switch("delete-orphaned-load-balancers", &self.delete_orphaned_load_balancers));
+        Some(ServiceSettings {
+            workers: workers?,
+            resync_period: resync?,
+            adopt: adopt?,
+            delete_orphans: delete_orphans?,
+        })
     }
 }

@@ -66,7 +66,12 @@ fn defaults() {
     );
     assert_eq!(
         settings.services,
-        ServiceSettings { workers: 16, resync_period: Duration::from_secs(1800), adopt: false }
+        ServiceSettings {
+            workers: 16,
+            resync_period: Duration::from_secs(1800),
+            adopt: false,
+            delete_orphans: false
+        }
     );
     assert_eq!(
         settings.serving,

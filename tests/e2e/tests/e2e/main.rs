@@ -1,6 +1,7 @@
 //! The shipped binaries on a real etcd and kube-apiserver, under the shipped rights, with the provider over its socket.
 
 mod bad_input;
+mod balancer_sweeps;
 mod guard;
 mod ipam;
 mod load_balancers;

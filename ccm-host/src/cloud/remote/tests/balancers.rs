@@ -181,6 +181,21 @@ async fn a_list_is_walked_to_its_end() {
     assert!(list.complete);
 }
 
+/// No Service can be meant, so nothing is missing, and the provider could not say more.
+#[tokio::test]
+async fn a_former_controllers_balancer_without_a_uid_makes_no_list_incomplete() {
+    let script = Script::new("e1");
+    let (host, _running, _dir) = served(&script).await;
+    on_list(&script, |_| {
+        let mut page = page(&["a", ""], "");
+        page.load_balancers[1].ownership = pb::Ownership::ByLegacyName.into();
+        Ok(page)
+    });
+    let list = host.provider.list_load_balancers().await.unwrap();
+    assert_eq!((uids(&list), list.complete), (vec!["a"], true));
+    assert!(!host.metrics().contains("rule=\"service-ref\""));
+}
+
 /// Rule 7: a list that may lack something says so.
 #[tokio::test]
 async fn a_list_is_complete_only_if_nothing_was_in_its_way() {
@@ -210,6 +225,14 @@ async fn a_list_is_complete_only_if_nothing_was_in_its_way() {
 
     on_list(&script, |_| Ok(page(&[], "same")));
     assert!(!list().await.complete, "a walk that does not end");
+
+    on_list(&script, |_| {
+        let mut unowned = page(&["a", "b"], "");
+        let owner = unowned.load_balancers[1].service.as_mut().unwrap();
+        owner.uid.clear();
+        Ok(unowned)
+    });
+    assert!(!list().await.complete, "one does not say whose it is");
 
     on_list(&script, |_| Ok(page(&["a", "a"], "")));
     assert!(!list().await.complete, "one is there twice");

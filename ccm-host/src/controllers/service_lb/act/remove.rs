@@ -11,6 +11,7 @@ use crate::{
         Provider,
     },
     controllers::service_lb::{
+        Shared,
         decide::Removal,
         events::Warning,
         lane::{Intent, Lane, Presence, Taken},
@@ -78,7 +79,7 @@ impl Act<'_> {
         let answer = self.call_delete(provider, lane, subject).await;
         match answer {
             Ok(Deleted { in_progress, events }) => {
-                self.shared.events.of_provider(subject, events);
+                self.shared.events.of_provider(&**subject, events);
                 in_progress.map(|in_progress| self.in_progress(lane, Intent::Remove, &in_progress))
             }
             Err(error) if error.is(ErrorReason::ImplementedElsewhere) => {
@@ -108,11 +109,7 @@ impl Act<'_> {
             revision: lane.revision(None, wall_micros()),
             adopt: self.shared.context.settings.adopt,
         };
-        let begun = Instant::now();
-        let answer = provider.delete_load_balancer(wanted).await;
-        let result = result(&answer, |deleted| &deleted.in_progress);
-        self.shared.context.metrics.ended(provider.name(), Operation::Delete, result, begun.elapsed());
-        answer
+        self.shared.delete(provider, wanted).await
     }
 
     /// Nothing is left in the cloud: the finalizer goes, then the status.
@@ -124,7 +121,7 @@ impl Act<'_> {
             return self.unwritten(lane, subject, what, &error);
         }
         if tell {
-            self.shared.events.deleted(subject);
+            self.shared.events.deleted(&**subject);
         }
         **lane = None;
         match removal {
@@ -174,6 +171,21 @@ impl Act<'_> {
         }
         **lane = None;
         Step::End(Outcome::Done)
+    }
+}
+
+impl Shared {
+    /// One call, measured.
+    pub(in crate::controllers::service_lb) async fn delete(
+        &self,
+        provider: &dyn Provider,
+        wanted: DeleteLoadBalancer,
+    ) -> Result<Deleted, CloudError> {
+        let begun = Instant::now();
+        let answer = provider.delete_load_balancer(wanted).await;
+        let result = result(&answer, |deleted| &deleted.in_progress);
+        self.context.metrics.ended(provider.name(), Operation::Delete, result, begun.elapsed());
+        answer
     }
 }
 

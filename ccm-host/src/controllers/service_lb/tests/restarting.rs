@@ -6,16 +6,15 @@ use serde_json::json;
 
 use super::{
     cluster::{lb, node},
-    ownership::balancer,
     world::{A_WHILE, World},
 };
 use crate::cloud::{
-    ErrorReason, LoadBalancerState, Ownership, SyncState,
+    ErrorReason, LoadBalancerState, SyncState,
     fake::{error, method},
 };
 
 /// Long enough for a sweep, whatever its jitter.
-const A_SWEEP: Duration = Duration::from_secs(11_100);
+pub(super) const A_SWEEP: Duration = Duration::from_secs(11_100);
 
 /// SW-18.
 #[tokio::test(start_paused = true)]
@@ -136,24 +135,4 @@ async fn a_sweep_is_the_second_chance_of_what_was_refused() {
     world.cluster.put(lb("web"));
     world.pass(A_SWEEP).await;
     assert_eq!(world.count("ensure"), 2);
-}
-
-/// SW-2: reported, not deleted; and only what is ours beyond doubt and unknown to the API itself.
-#[tokio::test(start_paused = true)]
-async fn a_balancer_without_a_service_is_reported() {
-    let mut world = World::new([node("n1"), lb("web"), lb("lost")]);
-    world.cloud.set_balancer(balancer("garbage"));
-    let mut legacy = balancer("legacy");
-    legacy.ownership = Ownership::ByLegacyName;
-    world.cloud.set_balancer(legacy);
-    let mut former = balancer("web");
-    former.service_uid = "former-uid".to_owned();
-    world.cloud.set_balancer(former);
-    world.start();
-    world.pass(Duration::from_secs(10)).await;
-    let garbage = "ccm_service_garbage_load_balancers{provider=\"cloud\"}";
-    assert_eq!(world.metric(garbage), "2", "one without a Service, one of a former uid");
-    assert_eq!(world.count("delete"), 0);
-    let reads = world.cluster.reads();
-    assert_eq!(reads, 2, "a live read before anything is called garbage");
 }

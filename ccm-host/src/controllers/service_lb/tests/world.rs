@@ -50,7 +50,12 @@ impl World {
         for object in objects {
             cluster.put(object);
         }
-        let settings = Settings { workers: 16, resync_period: Duration::from_secs(10_000), adopt: false };
+        let settings = Settings {
+            workers: 16,
+            resync_period: Duration::from_secs(10_000),
+            adopt: false,
+            delete_orphans: false,
+        };
         Self {
             cluster,
             cloud,

@@ -356,7 +356,8 @@ func (x *BackendSet) GetNodes() []*NodeRef {
 // LoadBalancer describes a balancer.
 type LoadBalancer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The Service it belongs to, as recorded. Required.
+	// The Service it belongs to, as recorded. Required; where ownership is BY_LEGACY_NAME, as far as a former controller
+	// recorded it.
 	Service *ServiceRef `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
 	// The cloud's id. Optional.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
