@@ -174,6 +174,11 @@ impl FakeProvider {
         self.state.lock().balancers.insert(balancer.service_uid.clone(), balancer);
     }
 
+    /// Nobody asked for it, but it is gone.
+    pub(crate) fn remove_balancer(&self, uid: &str) {
+        self.state.lock().balancers.remove(uid);
+    }
+
     /// The balancers, by the uid of their Service.
     pub(crate) fn balancers(&self) -> BTreeMap<String, LoadBalancer> {
         self.state.lock().balancers.clone()

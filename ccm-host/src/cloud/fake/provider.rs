@@ -111,13 +111,13 @@ impl Provider for FakeProvider {
         let in_progress = state.next_in_progress(method::UPDATE);
         let events = state.events.clone();
         match state.balancers.get_mut(&wanted.service.uid) {
-            None => Err(answers::error(method::UPDATE, Some(ErrorReason::NeedsEnsure))),
-            Some(balancer) => {
+            Some(balancer) if balancer.sync_state != SyncState::Drifted => {
                 if in_progress.is_none() {
                     balancer.applied_digest = Some(wanted.desired_digest);
                 }
                 Ok(Updated { in_progress, events })
             }
+            _ => Err(answers::error(method::UPDATE, Some(ErrorReason::NeedsEnsure))),
         }
     }
 

@@ -198,3 +198,27 @@ proptest! {
         prop_assert_eq!(set(&a, &b) == set(&c, &d), (a, b) == (c, d));
     }
 }
+
+/// HLP-17..20: a provider is told what upstream's helpers work out of type, policy and port.
+#[test]
+fn local_traffic_and_its_health_check_are_told() {
+    let rows = [
+        ("HLP-17", "", "", false),
+        ("HLP-17, HLP-19", "ClusterIP", "", false),
+        ("HLP-17", "NodePort", "", false),
+        ("HLP-17, HLP-19", "NodePort", "Cluster", false),
+        ("HLP-17, HLP-19", "LoadBalancer", "Cluster", false),
+        ("HLP-18, HLP-19", "NodePort", "Local", true),
+        ("HLP-18, HLP-20", "LoadBalancer", "Local", true),
+    ];
+    for (id, type_, policy, local) in rows {
+        let mut object = web();
+        object.spec.type_ = type_.into();
+        object.spec.external_traffic_policy = policy.into();
+        // The apiserver allots the port for this case only.
+        object.spec.health_check_node_port = if type_ == "LoadBalancer" && local { 30_123 } else { 0 };
+        let told = service(&object, &pb::ServiceFields::default());
+        assert_eq!(told.external_traffic_policy() == pb::TrafficPolicy::Local, local, "{id}");
+        assert_eq!(told.health_check_node_port != 0, id.contains("HLP-20"), "{id}");
+    }
+}

@@ -144,7 +144,9 @@ impl Shared {
         if elsewhere {
             return false;
         }
-        learn(lane, &Lesson { provider: provider.name(), listed, complete })
+        let news = learn(lane, &Lesson { provider: provider.name(), listed, complete });
+        // What is not as wanted gets a look, whatever it waits for: nothing is stuck for longer than a period.
+        news || !lane.settled
     }
 }
 

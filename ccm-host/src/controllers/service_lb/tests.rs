@@ -4,6 +4,7 @@ mod cleaning;
 mod cluster;
 mod ensuring;
 mod failing;
+mod histories;
 mod nodes;
 mod orphans;
 mod ownership;

@@ -108,6 +108,24 @@ mod tests {
         }
     }
 
+    /// HLP-14..16: whoever compares with the whole of IPv4 finds it in one spelling.
+    #[test]
+    fn everybody_is_one_range_however_it_is_written() {
+        let rows = [
+            ("HLP-14", "10.0.0.1/32", false),
+            ("HLP-14", "10.0.0.1/32,10.0.0.2/32", false),
+            ("HLP-14", "10.0.0.1/32,10.0.0.1/32", false),
+            ("HLP-15", "0.0.0.0/0", true),
+            ("HLP-15", "192.168.0.0/0", true),
+            ("HLP-15", "192.168.0.1/32,0.0.0.0/0", true),
+            ("HLP-16", "::/0", false),
+        ];
+        for (id, text, want) in rows {
+            let found = words(&listed(text)).unwrap().contains(&"0.0.0.0/0".to_owned());
+            assert_eq!(found, want, "{id}: {text}");
+        }
+    }
+
     /// HLP-13.
     #[test]
     fn the_spec_hides_the_annotation() {

@@ -1,4 +1,4 @@
-//! A Service's life: SVC-2, SVC-6, SVC-7, LBN-15 on a real control plane.
+//! A Service's life: SVC-3, SVC-6, SVC-7, LBN-9, LBN-15 on a real control plane.
 
 use anyhow::Result;
 use e2e::{event, node, node_gone, nothing_was_forbidden, service, service_gone};

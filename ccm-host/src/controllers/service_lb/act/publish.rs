@@ -81,7 +81,7 @@ impl Act<'_> {
     ) -> Step {
         lane.settled = false;
         Step::End(match error {
-            // The cache will bring the news, and with it the next look.
+            // The cache will bring the news, and with it the next look; if it does not, the sweep brings one.
             WriteError::NotFound | WriteError::Gone | WriteError::Cancelled => Outcome::Done,
             WriteError::Conflict => {
                 Outcome::retry(format_args!("failed to update load balancer {what}: {error}"))

@@ -13,12 +13,12 @@ use crate::{
         ErrorReason, InProgress,
         fake::{error, method},
     },
-    kube::fixtures::Reply,
+    kube::{fixtures::Reply, service::ObjectKey},
 };
 
 const TOLD: [&str; 2] = ["DeletingLoadBalancer", "DeletedLoadBalancer"];
 
-/// SVC-6, FIN-4, STAT-4.
+/// SVC-6, FIN-4. The apiserver clears the status together with the type.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_wants_no_balancer_any_more_loses_it() {
     let world = World::settled([node("n1"), lb("web")]).await;
@@ -42,7 +42,7 @@ async fn a_deleted_service_goes_when_its_balancer_is_gone() {
     assert!(world.cluster.service("web").is_none());
 }
 
-/// SW-5: others' finalizers stay, and a Service that stays because of them shows no balancer.
+/// SVC-7, STAT-4, SW-5: others' finalizers stay, and a Service that stays because of them shows no balancer.
 #[tokio::test(start_paused = true)]
 async fn others_finalizers_stay_and_the_status_is_cleared() {
     let mut service = published(fin(lb("web")));
@@ -99,7 +99,7 @@ async fn a_deletion_in_progress_keeps_the_finalizer_and_waits_exactly() {
     assert_eq!(events, TOLD, "told once, no warning");
 }
 
-/// SVC-21: the finalizer stays for as long as anything may be left.
+/// SVC-21: upstream fails on the Get that we do not need; the finalizer stays for as long as anything may be left.
 #[tokio::test(start_paused = true)]
 async fn a_failed_deletion_keeps_the_finalizer() {
     let world = World::settled([node("n1"), lb("web")]).await;
@@ -185,6 +185,18 @@ async fn a_service_that_vanished_leaves_no_balancer() {
     assert_eq!(story, ["delete web-uid"]);
     assert_eq!(events, TOLD);
     assert_eq!(world.cluster.reads(), 1);
+    assert!(world.remembered().is_empty(), "SW-25");
+}
+
+/// SVC-13, SW-45: a key that names nothing costs nothing, and is not tried again.
+#[tokio::test(start_paused = true)]
+async fn a_key_without_a_service_is_dropped() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    world.enqueue(ObjectKey::new("invalid", "key/string"));
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert!(story.is_empty() && events.is_empty(), "{story:?} {events:?}");
+    assert_eq!((world.cluster.reads(), world.remembered().len()), (0, 1), "only the real one is known");
 }
 
 /// Design rule 7: what the API still knows has not vanished.

@@ -1,7 +1,7 @@
 //! An apiserver with Services and Nodes that can be changed, watched and patched; it refuses what the real one refuses.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -20,8 +20,12 @@ pub(super) struct Cluster(Arc<Mutex<State>>);
 
 struct State {
     services: BTreeMap<String, Value>,
+    /// Services that no watch shows.
+    lost: HashSet<String>,
     nodes: BTreeMap<String, Value>,
     watches: HashMap<&'static str, Vec<Watch>>,
+    /// The kind of which nothing can be listed.
+    unlisted: Option<&'static str>,
     version: u64,
     refusals: VecDeque<(&'static str, Reply)>,
     writes: Vec<Write>,
@@ -81,8 +85,10 @@ impl Cluster {
     pub(super) fn new(provider: Arc<FakeProvider>) -> (Self, ApiServer) {
         let state = State {
             services: BTreeMap::new(),
+            lost: HashSet::new(),
             nodes: BTreeMap::new(),
             watches: HashMap::new(),
+            unlisted: None,
             version: 1,
             refusals: VecDeque::new(),
             writes: Vec::new(),
@@ -131,9 +137,10 @@ impl Cluster {
         state.tell("services", "DELETED", &service);
     }
 
-    /// The watch loses it although it is still there.
+    /// The watch loses it although it is still there, until it is written.
     pub(super) fn lose_service(&self, name: &str) {
-        let state = self.0.lock();
+        let mut state = self.0.lock();
+        state.lost.insert(name.to_owned());
         state.tell("services", "DELETED", &state.services[name]);
     }
 
@@ -147,9 +154,26 @@ impl Cluster {
         self.0.lock().services.get(name).cloned()
     }
 
+    pub(super) fn services(&self) -> BTreeMap<String, Value> {
+        self.0.lock().services.clone()
+    }
+
+    pub(super) fn nodes(&self) -> BTreeMap<String, Value> {
+        self.0.lock().nodes.clone()
+    }
+
+    pub(super) fn has_node(&self, name: &str) -> bool {
+        self.0.lock().nodes.contains_key(name)
+    }
+
     /// The next patch of that kind (`finalizers` or `status`) is answered so.
     pub(super) fn refuse_next(&self, what: &'static str, reply: Reply) {
         self.0.lock().refusals.push_back((what, reply));
+    }
+
+    /// Lists and watches of these fail, or of none any more.
+    pub(super) fn fail_lists(&self, plural: Option<&'static str>) {
+        self.0.lock().unlisted = plural;
     }
 
     pub(super) fn take_writes(&self) -> Vec<Write> {
@@ -171,7 +195,12 @@ impl State {
             Some("Node") => ("nodes", &mut self.nodes),
             _ => ("services", &mut self.services),
         };
+        self.lost.remove(&name);
         let finalizers = object["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
+        if finalizers == 0 {
+            // An empty list is never stored.
+            object["metadata"].as_object_mut().unwrap().remove("finalizers");
+        }
         let gone = !object["metadata"]["deletionTimestamp"].is_null() && finalizers == 0;
         let type_ = match objects.insert(name.clone(), object.clone()) {
             _ if gone => "DELETED",
@@ -207,9 +236,12 @@ impl State {
     }
 
     fn watch(&mut self, plural: &'static str, kind: &str) -> Reply {
+        if self.unlisted == Some(plural) {
+            return Reply::status(500, "InternalError");
+        }
         let (watch, reply) = Watch::new();
         let objects = if plural == "nodes" { &self.nodes } else { &self.services };
-        for object in objects.values() {
+        for (_, object) in objects.iter().filter(|(name, _)| !self.lost.contains(*name)) {
             watch.send("ADDED", object.clone());
         }
         watch.end_of_list(kind, &self.version.to_string());

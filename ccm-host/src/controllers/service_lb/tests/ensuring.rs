@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::{
     cluster::{fin, lb, node, published},
+    restarting::A_SWEEP,
     world::{A_WHILE, World},
 };
 use crate::{
@@ -13,34 +14,30 @@ use crate::{
         EventType, InProgress, ProviderEvent,
         fake::{Call, method},
     },
+    controllers::service_lb::nodes::EXCLUDE_LABEL,
     kube::fixtures::Reply,
 };
 
-/// SVC-2, SVC-3, FIN-2, STAT-2.
+/// FIN-2, STAT-2; whether a protocol is supported is the provider's business.
 #[tokio::test(start_paused = true)]
 async fn a_new_service_gets_finalizer_balancer_and_status_in_this_order() {
-    let world = World::settled([node("n1")]).await;
-    world.cluster.put(lb("web"));
-    world
-        .until("the status", |world| {
-            world.cluster.service("web").unwrap()["status"]["loadBalancer"]["ingress"].is_array()
-        })
-        .await;
-    world.pass(A_WHILE).await;
-    let (story, events) = world.take_with_events();
-    assert_eq!(story, ["finalizer added", "ensure web n1", "status 192.0.2.1"]);
-    assert_eq!(events, ["EnsuringLoadBalancer", "EnsuredLoadBalancer"], "SW-26");
-    assert_eq!(world.metric("ccm_service_pending"), "0");
-}
-
-/// SVC-4: whether a protocol is supported is the provider's business.
-#[tokio::test(start_paused = true)]
-async fn any_protocol_is_handed_on() {
-    let world = World::settled([node("n1")]).await;
-    let mut service = lb("web");
-    service["spec"]["ports"][0]["protocol"] = json!("SCTP");
-    world.cluster.put(service);
-    world.until("ensure", |world| world.count("ensure") == 1).await;
+    for (id, protocol) in [("SVC-2", "UDP"), ("SVC-3", "TCP"), ("SVC-4", "SCTP")] {
+        let world = World::settled([node("n1")]).await;
+        let mut service = lb("web");
+        service["spec"]["ports"][0]["protocol"] = json!(protocol);
+        world.cluster.put(service);
+        world
+            .until("the status", |world| {
+                world.cluster.service("web").unwrap()["status"]["loadBalancer"]["ingress"].is_array()
+            })
+            .await;
+        world.pass(A_WHILE).await;
+        assert!(world.cloud.calls().iter().any(|call| format!("{call:?}").contains(protocol)), "{id}");
+        let (story, events) = world.take_with_events();
+        assert_eq!(story, ["finalizer added", "ensure web n1", "status 192.0.2.1"], "{id}");
+        assert_eq!(events, ["EnsuringLoadBalancer", "EnsuredLoadBalancer"], "{id}, SW-26");
+        assert_eq!(world.metric("ccm_service_pending"), "0", "{id}");
+    }
 }
 
 /// SVC-8, FIN-1: one patch.
@@ -71,8 +68,8 @@ async fn a_change_that_is_wanted_is_ensured() {
         .change_service("web", |service| service["metadata"]["annotations"] = json!({"un": "wanted"}));
     world.pass(A_WHILE).await;
     assert!(world.take().is_empty(), "SW-21");
-    for port in [8080, 8081] {
-        world.cluster.change_service("web", |service| service["spec"]["ports"][0]["port"] = json!(port));
+    for ip in ["192.168.1.1", "192.168.1.11"] {
+        world.cluster.change_service("web", |service| service["spec"]["loadBalancerIP"] = json!(ip));
         world.until("ensure", |world| world.count("ensure") == 1).await;
         world.pass(Duration::from_secs(1)).await;
         let revisions: Vec<_> = world.cloud.calls().iter().map(revision).collect();
@@ -90,7 +87,7 @@ fn revision(call: &Call) -> u64 {
     }
 }
 
-/// SVC-35.
+/// SVC-35, and LBN-31: nodes that are not eligible change nothing.
 #[tokio::test(start_paused = true)]
 async fn a_balancer_without_nodes_is_made_and_warned_of_once() {
     let world = World::settled([]).await;
@@ -101,6 +98,12 @@ async fn a_balancer_without_nodes_is_made_and_warned_of_once() {
     assert_eq!(events[..2], ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
     assert!(events[2].starts_with("UnAvailableLoadBalancer"), "{events:?}");
     assert_eq!(events.len(), 3);
+    let mut excluded = node("n1");
+    excluded["metadata"]["labels"] = json!({ EXCLUDE_LABEL: "" });
+    world.cluster.put(excluded);
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert!(story.is_empty() && events.is_empty(), "{story:?} {events:?}");
 }
 
 /// Design rule 8: nothing is wrong, so nothing is said, and the time is the provider's.
@@ -164,6 +167,16 @@ async fn annotations_and_events_of_an_answer_are_written() {
     assert_eq!(events, ["EnsuringLoadBalancer", "Shared: with others", "EnsuredLoadBalancer"]);
 }
 
+/// An apiserver that was wrong about it: the sweep looks again.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_was_said_to_be_gone_gets_its_balancer_at_the_next_sweep() {
+    let world = World::settled([node("n1")]).await;
+    world.cluster.refuse_next("finalizers", Reply::status(404, "NotFound"));
+    world.cluster.put(lb("web"));
+    world.pass(A_SWEEP).await;
+    assert_eq!(world.take(), ["list", "finalizer added", "ensure web n1", "status 192.0.2.1"]);
+}
+
 /// SVC-33: what is gone gets no balancer.
 #[tokio::test(start_paused = true)]
 async fn no_finalizer_no_balancer() {
@@ -195,6 +208,20 @@ async fn a_finalizer_of_somebody_else_is_kept() {
     assert_eq!(events, ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
     let finalizers = world.cluster.service("web").unwrap()["metadata"]["finalizers"].clone();
     assert_eq!(finalizers, json!(["other/one", crate::controllers::service_lb::needs::FINALIZER]));
+}
+
+/// SVC-11: who wrote at the same time is no reason for a warning (upstream's is), and for another call neither.
+#[tokio::test(start_paused = true)]
+async fn a_status_that_was_in_conflict_is_written_later() {
+    let world = World::settled([node("n1")]).await;
+    world.cluster.refuse_next("status", Reply::status(409, "Conflict"));
+    world.cluster.put(lb("web"));
+    world.pass(Duration::from_secs(1)).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["finalizer added", "ensure web n1"]);
+    assert_eq!(events, ["EnsuringLoadBalancer"]);
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take(), ["status 192.0.2.1"]);
 }
 
 /// SVC-11: told, tried again; the cloud is not asked again for what it has.

@@ -36,7 +36,7 @@ async fn asked(world: &World) -> Vec<String> {
     story
 }
 
-/// LBN-1..LBN-7.
+/// LBN-1..7; how many may be worked on at once makes no difference.
 #[tokio::test(start_paused = true)]
 async fn only_services_with_balancers_are_told() {
     let plain = |name: &str, type_: &str| {
@@ -44,23 +44,34 @@ async fn only_services_with_balancers_are_told() {
         service["spec"]["type"] = json!(type_);
         service
     };
-    let rows: [(&str, Vec<Value>, &[&str]); 5] = [
-        ("LBN-1", vec![], &[]),
-        ("LBN-2", vec![plain("a", "ClusterIP"), plain("b", "NodePort")], &[]),
-        ("LBN-3", services(&["a"]), &["update a n1,n2,n3"]),
+    let rows: [(&str, usize, Vec<Value>, &[&str]); 6] = [
+        ("LBN-1", 1, vec![], &[]),
+        ("LBN-2", 2, vec![plain("a", "ClusterIP"), plain("b", "NodePort")], &[]),
+        ("LBN-3", 3, services(&["a"]), &["update a n1,n2,n3"]),
         (
-            "LBN-4, LBN-7",
+            "LBN-4",
+            4,
+            services(&["a", "b", "c"]),
+            &["update a n1,n2,n3", "update b n1,n2,n3", "update c n1,n2,n3"],
+        ),
+        (
+            "LBN-7",
+            2,
             services(&["a", "b", "c", "d"]),
             &["update a n1,n2,n3", "update b n1,n2,n3", "update c n1,n2,n3", "update d n1,n2,n3"],
         ),
         (
             "LBN-5, LBN-6",
+            5,
             vec![plain("a", "NodePort"), lb("b"), lb("c"), plain("d", "ClusterIP")],
             &["update b n1,n2,n3", "update c n1,n2,n3"],
         ),
     ];
-    for (id, services, want) in rows {
-        let world = with(["n1", "n2"].map(node), services).await;
+    for (id, workers, services, want) in rows {
+        let mut world = World::new(["n1", "n2"].map(node).into_iter().chain(services));
+        world.settings.workers = workers;
+        world.start();
+        asked(&world).await;
         world.cluster.put(node("n3"));
         assert_eq!(asked(&world).await, want, "{id}");
     }
@@ -74,7 +85,7 @@ fn taint(node: &mut Value) {
     node["spec"]["taints"] = json!([{"key": AUTOSCALER_TAINT, "effect": "NoSchedule"}]);
 }
 
-/// LBN-8..LBN-17, LBN-23..LBN-25: what a change of one node leads to; policy Local makes no difference.
+/// LBN-8..9, LBN-11..17, LBN-23..25: what a change of one node leads to; policy Local makes no difference.
 #[tokio::test(start_paused = true)]
 async fn a_change_of_a_node_that_matters_is_handed_on() {
     type Change = fn(&World);
@@ -165,14 +176,27 @@ async fn a_draining_node_goes_with_the_next_change() {
     }
 }
 
-/// LBN-18..LBN-20.
+/// LBN-18..20.
 #[tokio::test(start_paused = true)]
 async fn each_growth_is_handed_on() {
-    let world = with([], services(&["a", "b"])).await;
+    let world = with([], services(&["a", "b", "c", "d"])).await;
     for (nodes, want) in [(&["n1"][..], "n1"), (&["n2"], "n1,n2"), (&["n3", "n4"], "n1,n2,n3,n4")] {
         nodes.iter().for_each(|name| world.cluster.put(node(name)));
-        assert_eq!(asked(&world).await, [format!("update a {want}"), format!("update b {want}")]);
+        assert_eq!(asked(&world).await, ["a", "b", "c", "d"].map(|name| format!("update {name} {want}")));
     }
+}
+
+/// LBN-21, LBN-22: nobody is given a part of the nodes because they cannot be listed.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_cannot_be_listed_are_waited_for() {
+    let mut world = World::new(three().into_iter().chain(services(&["a", "b", "c", "d"])));
+    world.cluster.fail_lists(Some("nodes"));
+    world.start();
+    assert!(asked(&world).await.is_empty());
+    world.cluster.fail_lists(None);
+    world.pass(A_WHILE).await;
+    let asked: Vec<_> = asked(&world).await.into_iter().filter(|word| word.starts_with("ensure")).collect();
+    assert_eq!(asked, ["a", "b", "c", "d"].map(|name| format!("ensure {name} n1,n2,n3")));
 }
 
 /// SW-7, SW-8, SW-9: one look, and everything is on its way before the first answer, so that it can share a call.
@@ -278,7 +302,7 @@ async fn an_update_that_is_implemented_elsewhere_is_let_go() {
     assert!(events.is_empty(), "{events:?}");
 }
 
-/// LBN-31, LBN-32.
+/// LBN-32.
 #[tokio::test(start_paused = true)]
 async fn the_last_node_is_taken_out_and_warned_of() {
     let world = with([node("n1")], services(&["a"])).await;

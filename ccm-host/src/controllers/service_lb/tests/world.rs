@@ -16,13 +16,14 @@ use crate::{
         Provider, Providers,
         fake::{Call, FakeProvider},
     },
-    controllers::service_lb::{Context, Controller, Metrics, Settings, keep_nodes, keep_services},
+    controllers::service_lb::{Context, Controller, Metrics, Settings, Shared, keep_nodes, keep_services},
     kube::{
         cache::Cache,
         fixtures::{ApiServer, Recorded, recorder},
         metrics::KubeMetrics,
         patch::Writer,
         pressure::WritePressure,
+        service::ObjectKey,
     },
 };
 
@@ -38,6 +39,7 @@ pub(super) struct World {
     recorded: Option<Recorded>,
     registry: Registry,
     pub(super) settings: Settings,
+    shared: Option<Arc<Shared>>,
     cancel: CancellationToken,
     running: JoinSet<()>,
 }
@@ -64,6 +66,7 @@ impl World {
             recorded: None,
             registry: Registry::default(),
             settings,
+            shared: None,
             cancel: CancellationToken::new(),
             running: JoinSet::new(),
         }
@@ -113,7 +116,9 @@ impl World {
             let cancel = cancel.clone();
             async move { nodes.run(client, cancel).await }
         });
-        self.running.spawn(async move { Controller::new(context).run(cancel).await.unwrap() });
+        let controller = Controller::new(context);
+        self.shared = Some(Arc::clone(&controller.0));
+        self.running.spawn(async move { controller.run(cancel).await.unwrap() });
     }
 
     /// Stops the controller and waits for its end; says how long that took.
@@ -124,6 +129,16 @@ impl World {
             ended.unwrap();
         }
         begun.elapsed()
+    }
+
+    /// As if the watch had told of a Service of this name.
+    pub(super) fn enqueue(&self, key: ObjectKey) {
+        self.shared.as_ref().expect("started").queue.add(key);
+    }
+
+    /// The Services of which the controller remembers anything.
+    pub(super) fn remembered(&self) -> Vec<ObjectKey> {
+        self.shared.as_ref().expect("started").lanes.keys()
     }
 
     /// Lets time pass.
