@@ -212,7 +212,8 @@ fn wanted(
     }
 }
 
-fn is_published(service: &Service, lane: Option<&Lane>) -> bool {
+/// Finalizer and status are as they have to be for what is known to be applied.
+pub(super) fn is_published(service: &Service, lane: Option<&Lane>) -> bool {
     let ingress = lane.and_then(|lane| lane.ingress.as_deref());
     has_finalizer(service) && ingress.is_none_or(|ingress| service_ingress(service, ingress).is_none())
 }

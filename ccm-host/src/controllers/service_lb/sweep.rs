@@ -16,7 +16,7 @@ use super::{
     lane::{Lane, Presence},
     metrics::Operation,
     needs::{is_load_balancer, is_of_interest},
-    observe::serves_balancers,
+    observe::{is_published, serves_balancers},
     recovery::askable,
 };
 use crate::{
@@ -146,7 +146,7 @@ impl Shared {
         }
         let news = learn(lane, &Lesson { provider: provider.name(), listed, complete });
         // What is not as wanted gets a look, whatever it waits for: nothing is stuck for longer than a period.
-        news || !lane.settled
+        news || !lane.settled || !is_published(service, Some(lane))
     }
 }
 

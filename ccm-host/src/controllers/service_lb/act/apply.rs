@@ -209,7 +209,8 @@ impl Act<'_> {
             self.shared.events.updated(&service);
         }
         settle(lane);
-        Step::End(Outcome::Done)
+        // Nothing was written, so somebody may have to look whether the status stands.
+        Step::Again
     }
 
     /// Nothing is wrong; the same is asked again when the provider said.

@@ -112,7 +112,7 @@ impl Act<'_> {
         self.shared.delete(provider, wanted).await
     }
 
-    /// Nothing is left in the cloud: the finalizer goes, then the status.
+    /// Nothing is left in the cloud: the status goes, then the finalizer.
     async fn removed(&self, lane: &mut Taken, subject: &Arc<Service>, removal: Removal, tell: bool) -> Step {
         if matches!(removal, Removal::Unwanted | Removal::Handover)
             && let Err((what, error)) = self.release(subject, removal).await
@@ -135,20 +135,16 @@ impl Act<'_> {
         service: &Arc<Service>,
         removal: Removal,
     ) -> Result<(), (&'static str, WriteError)> {
-        match self.set_finalizer(service, false).await {
-            Ok(()) => {}
-            // It is gone, and so is its finalizer.
-            Err(WriteError::NotFound | WriteError::Gone) => return Ok(()),
-            Err(error) => return Err(("finalizer", error)),
-        }
         // Without its last finalizer it is gone, and has no status.
         let is_gone = service.deleting && service.finalizers.len() <= 1;
-        if is_gone || removal == Removal::Handover {
-            return Ok(());
+        if !is_gone && removal != Removal::Handover {
+            // First, since nobody would come back for it once the finalizer is gone.
+            self.set_status(service, &[]).await.map_err(|error| ("status", error))?;
         }
-        match self.set_status(service, &[]).await {
+        match self.set_finalizer(service, false).await {
+            // It is gone, and so is its finalizer.
             Ok(()) | Err(WriteError::NotFound | WriteError::Gone) => Ok(()),
-            Err(error) => Err(("status", error)),
+            Err(error) => Err(("finalizer", error)),
         }
     }
 

@@ -50,10 +50,27 @@ async fn others_finalizers_stay_and_the_status_is_cleared() {
     let world = World::settled([node("n1"), service]).await;
     world.cluster.delete_service("web");
     world.pass(A_WHILE).await;
-    assert_eq!(world.take(), ["delete web-uid", "finalizer removed", "status cleared"]);
+    assert_eq!(world.take(), ["delete web-uid", "status cleared", "finalizer removed"]);
     let service = world.cluster.service("web").unwrap();
     assert_eq!(service["metadata"]["finalizers"], json!(["other/one"]));
     assert_eq!(service["status"]["loadBalancer"].get("ingress"), None);
+}
+
+/// Whatever ends the process in between, the next one finds the finalizer and goes on.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_does_not_go_before_the_status() {
+    let mut service = published(fin(lb("web")));
+    service["metadata"]["finalizers"].as_array_mut().unwrap().insert(0, json!("other/one"));
+    let mut world = World::settled([node("n1"), service]).await;
+    world.cluster.refuse_next("status", Reply::status(500, "InternalError"));
+    world.cluster.delete_service("web");
+    world.pass(Duration::from_secs(1)).await;
+    assert_eq!(world.take(), ["delete web-uid"]);
+    world.stop().await;
+    world.start();
+    world.pass(A_WHILE).await;
+    let story: Vec<_> = world.take().into_iter().filter(|word| word != "list").collect();
+    assert_eq!(story, ["delete web-uid", "status cleared", "finalizer removed"]);
 }
 
 /// FIN-3: what this process made is removed even if somebody tore off the finalizer.

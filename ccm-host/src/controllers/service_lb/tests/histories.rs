@@ -122,19 +122,19 @@ impl History {
                     .change_node(name, |node| node["metadata"]["labels"] = json!({ EXCLUDE_LABEL: "" }));
             }),
             Step::Port(name, port) => {
-                self.change(name, |service| service["spec"]["ports"][0]["port"] = json!(port))
+                self.change(name, |service| service["spec"]["ports"][0]["port"] = json!(port));
             }
             Step::Turn(name) => self.change(name, turn),
             Step::Guard(name) => self.change(name, guard),
             Step::Delete(name) if self.world.cluster.service(name).is_some() => {
-                self.world.cluster.delete_service(name)
+                self.world.cluster.delete_service(name);
             }
             Step::Tear(name) if self.world.cluster.service(name).is_some() => {
-                self.world.cluster.remove_service(name)
+                self.world.cluster.remove_service(name);
             }
             Step::Delete(_) | Step::Tear(_) => {}
             Step::Drift(name) | Step::Vanish(name) => {
-                self.behind_our_back(name, matches!(step, Step::Drift(_)))
+                self.behind_our_back(name, matches!(step, Step::Drift(_)));
             }
             Step::Refuse(kind, code) => self.world.cluster.refuse_next(kind, Reply::status(code, "Refused")),
             Step::Fail(method, reason) => self.world.cloud.fail_next(method, error(method, reason)),
@@ -276,7 +276,7 @@ async fn both_ends(steps: &[Step]) -> (End, End) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn every_history_ends_as_a_fresh_start_would(steps in prop::collection::vec(step(), 0..40)) {

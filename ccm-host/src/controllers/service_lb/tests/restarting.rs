@@ -127,6 +127,21 @@ async fn a_sweep_finds_what_drifted_and_what_is_gone() {
     assert_eq!(world.take()[..2], ["list", "ensure same n1"]);
 }
 
+/// Nobody tells of it, but status and finalizer are put back; together with a change of nodes, at once.
+#[tokio::test(start_paused = true)]
+async fn what_somebody_took_from_a_service_comes_back() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    let take = |service: &mut serde_json::Value| service["status"] = json!({"loadBalancer": {}});
+    world.cluster.change_service("web", take);
+    world.cluster.put(node("n2"));
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take(), ["update web n1,n2", "status 192.0.2.1"]);
+    world.cluster.change_service("web", take);
+    world.cluster.change_service("web", |service| service["metadata"]["finalizers"] = json!([]));
+    world.pass(A_SWEEP).await;
+    assert_eq!(world.take(), ["list", "finalizer added", "status 192.0.2.1"]);
+}
+
 /// "wait" ends at the slow resync.
 #[tokio::test(start_paused = true)]
 async fn a_sweep_is_the_second_chance_of_what_was_refused() {
