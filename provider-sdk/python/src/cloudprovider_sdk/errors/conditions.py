@@ -190,9 +190,9 @@ def invalid_provider_config(why: str) -> ProviderError:
     return ProviderError(pb.ERROR_REASON_INVALID_PROVIDER_CONFIG, why)
 
 
-def cloud_api_unavailable() -> ProviderError:
-    """The cloud's API is down."""
-    return ProviderError(pb.ERROR_REASON_CLOUD_API_UNAVAILABLE, "the cloud's API does not answer")
+def cloud_api_unavailable(why: str = "the cloud's API does not answer") -> ProviderError:
+    """The cloud's API, or what stands in its place, is down."""
+    return ProviderError(pb.ERROR_REASON_CLOUD_API_UNAVAILABLE, why)
 
 
 def shutting_down() -> ProviderError:

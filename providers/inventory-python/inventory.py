@@ -1,0 +1,78 @@
+"""The inventory: a YAML file of machines and address pools, read whole or not at all. The README tells what stands in it."""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+from cloudprovider_sdk import errors
+from cloudprovider_sdk import proto as pb
+
+PREFIX = "inventory://"
+STATES = {"running": pb.INSTANCE_STATE_RUNNING, "stopped": pb.INSTANCE_STATE_STOPPED}
+
+Found = tuple[pb.InstanceState.ValueType, pb.Instance]
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """One entry of `machines`, in the file's own words."""
+
+    name: str
+    id: str = ""
+    state: str = "running"
+    system_uuid: str = ""
+    type: str = ""
+    zone: str = ""
+    region: str = ""
+    internal_ips: list[str] = field(default_factory=list)
+    external_ips: list[str] = field(default_factory=list)
+    labels: dict[str, str] = field(default_factory=dict)
+
+    def found(self) -> Found:
+        instance = pb.Instance(provider_id=PREFIX + (self.id or self.name), name=self.name, instance_type=self.type)
+        instance.MergeFrom(pb.Instance(zone=self.zone, region=self.region, system_uuid=self.system_uuid, labels=self.labels))
+        for kind, ips in (("INTERNAL_IP", self.internal_ips), ("EXTERNAL_IP", self.external_ips)):
+            for ip in ips:
+                instance.addresses.add(type=f"NODE_ADDRESS_TYPE_{kind}", address=str(ipaddress.ip_address(ip)))
+        instance.addresses.add(type=pb.NODE_ADDRESS_TYPE_HOSTNAME, address=self.name)
+        return STATES[self.state], instance
+
+
+@dataclass(frozen=True)
+class Contents:
+    machines: Mapping[str, Found]
+    """By provider ID."""
+    pools: list[Network]
+
+    @classmethod
+    def parse(cls, text: str) -> "Contents":
+        """Read all of it. Raises when anything is amiss: what is left out would look like machines that are gone."""
+        if not text.rstrip().endswith("\n..."):
+            raise ValueError("the last line is not '...': is the file half written?")
+        data = yaml.safe_load(text)
+        found = [Machine(**entry).found() for entry in data["machines"]]
+        machines = {instance.provider_id: (state, instance) for state, instance in found}
+        if not found or len(machines) < len(found) or len({instance.name for _, instance in found}) < len(found):
+            raise ValueError("there is no machine, or a name or id is there twice")
+        return cls(machines, [ipaddress.ip_network(pool) for pool in data.get("pools", [])])
+
+
+class Inventory:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stamp, self._contents = (0, 0, 0), Contents({}, [])
+
+    def read(self) -> Contents:
+        """Answer what the file says now. One that cannot be used says nothing: no machine is gone because of it."""
+        try:
+            found = self.path.stat()
+            stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
+            if stamp != self._stamp:
+                self._contents = Contents.parse(self.path.read_text())
+                self._stamp = stamp
+        except (OSError, AttributeError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+            raise errors.cloud_api_unavailable(f"the inventory {self.path} cannot be used") from error
+        return self._contents

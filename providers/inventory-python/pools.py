@@ -1,0 +1,48 @@
+"""Which address a Service gets."""
+
+import ipaddress
+from collections.abc import Iterator
+
+from cloudprovider_sdk import errors
+from cloudprovider_sdk import proto as pb
+
+from inventory import Network
+
+
+def version_of(service: pb.Service) -> int:
+    """The family of the one address that a balancer here has."""
+    if service.ip_family_policy == pb.IP_FAMILY_POLICY_REQUIRE_DUAL_STACK:
+        raise errors.unsupported_feature("spec.ipFamilyPolicy", "a balancer here has one address, of one family")
+    return 6 if service.ip_families[:1] == [pb.IP_FAMILY_IPV6] else 4
+
+
+def keeps(service: pb.Service, address: str) -> bool:
+    """What a Service has it keeps, whatever became of the pools, unless it asks for something else."""
+    same = ipaddress.ip_address(address).version == version_of(service)
+    return same and service.load_balancer_ip in ("", address)
+
+
+def choose(service: pb.Service, pools: list[Network], taken: set[str]) -> str:
+    """Answer the address that the Service asks for; else the one of its status, should the allocations be lost; else any."""
+    version = version_of(service)
+    pools = [pool for pool in pools if pool.version == version]
+    if wanted := service.load_balancer_ip:
+        if wanted in taken or not _inside(wanted, pools):
+            raise errors.invalid_configuration("spec.loadBalancerIP", f"{wanted} is not free in the pools")
+        return wanted
+    for address in _candidates(service, pools):
+        if address not in taken:
+            return address
+    raise errors.quota_exceeded("the inventory's pools", f"IPv{version} addresses")
+
+
+def _candidates(service: pb.Service, pools: list[Network]) -> Iterator[str]:
+    yield from (ingress.ip for ingress in service.ingress if _inside(ingress.ip, pools))
+    yield from (str(host) for pool in pools for host in pool.hosts())
+
+
+def _inside(text: str, pools: list[Network]) -> bool:
+    try:
+        return any(ipaddress.ip_address(text) in pool for pool in pools)
+    except ValueError:
+        return False

@@ -1,0 +1,86 @@
+"""Serves an inventory: its machines, and balancers if `--allocations` says where to keep who got which address."""
+
+import argparse
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import cloudprovider_sdk as sdk
+from cloudprovider_sdk import proto as pb
+
+from allocations import Allocations
+from balancers import Balancers
+from inventory import PREFIX, Found, Inventory
+
+WANTS = pb.Wants(identity=pb.NodeFields(system_uuid=True), backend=pb.NodeFields(addresses=True))
+
+
+class Machines(sdk.Instances, sdk.CloudProvider):
+    def __init__(self, inventory: Inventory) -> None:
+        self.inventory = inventory
+
+    async def batch_get_instances(self, call: sdk.Call, request: pb.BatchGetInstancesRequest) -> pb.BatchGetInstancesResponse:
+        machines = self.inventory.read().machines
+        return pb.BatchGetInstancesResponse(results=[look_up(machines, query.key, query.node) for query in request.queries])
+
+    async def watch_instances(self, call: sdk.Call, request: pb.WatchInstancesRequest) -> sdk.InstanceWatch:
+        return sdk.InstanceWatch(self.changes())
+
+    async def changes(self) -> AsyncIterator[pb.InstanceChanged]:
+        known: Mapping[str, Found] | None = None
+        while True:
+            try:
+                now = self.inventory.read().machines
+                known = now if known is None else known
+                for changed in [one for one in now.keys() | known.keys() if now.get(one) != known.get(one)]:
+                    yield pb.InstanceChanged(provider_id=changed)
+                known = now
+            except sdk.ProviderError:
+                pass  # Batches and the status tell.
+            await asyncio.sleep(1)
+
+    async def get_status(self, call: sdk.Call) -> pb.GetStatusResponse:
+        condition = pb.ProviderCondition(type=pb.CONDITION_TYPE_CLOUD_REACHABLE, status=pb.CONDITION_STATUS_TRUE)
+        try:
+            self.inventory.read()
+        except sdk.ProviderError as error:
+            condition.status, condition.reason = pb.CONDITION_STATUS_FALSE, "InventoryUnusable"
+            condition.message = error.message
+        return pb.GetStatusResponse(conditions=[condition])
+
+
+def look_up(machines: Mapping[str, Found], key: str, node: pb.NodeRef) -> pb.InstanceResult:
+    """Find by provider ID if the node has one, else by system UUID, else by name."""
+    if node.provider_id:
+        if not node.provider_id.startswith(PREFIX):
+            return sdk.results.not_owned(key)
+        found = machines.get(node.provider_id)
+    else:
+        of_uuid = (one for one in machines.values() if node.system_uuid and one[1].system_uuid == node.system_uuid)
+        of_name = (one for one in machines.values() if one[1].name == node.name)
+        found = next(of_uuid, None) or next(of_name, None)
+    return sdk.results.found(key, *found) if found else sdk.results.absent(key)
+
+
+def provider(flags: argparse.Namespace) -> sdk.Provider:
+    inventory = Inventory(flags.inventory)
+    machines = Machines(inventory)
+    return sdk.Provider(
+        "inventory",
+        provider_id_prefixes=[PREFIX],
+        capabilities=pb.GetCapabilitiesResponse(wants=WANTS),
+        status=machines,
+        instances=machines,
+        load_balancers=Balancers(Allocations(flags.allocations), inventory) if flags.allocations else None,
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    flags = argparse.ArgumentParser(description="Serves the machines of a YAML file to ccm-host.")
+    flags.add_argument("--inventory", type=Path, required=True, metavar="FILE", help="machines and pools (YAML)")
+    flags.add_argument("--allocations", type=Path, metavar="FILE", help="who got which address; without: no balancers")
+    return flags
+
+
+if __name__ == "__main__":
+    sdk.main(provider, parser())
