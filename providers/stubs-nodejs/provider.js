@@ -1,0 +1,148 @@
+// A provider without an SDK: gRPC for Node.js, the contract's .proto files as they are, and machines in a JSON file.
+import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import grpc from '@grpc/grpc-js';
+import loader from '@grpc/proto-loader';
+import { HealthImplementation } from 'grpc-health-check';
+import { listen } from './socket.js';
+import { errorTrailers } from './status.js';
+
+const PREFIX = 'stub://';
+const MAX_BATCH = 500;
+const MAX_BYTES = 16 << 20;
+
+const { values: flags } = parseArgs({
+  options: {
+    endpoint: { type: 'string', default: process.env.CLOUDPROVIDER_ENDPOINT ?? 'unix:///run/cloudprovider/provider.sock' },
+    machines: { type: 'string', default: 'machines.json' },
+    protos: { type: 'string', default: join(import.meta.dirname, '../../proto') },
+  },
+});
+
+const files = ['discovery/v1/discovery', 'cloudprovider/v1alpha1/cloud_provider', 'cloudprovider/v1alpha1/instances'];
+const loaded = loader.loadSync(files.map((file) => `ccm/${file}.proto`), {
+  includeDirs: [flags.protos], keepCase: true, enums: String, longs: String, defaults: true,
+});
+const { ccm } = grpc.loadPackageDefinition(loaded);
+const { CloudProvider, Instances } = ccm.cloudprovider.v1alpha1;
+const { Discovery } = ccm.discovery.v1;
+
+// What this process is called: every token and cache of a host is bound to it.
+const processEpoch = randomUUID();
+
+/** What the contract knows: a reason, its gRPC code, and a message that is the same from call to call. */
+class Refusal extends Error {
+  constructor(reason, code, message, metadata = {}) {
+    super(message);
+    Object.assign(this, { reason, code, metadata });
+  }
+}
+const outOfShape = (field, why) => new Refusal('INVALID_ARGUMENT_SHAPE', grpc.status.INVALID_ARGUMENT, `${field} ${why}`);
+
+/** Answers a call; what is thrown leaves as an error of the contract, and of a defect only that there is one. */
+const answering = (method) => (call, callback) => {
+  try {
+    callback(null, method(call.request));
+  } catch (error) {
+    if (!(error instanceof Refusal)) console.error('the method failed', error);
+    const told = error instanceof Refusal ? error : new Refusal('INTERNAL_ERROR', grpc.status.INTERNAL, 'internal error');
+    callback({ code: told.code, details: told.message, metadata: errorTrailers(told) });
+  }
+};
+
+/** All machines by id. A file that cannot be read says nothing: it is an outage, and nobody is gone because of it. */
+function machines() {
+  try {
+    const found = JSON.parse(readFileSync(flags.machines, 'utf8'));
+    if (Object.getPrototypeOf(found) !== Object.prototype) throw new TypeError('no object of machines by id');
+    return new Map(Object.entries(found));
+  } catch (error) {
+    console.error('the machines cannot be read', error.message);
+    throw new Refusal('CLOUD_API_UNAVAILABLE', grpc.status.UNAVAILABLE, 'the machines cannot be read');
+  }
+}
+
+function short(field, value, most) {
+  if (Buffer.byteLength(value) > most) throw outOfShape(field, `has more than ${most} bytes`);
+}
+
+function text(field, value, most) {
+  if (!value) throw outOfShape(field, 'is missing');
+  short(field, value, most);
+}
+
+/** Shape first, existence last: the contract's order. */
+function check({ cluster, queries }) {
+  text('cluster.uid', cluster?.uid, 64);
+  if (queries.length === 0) throw outOfShape('queries', 'is empty');
+  if (queries.length > MAX_BATCH) {
+    throw new Refusal('BATCH_TOO_LARGE', grpc.status.INVALID_ARGUMENT, `more than ${MAX_BATCH} items`, { max: `${MAX_BATCH}` });
+  }
+  const seen = new Set();
+  queries.forEach(({ key, node }, at) => {
+    text(`queries[${at}].key`, key, 1024);
+    text(`queries[${at}].node.name`, node?.name, 253);
+    short(`queries[${at}].node.provider_id`, node.provider_id, 1024);
+    if (seen.has(key)) throw outOfShape(`queries[${at}].key`, 'is doubled');
+    seen.add(key);
+  });
+}
+
+/** The provider ID is believed over the name; a new node has none yet. */
+function lookUp(all, { key, node }) {
+  if (node.provider_id && !node.provider_id.startsWith(PREFIX)) return { key, state: 'INSTANCE_STATE_NOT_OWNED' };
+  const named = [...all.keys()].find((id) => all.get(id).node === node.name);
+  const id = node.provider_id ? node.provider_id.slice(PREFIX.length) : named;
+  const looked = { key, authoritative: true, observed_at: { seconds: Math.floor(Date.now() / 1000) } };
+  const machine = all.get(id);
+  if (!machine) return { ...looked, state: 'INSTANCE_STATE_ABSENT' };
+  const addresses = machine.addresses.map((address) => ({ type: 'NODE_ADDRESS_TYPE_INTERNAL_IP', address }));
+  const instance = { provider_id: PREFIX + id, name: machine.node, instance_type: machine.type, zone: machine.zone, addresses };
+  return { ...looked, state: `INSTANCE_STATE_${machine.state}`, instance };
+}
+
+const cloudReachable = () => {
+  try {
+    machines();
+    return 'CONDITION_STATUS_TRUE';
+  } catch {
+    return 'CONDITION_STATUS_FALSE';
+  }
+};
+
+const services = [Discovery, CloudProvider, Instances].map(({ service }) => Object.values(service)[0].path.split('/')[1]);
+const health = new HealthImplementation(Object.fromEntries(['', ...services].map((name) => [name, 'SERVING'])));
+const server = new grpc.Server({ 'grpc.max_receive_message_length': MAX_BYTES, 'grpc.max_send_message_length': MAX_BYTES });
+health.addToServer(server);
+server.addService(Discovery.service, {
+  GetInfo: answering(() => ({
+    name: 'stub',
+    provider_id_prefixes: [PREFIX],
+    services: [...services, 'grpc.health.v1.Health'],
+    process_epoch: processEpoch,
+  })),
+});
+server.addService(CloudProvider.service, {
+  GetCapabilities: answering(() => ({})), // Nothing beyond the services, all defaults.
+  GetStatus: answering(() => ({ conditions: [{ type: 'CONDITION_TYPE_CLOUD_REACHABLE', status: cloudReachable() }] })),
+});
+server.addService(Instances.service, {
+  // The other RPCs are not advertised: gRPC answers UNIMPLEMENTED for them.
+  BatchGetInstances: answering((request) => {
+    check(request);
+    const all = machines();
+    return { results: request.queries.map((query) => lookUp(all, query)) };
+  }),
+});
+
+await listen(server, flags.endpoint);
+console.error(`serving ${flags.machines} at ${flags.endpoint}`);
+
+// Stop as Kubernetes asks: not serving, running calls are answered, then the end.
+process.once('SIGTERM', () => {
+  ['', ...services].forEach((name) => health.setStatus(name, 'NOT_SERVING'));
+  setTimeout(() => server.forceShutdown(), 25_000).unref();
+  server.tryShutdown(() => process.exit(0));
+});

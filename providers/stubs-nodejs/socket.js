@@ -1,0 +1,32 @@
+// The Unix socket, in a directory that others cannot enter: gRPC for Node.js does not tell who calls.
+import { chmodSync, lstatSync, mkdirSync, statSync, unlinkSync } from 'node:fs';
+import { connect } from 'node:net';
+import { dirname } from 'node:path';
+import grpc from '@grpc/grpc-js';
+
+/** Opens the socket of `unix:///path`; a stale one is replaced, one that answers is not. */
+export async function listen(server, endpoint) {
+  const path = /^unix:(?:\/\/)?(\/.+)$/.exec(endpoint)?.[1];
+  if (!path) throw new Error(`${endpoint} is no endpoint; write unix:///path/of/the/socket`);
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  const mode = statSync(dirname(path)).mode & 0o777;
+  if (mode & 0o027) throw new Error(`${dirname(path)} has mode 0${mode.toString(8)}, others could reach it: use 0700 or 0750`);
+  if (lstatSync(path, { throwIfNoEntry: false })) {
+    if (await answers(path)) throw new Error(`${path} is in use, or no socket: choose another --endpoint`);
+    unlinkSync(path);
+  }
+  await new Promise((resolve, reject) => {
+    const credentials = grpc.ServerCredentials.createInsecure();
+    server.bindAsync(`unix:${path}`, credentials, (error) => (error ? reject(error) : resolve()));
+  });
+  chmodSync(path, 0o660);
+}
+
+/** Only a refused connection says that nobody is there any more. */
+function answers(path) {
+  return new Promise((resolve) => {
+    const probe = connect(path);
+    probe.on('connect', () => probe.end(() => resolve(true)));
+    probe.on('error', ({ code }) => resolve(code !== 'ECONNREFUSED' || !lstatSync(path).isSocket()));
+  });
+}
