@@ -1,6 +1,6 @@
 //! The one way to a provider.
 //!
-//! Controllers ask a [`Provider`] for one machine or one balancer at a time, in plain values; that questions travel in
+//! Controllers ask a [`Provider`] for one machine, balancer or route at a time, in plain values; that questions travel in
 //! batches, with deadlines, limits, spans and metrics, and that answers are checked before anybody acts on them, is
 //! decided here. What to do with an answer is decided in [`crate::controllers`].
 //!
@@ -32,6 +32,8 @@ mod negotiate;
 mod provider;
 mod providers;
 mod remote;
+mod route;
+mod routes;
 mod rpc;
 #[cfg(test)]
 mod scripted;
@@ -39,6 +41,7 @@ mod session;
 mod standing;
 mod status;
 mod updates;
+mod walk;
 mod wanted;
 mod wishes;
 
@@ -56,4 +59,5 @@ pub use metrics::CloudMetrics;
 pub use provider::{EventType, InProgress, Provider, ProviderEvent, ProviderInfo, ProviderStatus};
 pub use providers::{NodeOwner, Providers};
 pub use remote::RemoteProvider;
+pub use route::{DeletedRoute, EnsureRoute, EnsuredRoute, Route, RouteList, RouteState, RouteTarget};
 pub use wishes::Wishes;

@@ -1,25 +1,19 @@
 //! Calls about one balancer, and the walk over all.
 
-use std::collections::{HashMap, HashSet};
-
-use cloudprovider_proto::{defaults, v1alpha1 as pb};
+use cloudprovider_proto::v1alpha1 as pb;
 use prost::Message as _;
 
 use super::{
-    CloudError, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, ErrorReason, LoadBalancer,
-    LoadBalancerList,
-    check::{self, Findings, rule},
+    CloudError, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, LoadBalancer, LoadBalancerList,
+    check::{self, Findings},
     link::Link,
-    method,
+    method::{self, Method},
     session::Session,
-    status, wanted,
+    status,
+    walk::{Page, Paged, Walked, walk},
+    wanted,
 };
 use crate::kube::Service;
-
-/// A walk that does not end.
-const MOST_PAGES: usize = 10_000;
-/// How often a walk starts anew since its token was refused.
-const MOST_RESTARTS: u32 = 3;
 
 pub(super) async fn get(link: &Link, service: &Service) -> Result<LoadBalancer, CloudError> {
     let method = &method::GET_LOAD_BALANCER;
@@ -101,126 +95,44 @@ pub(super) async fn delete(link: &Link, given: DeleteLoadBalancer) -> Result<Del
     Ok(deleted)
 }
 
-/// All of them. The session is held, so the walk ends with the process that it began with.
+/// All of them.
 pub(super) async fn list(link: &Link) -> Result<LoadBalancerList, CloudError> {
-    let session = link.session(&method::LIST_LOAD_BALANCERS)?;
-    let mut restarts = 0;
-    loop {
-        match walk(link, &session).await {
-            Ok(mut list) => {
-                list.complete &= restarts == 0;
-                return Ok(list);
-            }
-            Err(error) if restarts < MOST_RESTARTS && is_about_token(&error) => {
-                restarts += 1;
-                if error.is(ErrorReason::InvalidToken) {
-                    link.metrics.violation(rule::TOKEN_ISSUED);
-                }
-            }
-            Err(error) => return Err(error),
-        }
-    }
+    let Walked { items, complete, unreachable, .. } = walk(link, &Balancers).await?;
+    Ok(LoadBalancerList { load_balancers: items, complete, unreachable })
 }
 
-fn is_about_token(error: &CloudError) -> bool {
-    error.is(ErrorReason::PageTokenExpired) || error.is(ErrorReason::InvalidToken)
-}
+struct Balancers;
 
-#[derive(Default)]
-struct Walk {
-    found: HashMap<String, LoadBalancer>,
-    order: Vec<String>,
-    unreachable: Vec<(String, CloudError)>,
-    broken: bool,
-}
+impl Paged for Balancers {
+    type Given = pb::LoadBalancer;
+    type Key = String;
+    type Item = LoadBalancer;
 
-async fn walk(link: &Link, session: &Session) -> Result<LoadBalancerList, CloudError> {
-    let mut walk = Walk::default();
-    let mut tokens = HashSet::new();
-    let mut token = String::new();
-    let mut size = page_size(session);
-    loop {
-        let page = match page(link, session, size, token.clone()).await {
-            Ok(page) => page,
-            // A smaller page of the same walk.
-            Err(error) if error.is_too_large() && size > 1 => {
-                size /= 2;
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        token = walk.take(link, page);
-        if token.is_empty() {
-            break;
-        }
-        if !tokens.insert(token.clone()) || tokens.len() > MOST_PAGES {
-            link.metrics.violation(rule::PAGE_WALK_ENDS);
-            walk.broken = true;
-            break;
-        }
-    }
-    Ok(walk.list())
-}
-
-async fn page(
-    link: &Link,
-    session: &Session,
-    page_size: i32,
-    page_token: String,
-) -> Result<pb::ListLoadBalancersResponse, CloudError> {
-    let method = &method::LIST_LOAD_BALANCERS;
-    let _permit = link.permit(method).await?;
-    let message =
-        pb::ListLoadBalancersRequest { cluster: Some(link.config.cluster.message()), page_size, page_token };
-    let mut client = session.load_balancers();
-    link.call(session, method, None, message, async |request| client.list_load_balancers(request).await).await
-}
-
-fn page_size(session: &Session) -> i32 {
-    let most = match session.limits.max_page_size {
-        0 => defaults::MAX_PAGE_SIZE,
-        most => most,
-    };
-    i32::try_from(most).unwrap_or(i32::MAX)
-}
-
-impl Walk {
-    /// Returns the token of the next page.
-    fn take(&mut self, link: &Link, page: pb::ListLoadBalancersResponse) -> String {
-        for given in page.load_balancers.into_iter().filter(|given| !check::is_nobodys(given)) {
-            let mut findings = Findings::default();
-            match check::listed(given, &mut findings) {
-                None => self.broken = true,
-                Some(balancer) => {
-                    let uid = balancer.service_uid.clone();
-                    if self.found.insert(uid.clone(), balancer).is_some() {
-                        // Two balancers for one Service, or one that moved between pages.
-                        findings.count(rule::LIST_KEYS);
-                        self.broken = true;
-                    } else {
-                        self.order.push(uid);
-                    }
-                }
-            }
-            link.metrics.findings(&findings);
-        }
-        for part in page.unreachable {
-            if part.error.is_none() {
-                link.metrics.violation(rule::LIST_UNREACHABLE);
-            }
-            let error = status::item_error(method::LIST_LOAD_BALANCERS.name, part.error.unwrap_or_default());
-            self.unreachable.push((check::shown(&part.location, 253), error));
-        }
-        page.next_page_token
+    fn method(&self) -> &'static Method {
+        &method::LIST_LOAD_BALANCERS
     }
 
-    fn list(mut self) -> LoadBalancerList {
-        let load_balancers = self.order.iter().filter_map(|uid| self.found.remove(uid)).collect();
-        LoadBalancerList {
-            load_balancers,
-            complete: !self.broken && self.unreachable.is_empty(),
-            unreachable: self.unreachable,
-        }
+    async fn page(
+        &self,
+        link: &Link,
+        session: &Session,
+        page_size: i32,
+        page_token: String,
+    ) -> Result<Page<pb::LoadBalancer>, CloudError> {
+        let method = self.method();
+        let _permit = link.permit(method).await?;
+        let cluster = Some(link.config.cluster.message());
+        let message = pb::ListLoadBalancersRequest { cluster, page_size, page_token };
+        let mut client = session.load_balancers();
+        let page = link
+            .call(session, method, None, message, async |request| client.list_load_balancers(request).await)
+            .await?;
+        let items = page.load_balancers.into_iter().filter(|given| !check::is_nobodys(given)).collect();
+        Ok(Page { items, next: page.next_page_token, unreachable: page.unreachable })
+    }
+
+    fn read(&self, given: pb::LoadBalancer, findings: &mut Findings) -> Option<(String, LoadBalancer)> {
+        check::listed(given, findings).map(|balancer| (balancer.service_uid.clone(), balancer))
     }
 }
 

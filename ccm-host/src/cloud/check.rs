@@ -10,11 +10,13 @@ mod effects;
 mod ingress;
 mod instance;
 mod label;
+mod route;
 mod text;
 
 pub(super) use balancer::{balancer, ensured, is_nobodys, listed};
 pub(super) use effects::{events, in_progress, positive};
 pub(super) use instance::{Asked, answer};
+pub(super) use route::{ensured_route, route};
 pub(super) use text::shown;
 
 /// Names of rules, as they stand in metrics.
@@ -37,6 +39,8 @@ pub(super) mod rule {
     pub(crate) const PROVIDER_ID_PREFIX: &str = "provider-id-prefix";
     pub(crate) const READ_THROUGH: &str = "read-through";
     pub(crate) const RETRY_AFTER_POSITIVE: &str = "retry-after-positive";
+    pub(crate) const ROUTE_CANONICAL: &str = "route-canonical";
+    pub(crate) const ROUTE_ECHO_TARGET: &str = "route-echo-target";
     pub(crate) const WATCH_BOOKMARK: &str = "watch-bookmark";
     pub(crate) const WATCH_STARTED: &str = "watch-started";
 
@@ -46,6 +50,7 @@ pub(super) mod rule {
     pub(crate) const LIST_KEYS: &str = "list-keys";
     pub(crate) const OWNERSHIP_REQUIRED: &str = "ownership-required";
     pub(crate) const POD_CIDR_VALID: &str = "pod-cidr-valid";
+    pub(crate) const ROUTE_REQUIRED: &str = "route-required";
     pub(crate) const SERVICE_REF: &str = "service-ref";
     pub(crate) const TOKEN_ISSUED: &str = "token-issued";
     pub(crate) const UNKNOWN_ENUM: &str = "unknown-enum";

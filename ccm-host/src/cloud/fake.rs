@@ -1,12 +1,13 @@
 //! A provider in memory, for component tests of controllers.
 //!
 //! Without further words it is serving, its provider IDs begin with `<name>://`, and it knows no machine: every node is
-//! authoritatively absent. Balancers become active at once, reachable at `192.0.2.1`.
+//! authoritatively absent. Balancers become active at once, reachable at `192.0.2.1`; routes stand at once.
 
 #![allow(dead_code, reason = "words for the tests of every controller, used or not yet")]
 
 mod answers;
 mod provider;
+mod routes;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -22,7 +23,7 @@ pub(crate) use answers::{digest_for, error, instance, machine};
 
 use super::{
     CloudError, Freshness, InProgress, Instance, InstanceAnswer, InstanceState, InstanceView, LoadBalancer,
-    LoadBalancerList, ProviderEvent, ProviderInfo, ProviderStatus,
+    LoadBalancerList, ProviderEvent, ProviderInfo, ProviderStatus, Route,
 };
 
 /// See the module.
@@ -40,6 +41,9 @@ pub(crate) struct FakeProvider {
 struct State {
     instances: HashMap<String, InstanceAnswer>,
     balancers: BTreeMap<String, LoadBalancer>,
+    routes: BTreeMap<String, Route>,
+    rejected_routes: Vec<String>,
+    next_route: u64,
     list_complete: bool,
     unreachable: Vec<(String, CloudError)>,
     errors: HashMap<&'static str, VecDeque<CloudError>>,
@@ -66,6 +70,12 @@ pub(crate) enum Call {
     Delete { service: String, uid: String, with_last_known: bool, adopt: bool },
     /// `list_load_balancers`
     List,
+    /// `list_routes`
+    ListRoutes { within: Vec<String> },
+    /// `ensure_route`
+    EnsureRoute { destination: String, node: String },
+    /// `delete_route`
+    DeleteRoute { id: String, destination: String },
 }
 
 /// Names of the RPCs, as [`FakeProvider::fail_next`] and others take them.
@@ -76,6 +86,9 @@ pub(crate) mod method {
     pub(crate) const UPDATE: &str = "BatchUpdateLoadBalancers";
     pub(crate) const DELETE: &str = "DeleteLoadBalancer";
     pub(crate) const LIST: &str = "ListLoadBalancers";
+    pub(crate) const LIST_ROUTES: &str = "ListRoutes";
+    pub(crate) const ENSURE_ROUTE: &str = "BatchEnsureRoutes";
+    pub(crate) const DELETE_ROUTE: &str = "BatchDeleteRoutes";
 }
 
 impl FakeProvider {
@@ -87,6 +100,7 @@ impl FakeProvider {
             instances: true,
             load_balancers: true,
             pod_cidrs: true,
+            routes: true,
             default_load_balancer_class: true,
             ..ProviderInfo::default()
         };

@@ -63,6 +63,11 @@ pub(super) static BATCH_UPDATE_LOAD_BALANCERS: Method =
     method("LoadBalancers", "BatchUpdateLoadBalancers", Class::Mutation, 120, 600);
 pub(super) static DELETE_LOAD_BALANCER: Method =
     method("LoadBalancers", "DeleteLoadBalancer", Class::Mutation, 120, 600);
+pub(super) static LIST_ROUTES: Method = method("Routes", "ListRoutes", Class::Read, 60, 120);
+pub(super) static BATCH_ENSURE_ROUTES: Method =
+    method("Routes", "BatchEnsureRoutes", Class::Mutation, 120, 300);
+pub(super) static BATCH_DELETE_ROUTES: Method =
+    method("Routes", "BatchDeleteRoutes", Class::Mutation, 120, 300);
 
 impl Method {
     /// The deadline: what the provider advertised, within the maximum, else the default.

@@ -12,7 +12,7 @@ const PACKAGE: &str = "ccm.cloudprovider.";
 /// The versions that this host speaks, the oldest first.
 const SPOKEN: [&str; 1] = ["v1alpha1"];
 /// The services that this host calls.
-const SERVICES: [&str; 3] = ["CloudProvider", "Instances", "LoadBalancers"];
+const SERVICES: [&str; 4] = ["CloudProvider", "Instances", "LoadBalancers", "Routes"];
 
 /// What can be spoken with a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

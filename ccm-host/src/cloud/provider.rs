@@ -5,11 +5,13 @@
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use ipnet::IpNet;
 use tokio::sync::{broadcast, watch};
 
 use super::{
-    BackendSet, CloudError, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, InstanceAnswer,
-    InstanceQuery, LoadBalancer, LoadBalancerList, UpdateLoadBalancer, Updated,
+    BackendSet, CloudError, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer, EnsureRoute,
+    Ensured, EnsuredRoute, InstanceAnswer, InstanceQuery, LoadBalancer, LoadBalancerList, Route, RouteList,
+    UpdateLoadBalancer, Updated,
 };
 use crate::kube::{Keep, KeySet, Node, Service};
 
@@ -55,6 +57,16 @@ pub trait Provider: Send + Sync + Debug {
 
     /// All balancers of this cluster, page by page.
     async fn list_load_balancers(&self) -> Result<LoadBalancerList, CloudError>;
+
+    /// All routes of this cluster, page by page; those outside of all these networks need not be among them.
+    async fn list_routes(&self, within: &[IpNet]) -> Result<RouteList, CloudError>;
+
+    /// Makes a destination lead to a node. Coalesced with other callers' wishes.
+    async fn ensure_route(&self, wanted: EnsureRoute) -> Result<EnsuredRoute, CloudError>;
+
+    /// Removes a route that is as it was listed; one that was re-pointed since is ROUTE_CHANGED, one that is gone is
+    /// success. Coalesced with other callers' deletions.
+    async fn delete_route(&self, listed: Route) -> Result<DeletedRoute, CloudError>;
 }
 
 /// Whether a provider can be asked.
@@ -83,6 +95,10 @@ pub struct ProviderInfo {
     pub instances: bool,
     /// It serves LoadBalancers.
     pub load_balancers: bool,
+    /// It serves Routes.
+    pub routes: bool,
+    /// Its routes hold addresses of nodes, and must be ensured again when these change.
+    pub route_node_addresses: bool,
     /// Its instances may be watched.
     pub watch_instances: bool,
     /// Its cloud allots pod CIDRs to instances.

@@ -6,18 +6,21 @@ mod tests;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use ipnet::IpNet;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    BackendSet, CloudError, CloudMetrics, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, Fencing,
-    InstanceAnswer, InstanceQuery, LoadBalancer, LoadBalancerList, Provider, ProviderConfig, ProviderInfo,
-    ProviderStatus, UpdateLoadBalancer, Updated, balancers,
+    BackendSet, CloudError, CloudMetrics, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer,
+    EnsureRoute, Ensured, EnsuredRoute, Fencing, InstanceAnswer, InstanceQuery, LoadBalancer,
+    LoadBalancerList, Provider, ProviderConfig, ProviderInfo, ProviderStatus, Route, RouteList,
+    UpdateLoadBalancer, Updated, balancers,
     batch::Batcher,
     instances::{InstanceReads, NodeKey, ReadLane},
     link::{self, Link},
     method,
     metrics::ProviderMetrics,
+    routes::{self, Change as _, RouteChanges},
     updates::{BalancerUpdates, UpdateKey},
     wanted,
 };
@@ -29,6 +32,8 @@ pub struct RemoteProvider {
     link: Arc<Link>,
     reads: Batcher<InstanceReads>,
     updates: Batcher<BalancerUpdates>,
+    route_ensures: Batcher<RouteChanges<routes::Ensure>>,
+    route_deletes: Batcher<RouteChanges<routes::Delete>>,
 }
 
 impl RemoteProvider {
@@ -41,6 +46,8 @@ impl RemoteProvider {
         Arc::new(Self {
             reads: Batcher::new(InstanceReads(Arc::clone(&link))),
             updates: Batcher::new(BalancerUpdates(Arc::clone(&link))),
+            route_ensures: Batcher::new(RouteChanges::new(Arc::clone(&link))),
+            route_deletes: Batcher::new(RouteChanges::new(Arc::clone(&link))),
             link,
         })
     }
@@ -114,5 +121,19 @@ impl Provider for RemoteProvider {
 
     async fn list_load_balancers(&self) -> Result<LoadBalancerList, CloudError> {
         balancers::list(&self.link).await
+    }
+
+    async fn list_routes(&self, within: &[IpNet]) -> Result<RouteList, CloudError> {
+        routes::list(&self.link, within).await
+    }
+
+    async fn ensure_route(&self, wanted: EnsureRoute) -> Result<EnsuredRoute, CloudError> {
+        self.link.session(routes::Ensure::method())?;
+        self.route_ensures.ask((), RouteChanges::<routes::Ensure>::key(&wanted), wanted).await
+    }
+
+    async fn delete_route(&self, listed: Route) -> Result<DeletedRoute, CloudError> {
+        self.link.session(routes::Delete::method())?;
+        self.route_deletes.ask((), RouteChanges::<routes::Delete>::key(&listed), listed).await
     }
 }

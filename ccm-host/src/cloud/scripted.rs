@@ -37,6 +37,9 @@ pub(super) struct Script {
     pub(super) update:
         Mutex<Handler<pb::BatchUpdateLoadBalancersRequest, pb::BatchUpdateLoadBalancersResponse>>,
     pub(super) list: Mutex<Handler<pb::ListLoadBalancersRequest, pb::ListLoadBalancersResponse>>,
+    pub(super) list_routes: Mutex<Handler<pb::ListRoutesRequest, pb::ListRoutesResponse>>,
+    pub(super) ensure_routes: Mutex<Handler<pb::BatchEnsureRoutesRequest, pb::BatchEnsureRoutesResponse>>,
+    pub(super) delete_routes: Mutex<Handler<pb::BatchDeleteRoutesRequest, pb::BatchDeleteRoutesResponse>>,
     /// Names of all RPCs, in their order.
     pub(super) log: Mutex<Vec<&'static str>>,
     /// Metadata of the last call of each RPC.
@@ -53,7 +56,7 @@ pub(super) enum WatchStep {
 }
 
 impl Script {
-    /// A provider `test` with instances and balancers; every machine runs and has the provider ID `test://<node>`.
+    /// A provider `test` with instances, balancers and routes; every machine runs and has the provider ID `test://<node>`.
     pub(super) fn new(epoch: &str) -> Arc<Self> {
         Arc::new(Self {
             info: Mutex::new(GetInfoResponse {
@@ -63,6 +66,7 @@ impl Script {
                     service_names::CLOUD_PROVIDER,
                     service_names::INSTANCES,
                     service_names::LOAD_BALANCERS,
+                    service_names::ROUTES,
                 ]
                 .map(str::to_owned)
                 .to_vec(),
@@ -77,6 +81,9 @@ impl Script {
             ensure: Mutex::new(Box::new(|_| Box::pin(async { Err(Status::unimplemented("")) }))),
             update: Mutex::new(Box::new(|request| Box::pin(async move { Ok(all_updated(&request)) }))),
             list: Mutex::new(Box::new(|_| Box::pin(async { Ok(pb::ListLoadBalancersResponse::default()) }))),
+            list_routes: Mutex::new(Box::new(|_| Box::pin(async { Ok(pb::ListRoutesResponse::default()) }))),
+            ensure_routes: Mutex::new(Box::new(|request| Box::pin(async move { Ok(all_routed(request)) }))),
+            delete_routes: Mutex::new(Box::new(|request| Box::pin(async move { Ok(all_removed(request)) }))),
             log: Mutex::default(),
             metadata: Mutex::default(),
         })
@@ -149,6 +156,26 @@ fn all_updated(request: &pb::BatchUpdateLoadBalancersRequest) -> pb::BatchUpdate
         ..Default::default()
     });
     pb::BatchUpdateLoadBalancersResponse { results: results.collect() }
+}
+
+/// Every route stands as it was asked for, and is named after its destination.
+pub(super) fn all_routed(request: pb::BatchEnsureRoutesRequest) -> pb::BatchEnsureRoutesResponse {
+    let stands = |item: pb::RouteToEnsure| pb::RouteResult {
+        key: item.key,
+        route: Some(pb::Route {
+            id: format!("rt-{}", item.destination_cidr),
+            destination_cidr: item.destination_cidr,
+            target: item.target,
+            state: pb::RouteState::Active.into(),
+        }),
+        ..Default::default()
+    };
+    pb::BatchEnsureRoutesResponse { results: request.items.into_iter().map(stands).collect() }
+}
+
+fn all_removed(request: pb::BatchDeleteRoutesRequest) -> pb::BatchDeleteRoutesResponse {
+    let gone = |item: pb::RouteToDelete| pb::RouteDeletion { key: item.key, ..Default::default() };
+    pb::BatchDeleteRoutesResponse { results: request.items.into_iter().map(gone).collect() }
 }
 
 /// A process that listens. Ends when it is dropped.

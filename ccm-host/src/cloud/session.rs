@@ -16,7 +16,7 @@ use std::{
 
 use cloudprovider_proto::v1alpha1::{
     self as pb, cloud_provider_client::CloudProviderClient, instances_client::InstancesClient,
-    load_balancers_client::LoadBalancersClient,
+    load_balancers_client::LoadBalancersClient, routes_client::RoutesClient,
 };
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -43,6 +43,7 @@ pub(super) struct Session {
     pub(super) message_bytes: usize,
     most_instances: AtomicUsize,
     most_balancers: AtomicUsize,
+    most_routes: AtomicUsize,
     /// RPCs that turned out not to be served.
     refused: Mutex<HashSet<&'static str>>,
 }
@@ -64,6 +65,12 @@ impl Session {
 
     pub(super) fn load_balancers(&self) -> LoadBalancersClient<Channel> {
         LoadBalancersClient::new(self.channel.clone())
+            .max_decoding_message_size(self.message_bytes)
+            .max_encoding_message_size(self.message_bytes)
+    }
+
+    pub(super) fn routes(&self) -> RoutesClient<Channel> {
+        RoutesClient::new(self.channel.clone())
             .max_decoding_message_size(self.message_bytes)
             .max_encoding_message_size(self.message_bytes)
     }
@@ -91,6 +98,10 @@ impl Session {
         self.most_balancers.load(Ordering::Relaxed)
     }
 
+    pub(super) fn most_routes(&self) -> usize {
+        self.most_routes.load(Ordering::Relaxed)
+    }
+
     /// A batch of so many instances was refused as too large: the next ones are smaller.
     pub(super) fn fewer_instances(&self, refused: usize) {
         self.most_instances.fetch_min((refused / 2).max(1), Ordering::Relaxed);
@@ -101,8 +112,19 @@ impl Session {
         self.most_balancers.fetch_min((refused / 2).max(1), Ordering::Relaxed);
     }
 
+    /// Likewise for routes.
+    pub(super) fn fewer_routes(&self, refused: usize) {
+        self.most_routes.fetch_min((refused / 2).max(1), Ordering::Relaxed);
+    }
+
     /// The wanted fields of nodes, to find their machines.
     pub(super) fn identity(&self) -> pb::NodeFields {
         self.wants.identity.clone().unwrap_or_default()
+    }
+
+    /// The wanted fields of nodes that routes lead to; with addresses where routes hold these.
+    pub(super) fn route_target(&self) -> pb::NodeFields {
+        let fields = self.wants.route_target.clone().unwrap_or_default();
+        pb::NodeFields { addresses: fields.addresses || self.info.route_node_addresses, ..fields }
     }
 }

@@ -3,15 +3,16 @@
 use std::{net::Ipv4Addr, sync::Arc};
 
 use async_trait::async_trait;
+use ipnet::IpNet;
 use tokio::sync::{broadcast, watch};
 
 use super::{Call, FakeProvider, answers, machine, method};
 use crate::{
     cloud::{
-        BackendSet, CloudError, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, ErrorReason,
-        Ingress, InstanceAnswer, InstanceQuery, InstanceState, LoadBalancer, LoadBalancerList,
-        LoadBalancerState, Ownership, Provider, ProviderInfo, ProviderStatus, SyncState, UpdateLoadBalancer,
-        Updated, desired::join,
+        BackendSet, CloudError, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer, EnsureRoute,
+        Ensured, EnsuredRoute, ErrorReason, Ingress, InstanceAnswer, InstanceQuery, InstanceState,
+        LoadBalancer, LoadBalancerList, LoadBalancerState, Ownership, Provider, ProviderInfo, ProviderStatus,
+        Route, RouteList, SyncState, UpdateLoadBalancer, Updated, desired::join,
     },
     kube::{Node, Service},
 };
@@ -140,6 +141,24 @@ impl Provider for FakeProvider {
     async fn list_load_balancers(&self) -> Result<LoadBalancerList, CloudError> {
         self.begin(method::LIST, Call::List).await?;
         Ok(self.list())
+    }
+
+    async fn list_routes(&self, within: &[IpNet]) -> Result<RouteList, CloudError> {
+        let within = within.iter().map(ToString::to_string).collect();
+        self.begin(method::LIST_ROUTES, Call::ListRoutes { within }).await?;
+        Ok(self.listed_routes())
+    }
+
+    async fn ensure_route(&self, wanted: EnsureRoute) -> Result<EnsuredRoute, CloudError> {
+        let (destination, node) = (wanted.destination.to_string(), wanted.node.name.clone());
+        self.begin(method::ENSURE_ROUTE, Call::EnsureRoute { destination, node }).await?;
+        self.make_route(&wanted)
+    }
+
+    async fn delete_route(&self, listed: Route) -> Result<DeletedRoute, CloudError> {
+        let (id, destination) = (listed.id.clone(), listed.destination.to_string());
+        self.begin(method::DELETE_ROUTE, Call::DeleteRoute { id, destination }).await?;
+        self.remove_route(&listed)
     }
 }
 

@@ -3,6 +3,7 @@
 mod balancers;
 mod connection;
 mod instances;
+mod routes;
 mod tls;
 mod watch;
 

@@ -12,6 +12,7 @@ use cloudprovider_proto::{
         cloud_provider_server::{CloudProvider, CloudProviderServer},
         instances_server::{Instances, InstancesServer},
         load_balancers_server::{LoadBalancers, LoadBalancersServer},
+        routes_server::{Routes, RoutesServer},
     },
 };
 use futures::StreamExt as _;
@@ -34,7 +35,8 @@ pub(in crate::cloud) fn add(mut builder: Server, script: &Arc<Script>) -> Router
         .add_service(DiscoveryServer::new(served.clone()))
         .add_service(CloudProviderServer::new(served.clone()))
         .add_service(InstancesServer::new(served.clone()).max_decoding_message_size(MOST_BYTES))
-        .add_service(LoadBalancersServer::new(served).max_decoding_message_size(MOST_BYTES))
+        .add_service(LoadBalancersServer::new(served.clone()).max_decoding_message_size(MOST_BYTES))
+        .add_service(RoutesServer::new(served).max_decoding_message_size(MOST_BYTES))
 }
 
 impl Served {
@@ -130,6 +132,36 @@ impl LoadBalancers for Served {
     ) -> Result<Response<pb::ListLoadBalancersResponse>, Status> {
         let message = self.enter("ListLoadBalancers", request);
         let answer = (self.0.list.lock())(message);
+        answer.await.map(Response::new)
+    }
+}
+
+#[tonic::async_trait]
+impl Routes for Served {
+    async fn list_routes(
+        &self,
+        request: Request<pb::ListRoutesRequest>,
+    ) -> Result<Response<pb::ListRoutesResponse>, Status> {
+        let message = self.enter("ListRoutes", request);
+        let answer = (self.0.list_routes.lock())(message);
+        answer.await.map(Response::new)
+    }
+
+    async fn batch_ensure_routes(
+        &self,
+        request: Request<pb::BatchEnsureRoutesRequest>,
+    ) -> Result<Response<pb::BatchEnsureRoutesResponse>, Status> {
+        let message = self.enter("BatchEnsureRoutes", request);
+        let answer = (self.0.ensure_routes.lock())(message);
+        answer.await.map(Response::new)
+    }
+
+    async fn batch_delete_routes(
+        &self,
+        request: Request<pb::BatchDeleteRoutesRequest>,
+    ) -> Result<Response<pb::BatchDeleteRoutesResponse>, Status> {
+        let message = self.enter("BatchDeleteRoutes", request);
+        let answer = (self.0.delete_routes.lock())(message);
         answer.await.map(Response::new)
     }
 }

@@ -232,5 +232,6 @@ pub(super) fn word(call: &Call) -> String {
         Call::Update { service, nodes, .. } => format!("update {} {}", short(service), nodes.join(",")),
         Call::Delete { uid, .. } => format!("delete {uid}"),
         Call::Instance { node, .. } => format!("instance {node}"),
+        Call::ListRoutes { .. } | Call::EnsureRoute { .. } | Call::DeleteRoute { .. } => "route".to_owned(),
     }
 }

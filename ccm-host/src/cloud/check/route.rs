@@ -1,0 +1,213 @@
+//! Answers about routes.
+
+use cloudprovider_proto::{defaults, v1alpha1 as pb};
+
+use super::{Findings, address, effects, rule, text};
+use crate::{
+    cidr,
+    cloud::{
+        CloudError, EnsureRoute, EnsuredRoute, InProgress, Route, RouteState, RouteTarget, method, status,
+    },
+};
+
+const LONGEST_ID: usize = 1 << 10;
+
+/// A route as a provider describes it; none if it cannot be told which one, or where it leads.
+pub(in crate::cloud) fn route(given: pb::Route, findings: &mut Findings) -> Option<Route> {
+    let pb::Route { id, destination_cidr, target, state } = given;
+    if id.is_empty() || id.len() > LONGEST_ID {
+        let shown = text::shown(&destination_cidr, LONGEST_ID);
+        findings.reject(rule::ROUTE_REQUIRED, format!("the route to {shown:?} has no usable id"));
+        return None;
+    }
+    let Some(network) = cidr::parse(&destination_cidr) else {
+        let shown = text::shown(&destination_cidr, LONGEST_ID);
+        findings
+            .reject(rule::ROUTE_CANONICAL, format!("the route {id:?} leads to {shown:?}, which is no CIDR"));
+        return None;
+    };
+    let destination = network.trunc();
+    if destination.to_string() != destination_cidr {
+        findings.reject(
+            rule::ROUTE_CANONICAL,
+            format!("the route {id:?} leads to {destination}, written as {destination_cidr:?}"),
+        );
+    }
+    let state = match findings.known(state) {
+        pb::RouteState::Unspecified => RouteState::Unknown,
+        pb::RouteState::Active => RouteState::Active,
+        pb::RouteState::Pending => RouteState::Pending,
+        pb::RouteState::Blackhole => RouteState::Blackhole,
+    };
+    let target = target.map(|given| target_of(given, findings)).filter(|target| !target.is_nothing());
+    Some(Route { id, destination, target, state })
+}
+
+/// The answer to one wanted route.
+pub(in crate::cloud) fn ensured_route(
+    given: pb::RouteResult,
+    wanted: &EnsureRoute,
+    findings: &mut Findings,
+) -> Result<EnsuredRoute, CloudError> {
+    let method = method::BATCH_ENSURE_ROUTES.name;
+    let events = effects::events(given.events, findings);
+    if let Some(error) = given.error {
+        return Err(status::item_error(method, error));
+    }
+    let mut in_progress = given.in_progress.map(|given| effects::in_progress(given, findings));
+    let answered = given.route.and_then(|given| route(given, findings));
+    let echoed = answered.filter(|route| leads_as_wanted(route, wanted, findings));
+    let Some(route) = echoed else {
+        return match in_progress {
+            Some(_) => Ok(EnsuredRoute { route: None, in_progress, events }),
+            None => {
+                let wish = format!("{} to node {:?}", wanted.destination, wanted.node.name);
+                Err(status::defect(method, format!("the answer holds no route that leads {wish}")))
+            }
+        };
+    };
+    match route.state {
+        RouteState::Pending if in_progress.is_none() => {
+            in_progress = Some(InProgress {
+                retry_after: defaults::IN_PROGRESS_RETRY_AFTER,
+                reason: String::new(),
+                message: "the route is being made".to_owned(),
+            });
+        }
+        RouteState::Unknown if in_progress.is_none() => {
+            return Err(status::defect(method, "the provider does not say whether the route stands"));
+        }
+        RouteState::Active | RouteState::Pending | RouteState::Blackhole | RouteState::Unknown => {}
+    }
+    Ok(EnsuredRoute { route: Some(route), in_progress, events })
+}
+
+/// What is said of another destination or another node says nothing about what was asked.
+fn leads_as_wanted(route: &Route, wanted: &EnsureRoute, findings: &mut Findings) -> bool {
+    let node = &wanted.node;
+    let asked = node.provider_id.as_deref().unwrap_or_default();
+    let echoes = |target: &RouteTarget| {
+        target.name == node.name
+            && (asked.is_empty() || target.provider_id.is_empty() || target.provider_id == asked)
+    };
+    let echoed = route.destination == wanted.destination && route.target.as_ref().is_some_and(echoes);
+    if !echoed {
+        findings.count(rule::ROUTE_ECHO_TARGET);
+    }
+    echoed
+}
+
+fn target_of(given: pb::NodeRef, findings: &mut Findings) -> RouteTarget {
+    RouteTarget {
+        name: text::shown(&given.name, LONGEST_ID),
+        uid: text::shown(&given.uid, LONGEST_ID),
+        provider_id: text::shown(&given.provider_id, LONGEST_ID),
+        addresses: address::addresses(given.addresses, findings),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::kube::fixtures::node;
+
+    fn given(id: &str, cidr: &str, target: Option<&str>) -> pb::Route {
+        pb::Route {
+            id: id.into(),
+            destination_cidr: cidr.into(),
+            target: target.map(|name| pb::NodeRef { name: name.into(), ..Default::default() }),
+            state: pb::RouteState::Active.into(),
+        }
+    }
+
+    /// ROUTE-26, RESP-16, RESP-17: networks are compared, never texts; what is no network is no route.
+    #[test]
+    fn a_destination_is_read_as_a_network() {
+        let rows = [
+            ("canonical", "10.0.1.0/24", Some("10.0.1.0/24"), 0),
+            ("host bits", "10.0.1.1/24", Some("10.0.1.0/24"), 1),
+            ("leading zeros", "010.0.1.0/24", Some("10.0.1.0/24"), 1),
+            ("mapped IPv4", "::ffff:10.0.1.0/120", Some("10.0.1.0/24"), 1),
+            ("upper case", "FD00::/64", Some("fd00::/64"), 1),
+            ("junk", "junk", None, 1),
+        ];
+        for (name, text, want, broken) in rows {
+            let mut findings = Findings::default();
+            let read = route(given("rt-1", text, Some("n")), &mut findings);
+            assert_eq!(read.map(|route| route.destination.to_string()).as_deref(), want, "{name}");
+            assert_eq!(findings.rules, vec![rule::ROUTE_CANONICAL; broken], "{name}");
+            assert_eq!(findings.rejected.len(), broken, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_route_has_an_id_and_a_state_that_is_known() {
+        let mut findings = Findings::default();
+        assert_eq!(route(given("", "10.0.1.0/24", None), &mut findings), None);
+        assert_eq!(findings.rules, [rule::ROUTE_REQUIRED]);
+
+        let mut findings = Findings::default();
+        let newer = pb::Route { state: 77, ..given("rt-1", "10.0.1.0/24", Some("n")) };
+        assert_eq!(route(newer, &mut findings).unwrap().state, RouteState::Unknown);
+        assert_eq!(findings.rules, [rule::UNKNOWN_ENUM]);
+
+        let nameless = given("rt-1", "10.0.1.0/24", Some(""));
+        assert_eq!(route(nameless, &mut Findings::default()).unwrap().target, None);
+    }
+
+    fn ensured(result: pb::RouteResult) -> (Result<EnsuredRoute, CloudError>, Vec<&'static str>) {
+        let wanted = EnsureRoute {
+            destination: "10.0.1.0/24".parse().unwrap(),
+            node: Arc::new(node("n").with_provider_id("test://n")),
+        };
+        let mut findings = Findings::default();
+        (ensured_route(result, &wanted, &mut findings), findings.rules)
+    }
+
+    fn standing(cidr: &str, name: &str, provider_id: &str, state: pb::RouteState) -> pb::RouteResult {
+        let mut route = given("rt-1", cidr, Some(name));
+        route.target.as_mut().unwrap().provider_id = provider_id.into();
+        route.state = state.into();
+        pb::RouteResult { route: Some(route), ..Default::default() }
+    }
+
+    #[test]
+    fn an_answer_is_believed_only_for_what_was_asked() {
+        use pb::RouteState as S;
+        let (echo, defect) = (rule::ROUTE_ECHO_TARGET, super::super::super::ErrorReason::InternalError);
+        let rows = [
+            ("as asked", standing("10.0.1.0/24", "n", "test://n", S::Active), Ok(false), vec![]),
+            ("no provider ID", standing("10.0.1.0/24", "n", "", S::Active), Ok(false), vec![]),
+            ("another node", standing("10.0.1.0/24", "m", "", S::Active), Err(defect), vec![echo]),
+            ("another machine", standing("10.0.1.0/24", "n", "test://m", S::Active), Err(defect), vec![echo]),
+            ("another network", standing("10.0.2.0/24", "n", "test://n", S::Active), Err(defect), vec![echo]),
+            ("being made", standing("10.0.1.0/24", "n", "test://n", S::Pending), Ok(true), vec![]),
+            (
+                "nothing is known",
+                standing("10.0.1.0/24", "n", "test://n", S::Unspecified),
+                Err(defect),
+                vec![],
+            ),
+            ("nothing", pb::RouteResult::default(), Err(defect), vec![]),
+            (
+                "going on, without a route",
+                pb::RouteResult {
+                    in_progress: Some(pb::InProgress {
+                        retry_after: Some(prost_types::Duration { seconds: 3, nanos: 0 }),
+                        ..Default::default()
+                    }),
+                    ..Default::default()
+                },
+                Ok(true),
+                vec![],
+            ),
+        ];
+        for (name, result, want, rules) in rows {
+            let (seen, broken) = ensured(result);
+            let seen = seen.map(|answer| answer.in_progress.is_some()).map_err(|error| error.reason.unwrap());
+            assert_eq!((seen, broken), (want, rules), "{name}");
+        }
+    }
+}

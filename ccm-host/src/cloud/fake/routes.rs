@@ -1,0 +1,99 @@
+//! The route table of the fake. A destination has one route, unless a test puts in more.
+
+use super::{FakeProvider, answers, method};
+use crate::cloud::{
+    AddressType, CloudError, DeletedRoute, EnsureRoute, EnsuredRoute, ErrorReason, NodeAddress, Route,
+    RouteList, RouteState, RouteTarget,
+};
+
+impl FakeProvider {
+    /// A route that is there, whoever made it.
+    pub(crate) fn set_route(&self, route: Route) {
+        self.state.lock().routes.insert(route.id.clone(), route);
+    }
+
+    /// Somebody takes a route away behind our back.
+    pub(crate) fn drop_route(&self, id: &str) -> Option<Route> {
+        self.state.lock().routes.remove(id)
+    }
+
+    /// All routes, by id.
+    pub(crate) fn routes(&self) -> Vec<Route> {
+        self.state.lock().routes.values().cloned().collect()
+    }
+
+    /// Sentences about routes that lists drop; such a list is incomplete.
+    pub(crate) fn set_rejected_routes(&self, rejected: Vec<String>) {
+        self.state.lock().rejected_routes = rejected;
+    }
+
+    pub(super) fn listed_routes(&self) -> RouteList {
+        let state = self.state.lock();
+        RouteList {
+            routes: state.routes.values().cloned().collect(),
+            complete: state.list_complete && state.rejected_routes.is_empty(),
+            unreachable: state.unreachable.clone(),
+            rejected: state.rejected_routes.clone(),
+        }
+    }
+
+    pub(super) fn make_route(&self, wanted: &EnsureRoute) -> Result<EnsuredRoute, CloudError> {
+        let holds_addresses = self.info.lock().as_ref().is_some_and(|info| info.route_node_addresses);
+        let mut state = self.state.lock();
+        let in_progress = state.next_in_progress(method::ENSURE_ROUTE);
+        let events = state.events.clone();
+        if in_progress.is_some() {
+            return Ok(EnsuredRoute { route: None, in_progress, events });
+        }
+        let node = &wanted.node;
+        let target = RouteTarget {
+            name: node.name.clone(),
+            uid: String::new(),
+            provider_id: node.provider_id.clone().unwrap_or_default(),
+            addresses: if holds_addresses {
+                node.addresses.iter().map(|address| known(&address.type_, &address.address)).collect()
+            } else {
+                Vec::new()
+            },
+        };
+        let same = state.routes.values().find(|route| route.destination == wanted.destination);
+        let id = match same {
+            Some(route) => route.id.clone(),
+            None => {
+                state.next_route += 1;
+                format!("made-{}", state.next_route)
+            }
+        };
+        let route = Route {
+            id: id.clone(),
+            destination: wanted.destination,
+            target: Some(target),
+            state: RouteState::Active,
+        };
+        state.routes.insert(id, route.clone());
+        Ok(EnsuredRoute { route: Some(route), in_progress: None, events })
+    }
+
+    pub(super) fn remove_route(&self, listed: &Route) -> Result<DeletedRoute, CloudError> {
+        let mut state = self.state.lock();
+        if let Some(in_progress) = state.next_in_progress(method::DELETE_ROUTE) {
+            return Ok(DeletedRoute { in_progress: Some(in_progress) });
+        }
+        let changed =
+            |route: &Route| (route.destination, &route.target) != (listed.destination, &listed.target);
+        if state.routes.get(&listed.id).is_some_and(changed) {
+            return Err(answers::error(method::DELETE_ROUTE, Some(ErrorReason::RouteChanged)));
+        }
+        state.routes.remove(&listed.id);
+        Ok(DeletedRoute { in_progress: None })
+    }
+}
+
+fn known(kind: &str, address: &str) -> NodeAddress {
+    let kind = match kind {
+        "InternalIP" => AddressType::InternalIp,
+        "ExternalIP" => AddressType::ExternalIp,
+        _ => AddressType::Hostname,
+    };
+    NodeAddress { kind, address: address.to_owned() }
+}

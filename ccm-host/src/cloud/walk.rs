@@ -1,0 +1,190 @@
+//! Lists that come page by page, walked to their end.
+//!
+//! In: whoever can ask for one page and check one item. Out: all items, and whether nothing can be missing. The session is
+//! held, so a walk ends with the process that it began with; a token that expired begins it anew.
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::Hash,
+};
+
+use cloudprovider_proto::{defaults, v1alpha1 as pb};
+
+use super::{
+    CloudError, ErrorReason,
+    check::{self, Findings, rule},
+    link::Link,
+    method::Method,
+    session::Session,
+    status,
+};
+
+/// A walk that does not end.
+const MOST_PAGES: usize = 10_000;
+/// How often a walk starts anew since its token was refused.
+const MOST_RESTARTS: u32 = 3;
+
+/// A list that can be asked for page by page.
+pub(super) trait Paged: Sync {
+    /// An item as it comes.
+    type Given;
+    /// What no two items share.
+    type Key: Clone + Eq + Hash;
+    /// An item as it is believed.
+    type Item;
+
+    /// The RPC.
+    fn method(&self) -> &'static Method;
+
+    /// Asks for one page.
+    fn page(
+        &self,
+        link: &Link,
+        session: &Session,
+        page_size: i32,
+        page_token: String,
+    ) -> impl Future<Output = Result<Page<Self::Given>, CloudError>> + Send;
+
+    /// Checks one item; none: it cannot be used, and the list lacks it.
+    fn read(&self, given: Self::Given, findings: &mut Findings) -> Option<(Self::Key, Self::Item)>;
+}
+
+/// One page.
+pub(super) struct Page<G> {
+    pub(super) items: Vec<G>,
+    pub(super) next: String,
+    pub(super) unreachable: Vec<pb::UnreachableLocation>,
+}
+
+/// What a walk saw.
+pub(super) struct Walked<I> {
+    /// In the order in which they came, none twice.
+    pub(super) items: Vec<I>,
+    pub(super) complete: bool,
+    pub(super) unreachable: Vec<(String, CloudError)>,
+    /// Sentences about what was dropped or put right.
+    pub(super) rejected: Vec<String>,
+}
+
+/// All items.
+pub(super) async fn walk<P: Paged>(link: &Link, list: &P) -> Result<Walked<P::Item>, CloudError> {
+    let session = link.session(list.method())?;
+    let mut restarts = 0;
+    loop {
+        match once(link, &session, list).await {
+            Ok(mut walked) => {
+                walked.complete &= restarts == 0;
+                return Ok(walked);
+            }
+            Err(error) if restarts < MOST_RESTARTS && is_about_token(&error) => {
+                restarts += 1;
+                if error.is(ErrorReason::InvalidToken) {
+                    link.metrics.violation(rule::TOKEN_ISSUED);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn is_about_token(error: &CloudError) -> bool {
+    error.is(ErrorReason::PageTokenExpired) || error.is(ErrorReason::InvalidToken)
+}
+
+async fn once<P: Paged>(link: &Link, session: &Session, list: &P) -> Result<Walked<P::Item>, CloudError> {
+    let mut walk = Walk::new(link, list);
+    let mut tokens = HashSet::new();
+    let mut token = String::new();
+    let mut size = page_size(session);
+    loop {
+        let page = match list.page(link, session, size, token.clone()).await {
+            Ok(page) => page,
+            // A smaller page of the same walk.
+            Err(error) if error.is_too_large() && size > 1 => {
+                size /= 2;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        token = walk.take(page);
+        if token.is_empty() {
+            break;
+        }
+        if !tokens.insert(token.clone()) || tokens.len() > MOST_PAGES {
+            link.metrics.violation(rule::PAGE_WALK_ENDS);
+            walk.broken = true;
+            break;
+        }
+    }
+    Ok(walk.end())
+}
+
+fn page_size(session: &Session) -> i32 {
+    let most = match session.limits.max_page_size {
+        0 => defaults::MAX_PAGE_SIZE,
+        most => most,
+    };
+    i32::try_from(most).unwrap_or(i32::MAX)
+}
+
+struct Walk<'a, P: Paged> {
+    link: &'a Link,
+    list: &'a P,
+    found: HashMap<P::Key, P::Item>,
+    order: Vec<P::Key>,
+    unreachable: Vec<(String, CloudError)>,
+    rejected: Vec<String>,
+    broken: bool,
+}
+
+impl<'a, P: Paged> Walk<'a, P> {
+    fn new(link: &'a Link, list: &'a P) -> Self {
+        Self {
+            link,
+            list,
+            found: HashMap::new(),
+            order: Vec::new(),
+            unreachable: Vec::new(),
+            rejected: Vec::new(),
+            broken: false,
+        }
+    }
+
+    /// Returns the token of the next page.
+    fn take(&mut self, page: Page<P::Given>) -> String {
+        for given in page.items {
+            let mut findings = Findings::default();
+            match self.list.read(given, &mut findings) {
+                None => self.broken = true,
+                Some((key, item)) => {
+                    if self.found.insert(key.clone(), item).is_some() {
+                        // Two under one key, or one that moved between pages.
+                        findings.count(rule::LIST_KEYS);
+                        self.broken = true;
+                    } else {
+                        self.order.push(key);
+                    }
+                }
+            }
+            self.link.metrics.findings(&findings);
+            self.rejected.append(&mut findings.rejected);
+        }
+        for part in page.unreachable {
+            if part.error.is_none() {
+                self.link.metrics.violation(rule::LIST_UNREACHABLE);
+            }
+            let error = status::item_error(self.list.method().name, part.error.unwrap_or_default());
+            self.unreachable.push((check::shown(&part.location, 253), error));
+        }
+        page.next
+    }
+
+    fn end(mut self) -> Walked<P::Item> {
+        Walked {
+            items: self.order.iter().filter_map(|key| self.found.remove(key)).collect(),
+            complete: !self.broken && self.unreachable.is_empty(),
+            unreachable: self.unreachable,
+            rejected: self.rejected,
+        }
+    }
+}
