@@ -4,6 +4,7 @@ pub mod cloud_node;
 pub mod cloud_node_lifecycle;
 pub mod node_instance;
 pub mod node_ipam;
+pub mod node_route;
 pub mod node_scope;
 #[cfg(test)]
 pub(crate) mod node_server;

@@ -7,7 +7,7 @@ use futures::future::join_all;
 
 use crate::{
     cloud::{Provider, Providers, Wishes},
-    controllers::{cloud_node, cloud_node_lifecycle, node_ipam, service_lb},
+    controllers::{cloud_node, cloud_node_lifecycle, node_ipam, node_route, service_lb},
     kube::{Cache, KubeMetrics, Node, Service},
     manager::{controller::Controller, flags::Settings, health::Probe, process::Process},
 };
@@ -27,7 +27,8 @@ impl Caches {
         let nodes = cloud_node::keep(&settings.nodes)
             .union(&cloud_node_lifecycle::keep(&settings.nodes.selector))
             .union(&service_lb::keep_nodes())
-            .union(&node_ipam::keep(&settings.nodes.selector));
+            .union(&node_ipam::keep(&settings.nodes.selector))
+            .union(&node_route::keep(&settings.nodes.selector));
         let nodes = Cache::new(nodes, &metrics.cache);
         let services = Cache::new(service_lb::keep_services(), &metrics.cache);
         let caches = Self {

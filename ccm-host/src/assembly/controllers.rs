@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Shared;
 use crate::{
-    controllers::{cloud_node, cloud_node_lifecycle, node_ipam, service_lb},
+    controllers::{cloud_node, cloud_node_lifecycle, node_ipam, node_route, service_lb},
     manager::{controller::Controller, flags::Allocation, process::Process},
 };
 
@@ -17,6 +17,7 @@ pub(super) fn start(process: &Process, shared: &Arc<Shared>) {
             Controller::CloudNodeLifecycle => cloud_node_lifecycle(process, shared),
             Controller::ServiceLb => service_lb(process, shared),
             Controller::NodeIpam => node_ipam(process, shared),
+            Controller::NodeRoute => node_route(process, shared),
         }
     }
 }
@@ -32,6 +33,7 @@ fn warn_if_nobody_serves(controller: Controller, process: &Process, shared: &Sha
             Controller::CloudNode | Controller::CloudNodeLifecycle => info.instances,
             Controller::ServiceLb => info.load_balancers,
             Controller::NodeIpam => info.pod_cidrs,
+            Controller::NodeRoute => info.routes,
         });
     if !served {
         tracing::warn!(
@@ -106,4 +108,35 @@ fn node_ipam(process: &Process, shared: &Shared) {
         selector: settings.nodes.selector.clone(),
     });
     process.spawn_controller(Controller::NodeIpam, |stop| controller.run(stop));
+}
+
+/// Unlike upstream, without a cluster CIDR only this controller stays away, not the whole process.
+fn node_route(process: &Process, shared: &Shared) {
+    let settings = process.settings();
+    let controller = Controller::NodeRoute.name();
+    if !settings.routes.configure {
+        tracing::info!(controller, "not started: --configure-cloud-routes=false");
+        return;
+    }
+    if settings.cidrs.cluster.is_empty() {
+        tracing::warn!(
+            controller,
+            "not started: --cluster-cidr is empty; give the networks of the pods, or --configure-cloud-routes=false"
+        );
+        return;
+    }
+    let controller = node_route::Controller::new(node_route::Context {
+        nodes: shared.caches.nodes.clone(),
+        writer: shared.writer.clone(),
+        providers: shared.providers.clone(),
+        recorder: shared.events.recorder(node_route::COMPONENT),
+        metrics: process.metrics().register(node_route::RouteMetrics::register),
+        queue_metrics: shared.metrics.queue.clone(),
+        settings: node_route::Settings {
+            cluster_cidrs: settings.cidrs.cluster.clone(),
+            resync_period: settings.routes.resync_period,
+            selector: settings.nodes.selector.clone(),
+        },
+    });
+    process.spawn_controller(Controller::NodeRoute, |stop| controller.run(stop));
 }

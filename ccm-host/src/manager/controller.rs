@@ -14,6 +14,7 @@ pub enum Controller {
     ServiceLb,
     /// Runs only with `--allocate-node-cidrs`.
     NodeIpam,
+    NodeRoute,
 }
 
 /// Controllers that run only when they are named; upstream's set is empty, and so is ours.
@@ -21,7 +22,8 @@ pub const DISABLED_BY_DEFAULT: &[Controller] = &[];
 
 impl Controller {
     /// All of them, in the order in which they are listed to people.
-    pub const ALL: [Self; 4] = [Self::CloudNode, Self::CloudNodeLifecycle, Self::ServiceLb, Self::NodeIpam];
+    pub const ALL: [Self; 5] =
+        [Self::CloudNode, Self::CloudNodeLifecycle, Self::ServiceLb, Self::NodeIpam, Self::NodeRoute];
 
     /// The canonical name: flags, logs, health checks.
     #[must_use]
@@ -31,6 +33,7 @@ impl Controller {
             Self::CloudNodeLifecycle => "cloud-node-lifecycle-controller",
             Self::ServiceLb => "service-lb-controller",
             Self::NodeIpam => "node-ipam-controller",
+            Self::NodeRoute => "node-route-controller",
         }
     }
 
@@ -42,6 +45,7 @@ impl Controller {
             Self::CloudNodeLifecycle => "cloud-node-lifecycle",
             Self::ServiceLb => "service",
             Self::NodeIpam => "nodeipam",
+            Self::NodeRoute => "route",
         }
     }
 
@@ -50,6 +54,7 @@ impl Controller {
         match self {
             Self::CloudNode | Self::CloudNodeLifecycle | Self::NodeIpam => None,
             Self::ServiceLb => Some("service-controller"),
+            Self::NodeRoute => Some("route-controller"),
         }
     }
 
@@ -131,18 +136,19 @@ mod tests {
     /// manager.md 2.2.
     #[test]
     fn first_item_that_names_a_controller_wins() {
-        let rows: [(&str, &[&str]); 16] = [
-            ("*", &["cloud-node", "cloud-node-lifecycle", "service", "nodeipam"]),
-            ("*,-service", &["cloud-node", "cloud-node-lifecycle", "nodeipam"]),
-            ("-service,*", &["cloud-node", "cloud-node-lifecycle", "nodeipam"]),
-            ("*,-service,service", &["cloud-node", "cloud-node-lifecycle", "nodeipam"]),
-            ("*,service,-service", &["cloud-node", "cloud-node-lifecycle", "service", "nodeipam"]),
-            ("*,-service-lb-controller", &["cloud-node", "cloud-node-lifecycle", "nodeipam"]),
-            ("*,-service-controller", &["cloud-node", "cloud-node-lifecycle", "nodeipam"]),
-            ("*,-node-ipam-controller", &["cloud-node", "cloud-node-lifecycle", "service"]),
+        let rows: [(&str, &[&str]); 17] = [
+            ("*", &["cloud-node", "cloud-node-lifecycle", "service", "nodeipam", "route"]),
+            ("*,-service", &["cloud-node", "cloud-node-lifecycle", "nodeipam", "route"]),
+            ("-service,*", &["cloud-node", "cloud-node-lifecycle", "nodeipam", "route"]),
+            ("*,-service,service", &["cloud-node", "cloud-node-lifecycle", "nodeipam", "route"]),
+            ("*,service,-service", &["cloud-node", "cloud-node-lifecycle", "service", "nodeipam", "route"]),
+            ("*,-service-lb-controller", &["cloud-node", "cloud-node-lifecycle", "nodeipam", "route"]),
+            ("*,-route,-service-controller", &["cloud-node", "cloud-node-lifecycle", "nodeipam"]),
+            ("*,-node-route-controller", &["cloud-node", "cloud-node-lifecycle", "service", "nodeipam"]),
+            ("*,-node-ipam-controller", &["cloud-node", "cloud-node-lifecycle", "service", "route"]),
             ("nodeipam", &["nodeipam"]),
             ("-service,service-lb-controller", &[]),
-            ("service-controller", &["service"]),
+            ("service-controller,route-controller", &["service", "route"]),
             ("cloud-node-controller,cloud-node", &["cloud-node"]),
             ("cloud-node-lifecycle", &["cloud-node-lifecycle"]),
             ("cloud-node,-service", &["cloud-node"]),
@@ -157,8 +163,11 @@ mod tests {
     #[test]
     fn disabled_by_default_runs_only_when_named() {
         let off = [Controller::ServiceLb];
-        assert_eq!(names("*", &off), ["cloud-node", "cloud-node-lifecycle", "nodeipam"]);
-        assert_eq!(names("*,service", &off), ["cloud-node", "cloud-node-lifecycle", "service", "nodeipam"]);
+        assert_eq!(names("*", &off), ["cloud-node", "cloud-node-lifecycle", "nodeipam", "route"]);
+        assert_eq!(
+            names("*,service", &off),
+            ["cloud-node", "cloud-node-lifecycle", "service", "nodeipam", "route"]
+        );
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod logging;
 mod nodes;
 mod providers;
 mod removed;
+mod routes;
 mod services;
 mod serving;
 pub mod table;
@@ -30,6 +31,7 @@ pub use kube::KubeSettings;
 pub use logging::{LogFormat, LoggingSettings};
 pub use nodes::{LifecycleSettings, NodeSettings, Share};
 pub use providers::{Endpoint, ProviderSettings, TlsDir};
+pub use routes::RouteSettings;
 pub use services::ServiceSettings;
 pub use serving::ServingSettings;
 
@@ -41,6 +43,7 @@ use self::legacy::{RawElection, RawLegacy};
 use self::logging::RawLogging;
 use self::nodes::{RawLifecycle, RawNodes};
 use self::providers::RawProviders;
+use self::routes::RawRoutes;
 use self::services::RawServices;
 use self::serving::RawServing;
 use crate::manager::build_info;
@@ -70,6 +73,8 @@ pub struct RawFlags {
     services: RawServices,
     #[command(flatten)]
     cidrs: RawCidrs,
+    #[command(flatten)]
+    routes: RawRoutes,
     #[command(flatten)]
     serving: RawServing,
     #[command(flatten)]
@@ -103,6 +108,7 @@ pub struct Settings {
     pub lifecycle: LifecycleSettings,
     pub services: ServiceSettings,
     pub cidrs: CidrSettings,
+    pub routes: RouteSettings,
     pub serving: ServingSettings,
     pub logging: LoggingSettings,
     /// What was accepted but deserves a word in the log.
@@ -174,6 +180,7 @@ fn resolve_into(raw: &RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<Stri
     let lifecycle = raw.lifecycle.resolve(mistakes);
     let services = raw.services.resolve(mistakes);
     let cidrs = raw.cidrs.resolve(mistakes, warnings);
+    let routes = raw.routes.resolve(mistakes);
     let serving = raw.serving.resolve(mistakes);
     let logging = raw.logging.resolve(mistakes);
     raw.election.check(mistakes);
@@ -186,6 +193,7 @@ fn resolve_into(raw: &RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<Stri
         lifecycle: lifecycle?,
         services: services?,
         cidrs: cidrs?,
+        routes: routes?,
         serving: serving?,
         logging: logging?,
         warnings: Vec::new(),

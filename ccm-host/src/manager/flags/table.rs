@@ -35,7 +35,7 @@ pub struct FlagDoc {
 }
 
 /// Flags that upstream has, with upstream's defaults in our spelling.
-const UPSTREAM_DEFAULTS: [(&str, &str); 30] = [
+const UPSTREAM_DEFAULTS: [(&str, &str); 32] = [
     ("allocate-node-cidrs", "false"),
     ("allow-untagged-cloud", "false"),
     ("bind-address", "0.0.0.0"),
@@ -46,6 +46,7 @@ const UPSTREAM_DEFAULTS: [(&str, &str); 30] = [
     ("concurrent-node-status-updates", "0"),
     ("concurrent-node-syncs", "1"),
     ("concurrent-service-syncs", "1"),
+    ("configure-cloud-routes", "true"),
     ("controllers", "*"),
     ("external-cloud-volume-plugin", ""),
     ("feature-gates", ""),
@@ -63,6 +64,7 @@ const UPSTREAM_DEFAULTS: [(&str, &str); 30] = [
     ("node-monitor-period", "5s"),
     ("node-status-update-frequency", "5m"),
     ("node-sync-period", "0s"),
+    ("route-reconciliation-period", "10s"),
     ("service-cluster-ip-range", ""),
     ("v", "0"),
     ("version", ""),

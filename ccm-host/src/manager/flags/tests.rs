@@ -78,6 +78,11 @@ fn defaults() {
         ServingSettings { address: Some("0.0.0.0:10258".parse().unwrap()), address_file: None }
     );
     assert_eq!(settings.cidrs, CidrSettings { cluster: Vec::new(), allocation: None });
+    assert_eq!(
+        settings.routes,
+        RouteSettings { configure: true, resync_period: Duration::from_secs(300) },
+        "upstream's ten seconds poll the cloud"
+    );
     assert_eq!(settings.logging, LoggingSettings { format: LogFormat::Text, verbosity: 0 });
     assert_eq!(settings.warnings, Vec::<String>::new());
 }
@@ -102,8 +107,8 @@ fn every_spelling_of_a_flag() {
         &["--controllers=*", "--controllers", "-service"],
         &["--controllers= * , -service "],
     ] {
-        let expected =
-            BTreeSet::from([Controller::CloudNode, Controller::CloudNodeLifecycle, Controller::NodeIpam]);
+        let mut expected = BTreeSet::from(Controller::ALL);
+        expected.remove(&Controller::ServiceLb);
         assert_eq!(settings(words).controllers, expected, "{words:?}");
     }
     assert!(settings(&["--controllers="]).controllers.is_empty());

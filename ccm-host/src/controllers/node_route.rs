@@ -1,0 +1,215 @@
+//! Keeps the cloud's routes in step with the pod CIDRs of nodes, and says on each node whether its network is there.
+//!
+//! In: Nodes, and the routes that providers list. Out: routes made and removed, the condition `NetworkUnavailable`, Events
+//! on Nodes. Who gives nodes their pod CIDRs is decided elsewhere; that changes travel together is decided in
+//! [`crate::cloud`].
+//!
+//! ```text
+//! Nodes ─► triggers, claims ──┐
+//!                             ├─► queue ─► observe ─► decide (pure) ─► act ─► provider, condition
+//! provider's list ─► sweep ───┘               ▲                        │
+//!                                             └──────── table ◄────────┘
+//! ```
+//!
+//! What the cloud has is known from one list, and from every answer since; so a node that changes costs no call unless its
+//! routes have to. Each node waits for nobody but its own routes.
+
+mod act;
+mod claims;
+mod condition;
+mod decide;
+mod events;
+mod metrics;
+mod observe;
+mod outcome;
+mod responsible;
+mod strays;
+mod subject;
+mod sweep;
+mod table;
+#[cfg(test)]
+mod tests;
+mod triggers;
+mod waiting;
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::join_all;
+use ipnet::IpNet;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cloud::{Provider, Providers},
+    controllers::node_scope::NodeScope,
+    kube::{
+        cache::Cache,
+        events::Recorder,
+        keep::Keep,
+        metrics::QueueMetrics,
+        node::Node,
+        patch::Writer,
+        queue::{self, Backoff, Outcome, WorkQueue},
+    },
+    manager::selector::LabelSelector,
+};
+use act::Shown;
+use claims::Claims;
+use events::Events;
+use responsible::ClusterCidrs;
+use subject::Subject;
+use table::Table;
+use waiting::Waiting;
+
+pub use events::COMPONENT;
+pub use metrics::RouteMetrics;
+
+/// So many nodes are looked at at once: enough for whole clusters, so that what they ask travels together.
+const AT_ONCE: usize = 8192;
+
+/// So many reads and writes of Nodes are under way at once.
+const NODES_AT_ONCE: usize = 32;
+
+/// A route that cannot be made is tried again at least this often.
+const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(300) };
+
+/// What the controller works with.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// All nodes; it has to keep what [`keep`] says.
+    pub nodes: Cache<Node>,
+    /// How nodes are written and read afresh.
+    pub writer: Writer,
+    /// Who makes routes.
+    pub providers: Providers,
+    /// Of [`COMPONENT`].
+    pub recorder: Recorder,
+    /// This controller's.
+    pub metrics: RouteMetrics,
+    /// The queue's.
+    pub queue_metrics: QueueMetrics,
+    /// From the command line.
+    pub settings: Settings,
+}
+
+/// How the controller works.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// One, or one of each family: routes are ours only inside of these.
+    pub cluster_cidrs: Vec<IpNet>,
+    /// Time between two slow looks at all routes of a provider.
+    pub resync_period: Duration,
+    /// The nodes that are ours.
+    pub selector: LabelSelector,
+}
+
+/// What the Node cache has to keep for this controller, besides what the providers want.
+#[must_use]
+pub fn keep(selector: &LabelSelector) -> Keep {
+    NodeScope::new(selector.clone()).keep()
+}
+
+/// The controller.
+#[derive(Debug)]
+pub struct Controller(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    context: Context,
+    scope: NodeScope,
+    cluster: ClusterCidrs,
+    events: Events,
+    queue: WorkQueue<Subject>,
+    claims: Mutex<Claims>,
+    clouds: Vec<Cloud>,
+    waiting: Waiting,
+    shown: Shown,
+    /// One permit for each read or write of a Node.
+    nodes_at_once: Semaphore,
+}
+
+/// A provider, and the routes that it is known to have.
+#[derive(Debug)]
+struct Cloud {
+    provider: Arc<dyn Provider>,
+    table: Mutex<Table>,
+    /// The table is doubted: somebody changed a route behind our back.
+    doubted: Notify,
+}
+
+impl Controller {
+    /// A controller that does nothing until it runs.
+    #[must_use]
+    pub fn new(context: Context) -> Self {
+        let clouds = context.providers.all().iter().map(|provider| Cloud::new(Arc::clone(provider)));
+        Self(Arc::new(Shared {
+            scope: NodeScope::new(context.settings.selector.clone()),
+            cluster: ClusterCidrs::new(context.settings.cluster_cidrs.clone()),
+            events: Events::new(context.recorder.clone()),
+            queue: WorkQueue::new("Routes", BACKOFF, &context.queue_metrics),
+            claims: Mutex::default(),
+            clouds: clouds.collect(),
+            waiting: Waiting::new(context.metrics.waiting.clone()),
+            shown: Shown::default(),
+            nodes_at_once: Semaphore::new(NODES_AT_ONCE),
+            context,
+        }))
+    }
+
+    /// Runs until cancelled; what is being asked or written then is given up, and nothing is written afterwards.
+    pub async fn run(self, cancel: CancellationToken) -> anyhow::Result<()> {
+        let shared = self.0;
+        tokio::select! {
+            () = cancel.cancelled() => return Ok(()),
+            () = shared.context.nodes.synced() => {}
+        }
+        shared.follow_nodes();
+        let worked = queue::run(shared.queue.clone(), AT_ONCE, cancel.clone(), |subject| {
+            let (shared, cancel) = (Arc::clone(&shared), cancel.clone());
+            async move { shared.reconcile(subject, &cancel).await }
+        });
+        let background = async {
+            tokio::join!(
+                join_all(shared.clouds.iter().map(|cloud| shared.sweep_for_ever(cloud))),
+                join_all(shared.clouds.iter().map(|cloud| shared.follow_status(cloud))),
+            )
+        };
+        let until_cancelled = async {
+            tokio::select! {
+                () = cancel.cancelled() => {}
+                _ = background => {}
+            }
+        };
+        tokio::join!(worked, until_cancelled);
+        Ok(())
+    }
+}
+
+impl Cloud {
+    fn new(provider: Arc<dyn Provider>) -> Self {
+        Self { provider, table: Mutex::default(), doubted: Notify::new() }
+    }
+
+    fn name(&self) -> &str {
+        self.provider.name()
+    }
+}
+
+impl Shared {
+    async fn reconcile(&self, subject: Subject, cancel: &CancellationToken) -> Outcome {
+        let look = async {
+            match &subject {
+                Subject::Node(name) => Box::pin(self.look_at_node(name, cancel)).await,
+                Subject::Stray { provider, id } => self.look_at_stray(provider, id).await,
+            }
+        };
+        let outcome = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Outcome::Done,
+            outcome = look => outcome,
+        };
+        self.waiting.ended(&subject, &outcome, &self.queue);
+        outcome
+    }
+}

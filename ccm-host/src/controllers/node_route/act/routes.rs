@@ -1,0 +1,114 @@
+//! One route made or removed, and what follows from the answer.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{Cloud, Lane, Node, Reach, Shared};
+use crate::{
+    cloud::{CloudError, EnsureRoute, ErrorReason, Route, RouteState, SLOW_RETRY},
+    controllers::node_route::{metrics::Operation, outcome::Again},
+};
+
+/// What became of one destination.
+pub(super) struct LaneEnd {
+    pub(super) reach: Reach,
+    pub(super) again: Again,
+}
+
+impl Shared {
+    /// Makes the destination of a lane lead to the node.
+    pub(super) async fn ensure(&self, cloud: &Cloud, node: &Arc<Node>, lane: &Lane) -> LaneEnd {
+        // What leads to the node already does so still, whatever becomes of the change.
+        let not_done = if lane.leads { Reach::Unknown } else { Reach::Missing };
+        let mut end = LaneEnd { reach: not_done, again: Again::default() };
+        let destination = lane.destination;
+        let begun = Instant::now();
+        let answer = cloud.provider.ensure_route(EnsureRoute { destination, node: Arc::clone(node) }).await;
+        let ended = |result| {
+            self.context.metrics.ended(cloud.name(), Operation::Ensure, result, begun.elapsed());
+        };
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                ended(error.label());
+                tracing::warn!(node = node.name, %destination, %error, "no route");
+                self.events.not_created(node, destination, begun.elapsed(), &error);
+                end.again.error(&error);
+                return end;
+            }
+        };
+        self.events.pass_on(node, &answer.events);
+        if let Some(progress) = answer.in_progress {
+            ended("in_progress".to_owned());
+            end.again.after(progress.retry_after);
+            return end;
+        }
+        ended("ok".to_owned());
+        if let Some(route) = answer.route {
+            end.reach = self.stands(cloud, node, route, &mut end.again);
+        }
+        end
+    }
+
+    fn stands(&self, cloud: &Cloud, node: &Node, route: Route, again: &mut Again) -> Reach {
+        let (destination, leads) = (route.destination, route.state != RouteState::Blackhole);
+        cloud.table.lock().ensured(route);
+        if self.claims.lock().holder(&destination) != Some(node.name.as_str()) {
+            // Somebody else became its holder meanwhile; which of both calls was the last is not known.
+            cloud.doubted.notify_one();
+        }
+        if leads {
+            tracing::info!(node = node.name, %destination, "the route stands");
+            return Reach::Stands;
+        }
+        self.events.leads_nowhere(node, destination);
+        again.after(SLOW_RETRY);
+        Reach::Missing
+    }
+
+    /// Removes a route; `node` is whom it is told to.
+    pub(in crate::controllers::node_route) async fn remove(
+        &self,
+        cloud: &Cloud,
+        node: Option<&Node>,
+        route: &Arc<Route>,
+    ) -> Again {
+        let mut again = Again::default();
+        let begun = Instant::now();
+        let answer = cloud.provider.delete_route((**route).clone()).await;
+        let result = match &answer {
+            Ok(deleted) if deleted.in_progress.is_some() => "in_progress".to_owned(),
+            Ok(_) => "ok".to_owned(),
+            Err(error) => error.label(),
+        };
+        self.context.metrics.ended(cloud.name(), Operation::Delete, result, begun.elapsed());
+        match answer {
+            Ok(deleted) => match deleted.in_progress {
+                Some(progress) => again.after(progress.retry_after),
+                None => self.is_removed(cloud, route),
+            },
+            Err(error) if error.is(ErrorReason::RouteChanged) => {
+                tracing::info!(route = route.id, destination = %route.destination, "changed meanwhile, listing again");
+                cloud.doubted.notify_one();
+            }
+            Err(error) => self.not_removed(node, route, &error, &mut again),
+        }
+        again
+    }
+
+    fn is_removed(&self, cloud: &Cloud, route: &Route) {
+        tracing::info!(route = route.id, destination = %route.destination, provider = cloud.name(), "route removed");
+        let mut table = cloud.table.lock();
+        table.removed(route);
+        self.context.metrics.known(cloud.name(), table.len());
+    }
+
+    fn not_removed(&self, node: Option<&Node>, route: &Route, error: &CloudError, again: &mut Again) {
+        tracing::warn!(route = route.id, destination = %route.destination, %error, "route not removed");
+        if let Some(node) = node {
+            self.events.not_removed(node, route, error);
+        }
+        again.error(error);
+    }
+}

@@ -1,0 +1,69 @@
+//! The condition on the node.
+
+use std::{collections::HashMap, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Node, Shared};
+use crate::{
+    controllers::node_route::{condition, outcome::Again},
+    kube::patch::{WantedCondition, WriteError, node_condition},
+};
+
+/// Somebody else's condition is not overwritten more often than this: whoever writes it again and again would otherwise
+/// keep both of us busy.
+const PEACE: Duration = Duration::from_secs(10);
+
+/// When somebody else's condition was last overwritten, by node.
+#[derive(Debug, Default)]
+pub(in crate::controllers::node_route) struct Shown(Mutex<HashMap<String, Instant>>);
+
+impl Shown {
+    /// How long it is to be left alone still; none: it is ours, or may be overwritten now.
+    fn peace(&self, node: &Node, now: Instant) -> Option<Duration> {
+        let mut overwritten = self.0.lock();
+        if node.condition(condition::NETWORK_UNAVAILABLE).is_none() || condition::is_ours(node) {
+            return None;
+        }
+        let left = overwritten.get(&node.name).map(|at| (*at + PEACE).saturating_duration_since(now));
+        if let Some(left) = left.filter(|left| !left.is_zero()) {
+            return Some(left);
+        }
+        overwritten.insert(node.name.clone(), now);
+        None
+    }
+
+    /// The node is gone.
+    pub(in crate::controllers::node_route) fn forget(&self, node: &str) {
+        self.0.lock().remove(node);
+    }
+}
+
+impl Shared {
+    /// Writes the condition if the node, as it is now, does not say so already.
+    pub(super) async fn show(
+        &self,
+        node: &Node,
+        wanted: &WantedCondition<'_>,
+        again: &mut Again,
+        cancel: &CancellationToken,
+    ) {
+        let now_known = self.context.nodes.get(&node.name).filter(|known| known.uid == node.uid);
+        let Some(node) = now_known.filter(|node| !condition::says(node, wanted)) else { return };
+        if let Some(left) = self.shown.peace(&node, Instant::now()) {
+            again.after(left);
+            return;
+        }
+        let Some(patch) = node_condition(&node, wanted, jiff::Timestamp::now()) else { return };
+        let Ok(_permit) = self.nodes_at_once.acquire().await else { return };
+        match self.context.writer.patch_node(&node.name, &patch, cancel).await {
+            Ok(_) => {
+                tracing::info!(node = node.name, status = wanted.status, reason = wanted.reason, "condition");
+            }
+            Err(WriteError::NotFound | WriteError::Gone | WriteError::Cancelled) => {}
+            Err(error) => again.failed(anyhow::Error::from(error)),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Which node wants which destination.
+//!
+//! In: nodes as they come and go. Out: the holder of a destination, and who else has to be looked at when that may have
+//! changed. Two nodes with one pod CIDR would take the route from each other for ever; so the older one holds it.
+
+use std::collections::{BTreeSet, HashMap};
+
+use ipnet::IpNet;
+use jiff::Timestamp;
+
+use crate::{cidr, kube::node::Node};
+
+/// The memory.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    by_destination: HashMap<IpNet, BTreeSet<Rank>>,
+    by_node: HashMap<String, (Rank, Vec<IpNet>)>,
+}
+
+/// Older nodes come first; of equally old ones, by name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    /// Without a time of creation, a node is as young as can be.
+    created: (bool, Option<Timestamp>),
+    name: String,
+}
+
+impl Rank {
+    fn of(node: &Node) -> Self {
+        Self { created: (node.created.is_none(), node.created), name: node.name.clone() }
+    }
+}
+
+/// The destinations that a node's pod CIDRs mean, each once. The apiserver lets nothing pass that is no CIDR.
+pub(super) fn destinations(node: &Node) -> Vec<IpNet> {
+    let mut wanted = Vec::new();
+    for network in node.pod_cidrs.iter().filter_map(|text| cidr::parse(text)) {
+        if !wanted.contains(&network.trunc()) {
+            wanted.push(network.trunc());
+        }
+    }
+    wanted
+}
+
+impl Claims {
+    /// The node is there, or has changed. Other nodes for which something changes by that.
+    pub(super) fn see(&mut self, node: &Node) -> BTreeSet<String> {
+        let (rank, wanted) = (Rank::of(node), destinations(node));
+        if self.by_node.get(&node.name).is_some_and(|known| *known == (rank.clone(), wanted.clone())) {
+            return BTreeSet::new();
+        }
+        let mut touched = self.forget(&node.name);
+        for destination in &wanted {
+            let claims = self.by_destination.entry(*destination).or_default();
+            touched.extend(claims.iter().map(|rank| rank.name.clone()));
+            claims.insert(rank.clone());
+        }
+        if !wanted.is_empty() {
+            self.by_node.insert(node.name.clone(), (rank, wanted));
+        }
+        touched.remove(&node.name);
+        touched
+    }
+
+    /// The node is gone. Other nodes for which something changes by that.
+    pub(super) fn forget(&mut self, name: &str) -> BTreeSet<String> {
+        let mut touched = BTreeSet::new();
+        let Some((rank, destinations)) = self.by_node.remove(name) else { return touched };
+        for destination in destinations {
+            if let Some(claims) = self.by_destination.get_mut(&destination) {
+                claims.remove(&rank);
+                touched.extend(claims.iter().map(|rank| rank.name.clone()));
+                if claims.is_empty() {
+                    self.by_destination.remove(&destination);
+                }
+            }
+        }
+        touched
+    }
+
+    /// The node that this destination shall lead to.
+    pub(super) fn holder(&self, destination: &IpNet) -> Option<&str> {
+        self.by_destination.get(destination)?.first().map(|rank| rank.name.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::fixtures::node;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn net(text: &str) -> IpNet {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_older_of_two_nodes_holds_a_destination() {
+        let mut claims = Claims::default();
+        let (old, young) = (node("old").created_at(at(1)), node("a-young").created_at(at(2)));
+        assert!(claims.see(&young.with_pod_cidr("10.0.1.0/24")).is_empty());
+        assert_eq!(claims.holder(&net("10.0.1.0/24")), Some("a-young"));
+        let touched = claims.see(&old.clone().with_pod_cidr("10.0.1.0/24"));
+        assert_eq!(touched.into_iter().collect::<Vec<_>>(), ["a-young"]);
+        assert_eq!(claims.holder(&net("10.0.1.0/24")), Some("old"));
+        assert!(claims.see(&old.clone().with_pod_cidr("10.0.1.0/24")).is_empty(), "nothing changed");
+
+        let touched = claims.see(&old.with_pod_cidr("10.0.2.0/24"));
+        assert_eq!(touched.into_iter().collect::<Vec<_>>(), ["a-young"]);
+        assert_eq!(claims.holder(&net("10.0.1.0/24")), Some("a-young"));
+        assert!(claims.forget("a-young").is_empty());
+        assert_eq!(claims.holder(&net("10.0.1.0/24")), None);
+    }
+
+    /// ROUTE-17.
+    #[test]
+    fn each_destination_counts_once_and_as_a_network() {
+        let twice = node("n").with_pod_cidr("10.0.1.0/24").with_pod_cidr("10.0.1.7/24").with_pod_cidr("x");
+        assert_eq!(destinations(&twice), [net("10.0.1.0/24")]);
+    }
+}

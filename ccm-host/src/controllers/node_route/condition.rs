@@ -1,0 +1,136 @@
+//! The condition `NetworkUnavailable` of a node. Pure.
+//!
+//! In: what became of each of its routes. Out: the condition it shall have, if any. What is not known for sure changes
+//! nothing.
+
+use crate::kube::{node::Node, patch::WantedCondition};
+
+pub(super) const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
+
+const AVAILABLE: WantedCondition<'static> = WantedCondition {
+    type_: NETWORK_UNAVAILABLE,
+    status: "False",
+    reason: "RouteCreated",
+    message: "RouteController created a route",
+};
+
+const UNAVAILABLE: WantedCondition<'static> = WantedCondition {
+    type_: NETWORK_UNAVAILABLE,
+    status: "True",
+    reason: "NoRouteCreated",
+    message: "RouteController failed to create a route",
+};
+
+/// How far one destination of a node is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Its route stands.
+    Stands,
+    /// It has none.
+    Missing,
+    /// Nothing is known for sure.
+    Unknown,
+}
+
+/// The condition that a node shall have; none: it stays as it is.
+pub(super) fn wanted(
+    concerned: bool,
+    reaches: &[Reach],
+    list_is_whole: bool,
+) -> Option<WantedCondition<'static>> {
+    if !concerned {
+        return None;
+    }
+    let misses = reaches.is_empty() || reaches.contains(&Reach::Missing);
+    match misses {
+        // What an incomplete list does not hold may be there.
+        true => list_is_whole.then_some(UNAVAILABLE),
+        false => (!reaches.contains(&Reach::Unknown)).then_some(AVAILABLE),
+    }
+}
+
+/// Whether the node says so already. The message does not count.
+pub(super) fn says(node: &Node, wanted: &WantedCondition<'_>) -> bool {
+    node.condition(wanted.type_)
+        .is_some_and(|known| known.status == wanted.status && known.reason == wanted.reason)
+}
+
+/// Whether the condition is one that this controller writes; none, or somebody else's, is not.
+pub(super) fn is_ours(node: &Node) -> bool {
+    [AVAILABLE, UNAVAILABLE].iter().any(|wanted| says(node, wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::{fixtures::node, patch::node_condition};
+
+    #[test]
+    fn the_condition_follows_the_routes() {
+        use Reach::{Missing, Stands, Unknown};
+        type Row<'a> = (&'a str, bool, &'a [Reach], bool, Option<&'a str>);
+        let rows: [Row<'_>; 10] = [
+            ("ROUTE-3 all stand", true, &[Stands, Stands], true, Some("False")),
+            ("ROUTE-14 no pod CIDR, no route", false, &[], true, None),
+            ("ROUTE-18 no pod CIDR, a route", true, &[], true, Some("True")),
+            ("ROUTE-19 one is missing", true, &[Missing], true, Some("True")),
+            ("ROUTE-21 one of two is missing", true, &[Stands, Missing], true, Some("True")),
+            ("one is not known", true, &[Stands, Unknown], true, None),
+            ("one is missing, one is not known", true, &[Missing, Unknown], true, Some("True")),
+            ("rule 7: missing from half a list", true, &[Missing], false, None),
+            ("rule 7: a route in half a list", true, &[], false, None),
+            ("all stand in half a list", true, &[Stands], false, Some("False")),
+        ];
+        for (name, concerned, reaches, whole, want) in rows {
+            let seen = wanted(concerned, reaches, whole);
+            assert_eq!(seen.map(|wanted| wanted.status), want, "{name}");
+        }
+    }
+
+    /// COND-1..9.
+    #[test]
+    fn a_condition_is_written_unless_the_node_says_so_already() {
+        let none: Option<(&str, &str)> = None;
+        let rows = [
+            ("COND-1", none, AVAILABLE, true),
+            ("COND-2", none, UNAVAILABLE, true),
+            ("COND-3", Some(("False", "RouteCreated")), AVAILABLE, false),
+            ("COND-4", Some(("False", "CalicoIsUp")), AVAILABLE, true),
+            ("COND-5", Some(("False", "ExternalCNI")), AVAILABLE, true),
+            ("COND-6", Some(("True", "SomeOtherReason")), UNAVAILABLE, true),
+            ("COND-7", Some(("False", "RouteCreated")), UNAVAILABLE, true),
+            ("COND-8", Some(("True", "NoRouteCreated")), UNAVAILABLE, false),
+            ("COND-9", Some(("False", "CalicoIsUp")), AVAILABLE, true),
+        ];
+        for (id, existing, wanted, written) in rows {
+            let before = match existing {
+                Some((status, reason)) => node("n").with_condition(NETWORK_UNAVAILABLE, status, reason),
+                None => node("n"),
+            };
+            assert_eq!(!says(&before, &wanted), written, "{id}");
+            if !written {
+                continue;
+            }
+            let now = jiff::Timestamp::from_second(1000).unwrap();
+            let patch = node_condition(&before, &wanted, now).unwrap();
+            let condition = &patch.body.value()["status"]["conditions"][0];
+            assert_eq!(condition["type"], "NetworkUnavailable", "{id}");
+            assert_eq!(condition["status"], wanted.status, "{id}");
+            assert_eq!(condition["reason"], wanted.reason, "{id}");
+            assert_eq!(condition["message"], wanted.message, "{id}");
+            // SW-41: the time of transition moves only with the status.
+            let kept = existing.is_some_and(|(status, _)| status == wanted.status);
+            let since = if kept { "1970-01-01T00:00:00Z" } else { "1970-01-01T00:16:40Z" };
+            assert_eq!(condition["lastTransitionTime"], since, "{id}");
+            assert_eq!(condition["lastHeartbeatTime"], "1970-01-01T00:16:40Z", "{id}");
+        }
+    }
+
+    #[test]
+    fn our_own_conditions_are_told_from_others() {
+        let with = |status, reason| node("n").with_condition(NETWORK_UNAVAILABLE, status, reason);
+        let ours = [with("False", "RouteCreated"), with("True", "NoRouteCreated")];
+        let others = [with("False", "CalicoIsUp"), with("True", "RouteCreated"), node("n")];
+        assert!(ours.iter().all(is_ours) && !others.iter().any(is_ours));
+    }
+}

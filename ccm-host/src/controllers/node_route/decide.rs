@@ -1,0 +1,200 @@
+//! What shall happen with the routes of one node at one provider. Pure.
+//!
+//! In: what the node wants, and the routes that are known. Out: routes to remove, destinations to ensure, and what there is
+//! to tell. A wrong target is replaced by Ensure, so that a destination is never without a route; only what Ensure does not
+//! reach is removed.
+
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use ipnet::IpNet;
+
+use super::{condition::Reach, responsible::ClusterCidrs};
+use crate::{
+    cloud::{AddressType, Route, RouteState, RouteTarget},
+    kube::node::Node,
+};
+
+/// What is known.
+#[derive(Debug)]
+pub(super) struct Facts<'a> {
+    /// The node; none if it is gone.
+    pub(super) node: Option<&'a Node>,
+    /// What the node wants of this provider.
+    pub(super) wishes: Vec<Wish>,
+    /// The routes to what is wished, and those that lead to the node, each once.
+    pub(super) routes: Vec<Arc<Route>>,
+    /// Destinations of these routes that another node holds.
+    pub(super) held_by_others: BTreeSet<IpNet>,
+    /// Routes hold addresses of nodes.
+    pub(super) holds_addresses: bool,
+    /// Where routes are ours.
+    pub(super) cluster: &'a ClusterCidrs,
+}
+
+/// A destination that a node wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wish {
+    pub(super) destination: IpNet,
+    /// The node that holds it; this one, most of the time.
+    pub(super) holder: String,
+}
+
+/// What shall happen.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Plan {
+    /// One for each destination of the node that is ours.
+    pub(super) lanes: Vec<Lane>,
+    /// Routes to the node that it does not want any more.
+    pub(super) stale: Vec<Arc<Route>>,
+    /// The node has to do with routes at all: it wants some, or some lead to it.
+    pub(super) concerned: bool,
+    /// What is to be told about its wishes.
+    pub(super) troubles: Vec<Trouble>,
+}
+
+/// What happens to one destination, in this order.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Lane {
+    pub(super) destination: IpNet,
+    /// Routes beside the right one.
+    pub(super) remove: Vec<Arc<Route>>,
+    /// The destination has to be made to lead to the node.
+    pub(super) ensure: bool,
+    /// A route leads to the node already, if not as it should.
+    pub(super) leads: bool,
+}
+
+/// Why a wish cannot be fulfilled, or something is odd about it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Trouble {
+    /// It lies outside of the cluster CIDRs.
+    Outside(IpNet),
+    /// Another node holds it.
+    Taken(IpNet, String),
+    /// Several routes lead there.
+    Several(IpNet, usize),
+}
+
+impl Plan {
+    /// Whether there is nothing to do at the provider.
+    pub(super) fn is_idle(&self) -> bool {
+        self.stale.is_empty() && self.lanes.iter().all(|lane| lane.remove.is_empty() && !lane.ensure)
+    }
+
+    /// How far the wishes reach for which nothing is done.
+    pub(super) fn unreached(&self) -> impl Iterator<Item = Reach> {
+        self.troubles.iter().filter_map(|trouble| match trouble {
+            // A route may be there that was made before the cluster CIDRs were changed.
+            Trouble::Outside(_) => Some(Reach::Unknown),
+            Trouble::Taken(..) => Some(Reach::Missing),
+            Trouble::Several(..) => None,
+        })
+    }
+
+    /// Everything that shall be removed.
+    pub(super) fn removals(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.lanes.iter().flat_map(|lane| &lane.remove).chain(&self.stale)
+    }
+}
+
+/// See the module.
+pub(super) fn decide(facts: &Facts<'_>) -> Plan {
+    let mut plan = Plan {
+        concerned: !facts.wishes.is_empty() || facts.routes.iter().any(|route| names(route, facts.node)),
+        ..Plan::default()
+    };
+    for wish in &facts.wishes {
+        if !facts.cluster.contain(&wish.destination) {
+            plan.troubles.push(Trouble::Outside(wish.destination));
+        } else if facts.node.is_none_or(|node| node.name != wish.holder) {
+            plan.troubles.push(Trouble::Taken(wish.destination, wish.holder.clone()));
+        } else {
+            let (lane, trouble) = lane(facts, wish.destination);
+            plan.troubles.extend(trouble);
+            plan.lanes.push(lane);
+        }
+    }
+    plan.stale = facts.routes.iter().filter(|route| is_stale(facts, route)).cloned().collect();
+    plan
+}
+
+fn lane(facts: &Facts<'_>, destination: IpNet) -> (Lane, Option<Trouble>) {
+    let at: Vec<&Arc<Route>> = facts.routes.iter().filter(|route| route.destination == destination).collect();
+    let trouble = (at.len() > 1).then_some(Trouble::Several(destination, at.len()));
+    let good = at.iter().find(|route| is_as_wanted(facts, route)).copied();
+    // What Ensure replaces: the route that leads to the node but is not as it should be, else any.
+    let leading = at.iter().find(|route| leads_to(route, facts.node)).copied();
+    let kept = good.or(leading).or(at.first().copied());
+    let beside = at.iter().copied().filter(|route| kept.is_none_or(|kept| kept.id != route.id));
+    // A second route that is as good does no harm; upstream keeps it, too.
+    let remove = beside.filter(|route| is_removable(route) && !is_as_wanted(facts, route)).cloned().collect();
+    (Lane { destination, remove, ensure: good.is_none(), leads: leading.is_some() }, trouble)
+}
+
+/// A route to this node that nobody wants.
+fn is_stale(facts: &Facts<'_>, route: &Route) -> bool {
+    let wished = facts.wishes.iter().any(|wish| wish.destination == route.destination);
+    !wished
+        && is_removable(route)
+        && facts.cluster.contain(&route.destination)
+        // Its holder's Ensure replaces it.
+        && !facts.held_by_others.contains(&route.destination)
+}
+
+/// What a route does has to be known before it may go.
+pub(super) fn is_removable(route: &Route) -> bool {
+    match route.state {
+        RouteState::Unknown => false,
+        RouteState::Active | RouteState::Pending | RouteState::Blackhole => true,
+    }
+}
+
+fn is_as_wanted(facts: &Facts<'_>, route: &Route) -> bool {
+    let addresses =
+        |node: &Node, target: &RouteTarget| !facts.holds_addresses || are_its_addresses(node, target);
+    route.state == RouteState::Active
+        && leads_to(route, facts.node)
+        && facts.node.zip(route.target.as_ref()).is_some_and(|(node, target)| addresses(node, target))
+}
+
+/// Whether the route leads to this node, and not to a former one of its name.
+pub(super) fn leads_to(route: &Route, node: Option<&Node>) -> bool {
+    let (Some(node), Some(target)) = (node, &route.target) else { return false };
+    let provider_id = node.provider_id.as_deref().unwrap_or_default();
+    let same_machine = provider_id == target.provider_id;
+    let name_agrees = target.name == node.name || (target.name.is_empty() && same_machine);
+    name_agrees && (same_machine || provider_id.is_empty() || target.provider_id.is_empty())
+}
+
+/// Whether the route names this node, or a former one of its name.
+fn names(route: &Route, node: Option<&Node>) -> bool {
+    leads_to(route, node)
+        || node.is_some_and(|node| route.target.as_ref().is_some_and(|target| target.name == node.name))
+}
+
+/// Whether the route holds exactly these addresses, in any order.
+fn are_its_addresses(node: &Node, target: &RouteTarget) -> bool {
+    let known = |kind: &str| {
+        use AddressType as T;
+        [T::Hostname, T::InternalIp, T::ExternalIp, T::InternalDns, T::ExternalDns]
+            .iter()
+            .any(|one| one.as_str() == kind)
+    };
+    let mut its: Vec<(&str, &str)> = node
+        .addresses
+        .iter()
+        .map(|address| (address.type_.as_str(), address.address.as_str()))
+        // A type that only its writer knows does not travel.
+        .filter(|(kind, _)| known(kind))
+        .collect();
+    let mut held: Vec<(&str, &str)> =
+        target.addresses.iter().map(|address| (address.kind.as_str(), address.address.as_str())).collect();
+    for list in [&mut its, &mut held] {
+        list.sort_unstable();
+        list.dedup();
+    }
+    its == held
+}

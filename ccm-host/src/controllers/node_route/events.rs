@@ -1,0 +1,129 @@
+//! The Events of this controller, on Nodes, and what of that was told already.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
+
+use ipnet::IpNet;
+use parking_lot::Mutex;
+
+use super::decide::Trouble;
+use crate::{
+    cloud::{self, CloudError, ErrorReason, ProviderEvent, Route},
+    kube::{
+        events::{EventType, Recorder},
+        node::Node,
+    },
+};
+
+/// The name under which Events are recorded; upstream's, underscore included.
+pub const COMPONENT: &str = "route_controller";
+
+/// Records Events, troubles only once for as long as they stay.
+#[derive(Debug)]
+pub(super) struct Events {
+    recorder: Recorder,
+    told: Mutex<HashMap<String, BTreeSet<Trouble>>>,
+}
+
+impl Events {
+    pub(super) fn new(recorder: Recorder) -> Self {
+        Self { recorder, told: Mutex::default() }
+    }
+
+    /// A route could not be made.
+    pub(super) fn not_created(&self, node: &Node, destination: IpNet, took: Duration, error: &CloudError) {
+        if is_quiet(error) {
+            return;
+        }
+        let message = format!(
+            "no route {} to {destination} for node {} after {took:.1?}: {error}",
+            node.uid, node.name
+        );
+        self.warn(node, "FailedToCreateRoute", message);
+    }
+
+    /// A route was made, but leads nowhere.
+    pub(super) fn leads_nowhere(&self, node: &Node, destination: IpNet) {
+        let message = format!(
+            "the route to {destination} is there, but the cloud says that its target, node {}, cannot be reached",
+            node.name
+        );
+        self.warn(node, "FailedToCreateRoute", message);
+    }
+
+    /// A route could not be removed.
+    pub(super) fn not_removed(&self, node: &Node, route: &Route, error: &CloudError) {
+        if is_quiet(error) {
+            return;
+        }
+        let message = format!("the route {} to {} is not removed: {error}", route.id, route.destination);
+        self.warn(node, "FailedToDeleteRoute", message);
+    }
+
+    /// Everything that is odd about a node's wishes now.
+    pub(super) fn troubles(&self, node: &Node, troubles: &[Trouble]) {
+        let now: BTreeSet<Trouble> = troubles.iter().cloned().collect();
+        let before = {
+            let mut told = self.told.lock();
+            let before = if now.is_empty() {
+                told.remove(&node.name)
+            } else {
+                told.insert(node.name.clone(), now.clone())
+            };
+            before.unwrap_or_default()
+        };
+        for trouble in now.difference(&before) {
+            let (reason, message) = words(trouble);
+            self.warn(node, reason, message);
+        }
+    }
+
+    /// The node is gone.
+    pub(super) fn forget(&self, node: &str) {
+        self.told.lock().remove(node);
+    }
+
+    /// What the provider wants told.
+    pub(super) fn pass_on(&self, node: &Node, events: &[ProviderEvent]) {
+        for ProviderEvent { kind, reason, message } in events {
+            let type_ = match kind {
+                cloud::EventType::Normal => EventType::Normal,
+                cloud::EventType::Warning => EventType::Warning,
+            };
+            self.recorder.record(node, type_, reason.clone(), message.as_str());
+        }
+    }
+
+    fn warn(&self, node: &Node, reason: &'static str, message: String) {
+        self.recorder.record(node, EventType::Warning, reason, message);
+    }
+}
+
+fn words(trouble: &Trouble) -> (&'static str, String) {
+    match trouble {
+        Trouble::Outside(destination) => (
+            "PodCIDROutsideClusterCIDR",
+            format!(
+                "no route is made to the pod CIDR {destination}: it is outside of --cluster-cidr, where routes would never \
+                 be removed"
+            ),
+        ),
+        Trouble::Taken(destination, holder) => (
+            "PodCIDRConflict",
+            format!(
+                "the pod CIDR {destination} is also that of the older node {holder}, which keeps the route"
+            ),
+        ),
+        Trouble::Several(destination, count) => {
+            ("DuplicateRoutes", format!("{count} routes lead to the pod CIDR {destination}"))
+        }
+    }
+}
+
+/// Errors that tell the owner of a node nothing: another leader or a moment's patience is the remedy.
+fn is_quiet(error: &CloudError) -> bool {
+    use ErrorReason as R;
+    matches!(error.reason, Some(R::StaleLeader | R::ConcurrentOperation | R::ShuttingDown))
+}

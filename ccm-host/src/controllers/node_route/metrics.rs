@@ -1,0 +1,119 @@
+//! What is measured. The first name is upstream's; the library appends `_total` to counters.
+
+use std::time::Duration;
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{
+        counter::Counter,
+        family::{Family, MetricConstructor},
+        gauge::Gauge,
+        histogram::Histogram,
+    },
+    registry::Registry,
+};
+
+/// From an answer out of memory to the longest deadline.
+const OPERATION: Buckets = Buckets(&[0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0]);
+
+#[derive(Debug, Clone, Copy)]
+struct Buckets(&'static [f64]);
+
+impl MetricConstructor<Histogram> for Buckets {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(self.0.iter().copied())
+    }
+}
+
+/// What is done about routes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    /// One is made, or made right.
+    Ensure,
+    /// One is removed.
+    Delete,
+    /// All are listed.
+    List,
+}
+
+impl Operation {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Ensure => "ensure",
+            Self::Delete => "delete",
+            Self::List => "list",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    provider: String,
+    operation: &'static str,
+    result: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfProvider {
+    provider: String,
+}
+
+/// The series of this controller. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct RouteMetrics {
+    syncs: Counter,
+    operations: Family<Ended, Histogram, Buckets>,
+    known: Family<OfProvider, Gauge>,
+    pub(super) waiting: Gauge,
+}
+
+impl RouteMetrics {
+    /// Registers all of them.
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            syncs: Counter::default(),
+            operations: Family::new_with_constructor(OPERATION),
+            known: Family::default(),
+            waiting: Gauge::default(),
+        };
+        registry.register(
+            "route_controller_route_sync",
+            "Looks at all routes of a provider, failed ones included",
+            metrics.syncs.clone(),
+        );
+        registry.register(
+            "ccm_route_operation_duration_seconds",
+            "Operations on routes by result: ok, incomplete, in_progress or the reason of an error",
+            metrics.operations.clone(),
+        );
+        registry.register(
+            "ccm_route_known",
+            "Routes that a provider is known to have",
+            metrics.known.clone(),
+        );
+        registry.register(
+            "ccm_route_waiting",
+            "Nodes and routes that wait to be tried again",
+            metrics.waiting.clone(),
+        );
+        metrics
+    }
+
+    /// A look at all routes begins.
+    pub(super) fn sync_begins(&self) {
+        self.syncs.inc();
+    }
+
+    /// An operation ended. `result` is `ok`, `incomplete`, `in_progress` or the label of an error.
+    pub(super) fn ended(&self, provider: &str, operation: Operation, result: String, took: Duration) {
+        let labels = Ended { provider: provider.to_owned(), operation: operation.as_str(), result };
+        self.operations.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// So many routes are known.
+    pub(super) fn known(&self, provider: &str, routes: usize) {
+        let labels = OfProvider { provider: provider.to_owned() };
+        self.known.get_or_create(&labels).set(i64::try_from(routes).unwrap_or(i64::MAX));
+    }
+}

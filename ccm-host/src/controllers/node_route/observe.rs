@@ -1,0 +1,153 @@
+//! What is known of a node and its routes.
+//!
+//! In: caches, claims and tables. Out: whose node it is, and the facts for [`decide`](super::decide). Nothing is asked here.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use ipnet::IpNet;
+
+use super::{
+    Cloud, Shared,
+    claims::destinations,
+    condition::{self, Reach},
+    decide::{Facts, Wish, decide, is_removable},
+    table::{Holder, Learnt},
+};
+use crate::{
+    cloud::{NodeOwner, ProviderStatus, Route},
+    controllers::taint,
+    kube::node::Node,
+};
+
+/// Who makes the routes of a node.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Owner<'a> {
+    /// This one.
+    Of(&'a Cloud),
+    /// It cannot be told yet; a change of the node or of a provider will tell.
+    Later,
+    /// Nobody, or it is none of ours: the node is left alone.
+    Nobody,
+}
+
+impl Cloud {
+    pub(super) fn serves_routes(&self) -> bool {
+        self.provider.info().is_some_and(|info| info.routes)
+    }
+
+    pub(super) fn learnt(&self) -> Option<Learnt> {
+        self.table.lock().learnt()
+    }
+
+    /// Whether anything may be removed on its behalf.
+    pub(super) fn is_trusted(&self) -> bool {
+        *self.provider.status().borrow() == ProviderStatus::Serving
+    }
+}
+
+impl Shared {
+    pub(super) fn owner(&self, node: &Node) -> Owner<'_> {
+        if !self.scope.contains(node) {
+            return Owner::Nobody;
+        }
+        // Another controller is about to say which machine it is.
+        if node.provider_id.is_none() && node.has_taint(taint::UNINITIALIZED) {
+            return Owner::Later;
+        }
+        match self.context.providers.for_node(node) {
+            NodeOwner::Provider(provider) => self.router(Some(provider.name())),
+            NodeOwner::Candidates(_) | NodeOwner::Undecided => Owner::Later,
+            NodeOwner::Nobody => self.router(None),
+        }
+    }
+
+    /// The provider itself if it makes routes, else the only one that does nothing but routes.
+    fn router(&self, name: Option<&str>) -> Owner<'_> {
+        if let Some(own) = self.clouds.iter().find(|cloud| Some(cloud.name()) == name)
+            && own.serves_routes()
+        {
+            return Owner::Of(own);
+        }
+        let only_routes =
+            |cloud: &&Cloud| cloud.provider.info().is_some_and(|info| info.routes && !info.instances);
+        let mut all = self.clouds.iter().filter(only_routes);
+        match (all.next(), all.next()) {
+            (Some(one), None) => Owner::Of(one),
+            _ => Owner::Nobody,
+        }
+    }
+
+    /// What is known of a node at a provider; of one that is gone, or is another provider's, that it wants nothing.
+    pub(super) fn facts<'a>(
+        &'a self,
+        cloud: &Cloud,
+        name: &str,
+        node: Option<&'a Node>,
+        is_owner: bool,
+    ) -> Facts<'a> {
+        let wanted = node.filter(|_| is_owner).map(destinations).unwrap_or_default();
+        let machine = node.and_then(|node| node.provider_id.clone());
+        let mut routes = BTreeMap::new();
+        {
+            let table = cloud.table.lock();
+            let holders = [Some(Holder::Node(name.to_owned())), machine.map(Holder::Machine)];
+            let its = holders.iter().flatten().flat_map(|holder| table.of(holder));
+            for route in its.chain(wanted.iter().flat_map(|destination| table.to(destination))) {
+                routes.insert(route.id.clone(), Arc::clone(route));
+            }
+        }
+        let claims = self.claims.lock();
+        let holder = |destination: &IpNet| claims.holder(destination).unwrap_or(name).to_owned();
+        let held_by_others: BTreeSet<_> = routes
+            .values()
+            .map(|route| route.destination)
+            .filter(|destination| holder(destination) != name)
+            .collect();
+        Facts {
+            node,
+            wishes: wanted
+                .into_iter()
+                .map(|destination| Wish { holder: holder(&destination), destination })
+                .collect(),
+            routes: routes.into_values().collect(),
+            held_by_others,
+            holds_addresses: cloud.provider.info().is_some_and(|info| info.route_node_addresses),
+            cluster: &self.cluster,
+        }
+    }
+
+    /// Whether a look at the node would find something to do at this provider, or to write.
+    pub(super) fn is_due(&self, cloud: &Cloud, node: &Node) -> bool {
+        let Owner::Of(owner) = self.owner(node) else { return false };
+        let is_owner = owner.name() == cloud.name();
+        let plan = decide(&self.facts(cloud, &node.name, Some(node), is_owner));
+        let stand = plan.lanes.iter().map(|_| Reach::Stands);
+        let reaches: Vec<Reach> = stand.chain(plan.unreached()).collect();
+        let is_whole = cloud.learnt() == Some(Learnt::Whole);
+        let differs = || {
+            condition::wanted(plan.concerned, &reaches, is_whole)
+                .is_some_and(|wanted| !condition::says(node, &wanted))
+        };
+        !plan.is_idle() || (is_owner && differs())
+    }
+
+    /// Whether a route leads to nobody that is known, and nobody wants what it leads to.
+    pub(super) fn is_stray(&self, route: &Route) -> bool {
+        let led = match Holder::of(route) {
+            Holder::Nobody => false,
+            Holder::Machine(id) => !self.context.nodes.by_index(&id).is_empty(),
+            Holder::Node(_) => true,
+        };
+        !led && self.is_removable_at_all(route)
+    }
+
+    /// Whether a route without a node may go.
+    pub(super) fn is_removable_at_all(&self, route: &Route) -> bool {
+        is_removable(route)
+            && self.cluster.contain(&route.destination)
+            && self.claims.lock().holder(&route.destination).is_none()
+    }
+}

@@ -1,0 +1,26 @@
+//! What one run of the queue is about.
+
+use std::fmt;
+
+/// A node with all its routes, or a route that leads to none.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Subject {
+    /// By name, whether it exists or not.
+    Node(String),
+    /// A route that no node can be told from.
+    Stray {
+        /// The provider that listed it.
+        provider: String,
+        /// Its id.
+        id: String,
+    },
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(name) => write!(out, "node {name}"),
+            Self::Stray { provider, id } => write!(out, "route {id} of {provider}"),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! One look at all routes of a provider: at the start, at each new connection, when the table is doubted, and slowly all
+//! the time, to find what changed behind our back.
+//!
+//! In: the provider's list. Out: the table, and keys in the queue where something differs. Nothing is removed here, and an
+//! incomplete list proves nothing of what is not in it.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::{
+    BACKOFF, Cloud, Shared,
+    metrics::Operation,
+    subject::Subject,
+    table::{Holder, Learnt},
+};
+use crate::cloud::{CloudError, ErrorReason, ProviderStatus, RetryClass, RouteList, SLOW_RETRY};
+
+/// Lists are at least so far apart, whoever wishes them.
+const DISTANCE: Duration = Duration::from_secs(10);
+
+/// Up to this share of the period is added, so that several providers or hosts do not ask in step.
+const JITTER: f64 = 0.1;
+
+impl Shared {
+    /// Lists whenever there is a reason to, for as long as it is polled.
+    pub(super) async fn sweep_for_ever(&self, cloud: &Cloud) {
+        let mut sweeps = cloud.provider.sweeps();
+        let mut failures = 0;
+        loop {
+            askable(cloud).await;
+            sweeps.borrow_and_update();
+            let begun = Instant::now();
+            let pause = match self.sweep(cloud).await {
+                Ok(()) => {
+                    failures = 0;
+                    self.context.settings.resync_period.mul_f64(1.0 + JITTER * fastrand::f64())
+                }
+                Err(error) => {
+                    tracing::warn!(provider = cloud.name(), %error, "the routes could not be listed");
+                    failures += 1;
+                    pause_after(&error, failures)
+                }
+            };
+            let next = Instant::now() + pause;
+            tokio::select! {
+                () = sleep_until(next) => {}
+                Ok(()) = sweeps.changed() => sleep_until(next.min(begun + DISTANCE)).await,
+                () = cloud.doubted.notified() => sleep_until(next.min(begun + DISTANCE)).await,
+            }
+        }
+    }
+
+    async fn sweep(&self, cloud: &Cloud) -> Result<(), CloudError> {
+        if !cloud.serves_routes() {
+            return Ok(());
+        }
+        let begun = cloud.table.lock().mark();
+        let list = self.list(cloud).await?;
+        for (location, error) in &list.unreachable {
+            tracing::warn!(provider = cloud.name(), location, %error, "could not be asked for routes");
+        }
+        for sentence in &list.rejected {
+            tracing::warn!(provider = cloud.name(), "a listed route is wrong: {sentence}");
+        }
+        let is_first = cloud.learnt().is_none();
+        let learnt = if list.complete { Learnt::Whole } else { Learnt::InPart };
+        {
+            let mut table = cloud.table.lock();
+            table.learn(list.routes, learnt, begun);
+            self.context.metrics.known(cloud.name(), table.len());
+        }
+        if is_first {
+            tracing::info!(provider = cloud.name(), complete = list.complete, "the routes are known");
+        }
+        self.look_at_differences(cloud, is_first);
+        Ok(())
+    }
+
+    async fn list(&self, cloud: &Cloud) -> Result<RouteList, CloudError> {
+        self.context.metrics.sync_begins();
+        let begun = Instant::now();
+        let answer = cloud.provider.list_routes(self.cluster.all()).await;
+        let result = match &answer {
+            Ok(list) if list.complete => "ok".to_owned(),
+            Ok(_) => "incomplete".to_owned(),
+            Err(error) => error.label(),
+        };
+        self.context.metrics.ended(cloud.name(), Operation::List, result, begun.elapsed());
+        answer
+    }
+
+    /// Queues what is not as it should be, but for what comes back by itself; or every node, and that too.
+    pub(super) fn look_at_differences(&self, cloud: &Cloud, everything: bool) {
+        let add = |subject: Subject| {
+            if everything || !self.waiting.contains(&subject) {
+                self.queue.add(subject);
+            }
+        };
+        for node in self.context.nodes.list() {
+            if everything || self.is_due(cloud, &node) {
+                add(Subject::Node(node.name.clone()));
+            }
+        }
+        let routes: Vec<_> = cloud.table.lock().all().cloned().collect();
+        for route in routes {
+            match Holder::of(&route) {
+                Holder::Node(name) if self.context.nodes.get(&name).is_none() => {
+                    if self.is_removable_at_all(&route) {
+                        add(Subject::Node(name));
+                    }
+                }
+                Holder::Node(_) => {}
+                Holder::Machine(_) | Holder::Nobody => {
+                    if self.is_stray(&route) {
+                        add(Subject::Stray { provider: cloud.name().to_owned(), id: route.id.clone() });
+                    }
+                }
+            }
+        }
+    }
+
+    /// What waits for a provider to thaw goes on then, for as long as it is polled.
+    pub(super) async fn follow_status(&self, cloud: &Cloud) {
+        let mut status = cloud.provider.status();
+        let mut before = status.borrow_and_update().clone();
+        while status.changed().await.is_ok() {
+            let now = status.borrow_and_update().clone();
+            if now == ProviderStatus::Serving && now != before {
+                self.look_at_differences(cloud, true);
+            }
+            before = now;
+        }
+        // The provider lives as long as the process; there is nothing left to follow.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// When a list that failed is tried again.
+fn pause_after(error: &CloudError, failures: u32) -> Duration {
+    match error.retry_class() {
+        _ if error.is(ErrorReason::MethodNotSupported) => SLOW_RETRY,
+        RetryClass::After(delay) => delay,
+        RetryClass::Slow => error.retry_after.unwrap_or_default().max(SLOW_RETRY),
+        RetryClass::Backoff | RetryClass::Wait => BACKOFF.delay(failures.saturating_sub(1)),
+    }
+}
+
+/// Returns once the provider can be asked.
+async fn askable(cloud: &Cloud) {
+    let mut status = cloud.provider.status();
+    // The sender lives in the provider, which outlives this call.
+    let _closed = status.wait_for(|status| !matches!(status, ProviderStatus::Disconnected(_))).await.is_err();
+}

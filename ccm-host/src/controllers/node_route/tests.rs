@@ -1,0 +1,181 @@
+//! The whole controller against an apiserver and a provider in memory, on a paused clock.
+
+mod changing;
+mod failing;
+mod histories;
+mod reconciling;
+mod safety;
+
+use prometheus_client::registry::Registry;
+use serde_json::Value;
+use tokio::{task::JoinHandle, time::sleep};
+
+use super::*;
+use crate::{
+    cloud::{
+        Route, RouteState, RouteTarget,
+        fake::{Call, FakeProvider},
+    },
+    controllers::node_server::NodeServer,
+    kube::fixtures::{Recorded, node, recorder},
+};
+
+const PERIOD: Duration = Duration::from_secs(300);
+
+/// A controller that runs, and everything around it.
+struct Scene {
+    server: NodeServer,
+    fake: Arc<FakeProvider>,
+    events: Recorded,
+    registry: Registry,
+    cancel: CancellationToken,
+    running: JoinHandle<anyhow::Result<()>>,
+}
+
+fn settings() -> Settings {
+    Settings {
+        cluster_cidrs: vec![net("10.120.0.0/16"), net("a00::/8")],
+        resync_period: PERIOD,
+        selector: LabelSelector::everything(),
+    }
+}
+
+fn net(text: &str) -> IpNet {
+    text.parse().unwrap()
+}
+
+/// A node that is initialised, with these pod CIDRs.
+fn wanting(name: &str, cidrs: &[&str]) -> Node {
+    let node = node(name).with_provider_id(&format!("fake://{name}")).with_address("InternalIP", "10.0.0.1");
+    cidrs.iter().fold(node, |node, cidr| node.with_pod_cidr(cidr))
+}
+
+/// A route to a node; to nothing known if that is empty.
+fn route(id: &str, cidr: &str, to: &str) -> Route {
+    let target =
+        RouteTarget { name: to.to_owned(), provider_id: format!("fake://{to}"), ..RouteTarget::default() };
+    Route {
+        id: id.to_owned(),
+        destination: net(cidr),
+        target: Some(target).filter(|_| !to.is_empty()),
+        state: RouteState::Active,
+    }
+}
+
+fn blackhole(id: &str, cidr: &str, to: &str) -> Route {
+    Route { state: RouteState::Blackhole, ..route(id, cidr, to) }
+}
+
+impl Scene {
+    async fn start(nodes: impl IntoIterator<Item = Node>, routes: impl IntoIterator<Item = Route>) -> Self {
+        let fake = FakeProvider::new("fake");
+        routes.into_iter().for_each(|route| fake.set_route(route));
+        Self::with(nodes, fake, vec![], |_| {}).await
+    }
+
+    /// Everything that there was to do is done.
+    async fn settled(nodes: impl IntoIterator<Item = Node>, routes: impl IntoIterator<Item = Route>) -> Self {
+        let scene = Self::start(nodes, routes).await;
+        scene.rest().await;
+        scene.fake.take_calls();
+        scene.server.take_calls();
+        scene.events.take();
+        scene
+    }
+
+    async fn with(
+        nodes: impl IntoIterator<Item = Node>,
+        fake: Arc<FakeProvider>,
+        others: Vec<Arc<FakeProvider>>,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
+        Self::at(NodeServer::new(nodes), fake, others, change).await
+    }
+
+    async fn at(
+        server: NodeServer,
+        fake: Arc<FakeProvider>,
+        others: Vec<Arc<FakeProvider>>,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
+        let cancel = CancellationToken::new();
+        let mut settings = settings();
+        change(&mut settings);
+        let (recorder, events) = recorder();
+        let mut registry = Registry::default();
+        let all = [Arc::clone(&fake)].into_iter().chain(others).map(|fake| fake as Arc<dyn Provider>);
+        let controller = Controller::new(Context {
+            nodes: server.cache(keep(&settings.selector), &cancel).await,
+            writer: server.writer(),
+            providers: Providers::new(all.collect()),
+            recorder,
+            metrics: RouteMetrics::register(&mut registry),
+            queue_metrics: QueueMetrics::default(),
+            settings,
+        });
+        server.take_calls();
+        let running = tokio::spawn(controller.run(cancel.clone()));
+        Self { server, fake, events, registry, cancel, running }
+    }
+
+    /// Lets everything come to rest that needs no more than a moment.
+    async fn rest(&self) {
+        sleep(Duration::from_millis(100)).await;
+    }
+
+    /// The routes of the cloud: destination and node, sorted.
+    fn routes(&self) -> Vec<String> {
+        routes_of(&self.fake)
+    }
+
+    /// Status and reason of the condition.
+    fn condition(&self, name: &str) -> String {
+        let conditions = self.server.part(name, "/status/conditions");
+        let list: Vec<Value> = conditions.as_array().cloned().unwrap_or_default();
+        let one = list.iter().find(|one| one["type"] == condition::NETWORK_UNAVAILABLE);
+        one.map_or_else(
+            || "none".to_owned(),
+            |one| format!("{} {}", one["status"].as_str().unwrap(), one["reason"].as_str().unwrap()),
+        )
+    }
+
+    /// What was asked of the cloud since the last time, sorted but for lists.
+    fn calls(&self) -> Vec<String> {
+        let mut calls: Vec<String> = self.fake.take_calls().iter().map(word).collect();
+        calls.sort();
+        calls
+    }
+
+    fn reasons(&self) -> Vec<&'static str> {
+        self.events.take().into_iter().map(|(_, reason, _)| reason).collect()
+    }
+
+    fn metric(&self, line: &str) -> bool {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        text.lines().any(|other| other == line)
+    }
+
+    async fn stop(self) {
+        self.cancel.cancel();
+        self.running.await.unwrap().unwrap();
+    }
+}
+
+fn routes_of(fake: &FakeProvider) -> Vec<String> {
+    let to =
+        |route: &Route| route.target.as_ref().map_or_else(|| "-".to_owned(), |target| target.name.clone());
+    let mut words: Vec<String> =
+        fake.routes().iter().map(|route| format!("{} {}", route.destination, to(route))).collect();
+    words.sort();
+    words
+}
+
+fn word(call: &Call) -> String {
+    match call {
+        Call::ListRoutes { .. } => "list".to_owned(),
+        Call::EnsureRoute { destination, node } => format!("ensure {destination} {node}"),
+        Call::DeleteRoute { id, .. } => format!("delete {id}"),
+        other => panic!("not a route: {other:?}"),
+    }
+}

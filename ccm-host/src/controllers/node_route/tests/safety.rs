@@ -1,0 +1,170 @@
+//! What must never be removed, and what must never be said.
+
+use super::*;
+use crate::{
+    cloud::{
+        ErrorReason as R, ProviderStatus,
+        fake::{error, method},
+    },
+    kube::fixtures::Reply,
+};
+
+fn n1() -> Node {
+    wanting("n1", &["10.120.0.0/24"])
+}
+
+/// A provider that is not well is trusted with nothing that cannot be taken back; routes are made all the same.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_removed_while_the_provider_is_not_trusted() {
+    let fake = FakeProvider::new("fake");
+    fake.set_status(ProviderStatus::Frozen("CREDENTIALS_VALID is FALSE".into()));
+    fake.set_route(route("a", "10.120.9.0/24", "gone"));
+    fake.set_route(blackhole("b", "10.120.8.0/24", ""));
+    fake.set_route(route("c", "10.120.7.0/24", "n1"));
+    let scene = Scene::with([n1()], fake, vec![], |_| {}).await;
+    sleep(PERIOD * 2).await;
+    assert_eq!(
+        scene.routes(),
+        ["10.120.0.0/24 n1", "10.120.7.0/24 n1", "10.120.8.0/24 -", "10.120.9.0/24 gone"]
+    );
+    scene.fake.set_status(ProviderStatus::Serving);
+    scene.rest().await;
+    assert_eq!(scene.routes(), ["10.120.0.0/24 n1"], "at once, when it is well");
+    scene.stop().await;
+}
+
+/// A cache that is behind: the node, read afresh, is there.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_the_cache_does_not_know_yet_keeps_its_routes() {
+    let server = NodeServer::new([]);
+    let fake = FakeProvider::new("fake");
+    fake.set_route(route("a", "10.120.0.0/24", "n1"));
+    let cancel = CancellationToken::new();
+    let cache = server.cache(keep(&LabelSelector::everything()), &cancel).await;
+    server.hold_watches();
+    server.put(&n1());
+    let (recorder, _events) = recorder();
+    let controller = Controller::new(Context {
+        nodes: cache,
+        writer: server.writer(),
+        providers: Providers::new(vec![Arc::clone(&fake) as Arc<dyn Provider>]),
+        recorder,
+        metrics: RouteMetrics::register(&mut Registry::default()),
+        queue_metrics: QueueMetrics::default(),
+        settings: settings(),
+    });
+    let running = tokio::spawn(controller.run(cancel.clone()));
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(routes_of(&fake), ["10.120.0.0/24 n1"]);
+    assert!(server.take_lines().iter().all(|line| line == "GET n1"));
+    server.release_all();
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(fake.take_calls().len(), 1, "nothing but the list");
+    cancel.cancel();
+    running.await.unwrap().unwrap();
+}
+
+/// The node, read afresh, wants again what the cache says it gave up.
+#[tokio::test(start_paused = true)]
+async fn a_wish_that_the_cache_does_not_know_yet_counts() {
+    let scene = Scene::settled([n1()], [route("a", "10.120.0.0/24", "n1")]).await;
+    let wish = |cidrs: Value| scene.server.edit("n1", |node| node["spec"]["podCIDRs"] = cidrs);
+    scene.server.hold_watches();
+    wish(Value::Null);
+    wish(serde_json::json!(["10.120.0.0/24"]));
+    scene.server.release(1);
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(scene.routes(), ["10.120.0.0/24 n1"]);
+    scene.server.release_all();
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(scene.calls(), [""; 0]);
+    assert_eq!(scene.condition("n1"), "False RouteCreated");
+    scene.stop().await;
+}
+
+/// Rule 10: what was re-pointed since is listed again, and decided anew.
+#[tokio::test(start_paused = true)]
+async fn a_route_that_was_repointed_meanwhile_is_not_removed() {
+    let scene = Scene::settled([n1(), wanting("n2", &[])], [route("a", "10.120.5.0/24", "n2")]).await;
+    assert_eq!(scene.routes(), ["10.120.0.0/24 n1"], "nobody wants it");
+    scene.server.put(&wanting("n3", &["10.120.6.0/24"]));
+    scene.rest().await;
+    let id =
+        scene.fake.routes().into_iter().find(|route| route.destination == net("10.120.6.0/24")).unwrap().id;
+    // Somebody points it to a node that is there, and tells nobody; then its old node goes.
+    scene.fake.set_route(Route { id: id.clone(), ..route("", "10.120.6.0/24", "n2") });
+    scene.calls();
+    scene.server.delete("n3");
+    scene.rest().await;
+    assert_eq!(scene.calls(), [format!("delete {id}")]);
+    assert_eq!(scene.routes(), ["10.120.0.0/24 n1", "10.120.6.0/24 n2"], "ROUTE_CHANGED");
+    sleep(Duration::from_secs(11)).await;
+    assert_eq!(
+        scene.calls(),
+        [format!("delete {id}"), "list".to_owned()],
+        "listed, decided anew: n2 does not want it"
+    );
+    assert_eq!(scene.routes(), ["10.120.0.0/24 n1"]);
+    scene.stop().await;
+}
+
+/// Rule 7: an incomplete list neither removes what it lacks, nor marks a network unavailable.
+#[tokio::test(start_paused = true)]
+async fn an_incomplete_list_takes_nothing_away() {
+    let fake = FakeProvider::new("fake");
+    fake.set_unreachable(vec![("eu-1".into(), error(method::LIST_ROUTES, Some(R::LocationUnreachable)))]);
+    fake.fail_always(method::ENSURE_ROUTE, Some(error(method::ENSURE_ROUTE, Some(R::InternalError))));
+    fake.set_route(route("x", "10.120.9.0/24", "gone"));
+    let known = n1().with_condition(condition::NETWORK_UNAVAILABLE, "False", "RouteCreated");
+    let scene = Scene::with([known], fake, vec![], |_| {}).await;
+    sleep(PERIOD * 3).await;
+    assert_eq!(scene.condition("n1"), "False RouteCreated");
+    assert_eq!(scene.routes(), [""; 0], "what is listed is known to be there, and may go");
+    scene.fake.set_unreachable(vec![]);
+    sleep(PERIOD * 2).await;
+    assert_eq!(scene.condition("n1"), "True NoRouteCreated", "now it is known");
+    scene.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_incomplete_list_lacks_is_known_still() {
+    let scene = Scene::settled([n1()], [route("a", "10.120.0.0/24", "n1")]).await;
+    scene.fake.set_rejected_routes(vec!["the route \"b\" leads to \"junk\", which is no CIDR".into()]);
+    let kept = scene.fake.drop_route("a");
+    sleep(PERIOD * 2).await;
+    assert!(scene.calls().iter().all(|call| call == "list"), "it may be there: {kept:?}");
+    scene.stop().await;
+}
+
+/// A wider route that shares an edge with a cluster CIDR is somebody's aggregate: RESP-13, RESP-14 ours, SW-36.
+#[tokio::test(start_paused = true)]
+async fn a_wider_route_is_never_removed() {
+    let wide =
+        [route("a", "10.120.0.0/15", "gone"), route("b", "0.0.0.0/0", ""), blackhole("c", "10.0.0.0/8", "")];
+    let scene = Scene::start([n1()], wide).await;
+    sleep(PERIOD * 2).await;
+    assert_eq!(scene.routes().len(), 4);
+    scene.stop().await;
+}
+
+/// A state that the provider does not tell is no reason to remove.
+#[tokio::test(start_paused = true)]
+async fn a_route_of_unknown_state_is_kept() {
+    let unknown = |id, cidr, to| Route { state: RouteState::Unknown, ..route(id, cidr, to) };
+    let given = [unknown("a", "10.120.8.0/24", "gone"), unknown("b", "10.120.9.0/24", "")];
+    let scene = Scene::start([n1()], given).await;
+    sleep(PERIOD * 2).await;
+    assert_eq!(scene.routes().len(), 3);
+    scene.stop().await;
+}
+
+/// An apiserver that fails tells nothing about the node.
+#[tokio::test(start_paused = true)]
+async fn a_condition_meets_a_node_that_was_replaced() {
+    let scene = Scene::settled([], []).await;
+    scene.server.answer_next_write(Reply::invalid("field is immutable", &["metadata.uid"]));
+    scene.server.put(&n1());
+    scene.rest().await;
+    assert_eq!(scene.server.take_lines(), ["PATCH n1/status"], "it is not written to another node");
+    scene.stop().await;
+}

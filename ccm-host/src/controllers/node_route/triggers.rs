@@ -1,0 +1,106 @@
+//! What makes us look at a node: its own changes, and those of nodes that share a pod CIDR with it.
+//!
+//! In: the cache's changes. Out: keys in the queue; no call is made by that alone. What changed in the cloud is found by
+//! the [`sweep`](super::sweep).
+
+use std::sync::Arc;
+
+use super::{
+    Shared,
+    condition::{self, NETWORK_UNAVAILABLE},
+    subject::Subject,
+    table::Holder,
+};
+use crate::{
+    controllers::taint,
+    kube::{cache::Change, node::Node},
+};
+
+/// Whether a change of a node may have to do with its routes, or with what it says of its network.
+fn matters(old: &Node, new: &Node) -> bool {
+    let status = |node: &Node| {
+        node.condition(NETWORK_UNAVAILABLE)
+            .map(|condition| (condition.status.clone(), condition.reason.clone()))
+    };
+    old.pod_cidrs != new.pod_cidrs
+        || old.addresses != new.addresses
+        || old.provider_id != new.provider_id
+        || old.has_taint(taint::UNINITIALIZED) != new.has_taint(taint::UNINITIALIZED)
+        // Our own write, most of the time: nothing follows from that.
+        || (status(old) != status(new) && !condition::is_ours(new))
+}
+
+impl Shared {
+    /// Follows the changes of all nodes, those known already included.
+    pub(super) fn follow_nodes(self: &Arc<Self>) {
+        let shared = Arc::downgrade(self);
+        self.context.nodes.subscribe(move |change| {
+            if let Some(shared) = shared.upgrade() {
+                shared.see(change);
+            }
+        });
+    }
+
+    fn see(&self, change: &Change<Node>) {
+        let (node, looked_at) = match change {
+            Change::Added(node) => (node, true),
+            Change::Updated { old, new } => {
+                (new, matters(old, new) || self.scope.contains(old) != self.scope.contains(new))
+            }
+            Change::Deleted(node) => {
+                self.gone(node);
+                return;
+            }
+        };
+        let others = self.claims.lock().see(node);
+        others.into_iter().chain(looked_at.then(|| node.name.clone())).for_each(|name| self.queue_node(name));
+    }
+
+    /// Before a list tells what there is, nothing can be decided; it brings every node along.
+    fn queue_node(&self, name: String) {
+        if self.clouds.iter().any(|cloud| cloud.learnt().is_some()) {
+            self.queue.add(Subject::Node(name));
+        }
+    }
+
+    fn gone(&self, node: &Node) {
+        let others = self.claims.lock().forget(&node.name);
+        self.events.forget(&node.name);
+        self.shown.forget(&node.name);
+        others.into_iter().chain([node.name.clone()]).for_each(|name| self.queue_node(name));
+        let Some(machine) = node.provider_id.clone().map(Holder::Machine) else { return };
+        for cloud in &self.clouds {
+            let ids: Vec<String> = cloud.table.lock().of(&machine).map(|route| route.id.clone()).collect();
+            ids.iter().for_each(|id| self.queue_stray(cloud.name(), id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::fixtures::node;
+
+    /// WATCH-1, WATCH-2, WATCH-4; SW-32 for what upstream does not look at.
+    #[test]
+    fn only_what_routes_depend_on_wakes_us() {
+        let old = || node("n").with_provider_id("fake://n").with_pod_cidr("10.0.1.0/24").ready();
+        let says = |status, reason| old().with_condition(NETWORK_UNAVAILABLE, status, reason);
+        let rows = [
+            ("WATCH-1 an address", old(), old().with_address("InternalIP", "10.9.9.9"), true),
+            ("WATCH-2 a pod CIDR", old(), old().with_pod_cidr("fd00::/64"), true),
+            ("WATCH-4 nothing that is kept", old(), old().version("2"), false),
+            ("readiness", old(), old().not_ready(), false),
+            ("a label", old(), old().with_label("x", "1"), false),
+            ("a provider ID", node("n"), node("n").with_provider_id("fake://n"), true),
+            ("initialised", node("n").tainted_uninitialized(), node("n"), true),
+            ("our own condition", old(), says("False", "RouteCreated"), false),
+            ("our own warning", says("False", "RouteCreated"), says("True", "NoRouteCreated"), false),
+            ("SW-32 somebody's condition", says("False", "RouteCreated"), says("False", "CalicoIsUp"), true),
+            ("SW-32 our condition taken away", says("False", "RouteCreated"), old(), true),
+        ];
+        for (name, old, new, want) in rows {
+            assert_eq!(matters(&old, &new), want, "{name}");
+        }
+    }
+}

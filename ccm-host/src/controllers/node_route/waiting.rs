@@ -1,0 +1,47 @@
+//! Who waits for a time of its own, so that a sweep does not disturb the backoff.
+
+use std::{collections::HashMap, time::Duration};
+
+use parking_lot::Mutex;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::time::Instant;
+
+use super::{BACKOFF, subject::Subject};
+use crate::kube::queue::{Outcome, WorkQueue};
+
+/// The memory, and the gauge that shows how many wait.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    until: Mutex<HashMap<Subject, Instant>>,
+    shown: Gauge,
+}
+
+impl Waiting {
+    pub(super) fn new(shown: Gauge) -> Self {
+        Self { until: Mutex::default(), shown }
+    }
+
+    /// A run has ended so.
+    pub(super) fn ended(&self, subject: &Subject, outcome: &Outcome, queue: &WorkQueue<Subject>) {
+        let delay = match outcome {
+            Outcome::Done => None,
+            Outcome::Retry(_) => Some(BACKOFF.delay(queue.retries(subject))),
+            Outcome::RetryAfter(delay) | Outcome::Slow(delay) => Some(*delay),
+        };
+        self.note(subject, delay);
+    }
+
+    fn note(&self, subject: &Subject, delay: Option<Duration>) {
+        let mut until = self.until.lock();
+        match delay {
+            Some(delay) => until.insert(subject.clone(), Instant::now() + delay),
+            None => until.remove(subject),
+        };
+        self.shown.set(i64::try_from(until.len()).unwrap_or(i64::MAX));
+    }
+
+    /// Whether the subject comes back by itself.
+    pub(super) fn contains(&self, subject: &Subject) -> bool {
+        self.until.lock().get(subject).is_some_and(|until| *until > Instant::now())
+    }
+}
