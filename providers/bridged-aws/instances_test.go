@@ -40,7 +40,8 @@ func TestStatesOfMachines(t *testing.T) {
 	must(0, w.cloud.Stop(w.ctx, stopping.ID))(t)
 	must(0, w.cloud.Terminate(w.ctx, ending.ID))(t)
 
-	answers := w.ask(running, stopped, terminated, never, unnamed, foreign)
+	twin := &pb.NodeRef{Name: "twin", ProviderId: running.GetProviderId()}
+	answers := w.ask(running, twin, stopped, terminated, never, unnamed, foreign)
 
 	for _, want := range []struct {
 		node          *pb.NodeRef
@@ -48,6 +49,7 @@ func TestStatesOfMachines(t *testing.T) {
 		authoritative bool
 	}{
 		{running, pb.InstanceState_INSTANCE_STATE_RUNNING, true},
+		{twin, pb.InstanceState_INSTANCE_STATE_RUNNING, true},
 		{stopped, pb.InstanceState_INSTANCE_STATE_STOPPED, true},
 		{terminated, pb.InstanceState_INSTANCE_STATE_ABSENT, true},
 		{never, pb.InstanceState_INSTANCE_STATE_ABSENT, true},

@@ -7,6 +7,7 @@ import logging
 import sys
 
 from moto.core.responses import ActionResult
+from moto.ec2.models.instances import InstanceBackend
 from moto.ec2.models.route_tables import Route
 from moto.ec2.responses.instances import InstanceResponse
 from moto.elb.models import ELBBackend, FakeHealthCheck
@@ -21,6 +22,16 @@ def ended(route):
 # A route to a machine that was terminated stays active in moto. In EC2 it leads into a black hole, and names no machine.
 Route.state = property(lambda route: "blackhole" if ended(route) else "active")
 Route.instance_id = property(lambda route: None if route.instance is None or ended(route) else route.instance.id)
+
+find_by_ids = InstanceBackend.get_reservations_by_instance_ids
+
+
+def find_once(self, instance_ids, *args, **kwargs):
+    return find_by_ids(self, list(dict.fromkeys(instance_ids)), *args, **kwargs)
+
+
+# moto fails when a machine is named twice in one call, as the provider does when it gathers calls.
+InstanceBackend.get_reservations_by_instance_ids = find_once
 
 create_classic = ELBBackend.create_load_balancer
 
