@@ -32,7 +32,7 @@ impl Shared {
             Source::Cloud => match self.ask(node, cancel).await {
                 Ok(Verdict::Assign(cidrs)) => cidrs,
                 Ok(Verdict::NotYet { problem, again }) => {
-                    self.tell((&**node).into(), vec![problem]);
+                    self.tell_missing(node, problem);
                     return again;
                 }
                 Ok(Verdict::NotOurs) => return Outcome::Done,
@@ -46,14 +46,13 @@ impl Shared {
     fn allot(&self, ledger: &Mutex<Ledger>, node: &Node) -> Option<Vec<IpNet>> {
         let mut allotment = ledger.lock().allot(&node.uid);
         if allotment == Allotment::Contested {
-            let effects = ledger.lock().give_back(&node.uid);
-            self.carry_out(effects);
+            self.change(|ledger| ledger.give_back(&node.uid));
             allotment = ledger.lock().allot(&node.uid);
         }
         match allotment {
             Allotment::Cidrs(cidrs) => Some(cidrs),
             Allotment::Exhausted(cluster) => {
-                self.tell(node.into(), vec![Problem::Exhausted(cluster)]);
+                self.tell_missing(node, Problem::Exhausted(cluster));
                 None
             }
             Allotment::Contested | Allotment::Nothing => None,
@@ -66,18 +65,13 @@ impl Shared {
         let Ok(_permit) = self.writing.acquire().await else { return Outcome::Done };
         let Err(error) = self.context.writer.patch_node(&node.name, &patch, cancel).await else {
             tracing::info!(node = node.name, cidrs = texts.join(","), "pod CIDRs assigned");
-            // The cache tells the same later.
-            self.learn(&Node { pod_cidrs: texts, ..Node::clone(node) });
             return Outcome::Done;
         };
         match decide::failure(&error) {
             Failure::Over => Outcome::Done,
             Failure::Unknown => self.look_again(node, &texts, error, cancel).await,
             Failure::Refused => {
-                if let Source::Ranges(ledger) = &self.source {
-                    let effects = ledger.lock().give_back(&node.uid);
-                    self.carry_out(effects);
-                }
+                self.change(|ledger| ledger.give_back(&node.uid));
                 self.not_written(node, &texts, error)
             }
         }
@@ -113,7 +107,7 @@ impl Shared {
     fn not_written(&self, node: &Node, texts: &[String], error: WriteError) -> Outcome {
         let error = anyhow::Error::from(error);
         let problem = Problem::NotWritten { networks: texts.join(","), error: format!("{error:#}") };
-        self.tell(node.into(), vec![problem]);
+        self.tell_missing(node, problem);
         Outcome::retry(error)
     }
 }

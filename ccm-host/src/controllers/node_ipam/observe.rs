@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Shared, Source,
     decide::{Verdict, concerns, of_answer, of_error},
-    ledger::{Effects, Report},
+    ledger::{Effects, Ledger, Report},
     problem::Problem,
 };
 use crate::{
@@ -38,16 +38,10 @@ impl Shared {
         match change {
             Change::Deleted(node) => {
                 self.problems.lock().news(&node.uid, Vec::new());
-                if let Source::Ranges(ledger) = &self.source {
-                    let effects = ledger.lock().forget(&node.uid);
-                    self.carry_out(effects);
-                }
+                self.change(|ledger| ledger.forget(&node.uid));
             }
             Change::Added(node) | Change::Updated { new: node, .. } => match &self.source {
-                Source::Ranges(ledger) => {
-                    let effects = ledger.lock().see(node);
-                    self.carry_out(effects);
-                }
+                Source::Ranges(_) => self.change(|ledger| ledger.see(node)),
                 Source::Cloud => self.learn(node),
             },
         }
@@ -59,28 +53,35 @@ impl Shared {
     /// The node is so, although the cache may not know yet.
     pub(super) fn learn(&self, node: &Node) {
         match &self.source {
-            Source::Ranges(ledger) => {
-                let effects = ledger.lock().learn(node);
-                self.carry_out(effects);
-            }
-            Source::Cloud if !node.pod_cidrs.is_empty() => self.tell(node.into(), Vec::new()),
+            Source::Ranges(_) => self.change(|ledger| ledger.learn(node)),
+            Source::Cloud if !node.pod_cidrs.is_empty() => self.tell(node.into(), Vec::new(), |_| true),
             Source::Cloud => {}
         }
     }
 
-    pub(super) fn carry_out(&self, effects: Effects) {
-        let Effects { wake, reports } = effects;
+    /// Changes the ledger, if there is one, and does what follows from that. It is done under the ledger's lock, so that
+    /// what is told last is what was found last.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Ledger) -> Effects) {
+        let Source::Ranges(ledger) = &self.source else { return };
+        let mut ledger = ledger.lock();
+        let Effects { wake, reports } = change(&mut ledger);
         wake.into_iter().for_each(|name| self.queue.add(name));
         for Report { uid, name, problems } in reports {
-            self.tell(Regarding::node(&name, &uid), problems);
+            self.tell(Regarding::node(&name, &uid), problems, |_| true);
         }
     }
 
-    /// Tells what is news among everything that is wrong with a node's pod CIDRs now.
-    pub(super) fn tell(&self, node: Regarding, problems: Vec<Problem>) {
+    /// Tells why a node has no pod CIDRs, unless it has some by now.
+    pub(super) fn tell_missing(&self, node: &Node, problem: Problem) {
+        self.tell(node.into(), vec![problem], |now| now.pod_cidrs.is_empty());
+    }
+
+    /// Tells what is news among everything that is wrong with a node's pod CIDRs, if that can still be so.
+    fn tell(&self, node: Regarding, problems: Vec<Problem>, still: impl FnOnce(&Node) -> bool) {
         let mut told = self.problems.lock();
-        // Asked under the lock: what is told of a node that is gone would never be forgotten.
-        if self.context.nodes.get(&node.name).is_none_or(|known| known.uid != node.uid) {
+        // Looked up under the lock: the cache is ahead of us, and what is told too late would never be taken back.
+        let now = self.context.nodes.get(&node.name).filter(|now| now.uid == node.uid);
+        if !now.is_some_and(|now| still(&now)) {
             return;
         }
         for problem in told.news(&node.uid, problems) {

@@ -70,6 +70,23 @@ async fn a_provider_says_when_it_wants_to_be_asked_again() {
     scene.stop().await;
 }
 
+/// IPAM-26: what is learnt of a node that is gone is said of nobody, and so need not be taken back.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_after_its_node_went_is_not_told() {
+    let scene = Scene::start_with(Allocation::Cloud, "", [node("a"), node("b")], |scene| {
+        allotted(&scene.fake, "a", &[]);
+        allotted(&scene.fake, "b", &[]);
+        scene.fake.set_latency(method::INSTANCE, Duration::from_secs(5));
+    })
+    .await;
+    scene.server.delete("a");
+    scene.server.put(&node("b").uid("newer"));
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(scene.reasons(), ["CIDRNotAvailable"], "of the newer b only");
+    assert!(scene.problems("not_allotted", 1));
+    scene.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_of_nobody_is_left_alone() {
     let scene = Scene::start_with(

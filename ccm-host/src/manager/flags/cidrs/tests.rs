@@ -63,7 +63,7 @@ fn each_cluster_cidr_gets_the_mask_of_its_family() {
     }
 }
 
-/// IPAM-20, and the errors of node.md 3.1 and 3.2.
+/// IPAM-20, IPAM-22, and the errors of node.md 3.1 and 3.2.
 #[test]
 fn what_cannot_be_divided_is_refused_with_its_remedy() {
     let rows: [(Flags<'_>, &str); 14] = [
