@@ -62,6 +62,17 @@ pub struct Balancer {
     pub instances: Vec<String>,
 }
 
+/// A route to a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Route {
+    /// The CIDR that leads there.
+    pub destination: String,
+    /// The machine.
+    pub instance: String,
+    /// `active` or `blackhole`.
+    pub state: String,
+}
+
 impl Aws {
     /// An AWS without machines; `folder` is where the provider's cloud config is written.
     pub async fn start(folder: &Path) -> Result<Self> {
@@ -111,6 +122,11 @@ impl Aws {
     /// All balancers.
     pub async fn balancers(&mut self) -> Result<Vec<Balancer>> {
         self.ask("balancers").await
+    }
+
+    /// The routes to machines, and those whose machine ended.
+    pub async fn routes(&mut self) -> Result<Vec<Route>> {
+        self.ask("routes").await
     }
 
     async fn ask<T: DeserializeOwned>(&mut self, line: &str) -> Result<T> {

@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result};
 use e2e::{event, node, node_gone, nothing_was_forbidden, service, service_gone};
-use e2e_aws::{Aws, Balancer, Instance};
-use k8s_openapi::api::core::v1::Service;
+use e2e_aws::{Aws, Balancer, Instance, Route};
+use k8s_openapi::api::core::v1::{Node, Service};
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -25,10 +25,11 @@ struct World {
 }
 
 impl World {
-    async fn start() -> Result<Self> {
+    async fn start(flags: &[&str]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let aws = Aws::start(folder.path()).await?;
-        let cluster = Options::default()
+        let options = flags.iter().fold(Options::default(), |options, flag| options.host_flag(*flag));
+        let cluster = options
             .provider_under_test(aws.provider())
             .host_flag("--node-monitor-period=500ms")
             .host_flag("--node-deletion-grace=0s")
@@ -65,12 +66,24 @@ impl World {
         .await
         .with_context(|| format!("there is {seen:?}\n{:?}", self.cluster.parts()))
     }
+
+    /// Waits until these are the routes.
+    async fn routes(&mut self, wanted: &[Route]) -> Result<()> {
+        let mut seen = Vec::new();
+        wait::until(&format!("the routes {wanted:?}"), async || {
+            seen = self.aws.routes().await?;
+            seen.sort_by(|a, b| a.destination.cmp(&b.destination));
+            Ok((seen == wanted).then_some(()))
+        })
+        .await
+        .with_context(|| format!("there is {seen:?}\n{:?}", self.cluster.parts()))
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
 async fn nodes_are_initialised_and_go_with_their_machines() -> Result<()> {
-    let mut world = World::start().await?;
+    let mut world = World::start(&[]).await?;
     for (zone, machine) in world.machines.iter().enumerate() {
         let node = node(&world.cluster, &machine.node, "there", |_| true).await?;
         let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
@@ -92,6 +105,37 @@ async fn nodes_are_initialised_and_go_with_their_machines() -> Result<()> {
     nothing_was_forbidden(&world.cluster)
 }
 
+/// The host allots the pod CIDRs and orders the routes; a terminated machine leaves a blackhole, which goes, too.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
+async fn routes_lead_to_the_pods_of_nodes_and_go_with_them() -> Result<()> {
+    let flags =
+        ["--allocate-node-cidrs=true", "--cluster-cidr=10.244.0.0/16", "--route-reconciliation-period=1s"];
+    let mut world = World::start(&flags).await?;
+    let mut wanted = Vec::new();
+    for machine in &world.machines {
+        let node = node(&world.cluster, &machine.node, "the network available", has_network).await?;
+        let destination = node.spec.and_then(|spec| spec.pod_cidr).context("a node has a pod CIDR")?;
+        wanted.push(Route { destination, instance: machine.id.clone(), state: "active".to_owned() });
+    }
+    wanted.sort_by(|a, b| a.destination.cmp(&b.destination));
+    world.routes(&wanted).await?;
+
+    let ended = world.machines[0].clone();
+    world.aws.terminate(&ended).await?;
+    set_ready(&world.cluster.client, &ended.node, "Unknown").await?;
+
+    node_gone(&world.cluster, &ended.node).await?;
+    wanted.retain(|route| route.instance != ended.id);
+    world.routes(&wanted).await?;
+    nothing_was_forbidden(&world.cluster)
+}
+
+fn has_network(node: &Node) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|is| is.type_ == "NetworkUnavailable" && is.status == "False")
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
 async fn a_classic_balancer_lives_and_goes_with_its_service() -> Result<()> {
@@ -107,7 +151,7 @@ async fn a_network_balancer_lives_and_goes_with_its_service() -> Result<()> {
 }
 
 async fn a_balancers_life(kind: &str, wish: Value) -> Result<()> {
-    let mut world = World::start().await?;
+    let mut world = World::start(&[]).await?;
     create(&world.cluster.client, wish).await?;
     let made = world.balancer(&[80]).await?;
     assert_eq!(made.kind, kind);
