@@ -132,6 +132,11 @@ impl FakeProvider {
     }
 
     /// The answer for the node of that name.
+    pub(crate) fn answer(&self, node: &str) -> Option<InstanceAnswer> {
+        self.state.lock().instances.get(node).cloned()
+    }
+
+    /// From now on the node of that name is answered so.
     pub(crate) fn set_answer(&self, node: &str, answer: InstanceAnswer) {
         self.state.lock().instances.insert(node.to_owned(), answer);
     }

@@ -40,6 +40,8 @@ fn as_written(address: &cloud::NodeAddress) -> NodeAddress {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::{
         cloud::AddressType::{self, ExternalIp, Hostname, InternalIp},
@@ -112,6 +114,43 @@ mod tests {
         );
         assert_eq!(wanted(&told("10.0.0.1"), &[]), not_in_cloud("10.0.0.1"), "NODE-30");
         assert_eq!(wanted(&told("x"), &list), Err(ProvidedIpError::Malformed("x".to_owned())), "NODE-9");
+    }
+
+    fn some_addresses() -> impl Strategy<Value = Vec<cloud::NodeAddress>> {
+        let kind = prop::sample::select(vec![InternalIp, ExternalIp, Hostname, AddressType::InternalDns]);
+        let address = prop::sample::select(vec!["10.0.0.1", "10.0.0.2", "fd00::1", "FD00:0::1", "host"]);
+        let one = (kind, address)
+            .prop_map(|(kind, address)| cloud::NodeAddress { kind, address: address.to_owned() });
+        prop::collection::btree_set(one.prop_map(|one| (one.kind, one.address)), 0..7)
+            .prop_map(|set| {
+                set.into_iter().map(|(kind, address)| cloud::NodeAddress { kind, address }).collect()
+            })
+            .prop_shuffle()
+    }
+
+    proptest! {
+        /// Once written, nothing is left to write; what others wrote, and in which order it stood, plays no part.
+        #[test]
+        fn are_settled_by_one_write_and_keep_the_clouds_order(
+            cloud in some_addresses(),
+            before in some_addresses(),
+            told in prop::option::of(prop::sample::select(vec!["10.0.0.1", "10.0.0.2,fd00::1", "fd00::1,10.0.0.1"])),
+        ) {
+            let on = |addresses: Vec<NodeAddress>| {
+                let node = Node { addresses, ..node("n") };
+                told.iter().fold(node, |node, told| node.with_annotation(ANNOTATION, told))
+            };
+            let before: Vec<_> = before.iter().map(as_written).collect();
+            let first = wanted(&on(before.clone()), &cloud);
+            let Ok(Some(list)) = &first else { return Ok(()) };
+            prop_assert_eq!(wanted(&on(list.clone()), &cloud), first.clone(), "idempotent");
+            let of_kubelet = before.into_iter().filter(|address| address.type_ == HOSTNAME).collect();
+            prop_assert_eq!(wanted(&on(of_kubelet), &cloud), first.clone(), "only host names of the kubelet stay");
+            if told.is_none() {
+                let given: Vec<_> = cloud.iter().map(as_written).collect();
+                prop_assert!(list.starts_with(&given), "{:?}", list);
+            }
+        }
     }
 
     /// Whether a list is written is decided entry by entry and in order; nothing is sent for equal lists.

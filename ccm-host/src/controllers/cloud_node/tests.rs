@@ -14,6 +14,7 @@ use crate::{
 };
 
 mod failures;
+mod histories;
 mod initialise;
 mod refresh;
 
@@ -51,10 +52,18 @@ impl Scene {
         others: Vec<Arc<FakeProvider>>,
         change: impl FnOnce(&mut NodeSettings),
     ) -> Self {
-        let cancel = CancellationToken::new();
-        let server = NodeServer::new(nodes);
         let mut settings = settings();
         change(&mut settings);
+        Self::on(NodeServer::new(nodes), fake, others, settings).await
+    }
+
+    async fn on(
+        server: NodeServer,
+        fake: Arc<FakeProvider>,
+        others: Vec<Arc<FakeProvider>>,
+        settings: NodeSettings,
+    ) -> Self {
+        let cancel = CancellationToken::new();
         let (recorder, events) = recorder();
         let mut registry = Registry::default();
         let all = [Arc::clone(&fake)].into_iter().chain(others).map(|fake| fake as Arc<dyn Provider>);
@@ -71,6 +80,13 @@ impl Scene {
         server.take_calls();
         let running = tokio::spawn(controller.run(cancel.clone()));
         Self { server, fake, events, registry, cancel, running }
+    }
+
+    /// Another process takes over.
+    async fn restart(self) -> Self {
+        let (server, fake) = (self.server.clone(), Arc::clone(&self.fake));
+        self.stop().await;
+        Self::on(server, fake, vec![], settings()).await
     }
 
     /// Waits until it is so.

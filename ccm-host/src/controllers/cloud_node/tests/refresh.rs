@@ -80,29 +80,12 @@ async fn a_sweep_asks_once_about_each_node_however_few_may_write() {
 /// After a restart of the host everything is looked at once, and nothing written.
 #[tokio::test(start_paused = true)]
 async fn a_restart_looks_at_all_and_writes_nothing() {
-    let first = initialised(&["a", "b", "c"]).await;
-    let server = first.server.clone();
-    first.cancel.cancel();
-    let cancel = CancellationToken::new();
-    let (recorder, events) = recorder();
-    let controller = Controller::new(Context {
-        nodes: server.cache(keep(&settings()), &cancel).await,
-        writer: server.writer(),
-        providers: Providers::new(vec![Arc::clone(&first.fake) as Arc<dyn Provider>]),
-        recorder,
-        metrics: CloudNodeMetrics::register(&mut Registry::default()),
-        cloud_metrics: CloudMetrics::default(),
-        queue_metrics: QueueMetrics::default(),
-        settings: settings(),
-    });
-    server.take_calls();
-    let running = tokio::spawn(controller.run(cancel.clone()));
+    let scene = initialised(&["a", "b", "c"]).await.restart().await;
     sleep(PERIOD / 2).await;
-    assert_eq!(first.questions(), 3);
-    assert_eq!(server.take_lines(), [""; 0]);
-    assert!(events.take().is_empty());
-    cancel.cancel();
-    running.await.unwrap().unwrap();
+    assert_eq!(scene.questions(), 3);
+    assert_eq!(scene.server.take_lines(), [""; 0]);
+    assert_eq!(scene.reasons(), [""; 0]);
+    scene.stop().await;
 }
 
 /// NW-2, NW-11: what the provider tells of is read at once, and written.
