@@ -1,4 +1,4 @@
-//! What the host costs: N nodes initialised and a node joining M Services, on a real control plane, against a mock cloud
+//! What the host costs: N nodes initialised, a node joining M Services, and nothing happening, on a real control plane, against a mock cloud
 //! with 20 ms latency. All figures come from one run; rates are given as shares of what the apiserver itself can do.
 #![allow(clippy::print_stdout, reason = "figures are for people")]
 
@@ -7,6 +7,7 @@ mod init;
 mod join;
 mod raw;
 mod realistic;
+mod steady;
 mod usage;
 
 use std::process::ExitCode;
@@ -24,6 +25,9 @@ struct Arguments {
     /// Services of type LoadBalancer that a node joins.
     #[arg(long, default_value_t = 100)]
     services: usize,
+    /// Period of the sweeps over nodes and balancers while nothing happens; 5m and 30m in production.
+    #[arg(long, default_value = "5s")]
+    period: String,
     /// Latency of every provider call.
     #[arg(long, default_value = "20ms")]
     latency: String,
@@ -62,9 +66,12 @@ async fn run(arguments: &Arguments) -> Result<()> {
     init.print(arguments.nodes, raw);
     let join = join::measure(&mut cluster, arguments.services).await?;
     join.print(arguments.services);
+    let steady = steady::measure(&mut cluster, arguments).await?;
+    steady.print();
     if arguments.check {
         init.check(arguments.nodes)?;
         join.check()?;
+        steady.check()?;
         println!("\nall counts are within their limits");
     }
     let status = cluster.host()?.terminate().await?;

@@ -210,6 +210,15 @@ impl Cluster {
         Ok(())
     }
 
+    /// Ends the host and starts it again, with more flags; later ones win over earlier ones. It is ready then.
+    pub async fn restart_host_with(&mut self, flags: &[String]) -> Result<()> {
+        let status = self.host()?.terminate().await?;
+        anyhow::ensure!(status.success(), "ccm-host ended with {status} after SIGTERM");
+        self.host_flags.extend_from_slice(flags);
+        self.start_host()?;
+        self.host_ready().await
+    }
+
     /// Waits until `/readyz` of the host says yes.
     pub async fn host_ready(&mut self) -> Result<()> {
         wait::until("the host's /readyz", async || {

@@ -54,7 +54,7 @@ fn shape(name: &str, shape: u8) -> InstanceAnswer {
     machine.zone = Some(format!("zone-{shape}"));
     machine.instance_type = Some(format!("type-{}", shape / 2));
     machine.addresses[0].address = format!("10.0.0.{shape}");
-    if shape % 2 == 0 {
+    if shape.is_multiple_of(2) {
         machine.labels.insert("example.com/shape".to_owned(), shape.to_string());
     } else {
         machine.removed_labels.push("example.com/shape".to_owned());
