@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     cloud::{differ_in_backends_only, is_for_another_class},
     kube::{
-        NodeCondition,
+        NodeCondition, ServicePort, TargetPort,
         fixtures::{node, service as service_named},
         service::SOURCE_RANGES,
     },
@@ -221,4 +221,82 @@ fn local_traffic_and_its_health_check_are_told() {
         assert_eq!(told.external_traffic_policy() == pb::TrafficPolicy::Local, local, "{id}");
         assert_eq!(told.health_check_node_port != 0, id.contains("HLP-20"), "{id}");
     }
+}
+
+/// Bad input and rare input: the host judges none of it, so all of it has to reach the provider, in the order of the Service.
+#[test]
+fn ports_travel_as_they_are() {
+    let port =
+        |name: &str, protocol: &str, number: i32, node_port: i32, target_port: TargetPort| ServicePort {
+            name: name.into(),
+            protocol: protocol.into(),
+            app_protocol: (name == "grpc").then(|| "kubernetes.io/h2c".to_owned()),
+            port: number,
+            target_port,
+            node_port,
+        };
+    let mut object = service_named("web").load_balancer();
+    object.spec.ports = vec![
+        port("dns-udp", "UDP", 53, 30_053, TargetPort::Number(5353)),
+        port("dns-tcp", "TCP", 53, 30_054, TargetPort::Number(5353)),
+        port("sigtran", "SCTP", 2905, 30_290, TargetPort::Number(2905)),
+        port("grpc", "", 8443, 0, TargetPort::Name("web-grpc".into())),
+        port("new", "QUIC", 443, 30_443, TargetPort::Number(0)),
+    ];
+    let told = service(&object, &pb::ServiceFields::default()).ports;
+    let words: Vec<_> = told
+        .iter()
+        .map(|port| {
+            (port.name.as_str(), port.protocol(), port.port, port.node_port, port.app_protocol.as_str())
+        })
+        .collect();
+    use pb::Protocol as P;
+    let want = [
+        ("dns-udp", P::Udp, 53, 30_053, ""),
+        ("dns-tcp", P::Tcp, 53, 30_054, ""),
+        ("sigtran", P::Sctp, 2905, 30_290, ""),
+        ("grpc", P::Tcp, 8443, 0, "kubernetes.io/h2c"),
+        ("new", P::Unspecified, 443, 30_443, ""),
+    ];
+    assert_eq!(words, want);
+    let named = pb::service_port::TargetPort::TargetPortName("web-grpc".into());
+    assert_eq!(told[3].target_port, Some(named));
+
+    let backends = backend_set(Vec::new(), &backend_fields());
+    let digest = |object: &Service| desired_digest(object, &pb::Wants::default(), &backends);
+    let before = digest(&object);
+    for change in [
+        (|ports| ports.swap(0, 1)) as fn(&mut Vec<ServicePort>),
+        |ports| ports[0].protocol = "TCP".into(),
+        |ports| ports[3].node_port = 30_844,
+        |ports| ports[3].app_protocol = None,
+        |ports| ports[3].target_port = TargetPort::Name("other".into()),
+        |ports| ports[4].name = "newer".into(),
+        |ports| _ = ports.pop(),
+    ] {
+        let mut changed = object.clone();
+        change(&mut changed.spec.ports);
+        assert_ne!(digest(&changed), before, "{:?}", changed.spec.ports);
+    }
+}
+
+/// Only what the provider wants costs memory or bytes, however much a user writes.
+#[test]
+fn a_thousand_annotations_are_no_matter() {
+    let huge = "x".repeat(200_000);
+    let mut object = web().with_annotation("lb.example/note", &huge);
+    for number in 0..1_000 {
+        object = object.with_annotation(&format!("other.example/a{number}"), &huge[..50]);
+    }
+    let told = service(&object, &service_fields());
+    assert_eq!(told.annotations.len(), 1);
+    assert_eq!(told.annotations["lb.example/note"].len(), 200_000);
+    let wants = pb::Wants { service: Some(service_fields()), ..Default::default() };
+    let backends = backend_set(Vec::new(), &backend_fields());
+    let before = desired_digest(&object, &wants, &backends);
+    assert_eq!(
+        before,
+        desired_digest(&object.clone().with_annotation("other.example/a1", ""), &wants, &backends)
+    );
+    assert_ne!(before, desired_digest(&object.with_annotation("lb.example/note", ""), &wants, &backends));
 }

@@ -56,6 +56,20 @@ async fn others_finalizers_stay_and_the_status_is_cleared() {
     assert_eq!(service["status"]["loadBalancer"].get("ingress"), None);
 }
 
+/// SW-5: somebody's finalizer that comes while ours goes.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_comes_while_ours_goes_stays() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    world.cluster.refuse_next("finalizers", Reply::invalid("a test failed", &[]));
+    world.cluster.change_service("web", |service| {
+        service["metadata"]["finalizers"].as_array_mut().unwrap().push(json!("other/late"));
+    });
+    world.cluster.delete_service("web");
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take(), ["delete web-uid", "status cleared", "finalizer removed"]);
+    assert_eq!(world.cluster.service("web").unwrap()["metadata"]["finalizers"], json!(["other/late"]));
+}
+
 /// Whatever ends the process in between, the next one finds the finalizer and goes on.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_does_not_go_before_the_status() {
