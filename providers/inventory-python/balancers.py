@@ -10,10 +10,11 @@ from inventory import Inventory
 
 
 class Balancers(sdk.LoadBalancers):
-    def __init__(self, allocations: Allocations, inventory: Inventory) -> None:
-        self.allocations, self.inventory, self.pager = allocations, inventory, sdk.Pager()
+    def __init__(self, allocations: Allocations, inventory: Inventory, token_validity: float) -> None:
+        self.allocations, self.inventory, self.pager = allocations, inventory, sdk.Pager(token_validity)
 
     async def ensure_load_balancer(self, call: Call, request: pb.EnsureLoadBalancerRequest) -> pb.EnsureLoadBalancerResponse:
+        pools.check(request.service)
         rows, ref = self.allocations.read(), request.service.ref
         before = rows.pop(key_of(call, ref), None)
         row = {

@@ -9,10 +9,17 @@ from cloudprovider_sdk import proto as pb
 from inventory import Network
 
 
-def version_of(service: pb.Service) -> int:
-    """The family of the one address that a balancer here has."""
+def check(service: pb.Service) -> None:
+    """Refuse what no address can give, before anything is changed."""
     if service.ip_family_policy == pb.IP_FAMILY_POLICY_REQUIRE_DUAL_STACK:
         raise errors.unsupported_feature("spec.ipFamilyPolicy", "a balancer here has one address, of one family")
+    for at, port in enumerate(service.ports):
+        if port.protocol == pb.PROTOCOL_UNSPECIFIED:
+            raise errors.unsupported_feature(f"spec.ports[{at}].protocol", "the protocol is not known here")
+
+
+def version_of(service: pb.Service) -> int:
+    """The family of the one address that a balancer here has."""
     return 6 if service.ip_families[:1] == [pb.IP_FAMILY_IPV6] else 4
 
 

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 
 import cloudprovider_sdk as sdk
@@ -32,8 +33,9 @@ class Machines(sdk.Instances, sdk.CloudProvider):
             try:
                 now = self.inventory.read().machines
                 known = now if known is None else known
-                for changed in [one for one in now.keys() | known.keys() if now.get(one) != known.get(one)]:
-                    yield pb.InstanceChanged(provider_id=changed)
+                for one in {**known, **now}:  # In the file's order.
+                    if now.get(one) != known.get(one):
+                        yield pb.InstanceChanged(provider_id=one)
                 known = now
             except sdk.ProviderError:
                 pass  # Batches and the status tell.
@@ -65,13 +67,16 @@ def look_up(machines: Mapping[str, Found], key: str, node: pb.NodeRef) -> pb.Ins
 def provider(flags: argparse.Namespace) -> sdk.Provider:
     inventory = Inventory(flags.inventory)
     machines = Machines(inventory)
+    balancers = Balancers(Allocations(flags.allocations), inventory, flags.page_token_validity) if flags.allocations else None
+    capabilities = pb.GetCapabilitiesResponse(wants=WANTS)
+    capabilities.intervals.page_token_validity.FromTimedelta(timedelta(seconds=flags.page_token_validity))
     return sdk.Provider(
         "inventory",
         provider_id_prefixes=[PREFIX],
-        capabilities=pb.GetCapabilitiesResponse(wants=WANTS),
+        capabilities=capabilities,
         status=machines,
         instances=machines,
-        load_balancers=Balancers(Allocations(flags.allocations), inventory) if flags.allocations else None,
+        load_balancers=balancers,
     )
 
 
@@ -79,6 +84,7 @@ def parser() -> argparse.ArgumentParser:
     flags = argparse.ArgumentParser(description="Serves the machines of a YAML file to ccm-host.")
     flags.add_argument("--inventory", type=Path, required=True, metavar="FILE", help="machines and pools (YAML)")
     flags.add_argument("--allocations", type=Path, metavar="FILE", help="who got which address; without: no balancers")
+    flags.add_argument("--page-token-validity", type=float, default=300, metavar="SECONDS", help="shorter for tests")
     return flags
 
 

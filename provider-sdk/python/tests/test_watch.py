@@ -78,6 +78,14 @@ async def test_errors_of_a_watch_are_errors_of_the_contract(tmp_path: Path) -> N
         assert CANARY not in f"{error}{error.metadata}"
 
 
+async def test_a_token_that_was_not_honoured_is_refused(tmp_path: Path) -> None:
+    cloud = Cloud()
+    async with served(cloud.provider(), tmp_path) as there:
+        never_issued: Any = there.instances.WatchInstances(watch("never issued"))
+        assert (await refused(never_issued.read())).reason == pb.ERROR_REASON_INVALID_TOKEN
+        assert not cloud.feed._readers
+
+
 async def test_a_slow_reader_is_ended_and_loses_nothing_silently() -> None:
     feed = ChangeFeed(capacity=2)
     slow = feed.watch().events

@@ -157,7 +157,7 @@ def ensure(name: str, *backends: str, **service: Any) -> pb.EnsureLoadBalancerRe
     return pb.EnsureLoadBalancerRequest(
         cluster=CLUSTER,
         fencing=pb.Fencing(),
-        service=pb.Service(ref=ref, ports=[pb.ServicePort(port=80)], **service),
+        service=pb.Service(ref=ref, ports=[pb.ServicePort(port=80, protocol=pb.PROTOCOL_TCP)], **service),
         backends=pb.BackendSet(nodes=[pb.NodeRef(name=one) for one in backends]),
         desired_digest="digest-1",
     )
@@ -207,6 +207,9 @@ async def test_a_service_may_ask_for_an_address_or_a_family(there: There) -> Non
             assert error.reason == pb.ERROR_REASON_INVALID_CONFIGURATION
         dual = ensure("e", ip_family_policy=pb.IP_FAMILY_POLICY_REQUIRE_DUAL_STACK)
         assert (await refused(balancers.EnsureLoadBalancer(dual))).reason == pb.ERROR_REASON_UNSUPPORTED_FEATURE
+        unknown = ensure("a")
+        unknown.service.ports.add(port=81)
+        assert (await refused(balancers.EnsureLoadBalancer(unknown))).reason == pb.ERROR_REASON_UNSUPPORTED_FEATURE
 
 
 async def test_new_backends_reach_those_that_are_there(there: There) -> None:

@@ -23,7 +23,7 @@ pub fn files(directory: &Path, ending: &str) -> io::Result<Vec<PathBuf>> {
             let path = entry?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
             if path.is_dir() {
-                if !matches!(name.as_str(), "target" | "node_modules" | ".git") {
+                if !matches!(name.as_str(), "target" | "node_modules" | ".venv" | ".git") {
                     folders.push(path);
                 }
             } else if name.ends_with(ending) {

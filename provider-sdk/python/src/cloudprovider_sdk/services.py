@@ -37,7 +37,8 @@ class Instances(ABC):
         """Open a stream of changed machines. Optional; see `ChangeFeed` for a source that needs three lines.
 
         The started frame, heartbeats, the end at `Intervals.watch_max_age` and at a stop of the process are made around it.
-        Raises `resume_token_expired` or `invalid_token` for `request.resume_token`.
+        Raises `resume_token_expired` or `invalid_token` for `request.resume_token`; a token that was not honoured is answered
+        INVALID_TOKEN for you.
         """
         raise errors.method_not_supported("WatchInstances")
 

@@ -35,26 +35,37 @@ class ChangeFeed:
 
     def __init__(self, capacity: int = 1024) -> None:
         self._capacity = max(1, capacity)
-        self._readers: set[asyncio.Queue[pb.InstanceChanged | None]] = set()
+        self._readers: set[_Reader] = set()
 
     def publish(self, change: pb.InstanceChanged) -> None:
         """Tell every open watch that a machine changed. Without a watch nothing happens: a new one starts with a sweep."""
         for reader in list(self._readers):
-            if reader.qsize() < self._capacity:
-                reader.put_nowait(change)
+            if reader.waiting.qsize() < self._capacity:
+                reader.waiting.put_nowait(change)
             else:
                 self._readers.discard(reader)
-                reader.put_nowait(None)
+                reader.waiting.put_nowait(None)
 
     def watch(self) -> InstanceWatch:
         """Open a watch from now: the answer of `watch_instances`."""
-        reader: asyncio.Queue[pb.InstanceChanged | None] = asyncio.Queue()
+        reader = _Reader(self._readers)
         self._readers.add(reader)
-        return InstanceWatch(self._read(reader))
+        return InstanceWatch(reader)
 
-    async def _read(self, reader: asyncio.Queue[pb.InstanceChanged | None]) -> AsyncIterator[pb.InstanceChanged]:
-        try:
-            while (change := await reader.get()) is not None:
-                yield change
-        finally:
-            self._readers.discard(reader)
+
+class _Reader(AsyncIterator[pb.InstanceChanged]):
+    """The changes of one watch. Unlike a generator it can be closed before its first change was asked for."""
+
+    def __init__(self, among: "set[_Reader]") -> None:
+        self.waiting: asyncio.Queue[pb.InstanceChanged | None] = asyncio.Queue()
+        self._among = among
+
+    async def __anext__(self) -> pb.InstanceChanged:
+        change = await self.waiting.get()
+        if change is None:
+            raise StopAsyncIteration
+        return change
+
+    async def aclose(self) -> None:
+        """Nobody reads any more."""
+        self._among.discard(self)

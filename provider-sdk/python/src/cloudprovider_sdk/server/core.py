@@ -17,10 +17,11 @@ from cloudprovider_sdk.method import Method
 from cloudprovider_sdk.metrics import Metrics
 from cloudprovider_sdk.provider import Provider
 from cloudprovider_sdk.server import answers
-from cloudprovider_sdk.server.frames import frames
+from cloudprovider_sdk.server.frames import close, frames
 from cloudprovider_sdk.server.guard import guarded
 from cloudprovider_sdk.server.mutations import Mutations
 from cloudprovider_sdk.server.observe import Observer
+from cloudprovider_sdk.watch import InstanceWatch
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Implementation = Callable[[Call, Any], Awaitable[Any]]
@@ -74,7 +75,7 @@ class Core:
             with self._observer.watch(method, call, headers, None) as outcome:
                 try:
                     self._admit(request)
-                    watch = await guarded(call, run(call, request))
+                    watch = await self._open(run, call, request)
                 except ProviderError as error:
                     outcome.failed(error)
                     await _abort(context, error)
@@ -89,6 +90,14 @@ class Core:
                 await out.aclose()
         finally:
             call.caller_gone.set()
+
+    async def _open(self, run: Implementation, call: Call, request: pb.WatchInstancesRequest) -> InstanceWatch:
+        watch: InstanceWatch = await guarded(call, run(call, request))
+        if request.resume_token and not watch.resumed:
+            # A provider that issues none, or did not look: the caller must not believe that nothing is missing.
+            await close(watch)
+            raise errors.invalid_token()
+        return watch
 
     def _call(self, method: Method, request: Any, context: Context, headers: dict[str, str]) -> Call:
         given = headers.get("x-request-id", "")

@@ -52,7 +52,10 @@ async def frames(watch: InstanceWatch, advertised: Advertised, stop: asyncio.Eve
                 else:
                     yield pb.WatchInstancesResponse(changed=event)
     finally:
-        await _close(watch, following, stopped)
+        for task in (following, stopped):
+            task.cancel()
+        await asyncio.gather(following, stopped, return_exceptions=True)
+        await close(watch)
 
 
 def _next(watch: InstanceWatch) -> asyncio.Task[Any]:
@@ -62,14 +65,11 @@ def _next(watch: InstanceWatch) -> asyncio.Task[Any]:
     return asyncio.create_task(following())
 
 
-async def _close(watch: InstanceWatch, *tasks: asyncio.Task[Any]) -> None:
+async def close(watch: InstanceWatch) -> None:
     """Tell the provider that nobody reads any more."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    close = getattr(watch.events, "aclose", None)
-    if close is not None:
-        await close()
+    end = getattr(watch.events, "aclose", None)
+    if end is not None:
+        await end()
 
 
 def _bookmark(token: str) -> pb.WatchInstancesResponse:

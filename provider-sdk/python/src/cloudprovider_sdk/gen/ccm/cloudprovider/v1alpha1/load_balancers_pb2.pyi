@@ -215,7 +215,9 @@ class LoadBalancer(_message.Message):
     """How it was recognised. Required unless state is ABSENT or NOT_OWNED."""
     @_builtins.property
     def service(self) -> _service_pb2.ServiceRef:
-        """The Service it belongs to, as recorded. Required."""
+        """The Service it belongs to, as recorded. Required; where ownership is BY_LEGACY_NAME, as far as a former controller
+        recorded it.
+        """
 
     @_builtins.property
     def ingress(self) -> _containers.RepeatedCompositeFieldContainer[_service_pb2.LoadBalancerIngress]:
