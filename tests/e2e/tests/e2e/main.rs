@@ -10,6 +10,7 @@ mod nodes;
 mod providers;
 mod reflection;
 mod restarts;
+mod routes;
 mod skew;
 mod steady;
 

@@ -53,7 +53,11 @@ impl Shared {
 
     fn stands(&self, cloud: &Cloud, node: &Node, route: Route, again: &mut Again) -> Reach {
         let (destination, leads) = (route.destination, route.state != RouteState::Blackhole);
-        cloud.table.lock().ensured(route);
+        {
+            let mut table = cloud.table.lock();
+            table.ensured(route);
+            self.context.metrics.known(cloud.name(), table.len());
+        }
         if self.claims.lock().holder(&destination) != Some(node.name.as_str()) {
             // Somebody else became its holder meanwhile; which of both calls was the last is not known.
             cloud.doubted.notify_one();
