@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use e2e::{History, quick};
-use test_cluster::{CloudFolder, Cluster, ProviderUnderTest, go};
+use test_cluster::{CloudFolder, Cluster, InventoryFile, ProviderUnderTest, go, python};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_mock_leaves_what_must_be_left() -> Result<()> {
@@ -25,4 +25,19 @@ async fn a_bridged_go_provider_leaves_the_same() -> Result<()> {
     };
     let cluster = quick().provider_under_test(provider).start().await?;
     History::new(cluster, "fake", |_| CloudFolder::new(folder.path())).run().await
+}
+
+/// A provider in Python, whose cloud is a file that an operator edits.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_python_provider_leaves_the_same() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let program = tokio::task::spawn_blocking(|| python::installed("providers/inventory-python")).await??;
+    let provider = ProviderUnderTest {
+        name: "inventory".to_owned(),
+        program,
+        flags: InventoryFile::new(folder.path())?.flags(),
+        environment: Vec::new(),
+    };
+    let cluster = quick().provider_under_test(provider).start().await?;
+    History::new(cluster, "inventory", |_| InventoryFile::new(folder.path())).run().await
 }
