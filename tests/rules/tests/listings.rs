@@ -42,7 +42,8 @@ fn with_listings(text: &str) -> (String, usize) {
         let Some(path) = line.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(" -->")) else { continue };
         listings += 1;
         let file = fs::read_to_string(root().join(path)).expect("a listing names a file of this checkout");
-        let opening = lines.next().filter(|line| line.starts_with(FENCE)).expect("a listing has a code block");
+        let opening =
+            lines.next().filter(|line| line.starts_with(FENCE)).expect("a listing has a code block");
         assert!(lines.by_ref().any(|line| line == FENCE), "the code block of {path} has no end");
         out.push_str(&format!("{opening}\n{}\n{FENCE}\n", file.trim_end()));
     }
