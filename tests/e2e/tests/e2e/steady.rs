@@ -21,7 +21,11 @@ fn node_name(number: u64) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_steady_cluster_costs_no_write_and_one_batch_a_period() -> Result<()> {
-    let mut cluster = quick().host_flag("--load-balancer-resync-period=2s").start().await?;
+    let mut cluster = quick()
+        .host_flag("--load-balancer-resync-period=2s")
+        .host_flag("--configure-cloud-routes=false")
+        .start()
+        .await?;
     populate(&cluster).await?;
     until_quiet(&cluster).await?;
     let before = requests(&cluster)?.len();
