@@ -1,5 +1,5 @@
-//! What the host costs: N nodes initialised, a node joining M Services, and nothing happening, on a real control plane, against a mock cloud
-//! with 20 ms latency. All figures come from one run; rates are given as shares of what the apiserver itself can do.
+//! What the host costs: N nodes initialised, a node joining M Services, nothing happening, and routes to all nodes, on a real
+//! control plane, against a mock cloud with 20 ms latency. All figures come from one run; rates are given as shares of what the apiserver itself can do.
 #![allow(clippy::print_stdout, reason = "figures are for people")]
 
 mod apiserver;
@@ -7,6 +7,7 @@ mod init;
 mod join;
 mod raw;
 mod realistic;
+mod routes;
 mod steady;
 mod usage;
 
@@ -68,10 +69,13 @@ async fn run(arguments: &Arguments) -> Result<()> {
     join.print(arguments.services);
     let steady = steady::measure(&mut cluster, arguments).await?;
     steady.print();
+    let routes = routes::measure(&mut cluster, arguments.nodes).await?;
+    routes.print(arguments.nodes);
     if arguments.check {
         init.check(arguments.nodes)?;
         join.check()?;
         steady.check()?;
+        routes.check(arguments.nodes)?;
         println!("\nall counts are within their limits");
     }
     let status = cluster.host()?.terminate().await?;

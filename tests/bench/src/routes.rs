@@ -1,0 +1,116 @@
+//! Routes to the pod CIDRs of all nodes: made at the first start that finds them wanted, and left alone at the next.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+use test_cluster::{Cluster, metrics, wait};
+
+use crate::realistic;
+
+/// Holds a pod CIDR for each of 65,536 nodes.
+const CLUSTER_CIDR: &str = "10.0.0.0/8";
+/// Provider calls that 2,000 new routes may cost, lists among them.
+const MAX_CALLS: u64 = 20;
+const LIMIT: Duration = Duration::from_secs(300);
+const IN_FLIGHT: usize = 32;
+/// A series of the host, and labels of it.
+type Series = (&'static str, &'static [&'static str]);
+const MADE: Series =
+    ("ccm_route_operation_duration_seconds_count", &["operation=\"ensure\"", "result=\"ok\""]);
+const LOOKED_AT: Series = ("workqueue_work_duration_seconds_count", &["name=\"Routes\""]);
+
+/// What the routes cost.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    seconds: f64,
+    made: Vec<(String, u64)>,
+    restarted: Vec<(String, u64)>,
+}
+
+/// Gives pod CIDRs to all nodes while no host runs, starts it, and starts it once more.
+pub(crate) async fn measure(cluster: &mut Cluster, count: usize) -> Result<Routes> {
+    cluster.host()?.terminate().await?;
+    cluster.add_host_flag(format!("--cluster-cidr={CLUSTER_CIDR}"));
+    give_pod_cidrs(cluster, count).await?;
+    let begun = Instant::now();
+    let made = start_until(cluster, MADE, count).await?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let there = cluster.cloud()?.door().routes().await?.len();
+    ensure!(there == count, "{there} routes for {count} nodes");
+    cluster.host()?.terminate().await?;
+    let restarted = start_until(cluster, LOOKED_AT, count).await?;
+    Ok(Routes { seconds, made, restarted })
+}
+
+/// The calls about routes from the start of the host until the series has counted so far.
+async fn start_until(
+    cluster: &mut Cluster,
+    (series, labels): Series,
+    count: usize,
+) -> Result<Vec<(String, u64)>> {
+    cluster.cloud()?.reset_calls().await?;
+    cluster.start_host()?;
+    wait::until_within(LIMIT, &format!("{count} of {series}"), async || {
+        let metrics = cluster.host_metrics().await.unwrap_or_default();
+        Ok((metrics::sum(&metrics, series, labels) as usize >= count).then_some(()))
+    })
+    .await
+    .with_context(|| format!("{:?}", cluster.parts()))?;
+    let calls = cluster.cloud()?.call_counts().await?;
+    Ok(calls.into_iter().filter(|(method, _)| method.ends_with("Routes")).collect())
+}
+
+async fn give_pod_cidrs(cluster: &Cluster, count: usize) -> Result<()> {
+    let api = Api::<Node>::all(cluster.client.clone());
+    stream::iter(0..count)
+        .map(|number| {
+            let api = &api;
+            async move {
+                let cidr = format!("10.{}.{}.0/24", number / 256, number % 256);
+                let body = json!({"spec": {"podCIDR": cidr, "podCIDRs": [cidr]}});
+                api.patch_metadata(&realistic::name(number), &PatchParams::default(), &Patch::Merge(body))
+                    .await
+            }
+        })
+        .buffer_unordered(IN_FLIGHT)
+        .try_for_each(async |_| Ok(()))
+        .await
+        .context("cannot give pod CIDRs to nodes")
+}
+
+impl Routes {
+    /// Prints the figures.
+    pub(crate) fn print(&self, count: usize) {
+        println!("\nroutes to the pod CIDRs of {count} nodes, from the start of the process");
+        println!("  seconds                  {:>10.1}", self.seconds);
+        println!("  provider calls           {:>10}", total(&self.made));
+        for (method, calls) in &self.made {
+            println!("    {method:<28} {calls:>6}");
+        }
+        println!("  after a restart, nothing changed");
+        for (method, calls) in &self.restarted {
+            println!("    {method:<28} {calls:>6}");
+        }
+    }
+
+    /// Fails when a count is too high.
+    pub(crate) fn check(&self, count: usize) -> Result<()> {
+        let calls = total(&self.made);
+        let most = MAX_CALLS * (count as u64).div_ceil(2000);
+        ensure!(calls <= most, "{calls} provider calls for {count} routes, {most} are allowed");
+        let changes: Vec<_> = self.restarted.iter().filter(|(method, _)| method != "ListRoutes").collect();
+        ensure!(changes.is_empty(), "routes were changed though nothing had: {changes:?}");
+        Ok(())
+    }
+}
+
+fn total(calls: &[(String, u64)]) -> u64 {
+    calls.iter().map(|(_, calls)| calls).sum()
+}
