@@ -28,8 +28,12 @@ pub(super) enum Verb {
         /// Its number.
         id: u64,
     },
-    /// Take all faults away.
-    Clear,
+    /// Take faults away.
+    Clear {
+        /// Only those of this kind, such as error; all when left out.
+        #[arg(long)]
+        kind: Option<String>,
+    },
     /// Show all kinds of faults, and all breaches. Needs no running mock.
     Kinds,
 }
@@ -54,8 +58,15 @@ impl Verb {
             Self::Remove { id } => {
                 client.remove_fault(id).await?;
             }
-            Self::Clear => {
+            Self::Clear { kind: None } => {
                 client.clear_faults().await?;
+            }
+            Self::Clear { kind: Some(kind) } => {
+                for status in client.faults().await? {
+                    if status.fault.kind.name() == kind {
+                        client.remove_fault(status.id).await?;
+                    }
+                }
             }
             Self::Kinds => return screen.show(&kinds(), kind_table),
         }
