@@ -1,0 +1,74 @@
+//! All cases: a table for each subject.
+//!
+//! A case is a row: an id, its profile, what holds when it passes, the rules of the contract that it tries, and a function.
+//! Whoever adds one adds a row and a function; `tests/rules.rs` checks that rules and cases cover each other.
+
+mod adoption;
+mod balancers;
+mod batches;
+mod capabilities;
+mod clusters;
+mod deadlines;
+mod deletion;
+mod discovery;
+mod errors;
+mod fencing;
+mod foreign;
+mod health;
+mod idempotency;
+mod instances;
+mod leaks;
+mod lists;
+mod machines;
+mod paging;
+mod reasons;
+mod revisions;
+mod routes;
+mod security;
+mod skew;
+mod ssh_keys;
+mod status;
+mod trouble;
+mod updates;
+mod volumes;
+mod watch;
+mod watch_tokens;
+
+use crate::case::Case;
+
+/// All cases, in the order in which they run.
+pub fn all() -> impl Iterator<Item = &'static Case> {
+    let subjects: [&'static [Case]; 30] = [
+        discovery::CASES,
+        capabilities::CASES,
+        status::CASES,
+        health::CASES,
+        security::CASES,
+        instances::CASES,
+        machines::CASES,
+        trouble::CASES,
+        batches::CASES,
+        watch::CASES,
+        watch_tokens::CASES,
+        ssh_keys::CASES,
+        balancers::CASES,
+        idempotency::CASES,
+        revisions::CASES,
+        updates::CASES,
+        deletion::CASES,
+        adoption::CASES,
+        routes::CASES,
+        foreign::CASES,
+        lists::CASES,
+        paging::CASES,
+        volumes::CASES,
+        clusters::CASES,
+        fencing::CASES,
+        deadlines::CASES,
+        skew::CASES,
+        errors::CASES,
+        reasons::CASES,
+        leaks::CASES,
+    ];
+    subjects.into_iter().flatten()
+}

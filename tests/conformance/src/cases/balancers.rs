@@ -1,0 +1,292 @@
+//! One load balancer, made and read.
+
+use std::{collections::BTreeSet, net::IpAddr, time::Duration};
+
+use cloudprovider_proto::v1alpha1::{
+    ErrorReason, InProgress, LoadBalancer, LoadBalancerState, NodeRef, Ownership, Protocol, ServicePort,
+};
+
+use crate::{
+    case::{Case, Outcome, Profile::LoadBalancers, Stop},
+    scenario::Variables,
+    trial::{Trial, Wanted, expect, failed, good, reason_of, refused, same},
+};
+
+const MADE: &[&str] = &["| done | OK | | publishes the status |"];
+const SHAPE: &[&str] = &["a required field is missing, a key is doubled. Code INVALID_ARGUMENT."];
+
+pub(super) const CASES: &[Case] = &[
+    Case::new("LB-01", LoadBalancers, "a balancer that nobody made is ABSENT, not an error", &[], &absent)
+        .words(&["| there is none | OK, state ABSENT |"]),
+    Case::new(
+        "LB-02",
+        LoadBalancers,
+        "Ensure makes a balancer that serves and can be reached",
+        &["ingress-valid"],
+        &made,
+    )
+    .words(MADE),
+    Case::new("LB-03", LoadBalancers, "Get shows what Ensure made, as this cluster's own", &[], &read).words(
+        &[
+            "It carries the cluster uid and the service uid.",
+            "The Service it belongs to, as recorded. Required;",
+        ],
+    ),
+    Case::new("LB-04", LoadBalancers, "the applied digest is the desired one", &["applied-digest"], &digest),
+    Case::new("LB-05", LoadBalancers, "every way in is an IP or a name", &["ingress-valid"], &ways_in),
+    Case::new("LB-06", LoadBalancers, "an empty backend set is legal", &[], &no_backends)
+        .words(&["An empty backend set is legal."]),
+    Case::new("LB-07", LoadBalancers, "nodes without a provider ID are coped with", &[], &unknown_backends)
+        .words(&["A node may lack a provider ID; the provider copes."]),
+    Case::new("LB-08", LoadBalancers, "a thousand backends are taken", &[], &many_backends)
+        .words(&["The one request that may grow with the cluster: up to `Limits.max_message_bytes`"]),
+    Case::new(
+        "LB-09",
+        LoadBalancers,
+        "annotations are written under advertised prefixes alone",
+        &["annotation-prefix"],
+        &annotations,
+    ),
+    Case::new(
+        "LB-10",
+        LoadBalancers,
+        "work that goes on is told as such, with a time to ask again",
+        &["in-progress-not-error", "retry-after-positive"],
+        &progress,
+    )
+    .hooks(&["slow-load-balancers", "restore-load-balancers"])
+    .extended(),
+    Case::new("LB-11", LoadBalancers, "an unknown protocol is UNSUPPORTED_FEATURE", &[], &unknown_protocol)
+        .words(&["| a protocol or family is not supported | INVALID_ARGUMENT | UNSUPPORTED_FEATURE"]),
+    Case::new(
+        "LB-12",
+        LoadBalancers,
+        "a refused Ensure leaves what works alone",
+        &["ensure-keeps-working"],
+        &keeps_working,
+    ),
+    Case::new("LB-13", LoadBalancers, "an Ensure without what it needs is refused", &[], &bad_shape)
+        .words(SHAPE),
+    Case::new(
+        "LB-14",
+        LoadBalancers,
+        "the next state of a Service changes the same balancer",
+        &["applied-digest"],
+        &changed,
+    ),
+    Case::new(
+        "LB-15",
+        LoadBalancers,
+        "the digest outlives a restart of the provider",
+        &["applied-digest"],
+        &digest_after_restart,
+    )
+    .hooks(&["restart-provider"])
+    .extended(),
+];
+
+/// What the contract says of a balancer that serves.
+fn serves(balancer: &LoadBalancer) -> Outcome {
+    expect(balancer.state() == LoadBalancerState::Active, "state ACTIVE", balancer)?;
+    expect(!balancer.ingress.is_empty(), "a way in", balancer)?;
+    valid_ways(balancer)
+}
+
+/// Each way in is an IP, or a name.
+pub(super) fn valid_ways(balancer: &LoadBalancer) -> Outcome {
+    for way in &balancer.ingress {
+        let ip = way.ip.is_empty() || way.ip.parse::<IpAddr>().is_ok();
+        let one = !(way.ip.is_empty() && way.hostname.is_empty());
+        expect(ip && one, "an IP in text form, or a hostname", way)?;
+    }
+    Ok(())
+}
+
+async fn absent(t: &Trial) -> Outcome {
+    let balancer = t.get(&t.wanted()?).await?;
+    expect(balancer.state() == LoadBalancerState::Absent, "state ABSENT", balancer)
+}
+
+async fn made(t: &Trial) -> Outcome {
+    serves(&t.ensured(&t.wanted()?).await?)
+}
+
+async fn read(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    let made = t.ensured(&wanted).await?;
+    let seen = t.get(&wanted).await?;
+    serves(&seen)?;
+    same("the id", &seen.id, &made.id)?;
+    let uid = seen.service.clone().unwrap_or_default().uid;
+    same("the uid of the Service", &uid, &wanted.uid())?;
+    expect(seen.ownership() == Ownership::ByUid, "ownership BY_UID", &seen)
+}
+
+async fn digest(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    same("Ensure: applied_digest", &t.ensured(&wanted).await?.applied_digest, &wanted.digest)?;
+    same("Get: applied_digest", &t.get(&wanted).await?.applied_digest, &wanted.digest)
+}
+
+async fn ways_in(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    let first = good("EnsureLoadBalancer", t.ensure_once(&wanted).await)?.load_balancer.unwrap_or_default();
+    // Also while it is being made.
+    valid_ways(&first)?;
+    valid_ways(&t.ensured(&wanted).await?)?;
+    valid_ways(&t.get(&wanted).await?)
+}
+
+async fn no_backends(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    let with_some = Wanted { nodes: nodes(t, 2), ..wanted.clone() };
+    t.ensure(&with_some).await?;
+    let without =
+        Wanted { digest: format!("{}-none", wanted.digest), revision: wanted.revision + 1, ..wanted };
+    same("applied_digest", &t.ensured(&without).await?.applied_digest, &without.digest)
+}
+
+fn nodes(t: &Trial, count: usize) -> Vec<NodeRef> {
+    let stem = t.name();
+    let node = |number: usize| {
+        let name = format!("{stem}-{number}");
+        NodeRef { uid: format!("uid-{name}"), name, ..NodeRef::default() }
+    };
+    (0..count).map(node).collect()
+}
+
+async fn unknown_backends(t: &Trial) -> Outcome {
+    serves(&t.ensured(&Wanted { nodes: nodes(t, 3), ..t.wanted()? }).await?)
+}
+
+async fn many_backends(t: &Trial) -> Outcome {
+    serves(&t.ensured(&Wanted { nodes: nodes(t, 1000), ..t.wanted()? }).await?)
+}
+
+async fn annotations(t: &Trial) -> Outcome {
+    let answer = t.ensure(&t.wanted()?).await?;
+    let prefixes = t.provider().capabilities.wants.clone().unwrap_or_default().service_annotation_writes;
+    for key in answer.service_annotations.keys().chain(&answer.removed_service_annotations) {
+        let allowed = prefixes.iter().any(|prefix| !prefix.is_empty() && key.starts_with(prefix));
+        expect(allowed, format!("an annotation under one of {prefixes:?}"), key)?;
+    }
+    Ok(())
+}
+
+fn positive(progress: &InProgress) -> Outcome {
+    let after = progress.retry_after.and_then(|after| Duration::try_from(after).ok());
+    expect(after.is_some_and(|after| !after.is_zero()), "a positive retry_after", progress)
+}
+
+async fn progress(t: &Trial) -> Outcome {
+    t.steer("slow-load-balancers", Variables::new()).await?;
+    let wanted = t.wanted()?;
+    let answer = match t.ensure_once(&wanted).await {
+        Ok(answer) => answer.into_inner(),
+        Err(status) => {
+            let reason = reason_of(&status);
+            return Err(failed(
+                "OK with in_progress",
+                format!("{reason:?}: {}", crate::provider::in_words(&status)),
+            ));
+        }
+    };
+    let Some(progress) = &answer.in_progress else {
+        return Err(failed("in_progress: slow-load-balancers makes it take time", format!("{answer:?}")));
+    };
+    positive(progress)?;
+    let going_on = answer.load_balancer.is_some();
+    expect(going_on, "load_balancer, as far as it is", &answer)?;
+    t.restore("slow-load-balancers").await?;
+    serves(&t.ensured(&wanted).await?)
+}
+
+/// A state that nobody can serve: a port of a protocol that is not known.
+fn impossible(wanted: &Wanted) -> Wanted {
+    let mut bad = wanted.clone();
+    let port = ServicePort { protocol: Protocol::Unspecified.into(), port: 99, ..ServicePort::default() };
+    bad.service.ports.push(port);
+    bad.digest = format!("{}-impossible", wanted.digest);
+    bad.revision += 1;
+    bad
+}
+
+async fn unknown_protocol(t: &Trial) -> Outcome {
+    let bad = impossible(&t.wanted()?);
+    refused("a port of no protocol", t.ensure_once(&bad).await, ErrorReason::UnsupportedFeature).map(drop)
+}
+
+async fn keeps_working(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    let before = t.ensured(&wanted).await?;
+    serves(&before)?;
+    if t.ensure_once(&impossible(&wanted)).await.is_ok() {
+        return Err(failed("a refusal of a port of no protocol", "OK"));
+    }
+    let after = t.get(&wanted).await?;
+    serves(&after)?;
+    same("the ways in", &after.ingress, &before.ingress)
+}
+
+async fn bad_shape(t: &Trial) -> Outcome {
+    let whole = t.ensure_request(&t.wanted()?);
+    let mut nameless = whole.clone();
+    if let Some(reference) = nameless.service.as_mut().and_then(|service| service.r#ref.as_mut()) {
+        reference.uid.clear();
+    }
+    for (what, bad) in [
+        (
+            "service",
+            cloudprovider_proto::v1alpha1::EnsureLoadBalancerRequest { service: None, ..whole.clone() },
+        ),
+        ("uid of the Service", nameless),
+        (
+            "backends",
+            cloudprovider_proto::v1alpha1::EnsureLoadBalancerRequest { backends: None, ..whole.clone() },
+        ),
+        (
+            "desired_digest",
+            cloudprovider_proto::v1alpha1::EnsureLoadBalancerRequest {
+                desired_digest: String::new(),
+                ..whole.clone()
+            },
+        ),
+        (
+            "fencing",
+            cloudprovider_proto::v1alpha1::EnsureLoadBalancerRequest { fencing: None, ..whole.clone() },
+        ),
+    ] {
+        let answer = t.load_balancers().ensure_load_balancer(t.ask(bad)).await;
+        refused(&format!("no {what}"), answer, ErrorReason::InvalidArgumentShape)?;
+    }
+    Ok(())
+}
+
+async fn changed(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    let first = t.ensured(&wanted).await?;
+    let next = wanted.changed(443);
+    let second = t.ensured(&next).await?;
+    serves(&second)?;
+    same("applied_digest", &second.applied_digest, &next.digest)?;
+    let ids: BTreeSet<_> = [&first.id, &second.id, &t.get(&next).await?.id].into_iter().cloned().collect();
+    expect(ids.len() == 1, "one balancer", ids)
+}
+
+async fn digest_after_restart(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    t.ensure(&wanted).await?;
+    t.restart("restart-provider").await?;
+    same("applied_digest", &t.get(&wanted).await?.applied_digest, &wanted.digest)
+}
+
+/// Whether a case has something to list with.
+pub(super) async fn only_one(t: &Trial, wanted: &Wanted) -> Result<LoadBalancer, Stop> {
+    let mut listed = t.listed_of(wanted).await?;
+    match listed.pop() {
+        Some(balancer) if listed.is_empty() => Ok(balancer),
+        other => {
+            Err(failed("exactly one balancer of this Service", format!("{} and {other:?}", listed.len())))
+        }
+    }
+}

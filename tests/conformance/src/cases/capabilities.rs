@@ -1,0 +1,221 @@
+//! What can it do, and does it?
+
+use std::time::Duration;
+
+use cloudprovider_proto::{
+    defaults, service_names,
+    v1alpha1::{
+        AddSshKeyToAllInstancesRequest, BatchGetInstancesRequest, BatchGetVolumeLabelsRequest, Capability,
+        GetCapabilitiesRequest, GetCapabilitiesResponse, GetLoadBalancerRequest, ListClustersRequest,
+        ListInstancesRequest, ListRoutesRequest, WatchInstancesRequest,
+    },
+};
+use tonic::{Code, Response, Status};
+
+use crate::{
+    case::{Case, Outcome, Profile::Identity, Stop},
+    provider::{in_words, no_answer},
+    scenario::Variables,
+    trial::{Trial, expect, failed, good, same, within},
+};
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        "CAP-01",
+        Identity,
+        "the answer is the same whenever it is asked for",
+        &["capabilities-constant"],
+        &constant,
+    ),
+    Case::new(
+        "CAP-02",
+        Identity,
+        "GetCapabilities answers the same while the cloud is down",
+        &["capabilities-constant"],
+        &without_cloud,
+    )
+    .hooks(&["cut-cloud", "restore-cloud"])
+    .extended(),
+    Case::new("CAP-03", Identity, "what is advertised is served", &["advertised-works"], &advertised_works),
+    Case::new("CAP-04", Identity, "the message size is within its bounds", &[], &message_size)
+        .words(&["Bytes of one message, either way. Default 16 MiB, at least 4 MiB, at most 64 MiB."]),
+    Case::new(
+        "CAP-05",
+        Identity,
+        "each advertised deadline is of an RPC and within its maximum",
+        &[],
+        &deadlines,
+    )
+    .words(&["Each stays within the maximum that the RPC names."]),
+    Case::new("CAP-06", Identity, "intervals are positive where they are set", &[], &intervals)
+        .words(&["Intervals are paces. Absent: the default in the comment."]),
+    Case::new("CAP-07", Identity, "rates are positive where they are set", &[], &rates)
+        .words(&["Tokens a second. Required and positive; else the limit is ignored."])
+        .extended(),
+    Case::new("CAP-08", Identity, "a service that is not served answers UNIMPLEMENTED", &[], &not_served)
+        .words(&["| RPC or service not served | UNIMPLEMENTED | METHOD_NOT_SUPPORTED or none|"]),
+];
+
+/// Services that are served or not as a provider likes.
+pub(super) const SERVICES: &[&str] = &[
+    service_names::INSTANCES,
+    service_names::LOAD_BALANCERS,
+    service_names::ROUTES,
+    service_names::VOLUMES,
+    service_names::CLUSTERS,
+];
+
+const RPCS: [(&str, u64); 18] = [
+    ("GetInfo", 10),
+    ("GetCapabilities", 10),
+    ("GetStatus", 10),
+    ("BatchGetInstances", 120),
+    ("WatchInstances", u64::MAX),
+    ("ListInstances", 120),
+    ("AddSshKeyToAllInstances", 600),
+    ("GetLoadBalancer", 120),
+    ("EnsureLoadBalancer", 600),
+    ("BatchUpdateLoadBalancers", 600),
+    ("DeleteLoadBalancer", 600),
+    ("ListLoadBalancers", 120),
+    ("ListRoutes", 120),
+    ("BatchEnsureRoutes", 300),
+    ("BatchDeleteRoutes", 300),
+    ("BatchGetVolumeLabels", 120),
+    ("ListClusters", 120),
+    ("GetControlPlaneEndpoint", 120),
+];
+
+/// Whether a service is served. It is asked something that it must refuse, so that nothing happens in the cloud; whatever it
+/// answers but UNIMPLEMENTED, it is there.
+pub(super) async fn is_served(t: &Trial, service: &str) -> Result<bool, Stop> {
+    let refusal = match service {
+        service_names::INSTANCES => {
+            t.instances().batch_get_instances(t.ask(BatchGetInstancesRequest::default())).await.err()
+        }
+        service_names::LOAD_BALANCERS => {
+            t.load_balancers().get_load_balancer(t.ask(GetLoadBalancerRequest::default())).await.err()
+        }
+        service_names::ROUTES => t.routes().list_routes(t.ask(ListRoutesRequest::default())).await.err(),
+        service_names::VOLUMES => {
+            t.volumes().batch_get_volume_labels(t.ask(BatchGetVolumeLabelsRequest::default())).await.err()
+        }
+        _ => t.clusters().list_clusters(t.ask(ListClustersRequest::default())).await.err(),
+    };
+    match refusal {
+        Some(status) if no_answer(&status).is_some() => {
+            Err(failed(format!("an answer of {service}"), in_words(&status)))
+        }
+        other => Ok(other.is_none_or(|status| status.code() != Code::Unimplemented)),
+    }
+}
+
+async fn ask(t: &Trial) -> Result<GetCapabilitiesResponse, Stop> {
+    good("GetCapabilities", t.base().get_capabilities(t.ask(GetCapabilitiesRequest::default())).await)
+}
+
+async fn constant(t: &Trial) -> Outcome {
+    let first = ask(t).await?;
+    for host_max_message_bytes in [0, 4 << 20, 16 << 20, 64 << 20] {
+        let request = t.ask(GetCapabilitiesRequest { host_max_message_bytes });
+        let again = good("GetCapabilities", t.base().get_capabilities(request).await)?;
+        same("the same answer:", &again, &first)?;
+    }
+    Ok(())
+}
+
+async fn without_cloud(t: &Trial) -> Outcome {
+    let before = ask(t).await?;
+    t.steer("cut-cloud", Variables::new()).await?;
+    same("the same answer:", &ask(t).await?, &before)
+}
+
+fn implemented<T>(capability: Capability, answer: Result<Response<T>, Status>) -> Outcome {
+    match answer {
+        Err(status) if status.code() == Code::Unimplemented => {
+            Err(failed(format!("no UNIMPLEMENTED for {}", capability.as_str_name()), in_words(&status)))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn advertised_works(t: &Trial) -> Outcome {
+    let cluster = || t.cluster();
+    let mut tried = false;
+    if t.provider().can(Capability::InstancesList) {
+        let list = ListInstancesRequest { cluster: cluster(), ..Default::default() };
+        implemented(Capability::InstancesList, t.instances().list_instances(t.ask(list)).await)?;
+        tried = true;
+    }
+    if t.provider().can(Capability::InstancesWatch) {
+        let watch = WatchInstancesRequest { cluster: cluster(), ..Default::default() };
+        implemented(Capability::InstancesWatch, t.instances().watch_instances(t.ask(watch)).await)?;
+        tried = true;
+    }
+    if t.provider().can(Capability::SshKeys) {
+        // No key at all: it is refused by whoever serves this, and nothing is spread.
+        let nothing = AddSshKeyToAllInstancesRequest::default();
+        implemented(Capability::SshKeys, t.instances().add_ssh_key_to_all_instances(t.ask(nothing)).await)?;
+        tried = true;
+    }
+    if tried { Ok(()) } else { Err(Stop::NotAdvertised("no RPC hangs on what is advertised".to_owned())) }
+}
+
+async fn message_size(t: &Trial) -> Outcome {
+    let bytes = ask(t).await?.limits.unwrap_or_default().max_message_bytes;
+    let fits = bytes == 0 || (4 << 20..=defaults::HARD_MAX_MESSAGE_BYTES).contains(&bytes);
+    expect(fits, "0, or 4 MiB to 64 MiB", bytes)
+}
+
+async fn deadlines(t: &Trial) -> Outcome {
+    for advertised in ask(t).await?.limits.unwrap_or_default().deadlines {
+        let Some((_, most)) = RPCS.iter().find(|(name, _)| *name == advertised.method) else {
+            return Err(failed("the name of an RPC without its service", advertised.method));
+        };
+        let deadline =
+            advertised.deadline.and_then(|deadline| Duration::try_from(deadline).ok()).unwrap_or_default();
+        let fits = !deadline.is_zero() && deadline.as_secs_f64() <= *most as f64;
+        expect(
+            fits,
+            format!("{}: a deadline of more than 0 and at most {most} s", advertised.method),
+            deadline,
+        )?;
+    }
+    Ok(())
+}
+
+async fn intervals(t: &Trial) -> Outcome {
+    let intervals = ask(t).await?.intervals.unwrap_or_default();
+    for (name, interval) in [
+        ("page_token_validity", intervals.page_token_validity),
+        ("resume_token_validity", intervals.resume_token_validity),
+        ("bookmark_interval", intervals.bookmark_interval),
+        ("watch_max_age", intervals.watch_max_age),
+        ("instance_sweep", intervals.instance_sweep),
+    ] {
+        let Some(interval) = interval else { continue };
+        let positive = Duration::try_from(interval).is_ok_and(|interval| !interval.is_zero());
+        expect(positive, format!("a positive {name}"), interval)?;
+    }
+    Ok(())
+}
+
+async fn rates(t: &Trial) -> Outcome {
+    let limits = ask(t).await?.limits.unwrap_or_default();
+    for rate in [limits.reads, limits.mutations].into_iter().flatten() {
+        expect(rate.per_second > 0.0, "a positive rate", rate)?;
+    }
+    Ok(())
+}
+
+async fn not_served(t: &Trial) -> Outcome {
+    let wire = t.wire();
+    let request = within(prost::bytes::Bytes::new(), t.scenario().call_deadline);
+    let answer =
+        crate::target::raw_call(wire, "ccm.cloudprovider.v1alpha1.NoSuchService/NoSuchMethod", request).await;
+    match answer {
+        Err(status) if status.code() == Code::Unimplemented => Ok(()),
+        Err(status) => Err(failed("UNIMPLEMENTED", in_words(&status))),
+        Ok(bytes) => Err(failed("UNIMPLEMENTED", format!("OK with {} bytes", bytes.len()))),
+    }
+}

@@ -1,0 +1,101 @@
+//! Health by `grpc.health.v1`.
+
+use tonic::Code;
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+
+use crate::{
+    case::{Case, Outcome, Profile::Observability, Stop},
+    provider::in_words,
+    scenario::Variables,
+    target::Wire,
+    trial::{Trial, expect, failed, good},
+};
+
+const WORDS: &[&str] = &["Health (grpc.health.v1) says only whether it accepts work."];
+
+pub(super) const CASES: &[Case] = &[
+    Case::new("HLTH-01", Observability, "the process as a whole is SERVING", &[], &whole).words(WORDS),
+    Case::new(
+        "HLTH-02",
+        Observability,
+        "each service that GetInfo names is SERVING",
+        &["discovery-services"],
+        &services,
+    )
+    .words(WORDS),
+    Case::new("HLTH-03", Observability, "a service that nobody knows is NOT_FOUND", &[], &unknown)
+        .words(WORDS)
+        .extended(),
+    Case::new("HLTH-04", Observability, "a watch of health begins with how it is", &[], &watch).words(WORDS),
+    Case::new("HLTH-05", Observability, "health answers while the cloud is down", &[], &without_cloud)
+        .words(WORDS)
+        .hooks(&["cut-cloud", "restore-cloud"])
+        .extended(),
+    Case::new("HLTH-06", Observability, "a watch of health is told of a stop", &[], &stop)
+        .words(WORDS)
+        .hooks(&["restart-provider"])
+        .extended(),
+];
+
+fn client(t: &Trial) -> HealthClient<Wire> {
+    HealthClient::new(t.wire().clone())
+}
+
+async fn check(t: &Trial, service: &str) -> Result<ServingStatus, Stop> {
+    let request = t.ask(HealthCheckRequest { service: service.to_owned() });
+    Ok(good(&format!("health of {service:?}"), client(t).check(request).await)?.status())
+}
+
+async fn whole(t: &Trial) -> Outcome {
+    let status = check(t, "").await?;
+    expect(status == ServingStatus::Serving, "SERVING", status)
+}
+
+async fn services(t: &Trial) -> Outcome {
+    for service in t.provider().info.services.iter().filter(|name| name.starts_with("ccm.")) {
+        let status = check(t, service).await?;
+        expect(status == ServingStatus::Serving, format!("{service}: SERVING"), status)?;
+    }
+    Ok(())
+}
+
+async fn unknown(t: &Trial) -> Outcome {
+    let request = t.ask(HealthCheckRequest { service: "no.such.Service".to_owned() });
+    match client(t).check(request).await {
+        Err(status) if status.code() == Code::NotFound => Ok(()),
+        other => Err(failed("NOT_FOUND", format!("{other:?}"))),
+    }
+}
+
+async fn watch(t: &Trial) -> Outcome {
+    let mut stream = good("health watch", client(t).watch(HealthCheckRequest::default()).await)?;
+    let first = tokio::time::timeout(t.scenario().call_deadline, stream.message()).await;
+    let first = first.map_err(|_| failed("a first status", "silence"))?;
+    let first = first.map_err(|status| failed("a first status", in_words(&status)))?;
+    let status = first.map(|first| first.status());
+    expect(status == Some(ServingStatus::Serving), "SERVING", status)
+}
+
+async fn without_cloud(t: &Trial) -> Outcome {
+    t.steer("cut-cloud", Variables::new()).await?;
+    check(t, "").await.map(drop)
+}
+
+async fn stop(t: &Trial) -> Outcome {
+    let mut stream = good("health watch", client(t).watch(HealthCheckRequest::default()).await)?;
+    let told = async {
+        loop {
+            match stream.message().await {
+                Ok(Some(message)) if message.status() == ServingStatus::Serving => {}
+                Ok(Some(_)) => return Ok(()),
+                Ok(None) => return Err("the stream ended without a word".to_owned()),
+                Err(status) => return Err(in_words(&status)),
+            }
+        }
+    };
+    let (told, restarted) = tokio::join!(told, t.restart("restart-provider"));
+    restarted?;
+    told.map_err(|seen| failed("NOT_SERVING before the stream ends", seen))
+}

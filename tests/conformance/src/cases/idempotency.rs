@@ -1,0 +1,237 @@
+//! Calls that are repeated, lost, cut short, or made at once.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use cloudprovider_proto::v1alpha1::{
+    ErrorReason, LoadBalancer, LoadBalancerState, load_balancers_client::LoadBalancersClient,
+};
+use futures::future::join_all;
+
+use super::balancers::only_one;
+use crate::{
+    case::{
+        Case, Outcome,
+        Profile::{LoadBalancers, LoadBalancersList},
+        Stop,
+    },
+    provider::{in_words, no_answer},
+    trial::{Trial, Wanted, expect, failed, good, reason_of, same, within},
+};
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        "IDEM-01",
+        LoadBalancers,
+        "Ensure again and again answers the same",
+        &["ensure-idempotent"],
+        &same_answer,
+    ),
+    Case::new(
+        "IDEM-02",
+        LoadBalancersList,
+        "Ensure again and again leaves one balancer",
+        &["ensure-idempotent"],
+        &one_balancer,
+    ),
+    Case::new(
+        "IDEM-03",
+        LoadBalancersList,
+        "Ensure after a lost answer finds the first one's balancer",
+        &["ensure-after-lost-answer"],
+        &lost_answer,
+    ),
+    Case::new(
+        "IDEM-04",
+        LoadBalancersList,
+        "Ensure after a kill of the provider in mid-call leaves one balancer",
+        &["ensure-after-lost-answer"],
+        &killed,
+    )
+    .hooks(&["kill-provider"])
+    .extended(),
+    Case::new(
+        "IDEM-05",
+        LoadBalancersList,
+        "equal Ensures at once make one balancer",
+        &["ensure-idempotent"],
+        &equal_at_once,
+    )
+    .words(&["Equal calls at once join or queue"]),
+    Case::new(
+        "IDEM-06",
+        LoadBalancersList,
+        "conflicting Ensures at once end in one winner",
+        &["ensure-idempotent"],
+        &conflicting_at_once,
+    )
+    .words(&["conflicting ones end in one winner and CONCURRENT_OPERATION"]),
+    Case::new(
+        "IDEM-07",
+        LoadBalancers,
+        "an Ensure whose caller goes away is finished",
+        &["mutation-finishes"],
+        &caller_gone,
+    ),
+    Case::new(
+        "IDEM-08",
+        LoadBalancersList,
+        "Ensure and Delete at once end in one of both",
+        &[],
+        &ensure_and_delete,
+    )
+    .words(&["a call that was lost, repeated or overtaken does no harm"]),
+];
+
+/// What must not change from call to call.
+fn lasting(balancer: LoadBalancer) -> (String, String, Vec<(String, String)>, i32) {
+    let mut ways: Vec<_> = balancer.ingress.into_iter().map(|way| (way.ip, way.hostname)).collect();
+    ways.sort();
+    (balancer.id, balancer.applied_digest, ways, balancer.state)
+}
+
+async fn same_answer(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    let first = lasting(t.ensured(&wanted).await?);
+    for _time in 1..t.scenario().repeats.max(2) {
+        same("the same answer:", &lasting(t.ensured(&wanted).await?), &first)?;
+    }
+    Ok(())
+}
+
+async fn one_balancer(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    for _time in 0..t.scenario().repeats.max(2) {
+        t.ensure(&wanted).await?;
+    }
+    only_one(t, &wanted).await.map(drop)
+}
+
+async fn lost_answer(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    let deaf = t.wire().another();
+    let mut client = LoadBalancersClient::new(deaf.clone());
+    // Once with answers, so that the connection stands.
+    let get = cloudprovider_proto::v1alpha1::GetLoadBalancerRequest {
+        cluster: Some(wanted.cluster.clone()),
+        service: Some(wanted.service_ref()),
+    };
+    good("GetLoadBalancer", client.get_load_balancer(t.ask(get)).await)?;
+    deaf.lose_answers();
+    let request = within(t.ensure_request(&wanted), t.scenario().call_deadline);
+    let call = client.ensure_load_balancer(request);
+    let begun = t.eventually("a balancer that is begun", async || {
+        let state = t.get(&wanted).await?.state();
+        let begun = !matches!(state, LoadBalancerState::Absent | LoadBalancerState::Unspecified);
+        Ok(if begun { Ok(()) } else { Err(format!("{state:?}")) })
+    });
+    tokio::select! {
+        begun = begun => begun?,
+        answer = call => drop(answer),
+    }
+    t.ensure(&wanted).await?;
+    only_one(t, &wanted).await.map(drop)
+}
+
+async fn killed(t: &Trial) -> Outcome {
+    let all: Vec<Wanted> = (0..4).map(|_| t.wanted()).collect::<Result<_, _>>()?;
+    let (calls, restarted) =
+        tokio::join!(join_all(all.iter().map(|wanted| t.ensure_once(wanted))), t.restart("kill-provider"));
+    drop(calls);
+    restarted?;
+    for wanted in &all {
+        t.ensure(wanted).await?;
+        only_one(t, wanted).await?;
+    }
+    Ok(())
+}
+
+/// Whether a call that ran beside others did as the contract wants; and if it was done.
+fn beside_others<T>(answer: Result<tonic::Response<T>, tonic::Status>) -> Result<Option<T>, Stop> {
+    match answer {
+        Ok(answer) => Ok(Some(answer.into_inner())),
+        Err(status) => match reason_of(&status) {
+            Some(
+                ErrorReason::ConcurrentOperation
+                | ErrorReason::StaleRevision
+                | ErrorReason::ProviderOverloaded,
+            ) => Ok(None),
+            _ => Err(failed("OK, or CONCURRENT_OPERATION", in_words(&status))),
+        },
+    }
+}
+
+async fn equal_at_once(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    let most = t.provider().limits().max_concurrent_mutations.clamp(8, 32);
+    for answer in join_all((0..most).map(|_| t.ensure_once(&wanted))).await {
+        beside_others(answer)?;
+    }
+    let made = t.ensured(&wanted).await?;
+    same("the id", &only_one(t, &wanted).await?.id, &made.id)
+}
+
+async fn conflicting_at_once(t: &Trial) -> Outcome {
+    let first = t.wanted()?;
+    let mut states: Vec<Wanted> = (0..8).map(|number| first.changed(1000 + number)).collect();
+    for (number, state) in states.iter_mut().enumerate() {
+        state.revision = first.revision + number as u64;
+    }
+    t.shuffle(&mut states);
+    let answers = join_all(states.iter().map(|state| t.ensure_once(state))).await;
+    let mut done = 0;
+    for answer in answers {
+        done += usize::from(beside_others(answer)?.is_some());
+    }
+    expect(done > 0, "at least one winner", done)?;
+    let last = states.iter().max_by_key(|state| state.revision).unwrap_or(&first);
+    t.ensure(last).await?;
+    let listed = only_one(t, last).await?;
+    same("applied_digest", &listed.applied_digest, &last.digest)
+}
+
+async fn caller_gone(t: &Trial) -> Outcome {
+    let mut left = Vec::new();
+    for millis in [2, 20, 200] {
+        let wanted = t.wanted()?;
+        let request = within(t.ensure_request(&wanted), t.scenario().call_deadline);
+        let mut client = t.load_balancers();
+        let call = client.ensure_load_balancer(request);
+        // Dropping the call is a caller that goes away; whoever was quicker has done it already.
+        let ended = tokio::time::timeout(Duration::from_millis(millis), call).await;
+        if let Ok(Err(status)) = &ended
+            && no_answer(status).is_none()
+        {
+            return Err(failed("an Ensure that works", in_words(status)));
+        }
+        left.push(wanted);
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    for wanted in &left {
+        // Never begun, still being made, or whole: but never left half made.
+        t.eventually("a balancer that is absent, being made, or ACTIVE with a way in", async || {
+            let balancer = t.get(wanted).await?;
+            let whole = match balancer.state() {
+                LoadBalancerState::Active => {
+                    !balancer.ingress.is_empty() && balancer.applied_digest == wanted.digest
+                }
+                LoadBalancerState::Absent | LoadBalancerState::Pending => true,
+                _ => false,
+            };
+            Ok(if whole { Ok(()) } else { Err(format!("{balancer:?}")) })
+        })
+        .await?;
+        t.ensure(wanted).await?;
+    }
+    Ok(())
+}
+
+async fn ensure_and_delete(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    t.ensure(&wanted).await?;
+    let (ensured, deleted) = tokio::join!(t.ensure_once(&wanted), t.delete_once(t.delete_request(&wanted)));
+    beside_others(ensured)?;
+    beside_others(deleted)?;
+    t.delete(&t.delete_request(&wanted)).await?;
+    let left: BTreeSet<_> = t.listed_of(&wanted).await?.into_iter().map(|balancer| balancer.id).collect();
+    expect(left.is_empty(), "nothing after a last Delete", left)
+}

@@ -1,0 +1,98 @@
+//! What a list must hold, and say that it does not.
+
+use cloudprovider_proto::v1alpha1::{Capability, InstanceState};
+
+use crate::{
+    case::{
+        Case, Outcome,
+        Profile::{InstancesList, LoadBalancersList},
+    },
+    trial::{List, Trial, expect},
+};
+
+const MACHINE: &[&str] = &["create-instance", "terminate-instance"];
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        "LIST-01",
+        InstancesList,
+        "what runs is listed, or a part of the cloud is named as unreachable",
+        &["list-unreachable"],
+        &machines,
+    )
+    .hooks(MACHINE),
+    Case::new(
+        "LIST-02",
+        InstancesList,
+        "a location that is down is named as unreachable",
+        &["list-unreachable"],
+        &location_down,
+    )
+    .hooks(&["create-instance", "terminate-instance", "cut-location", "restore-location"])
+    .extended(),
+    Case::new(
+        "LIST-03",
+        InstancesList,
+        "listed provider IDs begin as advertised",
+        &["provider-id-prefix", "provider-id-stable"],
+        &ids,
+    )
+    .capability(Capability::InstancesList)
+    .hooks(MACHINE),
+    Case::new(
+        "LIST-04",
+        LoadBalancersList,
+        "what serves is listed with digest and ownership",
+        &["applied-digest", "list-unreachable"],
+        &balancers,
+    ),
+];
+
+async fn machines(t: &Trial) -> Outcome {
+    let wanted = List::Instances.fill(t, 3).await?;
+    t.eventually("every machine in the list, or an unreachable part", async || {
+        let all = List::Instances.walk(t, 0).await?;
+        let lost: Vec<_> = wanted.iter().filter(|id| !all.keys.contains(id)).collect();
+        Ok(if lost.is_empty() || all.unreachable > 0 {
+            Ok(())
+        } else {
+            Err(format!("{lost:?} are not listed"))
+        })
+    })
+    .await
+}
+
+async fn location_down(t: &Trial) -> Outcome {
+    let machine = t.machine().await?;
+    t.look_until(&machine.node(), &[InstanceState::Running]).await?;
+    t.steer_machine("cut-location", &machine).await?;
+    let all = List::Instances.walk(t, 0).await?;
+    expect(all.unreachable > 0, "an unreachable part", all)
+}
+
+async fn ids(t: &Trial) -> Outcome {
+    let wanted = List::Instances.fill(t, 2).await?;
+    let prefixes = &t.provider().info.provider_id_prefixes;
+    t.eventually("every machine in the list by its provider ID", async || {
+        let all = List::Instances.walk(t, 0).await?;
+        let strange = all.keys.iter().find(|id| !prefixes.iter().any(|prefix| id.starts_with(prefix)));
+        expect(strange.is_none(), format!("provider IDs that begin with one of {prefixes:?}"), strange)?;
+        let lost: Vec<_> = wanted.iter().filter(|id| !all.keys.contains(id)).collect();
+        Ok(if lost.is_empty() { Ok(()) } else { Err(format!("{lost:?} are not listed")) })
+    })
+    .await
+}
+
+async fn balancers(t: &Trial) -> Outcome {
+    let all = [t.wanted()?, t.wanted()?];
+    for wanted in &all {
+        t.ensure(wanted).await?;
+    }
+    for wanted in &all {
+        let listed = super::balancers::only_one(t, wanted).await?;
+        let whole = listed.applied_digest == wanted.digest
+            && listed.ownership() == cloudprovider_proto::v1alpha1::Ownership::ByUid;
+        expect(whole, format!("digest {} and ownership BY_UID", wanted.digest), listed)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! Machines that are stopped, started and terminated.
+
+use cloudprovider_proto::v1alpha1::{InstanceState, NodeRef};
+
+use crate::{
+    case::{Case, Outcome, Profile::Instances},
+    trial::{Trial, expect, failed, same},
+};
+
+const STOP: &[&str] = &["create-instance", "stop-instance", "start-instance", "terminate-instance"];
+const TERMINATE: &[&str] = &["create-instance", "terminate-instance"];
+
+pub(super) const CASES: &[Case] = &[
+    Case::new("MACH-01", Instances, "a stopped machine still exists", &["stopped-exists"], &stopped)
+        .hooks(STOP),
+    Case::new("MACH-02", Instances, "a machine that was started again runs", &["stopped-exists"], &started)
+        .hooks(STOP),
+    Case::new(
+        "MACH-03",
+        Instances,
+        "the provider ID outlives stop and start",
+        &["provider-id-stable"],
+        &same_id,
+    )
+    .hooks(STOP),
+    Case::new(
+        "MACH-04",
+        Instances,
+        "a terminated machine becomes ABSENT with authority",
+        &["absent-means-looked", "observed-at"],
+        &terminated,
+    )
+    .hooks(TERMINATE),
+    Case::new(
+        "MACH-05",
+        Instances,
+        "a read with max_staleness 0 sees a change at once",
+        &["read-through"],
+        &read_through,
+    )
+    .hooks(STOP),
+    Case::new(
+        "MACH-06",
+        Instances,
+        "a machine that goes is never taken for one that runs again",
+        &[],
+        &no_return,
+    )
+    .words(&["It is on its way out and will not come back."])
+    .hooks(TERMINATE),
+    Case::new(
+        "MACH-07",
+        Instances,
+        "a name that is used again means the new machine, the old ID the old one",
+        &["node-by-provider-id"],
+        &name_again,
+    )
+    .hooks(TERMINATE)
+    .extended(),
+];
+
+async fn stopped(t: &Trial) -> Outcome {
+    let machine = t.machine().await?;
+    t.look_until(&machine.node(), &[InstanceState::Running]).await?;
+    t.steer_machine("stop-instance", &machine).await?;
+    let result = t
+        .look_until(
+            &machine.node(),
+            &[InstanceState::Stopped, InstanceState::Absent, InstanceState::NotOwned],
+        )
+        .await?;
+    expect(result.state() == InstanceState::Stopped, "STOPPED", result)
+}
+
+async fn started(t: &Trial) -> Outcome {
+    stopped_one(t).await.map(drop)
+}
+
+/// A machine that was stopped and started.
+async fn stopped_one(t: &Trial) -> Result<NodeRef, crate::case::Stop> {
+    let machine = t.machine().await?;
+    t.look_until(&machine.node(), &[InstanceState::Running]).await?;
+    t.steer_machine("stop-instance", &machine).await?;
+    t.look_until(&machine.node(), &[InstanceState::Stopped]).await?;
+    t.steer_machine("start-instance", &machine).await?;
+    t.look_until(&machine.node(), &[InstanceState::Running]).await?;
+    Ok(machine.node())
+}
+
+async fn same_id(t: &Trial) -> Outcome {
+    let node = stopped_one(t).await?;
+    let nameless = NodeRef { provider_id: String::new(), ..node.clone() };
+    let result = t.look_until(&nameless, &[InstanceState::Running]).await?;
+    same("the provider ID", &result.instance.unwrap_or_default().provider_id, &node.provider_id)
+}
+
+async fn terminated(t: &Trial) -> Outcome {
+    let machine = t.machine().await?;
+    t.look_until(&machine.node(), &[InstanceState::Running]).await?;
+    t.steer_machine("terminate-instance", &machine).await?;
+    let result = t.look_until(&machine.node(), &[InstanceState::Absent]).await?;
+    let evident = result.authoritative && result.observed_at.is_some();
+    expect(evident, "ABSENT, authoritative, with observed_at", result)
+}
+
+async fn read_through(t: &Trial) -> Outcome {
+    let machine = t.machine().await?;
+    t.look_until(&machine.node(), &[InstanceState::Running]).await?;
+    t.steer_machine("stop-instance", &machine).await?;
+    // `look` asks with max_staleness 0; the hook came back when the cloud knew.
+    let result = t.look_until(&machine.node(), &[InstanceState::Stopped]).await;
+    result.map(drop).map_err(|_| failed("STOPPED, read from the cloud now", "the state from before the stop"))
+}
+
+async fn no_return(t: &Trial) -> Outcome {
+    let machine = t.machine().await?;
+    t.look_until(&machine.node(), &[InstanceState::Running]).await?;
+    t.steer_machine("terminate-instance", &machine).await?;
+    t.look_until(&machine.node(), &[InstanceState::Terminating, InstanceState::Absent]).await?;
+    for _look in 0..5 {
+        let result = t.look(machine.node()).await?;
+        let going = matches!(result.state(), InstanceState::Terminating | InstanceState::Absent);
+        expect(going, "TERMINATING or ABSENT", result)?;
+    }
+    Ok(())
+}
+
+async fn name_again(t: &Trial) -> Outcome {
+    let (old, new) = (t.machine().await?, t.machine().await?);
+    t.steer_machine("terminate-instance", &old).await?;
+    t.look_until(&old.node(), &[InstanceState::Absent]).await?;
+    let mixed = NodeRef { provider_id: old.provider_id.clone(), ..new.new_node() };
+    let result = t.look(mixed).await?;
+    expect(result.state() == InstanceState::Absent, "ABSENT, as the provider ID says", result)?;
+    t.look_until(&new.new_node(), &[InstanceState::Running]).await.map(drop)
+}

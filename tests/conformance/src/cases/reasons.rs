@@ -1,0 +1,150 @@
+//! Every reason that only a steered cloud shows, provoked one by one.
+
+use cloudprovider_proto::v1alpha1::ErrorReason;
+use futures::future::LocalBoxFuture;
+use tonic::Status;
+
+use super::instances::stranger;
+use crate::{
+    case::{
+        Case, Outcome,
+        Profile::{self, Instances, LoadBalancers},
+        Run,
+    },
+    provider::in_words,
+    scenario::Variables,
+    trial::{Trial, examine, expect, failed, read_error},
+};
+
+const RULES: &[&str] = &["error-info", "error-size", "error-no-secret"];
+const HOOKS: &[&str] = &["provoke-error", "stop-errors"];
+
+pub(super) const CASES: &[Case] = &[
+    read("REASON-01", "RATE_LIMITED is told with its code and RetryInfo", &Read(ErrorReason::RateLimited)),
+    read("REASON-02", "RETRY_LATER is told with its code and RetryInfo", &Read(ErrorReason::RetryLater)),
+    read(
+        "REASON-03",
+        "PROVIDER_OVERLOADED is told with its code and RetryInfo",
+        &Read(ErrorReason::ProviderOverloaded),
+    ),
+    read("REASON-04", "CLOUD_API_UNAVAILABLE is told with its code", &Read(ErrorReason::CloudApiUnavailable)),
+    read(
+        "REASON-05",
+        "CLOUD_CREDENTIALS_INVALID is told with its code",
+        &Read(ErrorReason::CloudCredentialsInvalid),
+    ),
+    read(
+        "REASON-06",
+        "CLOUD_CREDENTIALS_EXPIRED is told with its code",
+        &Read(ErrorReason::CloudCredentialsExpired),
+    ),
+    read(
+        "REASON-07",
+        "CLOUD_PERMISSION_DENIED is told with its code",
+        &Read(ErrorReason::CloudPermissionDenied),
+    ),
+    read(
+        "REASON-08",
+        "INVALID_PROVIDER_CONFIG is told with its code",
+        &Read(ErrorReason::InvalidProviderConfig),
+    ),
+    read("REASON-09", "INTERNAL_ERROR is told with its code", &Read(ErrorReason::InternalError)),
+    read("REASON-10", "LOCATION_UNREACHABLE is told with its code", &Read(ErrorReason::LocationUnreachable)),
+    write("REASON-21", "QUOTA_EXCEEDED is told with its code", &Write(ErrorReason::QuotaExceeded)),
+    write(
+        "REASON-22",
+        "CAPACITY_UNAVAILABLE is told with its code",
+        &Write(ErrorReason::CapacityUnavailable),
+    ),
+    write(
+        "REASON-23",
+        "CONCURRENT_OPERATION is told with its code",
+        &Write(ErrorReason::ConcurrentOperation),
+    ),
+    write(
+        "REASON-24",
+        "IMPLEMENTED_ELSEWHERE is told with its code",
+        &Write(ErrorReason::ImplementedElsewhere),
+    ),
+    write(
+        "REASON-25",
+        "INVALID_CONFIGURATION is told with its code",
+        &Write(ErrorReason::InvalidConfiguration),
+    ),
+    write(
+        "REASON-26",
+        "OWNED_BY_OTHER_CLUSTER is told with its code",
+        &Write(ErrorReason::OwnedByOtherCluster),
+    ),
+    write("REASON-27", "UNSUPPORTED_FEATURE is told with its code", &Write(ErrorReason::UnsupportedFeature)),
+    write("REASON-28", "a throttled mutation is RATE_LIMITED", &Write(ErrorReason::RateLimited)),
+];
+
+const fn read(id: &'static str, title: &'static str, run: &'static dyn Run) -> Case {
+    provoked(id, Instances, title, run)
+}
+
+const fn write(id: &'static str, title: &'static str, run: &'static dyn Run) -> Case {
+    provoked(id, LoadBalancers, title, run)
+}
+
+const fn provoked(id: &'static str, profile: Profile, title: &'static str, run: &'static dyn Run) -> Case {
+    Case::new(id, profile, title, RULES, run).hooks(HOOKS).extended()
+}
+
+/// An error of a read.
+struct Read(ErrorReason);
+/// An error of a mutation.
+struct Write(ErrorReason);
+
+impl Run for Read {
+    fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
+        Box::pin(async move {
+            provoke(t, self.0, "BatchGetInstances").await?;
+            let answer = t.instances().batch_get_instances(t.ask(t.batch(vec![stranger(t)]))).await;
+            let in_item = answer.as_ref().ok().and_then(|answer| {
+                answer
+                    .get_ref()
+                    .results
+                    .iter()
+                    .find_map(|result| result.error.as_ref().map(|error| error.reason()))
+            });
+            match (answer, in_item) {
+                // A location is told beside its items.
+                (Ok(_), Some(reason)) if reason == self.0 => Ok(()),
+                (Ok(answer), _) => Err(failed(self.0.wire_name(), format!("OK: {:?}", answer.into_inner()))),
+                (Err(status), _) => told(t, &status, self.0),
+            }
+        })
+    }
+}
+
+impl Run for Write {
+    fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
+        Box::pin(async move {
+            provoke(t, self.0, "EnsureLoadBalancer").await?;
+            match t.ensure_once(&t.wanted()?).await {
+                Ok(answer) => Err(failed(self.0.wire_name(), format!("OK: {:?}", answer.into_inner()))),
+                Err(status) => told(t, &status, self.0),
+            }
+        })
+    }
+}
+
+async fn provoke(t: &Trial, reason: ErrorReason, method: &str) -> Outcome {
+    let told = Variables::new().with("REASON", reason.wire_name()).with("METHOD", method);
+    t.steer("provoke-error", told).await.map(drop)
+}
+
+/// The error of this reason, whole.
+fn told(t: &Trial, status: &Status, wanted: ErrorReason) -> Outcome {
+    examine(t, status)?;
+    let seen = read_error(status);
+    expect(seen.reason == Some(wanted), wanted.wire_name(), in_words(status))?;
+    let waits = matches!(
+        wanted,
+        ErrorReason::RateLimited | ErrorReason::RetryLater | ErrorReason::ProviderOverloaded
+    );
+    let after = seen.retry.and_then(|retry| retry.retry_delay);
+    expect(!waits || after.is_some_and(|after| !after.is_zero()), "a positive RetryInfo", in_words(status))
+}

@@ -1,0 +1,244 @@
+//! Routes of one cluster.
+
+use cloudprovider_proto::v1alpha1::{ErrorReason, NodeRef, Route, RouteState};
+use futures::future::join_all;
+
+use super::instances::stranger;
+use crate::{
+    case::{Case, Outcome, Profile::Routes, Stop},
+    trial::{Machine, Trial, expect, failed, good, same},
+};
+
+const MACHINE: &[&str] = &["create-instance", "terminate-instance"];
+const CANONICAL: &[&str] = &["route-canonical"];
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        "ROUTE-01",
+        Routes,
+        "a route is made, and its answer names the target asked for",
+        &["route-echo-target"],
+        &made,
+    )
+    .hooks(MACHINE),
+    Case::new("ROUTE-02", Routes, "a route that was made is listed, and leads to its target", &[], &listed)
+        .words(&["ListRoutes walks over the routes of this cluster"])
+        .hooks(MACHINE),
+    Case::new("ROUTE-03", Routes, "destinations are answered in canonical form", CANONICAL, &canonical)
+        .hooks(MACHINE),
+    Case::new(
+        "ROUTE-04",
+        Routes,
+        "the same route again and again is one route",
+        &["route-echo-target"],
+        &again,
+    )
+    .hooks(MACHINE),
+    Case::new(
+        "ROUTE-05",
+        Routes,
+        "a route with a wrong target is replaced",
+        &["route-echo-target"],
+        &replaced,
+    )
+    .hooks(MACHINE),
+    Case::new("ROUTE-06", Routes, "a route is removed, and removing it again is OK", &[], &removed)
+        .words(&["Idempotent: a route that is gone is OK."])
+        .hooks(MACHINE),
+    Case::new(
+        "ROUTE-07",
+        Routes,
+        "a route that was re-pointed is not removed by its former listing",
+        &["route-changed"],
+        &repointed,
+    )
+    .hooks(MACHINE),
+    Case::new("ROUTE-08", Routes, "a target that does not exist is INSTANCE_NOT_FOUND", &[], &no_target)
+        .words(&["| the target does not exist | OK, item error | INSTANCE_NOT_FOUND"]),
+    Case::new("ROUTE-09", Routes, "the list can be bounded by cluster CIDRs", &[], &within)
+        .words(&["The cluster CIDRs: routes outside of all need not be listed."])
+        .hooks(MACHINE),
+    Case::new("ROUTE-10", Routes, "a route whose target is gone does not count as standing", &[], &blackhole)
+        .words(&["Its target is gone: packets are lost."])
+        .hooks(MACHINE)
+        .extended(),
+    Case::new("ROUTE-11", Routes, "equal calls at once make one route", &[], &at_once)
+        .words(&["The natural key of a route is (cluster uid, destination CIDR)."])
+        .hooks(MACHINE),
+    Case::new("ROUTE-12", Routes, "one bad item costs the others nothing", &["batch-keys"], &mixed)
+        .words(&["one bad item never costs the others."])
+        .hooks(MACHINE),
+    Case::new(
+        "ROUTE-13",
+        Routes,
+        "a node without its provider ID is a target, too",
+        &["route-echo-target"],
+        &new_node,
+    )
+    .hooks(MACHINE),
+];
+
+fn leads_to(route: &Route, machine: &Machine) -> Outcome {
+    let target = route.target.as_ref();
+    let named = target.is_some_and(|target| {
+        target.name == machine.name
+            && (target.provider_id.is_empty() || target.provider_id == machine.provider_id)
+    });
+    expect(named, format!("target {} ({})", machine.name, machine.provider_id), route)
+}
+
+async fn ours(t: &Trial, destination: &str) -> Result<Route, Stop> {
+    let found = t.listed_route(&t.cluster().unwrap_or_default(), destination).await?;
+    found.ok_or_else(|| failed(format!("the route to {destination} in the list"), "none"))
+}
+
+async fn made(t: &Trial) -> Outcome {
+    let (machine, destination) = (t.machine().await?, t.destination()?);
+    let route = t.ensure_route(&destination, &machine.node()).await?;
+    leads_to(&route, &machine)?;
+    expect(!route.id.is_empty() && route.state() == RouteState::Active, "an id, and state ACTIVE", &route)
+}
+
+async fn listed(t: &Trial) -> Outcome {
+    let (machine, destination) = (t.machine().await?, t.destination()?);
+    let route = t.ensure_route(&destination, &machine.node()).await?;
+    let listed = ours(t, &destination).await?;
+    same("the id", &listed.id, &route.id)?;
+    let target = listed.target.unwrap_or_default();
+    same("the target's provider ID", &target.provider_id, &machine.provider_id)
+}
+
+fn is_canonical(text: &str) -> bool {
+    text.parse::<ipnet::IpNet>().is_ok_and(|net| net.trunc().to_string() == text)
+}
+
+async fn canonical(t: &Trial) -> Outcome {
+    let (machine, destination) = (t.machine().await?, t.destination()?);
+    let route = t.ensure_route(&destination, &machine.node()).await?;
+    same("destination_cidr", &route.destination_cidr, &destination)?;
+    for listed in t.listed_routes(&t.cluster().unwrap_or_default(), &[]).await? {
+        expect(is_canonical(&listed.destination_cidr), "a canonical CIDR", listed.destination_cidr)?;
+    }
+    Ok(())
+}
+
+async fn again(t: &Trial) -> Outcome {
+    let (machine, destination) = (t.machine().await?, t.destination()?);
+    let first = t.ensure_route(&destination, &machine.node()).await?;
+    for _time in 1..t.scenario().repeats.max(2) {
+        let route = t.ensure_route(&destination, &machine.node()).await?;
+        leads_to(&route, &machine)?;
+        same("the id", &route.id, &first.id)?;
+    }
+    count(t, &destination).await
+}
+
+/// One route to this destination, no more.
+async fn count(t: &Trial, destination: &str) -> Outcome {
+    let all = t.listed_routes(&t.cluster().unwrap_or_default(), &[]).await?;
+    let of: Vec<_> = all.iter().filter(|route| route.destination_cidr == destination).collect();
+    expect(of.len() == 1, format!("one route to {destination}"), of)
+}
+
+async fn replaced(t: &Trial) -> Outcome {
+    let (machines, destination) = (t.machines(2).await?, t.destination()?);
+    t.ensure_route(&destination, &machines[0].node()).await?;
+    let route = t.ensure_route(&destination, &machines[1].node()).await?;
+    leads_to(&route, &machines[1])?;
+    let listed = ours(t, &destination).await?.target.unwrap_or_default();
+    same("the listed target", &listed.provider_id, &machines[1].provider_id)?;
+    count(t, &destination).await
+}
+
+async fn removed(t: &Trial) -> Outcome {
+    let (machine, destination) = (t.machine().await?, t.destination()?);
+    t.ensure_route(&destination, &machine.node()).await?;
+    let listed = ours(t, &destination).await?;
+    let cluster = t.cluster().unwrap_or_default();
+    for _time in 0..3 {
+        let deleted = t.delete_route(&cluster, &listed).await?;
+        expect(deleted.error.is_none(), "a route that is gone, without an error", deleted)?;
+    }
+    let left = t.listed_route(&cluster, &destination).await?;
+    expect(left.is_none(), "no route any more", left)
+}
+
+async fn repointed(t: &Trial) -> Outcome {
+    let (machines, destination) = (t.machines(2).await?, t.destination()?);
+    t.ensure_route(&destination, &machines[0].node()).await?;
+    let former = ours(t, &destination).await?;
+    t.ensure_route(&destination, &machines[1].node()).await?;
+    let cluster = t.cluster().unwrap_or_default();
+    let deleted = t.delete_route(&cluster, &former).await?;
+    let told = deleted.error.as_ref().is_some_and(|error| error.reason() == ErrorReason::RouteChanged);
+    let left = t.listed_route(&cluster, &destination).await?;
+    expect(left.is_some(), "the route still there", &deleted)?;
+    expect(told, "item error ROUTE_CHANGED", deleted)
+}
+
+async fn no_target(t: &Trial) -> Outcome {
+    let destination = t.destination()?;
+    let request = t.routes_to_ensure(vec![(destination.clone(), stranger(t))]);
+    let result = t.ensure_route_once(request).await?;
+    let told = result.error.as_ref().is_some_and(|error| error.reason() == ErrorReason::InstanceNotFound);
+    expect(told && result.route.is_none(), "item error INSTANCE_NOT_FOUND, and no route", &result)?;
+    let left = t.listed_route(&t.cluster().unwrap_or_default(), &destination).await?;
+    expect(left.is_none(), "no route", left)
+}
+
+async fn within(t: &Trial) -> Outcome {
+    let (machine, destination) = (t.machine().await?, t.destination()?);
+    t.ensure_route(&destination, &machine.node()).await?;
+    let cluster = t.cluster().unwrap_or_default();
+    let inside = t.listed_routes(&cluster, &["198.18.0.0/15".to_owned()]).await?;
+    let there = inside.iter().any(|route| route.destination_cidr == destination);
+    expect(there, format!("{destination} within 198.18.0.0/15"), inside)
+}
+
+async fn blackhole(t: &Trial) -> Outcome {
+    let (machine, destination) = (t.machine().await?, t.destination()?);
+    t.ensure_route(&destination, &machine.node()).await?;
+    t.steer_machine("terminate-instance", &machine).await?;
+    t.eventually("no route any more, or one that is not ACTIVE", async || {
+        let route = t.listed_route(&t.cluster().unwrap_or_default(), &destination).await?;
+        let stands = route.as_ref().is_some_and(|route| route.state() == RouteState::Active);
+        Ok(if stands { Err(format!("{route:?}")) } else { Ok(()) })
+    })
+    .await
+}
+
+async fn at_once(t: &Trial) -> Outcome {
+    let (machine, destination) = (t.machine().await?, t.destination()?);
+    let node = machine.node();
+    let request = t.routes_to_ensure(vec![(destination.clone(), node.clone())]);
+    let call = async || t.routes().batch_ensure_routes(t.ask(request.clone())).await;
+    for answer in join_all((0..8).map(|_| call())).await {
+        good("BatchEnsureRoutes", answer)?;
+    }
+    t.ensure_route(&destination, &node).await?;
+    count(t, &destination).await
+}
+
+async fn mixed(t: &Trial) -> Outcome {
+    let machine = t.machine().await?;
+    let (good_one, bad_one) = (t.destination()?, t.destination()?);
+    let items: Vec<(String, NodeRef)> =
+        vec![(bad_one.clone(), stranger(t)), (good_one.clone(), machine.node())];
+    t.eventually("one route and one error", async || {
+        let request = t.routes_to_ensure(items.clone());
+        let results =
+            good("BatchEnsureRoutes", t.routes().batch_ensure_routes(t.ask(request)).await)?.results;
+        let of = |key: &str| results.iter().find(|result| result.key == key);
+        let fits = results.len() == 2
+            && of("k0").is_some_and(|result| result.error.is_some())
+            && of("k1").is_some_and(|result| result.route.is_some() && result.error.is_none());
+        Ok(if fits { Ok(()) } else { Err(format!("{results:?}")) })
+    })
+    .await
+}
+
+async fn new_node(t: &Trial) -> Outcome {
+    let (machine, destination) = (t.machine().await?, t.destination()?);
+    let route = t.ensure_route(&destination, &machine.new_node()).await?;
+    leads_to(&route, &machine)
+}

@@ -1,0 +1,95 @@
+//! Hosts of a newer contract: fields and numbers that nobody here knows.
+
+use cloudprovider_proto::{
+    discovery::v1::GetInfoRequest,
+    v1alpha1::{EnsureLoadBalancerResponse, GetCapabilitiesRequest, GetStatusRequest, ListRoutesRequest},
+};
+use prost::{
+    Message,
+    bytes::{Bytes, BytesMut},
+    encoding::{WireType, encode_key, encode_varint},
+};
+
+use super::instances::stranger;
+use crate::{
+    case::{
+        Case, Outcome,
+        Profile::{Identity, Instances, LoadBalancers, Routes},
+        Stop,
+    },
+    target::raw_call,
+    trial::{Trial, expect, failed, within},
+};
+
+const WORDS: &[&str] = &["Unknown fields are ignored."];
+const PACKAGE: &str = "ccm.cloudprovider.v1alpha1";
+/// No message of the contract has so many fields.
+const FUTURE_FIELD: u32 = 15_000;
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        "SKEW-01",
+        Identity,
+        "unknown fields are ignored by GetInfo, GetCapabilities and GetStatus",
+        &[],
+        &base,
+    )
+    .words(WORDS),
+    Case::new("SKEW-02", Instances, "unknown fields are ignored by BatchGetInstances", &[], &instances)
+        .words(WORDS),
+    Case::new("SKEW-03", LoadBalancers, "unknown fields are ignored by EnsureLoadBalancer", &[], &ensure)
+        .words(WORDS),
+    Case::new("SKEW-04", Routes, "unknown fields are ignored by ListRoutes", &[], &routes).words(WORDS),
+    Case::new("SKEW-05", LoadBalancers, "an unknown number is read as the safe branch", &[], &unknown_number)
+        .words(&["an unknown enum number is read as zero"]),
+];
+
+/// The message with a field of a newer contract.
+fn newer(message: &impl Message) -> Bytes {
+    let mut bytes = BytesMut::from(message.encode_to_vec().as_slice());
+    encode_key(FUTURE_FIELD, WireType::LengthDelimited, &mut bytes);
+    encode_varint(6, &mut bytes);
+    bytes.extend_from_slice(b"future");
+    bytes.freeze()
+}
+
+async fn call(t: &Trial, method: &str, message: &impl Message) -> Result<Bytes, Stop> {
+    let request = within(newer(message), t.scenario().call_deadline);
+    let answer = raw_call(t.wire(), method, request).await;
+    answer.map_err(|status| failed(format!("{method}: OK"), crate::provider::in_words(&status)))
+}
+
+async fn base(t: &Trial) -> Outcome {
+    call(t, "ccm.discovery.v1.Discovery/GetInfo", &GetInfoRequest::default()).await?;
+    call(t, &format!("{PACKAGE}.CloudProvider/GetCapabilities"), &GetCapabilitiesRequest::default()).await?;
+    call(t, &format!("{PACKAGE}.CloudProvider/GetStatus"), &GetStatusRequest {}).await.map(drop)
+}
+
+async fn instances(t: &Trial) -> Outcome {
+    call(t, &format!("{PACKAGE}.Instances/BatchGetInstances"), &t.batch(vec![stranger(t)])).await.map(drop)
+}
+
+async fn ensure(t: &Trial) -> Outcome {
+    let request = t.ensure_request(&t.wanted()?);
+    let answer = call(t, &format!("{PACKAGE}.LoadBalancers/EnsureLoadBalancer"), &request).await?;
+    let answer = EnsureLoadBalancerResponse::decode(answer);
+    expect(answer.as_ref().is_ok_and(|answer| answer.load_balancer.is_some()), "a balancer", answer)
+}
+
+async fn routes(t: &Trial) -> Outcome {
+    let list = ListRoutesRequest { cluster: t.cluster(), ..Default::default() };
+    call(t, &format!("{PACKAGE}.Routes/ListRoutes"), &list).await.map(drop)
+}
+
+async fn unknown_number(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    let mut request = t.ensure_request(&wanted);
+    // Adoption and policies of a newer contract: refuse, and not said.
+    request.adoption = 99;
+    if let Some(service) = &mut request.service {
+        service.ip_family_policy = 99;
+        service.internal_traffic_policy = 99;
+    }
+    let answer = t.load_balancers().ensure_load_balancer(t.ask(request)).await;
+    crate::trial::good("EnsureLoadBalancer", answer).map(drop)
+}

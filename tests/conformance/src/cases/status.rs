@@ -1,0 +1,101 @@
+//! How the provider says it is.
+
+use std::collections::BTreeSet;
+
+use cloudprovider_proto::v1alpha1::{ConditionStatus, ConditionType, GetStatusRequest, GetStatusResponse};
+
+use crate::{
+    case::{Case, Outcome, Profile::Observability, Stop},
+    scenario::Variables,
+    trial::{Trial, expect, good, within_bytes},
+};
+
+const TABLE: &str = "| all is well | OK | | shows the conditions |";
+const FREEZE: &str = "While CREDENTIALS_VALID or CLOUD_REACHABLE is FALSE, destructive work on behalf of this provider is frozen";
+
+pub(super) const CASES: &[Case] = &[
+    Case::new("STAT-01", Observability, "GetStatus answers, each type of condition at most once", &[], &once)
+        .words(&["Each type at most once.", TABLE]),
+    Case::new("STAT-02", Observability, "conditions have a type, a status and short texts", &[], &texts)
+        .words(&[
+            "CamelCase, at most 63 bytes. Optional.",
+            "For people, at most 1 KiB; no secret. Optional.",
+        ]),
+    Case::new(
+        "STAT-03",
+        Observability,
+        "bad credentials show, and show no more when they are good",
+        &[],
+        &credentials,
+    )
+    .words(&["The cloud takes the provider's credentials.", FREEZE])
+    .hooks(&["break-credentials", "restore-credentials"])
+    .extended(),
+    Case::new(
+        "STAT-04",
+        Observability,
+        "a cloud that is down shows, and GetStatus goes on answering",
+        &[],
+        &cloud_down,
+    )
+    .words(&["Idempotent, no side effects; it answers from memory.", "The cloud answers."])
+    .hooks(&["cut-cloud", "restore-cloud"])
+    .extended(),
+];
+
+async fn status(t: &Trial) -> Result<GetStatusResponse, Stop> {
+    good("GetStatus", t.base().get_status(t.ask(GetStatusRequest {})).await)
+}
+
+async fn once(t: &Trial) -> Outcome {
+    let conditions = status(t).await?.conditions;
+    let types: BTreeSet<_> = conditions.iter().map(|condition| condition.r#type).collect();
+    expect(types.len() == conditions.len(), "each type at most once", conditions)
+}
+
+async fn texts(t: &Trial) -> Outcome {
+    for condition in status(t).await?.conditions {
+        expect(condition.r#type != 0 && condition.status != 0, "a type and a status", &condition)?;
+        within_bytes("a reason", &condition.reason, 63)?;
+        within_bytes("a message", &condition.message, 1 << 10)?;
+        let plain = condition.reason.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        expect(plain, "a CamelCase reason", &condition.reason)?;
+    }
+    Ok(())
+}
+
+async fn shows(t: &Trial, kind: ConditionType, wanted: ConditionStatus) -> Outcome {
+    t.eventually(&format!("condition {} {}", kind.as_str_name(), wanted.as_str_name()), async || {
+        let conditions = status(t).await?.conditions;
+        let found = conditions.iter().find(|condition| condition.r#type() == kind);
+        Ok(match found {
+            Some(condition) if condition.status() == wanted => Ok(()),
+            other => Err(format!("{other:?}")),
+        })
+    })
+    .await
+}
+
+/// Asks the cloud something, so that a provider which learns by trying learns.
+async fn touch(t: &Trial) {
+    let _whatever_it_answers =
+        t.instances().batch_get_instances(t.ask(t.batch(vec![super::instances::stranger(t)]))).await;
+}
+
+async fn credentials(t: &Trial) -> Outcome {
+    t.steer("break-credentials", Variables::new()).await?;
+    touch(t).await;
+    shows(t, ConditionType::CredentialsValid, ConditionStatus::False).await?;
+    t.restore("break-credentials").await?;
+    touch(t).await;
+    shows(t, ConditionType::CredentialsValid, ConditionStatus::True).await
+}
+
+async fn cloud_down(t: &Trial) -> Outcome {
+    t.steer("cut-cloud", Variables::new()).await?;
+    touch(t).await;
+    shows(t, ConditionType::CloudReachable, ConditionStatus::False).await?;
+    t.restore("cut-cloud").await?;
+    touch(t).await;
+    shows(t, ConditionType::CloudReachable, ConditionStatus::True).await
+}

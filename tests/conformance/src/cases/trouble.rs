@@ -1,0 +1,151 @@
+//! What is said when the cloud, a part of it, or a right is missing: never that something is absent.
+
+use cloudprovider_proto::v1alpha1::{
+    ErrorReason, GetLoadBalancerRequest, InstanceState, LoadBalancerState, ServiceRef,
+};
+
+use super::instances::stranger;
+use crate::{
+    case::{
+        Case, Outcome,
+        Profile::{Instances, LoadBalancers},
+    },
+    scenario::Variables,
+    trial::{Machine, Trial, examine, expect, failed},
+};
+
+const CLOUD: &[&str] = &["create-instance", "terminate-instance", "cut-cloud", "restore-cloud"];
+const LOCATION: &[&str] = &["create-instance", "terminate-instance", "cut-location", "restore-location"];
+const RIGHTS: &[&str] = &["create-instance", "terminate-instance", "deny-rights", "restore-rights"];
+const CREDENTIALS: &[&str] =
+    &["create-instance", "terminate-instance", "break-credentials", "restore-credentials"];
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        "TRBL-01",
+        Instances,
+        "while the cloud is down no machine is absent",
+        &["absent-means-looked"],
+        &cloud_down,
+    )
+    .hooks(CLOUD)
+    .extended(),
+    Case::new(
+        "TRBL-02",
+        Instances,
+        "while its location is down no machine is absent",
+        &["absent-means-looked"],
+        &location_down,
+    )
+    .words(&["| its location cannot be asked | OK, item UNSPECIFIED | LOCATION_UNREACHABLE"])
+    .hooks(LOCATION)
+    .extended(),
+    Case::new(
+        "TRBL-03",
+        Instances,
+        "missing rights win over absence",
+        &["error-order", "absent-means-looked"],
+        &rights,
+    )
+    .hooks(RIGHTS)
+    .extended(),
+    Case::new(
+        "TRBL-04",
+        Instances,
+        "bad credentials win over absence",
+        &["error-order", "absent-means-looked"],
+        &credentials,
+    )
+    .hooks(CREDENTIALS)
+    .extended(),
+    Case::new(
+        "TRBL-05",
+        LoadBalancers,
+        "missing rights win over the absence of a balancer",
+        &["error-order"],
+        &balancer_rights,
+    )
+    .hooks(&["deny-rights", "restore-rights"])
+    .extended(),
+];
+
+/// Neither the machine nor a stranger may be said to be absent now. Answers the reason that was told, if any was.
+async fn nothing_is_absent(t: &Trial, machine: &Machine) -> Result<Option<ErrorReason>, crate::case::Stop> {
+    let nodes = vec![machine.node(), machine.new_node(), stranger(t)];
+    let answer = t.instances().batch_get_instances(t.ask(t.batch(nodes))).await;
+    match answer {
+        Err(status) => {
+            examine(t, &status)?;
+            Ok(crate::trial::reason_of(&status))
+        }
+        Ok(answer) => {
+            let results = answer.into_inner().results;
+            let absent = results.iter().any(|result| result.state() == InstanceState::Absent);
+            expect(!absent, "an error, or items of state UNSPECIFIED: nothing is ABSENT", &results)?;
+            Ok(results.into_iter().find_map(|result| result.error).map(|error| error.reason()))
+        }
+    }
+}
+
+async fn cloud_down(t: &Trial) -> Outcome {
+    let machine = t.machine().await?;
+    t.look_until(&machine.node(), &[InstanceState::Running]).await?;
+    t.steer("cut-cloud", Variables::new()).await?;
+    nothing_is_absent(t, &machine).await?;
+    t.restore("cut-cloud").await?;
+    t.eventually("a machine that runs, once the cloud is back", async || look_again(t, &machine).await).await
+}
+
+async fn look_again(t: &Trial, machine: &Machine) -> Result<Result<(), String>, crate::case::Stop> {
+    let answer = t.instances().batch_get_instances(t.ask(t.batch(vec![machine.node()]))).await;
+    let results = answer.map(|answer| answer.into_inner().results).unwrap_or_default();
+    let runs = results.iter().any(|result| result.state() == InstanceState::Running);
+    Ok(if runs { Ok(()) } else { Err(format!("{results:?}")) })
+}
+
+async fn location_down(t: &Trial) -> Outcome {
+    let machine = t.machine().await?;
+    t.look_until(&machine.node(), &[InstanceState::Running]).await?;
+    t.steer_machine("cut-location", &machine).await?;
+    let result = t.look(machine.node()).await?;
+    let unknown = result.state() == InstanceState::Unspecified
+        && result.error.as_ref().is_some_and(|error| error.reason() == ErrorReason::LocationUnreachable);
+    expect(unknown, "UNSPECIFIED with LOCATION_UNREACHABLE", result)
+}
+
+async fn rights(t: &Trial) -> Outcome {
+    let machine = t.machine().await?;
+    t.steer("deny-rights", Variables::new()).await?;
+    wants(nothing_is_absent(t, &machine).await?, &[ErrorReason::CloudPermissionDenied])
+}
+
+async fn credentials(t: &Trial) -> Outcome {
+    let machine = t.machine().await?;
+    t.steer("break-credentials", Variables::new()).await?;
+    let reasons = [ErrorReason::CloudCredentialsInvalid, ErrorReason::CloudCredentialsExpired];
+    wants(nothing_is_absent(t, &machine).await?, &reasons)
+}
+
+fn wants(seen: Option<ErrorReason>, wanted: &[ErrorReason]) -> Outcome {
+    let told = seen.is_some_and(|seen| wanted.contains(&seen));
+    expect(told, format!("one of {wanted:?}"), seen)
+}
+
+async fn balancer_rights(t: &Trial) -> Outcome {
+    t.steer("deny-rights", Variables::new()).await?;
+    let service = ServiceRef { namespace: "conformance".to_owned(), name: t.name(), uid: t.uid() };
+    let get = GetLoadBalancerRequest { cluster: t.cluster(), service: Some(service) };
+    match t.load_balancers().get_load_balancer(t.ask(get)).await {
+        Ok(answer) => {
+            let state = answer.into_inner().load_balancer.unwrap_or_default().state();
+            expect(state == LoadBalancerState::Unspecified, "an error, or state UNSPECIFIED", state)
+        }
+        Err(status) => match crate::trial::reason_of(&status) {
+            Some(ErrorReason::CloudPermissionDenied) => Ok(()),
+            other => Err(failed(
+                "CLOUD_PERMISSION_DENIED",
+                format!("{other:?}: {}", crate::provider::in_words(&status)),
+            )),
+        },
+    }
+}

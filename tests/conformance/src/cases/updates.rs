@@ -1,0 +1,183 @@
+//! New backends for many balancers in one call.
+
+use cloudprovider_proto::v1alpha1::{
+    BatchUpdateLoadBalancersRequest, ErrorReason, LoadBalancerState, LoadBalancerUpdate,
+    LoadBalancerUpdateResult, UpdateOutcome,
+};
+
+use super::instances::stranger;
+use crate::{
+    case::{Case, Outcome, Profile::LoadBalancers, Stop},
+    scenario::Variables,
+    trial::{Trial, Wanted, expect, failed, good, refused, same},
+};
+
+const NEEDS_ENSURE: &[&str] = &["| absent, drifted, or must be rebuilt | OK, item error | NEEDS_ENSURE"];
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        "UPD-01",
+        LoadBalancers,
+        "new backends are applied with their digest",
+        &["applied-digest"],
+        &applied,
+    )
+    .words(&["| done, or nothing to do | OK, item UPDATED |"]),
+    Case::new("UPD-02", LoadBalancers, "a balancer that is absent is never made: NEEDS_ENSURE", &[], &absent)
+        .words(&[
+            "It never makes a balancer.",
+            "| absent, drifted, or must be rebuilt | OK, item error | NEEDS_ENSURE",
+        ]),
+    Case::new(
+        "UPD-03",
+        LoadBalancers,
+        "a balancer that drifted is NEEDS_ENSURE, or is mended",
+        &[],
+        &drifted,
+    )
+    .words(NEEDS_ENSURE)
+    .hooks(&["make-drift"])
+    .extended(),
+    Case::new(
+        "UPD-04",
+        LoadBalancers,
+        "a former revision is STALE_REVISION beside its item",
+        &["stale-revision"],
+        &stale,
+    )
+    .words(&["| a newer revision was accepted | OK, item error | STALE_REVISION"]),
+    Case::new("UPD-05", LoadBalancers, "an index without a set is refused", &[], &no_set)
+        .words(&["| a set index is out of range | INVALID_ARGUMENT | INVALID_ARGUMENT_SHAPE|"]),
+    Case::new("UPD-06", LoadBalancers, "one bad item costs the others nothing", &["batch-keys"], &mixed)
+        .words(&["one bad item never costs the others."]),
+    Case::new("UPD-07", LoadBalancers, "the same update again is OK", &[], &again)
+        .words(&["| done, or nothing to do | OK, item UPDATED |"]),
+];
+
+fn update(wanted: &Wanted) -> LoadBalancerUpdate {
+    LoadBalancerUpdate {
+        service: Some(wanted.service.clone()),
+        backend_set: 0,
+        desired_digest: wanted.digest.clone(),
+        revision: wanted.revision,
+    }
+}
+
+fn request(t: &Trial, items: &[&Wanted]) -> BatchUpdateLoadBalancersRequest {
+    BatchUpdateLoadBalancersRequest {
+        cluster: t.cluster(),
+        fencing: t.fencing(),
+        backend_sets: items.first().map(|wanted| wanted.backends()).into_iter().collect(),
+        items: items.iter().map(|wanted| update(wanted)).collect(),
+    }
+}
+
+/// The results in the order of the items, once nothing goes on.
+async fn updated(t: &Trial, items: &[&Wanted]) -> Result<Vec<LoadBalancerUpdateResult>, Stop> {
+    t.eventually("results that go on no more", async || {
+        let answer = t.load_balancers().batch_update_load_balancers(t.ask(request(t, items))).await;
+        let results = good("BatchUpdateLoadBalancers", answer)?.results;
+        let mut ordered = Vec::new();
+        for wanted in items {
+            let uid = wanted.uid();
+            let of: Vec<_> = results.iter().filter(|result| result.service_uid == uid).collect();
+            match of.as_slice() {
+                [result] => ordered.push((*result).clone()),
+                other => return Err(failed("each Service uid exactly once", format!("{uid}: {other:?}"))),
+            }
+        }
+        let goes_on = results.iter().any(|result| result.in_progress.is_some());
+        Ok(if goes_on { Err(format!("{results:?}")) } else { Ok(ordered) })
+    })
+    .await
+}
+
+/// The same balancer with other nodes behind it.
+fn with_nodes(t: &Trial, wanted: &Wanted) -> Wanted {
+    let nodes = vec![stranger(t)];
+    Wanted {
+        nodes,
+        digest: format!("{}-nodes", wanted.digest),
+        revision: wanted.revision + 1,
+        ..wanted.clone()
+    }
+}
+
+fn is_updated(result: &LoadBalancerUpdateResult) -> Outcome {
+    expect(result.outcome() == UpdateOutcome::Updated && result.error.is_none(), "UPDATED", result)
+}
+
+fn has(result: &LoadBalancerUpdateResult, reason: ErrorReason) -> Outcome {
+    let told = result.error.as_ref().is_some_and(|error| error.reason() == reason);
+    expect(
+        told && result.outcome() != UpdateOutcome::Updated,
+        format!("item error {}", reason.wire_name()),
+        result,
+    )
+}
+
+async fn applied(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    t.ensure(&wanted).await?;
+    let next = with_nodes(t, &wanted);
+    is_updated(&updated(t, &[&next]).await?[0])?;
+    same("applied_digest", &t.get(&next).await?.applied_digest, &next.digest)
+}
+
+async fn absent(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    has(&updated(t, &[&wanted]).await?[0], ErrorReason::NeedsEnsure)?;
+    let state = t.get(&wanted).await?.state();
+    expect(state == LoadBalancerState::Absent, "state ABSENT: nothing was made", state)
+}
+
+async fn drifted(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    let made = t.ensured(&wanted).await?;
+    let told = Variables::new()
+        .with("SERVICE_UID", wanted.uid())
+        .with("LOAD_BALANCER_ID", &made.id)
+        .with("LOAD_BALANCER_NAME", &made.name);
+    t.hook("make-drift", &told).await?;
+    let result = updated(t, &[&with_nodes(t, &wanted)]).await?.remove(0);
+    let mended = result.outcome() == UpdateOutcome::Updated;
+    if mended { Ok(()) } else { has(&result, ErrorReason::NeedsEnsure) }
+}
+
+async fn stale(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    t.ensure(&wanted).await?;
+    let former = Wanted { revision: wanted.revision - 1, ..with_nodes(t, &wanted) };
+    has(&updated(t, &[&former]).await?[0], ErrorReason::StaleRevision)?;
+    same("applied_digest", &t.get(&wanted).await?.applied_digest, &wanted.digest)
+}
+
+async fn no_set(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    let mut bad = request(t, &[&wanted]);
+    bad.items[0].backend_set = 7;
+    let answer = t.load_balancers().batch_update_load_balancers(t.ask(bad)).await;
+    refused("set 7 of 1", answer, ErrorReason::InvalidArgumentShape).map(drop)
+}
+
+async fn mixed(t: &Trial) -> Outcome {
+    let (there, missing, also_there) = (t.wanted()?, t.wanted()?, t.wanted()?);
+    t.ensure(&there).await?;
+    t.ensure(&also_there).await?;
+    let (one, two) = (with_nodes(t, &there), with_nodes(t, &also_there));
+    let two = Wanted { nodes: one.nodes.clone(), ..two };
+    let results = updated(t, &[&one, &missing, &two]).await?;
+    is_updated(&results[0])?;
+    has(&results[1], ErrorReason::NeedsEnsure)?;
+    is_updated(&results[2])
+}
+
+async fn again(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    t.ensure(&wanted).await?;
+    let next = with_nodes(t, &wanted);
+    for _time in 0..3 {
+        is_updated(&updated(t, &[&next]).await?[0])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,247 @@
+//! The stream of changed machines.
+
+use std::time::Duration;
+
+use cloudprovider_proto::v1alpha1::{
+    Capability, InstanceState, WatchInstancesRequest, WatchInstancesResponse, watch_instances_response::Frame,
+};
+use tokio::time::Instant;
+use tonic::{Code, Status, Streaming};
+
+use crate::{
+    case::{Case, Outcome, Profile::InstancesWatch, Stop},
+    provider::in_words,
+    trial::{Machine, Trial, failed, good},
+};
+
+const TERMINATE: &[&str] = &["create-instance", "terminate-instance"];
+const STOP: &[&str] = &["create-instance", "stop-instance", "terminate-instance"];
+const TOLD: &[&str] = &["A machine changed in any way, appeared or went."];
+
+pub(super) const CASES: &[Case] = &[
+    Case::new("WATCH-01", InstancesWatch, "the first frame is `started`", &["watch-started"], &first_frame),
+    Case::new(
+        "WATCH-02",
+        InstancesWatch,
+        "bookmarks come as often as advertised",
+        &["watch-bookmark"],
+        &bookmarks,
+    ),
+    Case::new("WATCH-03", InstancesWatch, "a machine that appears is told", &[], &appears)
+        .words(TOLD)
+        .hooks(TERMINATE),
+    Case::new("WATCH-04", InstancesWatch, "a machine that stops is told", &[], &stops)
+        .words(TOLD)
+        .hooks(STOP),
+    Case::new("WATCH-05", InstancesWatch, "a machine that goes is told", &[], &goes)
+        .words(TOLD)
+        .hooks(TERMINATE),
+    Case::new("WATCH-06", InstancesWatch, "every watcher is told", &[], &every_watcher)
+        .words(TOLD)
+        .hooks(TERMINATE),
+    Case::new("WATCH-07", InstancesWatch, "a slow reader loses no key", &[], &slow_reader)
+        .words(&["A slow reader is a reason to end the stream, never to drop a key."])
+        .hooks(TERMINATE),
+    Case::new(
+        "WATCH-08",
+        InstancesWatch,
+        "the stream ends with OK at its advertised age",
+        &[],
+        &ends_in_time,
+    )
+    .words(&["the provider ends the stream with OK after `Intervals.watch_max_age`"])
+    .extended(),
+    Case::new("WATCH-09", InstancesWatch, "streams that are left free what they held", &[], &many_left)
+        .words(&["WatchInstances streams the keys of machines that changed"])
+        .extended(),
+    Case::new("WATCH-10", InstancesWatch, "a stop of the provider is told to watchers", &[], &provider_stops)
+        .words(&["| the provider stops | UNAVAILABLE | SHUTTING_DOWN"])
+        .capability(Capability::InstancesWatch)
+        .hooks(&["restart-provider"])
+        .extended(),
+];
+
+/// A stream that is open.
+pub(super) struct Watch(Streaming<WatchInstancesResponse>);
+
+/// Opens a stream.
+pub(super) async fn open(t: &Trial, resume_token: &str) -> Result<Watch, Status> {
+    let request = WatchInstancesRequest { cluster: t.cluster(), resume_token: resume_token.to_owned() };
+    // No deadline on the wire: the contract wants none for this one.
+    let opening =
+        tokio::time::timeout(t.scenario().call_deadline, t.instances().watch_instances(request)).await;
+    opening
+        .unwrap_or_else(|_| Err(Status::unknown("the stream was not opened in time")))
+        .map(|open| Watch(open.into_inner()))
+}
+
+impl Watch {
+    /// The next frame, within this time.
+    pub(super) async fn next(&mut self, within: Duration) -> Result<Option<Frame>, Stop> {
+        loop {
+            match tokio::time::timeout(within, self.0.message()).await {
+                Err(_) => return Err(failed(format!("a frame within {within:?}"), "silence")),
+                Ok(Err(status)) => return Err(failed("a frame", in_words(&status))),
+                Ok(Ok(None)) => return Ok(None),
+                // A frame of a newer contract is skipped.
+                Ok(Ok(Some(WatchInstancesResponse { frame: None }))) => {}
+                Ok(Ok(Some(WatchInstancesResponse { frame: Some(frame) }))) => return Ok(Some(frame)),
+            }
+        }
+    }
+
+    /// The first bookmark with a token, and all keys that came before it.
+    pub(super) async fn bookmark(&mut self, within: Duration) -> Result<String, Stop> {
+        let end = Instant::now() + within;
+        while Instant::now() < end {
+            if let Some(Frame::Bookmark(bookmark)) = self.next(within).await? {
+                return Ok(bookmark.resume_token);
+            }
+        }
+        Err(failed(format!("a bookmark within {within:?}"), "other frames"))
+    }
+
+    /// Waits until this machine is told.
+    pub(super) async fn tells(&mut self, machine: &Machine, within: Duration) -> Outcome {
+        let end = Instant::now() + within;
+        loop {
+            let rest = end.saturating_duration_since(Instant::now());
+            if rest.is_zero() {
+                return Err(failed(
+                    format!("machine {} told within {within:?}", machine.provider_id),
+                    "other frames",
+                ));
+            }
+            match self.next(rest).await? {
+                Some(Frame::Changed(change))
+                    if change.provider_id == machine.provider_id || change.node_name == machine.name =>
+                {
+                    return Ok(());
+                }
+                Some(_) => {}
+                None => {
+                    return Err(failed(format!("machine {} told", machine.provider_id), "the stream ended"));
+                }
+            }
+        }
+    }
+}
+
+/// A stream behind its first frame.
+pub(super) async fn started(t: &Trial, resume_token: &str) -> Result<(Watch, bool), Stop> {
+    let mut watch =
+        open(t, resume_token).await.map_err(|status| failed("an open stream", in_words(&status)))?;
+    match watch.next(t.scenario().call_deadline).await? {
+        Some(Frame::Started(started)) => Ok((watch, started.resumed)),
+        other => Err(failed("the frame `started` first", format!("{other:?}"))),
+    }
+}
+
+/// How long a change may take until it is told.
+pub(super) fn patience(t: &Trial) -> Duration {
+    t.scenario().settle.max(Duration::from_secs(1)) + t.provider().bookmark_interval()
+}
+
+async fn first_frame(t: &Trial) -> Outcome {
+    started(t, "").await.map(drop)
+}
+
+async fn bookmarks(t: &Trial) -> Outcome {
+    let interval = t.provider().bookmark_interval();
+    if interval > t.scenario().max_wait {
+        return Err(Stop::NotRun(format!("bookmark_interval is {interval:?}, longer than max-wait")));
+    }
+    let (mut watch, _) = started(t, "").await?;
+    for _bookmark in 0..2 {
+        // Half of it again for the way; three silent intervals are what makes the host give up.
+        watch.bookmark(interval + interval / 2 + Duration::from_millis(200)).await?;
+    }
+    Ok(())
+}
+
+async fn appears(t: &Trial) -> Outcome {
+    let (mut watch, _) = started(t, "").await?;
+    let machine = t.machine().await?;
+    watch.tells(&machine, patience(t)).await
+}
+
+async fn stops(t: &Trial) -> Outcome {
+    let machine = t.machine().await?;
+    t.look_until(&machine.node(), &[InstanceState::Running]).await?;
+    let (mut watch, _) = started(t, "").await?;
+    t.steer_machine("stop-instance", &machine).await?;
+    watch.tells(&machine, patience(t)).await
+}
+
+async fn goes(t: &Trial) -> Outcome {
+    let machine = t.machine().await?;
+    t.look_until(&machine.node(), &[InstanceState::Running]).await?;
+    let (mut watch, _) = started(t, "").await?;
+    t.steer_machine("terminate-instance", &machine).await?;
+    watch.tells(&machine, patience(t)).await
+}
+
+async fn every_watcher(t: &Trial) -> Outcome {
+    let (mut one, _) = started(t, "").await?;
+    let (mut other, _) = started(t, "").await?;
+    let machine = t.machine().await?;
+    one.tells(&machine, patience(t)).await?;
+    other.tells(&machine, patience(t)).await
+}
+
+async fn slow_reader(t: &Trial) -> Outcome {
+    let (mut watch, _) = started(t, "").await?;
+    let machines = t.machines(5).await?;
+    // Nothing is read while they come; then all are there, or the stream has ended and a sweep tells.
+    tokio::time::sleep(t.provider().bookmark_interval().min(Duration::from_secs(3))).await;
+    for machine in &machines {
+        match watch.tells(machine, patience(t)).await {
+            Ok(()) => {}
+            Err(Stop::Failed { seen, .. }) if seen == "the stream ended" => return Ok(()),
+            Err(stop) => return Err(stop),
+        }
+    }
+    Ok(())
+}
+
+async fn ends_in_time(t: &Trial) -> Outcome {
+    let age = t.provider().watch_max_age();
+    if age > t.scenario().max_wait {
+        return Err(Stop::NotRun(format!("watch_max_age is {age:?}, longer than max-wait")));
+    }
+    let (mut watch, _) = started(t, "").await?;
+    let end = Instant::now() + age + age / 2 + Duration::from_secs(1);
+    while Instant::now() < end {
+        if watch.next(t.provider().bookmark_interval() * 3).await?.is_none() {
+            return Ok(());
+        }
+    }
+    Err(failed(format!("an end with OK after {age:?}"), "the stream goes on"))
+}
+
+async fn many_left(t: &Trial) -> Outcome {
+    for _stream in 0..50 {
+        started(t, "").await?;
+    }
+    let node = super::instances::stranger(t);
+    good("BatchGetInstances", t.instances().batch_get_instances(t.ask(t.batch(vec![node]))).await).map(drop)
+}
+
+async fn provider_stops(t: &Trial) -> Outcome {
+    let (mut watch, _) = started(t, "").await?;
+    let end = async {
+        loop {
+            match watch.0.message().await {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(()),
+                Err(status) => return Err(status),
+            }
+        }
+    };
+    let (end, restarted) = tokio::join!(end, t.restart("restart-provider"));
+    restarted?;
+    match end {
+        Err(status) if status.code() == Code::Unavailable => crate::trial::examine(t, &status),
+        other => Err(failed("UNAVAILABLE with SHUTTING_DOWN", format!("{other:?}"))),
+    }
+}

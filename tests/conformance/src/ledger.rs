@@ -1,0 +1,251 @@
+//! What was made and must go again, on disk before it is made: so that nothing is left even when this process is killed.
+//!
+//! In: entries, each registered before the thing is made. Out: the same entries backwards, until each is taken back. The
+//! file goes when nothing is left.
+
+mod clean;
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+use cloudprovider_proto::v1alpha1::{ClusterRef, ServiceRef};
+use serde::{Deserialize, Serialize};
+
+pub use clean::{Left, clean};
+
+/// Something that must go again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Entry {
+    /// The balancer of a Service.
+    LoadBalancer {
+        /// Uid of the cluster.
+        cluster: String,
+        /// Namespace of the Service.
+        namespace: String,
+        /// Name of the Service.
+        name: String,
+        /// Uid of the Service.
+        uid: String,
+    },
+    /// A route.
+    Route {
+        /// Uid of the cluster.
+        cluster: String,
+        /// Its destination.
+        destination: String,
+    },
+    /// Something that a hook takes back.
+    Hook {
+        /// Which.
+        hook: String,
+        /// What it is told.
+        variables: BTreeMap<String, String>,
+    },
+}
+
+impl Entry {
+    /// The balancer of this Service.
+    #[must_use]
+    pub fn load_balancer(cluster: &str, service: &ServiceRef) -> Self {
+        Self::LoadBalancer {
+            cluster: cluster.to_owned(),
+            namespace: service.namespace.clone(),
+            name: service.name.clone(),
+            uid: service.uid.clone(),
+        }
+    }
+
+    /// In a few words.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self {
+            Self::LoadBalancer { cluster, uid, .. } => {
+                format!("load balancer of service {uid} in cluster {cluster}")
+            }
+            Self::Route { cluster, destination } => format!("route to {destination} in cluster {cluster}"),
+            Self::Hook { hook, variables } => {
+                let told: Vec<_> = variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                format!("hook {hook} {}", told.join(" ")).trim_end().to_owned()
+            }
+        }
+    }
+}
+
+/// For whom a run makes things.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// Id of the run.
+    pub run_id: String,
+    /// Where the provider listened.
+    pub endpoint: String,
+    /// Uid of the run's cluster.
+    pub cluster_uid: String,
+}
+
+impl Header {
+    /// The cluster of the run.
+    #[must_use]
+    pub fn cluster(&self) -> ClusterRef {
+        ClusterRef { uid: self.cluster_uid.clone(), name: format!("conformance-{}", self.run_id) }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Line {
+    Run(Header),
+    Made { number: u64, entry: Entry },
+    Gone { number: u64 },
+}
+
+/// The ledger of a run.
+#[derive(Debug)]
+pub struct Ledger {
+    path: PathBuf,
+    file: File,
+    next: u64,
+    open: BTreeMap<u64, Entry>,
+}
+
+/// Where the ledger of a run is kept unless said otherwise.
+#[must_use]
+pub fn default_folder() -> PathBuf {
+    std::env::temp_dir().join("provider-conformance")
+}
+
+impl Ledger {
+    /// A new ledger in this folder.
+    ///
+    /// # Errors
+    ///
+    /// When the folder cannot be written.
+    pub fn begin(folder: &Path, header: &Header) -> Result<Self> {
+        let path = folder.join(format!("{}.jsonl", header.run_id));
+        let unusable = || format!("cannot write ledger {}", path.display());
+        fs::create_dir_all(folder).with_context(unusable)?;
+        let file = File::create_new(&path).with_context(unusable)?;
+        let mut ledger = Self { path: path.clone(), file, next: 0, open: BTreeMap::new() };
+        ledger.write(&Line::Run(header.clone())).with_context(unusable)?;
+        Ok(ledger)
+    }
+
+    /// The ledger that an aborted run left.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read.
+    pub fn reopen(path: &Path) -> Result<(Self, Header)> {
+        let text =
+            fs::read_to_string(path).with_context(|| format!("cannot read ledger {}", path.display()))?;
+        let (mut header, mut next, mut open) = (None, 0, BTreeMap::new());
+        for line in text.lines() {
+            // A last line that was cut off by a kill is not there.
+            match serde_json::from_str(line) {
+                Ok(Line::Run(found)) => header = Some(found),
+                Ok(Line::Made { number, entry }) => {
+                    next = next.max(number + 1);
+                    open.insert(number, entry);
+                }
+                Ok(Line::Gone { number }) => {
+                    open.remove(&number);
+                }
+                Err(_) => break,
+            }
+        }
+        let header = header.with_context(|| format!("{} is no ledger", path.display()))?;
+        let file = File::options()
+            .append(true)
+            .open(path)
+            .with_context(|| format!("cannot write ledger {}", path.display()))?;
+        Ok((Self { path: path.to_owned(), file, next, open }, header))
+    }
+
+    fn write(&mut self, line: &Line) -> Result<()> {
+        let mut text = serde_json::to_string(line)?;
+        text.push('\n');
+        self.file.write_all(text.as_bytes())?;
+        self.file.sync_data()?;
+        Ok(())
+    }
+
+    /// Notes what is about to be made.
+    ///
+    /// # Errors
+    ///
+    /// When the disk refuses; then nothing may be made.
+    pub fn register(&mut self, entry: Entry) -> Result<u64> {
+        let number = self.next;
+        self.write(&Line::Made { number, entry: entry.clone() })?;
+        self.next += 1;
+        self.open.insert(number, entry);
+        Ok(number)
+    }
+
+    /// Notes that it is gone.
+    ///
+    /// # Errors
+    ///
+    /// When the disk refuses.
+    pub fn gone(&mut self, number: u64) -> Result<()> {
+        self.open.remove(&number);
+        self.write(&Line::Gone { number })
+    }
+
+    /// What is there, the newest first.
+    #[must_use]
+    pub fn open(&self) -> Vec<(u64, Entry)> {
+        self.open.iter().rev().map(|(number, entry)| (*number, entry.clone())).collect()
+    }
+
+    /// Where it is kept.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes the file when nothing is left.
+    pub fn end(self) {
+        if self.open.is_empty() {
+            // Whoever cannot remove it finds an empty ledger, which does no harm.
+            let _removed = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(destination: &str) -> Entry {
+        Entry::Route { cluster: "c".into(), destination: destination.into() }
+    }
+
+    #[test]
+    fn an_aborted_run_is_found_again_newest_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let header = Header { run_id: "r1".into(), endpoint: "unix:///x".into(), cluster_uid: "c".into() };
+        let mut ledger = Ledger::begin(folder.path(), &header).unwrap();
+        let first = ledger.register(route("a")).unwrap();
+        ledger.register(route("b")).unwrap();
+        ledger.register(route("c")).unwrap();
+        ledger.gone(first).unwrap();
+        let path = ledger.path().to_owned();
+        drop(ledger);
+        fs::write(&path, fs::read_to_string(&path).unwrap() + "{\"made\":{\"numb").unwrap();
+        let (mut again, found) = Ledger::reopen(&path).unwrap();
+        assert_eq!(found, header);
+        let open = again.open();
+        assert_eq!(open.iter().map(|(_, entry)| entry.clone()).collect::<Vec<_>>(), [route("c"), route("b")]);
+        for (number, _) in open {
+            again.gone(number).unwrap();
+        }
+        again.end();
+        assert!(!path.exists());
+    }
+}

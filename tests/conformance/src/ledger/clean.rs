@@ -1,0 +1,146 @@
+//! Takes back what the ledger holds, the newest first.
+
+use std::{cell::RefCell, time::Duration};
+
+use cloudprovider_proto::v1alpha1::{
+    BatchDeleteRoutesRequest, ClusterRef, DeleteLoadBalancerRequest, Fencing, ListRoutesRequest, Route,
+    RouteToDelete, ServiceRef, load_balancers_client::LoadBalancersClient, routes_client::RoutesClient,
+};
+use tokio::time::Instant;
+use tonic::Request;
+
+use super::{Entry, Ledger};
+use crate::{
+    provider::in_words,
+    scenario::{Scenario, Variables},
+    target::Wire,
+};
+
+/// How long one thing may take to go.
+const PATIENCE: Duration = Duration::from_secs(120);
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Something that is still there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    /// What.
+    pub what: String,
+    /// Why it did not go.
+    pub why: String,
+}
+
+/// Takes back everything registered from this number on.
+pub async fn clean(wire: &Wire, scenario: &Scenario, ledger: &RefCell<Ledger>, since: u64) -> Vec<Left> {
+    let mut left = Vec::new();
+    let open = ledger.borrow().open();
+    for (number, entry) in open.into_iter().filter(|(number, _)| *number >= since) {
+        let cleaner = Cleaner { wire, scenario };
+        let done = match tokio::time::timeout(PATIENCE, cleaner.take_back(&entry)).await {
+            Ok(done) => done,
+            Err(_) => Err(format!("not gone after {PATIENCE:?}")),
+        };
+        let noted =
+            done.and_then(|()| ledger.borrow_mut().gone(number).map_err(|error| format!("{error:#}")));
+        if let Err(why) = noted {
+            left.push(Left { what: entry.words(), why });
+        }
+    }
+    left
+}
+
+struct Cleaner<'a> {
+    wire: &'a Wire,
+    scenario: &'a Scenario,
+}
+
+impl Cleaner<'_> {
+    async fn take_back(&self, entry: &Entry) -> Result<(), String> {
+        match entry {
+            Entry::LoadBalancer { cluster, namespace, name, uid } => {
+                let service =
+                    ServiceRef { namespace: namespace.clone(), name: name.clone(), uid: uid.clone() };
+                self.delete_balancer(cluster, service).await
+            }
+            Entry::Route { cluster, destination } => self.delete_route(cluster, destination).await,
+            Entry::Hook { hook, variables } => {
+                let variables = Variables::from_map(variables.clone());
+                self.scenario.hook(hook, &variables).await.map(drop).map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    fn ask<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        request.set_timeout(self.scenario.call_deadline);
+        request
+    }
+
+    async fn delete_balancer(&self, cluster: &str, service: ServiceRef) -> Result<(), String> {
+        let delete = DeleteLoadBalancerRequest {
+            cluster: cluster_ref(cluster),
+            fencing: Some(Fencing::default()),
+            service: Some(service),
+            ..DeleteLoadBalancerRequest::default()
+        };
+        self.until_done(async || {
+            let asked = self.ask(delete.clone());
+            let answer = LoadBalancersClient::new(self.wire.clone()).delete_load_balancer(asked).await?;
+            Ok(answer.into_inner().in_progress.is_none())
+        })
+        .await
+    }
+
+    async fn delete_route(&self, cluster: &str, destination: &str) -> Result<(), String> {
+        self.until_done(async || {
+            let Some(route) = self.find_route(cluster, destination).await? else { return Ok(true) };
+            let items = vec![RouteToDelete { key: "clean".to_owned(), route: Some(route) }];
+            let (cluster, fencing) = (cluster_ref(cluster), Some(Fencing::default()));
+            let delete = self.ask(BatchDeleteRoutesRequest { cluster, fencing, items });
+            RoutesClient::new(self.wire.clone()).batch_delete_routes(delete).await?;
+            Ok(false)
+        })
+        .await
+    }
+
+    async fn find_route(&self, cluster: &str, destination: &str) -> Result<Option<Route>, tonic::Status> {
+        let mut page_token = String::new();
+        for _page in 0..1000 {
+            let list = ListRoutesRequest { cluster: cluster_ref(cluster), page_token, ..Default::default() };
+            let page = RoutesClient::new(self.wire.clone()).list_routes(self.ask(list)).await?.into_inner();
+            let mut routes = page.routes.into_iter();
+            if let Some(found) = routes.find(|route| same_network(&route.destination_cidr, destination)) {
+                return Ok(Some(found));
+            }
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                return Ok(None);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Again and again while it goes on or fails for now.
+    async fn until_done(&self, attempt: impl AsyncFn() -> Result<bool, tonic::Status>) -> Result<(), String> {
+        let end = Instant::now() + self.scenario.settle.max(PAUSE * 10);
+        loop {
+            let why = match attempt().await {
+                Ok(true) => return Ok(()),
+                Ok(false) => "it is still going".to_owned(),
+                Err(status) => in_words(&status),
+            };
+            if Instant::now() > end {
+                return Err(why);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+fn cluster_ref(uid: &str) -> Option<ClusterRef> {
+    Some(ClusterRef { uid: uid.to_owned(), name: "conformance".to_owned() })
+}
+
+fn same_network(left: &str, right: &str) -> bool {
+    let network = |text: &str| text.parse::<ipnet::IpNet>().map(|net| net.trunc()).ok();
+    network(left).is_some() && network(left) == network(right)
+}

@@ -1,0 +1,25 @@
+//! The conformance suite of the CloudProvider contract: what a provider team runs against its provider.
+//!
+//! In: where a provider listens, and a scenario that says how to steer the cloud behind it. Out: a verdict for every case,
+//! and a report that names the sentence of the contract, what was expected and what was seen.
+//!
+//! - `contract`: the rules as the `.proto` files state them; `case` and `cases`: what is tried, as tables.
+//! - `target`: the one way to the provider; `scenario`: hooks that steer the cloud.
+//! - `trial`: what a case works with; `ledger`: what was made and must go again.
+//! - `run`: one case after the other; `report`: what became of them; `bench`: how fast it is.
+//!
+//! The suite depends on the contract alone: it knows no vendor, no SDK and no host.
+
+pub mod bench;
+pub mod case;
+pub mod cases;
+pub mod cli;
+pub mod contract;
+pub mod ledger;
+pub mod provider;
+pub mod report;
+pub mod run;
+pub mod scenario;
+pub mod session;
+pub mod target;
+pub mod trial;

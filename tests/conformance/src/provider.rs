@@ -1,0 +1,95 @@
+//! Who answers at the endpoint, and what it advertises, with the contract's defaults where it says nothing.
+//!
+//! In: a connection. Out: [`Provider`], or why there is none: nobody, something else, somebody who hangs, or a provider
+//! that speaks only what this suite does not know.
+
+mod introduce;
+
+use std::time::Duration;
+
+use cloudprovider_proto::{
+    defaults,
+    discovery::v1::GetInfoResponse,
+    v1alpha1::{Capability, GetCapabilitiesResponse, Intervals, Limits},
+};
+
+pub use introduce::{NoProvider, introduce};
+pub(crate) use introduce::{in_words, no_answer};
+
+/// A provider that introduced itself.
+#[derive(Debug, Clone, Default)]
+pub struct Provider {
+    /// What `GetInfo` answered; nothing when it answered an error.
+    pub info: GetInfoResponse,
+    /// What `GetCapabilities` answered; nothing when it answered an error.
+    pub capabilities: GetCapabilitiesResponse,
+    /// The error in place of one of these.
+    pub problem: Option<String>,
+}
+
+impl Provider {
+    /// Whether the service of this name is named as served.
+    #[must_use]
+    pub fn serves(&self, service: &str) -> bool {
+        self.info.services.iter().any(|served| served == service)
+    }
+
+    /// Whether this is advertised.
+    #[must_use]
+    pub fn can(&self, capability: Capability) -> bool {
+        self.capabilities.capabilities.contains(&i32::from(capability))
+    }
+
+    /// Limits as advertised.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.capabilities.limits.clone().unwrap_or_default()
+    }
+
+    fn intervals(&self) -> Intervals {
+        self.capabilities.intervals.unwrap_or_default()
+    }
+
+    /// Items of a page at most.
+    #[must_use]
+    pub fn max_page_size(&self) -> usize {
+        count(self.limits().max_page_size, defaults::MAX_PAGE_SIZE)
+    }
+
+    /// How long a page token is valid.
+    #[must_use]
+    pub fn page_token_validity(&self) -> Duration {
+        time(self.intervals().page_token_validity, defaults::TOKEN_VALIDITY)
+    }
+
+    /// How long a resume token is valid.
+    #[must_use]
+    pub fn resume_token_validity(&self) -> Duration {
+        time(self.intervals().resume_token_validity, defaults::TOKEN_VALIDITY)
+    }
+
+    /// At least this often a bookmark comes.
+    #[must_use]
+    pub fn bookmark_interval(&self) -> Duration {
+        time(self.intervals().bookmark_interval, defaults::BOOKMARK_INTERVAL)
+    }
+
+    /// When the provider ends a stream.
+    #[must_use]
+    pub fn watch_max_age(&self) -> Duration {
+        time(self.intervals().watch_max_age, defaults::WATCH_MAX_AGE)
+    }
+}
+
+/// A limit, or the default where none is advertised.
+#[must_use]
+pub fn count(advertised: u32, default: u32) -> usize {
+    (if advertised == 0 { default } else { advertised }) as usize
+}
+
+fn time(advertised: Option<prost_types::Duration>, default: Duration) -> Duration {
+    advertised
+        .and_then(|advertised| Duration::try_from(advertised).ok())
+        .filter(|advertised| !advertised.is_zero())
+        .unwrap_or(default)
+}

@@ -1,0 +1,179 @@
+//! What became of a run: a value, and its shapes for people and machines.
+
+mod junit;
+mod markdown;
+mod screen;
+mod verdict;
+
+use std::{fs, path::Path, time::Duration};
+
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+
+pub use screen::Screen;
+pub use verdict::{Conformance, EarlyEnd, ProfileReport, Verdict};
+
+use crate::{
+    case::{Case, Level, Profile},
+    contract,
+    ledger::Left,
+    session::Session,
+};
+
+/// What became of a run.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Report {
+    /// The suite's version.
+    pub suite: &'static str,
+    /// Where the provider listened.
+    pub endpoint: String,
+    /// Its name, version and SDK, as it says.
+    pub provider: ProviderReport,
+    /// Id of the run.
+    pub run_id: String,
+    /// Where chance began.
+    pub seed: u64,
+    /// When it began.
+    pub began: String,
+    /// How long it took.
+    pub seconds: f64,
+    /// Why the rest was not tried, if so.
+    pub ended_early: Option<EarlyEnd>,
+    /// One for each case, in the order in which they ran.
+    pub cases: Vec<CaseReport>,
+    /// What could not be taken back.
+    #[serde(serialize_with = "left_words")]
+    pub left: Vec<Left>,
+}
+
+/// Who was tried.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ProviderReport {
+    /// Its name.
+    pub name: String,
+    /// Its vendor's version.
+    pub version: String,
+    /// SDK and version.
+    pub sdk: String,
+    /// What it serves.
+    pub services: Vec<String>,
+    /// What it can do beyond.
+    pub capabilities: Vec<String>,
+}
+
+/// What became of a case.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct CaseReport {
+    /// For example `INST-03`.
+    pub id: &'static str,
+    /// Its group.
+    pub profile: Profile,
+    /// How much hangs on it.
+    pub level: Level,
+    /// What holds when it passes.
+    pub title: &'static str,
+    /// What the contract says.
+    pub contract: Vec<RuleReport>,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// How long it took.
+    pub millis: u128,
+}
+
+/// What the contract says.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RuleReport {
+    /// The rule's tag, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<&'static str>,
+    /// Where it stands and what it says.
+    pub sentence: String,
+}
+
+impl CaseReport {
+    /// Of a case that ended so.
+    #[must_use]
+    pub fn new(case: &Case, verdict: Verdict, took: Duration) -> Self {
+        let Case { id, profile, level, title, .. } = *case;
+        Self { id, profile, level, title, contract: cited(case), verdict, millis: took.as_millis() }
+    }
+}
+
+/// The sentences that a case tries.
+#[must_use]
+pub fn cited(case: &Case) -> Vec<RuleReport> {
+    let mut cited = Vec::new();
+    for rule in case.rules {
+        for sentence in contract::sentences(rule) {
+            let sentence = format!("{}: {}", sentence.element, sentence.text);
+            cited.push(RuleReport { rule: Some(rule), sentence });
+        }
+    }
+    cited.extend(case.words.iter().map(|words| RuleReport { rule: None, sentence: (*words).to_owned() }));
+    cited
+}
+
+impl Report {
+    /// Of a run without cases yet.
+    #[must_use]
+    pub fn begin(session: &Session) -> Self {
+        let (info, can) = (&session.provider.info, &session.provider.capabilities);
+        let provider = ProviderReport {
+            name: info.name.clone(),
+            version: info.vendor_version.clone(),
+            sdk: format!("{} {}", info.sdk_name, info.sdk_version).trim().to_owned(),
+            services: info.services.clone(),
+            capabilities: can.capabilities().map(|known| known.as_str_name().to_owned()).collect(),
+        };
+        Self {
+            suite: env!("CARGO_PKG_VERSION"),
+            endpoint: session.header.endpoint.clone(),
+            provider,
+            run_id: session.header.run_id.clone(),
+            seed: session.seed,
+            began: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            seconds: 0.0,
+            ended_early: None,
+            cases: Vec::new(),
+            left: Vec::new(),
+        }
+    }
+
+    /// Writes `conformance.json`, `conformance.xml` (JUnit) and `conformance.md`.
+    ///
+    /// # Errors
+    ///
+    /// When the folder cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let json = serde_json::to_string_pretty(&self.whole())?;
+        for (name, text) in [
+            ("conformance.json", json),
+            ("conformance.xml", junit::text(self)),
+            ("conformance.md", markdown::text(self)),
+        ] {
+            let path = folder.join(name);
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    fn whole(&self) -> impl Serialize + '_ {
+        #[derive(Serialize)]
+        struct Whole<'a> {
+            verdict: Conformance,
+            profiles: Vec<ProfileReport>,
+            #[serde(flatten)]
+            report: &'a Report,
+        }
+        Whole { verdict: self.conformance(), profiles: self.profiles(), report: self }
+    }
+}
+
+fn left_words<S: serde::Serializer>(left: &[Left], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(left.iter().map(|left| format!("{}: {}", left.what, left.why)))
+}

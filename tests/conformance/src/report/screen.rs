@@ -1,0 +1,109 @@
+//! What a person sees while cases run, and at the end.
+
+use std::io::{self, IsTerminal as _, Write};
+
+use super::{CaseReport, Report, Verdict};
+use crate::run::Progress;
+
+/// Writes progress, line by line.
+#[derive(Debug)]
+pub struct Screen<W> {
+    to: W,
+    live: bool,
+    done: usize,
+    all: usize,
+}
+
+impl Screen<io::Stderr> {
+    /// To the terminal.
+    #[must_use]
+    pub fn terminal() -> Self {
+        let to = io::stderr();
+        Self { live: to.is_terminal(), to, done: 0, all: 0 }
+    }
+}
+
+impl<W: Write> Screen<W> {
+    /// Shows what happens. A screen that went away is no reason to stop.
+    pub fn show(&mut self, progress: &Progress<'_>) {
+        let _screen_may_be_gone = match progress {
+            Progress::Begun { report, cases } => {
+                self.all = *cases;
+                let provider = &report.provider;
+                writeln!(
+                    self.to,
+                    "provider {} {} ({}) at {}: {cases} cases, run {}, seed {}",
+                    provider.name,
+                    provider.version,
+                    provider.sdk,
+                    report.endpoint,
+                    report.run_id,
+                    report.seed
+                )
+            }
+            Progress::Case(case) if self.live => {
+                write!(self.to, "\r\x1b[K[{}/{}] {} {}", self.done + 1, self.all, case.id, case.title)
+                    .and_then(|()| self.to.flush())
+            }
+            Progress::Case(_) => Ok(()),
+            Progress::Ended(case) => self.ended(case),
+        };
+    }
+
+    fn ended(&mut self, case: &CaseReport) -> io::Result<()> {
+        self.done += 1;
+        if self.live {
+            write!(self.to, "\r\x1b[K")?;
+        }
+        let (id, word, title) = (case.id, case.verdict.word(), case.title);
+        let place = format!("[{}/{}]", self.done, self.all);
+        match &case.verdict {
+            Verdict::Pass => writeln!(self.to, "{place} {word} {id} {title} ({} ms)", case.millis),
+            Verdict::NotAdvertised { why } | Verdict::NotRun { why } => {
+                writeln!(self.to, "{place} {word} {id} {title}: {why}")
+            }
+            Verdict::Fail { expected, seen } => {
+                writeln!(self.to, "{place} {word} {id} {title} ({} ms)", case.millis)?;
+                for rule in &case.contract {
+                    let tag = rule.rule.map(|tag| format!("[R:{tag}] ")).unwrap_or_default();
+                    writeln!(self.to, "    contract: {tag}{}", rule.sentence)?;
+                }
+                writeln!(self.to, "    expected: {expected}\n    seen:     {seen}")
+            }
+        }
+    }
+}
+
+impl Report {
+    /// The last lines.
+    ///
+    /// # Errors
+    ///
+    /// When nobody reads them.
+    pub fn summary(&self, mut to: impl Write) -> io::Result<()> {
+        writeln!(to)?;
+        for profile in self.profiles() {
+            let verdict = profile.verdict.map_or("not advertised", super::Conformance::word);
+            let counts =
+                format!("{} passed, {} failed, {} not run", profile.passed, profile.failed, profile.not_run);
+            writeln!(to, "{:<20} {verdict:<15} {counts}", profile.profile.name())?;
+        }
+        if let Some(why) = &self.ended_early {
+            writeln!(to, "the run ended early: {why}")?;
+        }
+        for left in &self.left {
+            writeln!(to, "left behind: {}: {}", left.what, left.why)?;
+        }
+        writeln!(
+            to,
+            "{}: {} cases, {} passed, {} failed, {} not run, {} not advertised, in {:.1} s",
+            self.conformance().word(),
+            self.cases.len(),
+            self.count("pass"),
+            self.count("FAIL"),
+            self.count("not-run"),
+            self.count("not-advertised"),
+            self.seconds
+        )
+    }
+}

@@ -1,0 +1,165 @@
+//! From cases to profiles to one word.
+
+use serde::Serialize;
+
+use super::{CaseReport, Report};
+use crate::case::{Level, Profile, Stop};
+
+/// How a case ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "is", rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The contract was kept.
+    Pass,
+    /// The contract was broken.
+    Fail {
+        /// What the contract wants.
+        expected: String,
+        /// What came instead.
+        seen: String,
+    },
+    /// The provider does not claim to do this.
+    NotAdvertised {
+        /// What is not advertised.
+        why: String,
+    },
+    /// It could not be tried.
+    NotRun {
+        /// Why.
+        why: String,
+    },
+}
+
+impl Verdict {
+    /// In one word.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail { .. } => "FAIL",
+            Self::NotAdvertised { .. } => "not-advertised",
+            Self::NotRun { .. } => "not-run",
+        }
+    }
+}
+
+impl From<Stop> for Verdict {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Failed { expected, seen } => Self::Fail { expected, seen },
+            Stop::NotRun(why) => Self::NotRun { why },
+            Stop::NotAdvertised(why) => Self::NotAdvertised { why },
+        }
+    }
+}
+
+/// Why the rest of a run was not tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum EarlyEnd {
+    /// Somebody wanted it so.
+    #[error("the run was interrupted")]
+    Interrupted,
+    /// The provider is gone, or hangs.
+    #[error("the provider does not answer any more since {since}")]
+    Silence {
+        /// The case that it did not survive.
+        since: &'static str,
+    },
+    /// `--fail-fast`.
+    #[error("a case failed before, and --fail-fast was given")]
+    FirstFailure,
+}
+
+impl Serialize for EarlyEnd {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+/// What a run shows, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Conformance {
+    /// Every core case of what is advertised passed.
+    Conformant,
+    /// A core case failed.
+    NotConformant,
+    /// No core case failed, but some were not run.
+    Incomplete,
+}
+
+impl Conformance {
+    /// Its name.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Conformant => "conformant",
+            Self::NotConformant => "NOT CONFORMANT",
+            Self::Incomplete => "incomplete",
+        }
+    }
+
+    fn of<'a>(cases: impl Iterator<Item = &'a CaseReport>) -> Self {
+        let mut all = Self::Conformant;
+        for case in cases.filter(|case| case.level == Level::Core) {
+            match case.verdict {
+                Verdict::Fail { .. } => return Self::NotConformant,
+                Verdict::NotRun { .. } => all = Self::Incomplete,
+                Verdict::Pass | Verdict::NotAdvertised { .. } => {}
+            }
+        }
+        all
+    }
+}
+
+/// What became of a profile.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ProfileReport {
+    /// Which.
+    pub profile: Profile,
+    /// In one word; nothing when none of it is advertised.
+    pub verdict: Option<Conformance>,
+    /// How many passed.
+    pub passed: usize,
+    /// How many failed.
+    pub failed: usize,
+    /// How many are not advertised.
+    pub not_advertised: usize,
+    /// How many were not run.
+    pub not_run: usize,
+}
+
+impl Report {
+    /// What the run shows, in one word.
+    #[must_use]
+    pub fn conformance(&self) -> Conformance {
+        Conformance::of(self.cases.iter())
+    }
+
+    /// One for each profile that has cases.
+    #[must_use]
+    pub fn profiles(&self) -> Vec<ProfileReport> {
+        let of = |profile: Profile| self.cases.iter().filter(move |case| case.profile == profile);
+        let report = |profile: Profile| {
+            let count = |word: &str| of(profile).filter(|case| case.verdict.word() == word).count();
+            let not_advertised = count("not-advertised");
+            let advertised = not_advertised < of(profile).count();
+            ProfileReport {
+                profile,
+                verdict: advertised.then(|| Conformance::of(of(profile))),
+                passed: count("pass"),
+                failed: count("FAIL"),
+                not_advertised,
+                not_run: count("not-run"),
+            }
+        };
+        Profile::ALL.into_iter().filter(|profile| of(*profile).next().is_some()).map(report).collect()
+    }
+
+    /// How many cases ended so.
+    #[must_use]
+    pub fn count(&self, word: &str) -> usize {
+        self.cases.iter().filter(|case| case.verdict.word() == word).count()
+    }
+}

@@ -1,0 +1,216 @@
+//! One case after the other, each cleaned up behind, none longer than it may take.
+//!
+//! In: options and cases. Out: a [`Report`]. Cases run one at a time: most steer the cloud, and a failure is told apart from
+//! its neighbours.
+
+mod filter;
+
+use std::{path::PathBuf, rc::Rc, time::Duration};
+
+use anyhow::Result;
+use cloudprovider_proto::{
+    discovery::v1::{GetInfoRequest, discovery_client::DiscoveryClient},
+    service_names,
+    v1alpha1::{Capability, ListLoadBalancersRequest, load_balancers_client::LoadBalancersClient},
+};
+use futures::future::{BoxFuture, Shared};
+use tokio::time::Instant;
+
+pub use filter::Filter;
+
+use crate::{
+    case::{Case, Profile, Stop},
+    ledger,
+    provider::{NoProvider, introduce, no_answer},
+    report::{CaseReport, EarlyEnd, Report, Verdict},
+    scenario::Scenario,
+    session::Session,
+    target::{Endpoint, Wire},
+    trial::{Trial, is_bare_unimplemented, within},
+};
+
+/// How long a provider that failed a case may take until it answers again.
+const RECOVERY: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Resolves when the run shall end early.
+pub type StopSignal = Shared<BoxFuture<'static, ()>>;
+
+/// How to run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the provider listens.
+    pub endpoint: Endpoint,
+    /// For TLS: the folder with `ca.crt`, `tls.crt` and `tls.key`.
+    pub tls_folder: Option<PathBuf>,
+    /// How the cloud is steered.
+    pub scenario: Scenario,
+    /// Where the ledger is kept.
+    pub ledger_folder: PathBuf,
+    /// Where chance begins.
+    pub seed: u64,
+    /// Which cases.
+    pub filter: Filter,
+    /// How long one case may take.
+    pub case_timeout: Duration,
+    /// Whether the first failed case ends the run.
+    pub fail_fast: bool,
+}
+
+/// What happens while cases run.
+#[derive(Debug)]
+pub enum Progress<'a> {
+    /// The provider is known and the run begins.
+    Begun {
+        /// So far without cases.
+        report: &'a Report,
+        /// How many cases there will be.
+        cases: usize,
+    },
+    /// A case begins.
+    Case(&'a Case),
+    /// It ended.
+    Ended(&'a CaseReport),
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// There is nothing to try.
+    #[error(transparent)]
+    NoProvider(#[from] NoProvider),
+    /// This machine is in the way.
+    #[error(transparent)]
+    Here(#[from] anyhow::Error),
+}
+
+/// Runs the cases that the filter lets pass.
+///
+/// # Errors
+///
+/// When there is no provider, or the ledger cannot be written.
+pub async fn run(
+    options: Options,
+    cases: impl IntoIterator<Item = &'static Case>,
+    stop: StopSignal,
+    tell: &mut dyn FnMut(Progress<'_>),
+) -> Result<Report, RunError> {
+    let wire = Wire::new(options.endpoint.clone(), options.tls_folder.clone());
+    let provider = introduce(&wire).await?;
+    let begun = Instant::now();
+    let session = Session::begin(wire, provider, options.scenario, &options.ledger_folder, options.seed)?;
+    let session = Rc::new(session);
+    let listing = lists_balancers(&session).await;
+    let mut report = Report::begin(&session);
+    let chosen: Vec<_> = cases.into_iter().filter(|case| options.filter.lets_pass(case)).collect();
+    tell(Progress::Begun { report: &report, cases: chosen.len() });
+    for case in chosen {
+        tell(Progress::Case(case));
+        let began = Instant::now();
+        let verdict = match (&report.ended_early, missing(&session, case, listing)) {
+            (Some(end), _) => Verdict::NotRun { why: end.to_string() },
+            (None, Some(stop)) => stop.into(),
+            (None, None) => {
+                let (verdict, ended_early) =
+                    try_case(&session, case, options.case_timeout, stop.clone()).await;
+                let failed = options.fail_fast && matches!(verdict, Verdict::Fail { .. });
+                report.ended_early = ended_early.or(failed.then_some(EarlyEnd::FirstFailure));
+                verdict
+            }
+        };
+        let ended = CaseReport::new(case, verdict, began.elapsed());
+        tell(Progress::Ended(&ended));
+        report.cases.push(ended);
+    }
+    report.left = ledger::clean(&session.wire, &session.scenario, &session.ledger, 0).await;
+    report.seconds = begun.elapsed().as_secs_f64();
+    if let Ok(session) = Rc::try_unwrap(session) {
+        session.ledger.into_inner().end();
+    }
+    Ok(report)
+}
+
+/// Runs one case and cleans up behind it. Also answers why no more can be tried, if so.
+async fn try_case(
+    session: &Rc<Session>,
+    case: &'static Case,
+    timeout: Duration,
+    stop: StopSignal,
+) -> (Verdict, Option<EarlyEnd>) {
+    let since = session.ledger.borrow().open().first().map_or(0, |(number, _)| number + 1);
+    let trial = Trial::new(Rc::clone(session), case.id);
+    let mut interrupted = None;
+    let verdict = tokio::select! {
+        ended = tokio::time::timeout(timeout, case.run.run(&trial)) => match ended {
+            Ok(Ok(())) => Verdict::Pass,
+            Ok(Err(stop)) => stop.into(),
+            Err(_) => Verdict::Fail {
+                expected: format!("an end within {timeout:?} (--case-timeout)"),
+                seen: "the case was still waiting".to_owned(),
+            },
+        },
+        () = stop => {
+            interrupted = Some(EarlyEnd::Interrupted);
+            Verdict::NotRun { why: EarlyEnd::Interrupted.to_string() }
+        }
+    };
+    ledger::clean(&session.wire, &session.scenario, &session.ledger, since).await;
+    if interrupted.is_none() && matches!(verdict, Verdict::Fail { .. }) && !answers(session).await {
+        interrupted = Some(EarlyEnd::Silence { since: case.id });
+    }
+    (verdict, interrupted)
+}
+
+/// Why a case cannot be tried, before it is.
+fn missing(session: &Session, case: &Case, lists_balancers: bool) -> Option<Stop> {
+    let provider = &session.provider;
+    let served =
+        |name: &str| (!provider.serves(name)).then(|| format!("service {name} is not named by GetInfo"));
+    let can = |capability: Capability| {
+        (!provider.can(capability)).then(|| format!("{} is not advertised", capability.as_str_name()))
+    };
+    let silent = match case.profile {
+        Profile::Identity | Profile::Security | Profile::Observability => None,
+        Profile::Instances => served(service_names::INSTANCES),
+        Profile::InstancesWatch => {
+            served(service_names::INSTANCES).or_else(|| can(Capability::InstancesWatch))
+        }
+        Profile::InstancesList => served(service_names::INSTANCES).or_else(|| can(Capability::InstancesList)),
+        Profile::SshKeys => served(service_names::INSTANCES).or_else(|| can(Capability::SshKeys)),
+        Profile::LoadBalancers => served(service_names::LOAD_BALANCERS),
+        Profile::LoadBalancersList => served(service_names::LOAD_BALANCERS)
+            .or_else(|| (!lists_balancers).then(|| "ListLoadBalancers answers UNIMPLEMENTED".to_owned())),
+        Profile::Routes => served(service_names::ROUTES),
+        Profile::Volumes => served(service_names::VOLUMES),
+        Profile::Clusters => served(service_names::CLUSTERS),
+    };
+    if let Some(problem) = provider.problem.as_ref().filter(|_| case.profile != Profile::Identity) {
+        return Some(Stop::NotRun(problem.clone()));
+    }
+    if let Some(why) = silent.or_else(|| case.capability.and_then(can)) {
+        return Some(Stop::NotAdvertised(why));
+    }
+    session.scenario.lacks(case.hooks).map(|hook| Stop::NotRun(format!("no hook {hook}")))
+}
+
+async fn lists_balancers(session: &Session) -> bool {
+    let list = ListLoadBalancersRequest { cluster: Some(session.header.cluster()), ..Default::default() };
+    let list = within(list, session.scenario.call_deadline);
+    let answer = LoadBalancersClient::new(session.wire.clone()).list_load_balancers(list).await;
+    !answer.is_err_and(|status| is_bare_unimplemented(&status))
+}
+
+/// Whether the provider answers, with whatever.
+async fn answers(session: &Session) -> bool {
+    let end = Instant::now() + RECOVERY;
+    loop {
+        let hello = within(GetInfoRequest::default(), Duration::from_secs(2));
+        match DiscoveryClient::new(session.wire.clone()).get_info(hello).await {
+            Err(status) if no_answer(&status).is_some() && Instant::now() < end => {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            Err(status) => return no_answer(&status).is_none(),
+            Ok(_) => return true,
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The scenario: how long things take, what must never be told, and how the cloud is steered.
+//!
+//! In: a YAML file of the vendor. Out: a [`Scenario`], whose hooks are commands that the suite runs. What a hook is told
+//! and must print stands in [`HOOKS`]; `docs/conformance.md` is the reference.
+
+mod duration;
+mod hook;
+pub(crate) mod hooks;
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+
+pub use hook::{HookError, Variables};
+pub use hooks::{HOOKS, HookInfo};
+
+/// How the cloud behind the provider is steered, and how long things take in it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Scenario {
+    /// How long a change may take until it shows.
+    #[serde(with = "duration")]
+    pub settle: Duration,
+    /// Deadline of calls that are not about deadlines.
+    #[serde(with = "duration")]
+    pub call_deadline: Duration,
+    /// A case that would have to wait longer than this for something advertised is not run.
+    #[serde(with = "duration")]
+    pub max_wait: Duration,
+    /// How long a hook may take.
+    #[serde(with = "duration")]
+    pub hook_timeout: Duration,
+    /// How often a mutation is repeated where it must make no difference.
+    pub repeats: usize,
+    /// Texts that must never stand in an answer: credentials of the provider.
+    pub secrets: Vec<String>,
+    /// An SSH public key that the cloud takes.
+    pub ssh_public_key: Option<String>,
+    /// Annotations of every Service that the suite makes, for what the cloud always wants to know.
+    pub service_annotations: BTreeMap<String, String>,
+    /// `spec.loadBalancerClass` of every Service that the suite makes.
+    pub load_balancer_class: String,
+    /// Commands by the name of the hook.
+    pub hooks: BTreeMap<String, String>,
+}
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Self {
+            settle: Duration::from_secs(10),
+            call_deadline: Duration::from_secs(10),
+            max_wait: Duration::from_secs(45),
+            hook_timeout: Duration::from_secs(120),
+            repeats: 10,
+            secrets: Vec::new(),
+            ssh_public_key: None,
+            service_annotations: BTreeMap::new(),
+            load_balancer_class: String::new(),
+            hooks: BTreeMap::new(),
+        }
+    }
+}
+
+impl Scenario {
+    /// Reads a scenario.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it names a hook that nobody knows.
+    pub fn from_file(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read scenario {}", path.display()))?;
+        Self::from_yaml(&text).with_context(|| format!("scenario {} makes no sense", path.display()))
+    }
+
+    /// A scenario from its text.
+    ///
+    /// # Errors
+    ///
+    /// When it is none, or names a hook that nobody knows.
+    pub fn from_yaml(text: &str) -> Result<Self> {
+        let scenario: Self = serde_saphyr::from_str(text)?;
+        if let Some(name) = scenario.hooks.keys().find(|name| hooks::named(name).is_none()) {
+            let known: Vec<_> = HOOKS.iter().map(|hook| hook.name).collect();
+            bail!("{name:?} is no hook; known are {}", known.join(", "));
+        }
+        Ok(scenario)
+    }
+
+    /// The first of these hooks that is not there.
+    #[must_use]
+    pub fn lacks(&self, hooks: &[&'static str]) -> Option<&'static str> {
+        hooks.iter().copied().find(|name| !self.hooks.contains_key(*name))
+    }
+
+    /// Runs a hook and answers what it printed.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such hook, it fails, or it prints no JSON.
+    pub async fn hook(&self, name: &str, variables: &Variables) -> Result<serde_json::Value, HookError> {
+        let command = self.hooks.get(name).ok_or_else(|| HookError::Missing { hook: name.to_owned() })?;
+        let prints = hooks::named(name).is_some_and(|hook| !hook.prints.is_empty());
+        hook::run(name, command, variables, self.hook_timeout, prints).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scenario_is_read_and_slips_are_told() {
+        let scenario = Scenario::from_yaml("settle: 500ms\nhooks: {create-instance: 'echo {}'}\n").unwrap();
+        assert_eq!(scenario.settle, Duration::from_millis(500));
+        assert_eq!(scenario.lacks(&["create-instance", "make-drift"]), Some("make-drift"));
+        for (text, wanted) in [
+            ("hooks: {fly: x}", "\"fly\" is no hook; known are create-instance"),
+            ("settle: soon", "soon"),
+            ("setle: 1s", "setle"),
+        ] {
+            let error = format!("{:#}", Scenario::from_yaml(text).unwrap_err());
+            assert!(error.contains(wanted), "{text}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn hooks_get_variables_and_print_json() {
+        let text = "hooks:\n  create-instance: 'echo \"{\\\"name\\\": \\\"$CONFORMANCE_NAME\\\"}\"'\n  make-drift: 'echo no >&2; exit 3'\n  \
+                    create-volume: 'echo words'\n  stop-instance: 'echo words'\n";
+        let scenario = Scenario::from_yaml(text).unwrap();
+        let variables = Variables::new().with("NAME", "n1");
+        let printed = scenario.hook("create-instance", &variables).await.unwrap();
+        assert_eq!(printed["name"], "n1");
+        assert!(scenario.hook("stop-instance", &variables).await.unwrap().is_null());
+        for (hook, wanted) in [
+            ("make-drift", "hook make-drift says that it cannot: no"),
+            ("create-volume", "hook create-volume printed no JSON: words"),
+            ("terminate-instance", "no hook terminate-instance"),
+        ] {
+            assert_eq!(scenario.hook(hook, &variables).await.unwrap_err().to_string(), wanted);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Runs one hook: a command line for the shell, with variables in its environment.
+
+use std::{collections::BTreeMap, process::Stdio, time::Duration};
+
+use serde_json::Value;
+use tokio::process::Command;
+
+/// Exit code of a hook for "this cannot be done here".
+const CANNOT: i32 = 3;
+const PREFIX: &str = "CONFORMANCE_";
+
+/// What a hook is told, under names that begin with `CONFORMANCE_`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Variables(BTreeMap<String, String>);
+
+impl Variables {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One more; the name without its prefix.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.0.insert(format!("{PREFIX}{name}"), value.into());
+        self
+    }
+
+    /// All of them, as the ledger keeps them.
+    #[must_use]
+    pub fn into_map(self) -> BTreeMap<String, String> {
+        self.0
+    }
+
+    /// From what the ledger kept.
+    #[must_use]
+    pub fn from_map(map: BTreeMap<String, String>) -> Self {
+        Self(map)
+    }
+}
+
+/// Why a hook did not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum HookError {
+    /// The scenario has none.
+    #[error("no hook {hook}")]
+    Missing {
+        /// Which.
+        hook: String,
+    },
+    /// It said so.
+    #[error("hook {hook} says that it cannot: {text}")]
+    Cannot {
+        /// Which.
+        hook: String,
+        /// What it printed.
+        text: String,
+    },
+    /// It failed.
+    #[error("hook {hook} failed ({status}): {text}")]
+    Failed {
+        /// Which.
+        hook: String,
+        /// How it ended.
+        status: String,
+        /// What it printed.
+        text: String,
+    },
+    /// It took too long.
+    #[error("hook {hook} did not end within {after:?}")]
+    TooLong {
+        /// Which.
+        hook: String,
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// It printed something else.
+    #[error("hook {hook} printed no JSON: {text}")]
+    NoJson {
+        /// Which.
+        hook: String,
+        /// What it printed.
+        text: String,
+    },
+}
+
+pub(super) async fn run(
+    hook: &str,
+    command: &str,
+    variables: &Variables,
+    after: Duration,
+    prints: bool,
+) -> Result<Value, HookError> {
+    let name = || hook.to_owned();
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", command]).envs(&variables.0).stdin(Stdio::null()).kill_on_drop(true);
+    // A hook that leaves a process behind may keep its pipes open; its own end is what counts.
+    let ended = tokio::time::timeout(after, shell.output()).await;
+    let output = match ended {
+        Err(_) => return Err(HookError::TooLong { hook: name(), after }),
+        Ok(Err(error)) => {
+            return Err(HookError::Failed {
+                hook: name(),
+                status: "not begun".into(),
+                text: error.to_string(),
+            });
+        }
+        Ok(Ok(output)) => output,
+    };
+    let printed = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if !output.status.success() {
+        let complaint = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        let text = if complaint.is_empty() { printed } else { complaint };
+        return Err(match output.status.code() {
+            Some(CANNOT) => HookError::Cannot { hook: name(), text },
+            _ => HookError::Failed { hook: name(), status: output.status.to_string(), text },
+        });
+    }
+    // Who need not print anything may print what it likes.
+    if printed.is_empty() || !prints {
+        return Ok(Value::Null);
+    }
+    serde_json::from_str(&printed).map_err(|_| HookError::NoJson { hook: name(), text: printed })
+}

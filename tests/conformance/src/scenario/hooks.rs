@@ -1,0 +1,104 @@
+//! All hooks: what each is told, what it does, and what it must print.
+
+/// A hook as the documentation and the checks know it.
+#[derive(Debug, Clone, Copy)]
+pub struct HookInfo {
+    /// Its name in the scenario.
+    pub name: &'static str,
+    /// Its variables, without `CONFORMANCE_`.
+    pub variables: &'static [&'static str],
+    /// What it does.
+    pub what: &'static str,
+    /// What it prints; empty: nothing.
+    pub prints: &'static str,
+}
+
+const fn hook(
+    name: &'static str,
+    variables: &'static [&'static str],
+    what: &'static str,
+    prints: &'static str,
+) -> HookInfo {
+    HookInfo { name, variables, what, prints }
+}
+
+const MACHINE: &[&str] = &["NAME", "PROVIDER_ID"];
+const LEGACY: &[&str] = &["SERVICE_UID", "SERVICE_NAME", "SERVICE_NAMESPACE", "CLUSTER_NAME"];
+
+/// All hooks.
+pub const HOOKS: &[HookInfo] = &[
+    hook(
+        "create-instance",
+        &["NAME", "CLUSTER_UID", "CLUSTER_NAME"],
+        "makes a machine that runs, for a node of this name; comes back when it is known to the cloud",
+        "an object, or a list of one, with `provider_id`; optional: `name` (of the node), `system_uuid`, `addresses`",
+    ),
+    hook("stop-instance", MACHINE, "stops a machine", ""),
+    hook("start-instance", MACHINE, "starts a stopped machine", ""),
+    hook("terminate-instance", MACHINE, "takes a machine away for good; one that is gone is no error", ""),
+    hook("cut-cloud", &[], "the cloud's API answers nothing any more", ""),
+    hook("restore-cloud", &[], "the cloud's API answers again", ""),
+    hook("cut-location", MACHINE, "the zone or region of this machine answers nothing any more", ""),
+    hook("restore-location", &[], "all locations answer again", ""),
+    hook("break-credentials", &[], "the cloud refuses the provider's credentials", ""),
+    hook("restore-credentials", &[], "the cloud takes the provider's credentials again", ""),
+    hook(
+        "deny-rights",
+        &[],
+        "the provider's credentials are good but have no rights to read or change anything",
+        "",
+    ),
+    hook("restore-rights", &[], "the provider has all its rights again", ""),
+    hook(
+        "provoke-error",
+        &["REASON", "METHOD"],
+        "from now on the cloud makes calls of METHOD end with REASON; exit 3 when this cloud has no such error",
+        "",
+    ),
+    hook("stop-errors", &[], "no error is provoked any more", ""),
+    hook("slow-load-balancers", &[], "a new load balancer takes some seconds from now on", ""),
+    hook("restore-load-balancers", &[], "load balancers are as quick as ever", ""),
+    hook(
+        "make-drift",
+        &["SERVICE_UID", "LOAD_BALANCER_ID", "LOAD_BALANCER_NAME"],
+        "changes a load balancer behind the provider's back",
+        "",
+    ),
+    hook(
+        "make-legacy-load-balancer",
+        LEGACY,
+        "makes a load balancer as a former controller of this cloud would have named and tagged it",
+        "",
+    ),
+    hook("delete-legacy-load-balancer", LEGACY, "takes it away; one that is gone is no error", ""),
+    hook("create-volume", &["NAME"], "makes a volume", "an object with `plugin` and `volume_id`"),
+    hook("delete-volume", &["NAME", "VOLUME_ID"], "takes a volume away; one that is gone is no error", ""),
+    hook("create-cluster", &["NAME"], "makes a hosted cluster of this name", "an object with `host`"),
+    hook("delete-cluster", &["NAME"], "takes a hosted cluster away; one that is gone is no error", ""),
+    hook(
+        "restart-provider",
+        &[],
+        "stops the provider as Kubernetes does (SIGTERM) and starts it again at the same endpoint",
+        "",
+    ),
+    hook("kill-provider", &[], "kills the provider (SIGKILL) and starts it again at the same endpoint", ""),
+];
+
+/// The hook of this name.
+pub(super) fn named(name: &str) -> Option<&'static HookInfo> {
+    HOOKS.iter().find(|hook| hook.name == name)
+}
+
+/// The hook that takes back what this one does, if any.
+#[must_use]
+pub(crate) fn undoing(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "cut-cloud" => "restore-cloud",
+        "cut-location" => "restore-location",
+        "break-credentials" => "restore-credentials",
+        "deny-rights" => "restore-rights",
+        "provoke-error" => "stop-errors",
+        "slow-load-balancers" => "restore-load-balancers",
+        _ => return None,
+    })
+}

@@ -1,0 +1,59 @@
+//! Calls with bytes in place of messages: for fields and numbers that no message of ours has.
+
+use http::uri::PathAndQuery;
+use prost::bytes::{Buf as _, BufMut as _, Bytes};
+use tonic::{
+    Request, Status,
+    client::Grpc,
+    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+};
+
+use super::Wire;
+
+/// A unary call of any method with any bytes.
+///
+/// # Errors
+///
+/// The status that the provider answers.
+pub async fn raw_call(wire: &Wire, method: &str, request: Request<Bytes>) -> Result<Bytes, Status> {
+    let path =
+        PathAndQuery::try_from(format!("/{method}")).map_err(|error| Status::internal(error.to_string()))?;
+    let mut grpc = Grpc::new(wire.clone()).max_decoding_message_size(64 << 20);
+    grpc.unary(request, path, Raw).await.map(tonic::Response::into_inner)
+}
+
+struct Raw;
+
+impl Codec for Raw {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, item: Bytes, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        into.put(item);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(from.copy_to_bytes(from.remaining())))
+    }
+}

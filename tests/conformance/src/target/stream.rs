@@ -1,0 +1,97 @@
+//! A byte stream to the provider, whose answers can be lost on purpose.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use rustls_pki_types::ServerName;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpStream, UnixStream},
+};
+
+use super::{Endpoint, tls};
+
+/// What a byte stream can do.
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}
+
+/// How to reach an endpoint.
+#[derive(Debug, Clone)]
+pub(super) struct Dial {
+    pub(super) endpoint: Endpoint,
+    /// For TLS: the folder with the certificates.
+    pub(super) tls_folder: Option<PathBuf>,
+    /// TLS without a certificate of our own.
+    pub(super) anonymous: bool,
+    /// TCP without TLS.
+    pub(super) plain: bool,
+}
+
+impl Dial {
+    pub(super) async fn open(&self) -> io::Result<Box<dyn Duplex>> {
+        match &self.endpoint {
+            Endpoint::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
+            Endpoint::Tls { host, port } => {
+                let stream = TcpStream::connect((host.as_str(), *port)).await?;
+                stream.set_nodelay(true)?;
+                if self.plain {
+                    return Ok(Box::new(stream));
+                }
+                let folder = self.tls_folder.as_deref().unwrap_or(Path::new("."));
+                let config = tls::config(folder, self.anonymous).map_err(io::Error::other)?;
+                let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
+                Ok(Box::new(tokio_rustls::TlsConnector::from(config).connect(name, stream).await?))
+            }
+        }
+    }
+}
+
+/// A stream that can be made deaf: what the other end says from then on is lost.
+pub(super) struct Deafable {
+    pub(super) inner: Box<dyn Duplex>,
+    pub(super) deaf: Arc<AtomicBool>,
+}
+
+impl AsyncRead for Deafable {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let before = into.filled().len();
+            ready!(Pin::new(&mut self.inner).poll_read(context, into))?;
+            let end = into.filled().len() == before;
+            if end || !self.deaf.load(Ordering::SeqCst) {
+                return Poll::Ready(Ok(()));
+            }
+            into.set_filled(before);
+        }
+    }
+}
+
+impl AsyncWrite for Deafable {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}

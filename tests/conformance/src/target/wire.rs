@@ -1,0 +1,188 @@
+//! HTTP/2 to the provider, as a service that the generated clients use.
+
+use std::{
+    io,
+    path::PathBuf,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::{HeaderMap, Request, Response, Uri, uri::PathAndQuery};
+use hyper::{body::Incoming, client::conn::http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::sync::Mutex;
+use tonic::body::Body;
+use tower::Service;
+
+use super::{
+    Endpoint,
+    stream::{Deafable, Dial},
+};
+
+/// How long after its deadline an answer is still waited for: who answers later than that does not honour it.
+pub const GRACE: Duration = Duration::from_secs(1);
+/// For the connection itself.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Large answers need not wait for many small windows.
+const WINDOW: u32 = 4 << 20;
+
+/// Why there is no answer at all.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// No connection.
+    #[error("no connection to {endpoint}")]
+    Dial {
+        /// Where to.
+        endpoint: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Something listens that does not speak HTTP/2.
+    #[error("what listens at {endpoint} does not speak HTTP/2")]
+    NotHttp2 {
+        /// Where.
+        endpoint: String,
+        /// Why.
+        source: hyper::Error,
+    },
+    /// The connection broke in mid-call.
+    #[error("the connection broke in mid-call")]
+    Broken(#[source] hyper::Error),
+    /// No answer in time.
+    #[error("no answer within {0:?}, that is {GRACE:?} after the deadline of the call")]
+    NoAnswer(Duration),
+}
+
+/// A connection that is opened when it is needed, and again when it was lost.
+#[derive(Debug, Clone)]
+pub struct Wire {
+    dial: Dial,
+    deaf: Arc<AtomicBool>,
+    open: Arc<Mutex<Option<http2::SendRequest<Body>>>>,
+}
+
+impl Wire {
+    /// To this endpoint; for TLS with the certificates in the folder.
+    #[must_use]
+    pub fn new(endpoint: Endpoint, tls_folder: Option<PathBuf>) -> Self {
+        Self::dialing(Dial { endpoint, tls_folder, anonymous: false, plain: false })
+    }
+
+    fn dialing(dial: Dial) -> Self {
+        Self { dial, deaf: Arc::default(), open: Arc::default() }
+    }
+
+    /// Another connection to the same endpoint.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self::dialing(self.dial.clone())
+    }
+
+    /// Another connection that shows no certificate.
+    #[must_use]
+    pub fn anonymous(&self) -> Self {
+        Self::dialing(Dial { anonymous: true, ..self.dial.clone() })
+    }
+
+    /// Another connection without TLS.
+    #[must_use]
+    pub fn plain(&self) -> Self {
+        Self::dialing(Dial { plain: true, ..self.dial.clone() })
+    }
+
+    /// Where it leads to.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.dial.endpoint
+    }
+
+    /// From now on every answer on this connection is lost.
+    pub fn lose_answers(&self) {
+        self.deaf.store(true, Ordering::SeqCst);
+    }
+
+    async fn sender(&self) -> Result<http2::SendRequest<Body>, WireError> {
+        let mut open = self.open.lock().await;
+        if let Some(sender) = open.as_ref().filter(|sender| !sender.is_closed()) {
+            return Ok(sender.clone());
+        }
+        let sender = self.connect().await?;
+        *open = Some(sender.clone());
+        Ok(sender)
+    }
+
+    async fn connect(&self) -> Result<http2::SendRequest<Body>, WireError> {
+        let endpoint = || self.dial.endpoint.to_string();
+        let failed = |source| WireError::Dial { endpoint: endpoint(), source };
+        let dialed = tokio::time::timeout(CONNECT, self.dial.open()).await;
+        let inner = dialed.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(failed)?;
+        let stream = TokioIo::new(Deafable { inner, deaf: Arc::clone(&self.deaf) });
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
+        let handshake = builder.handshake(stream).await;
+        let (sender, connection) =
+            handshake.map_err(|source| WireError::NotHttp2 { endpoint: endpoint(), source })?;
+        // It ends with the last sender, or with the socket; calls in flight say why.
+        tokio::spawn(async move { connection.await.unwrap_or_default() });
+        Ok(sender)
+    }
+}
+
+impl Service<Request<Body>> for Wire {
+    type Response = Response<Incoming>;
+    type Error = WireError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, WireError>> + Send>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), WireError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let this = self.clone();
+        let path = request.uri().path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        let deadline = deadline(request.headers());
+        Box::pin(async move {
+            *request.uri_mut() = local(path);
+            let exchange = async {
+                let mut sender = this.sender().await?;
+                sender.send_request(request).await.map_err(WireError::Broken)
+            };
+            match deadline {
+                None => exchange.await,
+                Some(deadline) => {
+                    let answered = tokio::time::timeout(deadline + GRACE, exchange).await;
+                    answered.unwrap_or(Err(WireError::NoAnswer(deadline + GRACE)))
+                }
+            }
+        })
+    }
+}
+
+fn local(path: PathAndQuery) -> Uri {
+    let mut parts = http::uri::Parts::default();
+    parts.scheme = Some(http::uri::Scheme::HTTP);
+    parts.authority = Some(http::uri::Authority::from_static("localhost"));
+    parts.path_and_query = Some(path);
+    Uri::from_parts(parts).unwrap_or_default()
+}
+
+/// The value of `grpc-timeout`.
+fn deadline(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let number: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(number.checked_mul(3600)?),
+        "M" => Duration::from_secs(number.checked_mul(60)?),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
+}

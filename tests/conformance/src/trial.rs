@@ -1,0 +1,191 @@
+//! What a case works with: clients with deadlines, names that nobody else has, machines and balancers that go again by
+//! themselves, and checks that say what was expected and what was seen.
+
+mod balancers;
+mod check;
+mod errors;
+mod machines;
+mod pages;
+mod routes;
+mod steer;
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
+
+use cloudprovider_proto::{
+    discovery::v1::discovery_client::DiscoveryClient,
+    v1alpha1::{
+        ClusterRef, Fencing, cloud_provider_client::CloudProviderClient, clusters_client::ClustersClient,
+        instances_client::InstancesClient, load_balancers_client::LoadBalancersClient,
+        routes_client::RoutesClient, volumes_client::VolumesClient,
+    },
+};
+use tonic::Request;
+
+pub(crate) use balancers::Wanted;
+pub(crate) use check::{expect, failed, good, is_bare_unimplemented, refused, same, within_bytes};
+pub(crate) use errors::{examine, no_secret, read as read_error, reason_of, small};
+pub(crate) use machines::Machine;
+pub(crate) use pages::List;
+
+use crate::{
+    case::Stop,
+    ledger::Entry,
+    provider::Provider,
+    scenario::{Scenario, Variables},
+    session::Session,
+    target::Wire,
+};
+
+/// Whatever a provider may send.
+const MESSAGE: usize = 64 << 20;
+/// Between two looks at something that takes time.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// What one case works with.
+#[derive(Debug)]
+pub struct Trial {
+    session: Rc<Session>,
+    case: &'static str,
+    names: Cell<u32>,
+    chance: RefCell<fastrand::Rng>,
+}
+
+macro_rules! clients {
+    ($($(#[$doc:meta])* $name:ident: $client:ident),* $(,)?) => {
+        impl Trial {
+            $($(#[$doc])*
+            pub(crate) fn $name(&self) -> $client<Wire> {
+                $client::new(self.wire().clone()).max_decoding_message_size(MESSAGE).max_encoding_message_size(MESSAGE)
+            })*
+        }
+    };
+}
+clients! {
+    discovery: DiscoveryClient,
+    base: CloudProviderClient,
+    instances: InstancesClient,
+    load_balancers: LoadBalancersClient,
+    routes: RoutesClient,
+    volumes: VolumesClient,
+    clusters: ClustersClient,
+}
+
+impl Trial {
+    /// A trial of this case.
+    #[must_use]
+    pub fn new(session: Rc<Session>, case: &'static str) -> Self {
+        // The same seed takes the same chances in a case, whichever others run.
+        let of_case =
+            case.bytes().fold(session.seed, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
+        Self { session, case, names: Cell::new(0), chance: RefCell::new(fastrand::Rng::with_seed(of_case)) }
+    }
+
+    /// The way to the provider.
+    pub(crate) fn wire(&self) -> &Wire {
+        &self.session.wire
+    }
+
+    /// Who the provider is.
+    pub(crate) fn provider(&self) -> &Provider {
+        &self.session.provider
+    }
+
+    /// How the cloud is steered.
+    pub(crate) fn scenario(&self) -> &Scenario {
+        &self.session.scenario
+    }
+
+    /// A request with the usual deadline.
+    pub(crate) fn ask<T>(&self, message: T) -> Request<T> {
+        within(message, self.scenario().call_deadline)
+    }
+
+    /// The cluster of this run.
+    pub(crate) fn cluster(&self) -> Option<ClusterRef> {
+        Some(self.session.header.cluster())
+    }
+
+    /// Another cluster, which shares the cloud.
+    pub(crate) fn other_cluster(&self) -> ClusterRef {
+        let ours = self.session.header.cluster();
+        // As long as ours and never the same: the first character is another one.
+        let first = if ours.uid.starts_with('0') { "1" } else { "0" };
+        ClusterRef { uid: format!("{first}{}", &ours.uid[1..]), name: format!("{}-other", ours.name) }
+    }
+
+    /// Leader election is off, unless a case is about it.
+    #[expect(clippy::unused_self, reason = "reads like its neighbours where requests are made")]
+    pub(crate) fn fencing(&self) -> Option<Fencing> {
+        Some(Fencing::default())
+    }
+
+    /// A name that nobody else has, for a node, a volume or a cluster.
+    pub(crate) fn name(&self) -> String {
+        let number = self.names.get();
+        self.names.set(number + 1);
+        let case = self.case.to_ascii_lowercase();
+        format!("cf-{}-{case}-{number}", &self.session.header.run_id[..8])
+    }
+
+    /// A uid that nobody else has.
+    #[expect(clippy::unused_self, reason = "reads like its neighbours where requests are made")]
+    pub(crate) fn uid(&self) -> String {
+        uuid::Uuid::new_v4().to_string()
+    }
+
+    /// Another order.
+    pub(crate) fn shuffle<T>(&self, items: &mut [T]) {
+        self.chance.borrow_mut().shuffle(items);
+    }
+
+    /// Notes what is about to be made.
+    pub(crate) fn register(&self, entry: Entry) -> Result<u64, Stop> {
+        let registered = self.session.ledger.borrow_mut().register(entry);
+        registered.map_err(|error| Stop::NotRun(format!("the ledger cannot be written: {error:#}")))
+    }
+
+    /// Notes what a hook takes back.
+    pub(crate) fn register_hook(&self, hook: &str, variables: Variables) -> Result<u64, Stop> {
+        self.register(Entry::Hook { hook: hook.to_owned(), variables: variables.into_map() })
+    }
+
+    /// Looks again and again until it is there, as long as the cloud may take.
+    pub(crate) async fn eventually<T>(
+        &self,
+        expected: &str,
+        look: impl AsyncFn() -> Result<Result<T, String>, Stop>,
+    ) -> Result<T, Stop> {
+        let settle = self.scenario().settle;
+        let end = tokio::time::Instant::now() + settle;
+        loop {
+            match look().await? {
+                Ok(found) => return Ok(found),
+                Err(seen) if tokio::time::Instant::now() > end => {
+                    return Err(failed(format!("{expected} (within {settle:?})"), seen));
+                }
+                Err(_) => tokio::time::sleep(LOOK_AGAIN).await,
+            }
+        }
+    }
+
+    /// Waits for something advertised to pass, if that is not too long.
+    pub(crate) async fn wait(&self, what: &str, time: Duration) -> Result<(), Stop> {
+        let most = self.scenario().max_wait;
+        if time > most {
+            return Err(Stop::NotRun(format!("{what} is {time:?}, longer than max-wait ({most:?})")));
+        }
+        tokio::time::sleep(time).await;
+        Ok(())
+    }
+}
+
+/// A request with this deadline.
+pub(crate) fn within<T>(message: T, deadline: Duration) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(deadline);
+    request
+}

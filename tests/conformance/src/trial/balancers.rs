@@ -1,0 +1,214 @@
+//! Load balancers: wished for, made, read, listed and taken away.
+
+use std::time::Duration;
+
+use cloudprovider_proto::v1alpha1::{
+    Adoption, BackendSet, ClusterRef, DeleteLoadBalancerRequest, DeleteLoadBalancerResponse,
+    EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, GetLoadBalancerRequest, InProgress,
+    ListLoadBalancersRequest, LoadBalancer, NodeRef, Protocol, Service, ServicePort, ServiceRef,
+    TrafficPolicy,
+};
+use tonic::{Response, Status};
+
+use super::{LOOK_AGAIN, Trial, failed, good};
+use crate::{
+    case::{Outcome, Stop},
+    ledger::Entry,
+};
+
+/// The longest pause that a case makes, whatever `retry_after` says.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Pages of a list at most.
+const PAGES: usize = 10_000;
+
+/// A balancer as a case wants it.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    pub(crate) cluster: ClusterRef,
+    pub(crate) service: Service,
+    pub(crate) nodes: Vec<NodeRef>,
+    pub(crate) digest: String,
+    pub(crate) revision: u64,
+    pub(crate) adoption: Adoption,
+}
+
+impl Wanted {
+    pub(crate) fn service_ref(&self) -> ServiceRef {
+        self.service.r#ref.clone().unwrap_or_default()
+    }
+
+    pub(crate) fn uid(&self) -> String {
+        self.service_ref().uid
+    }
+
+    pub(crate) fn backends(&self) -> BackendSet {
+        let names: Vec<_> = self.nodes.iter().map(|node| node.name.as_str()).collect();
+        BackendSet {
+            digest: format!("set-{}", names.join("+")).chars().take(120).collect(),
+            nodes: self.nodes.clone(),
+        }
+    }
+
+    /// The same balancer in another shape: one more port, the next digest and revision.
+    pub(crate) fn changed(&self, port: i32) -> Self {
+        let mut next = self.clone();
+        next.service.ports.push(tcp(port));
+        next.digest = format!("{}-{port}", self.digest);
+        next.revision += 1;
+        next
+    }
+}
+
+pub(crate) fn tcp(port: i32) -> ServicePort {
+    ServicePort {
+        name: format!("p{port}"),
+        protocol: Protocol::Tcp.into(),
+        port,
+        node_port: 30_000 + port % 2_000,
+        ..ServicePort::default()
+    }
+}
+
+impl Trial {
+    /// A balancer that nobody has yet, for the run's cluster; it goes when the case ends.
+    pub(crate) fn wanted(&self) -> Result<Wanted, Stop> {
+        self.wanted_by(self.cluster().unwrap_or_default())
+    }
+
+    /// A balancer that nobody has yet, for this cluster.
+    pub(crate) fn wanted_by(&self, cluster: ClusterRef) -> Result<Wanted, Stop> {
+        let reference =
+            ServiceRef { namespace: "conformance".to_owned(), name: self.name(), uid: self.uid() };
+        self.register(Entry::load_balancer(&cluster.uid, &reference))?;
+        let scenario = self.scenario();
+        let service = Service {
+            r#ref: Some(reference),
+            ports: vec![tcp(80)],
+            annotations: scenario.service_annotations.clone().into_iter().collect(),
+            load_balancer_class: scenario.load_balancer_class.clone(),
+            external_traffic_policy: TrafficPolicy::Cluster.into(),
+            ..Service::default()
+        };
+        let digest = format!("digest-{}", self.name());
+        let now = jiff::Timestamp::now().as_microsecond();
+        let revision = u64::try_from(now).unwrap_or(1);
+        Ok(Wanted { cluster, service, nodes: Vec::new(), digest, revision, adoption: Adoption::Refuse })
+    }
+
+    pub(crate) fn ensure_request(&self, wanted: &Wanted) -> EnsureLoadBalancerRequest {
+        EnsureLoadBalancerRequest {
+            cluster: Some(wanted.cluster.clone()),
+            fencing: self.fencing(),
+            service: Some(wanted.service.clone()),
+            backends: Some(wanted.backends()),
+            desired_digest: wanted.digest.clone(),
+            revision: wanted.revision,
+            adoption: wanted.adoption.into(),
+        }
+    }
+
+    /// One call of Ensure.
+    pub(crate) async fn ensure_once(
+        &self,
+        wanted: &Wanted,
+    ) -> Result<Response<EnsureLoadBalancerResponse>, Status> {
+        let request = self.ask(self.ensure_request(wanted));
+        self.load_balancers().ensure_load_balancer(request).await
+    }
+
+    /// Ensure until it is done: the last answer.
+    pub(crate) async fn ensure(&self, wanted: &Wanted) -> Result<EnsureLoadBalancerResponse, Stop> {
+        let end = self.longest_work();
+        loop {
+            let answer = good("EnsureLoadBalancer", self.ensure_once(wanted).await)?;
+            let Some(progress) = &answer.in_progress else { return Ok(answer) };
+            pause(progress, end, "EnsureLoadBalancer").await?;
+        }
+    }
+
+    /// Ensure until it is done: the balancer.
+    pub(crate) async fn ensured(&self, wanted: &Wanted) -> Result<LoadBalancer, Stop> {
+        let answer = self.ensure(wanted).await?;
+        answer
+            .load_balancer
+            .ok_or_else(|| failed("load_balancer in the answer of EnsureLoadBalancer", "none"))
+    }
+
+    pub(crate) async fn get(&self, wanted: &Wanted) -> Result<LoadBalancer, Stop> {
+        let get = GetLoadBalancerRequest {
+            cluster: Some(wanted.cluster.clone()),
+            service: Some(wanted.service_ref()),
+        };
+        let answer = good("GetLoadBalancer", self.load_balancers().get_load_balancer(self.ask(get)).await)?;
+        answer.load_balancer.ok_or_else(|| failed("load_balancer in the answer of GetLoadBalancer", "none"))
+    }
+
+    pub(crate) fn delete_request(&self, wanted: &Wanted) -> DeleteLoadBalancerRequest {
+        DeleteLoadBalancerRequest {
+            cluster: Some(wanted.cluster.clone()),
+            fencing: self.fencing(),
+            service: Some(wanted.service_ref()),
+            last_known: None,
+            adoption: wanted.adoption.into(),
+            revision: wanted.revision,
+        }
+    }
+
+    /// One call of Delete.
+    pub(crate) async fn delete_once(
+        &self,
+        request: DeleteLoadBalancerRequest,
+    ) -> Result<Response<DeleteLoadBalancerResponse>, Status> {
+        self.load_balancers().delete_load_balancer(self.ask(request)).await
+    }
+
+    /// Delete until it is done.
+    pub(crate) async fn delete(&self, request: &DeleteLoadBalancerRequest) -> Outcome {
+        let end = self.longest_work();
+        loop {
+            let answer = good("DeleteLoadBalancer", self.delete_once(request.clone()).await)?;
+            let Some(progress) = &answer.in_progress else { return Ok(()) };
+            pause(progress, end, "DeleteLoadBalancer").await?;
+        }
+    }
+
+    /// All balancers of a cluster.
+    pub(crate) async fn listed(&self, cluster: &ClusterRef) -> Result<Vec<LoadBalancer>, Stop> {
+        let (mut all, mut page_token) = (Vec::new(), String::new());
+        for _page in 0..PAGES {
+            let list = ListLoadBalancersRequest { cluster: Some(cluster.clone()), page_size: 0, page_token };
+            let page =
+                good("ListLoadBalancers", self.load_balancers().list_load_balancers(self.ask(list)).await)?;
+            all.extend(page.load_balancers);
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                return Ok(all);
+            }
+        }
+        Err(failed("a walk that ends", format!("{PAGES} pages and no end")))
+    }
+
+    /// The balancers of one Service in the list.
+    pub(crate) async fn listed_of(&self, wanted: &Wanted) -> Result<Vec<LoadBalancer>, Stop> {
+        let all = self.listed(&wanted.cluster).await?;
+        let uid = wanted.uid();
+        let ours = |listed: &LoadBalancer| listed.service.as_ref().is_some_and(|service| service.uid == uid);
+        Ok(all.into_iter().filter(ours).collect())
+    }
+
+    fn longest_work(&self) -> tokio::time::Instant {
+        tokio::time::Instant::now() + self.scenario().max_wait.max(self.scenario().settle)
+    }
+}
+
+async fn pause(progress: &InProgress, end: tokio::time::Instant, what: &str) -> Outcome {
+    if tokio::time::Instant::now() > end {
+        return Err(failed(
+            format!("{what} that ends within max-wait"),
+            format!("still in progress: {progress:?}"),
+        ));
+    }
+    let asked = progress.retry_after.and_then(|after| Duration::try_from(after).ok()).unwrap_or(LOOK_AGAIN);
+    tokio::time::sleep(asked.clamp(Duration::from_millis(10), LONGEST_PAUSE)).await;
+    Ok(())
+}

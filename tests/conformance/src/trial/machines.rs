@@ -1,0 +1,138 @@
+//! Machines: made, stopped, started and terminated by hooks, and asked for.
+
+use cloudprovider_proto::v1alpha1::{
+    BatchGetInstancesRequest, InstanceQuery, InstanceResult, InstanceState, NodeAddress, NodeAddressType,
+    NodeRef,
+};
+use serde_json::Value;
+
+use super::{Trial, failed, good, steer::first};
+use crate::{
+    case::{Outcome, Stop},
+    scenario::Variables,
+};
+
+/// A machine that a hook made.
+#[derive(Debug, Clone)]
+pub(crate) struct Machine {
+    /// Name of its node.
+    pub(crate) name: String,
+    pub(crate) provider_id: String,
+    system_uuid: String,
+    addresses: Vec<String>,
+}
+
+impl Machine {
+    fn variables(&self) -> Variables {
+        Variables::new().with("NAME", &self.name).with("PROVIDER_ID", &self.provider_id)
+    }
+
+    /// The node as it registered: its provider ID is not known yet.
+    pub(crate) fn new_node(&self) -> NodeRef {
+        let address =
+            |text: &String| NodeAddress { r#type: NodeAddressType::InternalIp.into(), address: text.clone() };
+        NodeRef {
+            name: self.name.clone(),
+            uid: format!("uid-of-{}", self.name),
+            system_uuid: self.system_uuid.clone(),
+            addresses: self.addresses.iter().map(address).collect(),
+            ..NodeRef::default()
+        }
+    }
+
+    /// The node with its provider ID.
+    pub(crate) fn node(&self) -> NodeRef {
+        NodeRef { provider_id: self.provider_id.clone(), ..self.new_node() }
+    }
+}
+
+fn text(value: &Value, key: &str) -> String {
+    value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn addresses(value: &Value) -> Vec<String> {
+    let listed = value.get("addresses").and_then(Value::as_array).into_iter().flatten();
+    listed.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+impl Trial {
+    /// A machine that runs, and goes when the case ends.
+    pub(crate) async fn machine(&self) -> Result<Machine, Stop> {
+        let name = self.name();
+        let cluster = self.cluster().unwrap_or_default();
+        self.register_hook(
+            "terminate-instance",
+            Variables::new().with("NAME", &name).with("PROVIDER_ID", ""),
+        )?;
+        let asked = Variables::new()
+            .with("NAME", &name)
+            .with("CLUSTER_UID", cluster.uid)
+            .with("CLUSTER_NAME", cluster.name);
+        let printed = self.hook("create-instance", &asked).await?;
+        let made = first(printed.clone());
+        let provider_id = text(&made, "provider_id");
+        if provider_id.is_empty() {
+            return Err(Stop::NotRun(format!("hook create-instance printed no provider_id: {printed}")));
+        }
+        let named = text(&made, "name");
+        let machine = Machine {
+            name: if named.is_empty() { name } else { named },
+            provider_id,
+            system_uuid: text(&made, "system_uuid"),
+            addresses: addresses(&made),
+        };
+        self.register_hook("terminate-instance", machine.variables())?;
+        Ok(machine)
+    }
+
+    /// Several machines.
+    pub(crate) async fn machines(&self, count: usize) -> Result<Vec<Machine>, Stop> {
+        let mut made = Vec::new();
+        for _number in 0..count {
+            made.push(self.machine().await?);
+        }
+        Ok(made)
+    }
+
+    /// Steers one machine: `stop-instance`, `start-instance`, `terminate-instance`, `cut-location`.
+    pub(crate) async fn steer_machine(&self, hook: &str, machine: &Machine) -> Outcome {
+        self.steer(hook, machine.variables()).await.map(drop)
+    }
+
+    /// A batch about these nodes, each under its place as key.
+    pub(crate) fn batch(&self, nodes: Vec<NodeRef>) -> BatchGetInstancesRequest {
+        let query = |(at, node): (usize, NodeRef)| InstanceQuery { key: format!("k{at}"), node: Some(node) };
+        BatchGetInstancesRequest {
+            cluster: self.cluster(),
+            queries: nodes.into_iter().enumerate().map(query).collect(),
+            // As things are now: what a cache may hold is tried where it is the subject.
+            max_staleness: Some(prost_types::Duration::default()),
+            ..BatchGetInstancesRequest::default()
+        }
+    }
+
+    /// What is known of one node.
+    pub(crate) async fn look(&self, node: NodeRef) -> Result<InstanceResult, Stop> {
+        let name = node.name.clone();
+        let answer = self.instances().batch_get_instances(self.ask(self.batch(vec![node]))).await;
+        let mut results = good("BatchGetInstances", answer)?.results;
+        match results.pop() {
+            Some(result) if results.is_empty() => Ok(result),
+            other => Err(failed(format!("one result for node {name}"), format!("{results:?} {other:?}"))),
+        }
+    }
+
+    /// Waits until a node's machine is in one of these states.
+    pub(crate) async fn look_until(
+        &self,
+        node: &NodeRef,
+        states: &[InstanceState],
+    ) -> Result<InstanceResult, Stop> {
+        self.eventually(&format!("node {}: state {states:?}", node.name), async || {
+            let result = self.look(node.clone()).await?;
+            let there = states.contains(&result.state());
+            Ok(if there { Ok(result) } else { Err(format!("{result:?}")) })
+        })
+        .await
+    }
+}

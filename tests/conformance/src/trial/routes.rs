@@ -1,0 +1,131 @@
+//! Routes: wished for, made, listed and taken away.
+
+use cloudprovider_proto::v1alpha1::{
+    BatchDeleteRoutesRequest, BatchEnsureRoutesRequest, ClusterRef, ListRoutesRequest, NodeRef, Route,
+    RouteDeletion, RouteResult, RouteToDelete, RouteToEnsure,
+};
+
+use super::{LOOK_AGAIN, Trial, failed, good};
+use crate::{case::Stop, ledger::Entry};
+
+impl Trial {
+    /// A destination that nobody has yet; the route to it goes when the case ends.
+    pub(crate) fn destination(&self) -> Result<String, Stop> {
+        self.destination_of(&self.cluster().unwrap_or_default())
+    }
+
+    /// The same for another cluster.
+    pub(crate) fn destination_of(&self, cluster: &ClusterRef) -> Result<String, Stop> {
+        let number = self.chance.borrow_mut().u16(..);
+        // 198.18.0.0/15 is set aside for trying out networks: no cluster uses it.
+        let destination =
+            format!("198.{}.{}.{}/28", 18 + (number >> 15), (number >> 4) & 0xff, (number & 0xf) << 4);
+        self.register(Entry::Route { cluster: cluster.uid.clone(), destination: destination.clone() })?;
+        Ok(destination)
+    }
+
+    pub(crate) fn routes_to_ensure(&self, items: Vec<(String, NodeRef)>) -> BatchEnsureRoutesRequest {
+        let item = |(at, (destination_cidr, target)): (usize, (String, NodeRef))| RouteToEnsure {
+            key: format!("k{at}"),
+            destination_cidr,
+            target: Some(target),
+        };
+        BatchEnsureRoutesRequest {
+            cluster: self.cluster(),
+            fencing: self.fencing(),
+            items: items.into_iter().enumerate().map(item).collect(),
+        }
+    }
+
+    /// One call about one route: its result, in progress or not.
+    pub(crate) async fn ensure_route_once(
+        &self,
+        request: BatchEnsureRoutesRequest,
+    ) -> Result<RouteResult, Stop> {
+        let answer = self.routes().batch_ensure_routes(self.ask(request)).await;
+        let mut results = good("BatchEnsureRoutes", answer)?.results;
+        match results.pop() {
+            Some(result) if results.is_empty() => Ok(result),
+            other => Err(failed("one result", format!("{results:?} {other:?}"))),
+        }
+    }
+
+    /// The route, once it stands.
+    pub(crate) async fn ensure_route(&self, destination: &str, target: &NodeRef) -> Result<Route, Stop> {
+        let request = self.routes_to_ensure(vec![(destination.to_owned(), target.clone())]);
+        self.ensure_route_by(request).await
+    }
+
+    /// The same with a request of one's own.
+    pub(crate) async fn ensure_route_by(&self, request: BatchEnsureRoutesRequest) -> Result<Route, Stop> {
+        self.eventually("a route that stands", async || {
+            let result = self.ensure_route_once(request.clone()).await?;
+            let progress = result.in_progress.is_some();
+            match result.route.clone().filter(|_| !progress) {
+                Some(route) => Ok(Ok(route)),
+                None if progress => Ok(Err(format!("{result:?}"))),
+                None => Err(failed("a route, or in_progress", format!("{result:?}"))),
+            }
+        })
+        .await
+    }
+
+    /// Asks for the removal of a route, until it is done or refused.
+    pub(crate) async fn delete_route(
+        &self,
+        cluster: &ClusterRef,
+        route: &Route,
+    ) -> Result<RouteDeletion, Stop> {
+        let end = tokio::time::Instant::now() + self.scenario().settle;
+        loop {
+            let items = vec![RouteToDelete { key: "k0".to_owned(), route: Some(route.clone()) }];
+            let request =
+                BatchDeleteRoutesRequest { cluster: Some(cluster.clone()), fencing: self.fencing(), items };
+            let answer = self.routes().batch_delete_routes(self.ask(request)).await;
+            let mut results = good("BatchDeleteRoutes", answer)?.results;
+            match results.pop() {
+                Some(result) if results.is_empty() && result.in_progress.is_none() => return Ok(result),
+                Some(result) if results.is_empty() && tokio::time::Instant::now() < end => {
+                    let _goes_on = result;
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                }
+                other => return Err(failed("one result that ends", format!("{results:?} {other:?}"))),
+            }
+        }
+    }
+
+    /// All routes of a cluster.
+    pub(crate) async fn listed_routes(
+        &self,
+        cluster: &ClusterRef,
+        within: &[String],
+    ) -> Result<Vec<Route>, Stop> {
+        let (mut all, mut page_token) = (Vec::new(), String::new());
+        loop {
+            let list = ListRoutesRequest {
+                cluster: Some(cluster.clone()),
+                page_size: 0,
+                page_token,
+                within: within.to_vec(),
+            };
+            let page = good("ListRoutes", self.routes().list_routes(self.ask(list)).await)?;
+            all.extend(page.routes);
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// The route to a destination in the list.
+    pub(crate) async fn listed_route(
+        &self,
+        cluster: &ClusterRef,
+        destination: &str,
+    ) -> Result<Option<Route>, Stop> {
+        let all = self.listed_routes(cluster, &[]).await?;
+        let network = |text: &str| text.parse::<ipnet::IpNet>().map(|net| net.trunc()).ok();
+        let wanted = network(destination);
+        Ok(all.into_iter().find(|route| network(&route.destination_cidr) == wanted))
+    }
+}

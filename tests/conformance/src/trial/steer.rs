@@ -1,0 +1,91 @@
+//! Steering the cloud: each hook that disturbs it is taken back by its counterpart when the case ends.
+
+use cloudprovider_proto::discovery::v1::GetInfoRequest;
+use serde_json::Value;
+
+use super::Trial;
+use crate::{
+    case::{Outcome, Stop},
+    provider::in_words,
+    scenario::{HookError, Variables, hooks::undoing},
+};
+
+impl Trial {
+    /// Runs a hook. What it disturbs is registered first, to be taken back.
+    pub(crate) async fn steer(&self, hook: &str, variables: Variables) -> Result<Value, Stop> {
+        if let Some(undo) = undoing(hook) {
+            self.register_hook(undo, Variables::new())?;
+        }
+        self.hook(hook, &variables).await
+    }
+
+    /// Runs a hook that needs no undoing.
+    pub(crate) async fn hook(&self, hook: &str, variables: &Variables) -> Result<Value, Stop> {
+        self.scenario().hook(hook, variables).await.map_err(not_run)
+    }
+
+    /// A hosted cluster of this name, which goes when the case ends. Answers where its control plane is.
+    pub(crate) async fn hosted_cluster(&self, name: &str) -> Result<String, Stop> {
+        let told = Variables::new().with("NAME", name);
+        self.register_hook("delete-cluster", told.clone())?;
+        let made = first(self.hook("create-cluster", &told).await?);
+        Ok(made.get("host").and_then(Value::as_str).unwrap_or_default().to_owned())
+    }
+
+    /// A volume, which goes when the case ends. Answers plugin and id.
+    pub(crate) async fn volume(&self) -> Result<(String, String), Stop> {
+        let name = self.name();
+        self.register_hook("delete-volume", Variables::new().with("NAME", &name).with("VOLUME_ID", ""))?;
+        let made = first(self.hook("create-volume", &Variables::new().with("NAME", &name)).await?);
+        let text = |key: &str| made.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (plugin, id) = (text("plugin"), text("volume_id"));
+        if plugin.is_empty() || id.is_empty() {
+            return Err(Stop::NotRun(format!("hook create-volume printed no plugin and volume_id: {made}")));
+        }
+        self.register_hook("delete-volume", Variables::new().with("NAME", &name).with("VOLUME_ID", &id))?;
+        Ok((plugin, id))
+    }
+
+    /// Takes back at once what a hook disturbed.
+    pub(crate) async fn restore(&self, hook: &str) -> Outcome {
+        match undoing(hook) {
+            Some(undo) => self.hook(undo, &Variables::new()).await.map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The object that a hook printed, by itself or as a list of one.
+pub(super) fn first(printed: Value) -> Value {
+    match printed {
+        Value::Array(several) => several.into_iter().next().unwrap_or_default(),
+        one => one,
+    }
+}
+
+/// A hook that fails is no fault of the provider.
+fn not_run(error: HookError) -> Stop {
+    Stop::NotRun(error.to_string())
+}
+
+impl Trial {
+    /// Runs a hook that starts the provider anew, and waits until another process answers.
+    pub(crate) async fn restart(&self, hook: &str) -> Outcome {
+        let before = self.epoch().await.ok();
+        self.hook(hook, &Variables::new()).await?;
+        self.eventually("a provider of another process epoch", async || {
+            let now = self.epoch().await;
+            Ok(match now {
+                Ok(epoch) if Some(&epoch) != before.as_ref() => Ok(()),
+                other => Err(format!("{other:?}")),
+            })
+        })
+        .await
+    }
+
+    async fn epoch(&self) -> Result<String, String> {
+        let hello = super::within(GetInfoRequest::default(), std::time::Duration::from_secs(2));
+        let answer = self.discovery().get_info(hello).await;
+        answer.map(|answer| answer.into_inner().process_epoch).map_err(|status| in_words(&status))
+    }
+}

@@ -1,0 +1,71 @@
+//! The suite's own proof: for each rule of the contract, a provider that breaks it fails a case of that rule.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use futures::{StreamExt as _, stream};
+use provider_conformance::contract;
+use provider_mock::breach;
+use serde_json::Value;
+use support::{Mock, scenario};
+
+/// Ways to break a rule that are none.
+const LEGAL: [(&str, &str); 1] = [("batch-keys", "reordered")];
+
+/// Mocks at a time: mostly they wait.
+const AT_ONCE: usize = 6;
+
+/// Every rule in every way.
+fn breaches() -> Vec<(&'static str, &'static str)> {
+    let tags: BTreeSet<_> = contract::tags().collect();
+    let mut all = Vec::new();
+    for breach in breach::all().filter(|breach| tags.contains(breach.rule)) {
+        let ways = if breach.variants.is_empty() { &[""] } else { breach.variants };
+        all.extend(ways.iter().map(|way| (breach.rule, *way)).filter(|breach| !LEGAL.contains(breach)));
+    }
+    all
+}
+
+/// What a run of the rule's cases shows while the rule is broken so: nothing, or what is wrong with the suite.
+async fn shown(rule: &str, variant: &str) -> Result<(), String> {
+    let mock = Mock::start(&["--fault", &format!("breach,rule={rule},variant={variant}")]).await;
+    let folder = mock.folder.path();
+    let text = std::fs::read_to_string(scenario()).unwrap().replace("settle: 3s", "settle: 800ms");
+    let (quick, reports) = (folder.join("scenario.yaml"), folder.join("reports"));
+    std::fs::write(&quick, text.replace("call-deadline: 5s", "call-deadline: 1500ms")).unwrap();
+    let mut suite =
+        mock.suite(&["run", "--endpoint", &mock.endpoint(), "--filter", rule, "--fail-fast", "--scenario"]);
+    suite.arg(&quick).arg("--report-dir").arg(&reports).arg("--ledger-dir").arg(folder.join("ledger"));
+    let run = suite.output().await.unwrap();
+    let told = format!("{}{}", String::from_utf8_lossy(&run.stderr), String::from_utf8_lossy(&run.stdout));
+    let report =
+        std::fs::read(reports.join("conformance.json")).map_err(|error| format!("{error}: {told}"))?;
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    let names_it =
+        |case: &&Value| case["contract"].as_array().unwrap().iter().any(|cited| cited["rule"] == rule);
+    let cases = report["cases"].as_array().unwrap();
+    let failed = cases.iter().filter(|case| case["verdict"]["is"] == "fail").filter(names_it).count();
+    if failed == 0 {
+        return Err(format!("no case failed:\n{told}"));
+    }
+    if !told.contains(&format!("contract: [R:{rule}]")) {
+        return Err(format!("the screen does not name the rule:\n{told}"));
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_rule_that_is_broken_fails_a_case_of_that_rule() {
+    support::programs();
+    let breaches = breaches();
+    let rules: BTreeSet<_> = breaches.iter().map(|(rule, _)| *rule).collect();
+    assert_eq!(rules, contract::tags().collect(), "the mock breaks every rule");
+    let tried = |(rule, variant): (&'static str, &'static str)| async move {
+        shown(rule, variant).await.err().map(|why| format!("{rule}/{variant}: {why}"))
+    };
+    let seen: Vec<_> = stream::iter(breaches).map(tried).buffer_unordered(AT_ONCE).collect().await;
+    let unseen: Vec<_> = seen.into_iter().flatten().collect();
+    assert!(unseen.is_empty(), "{} breaches are not seen:\n\n{}", unseen.len(), unseen.join("\n\n"));
+}

@@ -1,0 +1,55 @@
+//! The whole suite against the mock: nothing fails, nothing is left out.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use serde_json::Value;
+use support::{Mock, scenario};
+
+/// What the whole suite cannot try against a mock on a Unix socket, and why.
+const EXPLAINED: [(&str, &str); 3] = [
+    ("SEC-03", "only root can call as another user"),
+    ("SEC-04", "the endpoint is a Unix socket"),
+    ("SEC-05", "the endpoint is a Unix socket"),
+];
+
+#[tokio::test]
+async fn the_mock_is_conformant() {
+    let mock = Mock::start(&["--provisioning-delay", "20ms", "--deletion-delay", "20ms"]).await;
+    let reports = mock.folder.path().join("reports");
+    let run = mock
+        .suite(&["run", "--endpoint", &mock.endpoint(), "--scenario"])
+        .arg(scenario())
+        .arg("--report-dir")
+        .arg(&reports)
+        .arg("--ledger-dir")
+        .arg(mock.folder.path().join("ledger"))
+        .output()
+        .await
+        .unwrap();
+    let told = format!("{}{}", String::from_utf8_lossy(&run.stderr), String::from_utf8_lossy(&run.stdout));
+    assert_eq!(run.status.code(), Some(0), "{told}");
+    let report: Value =
+        serde_json::from_slice(&std::fs::read(reports.join("conformance.json")).unwrap()).unwrap();
+    assert_eq!(report["verdict"], "conformant");
+    assert_eq!(report["left"], serde_json::json!([]), "{told}");
+    let mut passed = 0;
+    for case in report["cases"].as_array().unwrap() {
+        let (id, is, why) =
+            (&case["id"], &case["verdict"]["is"], case["verdict"]["why"].as_str().unwrap_or_default());
+        let explained = EXPLAINED.iter().any(|(known, reason)| id == known && why == *reason);
+        assert!(is == "pass" || explained, "{id}: {}", case["verdict"]);
+        passed += usize::from(is == "pass");
+    }
+    assert!(passed >= 120, "{passed} cases passed");
+    for (name, words) in [
+        ("conformance.xml", "<testsuites name=\"provider-conformance\""),
+        ("conformance.md", "# Conformance of mock"),
+    ] {
+        assert!(std::fs::read_to_string(reports.join(name)).unwrap().contains(words), "{name}");
+    }
+    let ledgers = std::fs::read_dir(mock.folder.path().join("ledger")).unwrap().count();
+    assert_eq!(ledgers, 0, "a ledger goes with the last thing in it");
+    assert_eq!(mock.admin.balancers().await.unwrap(), [], "nothing is left in the cloud");
+    assert_eq!(mock.admin.routes().await.unwrap(), []);
+}

@@ -1,0 +1,61 @@
+//! Contract, cases, hooks and pages are the same set.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use provider_conformance::{cases, cli, contract, scenario::HOOKS};
+
+#[test]
+fn every_rule_has_a_case_and_every_case_a_sentence() {
+    let rules: BTreeSet<_> = contract::tags().collect();
+    let tried: BTreeSet<_> = cases::all().flat_map(|case| case.rules).copied().collect();
+    assert_eq!(tried, rules);
+    for case in cases::all() {
+        assert!(!case.rules.is_empty() || !case.words.is_empty(), "{}: no sentence of the contract", case.id);
+        for words in case.words {
+            assert!(contract::says(words), "{}: the contract does not say {words:?}", case.id);
+        }
+    }
+}
+
+#[test]
+fn ids_are_unique_and_there_are_enough() {
+    let ids: Vec<_> = cases::all().map(|case| case.id).collect();
+    let distinct: BTreeSet<_> = ids.iter().collect();
+    assert_eq!(distinct.len(), ids.len());
+    assert!(ids.len() >= 120, "{} cases", ids.len());
+}
+
+#[test]
+fn every_hook_is_known_and_every_known_hook_is_used() {
+    let known: BTreeSet<_> = HOOKS.iter().map(|hook| hook.name).collect();
+    let needed: BTreeSet<_> = cases::all().flat_map(|case| case.hooks).copied().collect();
+    assert_eq!(needed, known);
+}
+
+fn doc(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
+}
+
+#[test]
+fn the_page_of_cases_is_current() {
+    let path = doc("conformance-cases.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, cli::page()).unwrap();
+    }
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(written, cli::page(), "run: UPDATE_DOCS=1 cargo test -p provider-conformance --test rules");
+}
+
+#[test]
+fn the_reference_tells_every_hook() {
+    let page = fs::read_to_string(doc("conformance.md")).unwrap();
+    for hook in HOOKS {
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", hook.name)));
+        let row = row.unwrap_or_else(|| panic!("docs/conformance.md does not tell the hook {}", hook.name));
+        for variable in hook.variables {
+            assert!(row.contains(&format!("`{variable}`")), "{}: {variable} is not told", hook.name);
+        }
+        assert!(row.contains(hook.what), "{}: what it does is told otherwise than in the code", hook.name);
+    }
+}

@@ -1,0 +1,134 @@
+//! The mock as a process that is started again whenever it ends, and the suite's own program.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::OnceLock,
+    time::Duration,
+};
+
+use provider_mock::{admin::Client, fault::FaultSpec};
+use tempfile::TempDir;
+use tokio::{process::Command, task::JoinHandle};
+
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Times and sizes short enough for a test, told by the provider as the contract wants it.
+const ADVERTISE: &str = "page-token-validity=1s,resume-token-validity=1s,bookmark-interval=200ms,watch-max-age=4s,\
+                         max-batch-instances=50,max-batch-load-balancers=20,max-batch-routes=30,max-batch-volumes=40,page-size=10";
+
+/// A mock that runs, whatever is done to it.
+pub struct Mock {
+    pub folder: TempDir,
+    pub admin: Client,
+    pub address: SocketAddr,
+    keeper: JoinHandle<()>,
+}
+
+impl Drop for Mock {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+/// The folder with the mock's program, built once.
+pub fn programs() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = std::process::Command::new(cargo);
+        build.current_dir(&root).args(["build", "--quiet", "--bins", "-p", "provider-mock"]);
+        assert!(build.status().unwrap().success(), "cargo cannot build provider-mock");
+        // Our own program stands in the same folder.
+        Path::new(env!("CARGO_BIN_EXE_provider-conformance")).parent().unwrap().to_owned()
+    })
+}
+
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+impl Mock {
+    pub async fn start(more: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let address = free_address();
+        let socket = socket(folder.path());
+        let mut arguments: Vec<String> = vec![
+            "--endpoint".into(),
+            format!("unix://{}", socket.display()),
+            "--admin-address".into(),
+            address.to_string(),
+            "--admin-address-file".into(),
+            folder.path().join("admin").display().to_string(),
+            "--state-file".into(),
+            folder.path().join("state").display().to_string(),
+            "--advertise".into(),
+            ADVERTISE.into(),
+            "--log-level".into(),
+            "warn".into(),
+        ];
+        arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
+        let keeper = tokio::spawn(keep(folder.path().to_owned(), arguments));
+        let file = folder.path().join("admin");
+        let admin = Client::from_address_file(&file, PATIENCE).await;
+        let admin = admin.unwrap_or_else(|error| panic!("{error}\n{}", log(folder.path())));
+        Self { folder, admin, address, keeper }
+    }
+
+    pub async fn fault(&self, text: &str) {
+        let spec: FaultSpec = text.parse().unwrap();
+        self.admin.add_fault(&spec.into_fault()).await.unwrap();
+    }
+
+    pub fn endpoint(&self) -> String {
+        format!("unix://{}", socket(self.folder.path()).display())
+    }
+
+    /// The suite's program with this mock's surroundings.
+    pub fn suite(&self, arguments: &[&str]) -> Command {
+        let mut suite = Command::new(env!("CARGO_BIN_EXE_provider-conformance"));
+        suite.args(arguments).kill_on_drop(true).stdin(Stdio::null());
+        for (name, value) in self.surroundings() {
+            suite.env(name, value);
+        }
+        suite
+    }
+
+    /// What the hooks of the scenario look for.
+    pub fn surroundings(&self) -> [(&'static str, String); 3] {
+        let path = format!("{}:{}", programs().display(), std::env::var("PATH").unwrap_or_default());
+        let pid = self.folder.path().join("pid").display().to_string();
+        [("PATH", path), ("PROVIDER_MOCK_ADMIN", self.address.to_string()), ("PROVIDER_PID_FILE", pid)]
+    }
+
+    pub fn log(&self) -> String {
+        log(self.folder.path())
+    }
+}
+
+/// Starts it again and again.
+async fn keep(folder: PathBuf, arguments: Vec<String>) {
+    let program = programs().join("provider-mock");
+    loop {
+        let log = std::fs::File::options().create(true).append(true).open(folder.join("log")).unwrap();
+        let started =
+            Command::new(&program).args(&arguments).stderr(Stdio::from(log)).kill_on_drop(true).spawn();
+        let mut child = started.unwrap();
+        std::fs::write(folder.join("pid"), child.id().unwrap_or(0).to_string()).unwrap();
+        child.wait().await.unwrap();
+    }
+}
+
+fn log(folder: &Path) -> String {
+    std::fs::read_to_string(folder.join("log")).unwrap_or_default()
+}
+
+fn socket(folder: &Path) -> PathBuf {
+    folder.join("run").join("ccm.sock")
+}
+
+pub fn scenario() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/mock.yaml")
+}
