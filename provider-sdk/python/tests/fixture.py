@@ -79,7 +79,8 @@ async def served(provider: Provider, directory: Path, **options: Any) -> AsyncIt
 async def refused(call: Any) -> ProviderError:
     """The error of a call that carries our details."""
     with pytest.raises(grpc.aio.AioRpcError) as raised:
-        await call
+        async with asyncio.timeout(PATIENCE):
+            await call
     error = errors.from_call(raised.value)
     assert error is not None, raised.value
     assert raised.value.code() == errors.code_of(error.reason)
