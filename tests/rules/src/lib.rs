@@ -3,6 +3,8 @@
 //! In: the workspace as cargo sees it and the files of the checkout. Out: sentences that name each breach. The rules
 //! themselves are the tests in `tests/`.
 
+pub mod spec_ids;
+
 use std::{
     fs, io,
     path::{Path, PathBuf},

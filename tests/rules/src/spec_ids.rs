@@ -1,0 +1,62 @@
+//! IDs of the behaviour specification: which there are, and where they are claimed.
+//!
+//! In: `spec-ids.txt`, the one list of IDs (a scenario such as `NODE-12`, a weakness such as `SW-3`), and texts that
+//! claim some. Out: sets of IDs. What must be claimed where is decided by the test.
+
+use std::collections::BTreeSet;
+
+/// One ID, as group and number, so that they sort as people count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SpecId {
+    /// For example `NODE`.
+    pub group: &'static str,
+    /// For example 12.
+    pub number: u32,
+}
+
+/// Groups that list known weaknesses of upstream rather than scenarios.
+pub const WEAKNESSES: [&str; 2] = ["NW", "SW"];
+
+const LIST: &str = include_str!("../spec-ids.txt");
+
+/// Every ID of the specification.
+#[must_use]
+pub fn all() -> BTreeSet<SpecId> {
+    LIST.lines().filter_map(|line| line.split_once('-')).filter_map(parsed).collect()
+}
+
+fn parsed((group, number): (&'static str, &str)) -> Option<SpecId> {
+    Some(SpecId { group, number: number.parse().ok()? })
+}
+
+/// What a text claims: `NODE-12`, or a range such as `NODE-12..15`, of a group in `known`. Numbers that the
+/// specification does not have are among them when they are written out, and not when they lie within a range.
+#[must_use]
+pub fn claimed(text: &str, known: &BTreeSet<SpecId>) -> BTreeSet<SpecId> {
+    let groups: BTreeSet<&'static str> = known.iter().map(|id| id.group).collect();
+    let mut found = BTreeSet::new();
+    for group in groups {
+        let start = format!("{group}-");
+        for (at, _) in text.match_indices(&start) {
+            if text[..at].ends_with(|before: char| before.is_alphanumeric() || before == '-') {
+                continue;
+            }
+            let Some((first, rest)) = number(&text[at + start.len()..]) else { continue };
+            let last = rest.strip_prefix("..").and_then(number).map_or(first, |(last, _)| last);
+            found.extend([first, last].map(|number| SpecId { group, number }));
+            found.extend(known.iter().filter(|id| id.group == group && (first..=last).contains(&id.number)));
+        }
+    }
+    found
+}
+
+fn number(text: &str) -> Option<(u32, &str)> {
+    let digits = text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len());
+    Some((text[..digits].parse().ok()?, &text[digits..]))
+}
+
+impl std::fmt::Display for SpecId {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}-{}", self.group, self.number)
+    }
+}
