@@ -29,8 +29,8 @@ fn parsed((group, number): (&'static str, &str)) -> Option<SpecId> {
     Some(SpecId { group, number: number.parse().ok()? })
 }
 
-/// What a text claims: `NODE-12`, or a range such as `NODE-12..15`, of a group in `known`. Numbers that the
-/// specification does not have are among them when they are written out, and not when they lie within a range.
+/// What a text claims: `NODE-12`, or a range such as `NODE-12..15`, of a group in `known`. A number that the
+/// specification does not have is among them when it is written out or begins a range, and not when it lies within one.
 #[must_use]
 pub fn claimed(text: &str, known: &BTreeSet<SpecId>) -> BTreeSet<SpecId> {
     let groups: BTreeSet<&'static str> = known.iter().map(|id| id.group).collect();
@@ -43,7 +43,7 @@ pub fn claimed(text: &str, known: &BTreeSet<SpecId>) -> BTreeSet<SpecId> {
             }
             let Some((first, rest)) = number(&text[at + start.len()..]) else { continue };
             let last = rest.strip_prefix("..").and_then(number).map_or(first, |(last, _)| last);
-            found.extend([first, last].map(|number| SpecId { group, number }));
+            found.insert(SpecId { group, number: first });
             found.extend(known.iter().filter(|id| id.group == group && (first..=last).contains(&id.number)));
         }
     }
