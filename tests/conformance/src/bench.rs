@@ -6,6 +6,7 @@
 use std::{future::Future, io::Write, rc::Rc, time::Duration};
 
 use cloudprovider_proto::{
+    defaults,
     discovery::v1::GetInfoRequest,
     service_names,
     v1alpha1::{GetCapabilitiesRequest, GetLoadBalancerRequest, GetStatusRequest, NodeRef},
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::{
     case::Stop,
+    provider::count,
     session::Session,
     trial::{List, Trial},
 };
@@ -23,7 +25,7 @@ use crate::{
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
     /// What was called.
-    pub rpc: &'static str,
+    pub rpc: String,
     /// How often.
     pub calls: usize,
     /// How many of these failed; their time counts, too.
@@ -50,7 +52,9 @@ pub async fn measure(session: &Rc<Session>, calls: usize) -> Vec<Row> {
     ];
     let serves = |name: &str| t.provider().serves(name);
     if serves(service_names::INSTANCES) {
-        for (rpc, size) in [("BatchGetInstances of 1", 1), ("BatchGetInstances of 100", 100)] {
+        let most = count(t.provider().limits().max_batch_instances, defaults::MAX_BATCH);
+        for size in [1, most] {
+            let rpc = format!("BatchGetInstances of {size}");
             let node = |number: usize| NodeRef { name: format!("bench-{number}"), ..NodeRef::default() };
             let nodes: Vec<_> = (0..size).map(node).collect();
             let ask = async || t.instances().batch_get_instances(t.ask(t.batch(nodes.clone()))).await.is_ok();
@@ -85,7 +89,7 @@ async fn balancers(t: &Trial, calls: usize) -> Result<Vec<Row>, Stop> {
     ])
 }
 
-async fn row<F: Future<Output = bool>>(rpc: &'static str, calls: usize, call: impl Fn() -> F) -> Row {
+async fn row<F: Future<Output = bool>>(rpc: impl Into<String>, calls: usize, call: impl Fn() -> F) -> Row {
     let (mut times, mut failed) = (Vec::with_capacity(calls), 0);
     for _call in 0..calls.max(1) {
         let began = Instant::now();
@@ -98,7 +102,7 @@ async fn row<F: Future<Output = bool>>(rpc: &'static str, calls: usize, call: im
         times.get(place.saturating_sub(1)).copied().unwrap_or_default()
     };
     Row {
-        rpc,
+        rpc: rpc.into(),
         calls: times.len(),
         failed,
         p50_micros: at(0.50).as_micros(),

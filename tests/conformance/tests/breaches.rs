@@ -39,7 +39,7 @@ async fn shown(rule: &str, variant: &str) -> Result<(), String> {
         mock.suite(&["run", "--endpoint", &mock.endpoint(), "--filter", rule, "--fail-fast", "--scenario"]);
     suite.arg(&quick).arg("--report-dir").arg(&reports).arg("--ledger-dir").arg(folder.join("ledger"));
     let run = suite.output().await.unwrap();
-    let told = format!("{}{}", String::from_utf8_lossy(&run.stderr), String::from_utf8_lossy(&run.stdout));
+    let told = support::told(&run);
     let report =
         std::fs::read(reports.join("conformance.json")).map_err(|error| format!("{error}: {told}"))?;
     let report: Value = serde_json::from_slice(&report).unwrap();

@@ -27,7 +27,7 @@ async fn the_mock_is_conformant() {
         .output()
         .await
         .unwrap();
-    let told = format!("{}{}", String::from_utf8_lossy(&run.stderr), String::from_utf8_lossy(&run.stdout));
+    let told = support::told(&run);
     assert_eq!(run.status.code(), Some(0), "{told}");
     let report: Value =
         serde_json::from_slice(&std::fs::read(reports.join("conformance.json")).unwrap()).unwrap();

@@ -12,13 +12,12 @@ use crate::{
 };
 
 #[derive(Debug, Args)]
-#[group(id = "which", required = true, multiple = false, args = ["ledger", "run_id"])]
 pub(super) struct SweepArguments {
     /// The ledger of the run.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["run_id", "ledger_dir"])]
     ledger: Option<PathBuf>,
     /// The id of the run, as it told at its begin; its ledger is looked for in the folder for ledgers.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", required_unless_present = "ledger")]
     run_id: Option<String>,
     /// Where ledgers are kept.
     #[arg(long, value_name = "DIR")]

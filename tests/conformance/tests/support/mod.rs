@@ -46,18 +46,22 @@ pub fn programs() -> &'static Path {
     })
 }
 
-fn free_address() -> SocketAddr {
+pub fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 impl Mock {
     pub async fn start(more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let endpoint = format!("unix://{}", socket(folder.path()).display());
+        Self::start_at(folder, &endpoint, more).await
+    }
+
+    pub async fn start_at(folder: TempDir, endpoint: &str, more: &[&str]) -> Self {
         let address = free_address();
-        let socket = socket(folder.path());
         let mut arguments: Vec<String> = vec![
             "--endpoint".into(),
-            format!("unix://{}", socket.display()),
+            endpoint.into(),
             "--admin-address".into(),
             address.to_string(),
             "--admin-address-file".into(),
@@ -103,10 +107,13 @@ impl Mock {
         [("PATH", path), ("PROVIDER_MOCK_ADMIN", self.address.to_string()), ("PROVIDER_PID_FILE", pid)]
     }
 
-    pub fn log(&self) -> String {
-        log(self.folder.path())
+    /// From now on it stays down when it goes down.
+    pub fn start_no_more(&self) {
+        std::fs::write(self.folder.path().join(NO_MORE), "").unwrap();
     }
 }
+
+const NO_MORE: &str = "no-more";
 
 /// Starts it again and again.
 async fn keep(folder: PathBuf, arguments: Vec<String>) {
@@ -118,6 +125,9 @@ async fn keep(folder: PathBuf, arguments: Vec<String>) {
         let mut child = started.unwrap();
         std::fs::write(folder.join("pid"), child.id().unwrap_or(0).to_string()).unwrap();
         child.wait().await.unwrap();
+        if folder.join(NO_MORE).exists() {
+            return;
+        }
     }
 }
 
@@ -127,6 +137,11 @@ fn log(folder: &Path) -> String {
 
 fn socket(folder: &Path) -> PathBuf {
     folder.join("run").join("ccm.sock")
+}
+
+/// Everything that a program said.
+pub fn told(output: &std::process::Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout))
 }
 
 pub fn scenario() -> PathBuf {

@@ -1,0 +1,77 @@
+//! Whatever happens to a run, what it made goes again.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use std::{path::PathBuf, time::Duration};
+
+use rustix::process::{Pid, Signal, kill_process};
+use support::{Mock, PATIENCE, scenario, told};
+use tokio::process::Child;
+
+/// A run in the middle of a case that made a balancer and waits for it.
+async fn in_mid_case(mock: &Mock) -> (Child, PathBuf) {
+    let ledgers = mock.folder.path().join("ledgers");
+    let mut suite = mock.suite(&["run", "--endpoint", &mock.endpoint(), "--filter", "LB-02", "--scenario"]);
+    suite.arg(scenario()).arg("--ledger-dir").arg(&ledgers);
+    let child =
+        suite.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let made = async {
+        while mock.admin.balancers().await.unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, made).await.expect("a balancer is begun");
+    (child, ledgers)
+}
+
+fn send(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+fn ledgers(folder: &PathBuf) -> Vec<PathBuf> {
+    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+#[tokio::test]
+async fn ctrl_c_takes_everything_back() {
+    let mock = Mock::start(&["--provisioning-delay", "1h"]).await;
+    let (child, folder) = in_mid_case(&mock).await;
+    send(&child, Signal::INT);
+    let output = child.wait_with_output().await.unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", told(&output));
+    assert_eq!(mock.admin.balancers().await.unwrap(), []);
+    assert_eq!(ledgers(&folder), Vec::<PathBuf>::new());
+}
+
+#[tokio::test]
+async fn what_a_killed_run_left_is_swept() {
+    let mock = Mock::start(&["--provisioning-delay", "1h"]).await;
+    let (child, folder) = in_mid_case(&mock).await;
+    send(&child, Signal::KILL);
+    child.wait_with_output().await.unwrap();
+    assert_eq!(mock.admin.balancers().await.unwrap().len(), 1, "nobody cleaned up");
+    let ledger = ledgers(&folder).pop().expect("the ledger outlives the run");
+    let run = ledger.file_stem().unwrap().to_str().unwrap().to_owned();
+    let mut sweep = mock.suite(&["sweep", "--run-id", &run, "--ledger-dir"]);
+    let output = sweep.arg(&folder).output().await.unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    assert_eq!(mock.admin.balancers().await.unwrap(), []);
+    assert_eq!(ledgers(&folder), Vec::<PathBuf>::new());
+}
+
+#[tokio::test]
+async fn the_bench_measures_and_leaves_nothing() {
+    let mock = Mock::start(&[]).await;
+    let output = mock
+        .suite(&["bench", "--endpoint", &mock.endpoint(), "--calls", "5", "--json"])
+        .output()
+        .await
+        .unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = rows.as_array().unwrap();
+    assert!(rows.len() >= 9 && rows.iter().all(|row| row["failed"] == 0 && row["calls"] == 5), "{rows:?}");
+    assert_eq!(mock.admin.balancers().await.unwrap(), []);
+}

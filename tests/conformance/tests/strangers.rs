@@ -1,0 +1,125 @@
+//! What is no provider, or stops being one, is told in words, and nobody waits for ever.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use std::{path::Path, process::Output};
+
+use cloudprovider_proto::discovery::v1::{
+    GetInfoRequest, GetInfoResponse,
+    discovery_server::{Discovery, DiscoveryServer},
+};
+use support::{Mock, scenario, told};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::UnixListener,
+    process::Command,
+};
+use tonic::{Request, Response, Status};
+
+const NO_PROVIDER: Option<i32> = Some(3);
+
+async fn suite(socket: &Path) -> Output {
+    let mut suite = Command::new(env!("CARGO_BIN_EXE_provider-conformance"));
+    suite.args(["run", "--endpoint"]).arg(socket).arg("--ledger-dir").arg(socket.parent().unwrap());
+    suite.kill_on_drop(true).output().await.unwrap()
+}
+
+fn says(output: &Output, words: &str) {
+    let told = told(output);
+    assert!(output.status.code() == NO_PROVIDER && told.contains(words), "{:?}: {told}", output.status);
+}
+
+fn socket() -> (TempDir, UnixListener) {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(folder.path().join("s")).unwrap();
+    (folder, listener)
+}
+
+#[tokio::test]
+async fn nobody_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    says(&suite(&folder.path().join("s")).await, "nobody answers at");
+}
+
+#[tokio::test]
+async fn somebody_speaks_another_protocol() {
+    let (folder, listener) = socket();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _read = stream.read(&mut [0; 24]).await;
+            let _written = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+    });
+    says(&suite(&folder.path().join("s")).await, "no provider at");
+}
+
+#[tokio::test]
+async fn somebody_takes_calls_and_never_answers() {
+    let (folder, listener) = socket();
+    tokio::spawn(async move {
+        let mut held = Vec::new();
+        loop {
+            held.push(listener.accept().await.unwrap());
+        }
+    });
+    says(&suite(&folder.path().join("s")).await, "does not answer GetInfo: Unknown: no answer within 11s");
+}
+
+struct Newer;
+
+#[tonic::async_trait]
+impl Discovery for Newer {
+    async fn get_info(&self, _request: Request<GetInfoRequest>) -> Result<Response<GetInfoResponse>, Status> {
+        let services = vec!["ccm.discovery.v1.Discovery".into(), "ccm.cloudprovider.v2.Instances".into()];
+        Ok(Response::new(GetInfoResponse { name: "newer".into(), services, ..Default::default() }))
+    }
+}
+
+#[tokio::test]
+async fn a_provider_speaks_only_a_newer_version() {
+    let (folder, listener) = socket();
+    let incoming = futures::stream::unfold(listener, |listener| async move {
+        let accepted = listener.accept().await.map(|(stream, _)| stream);
+        Some((accepted, listener))
+    });
+    let server = tonic::transport::Server::builder().add_service(DiscoveryServer::new(Newer));
+    tokio::spawn(server.serve_with_incoming(incoming));
+    let output = suite(&folder.path().join("s")).await;
+    says(&output, "provider newer at");
+    says(&output, "ccm.cloudprovider.v2.Instances");
+}
+
+#[tokio::test]
+async fn a_provider_dies_in_mid_run() {
+    let mock = Mock::start(&["--fault", "crash,method=BatchGetInstances"]).await;
+    mock.start_no_more();
+    let mut suite = mock.suite(&["run", "--endpoint", &mock.endpoint(), "--filter", "BATCH-0,CAP-01"]);
+    let output = suite.arg("--ledger-dir").arg(mock.folder.path()).output().await.unwrap();
+    says(&output, "the provider does not answer any more since BATCH-01");
+    says(&output, "[10/10] not-run");
+}
+
+#[tokio::test]
+async fn a_call_that_hangs_fails_its_case_and_no_other() {
+    let mock = Mock::start(&["--fault", "hang,method=GetStatus"]).await;
+    let mut suite =
+        mock.suite(&["run", "--endpoint", &mock.endpoint(), "--filter", "STAT-01,HLTH-01", "--scenario"]);
+    let output = suite.arg(scenario()).arg("--ledger-dir").arg(mock.folder.path()).output().await.unwrap();
+    let told = told(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("FAIL STAT-01") && told.contains("seen:     "), "{told}");
+    assert!(told.contains("pass HLTH-01"), "{told}");
+}
+
+#[tokio::test]
+async fn without_hooks_the_verdict_is_incomplete_and_names_them() {
+    let mock = Mock::start(&[]).await;
+    let mut suite = mock.suite(&["run", "--endpoint", &mock.endpoint(), "--filter", "INST-01,CAP-01"]);
+    let output = suite.arg("--ledger-dir").arg(mock.folder.path()).output().await.unwrap();
+    let told = told(&output);
+    assert_eq!(output.status.code(), Some(4), "{told}");
+    assert!(told.contains("not-run INST-01") && told.contains("no hook create-instance"), "{told}");
+}
