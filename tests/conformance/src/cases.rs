@@ -10,6 +10,7 @@ mod capabilities;
 mod clusters;
 mod deadlines;
 mod deletion;
+mod description;
 mod discovery;
 mod errors;
 mod fencing;
@@ -20,8 +21,10 @@ mod instances;
 mod leaks;
 mod lists;
 mod machines;
+mod mixed;
 mod paging;
 mod reasons;
+mod refusals;
 mod revisions;
 mod routes;
 mod security;
@@ -29,6 +32,7 @@ mod skew;
 mod ssh_keys;
 mod status;
 mod trouble;
+mod uids;
 mod updates;
 mod volumes;
 mod watch;
@@ -38,26 +42,30 @@ use crate::case::Case;
 
 /// All cases, in the order in which they run.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    let subjects: [&'static [Case]; 30] = [
+    let subjects: [&'static [Case]; 34] = [
         discovery::CASES,
         capabilities::CASES,
         status::CASES,
         health::CASES,
         security::CASES,
         instances::CASES,
+        description::CASES,
         machines::CASES,
         trouble::CASES,
         batches::CASES,
+        mixed::CASES,
         watch::CASES,
         watch_tokens::CASES,
         ssh_keys::CASES,
         balancers::CASES,
+        refusals::CASES,
         idempotency::CASES,
         revisions::CASES,
         updates::CASES,
         deletion::CASES,
         adoption::CASES,
         routes::CASES,
+        uids::CASES,
         foreign::CASES,
         lists::CASES,
         paging::CASES,

@@ -7,6 +7,7 @@ mod errors;
 mod machines;
 mod pages;
 mod routes;
+mod rpc;
 mod steer;
 
 use std::{
@@ -30,6 +31,7 @@ pub(crate) use check::{expect, failed, good, is_bare_unimplemented, refused, sam
 pub(crate) use errors::{examine, no_secret, read as read_error, reason_of, small};
 pub(crate) use machines::Machine;
 pub(crate) use pages::List;
+pub(crate) use rpc::{By, Rpc};
 
 use crate::{
     case::Stop,

@@ -2,18 +2,15 @@
 
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
-use cloudprovider_proto::v1alpha1::{
-    ErrorReason, InProgress, LoadBalancer, LoadBalancerState, NodeRef, Ownership, Protocol, ServicePort,
-};
+use cloudprovider_proto::v1alpha1::{InProgress, LoadBalancer, LoadBalancerState, NodeRef, Ownership};
 
 use crate::{
     case::{Case, Outcome, Profile::LoadBalancers, Stop},
     scenario::Variables,
-    trial::{Trial, Wanted, expect, failed, good, reason_of, refused, same},
+    trial::{Trial, Wanted, expect, failed, good, reason_of, same},
 };
 
 const MADE: &[&str] = &["| done | OK | | publishes the status |"];
-const SHAPE: &[&str] = &["a required field is missing, a key is doubled. Code INVALID_ARGUMENT."];
 
 pub(super) const CASES: &[Case] = &[
     Case::new("LB-01", LoadBalancers, "a balancer that nobody made is ABSENT, not an error", &[], &absent)
@@ -56,17 +53,6 @@ pub(super) const CASES: &[Case] = &[
     )
     .hooks(&["slow-load-balancers", "restore-load-balancers"])
     .extended(),
-    Case::new("LB-11", LoadBalancers, "an unknown protocol is UNSUPPORTED_FEATURE", &[], &unknown_protocol)
-        .words(&["| a protocol or family is not supported | INVALID_ARGUMENT | UNSUPPORTED_FEATURE"]),
-    Case::new(
-        "LB-12",
-        LoadBalancers,
-        "a refused Ensure leaves what works alone",
-        &["ensure-keeps-working"],
-        &keeps_working,
-    ),
-    Case::new("LB-13", LoadBalancers, "an Ensure without what it needs is refused", &[], &bad_shape)
-        .words(SHAPE),
     Case::new(
         "LB-14",
         LoadBalancers,
@@ -86,7 +72,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// What the contract says of a balancer that serves.
-fn serves(balancer: &LoadBalancer) -> Outcome {
+pub(super) fn serves(balancer: &LoadBalancer) -> Outcome {
     expect(balancer.state() == LoadBalancerState::Active, "state ACTIVE", balancer)?;
     expect(!balancer.ingress.is_empty(), "a way in", balancer)?;
     valid_ways(balancer)
@@ -199,67 +185,6 @@ async fn progress(t: &Trial) -> Outcome {
     expect(going_on, "load_balancer, as far as it is", &answer)?;
     t.restore("slow-load-balancers").await?;
     serves(&t.ensured(&wanted).await?)
-}
-
-/// A state that nobody can serve: a port of a protocol that is not known.
-fn impossible(wanted: &Wanted) -> Wanted {
-    let mut bad = wanted.clone();
-    let port = ServicePort { protocol: Protocol::Unspecified.into(), port: 99, ..ServicePort::default() };
-    bad.service.ports.push(port);
-    bad.digest = format!("{}-impossible", wanted.digest);
-    bad.revision += 1;
-    bad
-}
-
-async fn unknown_protocol(t: &Trial) -> Outcome {
-    let bad = impossible(&t.wanted()?);
-    refused("a port of no protocol", t.ensure_once(&bad).await, ErrorReason::UnsupportedFeature).map(drop)
-}
-
-async fn keeps_working(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
-    let before = t.ensured(&wanted).await?;
-    serves(&before)?;
-    if t.ensure_once(&impossible(&wanted)).await.is_ok() {
-        return Err(failed("a refusal of a port of no protocol", "OK"));
-    }
-    let after = t.get(&wanted).await?;
-    serves(&after)?;
-    same("the ways in", &after.ingress, &before.ingress)
-}
-
-async fn bad_shape(t: &Trial) -> Outcome {
-    let whole = t.ensure_request(&t.wanted()?);
-    let mut nameless = whole.clone();
-    if let Some(reference) = nameless.service.as_mut().and_then(|service| service.r#ref.as_mut()) {
-        reference.uid.clear();
-    }
-    for (what, bad) in [
-        (
-            "service",
-            cloudprovider_proto::v1alpha1::EnsureLoadBalancerRequest { service: None, ..whole.clone() },
-        ),
-        ("uid of the Service", nameless),
-        (
-            "backends",
-            cloudprovider_proto::v1alpha1::EnsureLoadBalancerRequest { backends: None, ..whole.clone() },
-        ),
-        (
-            "desired_digest",
-            cloudprovider_proto::v1alpha1::EnsureLoadBalancerRequest {
-                desired_digest: String::new(),
-                ..whole.clone()
-            },
-        ),
-        (
-            "fencing",
-            cloudprovider_proto::v1alpha1::EnsureLoadBalancerRequest { fencing: None, ..whole.clone() },
-        ),
-    ] {
-        let answer = t.load_balancers().ensure_load_balancer(t.ask(bad)).await;
-        refused(&format!("no {what}"), answer, ErrorReason::InvalidArgumentShape)?;
-    }
-    Ok(())
 }
 
 async fn changed(t: &Trial) -> Outcome {

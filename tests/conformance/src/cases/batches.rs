@@ -1,352 +1,80 @@
 //! Batches: keys, sizes and shapes, for each of the five alike.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod calls;
 
-use cloudprovider_proto::{
-    defaults,
-    v1alpha1::{
-        BatchDeleteRoutesRequest, BatchEnsureRoutesRequest, BatchGetInstancesRequest,
-        BatchGetVolumeLabelsRequest, BatchUpdateLoadBalancersRequest, ErrorReason, InstanceQuery,
-        InstanceState, LoadBalancerUpdate, NodeRef, Route, RouteToDelete, RouteToEnsure, VolumeQuery,
-    },
-};
+use std::collections::BTreeSet;
+
+use cloudprovider_proto::v1alpha1::ErrorReason;
 use futures::future::LocalBoxFuture;
-use tonic::{Response, Status};
 
-use super::instances::stranger;
 use crate::{
     case::{
         Case, Outcome,
-        Profile::{Instances, LoadBalancers, Routes, Volumes},
-        Run, Stop,
+        Profile::{self, Instances, LoadBalancers, Routes, Volumes},
+        Run,
     },
-    provider::count,
-    trial::{Trial, expect, failed, good, refused, same},
+    trial::{Trial, failed, good, refused, same},
 };
+use calls::Batch;
 
 const KEYS: &[&str] = &["batch-keys"];
-const LARGE: &[&str] = &["| too many queries | INVALID_ARGUMENT | BATCH_TOO_LARGE"];
+const QUERIES: &[&str] = &["| too many queries | INVALID_ARGUMENT | BATCH_TOO_LARGE"];
 const ITEMS: &[&str] = &["| too many items | INVALID_ARGUMENT | BATCH_TOO_LARGE"];
 const DOUBLED: &[&str] = &["| a key is empty or doubled | INVALID_ARGUMENT | INVALID_ARGUMENT_SHAPE|"];
 const SHAPE: &[&str] = &["a required field is missing, a key is doubled. Code INVALID_ARGUMENT."];
 
 pub(super) const CASES: &[Case] = &[
-    Case::new(
-        "BATCH-01",
-        Instances,
-        "BatchGetInstances: one key in, the same key out",
-        KEYS,
-        &Keys(Batch::Instances, Size::One),
-    ),
-    Case::new(
-        "BATCH-02",
-        Instances,
-        "BatchGetInstances: as many keys as advertised",
-        KEYS,
-        &Keys(Batch::Instances, Size::Most),
-    ),
-    Case::new(
-        "BATCH-03",
-        Instances,
-        "BatchGetInstances: one more is BATCH_TOO_LARGE",
-        &[],
-        &TooMany(Batch::Instances),
-    )
-    .words(LARGE),
-    Case::new(
-        "BATCH-04",
-        Instances,
-        "BatchGetInstances: a doubled key is refused",
-        &[],
-        &Doubled(Batch::Instances),
-    )
-    .words(DOUBLED),
-    Case::new(
-        "BATCH-05",
-        Instances,
-        "BatchGetInstances: an empty key is refused",
-        &[],
-        &Empty(Batch::Instances),
-    )
-    .words(DOUBLED),
-    Case::new(
-        "BATCH-06",
-        Instances,
-        "BatchGetInstances: no query at all is refused",
-        &[],
-        &Nothing(Batch::Instances),
-    )
-    .words(SHAPE),
-    Case::new(
-        "BATCH-07",
-        Instances,
-        "BatchGetInstances: the order of queries changes no answer",
-        KEYS,
-        &permuted,
-    )
-    .hooks(&["create-instance", "terminate-instance"]),
-    Case::new(
-        "BATCH-08",
-        Instances,
-        "BatchGetInstances: unknown nodes cost known ones nothing",
-        KEYS,
-        &mixed,
-    )
-    .hooks(&["create-instance", "terminate-instance"]),
-    Case::new("BATCH-09", Instances, "BatchGetInstances: any text of up to 1 KiB is a key", KEYS, &odd_keys),
-    Case::new(
-        "BATCH-11",
-        LoadBalancers,
-        "BatchUpdateLoadBalancers: one key in, the same key out",
-        KEYS,
-        &Keys(Batch::Updates, Size::One),
-    ),
-    Case::new(
-        "BATCH-12",
-        LoadBalancers,
-        "BatchUpdateLoadBalancers: as many as advertised",
-        KEYS,
-        &Keys(Batch::Updates, Size::Most),
-    ),
-    Case::new(
-        "BATCH-13",
-        LoadBalancers,
-        "BatchUpdateLoadBalancers: one more is BATCH_TOO_LARGE",
-        &[],
-        &TooMany(Batch::Updates),
-    )
-    .words(ITEMS),
-    Case::new(
-        "BATCH-14",
-        LoadBalancers,
-        "BatchUpdateLoadBalancers: a doubled Service is refused",
-        &[],
-        &Doubled(Batch::Updates),
-    )
-    .words(SHAPE),
-    Case::new(
-        "BATCH-15",
-        LoadBalancers,
-        "BatchUpdateLoadBalancers: no item at all is refused",
-        &[],
-        &Nothing(Batch::Updates),
-    )
-    .words(SHAPE),
-    Case::new(
-        "BATCH-21",
-        Routes,
-        "BatchEnsureRoutes: one key in, the same key out",
-        KEYS,
-        &Keys(Batch::EnsureRoutes, Size::One),
-    ),
-    Case::new(
-        "BATCH-22",
-        Routes,
-        "BatchEnsureRoutes: one more than advertised is BATCH_TOO_LARGE",
-        &[],
-        &TooMany(Batch::EnsureRoutes),
-    )
-    .words(ITEMS),
-    Case::new(
-        "BATCH-23",
-        Routes,
-        "BatchEnsureRoutes: a doubled key is refused",
-        &[],
-        &Doubled(Batch::EnsureRoutes),
-    )
-    .words(SHAPE),
-    Case::new(
-        "BATCH-24",
-        Routes,
-        "BatchEnsureRoutes: no item at all is refused",
-        &[],
-        &Nothing(Batch::EnsureRoutes),
-    )
-    .words(SHAPE),
-    Case::new(
-        "BATCH-25",
-        Routes,
-        "BatchDeleteRoutes: one key in, the same key out",
-        KEYS,
-        &Keys(Batch::DeleteRoutes, Size::One),
-    ),
-    Case::new(
-        "BATCH-26",
-        Routes,
-        "BatchDeleteRoutes: as many as advertised",
-        KEYS,
-        &Keys(Batch::DeleteRoutes, Size::Most),
-    ),
-    Case::new(
-        "BATCH-27",
-        Routes,
-        "BatchDeleteRoutes: one more is BATCH_TOO_LARGE",
-        &[],
-        &TooMany(Batch::DeleteRoutes),
-    )
-    .words(ITEMS),
-    Case::new(
-        "BATCH-28",
-        Routes,
-        "BatchDeleteRoutes: a doubled key is refused",
-        &[],
-        &Doubled(Batch::DeleteRoutes),
-    )
-    .words(SHAPE),
-    Case::new(
-        "BATCH-31",
-        Volumes,
-        "BatchGetVolumeLabels: one key in, the same key out",
-        KEYS,
-        &Keys(Batch::Volumes, Size::One),
-    ),
-    Case::new(
-        "BATCH-32",
-        Volumes,
-        "BatchGetVolumeLabels: as many keys as advertised",
-        KEYS,
-        &Keys(Batch::Volumes, Size::Most),
-    ),
-    Case::new(
-        "BATCH-33",
-        Volumes,
-        "BatchGetVolumeLabels: one more is BATCH_TOO_LARGE",
-        &[],
-        &TooMany(Batch::Volumes),
-    )
-    .words(LARGE),
-    Case::new(
-        "BATCH-34",
-        Volumes,
-        "BatchGetVolumeLabels: a doubled key is refused",
-        &[],
-        &Doubled(Batch::Volumes),
-    )
-    .words(SHAPE),
+    one("BATCH-01", Instances, &Keys(Batch::Instances, Size::One)),
+    most("BATCH-02", Instances, &Keys(Batch::Instances, Size::Most)),
+    too_many("BATCH-03", Instances, &TooMany(Batch::Instances), QUERIES),
+    doubled("BATCH-04", Instances, &Doubled(Batch::Instances), DOUBLED),
+    Case::new("BATCH-05", Instances, "an empty key is refused", &[], &Empty(Batch::Instances)).words(DOUBLED),
+    nothing("BATCH-06", Instances, &Nothing(Batch::Instances)),
+    Case::new("BATCH-09", Instances, "any text of up to 1 KiB is a key", KEYS, &odd_keys),
+    one("BATCH-11", LoadBalancers, &Keys(Batch::Updates, Size::One)),
+    most("BATCH-12", LoadBalancers, &Keys(Batch::Updates, Size::Most)),
+    too_many("BATCH-13", LoadBalancers, &TooMany(Batch::Updates), ITEMS),
+    doubled("BATCH-14", LoadBalancers, &Doubled(Batch::Updates), SHAPE),
+    nothing("BATCH-15", LoadBalancers, &Nothing(Batch::Updates)),
+    one("BATCH-21", Routes, &Keys(Batch::EnsureRoutes, Size::One)),
+    too_many("BATCH-22", Routes, &TooMany(Batch::EnsureRoutes), ITEMS),
+    doubled("BATCH-23", Routes, &Doubled(Batch::EnsureRoutes), SHAPE),
+    nothing("BATCH-24", Routes, &Nothing(Batch::EnsureRoutes)),
+    one("BATCH-25", Routes, &Keys(Batch::DeleteRoutes, Size::One)),
+    most("BATCH-26", Routes, &Keys(Batch::DeleteRoutes, Size::Most)),
+    too_many("BATCH-27", Routes, &TooMany(Batch::DeleteRoutes), ITEMS),
+    doubled("BATCH-28", Routes, &Doubled(Batch::DeleteRoutes), SHAPE),
+    one("BATCH-31", Volumes, &Keys(Batch::Volumes, Size::One)),
+    most("BATCH-32", Volumes, &Keys(Batch::Volumes, Size::Most)),
+    too_many("BATCH-33", Volumes, &TooMany(Batch::Volumes), QUERIES),
+    doubled("BATCH-34", Volumes, &Doubled(Batch::Volumes), SHAPE),
 ];
 
-/// A batch of the contract.
-#[derive(Debug, Clone, Copy)]
-enum Batch {
-    Instances,
-    Updates,
-    EnsureRoutes,
-    DeleteRoutes,
-    Volumes,
+type Words = &'static [&'static str];
+
+const fn one(id: &'static str, profile: Profile, run: &'static dyn Run) -> Case {
+    Case::new(id, profile, "one key in a batch, the same key out", KEYS, run)
 }
 
+const fn most(id: &'static str, profile: Profile, run: &'static dyn Run) -> Case {
+    Case::new(id, profile, "a batch of as many as advertised is answered key by key", KEYS, run)
+}
+
+const fn too_many(id: &'static str, profile: Profile, run: &'static dyn Run, words: Words) -> Case {
+    Case::new(id, profile, "a batch of one more than advertised is BATCH_TOO_LARGE", &[], run).words(words)
+}
+
+const fn doubled(id: &'static str, profile: Profile, run: &'static dyn Run, words: Words) -> Case {
+    Case::new(id, profile, "a batch with a doubled key is refused", &[], run).words(words)
+}
+
+const fn nothing(id: &'static str, profile: Profile, run: &'static dyn Run) -> Case {
+    Case::new(id, profile, "a batch without an item is refused", &[], run).words(SHAPE)
+}
 #[derive(Debug, Clone, Copy)]
 enum Size {
     One,
     Most,
-}
-
-impl Batch {
-    fn rpc(self) -> &'static str {
-        match self {
-            Self::Instances => "BatchGetInstances",
-            Self::Updates => "BatchUpdateLoadBalancers",
-            Self::EnsureRoutes => "BatchEnsureRoutes",
-            Self::DeleteRoutes => "BatchDeleteRoutes",
-            Self::Volumes => "BatchGetVolumeLabels",
-        }
-    }
-
-    fn most(self, t: &Trial) -> usize {
-        let limits = t.provider().limits();
-        let advertised = match self {
-            Self::Instances => limits.max_batch_instances,
-            Self::Updates => limits.max_batch_load_balancers,
-            Self::EnsureRoutes | Self::DeleteRoutes => limits.max_batch_routes,
-            Self::Volumes => limits.max_batch_volumes,
-        };
-        count(advertised, defaults::MAX_BATCH)
-    }
-
-    /// A batch about things that do not exist, so that nothing is ever made. Answers the keys of the answer.
-    async fn call(self, t: &Trial, keys: &[String]) -> Result<Response<Vec<String>>, Status> {
-        let (cluster, fencing) = (t.cluster(), t.fencing());
-        let keys_out = match self {
-            Self::Instances => {
-                let query = |key: &String| InstanceQuery { key: key.clone(), node: Some(nobody(key)) };
-                let queries = keys.iter().map(query).collect();
-                let request = t.ask(BatchGetInstancesRequest { cluster, queries, ..Default::default() });
-                let answer = t.instances().batch_get_instances(request).await?.into_inner();
-                answer.results.into_iter().map(|result| result.key).collect()
-            }
-            Self::Updates => {
-                let items = keys.iter().map(|key| update(key)).collect();
-                let backend_sets = vec![Default::default()];
-                let request =
-                    t.ask(BatchUpdateLoadBalancersRequest { cluster, fencing, backend_sets, items });
-                let answer = t.load_balancers().batch_update_load_balancers(request).await?.into_inner();
-                answer.results.into_iter().map(|result| result.service_uid).collect()
-            }
-            Self::EnsureRoutes => {
-                let items = keys.iter().enumerate().map(|(at, key)| route_to_nobody(at, key)).collect();
-                let request = t.ask(BatchEnsureRoutesRequest { cluster, fencing, items });
-                let answer = t.routes().batch_ensure_routes(request).await?.into_inner();
-                answer.results.into_iter().map(|result| result.key).collect()
-            }
-            Self::DeleteRoutes => {
-                let items = keys.iter().enumerate().map(|(at, key)| route_that_is_gone(at, key)).collect();
-                let request = t.ask(BatchDeleteRoutesRequest { cluster, fencing, items });
-                let answer = t.routes().batch_delete_routes(request).await?.into_inner();
-                answer.results.into_iter().map(|result| result.key).collect()
-            }
-            Self::Volumes => {
-                let queries = keys.iter().map(|key| no_volume(key)).collect();
-                let request = t.ask(BatchGetVolumeLabelsRequest { cluster, queries });
-                let answer = t.volumes().batch_get_volume_labels(request).await?.into_inner();
-                answer.results.into_iter().map(|result| result.key).collect()
-            }
-        };
-        Ok(Response::new(keys_out))
-    }
-}
-
-fn nobody(key: &str) -> NodeRef {
-    let name = format!("no-such-node-{}", if key.len() > 60 { "long" } else { key });
-    NodeRef { uid: format!("uid-{name}"), name, ..NodeRef::default() }
-}
-
-fn update(uid: &str) -> LoadBalancerUpdate {
-    let reference = cloudprovider_proto::v1alpha1::ServiceRef {
-        namespace: "conformance".to_owned(),
-        name: "no-such-service".to_owned(),
-        uid: uid.to_owned(),
-    };
-    let service = cloudprovider_proto::v1alpha1::Service { r#ref: Some(reference), ..Default::default() };
-    LoadBalancerUpdate {
-        service: Some(service),
-        backend_set: 0,
-        desired_digest: "digest".to_owned(),
-        revision: 0,
-    }
-}
-
-fn destination(at: usize) -> String {
-    format!("198.18.{}.{}/32", (at >> 8) & 0xff, at & 0xff)
-}
-
-fn route_to_nobody(at: usize, key: &str) -> RouteToEnsure {
-    RouteToEnsure { key: key.to_owned(), destination_cidr: destination(at), target: Some(nobody("target")) }
-}
-
-fn route_that_is_gone(at: usize, key: &str) -> RouteToDelete {
-    let id = format!("no-such-route-{at}");
-    let route = Route { id, destination_cidr: destination(at), target: Some(nobody("target")), state: 1 };
-    RouteToDelete { key: key.to_owned(), route: Some(route) }
-}
-
-fn no_volume(key: &str) -> VolumeQuery {
-    VolumeQuery {
-        key: key.to_owned(),
-        name: format!("pv-{key}"),
-        plugin: "kubernetes.io/no-such-plugin".to_owned(),
-        volume_id: format!("no-such-volume-{key}"),
-        ..VolumeQuery::default()
-    }
 }
 
 fn keys(count: usize) -> Vec<String> {
@@ -420,50 +148,6 @@ impl Run for Nothing {
             refused(self.0.rpc(), self.0.call(t, &[]).await, ErrorReason::InvalidArgumentShape).map(drop)
         })
     }
-}
-
-/// State and provider ID by the name of the node.
-async fn by_node(t: &Trial, nodes: &[NodeRef]) -> Result<BTreeMap<String, (InstanceState, String)>, Stop> {
-    let request = t.batch(nodes.to_vec());
-    let results = good("BatchGetInstances", t.instances().batch_get_instances(t.ask(request)).await)?.results;
-    let mut by_node = BTreeMap::new();
-    for (at, node) in nodes.iter().enumerate() {
-        let key = format!("k{at}");
-        let mut of = results.iter().filter(|result| result.key == key);
-        match (of.next(), of.next()) {
-            (Some(result), None) => {
-                let id =
-                    result.instance.as_ref().map(|instance| instance.provider_id.clone()).unwrap_or_default();
-                by_node.insert(node.name.clone(), (result.state(), id));
-            }
-            other => return Err(failed(format!("one result for key {key}"), format!("{other:?}"))),
-        }
-    }
-    Ok(by_node)
-}
-
-async fn permuted(t: &Trial) -> Outcome {
-    let machines = t.machines(2).await?;
-    let mut nodes = vec![stranger(t), stranger(t)];
-    for machine in &machines {
-        t.look_until(&machine.node(), &[InstanceState::Running]).await?;
-        nodes.push(machine.node());
-    }
-    let first = by_node(t, &nodes).await?;
-    for _order in 0..3 {
-        t.shuffle(&mut nodes);
-        same("the same answers:", &by_node(t, &nodes).await?, &first)?;
-    }
-    Ok(())
-}
-
-async fn mixed(t: &Trial) -> Outcome {
-    let machine = t.machine().await?;
-    t.look_until(&machine.node(), &[InstanceState::Running]).await?;
-    let nodes = [stranger(t), machine.node(), stranger(t)];
-    let answers = by_node(t, &nodes).await?;
-    let known = answers.get(&machine.name).map(|(state, _)| *state);
-    expect(known == Some(InstanceState::Running), "RUNNING beside strangers", &answers)
 }
 
 async fn odd_keys(t: &Trial) -> Outcome {

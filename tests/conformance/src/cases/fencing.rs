@@ -1,21 +1,16 @@
 //! Former leaders.
 
-use cloudprovider_proto::v1alpha1::{
-    AddSshKeyToAllInstancesRequest, BatchDeleteRoutesRequest, BatchEnsureRoutesRequest,
-    BatchUpdateLoadBalancersRequest, Capability, DeleteLoadBalancerRequest, EnsureLoadBalancerRequest,
-    ErrorReason, Fencing, Route, RouteToDelete,
-};
+use cloudprovider_proto::v1alpha1::{Capability, EnsureLoadBalancerRequest, ErrorReason, Fencing};
 use futures::future::LocalBoxFuture;
 use tonic::{Response, Status};
 
-use super::instances::stranger;
 use crate::{
     case::{
         Case, Outcome,
         Profile::{self, LoadBalancers, Routes, SshKeys},
         Run, Stop,
     },
-    trial::{Trial, Wanted, good, reason_of, refused},
+    trial::{By, Rpc, Trial, Wanted, good, reason_of, refused},
 };
 
 const RULE: &[&str] = &["fencing"];
@@ -25,37 +20,37 @@ pub(super) const CASES: &[Case] = &[
         "FENCE-01",
         LoadBalancers,
         "EnsureLoadBalancer: a former leader is STALE_LEADER",
-        &Former(Mutation::Ensure),
+        &Former(Rpc::EnsureLoadBalancer),
     ),
     former(
         "FENCE-02",
         LoadBalancers,
         "BatchUpdateLoadBalancers: a former leader is STALE_LEADER",
-        &Former(Mutation::Update),
+        &Former(Rpc::BatchUpdateLoadBalancers),
     ),
     former(
         "FENCE-03",
         LoadBalancers,
         "DeleteLoadBalancer: a former leader is STALE_LEADER",
-        &Former(Mutation::Delete),
+        &Former(Rpc::DeleteLoadBalancer),
     ),
     former(
         "FENCE-04",
         Routes,
         "BatchEnsureRoutes: a former leader is STALE_LEADER",
-        &Former(Mutation::EnsureRoutes),
+        &Former(Rpc::BatchEnsureRoutes),
     ),
     former(
         "FENCE-05",
         Routes,
         "BatchDeleteRoutes: a former leader is STALE_LEADER",
-        &Former(Mutation::DeleteRoutes),
+        &Former(Rpc::BatchDeleteRoutes),
     ),
     former(
         "FENCE-06",
         SshKeys,
         "AddSshKeyToAllInstances: a former leader is STALE_LEADER",
-        &Former(Mutation::SshKey),
+        &Former(Rpc::AddSshKeyToAllInstances),
     ),
     former("FENCE-07", LoadBalancers, "epochs of other scopes are not compared", &other_scope),
     former("FENCE-08", LoadBalancers, "epoch 0 is never refused", &zero),
@@ -75,61 +70,9 @@ const fn former(id: &'static str, profile: Profile, title: &'static str, run: &'
     Case::new(id, profile, title, RULE, run).capability(Capability::Fencing)
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Mutation {
-    Ensure,
-    Update,
-    Delete,
-    EnsureRoutes,
-    DeleteRoutes,
-    SshKey,
-}
-
-impl Mutation {
-    /// A call by the leader of this epoch, about things that do not exist.
-    async fn call(self, t: &Trial, wanted: &Wanted, fencing: Fencing) -> Result<(), Status> {
-        let (cluster, fencing) = (t.cluster(), Some(fencing));
-        match self {
-            Self::Ensure => {
-                let ensure = EnsureLoadBalancerRequest { fencing, ..t.ensure_request(wanted) };
-                t.load_balancers().ensure_load_balancer(t.ask(ensure)).await.map(drop)
-            }
-            Self::Update => {
-                let items = vec![cloudprovider_proto::v1alpha1::LoadBalancerUpdate {
-                    service: Some(wanted.service.clone()),
-                    backend_set: 0,
-                    desired_digest: wanted.digest.clone(),
-                    revision: 0,
-                }];
-                let backend_sets = vec![wanted.backends()];
-                let update = BatchUpdateLoadBalancersRequest { cluster, fencing, backend_sets, items };
-                t.load_balancers().batch_update_load_balancers(t.ask(update)).await.map(drop)
-            }
-            Self::Delete => {
-                let delete = DeleteLoadBalancerRequest { fencing, ..t.delete_request(wanted) };
-                t.load_balancers().delete_load_balancer(t.ask(delete)).await.map(drop)
-            }
-            Self::EnsureRoutes => {
-                let batch = t.routes_to_ensure(vec![("198.19.255.240/28".to_owned(), stranger(t))]);
-                t.routes()
-                    .batch_ensure_routes(t.ask(BatchEnsureRoutesRequest { fencing, ..batch }))
-                    .await
-                    .map(drop)
-            }
-            Self::DeleteRoutes => {
-                let destination_cidr = "198.19.255.240/28".to_owned();
-                let route = Route { id: "no-such-route".to_owned(), destination_cidr, ..Route::default() };
-                let items = vec![RouteToDelete { key: "k0".to_owned(), route: Some(route) }];
-                let delete = BatchDeleteRoutesRequest { cluster, fencing, items };
-                t.routes().batch_delete_routes(t.ask(delete)).await.map(drop)
-            }
-            Self::SshKey => {
-                let (user, public_key) = ("conformance".to_owned(), "no key at all".to_owned());
-                let add = AddSshKeyToAllInstancesRequest { cluster, fencing, user, public_key };
-                t.instances().add_ssh_key_to_all_instances(t.ask(add)).await.map(drop)
-            }
-        }
-    }
+/// A call by this leader.
+async fn call(t: &Trial, rpc: Rpc, wanted: &Wanted, fencing: Fencing) -> Result<(), Status> {
+    rpc.call_about(t, wanted, By { fencing: Some(fencing), ..By::usual(t) }).await
 }
 
 /// A leader of a Lease that is this case's own.
@@ -147,15 +90,15 @@ fn not_stale(what: &str, answer: Result<(), Status>) -> Outcome {
     }
 }
 
-struct Former(Mutation);
+struct Former(Rpc);
 
 impl Run for Former {
     fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
         Box::pin(async move {
             let (wanted, present) = (wanted(t)?, leader(t, 9));
-            not_stale("the leader", self.0.call(t, &wanted, present.clone()).await)?;
+            not_stale("the leader", call(t, self.0, &wanted, present.clone()).await)?;
             let former = Fencing { epoch: 8, ..present };
-            let answer = self.0.call(t, &wanted, former).await;
+            let answer = call(t, self.0, &wanted, former).await;
             refused("a former leader", answer.map(Response::new), ErrorReason::StaleLeader).map(drop)
         })
     }
@@ -166,7 +109,7 @@ fn wanted(t: &Trial) -> Result<Wanted, Stop> {
 }
 
 async fn ensure_by(t: &Trial, wanted: &Wanted, fencing: Fencing) -> Result<(), Status> {
-    Mutation::Ensure.call(t, wanted, fencing).await
+    call(t, Rpc::EnsureLoadBalancer, wanted, fencing).await
 }
 
 async fn other_scope(t: &Trial) -> Outcome {

@@ -4,7 +4,6 @@ use cloudprovider_proto::v1alpha1::ErrorReason;
 use futures::future::LocalBoxFuture;
 use tonic::Status;
 
-use super::instances::stranger;
 use crate::{
     case::{
         Case, Outcome,
@@ -101,7 +100,7 @@ impl Run for Read {
     fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
         Box::pin(async move {
             provoke(t, self.0, "BatchGetInstances").await?;
-            let answer = t.instances().batch_get_instances(t.ask(t.batch(vec![stranger(t)]))).await;
+            let answer = t.instances().batch_get_instances(t.ask(t.batch(vec![t.stranger()]))).await;
             let in_item = answer.as_ref().ok().and_then(|answer| {
                 answer
                     .get_ref()

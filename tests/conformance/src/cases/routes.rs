@@ -3,7 +3,6 @@
 use cloudprovider_proto::v1alpha1::{ErrorReason, NodeRef, Route, RouteState};
 use futures::future::join_all;
 
-use super::instances::stranger;
 use crate::{
     case::{Case, Outcome, Profile::Routes, Stop},
     trial::{Machine, Trial, expect, failed, good, same},
@@ -178,7 +177,7 @@ async fn repointed(t: &Trial) -> Outcome {
 
 async fn no_target(t: &Trial) -> Outcome {
     let destination = t.destination()?;
-    let request = t.routes_to_ensure(vec![(destination.clone(), stranger(t))]);
+    let request = t.routes_to_ensure(vec![(destination.clone(), t.stranger())]);
     let result = t.ensure_route_once(request).await?;
     let told = result.error.as_ref().is_some_and(|error| error.reason() == ErrorReason::InstanceNotFound);
     expect(told && result.route.is_none(), "item error INSTANCE_NOT_FOUND, and no route", &result)?;
@@ -223,7 +222,7 @@ async fn mixed(t: &Trial) -> Outcome {
     let machine = t.machine().await?;
     let (good_one, bad_one) = (t.destination()?, t.destination()?);
     let items: Vec<(String, NodeRef)> =
-        vec![(bad_one.clone(), stranger(t)), (good_one.clone(), machine.node())];
+        vec![(bad_one.clone(), t.stranger()), (good_one.clone(), machine.node())];
     t.eventually("one route and one error", async || {
         let request = t.routes_to_ensure(items.clone());
         let results =

@@ -10,7 +10,6 @@ use prost::{
     encoding::{WireType, encode_key, encode_varint},
 };
 
-use super::instances::stranger;
 use crate::{
     case::{
         Case, Outcome,
@@ -66,7 +65,7 @@ async fn base(t: &Trial) -> Outcome {
 }
 
 async fn instances(t: &Trial) -> Outcome {
-    call(t, &format!("{PACKAGE}.Instances/BatchGetInstances"), &t.batch(vec![stranger(t)])).await.map(drop)
+    call(t, &format!("{PACKAGE}.Instances/BatchGetInstances"), &t.batch(vec![t.stranger()])).await.map(drop)
 }
 
 async fn ensure(t: &Trial) -> Outcome {

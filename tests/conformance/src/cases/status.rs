@@ -78,8 +78,7 @@ async fn shows(t: &Trial, kind: ConditionType, wanted: ConditionStatus) -> Outco
 
 /// Asks the cloud something, so that a provider which learns by trying learns.
 async fn touch(t: &Trial) {
-    let _whatever_it_answers =
-        t.instances().batch_get_instances(t.ask(t.batch(vec![super::instances::stranger(t)]))).await;
+    let _whatever_it_answers = t.instances().batch_get_instances(t.ask(t.batch(vec![t.stranger()]))).await;
 }
 
 async fn credentials(t: &Trial) -> Outcome {

@@ -4,7 +4,6 @@ use cloudprovider_proto::v1alpha1::{
     ErrorReason, GetLoadBalancerRequest, InstanceState, LoadBalancerState, ServiceRef,
 };
 
-use super::instances::stranger;
 use crate::{
     case::{
         Case, Outcome,
@@ -71,7 +70,7 @@ pub(super) const CASES: &[Case] = &[
 
 /// Neither the machine nor a stranger may be said to be absent now. Answers the reason that was told, if any was.
 async fn nothing_is_absent(t: &Trial, machine: &Machine) -> Result<Option<ErrorReason>, crate::case::Stop> {
-    let nodes = vec![machine.node(), machine.new_node(), stranger(t)];
+    let nodes = vec![machine.node(), machine.new_node(), t.stranger()];
     let answer = t.instances().batch_get_instances(t.ask(t.batch(nodes))).await;
     match answer {
         Err(status) => {

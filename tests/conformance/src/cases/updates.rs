@@ -5,7 +5,6 @@ use cloudprovider_proto::v1alpha1::{
     LoadBalancerUpdateResult, UpdateOutcome,
 };
 
-use super::instances::stranger;
 use crate::{
     case::{Case, Outcome, Profile::LoadBalancers, Stop},
     scenario::Variables,
@@ -94,7 +93,7 @@ async fn updated(t: &Trial, items: &[&Wanted]) -> Result<Vec<LoadBalancerUpdateR
 
 /// The same balancer with other nodes behind it.
 fn with_nodes(t: &Trial, wanted: &Wanted) -> Wanted {
-    let nodes = vec![stranger(t)];
+    let nodes = vec![t.stranger()];
     Wanted {
         nodes,
         digest: format!("{}-nodes", wanted.digest),

@@ -223,7 +223,7 @@ async fn many_left(t: &Trial) -> Outcome {
     for _stream in 0..50 {
         started(t, "").await?;
     }
-    let node = super::instances::stranger(t);
+    let node = t.stranger();
     good("BatchGetInstances", t.instances().batch_get_instances(t.ask(t.batch(vec![node]))).await).map(drop)
 }
 

@@ -85,6 +85,11 @@ impl Trial {
         Ok(machine)
     }
 
+    /// A node that no cloud ever had.
+    pub(crate) fn stranger(&self) -> NodeRef {
+        NodeRef { name: self.name(), uid: self.uid(), ..NodeRef::default() }
+    }
+
     /// Several machines.
     pub(crate) async fn machines(&self, count: usize) -> Result<Vec<Machine>, Stop> {
         let mut made = Vec::new();

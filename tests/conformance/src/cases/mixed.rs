@@ -1,0 +1,75 @@
+//! Batches of machines and strangers.
+
+use std::collections::BTreeMap;
+
+use cloudprovider_proto::v1alpha1::{InstanceState, NodeRef};
+
+use crate::{
+    case::{Case, Outcome, Profile::Instances, Stop},
+    trial::{Trial, expect, failed, good, same},
+};
+
+const KEYS: &[&str] = &["batch-keys"];
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        "BATCH-07",
+        Instances,
+        "BatchGetInstances: the order of queries changes no answer",
+        KEYS,
+        &permuted,
+    )
+    .hooks(&["create-instance", "terminate-instance"]),
+    Case::new(
+        "BATCH-08",
+        Instances,
+        "BatchGetInstances: unknown nodes cost known ones nothing",
+        KEYS,
+        &mixed,
+    )
+    .hooks(&["create-instance", "terminate-instance"]),
+];
+
+/// State and provider ID by the name of the node.
+async fn by_node(t: &Trial, nodes: &[NodeRef]) -> Result<BTreeMap<String, (InstanceState, String)>, Stop> {
+    let request = t.batch(nodes.to_vec());
+    let results = good("BatchGetInstances", t.instances().batch_get_instances(t.ask(request)).await)?.results;
+    let mut by_node = BTreeMap::new();
+    for (at, node) in nodes.iter().enumerate() {
+        let key = format!("k{at}");
+        let mut of = results.iter().filter(|result| result.key == key);
+        match (of.next(), of.next()) {
+            (Some(result), None) => {
+                let id =
+                    result.instance.as_ref().map(|instance| instance.provider_id.clone()).unwrap_or_default();
+                by_node.insert(node.name.clone(), (result.state(), id));
+            }
+            other => return Err(failed(format!("one result for key {key}"), format!("{other:?}"))),
+        }
+    }
+    Ok(by_node)
+}
+
+async fn permuted(t: &Trial) -> Outcome {
+    let machines = t.machines(2).await?;
+    let mut nodes = vec![t.stranger(), t.stranger()];
+    for machine in &machines {
+        t.look_until(&machine.node(), &[InstanceState::Running]).await?;
+        nodes.push(machine.node());
+    }
+    let first = by_node(t, &nodes).await?;
+    for _order in 0..3 {
+        t.shuffle(&mut nodes);
+        same("the same answers:", &by_node(t, &nodes).await?, &first)?;
+    }
+    Ok(())
+}
+
+async fn mixed(t: &Trial) -> Outcome {
+    let machine = t.machine().await?;
+    t.look_until(&machine.node(), &[InstanceState::Running]).await?;
+    let nodes = [t.stranger(), machine.node(), t.stranger()];
+    let answers = by_node(t, &nodes).await?;
+    let known = answers.get(&machine.name).map(|(state, _)| *state);
+    expect(known == Some(InstanceState::Running), "RUNNING beside strangers", &answers)
+}

@@ -1,0 +1,71 @@
+//! Ensures that must be refused, and do no harm.
+
+use cloudprovider_proto::v1alpha1::{EnsureLoadBalancerRequest, ErrorReason, Protocol, ServicePort};
+
+use super::balancers::serves;
+use crate::{
+    case::{Case, Outcome, Profile::LoadBalancers},
+    trial::{Trial, Wanted, failed, refused, same},
+};
+
+const SHAPE: &[&str] = &["a required field is missing, a key is doubled. Code INVALID_ARGUMENT."];
+
+pub(super) const CASES: &[Case] = &[
+    Case::new("LB-11", LoadBalancers, "an unknown protocol is UNSUPPORTED_FEATURE", &[], &unknown_protocol)
+        .words(&["| a protocol or family is not supported | INVALID_ARGUMENT | UNSUPPORTED_FEATURE"]),
+    Case::new(
+        "LB-12",
+        LoadBalancers,
+        "a refused Ensure leaves what works alone",
+        &["ensure-keeps-working"],
+        &keeps_working,
+    ),
+    Case::new("LB-13", LoadBalancers, "an Ensure without what it needs is refused", &[], &bad_shape)
+        .words(SHAPE),
+];
+
+/// A state that nobody can serve: a port of a protocol that is not known.
+fn impossible(wanted: &Wanted) -> Wanted {
+    let mut bad = wanted.clone();
+    let port = ServicePort { protocol: Protocol::Unspecified.into(), port: 99, ..ServicePort::default() };
+    bad.service.ports.push(port);
+    bad.digest = format!("{}-impossible", wanted.digest);
+    bad.revision += 1;
+    bad
+}
+
+async fn unknown_protocol(t: &Trial) -> Outcome {
+    let bad = impossible(&t.wanted()?);
+    refused("a port of no protocol", t.ensure_once(&bad).await, ErrorReason::UnsupportedFeature).map(drop)
+}
+
+async fn keeps_working(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    let before = t.ensured(&wanted).await?;
+    serves(&before)?;
+    if t.ensure_once(&impossible(&wanted)).await.is_ok() {
+        return Err(failed("a refusal of a port of no protocol", "OK"));
+    }
+    let after = t.get(&wanted).await?;
+    serves(&after)?;
+    same("the ways in", &after.ingress, &before.ingress)
+}
+
+async fn bad_shape(t: &Trial) -> Outcome {
+    let whole = t.ensure_request(&t.wanted()?);
+    let mut nameless = whole.clone();
+    if let Some(reference) = nameless.service.as_mut().and_then(|service| service.r#ref.as_mut()) {
+        reference.uid.clear();
+    }
+    for (what, bad) in [
+        ("service", EnsureLoadBalancerRequest { service: None, ..whole.clone() }),
+        ("uid of the Service", nameless),
+        ("backends", EnsureLoadBalancerRequest { backends: None, ..whole.clone() }),
+        ("desired_digest", EnsureLoadBalancerRequest { desired_digest: String::new(), ..whole.clone() }),
+        ("fencing", EnsureLoadBalancerRequest { fencing: None, ..whole.clone() }),
+    ] {
+        let answer = t.load_balancers().ensure_load_balancer(t.ask(bad)).await;
+        refused(&format!("no {what}"), answer, ErrorReason::InvalidArgumentShape)?;
+    }
+    Ok(())
+}
