@@ -94,7 +94,7 @@ pub(super) async fn run(
 ) -> Result<Value, HookError> {
     let name = || hook.to_owned();
     let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", command]).envs(&variables.0).stdin(Stdio::null()).kill_on_drop(true);
+    shell.args(["-e", "-c", command]).envs(&variables.0).stdin(Stdio::null()).kill_on_drop(true);
     // A hook that leaves a process behind may keep its pipes open; its own end is what counts.
     let ended = tokio::time::timeout(after, shell.output()).await;
     let output = match ended {
