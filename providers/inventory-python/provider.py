@@ -70,6 +70,7 @@ def provider(flags: argparse.Namespace) -> sdk.Provider:
     balancers = Balancers(Allocations(flags.allocations), inventory, flags.page_token_validity) if flags.allocations else None
     capabilities = pb.GetCapabilitiesResponse(wants=WANTS)
     capabilities.intervals.page_token_validity.FromTimedelta(timedelta(seconds=flags.page_token_validity))
+    capabilities.intervals.bookmark_interval.FromTimedelta(timedelta(seconds=flags.bookmark_interval))
     return sdk.Provider(
         "inventory",
         provider_id_prefixes=[PREFIX],
@@ -85,6 +86,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--inventory", type=Path, required=True, metavar="FILE", help="machines and pools (YAML)")
     flags.add_argument("--allocations", type=Path, metavar="FILE", help="who got which address; without: no balancers")
     flags.add_argument("--page-token-validity", type=float, default=300, metavar="SECONDS", help="shorter for tests")
+    flags.add_argument("--bookmark-interval", type=float, default=30, metavar="SECONDS", help="shorter for tests")
     return flags
 
 
