@@ -33,6 +33,7 @@ pub struct History<Door> {
     cluster: Cluster,
     provider: String,
     door: Door,
+    balancers: bool,
 }
 
 impl<Door, Cloud> History<Door>
@@ -43,7 +44,13 @@ where
     /// Begins in a cluster whose host is ready. `provider` is the scheme of its provider IDs; `door` leads to its cloud, and
     /// is asked again after each start of the provider.
     pub fn new(cluster: Cluster, provider: impl Into<String>, door: Door) -> Self {
-        Self { cluster, provider: provider.into(), door }
+        Self { cluster, provider: provider.into(), door, balancers: true }
+    }
+
+    /// For a provider that serves machines only: the same history without its Services.
+    #[must_use]
+    pub fn without_balancers(self) -> Self {
+        Self { balancers: false, ..self }
     }
 
     /// All of it, checked against what must be left.
@@ -56,7 +63,7 @@ where
         self.the_provider_is_killed().await?;
         self.a_service_goes().await?;
         let left = EndState::of(&self.cluster, &self.provider, &self.cloud()?).await?;
-        let wanted = what_must_be_left();
+        let wanted = what_must_be_left(self.balancers);
         ensure!(left == wanted, "left is\n{left:#?}\nbut should be\n{wanted:#?}\n{:?}", self.cluster.parts());
         crate::nothing_was_forbidden(&self.cluster)
     }
@@ -75,6 +82,9 @@ where
 
     /// Waits until these nodes stand behind the Service's balancer.
     async fn behind(&self, service: &str, wanted: &[&str]) -> Result<()> {
+        if !self.balancers {
+            return Ok(());
+        }
         wait::until(&format!("{wanted:?} behind {service}"), async || {
             let backends = self.cloud()?.backends().await?;
             Ok(backends.get(&format!("default/{service}")).is_some_and(|found| found == wanted).then_some(()))
@@ -83,8 +93,17 @@ where
         .with_context(|| format!("{:?}", self.cluster.parts()))
     }
 
+    async fn create_service(&self, name: &str) -> Result<()> {
+        if self.balancers {
+            create(&self.cluster.client, load_balancer(name)).await?;
+        }
+        Ok(())
+    }
+
     async fn has_address(&self, name: &str) -> Result<()> {
-        service(&self.cluster, name, "an address", |service| !ingress(service).is_empty()).await?;
+        if self.balancers {
+            service(&self.cluster, name, "an address", |service| !ingress(service).is_empty()).await?;
+        }
         Ok(())
     }
 
@@ -94,7 +113,7 @@ where
     }
 
     async fn a_service_gets_a_balancer(&self) -> Result<()> {
-        create(&self.cluster.client, load_balancer("web")).await?;
+        self.create_service("web").await?;
         self.has_address("web").await?;
         self.behind("web", &["node-a", "node-b"]).await
     }
@@ -120,7 +139,7 @@ where
     /// What happens meanwhile is made up for.
     async fn the_host_is_killed(&mut self) -> Result<()> {
         self.cluster.host()?.kill()?;
-        create(&self.cluster.client, load_balancer("shop")).await?;
+        self.create_service("shop").await?;
         self.cluster.start_host()?;
         self.cluster.host_ready().await?;
         self.has_address("shop").await?;
@@ -138,13 +157,16 @@ where
     }
 
     async fn a_service_goes(&self) -> Result<()> {
+        if !self.balancers {
+            return Ok(());
+        }
         let services = Api::<Service>::namespaced(self.cluster.client.clone(), "default");
         services.delete("web", &Default::default()).await?;
         service_gone(&self.cluster, "web").await
     }
 }
 
-fn what_must_be_left() -> EndState {
+fn what_must_be_left(balancers: bool) -> EndState {
     let node = |name: &str, zone: &str, address: &str| {
         let state = NodeState {
             taints: Vec::new(),
@@ -162,8 +184,10 @@ fn what_must_be_left() -> EndState {
             node("node-d", "zone-a", "10.1.0.4"),
         ]
         .into(),
-        services: [("shop".to_owned(), (true, true))].into(),
-        backends: [("default/shop".to_owned(), ["node-a", "node-c", "node-d"].map(str::to_owned).to_vec())]
-            .into(),
+        services: balancers.then(|| ("shop".to_owned(), (true, true))).into_iter().collect(),
+        backends: balancers
+            .then(|| ("default/shop".to_owned(), ["node-a", "node-c", "node-d"].map(str::to_owned).to_vec()))
+            .into_iter()
+            .collect(),
     }
 }

@@ -1,8 +1,10 @@
 //! The same history leaves the same, whichever provider serves it: NODE-2, NODE-15, LIFE-13, LIFE-27, SVC-2, SVC-6, LBN-15.
 
+use std::path::Path;
+
 use anyhow::Result;
 use e2e::{History, quick};
-use test_cluster::{CloudFolder, Cluster, InventoryFile, ProviderUnderTest, go, python};
+use test_cluster::{CloudFolder, Cluster, InventoryFile, MachinesFile, ProviderUnderTest, go, python};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_mock_leaves_what_must_be_left() -> Result<()> {
@@ -40,4 +42,20 @@ async fn a_python_provider_leaves_the_same() -> Result<()> {
     };
     let cluster = quick().provider_under_test(provider).start().await?;
     History::new(cluster, "inventory", |_| InventoryFile::new(folder.path())).run().await
+}
+
+/// A provider without an SDK, in Node.js, which serves machines only.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Node.js; providers/stubs-nodejs/check installs what it needs, and .ci/run runs it"]
+async fn a_provider_without_an_sdk_leaves_the_same_nodes() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../providers/stubs-nodejs/serve");
+    let provider = ProviderUnderTest {
+        name: "stub".to_owned(),
+        program,
+        flags: vec![MachinesFile::new(folder.path())?.flag()],
+        environment: Vec::new(),
+    };
+    let cluster = quick().provider_under_test(provider).start().await?;
+    History::new(cluster, "stub", |_| MachinesFile::new(folder.path())).without_balancers().run().await
 }
