@@ -8,6 +8,7 @@
 //! * [`assembly`] puts them together.
 
 pub mod assembly;
+mod buckets;
 pub mod cidr;
 pub mod cloud;
 pub mod controllers;

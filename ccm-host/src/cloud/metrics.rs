@@ -4,12 +4,7 @@ use std::sync::Arc;
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{
-        counter::Counter,
-        family::{Family, MetricConstructor},
-        gauge::Gauge,
-        histogram::Histogram,
-    },
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
 
@@ -19,6 +14,7 @@ use super::{
     method::Class,
     negotiate::Served,
 };
+use crate::buckets::Buckets;
 
 mod series;
 
@@ -85,15 +81,6 @@ struct VersionLabels {
     provider: Arc<str>,
     service: &'static str,
     version: &'static str,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Buckets(&'static [f64]);
-
-impl MetricConstructor<Histogram> for Buckets {
-    fn new_metric(&self) -> Histogram {
-        Histogram::new(self.0.iter().copied())
-    }
 }
 
 const SECONDS: Buckets = Buckets(&[

@@ -42,15 +42,3 @@ impl KubeMetrics {
         metrics
     }
 }
-
-/// A family of histograms with fixed buckets.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Buckets(pub(super) &'static [f64]);
-
-impl prometheus_client::metrics::family::MetricConstructor<prometheus_client::metrics::histogram::Histogram>
-    for Buckets
-{
-    fn new_metric(&self) -> prometheus_client::metrics::histogram::Histogram {
-        prometheus_client::metrics::histogram::Histogram::new(self.0.iter().copied())
-    }
-}

@@ -11,7 +11,32 @@ pub use history::{History, quick};
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::{Event, Node, Service};
 use kube::{Api, api::ListParams};
-use test_cluster::{Cluster, wait};
+use skew::{Proxy, Skew};
+use test_cluster::{
+    Cluster, Options,
+    nodes::{as_registered, is_uninitialized, register, set_ready},
+    wait,
+};
+
+/// A host whose provider stands behind a proxy that speaks another version.
+pub async fn start_behind_a_proxy(options: Options, skew: Skew) -> Result<(Cluster, Proxy)> {
+    let mut cluster = options.start_without_host().await?;
+    let proxy = Proxy::in_front_of(&cluster.socket(), skew)?;
+    cluster.start_host()?;
+    cluster.host_ready().await?;
+    Ok((cluster, proxy))
+}
+
+/// Machines in zone-a of the mock, and their nodes: ready and initialised.
+pub async fn join(cluster: &Cluster, names: &[impl AsRef<str>]) -> Result<()> {
+    for name in names.iter().map(AsRef::as_ref) {
+        cluster.cloud()?.create_instance(name, "zone-a").await?;
+        register(&cluster.client, as_registered(name)).await?;
+        set_ready(&cluster.client, name, "True").await?;
+        node(cluster, name, "initialised", |node| !is_uninitialized(node)).await?;
+    }
+    Ok(())
+}
 
 /// Waits until the node is so.
 pub async fn node(cluster: &Cluster, name: &str, what: &str, is: impl Fn(&Node) -> bool) -> Result<Node> {

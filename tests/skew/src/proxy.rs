@@ -41,8 +41,20 @@ struct Between {
 }
 
 impl Proxy {
+    /// Takes the place of the provider that listens at `socket`, or of a former proxy there; the provider's own socket goes
+    /// aside.
+    pub fn in_front_of(socket: &Path, skew: Skew) -> Result<Self> {
+        let aside = socket.with_extension("behind");
+        if aside.exists() {
+            std::fs::remove_file(socket)?;
+        } else {
+            std::fs::rename(socket, &aside)?;
+        }
+        Self::start(socket, &aside, skew)
+    }
+
     /// Listens at `socket` for what is meant for the provider at `upstream`.
-    pub fn start(socket: &Path, upstream: &Path, skew: Skew) -> Result<Self> {
+    fn start(socket: &Path, upstream: &Path, skew: Skew) -> Result<Self> {
         let listener =
             UnixListener::bind(socket).with_context(|| format!("cannot listen at {}", socket.display()))?;
         std::fs::set_permissions(socket, std::os::unix::fs::PermissionsExt::from_mode(0o660))?;

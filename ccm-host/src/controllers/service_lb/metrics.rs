@@ -16,6 +16,8 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
+use crate::buckets::Buckets;
+
 /// Upstream's: 1 s to 16384 s, each twice the one before.
 const UPSTREAM: Buckets = Buckets(&[
     1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0,
@@ -24,15 +26,6 @@ const UPSTREAM: Buckets = Buckets(&[
 /// From an answer out of memory to the longest deadline.
 const OPERATION: Buckets =
     Buckets(&[0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0]);
-
-#[derive(Debug, Clone, Copy)]
-struct Buckets(&'static [f64]);
-
-impl MetricConstructor<Histogram> for Buckets {
-    fn new_metric(&self) -> Histogram {
-        Histogram::new(self.0.iter().copied())
-    }
-}
 
 /// What is done to a balancer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -111,12 +111,7 @@ async fn not_deleted(t: &Trial) -> Outcome {
 
 async fn drift(t: &Trial) -> Outcome {
     let wanted = t.wanted()?;
-    let made = t.ensured(&wanted).await?;
-    let told = Variables::new()
-        .with("SERVICE_UID", wanted.uid())
-        .with("LOAD_BALANCER_ID", &made.id)
-        .with("LOAD_BALANCER_NAME", &made.name);
-    t.hook("make-drift", &told).await?;
+    t.made_drifted(&wanted).await?;
     t.eventually("sync state DRIFTED", async || {
         let seen = t.get(&wanted).await?;
         Ok(if seen.sync_state() == SyncState::Drifted { Ok(()) } else { Err(format!("{seen:?}")) })

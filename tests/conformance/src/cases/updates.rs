@@ -7,7 +7,6 @@ use cloudprovider_proto::v1alpha1::{
 
 use crate::{
     case::{Case, Outcome, Profile::LoadBalancers, Stop},
-    scenario::Variables,
     trial::{Trial, Wanted, expect, failed, good, refused, same},
 };
 
@@ -132,12 +131,7 @@ async fn absent(t: &Trial) -> Outcome {
 
 async fn drifted(t: &Trial) -> Outcome {
     let wanted = t.wanted()?;
-    let made = t.ensured(&wanted).await?;
-    let told = Variables::new()
-        .with("SERVICE_UID", wanted.uid())
-        .with("LOAD_BALANCER_ID", &made.id)
-        .with("LOAD_BALANCER_NAME", &made.name);
-    t.hook("make-drift", &told).await?;
+    t.made_drifted(&wanted).await?;
     let result = updated(t, &[&with_nodes(t, &wanted)]).await?.remove(0);
     let mended = result.outcome() == UpdateOutcome::Updated;
     if mended { Ok(()) } else { has(&result, ErrorReason::NeedsEnsure) }

@@ -14,6 +14,7 @@ use super::{LOOK_AGAIN, Trial, failed, good};
 use crate::{
     case::{Outcome, Stop},
     ledger::Entry,
+    scenario::Variables,
 };
 
 /// The longest pause that a case makes, whatever `retry_after` says.
@@ -105,6 +106,16 @@ impl Trial {
             revision: wanted.revision,
             adoption: wanted.adoption.into(),
         }
+    }
+
+    /// Makes it, and has the cloud change it behind the provider's back.
+    pub(crate) async fn made_drifted(&self, wanted: &Wanted) -> Result<(), Stop> {
+        let made = self.ensured(wanted).await?;
+        let told = Variables::new()
+            .with("SERVICE_UID", wanted.uid())
+            .with("LOAD_BALANCER_ID", &made.id)
+            .with("LOAD_BALANCER_NAME", &made.name);
+        self.hook("make-drift", &told).await.map(drop)
     }
 
     /// One call of Ensure.

@@ -1,7 +1,7 @@
 //! A Service's life: SVC-3, SVC-6, SVC-7, LBN-9, LBN-15 on a real control plane.
 
 use anyhow::Result;
-use e2e::{event, node, node_gone, nothing_was_forbidden, service, service_gone};
+use e2e::{event, join, node_gone, nothing_was_forbidden, service, service_gone};
 use k8s_openapi::api::core::v1::Service;
 use kube::{
     Api,
@@ -10,7 +10,7 @@ use kube::{
 use serde_json::json;
 use test_cluster::{
     Cluster,
-    nodes::{as_registered, is_uninitialized, register, set_ready},
+    nodes::{as_registered, register, set_ready},
     services::{create, has_finalizer, ingress, load_balancer},
     wait,
 };
@@ -19,12 +19,7 @@ use crate::quick;
 
 async fn with_nodes(names: &[&str]) -> Result<Cluster> {
     let cluster = quick().start().await?;
-    for name in names {
-        cluster.cloud()?.create_instance(name, "zone-a").await?;
-        register(&cluster.client, as_registered(name)).await?;
-        set_ready(&cluster.client, name, "True").await?;
-        node(&cluster, name, "initialised", |node| !is_uninitialized(node)).await?;
-    }
+    join(&cluster, names).await?;
     Ok(cluster)
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result};
-use e2e::{node, node_count, node_gone, service};
+use e2e::{join, node, node_count, node_gone, service, start_behind_a_proxy};
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::{
     Api,
@@ -60,33 +60,18 @@ struct Scene {
 impl Scene {
     async fn start() -> Result<Self> {
         let options = quick().host_flag("--node-status-update-frequency=200ms");
-        let mut scene = Self { cluster: options.start_without_host().await?, proxy: None, changes: 0 };
-        let socket = scene.cluster.socket();
-        std::fs::rename(&socket, socket.with_extension("behind"))?;
-        scene.connect_anew()?;
-        scene.cluster.start_host()?;
-        scene.cluster.host_ready().await?;
-        let cluster = &scene.cluster;
-        for index in 0..NODES {
-            let name = format!("node-{index}");
-            cluster.cloud()?.create_instance(&name, "zone-a").await?;
-            register(&cluster.client, as_registered(&name)).await?;
-            node(cluster, &name, "initialised", |node| !is_uninitialized(node)).await?;
-            set_ready(&cluster.client, &name, "True").await?;
-        }
+        let (cluster, proxy) = start_behind_a_proxy(options, Skew::None).await?;
+        let names: Vec<String> = (0..NODES).map(|index| format!("node-{index}")).collect();
+        join(&cluster, &names).await?;
         create(&cluster.client, load_balancer("web")).await?;
-        service(cluster, "web", "an address", |service| !ingress(service).is_empty()).await?;
-        Ok(scene)
+        service(&cluster, "web", "an address", |service| !ingress(service).is_empty()).await?;
+        Ok(Self { cluster, proxy: Some(proxy), changes: 0 })
     }
 
     /// Cuts the connection, so that host and provider shake hands again.
     fn connect_anew(&mut self) -> Result<()> {
-        let socket = self.cluster.socket();
         self.proxy = None;
-        if socket.exists() {
-            std::fs::remove_file(&socket)?;
-        }
-        self.proxy = Some(Proxy::start(&socket, &socket.with_extension("behind"), Skew::None)?);
+        self.proxy = Some(Proxy::in_front_of(&self.cluster.socket(), Skew::None)?);
         Ok(())
     }
 
@@ -103,8 +88,7 @@ impl Scene {
         self.touch_a_node().await?;
         wait::until(&format!("an occasion for {rule}{variant}"), async || {
             let spent = cloud.door().faults().await?.iter().all(|fault| fault.spent);
-            let asked = cloud.call_counts().await?;
-            let rounds = asked.iter().find(|(name, _)| name == "BatchGetInstances").map_or(0, |(_, n)| *n);
+            let (rounds, _) = cloud.calls_and_items("BatchGetInstances").await?;
             Ok((spent || rounds >= ROUNDS).then_some(()))
         })
         .await?;

@@ -1,7 +1,7 @@
 //! A node's life on a real control plane.
 
 use anyhow::Result;
-use e2e::{event, node, node_gone, nothing_was_forbidden};
+use e2e::{event, join, node, node_gone, nothing_was_forbidden};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, api::Patch};
 use serde_json::json;
@@ -133,12 +133,7 @@ async fn a_stopped_machine_taints_its_node_until_it_runs_again() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_node_of_a_terminated_machine_goes() -> Result<()> {
     let cluster = quick().start().await?;
-    for name in ["node-a", "node-b"] {
-        cluster.cloud()?.create_instance(name, "zone-a").await?;
-        register(&cluster.client, as_registered(name)).await?;
-        set_ready(&cluster.client, name, "True").await?;
-        node(&cluster, name, "initialised", |node| !is_uninitialized(node)).await?;
-    }
+    join(&cluster, &["node-a", "node-b"]).await?;
 
     cluster.cloud()?.terminate_instance("node-a").await?;
     set_ready(&cluster.client, "node-a", "Unknown").await?;

@@ -1,7 +1,7 @@
 //! Routes to pod CIDRs: ROUTE-7, ROUTE-11, ROUTE-15, COND-1, WATCH-2 on a real control plane.
 
 use anyhow::{Result, ensure};
-use e2e::{node, node_gone, nothing_was_forbidden, quick};
+use e2e::{join, node, node_gone, nothing_was_forbidden, quick};
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::{
     Api,
@@ -9,11 +9,7 @@ use kube::{
 };
 use provider_mock::cloud::{NewRoute, RouteTarget};
 use serde_json::json;
-use test_cluster::{
-    Cluster,
-    nodes::{as_registered, is_uninitialized, register, set_ready},
-    wait,
-};
+use test_cluster::{Cluster, wait};
 
 async fn with_nodes(period: &str, names: &[&str]) -> Result<Cluster> {
     let cluster = quick()
@@ -23,12 +19,7 @@ async fn with_nodes(period: &str, names: &[&str]) -> Result<Cluster> {
         .host_flag("--node-status-update-frequency=1h")
         .start()
         .await?;
-    for name in names {
-        cluster.cloud()?.create_instance(name, "zone-a").await?;
-        register(&cluster.client, as_registered(name)).await?;
-        set_ready(&cluster.client, name, "True").await?;
-        node(&cluster, name, "initialised", |node| !is_uninitialized(node)).await?;
-    }
+    join(&cluster, names).await?;
     Ok(cluster)
 }
 
@@ -125,8 +116,8 @@ async fn what_changes_behind_our_back_comes_back_at_the_sweep() -> Result<()> {
     cluster.start_host()?;
     cluster.host_ready().await?;
     wait::until("a list by the new process", async || {
-        let counts = cluster.cloud()?.call_counts().await?;
-        Ok(counts.iter().any(|(method, calls)| method == "ListRoutes" && *calls > 1).then_some(()))
+        let (calls, _) = cluster.cloud()?.calls_and_items("ListRoutes").await?;
+        Ok((calls > 1).then_some(()))
     })
     .await?;
     let counts = cluster.cloud()?.call_counts().await?;

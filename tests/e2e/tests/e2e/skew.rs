@@ -1,10 +1,10 @@
 //! Host and provider of different versions: the same history, the same end state.
 
 use anyhow::Result;
-use e2e::{node, node_count, node_gone, service, service_gone};
+use e2e::{join, node, node_count, node_gone, service, service_gone, start_behind_a_proxy};
 use k8s_openapi::api::core::v1::Service;
 use kube::Api;
-use skew::{Proxy, Skew};
+use skew::Skew;
 use test_cluster::{
     Cluster,
     nodes::{as_registered, has_taint, is_uninitialized, register, set_ready},
@@ -14,23 +14,8 @@ use test_cluster::{
 
 use crate::quick;
 
-/// The provider behind a proxy that speaks another version, and the host in front of it.
-async fn skewed(skew: Skew) -> Result<(Cluster, Proxy)> {
-    let mut cluster = quick().start_without_host().await?;
-    let socket = cluster.socket();
-    let provider = socket.with_extension("behind");
-    std::fs::rename(&socket, &provider)?;
-    let proxy = Proxy::start(&socket, &provider, skew)?;
-    cluster.start_host()?;
-    cluster.host_ready().await?;
-    Ok((cluster, proxy))
-}
-
 async fn a_node_and_a_service(cluster: &Cluster) -> Result<()> {
-    cluster.cloud()?.create_instance("node-a", "zone-a").await?;
-    register(&cluster.client, as_registered("node-a")).await?;
-    node(cluster, "node-a", "initialised", |node| !is_uninitialized(node)).await?;
-    set_ready(&cluster.client, "node-a", "True").await?;
+    join(cluster, &["node-a"]).await?;
     create(&cluster.client, load_balancer("web")).await?;
     service(cluster, "web", "an address", |service| !ingress(service).is_empty()).await?;
     wait::until("node-a behind web", async || {
@@ -50,7 +35,7 @@ async fn its_end(cluster: &Cluster) -> Result<()> {
 }
 
 async fn a_whole_history(skew: Skew) -> Result<()> {
-    let (cluster, _proxy) = skewed(skew).await?;
+    let (cluster, _proxy) = start_behind_a_proxy(quick(), skew).await?;
     a_node_and_a_service(&cluster).await?;
     its_end(&cluster).await
 }
@@ -73,7 +58,7 @@ async fn a_peer_that_says_nothing_optional_is_enough() -> Result<()> {
 /// Whatever a new word means: nothing is made of it, nothing is deleted for it, and the old words go on where they were.
 #[tokio::test(flavor = "multi_thread")]
 async fn new_words_of_a_provider_destroy_nothing() -> Result<()> {
-    let (cluster, proxy) = skewed(Skew::None).await?;
+    let (cluster, proxy) = start_behind_a_proxy(quick(), Skew::None).await?;
     a_node_and_a_service(&cluster).await?;
     proxy.set(Skew::NewWords);
     set_ready(&cluster.client, "node-a", "Unknown").await?;
@@ -82,8 +67,8 @@ async fn new_words_of_a_provider_destroy_nothing() -> Result<()> {
     cluster.cloud()?.reset_calls().await?;
     // Several rounds of questions that are answered in new words only.
     wait::until("four rounds of questions", async || {
-        let calls = cluster.cloud()?.call_counts().await?;
-        Ok(calls.iter().any(|(name, count)| name == "BatchGetInstances" && *count >= 4).then_some(()))
+        let (calls, _) = cluster.cloud()?.calls_and_items("BatchGetInstances").await?;
+        Ok((calls >= 4).then_some(()))
     })
     .await?;
     assert_eq!(node_count(&cluster).await?, 2);
