@@ -19,13 +19,13 @@ pub struct InstanceQuery {
 }
 
 /// How much of a machine is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum InstanceView {
-    /// Only whether it exists, and in which state.
+    /// Whether it exists, and in which state.
     Existence,
-    /// Also what stands in a Node.
+    /// What stands in a Node; whether the instance runs may be left open.
     Metadata,
-    /// Also pod CIDRs.
+    /// Both, and pod CIDRs.
     All,
 }
 
@@ -55,6 +55,8 @@ pub enum InstanceState {
     Absent,
     /// Somebody else's.
     NotOwned,
+    /// It is there; whether it runs was not asked.
+    Exists,
 }
 
 /// The answer about one node.

@@ -58,7 +58,9 @@ impl Batched for InstanceReads {
     }
 
     fn serves(&self, other: &ReadLane, asked: &ReadLane, age: Duration) -> bool {
-        other.view >= asked.view && is_fresh(other.freshness, asked.freshness, age)
+        // An answer to METADATA may leave open whether the instance runs, which EXISTENCE asks.
+        let tells = other.view == asked.view || other.view == InstanceView::All;
+        tells && is_fresh(other.freshness, asked.freshness, age)
     }
 
     fn same(&self, a: &Arc<Node>, b: &Arc<Node>) -> bool {

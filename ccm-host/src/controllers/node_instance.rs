@@ -67,7 +67,7 @@ pub async fn ask(providers: &Providers, node: &Arc<Node>, view: InstanceView, fr
 fn has_machine(state: InstanceState) -> bool {
     use InstanceState as S;
     match state {
-        S::Pending | S::Running | S::Stopped | S::Terminating => true,
+        S::Pending | S::Running | S::Stopped | S::Terminating | S::Exists => true,
         S::Unknown | S::Absent | S::NotOwned => false,
     }
 }

@@ -12,7 +12,7 @@ func InstanceNotFound(instance string) *Error {
 	return New(pb.ErrorReason_ERROR_REASON_INSTANCE_NOT_FOUND, fmt.Sprintf("instance %q does not exist", instance))
 }
 
-// MetadataNotReady says that the instance is known but cannot be described yet: the error beside state RUNNING or PENDING.
+// MetadataNotReady says that the instance is known but cannot be described yet: the error beside state RUNNING, PENDING or EXISTS.
 func MetadataNotReady(retryAfter time.Duration) *Error {
 	return New(pb.ErrorReason_ERROR_REASON_METADATA_NOT_READY, "the instance cannot be described yet",
 		WithRetryAfter(retryAfter))

@@ -106,7 +106,8 @@ fn needs_instance(state: InstanceState) -> bool {
         InstanceState::Pending
         | InstanceState::Running
         | InstanceState::Stopped
-        | InstanceState::Terminating => true,
+        | InstanceState::Terminating
+        | InstanceState::Exists => true,
         InstanceState::Unknown | InstanceState::Absent | InstanceState::NotOwned => false,
     }
 }
@@ -120,6 +121,7 @@ fn state(state: pb::InstanceState) -> InstanceState {
         pb::InstanceState::Terminating => InstanceState::Terminating,
         pb::InstanceState::Absent => InstanceState::Absent,
         pb::InstanceState::NotOwned => InstanceState::NotOwned,
+        pb::InstanceState::Exists => InstanceState::Exists,
     }
 }
 

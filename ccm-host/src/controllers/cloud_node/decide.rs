@@ -89,7 +89,7 @@ pub(super) fn decide(seen: &Seen<'_>, answer: &InstanceAnswer) -> Verdict {
     let new = is_new(&seen.node);
     match answer.state {
         S::NotOwned => Verdict::NotOurs,
-        S::Running | S::Stopped => described(seen, answer, new),
+        S::Running | S::Stopped | S::Exists => described(seen, answer, new),
         S::Pending if !new => described(seen, answer, new),
         S::Pending => Verdict::NotYet(Obstacle::pending(answer)),
         S::Unknown => Verdict::NotYet(Obstacle::because(

@@ -48,7 +48,7 @@ pub(super) fn decide(node: &Node, answer: &InstanceAnswer) -> Verdict {
     match answer.state {
         S::Running => Verdict::Keep(without_shutdown(node)),
         S::Stopped | S::Terminating => Verdict::Keep(taint::with(&node.taints, &taint::shutdown())),
-        S::Pending | S::NotOwned => Verdict::Keep(None),
+        S::Pending | S::NotOwned | S::Exists => Verdict::Keep(None),
         S::Absent if answer.authoritative => Verdict::Absent,
         S::Absent | S::Unknown => Verdict::Uncertain,
     }

@@ -86,7 +86,7 @@ pub(super) fn of_answer(answer: &InstanceAnswer, allots: bool) -> Verdict {
         S::Unknown => "the provider does not know whether the instance exists",
         S::Terminating => "the instance is being terminated",
         S::Absent => "the cloud has no instance for this node (yet)",
-        S::Pending | S::Running | S::Stopped => match &answer.instance {
+        S::Pending | S::Running | S::Stopped | S::Exists => match &answer.instance {
             Some(instance) if !instance.pod_cidrs.is_empty() => {
                 return Verdict::Assign(instance.pod_cidrs.clone());
             }

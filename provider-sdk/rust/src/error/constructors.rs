@@ -14,7 +14,7 @@ impl ProviderError {
         Self::new(R::InstanceNotFound, format!("instance {instance:?} does not exist"))
     }
 
-    /// The instance is known but cannot be described yet: the error beside state RUNNING or PENDING.
+    /// The instance is known but cannot be described yet: the error beside state RUNNING, PENDING or EXISTS.
     #[must_use]
     pub fn metadata_not_ready(retry_after: Duration) -> Self {
         Self::new(R::MetadataNotReady, "the instance cannot be described yet").with_retry_after(retry_after)

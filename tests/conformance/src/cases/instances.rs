@@ -1,6 +1,8 @@
 //! Which machine is meant, and how much is said of it.
 
-use cloudprovider_proto::v1alpha1::{Instance, InstanceState, InstanceView, NodeRef};
+use cloudprovider_proto::v1alpha1::{
+    BatchGetInstancesRequest, Instance, InstanceResult, InstanceState, InstanceView, NodeRef,
+};
 
 use crate::{
     case::{Case, Outcome, Profile::Instances, Stop},
@@ -40,6 +42,15 @@ pub(super) const CASES: &[Case] = &[
     Case::new("INST-11", Instances, "the view EXISTENCE tells state, provider ID and name", &[], &existence)
         .words(&["Only the state, the provider ID and the name."])
         .hooks(MACHINE),
+    Case::new(
+        "INST-16",
+        Instances,
+        "the view METADATA describes as ALL does, and may answer EXISTS",
+        &[],
+        &metadata,
+    )
+    .words(&["Whether the machine runs is not asked: EXISTS is a full answer."])
+    .hooks(MACHINE),
     Case::new("INST-12", Instances, "a view of a newer contract is read as ALL", &[], &unknown_view)
         .words(&["Read as ALL.", "an unknown enum number is read as zero"])
         .hooks(MACHINE),
@@ -99,11 +110,7 @@ async fn observed_at(t: &Trial) -> Outcome {
 async fn existence(t: &Trial) -> Outcome {
     let machine = t.machine().await?;
     described(t, machine.node()).await?;
-    let request = cloudprovider_proto::v1alpha1::BatchGetInstancesRequest {
-        view: InstanceView::Existence.into(),
-        ..t.batch(vec![machine.node()])
-    };
-    let results = good("BatchGetInstances", t.instances().batch_get_instances(t.ask(request)).await)?.results;
+    let results = seen(t, InstanceView::Existence.into(), machine.node()).await?;
     let told = results.first().is_some_and(|result| {
         let id = result.instance.as_ref().map(|instance| &instance.provider_id);
         result.state() == InstanceState::Running && id == Some(&machine.provider_id)
@@ -111,12 +118,28 @@ async fn existence(t: &Trial) -> Outcome {
     expect(told, "RUNNING with its provider ID", results)
 }
 
+async fn metadata(t: &Trial) -> Outcome {
+    let machine = t.machine().await?;
+    let whole = described(t, machine.node()).await?;
+    let results = seen(t, InstanceView::Metadata.into(), machine.node()).await?;
+    let told = results.iter().any(|result| {
+        let instance = result.instance.clone().unwrap_or_default();
+        matches!(result.state(), InstanceState::Running | InstanceState::Exists)
+            && Instance { pod_cidrs: whole.pod_cidrs.clone(), ..instance } == whole
+    });
+    expect(told, "RUNNING or EXISTS, described as ALL describes it", results)
+}
+
+async fn seen(t: &Trial, view: i32, node: NodeRef) -> Result<Vec<InstanceResult>, Stop> {
+    let request = BatchGetInstancesRequest { view, ..t.batch(vec![node]) };
+    let answer = t.instances().batch_get_instances(t.ask(request)).await;
+    Ok(good("BatchGetInstances", answer)?.results)
+}
+
 async fn unknown_view(t: &Trial) -> Outcome {
     let machine = t.machine().await?;
     let whole = described(t, machine.node()).await?;
-    let mut request = t.batch(vec![machine.node()]);
-    request.view = 99;
-    let results = good("BatchGetInstances", t.instances().batch_get_instances(t.ask(request)).await)?.results;
+    let results = seen(t, 99, machine.node()).await?;
     let instance = results.into_iter().next().and_then(|result| result.instance).unwrap_or_default();
     same("as much as ALL tells:", &instance.addresses, &whole.addresses)
 }

@@ -102,6 +102,12 @@ fn initialises() {
                 .to_owned(),
         ),
         (
+            "E8 it is there, and whether it runs was not asked",
+            tainted(),
+            machine(InstanceState::Exists, Some(machine_12345())),
+            format!("init pid=fake://12345 taints= {IPS},Hostname:a"),
+        ),
+        (
             "NODE-2",
             tainted(),
             running(machine_12345()),

@@ -88,6 +88,8 @@ fn answers_about_nodes_that_are_not_ready() {
         ("on its way out", unready(), there(S::Terminating), "keep, taints: shutdown"),
         ("being made keeps the taint", stopped_before(unready()), there(S::Pending), "keep"),
         ("somebody else's", stopped_before(unready()), machine(S::NotOwned, None), "keep"),
+        ("E8 whether it runs was not asked", unready(), there(S::Exists), "keep"),
+        ("E8 and the taint stays", stopped_before(unready()), there(S::Exists), "keep"),
         ("unknown keeps the taint", stopped_before(unready()), machine(S::Unknown, None), "uncertain"),
         (
             "hearsay",

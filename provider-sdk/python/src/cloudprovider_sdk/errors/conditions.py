@@ -19,7 +19,7 @@ def instance_not_found(instance: str) -> ProviderError:
 
 
 def metadata_not_ready(retry_after: float) -> ProviderError:
-    """The instance is known but cannot be described yet: the error beside state RUNNING or PENDING."""
+    """The instance is known but cannot be described yet: the error beside state RUNNING, PENDING or EXISTS."""
     message = "the instance cannot be described yet"
     return ProviderError(pb.ERROR_REASON_METADATA_NOT_READY, message, retry_after=retry_after)
 

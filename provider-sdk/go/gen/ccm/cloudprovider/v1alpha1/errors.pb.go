@@ -45,7 +45,7 @@ const (
 	// A single-object call names an instance that does not exist. Code NOT_FOUND. The host reads it again in a batch;
 	// never deletes a node because of this.
 	ErrorReason_ERROR_REASON_INSTANCE_NOT_FOUND ErrorReason = 1
-	// The instance is known but cannot be described yet. Item error beside state RUNNING or PENDING. retry.
+	// The instance is known but cannot be described yet. Item error beside state RUNNING, PENDING or EXISTS. retry.
 	ErrorReason_ERROR_REASON_METADATA_NOT_READY ErrorReason = 2
 	// A region, zone or account could not be asked. Code UNAVAILABLE. retry; the state is unknown.
 	ErrorReason_ERROR_REASON_LOCATION_UNREACHABLE ErrorReason = 3

@@ -38,6 +38,7 @@ const (
 // | TERMINATING | no    | yes   | no      | no                      | keep    | keep  |
 // | ABSENT      | no    | no    | no      | only when authoritative | keep    | keep  |
 // | NOT_OWNED   | no    | no    | no      | no                      | keep    | keep  |
+// | EXISTS      | yes   | no    | no      | no                      | yes     | yes   |
 type InstanceState int32
 
 const (
@@ -56,6 +57,9 @@ const (
 	InstanceState_INSTANCE_STATE_ABSENT InstanceState = 5
 	// The provider ID or name belongs to another cloud, account or region. Never touched.
 	InstanceState_INSTANCE_STATE_NOT_OWNED InstanceState = 6
+	// It is there; whether it runs, the cloud was not asked. A provider answers so where asking would cost a further cloud
+	// call, and only to INSTANCE_VIEW_METADATA: the other views ask whether the machine runs.
+	InstanceState_INSTANCE_STATE_EXISTS InstanceState = 7
 )
 
 // Enum value maps for InstanceState.
@@ -68,6 +72,7 @@ var (
 		4: "INSTANCE_STATE_TERMINATING",
 		5: "INSTANCE_STATE_ABSENT",
 		6: "INSTANCE_STATE_NOT_OWNED",
+		7: "INSTANCE_STATE_EXISTS",
 	}
 	InstanceState_value = map[string]int32{
 		"INSTANCE_STATE_UNSPECIFIED": 0,
@@ -77,6 +82,7 @@ var (
 		"INSTANCE_STATE_TERMINATING": 4,
 		"INSTANCE_STATE_ABSENT":      5,
 		"INSTANCE_STATE_NOT_OWNED":   6,
+		"INSTANCE_STATE_EXISTS":      7,
 	}
 )
 
@@ -113,11 +119,12 @@ type InstanceView int32
 const (
 	// Read as ALL.
 	InstanceView_INSTANCE_VIEW_UNSPECIFIED InstanceView = 0
-	// Only the state, the provider ID and the name.
+	// Only the state, the provider ID and the name. Asked before a Node is tainted or deleted.
 	InstanceView_INSTANCE_VIEW_EXISTENCE InstanceView = 1
-	// Also type, addresses, zone, region, labels, system uuid.
+	// Provider ID, name, type, addresses, zone, region, labels, system uuid. Whether the machine runs is not asked: EXISTS is
+	// a full answer. Asked to initialise a node and to keep it current.
 	InstanceView_INSTANCE_VIEW_METADATA InstanceView = 2
-	// Also pod CIDRs.
+	// Everything: the state, all that METADATA tells, and pod CIDRs.
 	InstanceView_INSTANCE_VIEW_ALL InstanceView = 3
 )
 
@@ -481,7 +488,7 @@ type InstanceResult struct {
 	Authoritative bool `protobuf:"varint,3,opt,name=authoritative,proto3" json:"authoritative,omitempty"`
 	// When it was observed. Required when authoritative. [R:observed-at]
 	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
-	// Required for PENDING, RUNNING, STOPPED and TERMINATING, unless error is set.
+	// Required for PENDING, RUNNING, STOPPED, TERMINATING and EXISTS, unless error is set.
 	Instance *Instance `protobuf:"bytes,5,opt,name=instance,proto3" json:"instance,omitempty"`
 	// Why the state is unknown, or why the machine cannot be described.
 	Error *ItemError `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
@@ -1333,7 +1340,7 @@ const file_ccm_cloudprovider_v1alpha1_instances_proto_rawDesc = "" +
 	"public_key\x18\x04 \x01(\tR\tpublicKey\"j\n" +
 	"\x1fAddSshKeyToAllInstancesResponse\x12G\n" +
 	"\vin_progress\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.InProgressR\n" +
-	"inProgress*\xdc\x01\n" +
+	"inProgress*\xf7\x01\n" +
 	"\rInstanceState\x12\x1e\n" +
 	"\x1aINSTANCE_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16INSTANCE_STATE_PENDING\x10\x01\x12\x1a\n" +
@@ -1341,7 +1348,8 @@ const file_ccm_cloudprovider_v1alpha1_instances_proto_rawDesc = "" +
 	"\x16INSTANCE_STATE_STOPPED\x10\x03\x12\x1e\n" +
 	"\x1aINSTANCE_STATE_TERMINATING\x10\x04\x12\x19\n" +
 	"\x15INSTANCE_STATE_ABSENT\x10\x05\x12\x1c\n" +
-	"\x18INSTANCE_STATE_NOT_OWNED\x10\x06*}\n" +
+	"\x18INSTANCE_STATE_NOT_OWNED\x10\x06\x12\x19\n" +
+	"\x15INSTANCE_STATE_EXISTS\x10\a*}\n" +
 	"\fInstanceView\x12\x1d\n" +
 	"\x19INSTANCE_VIEW_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17INSTANCE_VIEW_EXISTENCE\x10\x01\x12\x1a\n" +

@@ -31,7 +31,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     never deletes a node because of this.
     """
     ERROR_REASON_METADATA_NOT_READY: _ErrorReason.ValueType  # 2
-    """The instance is known but cannot be described yet. Item error beside state RUNNING or PENDING. retry."""
+    """The instance is known but cannot be described yet. Item error beside state RUNNING, PENDING or EXISTS. retry."""
     ERROR_REASON_LOCATION_UNREACHABLE: _ErrorReason.ValueType  # 3
     """A region, zone or account could not be asked. Code UNAVAILABLE. retry; the state is unknown."""
     ERROR_REASON_INSTANCE_AMBIGUOUS: _ErrorReason.ValueType  # 4
@@ -138,7 +138,7 @@ ERROR_REASON_INSTANCE_NOT_FOUND: ErrorReason.ValueType  # 1
 never deletes a node because of this.
 """
 ERROR_REASON_METADATA_NOT_READY: ErrorReason.ValueType  # 2
-"""The instance is known but cannot be described yet. Item error beside state RUNNING or PENDING. retry."""
+"""The instance is known but cannot be described yet. Item error beside state RUNNING, PENDING or EXISTS. retry."""
 ERROR_REASON_LOCATION_UNREACHABLE: ErrorReason.ValueType  # 3
 """A region, zone or account could not be asked. Code UNAVAILABLE. retry; the state is unknown."""
 ERROR_REASON_INSTANCE_AMBIGUOUS: ErrorReason.ValueType  # 4

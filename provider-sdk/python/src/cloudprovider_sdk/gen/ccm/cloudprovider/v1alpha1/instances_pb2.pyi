@@ -47,6 +47,10 @@ class _InstanceStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Instanc
     """
     INSTANCE_STATE_NOT_OWNED: _InstanceState.ValueType  # 6
     """The provider ID or name belongs to another cloud, account or region. Never touched."""
+    INSTANCE_STATE_EXISTS: _InstanceState.ValueType  # 7
+    """It is there; whether it runs, the cloud was not asked. A provider answers so where asking would cost a further cloud
+    call, and only to INSTANCE_VIEW_METADATA: the other views ask whether the machine runs.
+    """
 
 class InstanceState(_InstanceState, metaclass=_InstanceStateEnumTypeWrapper):
     """InstanceState says whether a machine exists and in which state. It is an answer, never an error.
@@ -64,6 +68,7 @@ class InstanceState(_InstanceState, metaclass=_InstanceStateEnumTypeWrapper):
     | TERMINATING | no    | yes   | no      | no                      | keep    | keep  |
     | ABSENT      | no    | no    | no      | only when authoritative | keep    | keep  |
     | NOT_OWNED   | no    | no    | no      | no                      | keep    | keep  |
+    | EXISTS      | yes   | no    | no      | no                      | yes     | yes   |
     """
 
 INSTANCE_STATE_UNSPECIFIED: InstanceState.ValueType  # 0
@@ -82,6 +87,10 @@ answer this when it could not look. [R:absent-means-looked]
 """
 INSTANCE_STATE_NOT_OWNED: InstanceState.ValueType  # 6
 """The provider ID or name belongs to another cloud, account or region. Never touched."""
+INSTANCE_STATE_EXISTS: InstanceState.ValueType  # 7
+"""It is there; whether it runs, the cloud was not asked. A provider answers so where asking would cost a further cloud
+call, and only to INSTANCE_VIEW_METADATA: the other views ask whether the machine runs.
+"""
 Global___InstanceState: _TypeAlias = InstanceState  # noqa: Y015
 
 class _InstanceView:
@@ -93,11 +102,13 @@ class _InstanceViewEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Instance
     INSTANCE_VIEW_UNSPECIFIED: _InstanceView.ValueType  # 0
     """Read as ALL."""
     INSTANCE_VIEW_EXISTENCE: _InstanceView.ValueType  # 1
-    """Only the state, the provider ID and the name."""
+    """Only the state, the provider ID and the name. Asked before a Node is tainted or deleted."""
     INSTANCE_VIEW_METADATA: _InstanceView.ValueType  # 2
-    """Also type, addresses, zone, region, labels, system uuid."""
+    """Provider ID, name, type, addresses, zone, region, labels, system uuid. Whether the machine runs is not asked: EXISTS is
+    a full answer. Asked to initialise a node and to keep it current.
+    """
     INSTANCE_VIEW_ALL: _InstanceView.ValueType  # 3
-    """Also pod CIDRs."""
+    """Everything: the state, all that METADATA tells, and pod CIDRs."""
 
 class InstanceView(_InstanceView, metaclass=_InstanceViewEnumTypeWrapper):
     """InstanceView says how much of a machine is asked for, so that a provider need not pay for the rest."""
@@ -105,11 +116,13 @@ class InstanceView(_InstanceView, metaclass=_InstanceViewEnumTypeWrapper):
 INSTANCE_VIEW_UNSPECIFIED: InstanceView.ValueType  # 0
 """Read as ALL."""
 INSTANCE_VIEW_EXISTENCE: InstanceView.ValueType  # 1
-"""Only the state, the provider ID and the name."""
+"""Only the state, the provider ID and the name. Asked before a Node is tainted or deleted."""
 INSTANCE_VIEW_METADATA: InstanceView.ValueType  # 2
-"""Also type, addresses, zone, region, labels, system uuid."""
+"""Provider ID, name, type, addresses, zone, region, labels, system uuid. Whether the machine runs is not asked: EXISTS is
+a full answer. Asked to initialise a node and to keep it current.
+"""
 INSTANCE_VIEW_ALL: InstanceView.ValueType  # 3
-"""Also pod CIDRs."""
+"""Everything: the state, all that METADATA tells, and pod CIDRs."""
 Global___InstanceView: _TypeAlias = InstanceView  # noqa: Y015
 
 @_typing.final
@@ -324,7 +337,7 @@ class InstanceResult(_message.Message):
 
     @_builtins.property
     def instance(self) -> Global___Instance:
-        """Required for PENDING, RUNNING, STOPPED and TERMINATING, unless error is set."""
+        """Required for PENDING, RUNNING, STOPPED, TERMINATING and EXISTS, unless error is set."""
 
     @_builtins.property
     def error(self) -> _errors_pb2.ItemError:

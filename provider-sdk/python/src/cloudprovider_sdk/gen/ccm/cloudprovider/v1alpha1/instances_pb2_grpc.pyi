@@ -30,9 +30,10 @@ class InstancesStub:
     | Condition                         | Code / item                    | Reason                | The host then                       |
     |-----------------------------------|--------------------------------|-----------------------|-------------------------------------|
     | the machine is there              | OK, item PENDING .. TERMINATING|                       | acts by the table at InstanceState  |
+    | it is there, view METADATA        | OK, item EXISTS will do        |                       | acts by the table at InstanceState  |
     | it was looked for and is not there| OK, item ABSENT, authoritative |                       | counts one confirmation             |
     | it belongs to somebody else       | OK, item NOT_OWNED             |                       | leaves the node alone, says so once |
-    | known, cannot be described yet    | OK, item RUNNING or PENDING    | METADATA_NOT_READY    | asks again after retry_after        |
+    | known, cannot be described yet    | OK, RUNNING, PENDING or EXISTS | METADATA_NOT_READY    | asks again after retry_after        |
     | its location cannot be asked      | OK, item UNSPECIFIED           | LOCATION_UNREACHABLE  | does nothing destructive, retries   |
     | too many queries                  | INVALID_ARGUMENT               | BATCH_TOO_LARGE       | splits                              |
     | a key is empty or doubled         | INVALID_ARGUMENT               | INVALID_ARGUMENT_SHAPE| counts a defect of its own          |
@@ -107,9 +108,10 @@ class InstancesServicer(metaclass=_abc_1.ABCMeta):
         | Condition                         | Code / item                    | Reason                | The host then                       |
         |-----------------------------------|--------------------------------|-----------------------|-------------------------------------|
         | the machine is there              | OK, item PENDING .. TERMINATING|                       | acts by the table at InstanceState  |
+        | it is there, view METADATA        | OK, item EXISTS will do        |                       | acts by the table at InstanceState  |
         | it was looked for and is not there| OK, item ABSENT, authoritative |                       | counts one confirmation             |
         | it belongs to somebody else       | OK, item NOT_OWNED             |                       | leaves the node alone, says so once |
-        | known, cannot be described yet    | OK, item RUNNING or PENDING    | METADATA_NOT_READY    | asks again after retry_after        |
+        | known, cannot be described yet    | OK, RUNNING, PENDING or EXISTS | METADATA_NOT_READY    | asks again after retry_after        |
         | its location cannot be asked      | OK, item UNSPECIFIED           | LOCATION_UNREACHABLE  | does nothing destructive, retries   |
         | too many queries                  | INVALID_ARGUMENT               | BATCH_TOO_LARGE       | splits                              |
         | a key is empty or doubled         | INVALID_ARGUMENT               | INVALID_ARGUMENT_SHAPE| counts a defect of its own          |
