@@ -1,27 +1,22 @@
 //! One watch per kind for the whole process, and a read-only slim copy of what it saw.
 //!
-//! In comes the watch stream; out come lookups and [`Change`]s. Every object is projected to a [`Slim`]
-//! type before it is stored, and a change that touches nothing kept is no change: heartbeats pass
-//! unnoticed. Lists are replaced entry by entry, so a re-list never holds two copies of the map, and what
-//! vanished while the watch was away is reported as deleted when the list ends.
+//! In comes what the apiserver lists and tells; out come lookups and [`Change`]s. Every object is projected to a
+//! [`Slim`] type before it is stored, and a change that touches nothing kept is no change: heartbeats pass unnoticed.
+//! Lists are replaced entry by entry, so a re-list never holds two copies of the map, and what vanished while the watch
+//! was away is reported as deleted when the list ends.
 
+mod follow;
 mod store;
 #[cfg(test)]
 mod tests;
 
-use std::{borrow::Borrow, fmt, hash::Hash, pin::pin, sync::Arc, time::Duration};
+use std::{borrow::Borrow, fmt, hash::Hash, sync::Arc, time::Duration};
 
-use ::kube::{
-    Api, Client, Resource,
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event, watcher},
-    },
-};
-use futures::{Stream, StreamExt};
-use parking_lot::RwLock;
+use ::kube::{Api, Client, Resource};
+use jiff::Timestamp;
+use parking_lot::{Mutex, RwLock};
 use serde::de::DeserializeOwned;
-use tokio::{sync::watch, time::timeout};
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -29,10 +24,11 @@ use super::{
     metrics::{CacheMetrics, KindCacheMetrics},
     pairs::Interner,
 };
+use follow::Follower;
 use store::Store;
 
-/// A streaming list that stays silent for so long is taken for one the server does not know.
-const SILENT_LIST: Duration = Duration::from_secs(60);
+/// A watch may be lost for so long before `/readyz` tells: one that only begins anew is no news.
+const LOST_AFTER: Duration = Duration::from_secs(10);
 
 /// A slim object that a [`Cache`] can hold.
 pub trait Slim: Send + Sync + Sized + 'static {
@@ -53,6 +49,8 @@ pub trait Slim: Send + Sync + Sized + 'static {
     fn index(&self) -> Option<&str>;
     /// Whether nothing but the resource version differs.
     fn same_but_version(&self, other: &Self) -> bool;
+    /// Where the object of that name is read.
+    fn place(key: &Self::Key, client: &Client) -> (Api<Self::Wire>, String);
     /// Keeps what is read and drops the rest.
     fn project(wire: Self::Wire, keep: &Keep, interner: &Interner) -> Self;
 }
@@ -94,8 +92,17 @@ struct Inner<T: Slim> {
     wanted: watch::Sender<Wanted>,
     /// The generation of [`Wanted`] with which a whole list was seen; 0 before the first.
     listed: watch::Sender<u64>,
+    lost: Mutex<Option<Lost>>,
     interner: Interner,
     metrics: KindCacheMetrics,
+}
+
+/// A watch that is lost.
+struct Lost {
+    at: Instant,
+    since: Timestamp,
+    /// The last failure.
+    why: String,
 }
 
 /// What to keep, numbered: every growth starts a new list.
@@ -126,6 +133,7 @@ impl<T: Slim> Cache<T> {
             handlers: RwLock::default(),
             wanted: watch::Sender::new(Wanted { generation: 1, keep: Arc::new(keep) }),
             listed: watch::Sender::new(0),
+            lost: Mutex::default(),
             interner: Interner::default(),
             metrics: metrics.of_kind(T::KIND),
         }))
@@ -210,13 +218,26 @@ impl<T: Slim> Cache<T> {
         });
     }
 
+    /// Whether the cache can be relied on: a whole list was seen, and the watch is not lost for long. Or why not.
+    ///
+    /// # Errors
+    /// It cannot: since when and why, for a person.
+    pub fn health(&self) -> Result<(), String> {
+        let lost = self.0.lost.lock();
+        match &*lost {
+            None if self.is_synced() => Ok(()),
+            None => Err("the list is not complete".to_owned()),
+            Some(lost) if !self.is_synced() => Err(format!("the list is not complete: {}", lost.why)),
+            Some(lost) if lost.at.elapsed() < LOST_AFTER => Ok(()),
+            Some(Lost { since, why, .. }) => Err(format!("changes are not seen since {since:.0}: {why}")),
+        }
+    }
+
     /// Watches until cancelled. One call per cache.
     pub async fn run(&self, client: Client, cancel: CancellationToken) {
         let mut wanted = self.0.wanted.subscribe();
-        let mut config = watcher::Config::default().streaming_lists();
         loop {
             let now = wanted.borrow_and_update().clone();
-            let events = watcher(Api::<T::Wire>::all(client.clone()), config.clone()).default_backoff();
             tokio::select! {
                 () = cancel.cancelled() => return,
                 grown = wanted.changed() => {
@@ -225,73 +246,67 @@ impl<T: Slim> Cache<T> {
                     }
                     tracing::debug!(kind = T::KIND, "more keys are wanted, listing anew");
                 }
-                () = self.follow(&now, events) => {
-                    tracing::info!(kind = T::KIND, "streaming lists are not available, listing by pages");
-                    config = watcher::Config::default();
-                }
+                never = Follower::new(self, &client, &now).run() => match never {},
             }
         }
     }
 
-    /// Follows one watch. Returns only when the server does not know streaming lists.
-    async fn follow(
-        &self,
-        wanted: &Wanted,
-        events: impl Stream<Item = watcher::Result<Event<T::Wire>>> + Send,
-    ) {
-        let mut events = pin!(events);
-        let mut whole = false;
-        loop {
-            let next =
-                if whole { Ok(events.next().await) } else { timeout(SILENT_LIST, events.next()).await };
-            match next {
-                Ok(Some(Ok(event))) => {
-                    whole |= matches!(event, Event::InitDone);
-                    self.see(wanted, event);
-                }
-                Ok(Some(Err(error))) => {
-                    self.0.metrics.errors.inc();
-                    tracing::warn!(kind = T::KIND, error = %chain(&error), "watch failed, trying again");
-                    if !whole && is_unknown_to_server(&error) {
-                        return;
-                    }
-                }
-                Ok(None) | Err(_) => return,
-            }
-        }
+    fn begin_list(&self) {
+        self.0.store.write().begin_list();
     }
 
-    fn see(&self, wanted: &Wanted, event: Event<T::Wire>) {
+    fn put(&self, wire: T::Wire, wanted: &Wanted) {
+        let object = T::project(wire, &wanted.keep, &self.0.interner);
+        self.change(|store| store.put(object));
+    }
+
+    fn remove(&self, wire: T::Wire, wanted: &Wanted) {
+        let last = T::project(wire, &wanted.keep, &self.0.interner);
+        self.change(|store| [store.remove(last), None]);
+    }
+
+    /// What the list has not brought so far.
+    fn missing(&self) -> Vec<Arc<T>> {
+        self.0.store.read().missing()
+    }
+
+    /// The list is whole: what it did not bring is gone.
+    fn end_list(&self, wanted: &Wanted) {
+        self.change(|store| store.end_list().into_iter().map(Some));
+        self.0.interner.prune();
+        self.0.metrics.lists.inc();
+        self.0.listed.send_replace(wanted.generation);
+    }
+
+    /// Stores, then hands out.
+    fn change<C>(&self, change: impl FnOnce(&mut Store<T>) -> C)
+    where
+        C: IntoIterator<Item = Option<Change<T>>>,
+    {
         let handlers = self.0.handlers.read();
-        let hand_out = |change: Change<T>| handlers.iter().for_each(|handler| handler(&change));
-        let inner = &*self.0;
-        match event {
-            Event::Init => inner.store.write().begin_list(),
-            Event::InitApply(wire) | Event::Apply(wire) => {
-                let object = T::project(wire, &wanted.keep, &inner.interner);
-                let changes = inner.store.write().put(object);
-                changes.into_iter().flatten().for_each(hand_out);
-            }
-            Event::Delete(wire) => {
-                let object = T::project(wire, &wanted.keep, &inner.interner);
-                let change = inner.store.write().remove(object);
-                change.into_iter().for_each(hand_out);
-            }
-            Event::InitDone => {
-                let vanished = inner.store.write().end_list();
-                vanished.into_iter().for_each(hand_out);
-                inner.interner.prune();
-                inner.metrics.lists.inc();
-                inner.listed.send_replace(wanted.generation);
-            }
-        }
-        inner.metrics.seen(self.len());
+        let changes = change(&mut self.0.store.write());
+        changes.into_iter().flatten().for_each(|change| handlers.iter().for_each(|handler| handler(&change)));
+        self.0.metrics.seen(self.len());
     }
-}
 
-/// Whether the server refused the request itself: it does not know streaming lists.
-fn is_unknown_to_server(error: &watcher::Error) -> bool {
-    matches!(error, watcher::Error::WatchStartFailed(::kube::Error::Api(status)) if matches!(status.code, 400 | 422))
+    /// The watch is open.
+    fn found(&self) {
+        self.0.metrics.watching.set(1);
+        if let Some(lost) = self.0.lost.lock().take() {
+            tracing::info!(kind = T::KIND, after = ?lost.at.elapsed(), "watching again");
+        }
+    }
+
+    /// There is no watch, and this is why.
+    fn lost(&self, why: String) {
+        self.0.metrics.errors.inc();
+        self.0.metrics.watching.set(0);
+        let mut lost = self.0.lost.lock();
+        match &mut *lost {
+            Some(lost) => lost.why = why,
+            None => *lost = Some(Lost { at: Instant::now(), since: Timestamp::now(), why }),
+        }
+    }
 }
 
 /// An error with everything beneath it on one line.

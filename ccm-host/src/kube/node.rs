@@ -5,6 +5,7 @@
 
 mod wire;
 
+use ::kube::{Api, Client};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -120,6 +121,10 @@ impl Slim for Node {
 
     fn key(&self) -> String {
         self.name.clone()
+    }
+
+    fn place(name: &String, client: &Client) -> (Api<NodeWire>, String) {
+        (Api::all(client.clone()), name.clone())
     }
 
     fn uid(&self) -> &str {

@@ -8,6 +8,7 @@ mod wire;
 
 use std::{fmt, sync::Arc};
 
+use ::kube::{Api, Client};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -229,6 +230,10 @@ impl Slim for Service {
 
     fn key(&self) -> ObjectKey {
         self.key.clone()
+    }
+
+    fn place(key: &ObjectKey, client: &Client) -> (Api<ServiceWire>, String) {
+        (Api::namespaced(client.clone(), &key.namespace), key.name.to_string())
     }
 
     fn uid(&self) -> &str {

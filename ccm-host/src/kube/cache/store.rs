@@ -48,6 +48,12 @@ impl<T: Slim> Store<T> {
         self.list = self.list.wrapping_add(1);
     }
 
+    /// What the list has not contained so far.
+    pub(super) fn missing(&self) -> Vec<Arc<T>> {
+        let missing = self.objects.values().filter(|entry| entry.list != self.list);
+        missing.map(|entry| Arc::clone(&entry.object)).collect()
+    }
+
     /// Drops what the list did not contain.
     pub(super) fn end_list(&mut self) -> Vec<Change<T>> {
         let list = self.list;

@@ -25,6 +25,7 @@ pub struct CacheMetrics {
     last_event: Family<Kind, Seconds>,
     lists: Family<Kind, Counter>,
     errors: Family<Kind, Counter>,
+    watching: Family<Kind, Gauge>,
 }
 
 impl CacheMetrics {
@@ -38,8 +39,13 @@ impl CacheMetrics {
         registry.register("ccm_cache_lists", "Complete lists seen by the watch cache", self.lists.clone());
         registry.register(
             "ccm_cache_watch_errors",
-            "Watches that failed and were resumed",
+            "Lists and watches that failed and were tried again",
             self.errors.clone(),
+        );
+        registry.register(
+            "ccm_cache_watching",
+            "Whether the watch is open (1); 0 from a failure until it is open again: changes are not seen meanwhile",
+            self.watching.clone(),
         );
     }
 
@@ -52,6 +58,7 @@ impl CacheMetrics {
             last_event: self.last_event.get_or_create_owned(&kind),
             lists: self.lists.get_or_create_owned(&kind),
             errors: self.errors.get_or_create_owned(&kind),
+            watching: self.watching.get_or_create_owned(&kind),
         }
     }
 }
@@ -63,6 +70,7 @@ pub struct KindCacheMetrics {
     last_event: Seconds,
     pub(in crate::kube) lists: Counter,
     pub(in crate::kube) errors: Counter,
+    pub(in crate::kube) watching: Gauge,
 }
 
 impl KindCacheMetrics {

@@ -9,7 +9,10 @@ use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::ControlPlane;
-use crate::{process, servers::APISERVER};
+use crate::{
+    process,
+    servers::{APISERVER, Server},
+};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
@@ -33,7 +36,16 @@ impl ControlPlane {
     /// # Errors
     /// It is running, or does not become ready.
     pub async fn start_apiserver(&self) -> Result<()> {
-        self.start_apiserver_within(self.ready_within).await
+        self.start_apiserver_with(&[]).await
+    }
+
+    /// Likewise, with more flags for this one run, such as `--feature-gates=WatchList=false`; they win over all others.
+    ///
+    /// # Errors
+    /// As [`start_apiserver`](Self::start_apiserver).
+    pub async fn start_apiserver_with(&self, flags: &[&str]) -> Result<()> {
+        let flags: Vec<String> = flags.iter().map(ToString::to_string).collect();
+        self.start_apiserver_within(&self.apiserver.clone().args(&flags), self.ready_within).await
     }
 
     /// Freezes the apiserver (SIGSTOP): connections are accepted and stay open, nothing is answered.
@@ -70,10 +82,10 @@ impl ControlPlane {
         number(self.servers.lock().etcd)
     }
 
-    pub(super) fn run_apiserver(&self) -> Result<Pid> {
+    pub(super) fn run_apiserver(&self, apiserver: &Server) -> Result<Pid> {
         let mut servers = self.servers.lock();
         ensure!(servers.apiserver.is_none(), "the apiserver is running already");
-        let pid = servers.guardian.run(self.layout.dir(), &self.apiserver)?;
+        let pid = servers.guardian.run(self.layout.dir(), apiserver)?;
         servers.apiserver = Some(pid);
         Ok(pid)
     }

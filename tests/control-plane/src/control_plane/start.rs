@@ -20,7 +20,7 @@ use crate::{
     port,
     readiness::{PortTaken, Starting},
     root,
-    servers::{Apiserver, Layout, etcd},
+    servers::{Apiserver, Layout, Server, etcd},
 };
 
 /// Losing the race for a random port once is rare; five times in a row is something else.
@@ -69,13 +69,14 @@ impl ControlPlane {
             ready_within: options.ready_within,
             layout,
         };
-        control_plane.start_apiserver_within(deadline.saturating_duration_since(Instant::now())).await?;
+        let limit = deadline.saturating_duration_since(Instant::now());
+        control_plane.start_apiserver_within(&control_plane.apiserver, limit).await?;
         Ok(control_plane)
     }
 
     /// Runs the apiserver and waits until it is ready.
-    pub(super) async fn start_apiserver_within(&self, limit: Duration) -> Result<()> {
-        let pid = self.run_apiserver()?;
+    pub(super) async fn start_apiserver_within(&self, apiserver: &Server, limit: Duration) -> Result<()> {
+        let pid = self.run_apiserver(apiserver)?;
         let starting = Starting { layout: &self.layout, pid, deadline: Instant::now() + limit };
         starting.apiserver(&self.impatient_client()?).await
     }

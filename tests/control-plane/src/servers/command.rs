@@ -6,7 +6,7 @@ use std::{
 };
 
 /// What to run, under which name.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Server {
     /// Also the name of its script, its log and the guardian's variable.
     pub(crate) name: &'static str,

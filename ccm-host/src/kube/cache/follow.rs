@@ -1,0 +1,287 @@
+//! Keeps one cache in step with the apiserver: a whole list, then watches from its version on, then again.
+//!
+//! In: a client, and what is wanted. Out: calls of the cache, and whether the watch is lost. Every list is a consistent read, so
+//! that the cache never goes back in time behind an apiserver that lags, and before an object that a list lacks is taken for
+//! gone, it is read once more by its name.
+//!
+//! ```text
+//!        ┌─ streaming list ─┐ whole
+//! list ──┤                  ├───────► watch ──► versions gone ──► list
+//!        └─ refused: pages ─┘           ▲  │ ended, failed
+//!                                       └──┘
+//! ```
+//!
+//! Each list is tried by streaming first, also where the last one was refused: apiservers are upgraded, and downgraded.
+
+use std::{convert::Infallible, pin::Pin, time::Duration};
+
+use ::kube::{
+    Api, Client,
+    api::{ListParams, WatchEvent, WatchParams},
+    core::Status,
+};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+use tokio::time::{Instant, error::Elapsed, sleep, timeout};
+
+use super::{Cache, Slim, Wanted, chain};
+
+/// A streaming list that stays silent for so long is taken for one that the apiserver does not know.
+const SILENT_LIST: Duration = Duration::from_secs(20);
+
+/// How long an apiserver may take to open a watch.
+const OPENED_WITHIN: Duration = Duration::from_secs(30);
+
+/// The apiserver ends a watch after so many seconds.
+const WATCH_SECONDS: u32 = 290;
+
+/// A watch that is silent even then is dead.
+const SILENT_WATCH: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
+
+/// A watch that ends sooner and has brought nothing did not work.
+const SHORT_WATCH: Duration = Duration::from_secs(5);
+
+/// After a watch that lived so long, pauses start anew.
+const LONG_WATCH: Duration = Duration::from_secs(60);
+
+const PAGE: u32 = 500;
+
+/// So many objects are read at once that a list lacks.
+const READ_AT_ONCE: usize = 32;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(800);
+/// Short, for there are two caches and not a thousand clients: who upgrades an apiserver waits for no backoff.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// What ends the initial events of a streaming list.
+const END_OF_LIST: &str = "k8s.io/initial-events-end";
+
+type Events<T> = Pin<Box<dyn Stream<Item = ::kube::Result<WatchEvent<<T as Slim>::Wire>>> + Send>>;
+
+/// Why a list or a watch came to nothing.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Client(#[from] ::kube::Error),
+    #[error("the apiserver ended the watch: {} ({})", .0.message, .0.code)]
+    Told(Box<Status>),
+    #[error("the apiserver said nothing for {0:?}")]
+    Silent(Duration),
+    #[error("the watch ended before it brought anything")]
+    Short,
+    #[error("the list broke off")]
+    BrokenOff(#[source] Option<::kube::Error>),
+    #[error("the list has no resource version")]
+    NoVersion,
+    #[error("the list lacks {0}, which exists: it is older than what is known")]
+    Stale(String),
+}
+
+/// Follows on behalf of one cache, for as long as the same is wanted.
+pub(super) struct Follower<'a, T: Slim> {
+    cache: &'a Cache<T>,
+    client: &'a Client,
+    api: Api<T::Wire>,
+    wanted: &'a Wanted,
+    pauses: u32,
+}
+
+impl<'a, T: Slim> Follower<'a, T> {
+    pub(super) fn new(cache: &'a Cache<T>, client: &'a Client, wanted: &'a Wanted) -> Self {
+        Self { cache, client, api: Api::all(client.clone()), wanted, pauses: 0 }
+    }
+
+    /// Lists and watches until it is dropped.
+    pub(super) async fn run(mut self) -> Infallible {
+        loop {
+            let failure = match self.list().await {
+                Ok((version, events)) => self.watch(version, events).await,
+                Err(failure) => failure,
+            };
+            self.pause_after(&failure).await;
+        }
+    }
+
+    /// A whole list, and the watch that goes on from it if it came by one.
+    async fn list(&self) -> Result<(String, Option<Events<T>>), Failure> {
+        let failure = match self.list_by_stream().await {
+            Ok((version, events)) => return Ok((version, Some(events))),
+            // Asked in another way, it would say the same.
+            Err(failure) if failure.is_no_answer() => return Err(failure),
+            Err(failure) => failure,
+        };
+        tracing::info!(kind = T::KIND, error = %chain(&failure), "no streaming list, listing by pages");
+        Ok((self.list_by_pages().await?, None))
+    }
+
+    async fn list_by_stream(&self) -> Result<(String, Events<T>), Failure> {
+        let params = WatchParams { send_initial_events: true, ..watch_params() };
+        // No version at all: at least as new as the moment of the question. 0 would be whatever this apiserver has.
+        let mut events = self.open(&params, "", SILENT_LIST).await?;
+        self.cache.begin_list();
+        loop {
+            let next = timeout(SILENT_LIST, events.next()).await;
+            match next.map_err(|_: Elapsed| Failure::Silent(SILENT_LIST))? {
+                Some(Ok(WatchEvent::Added(wire) | WatchEvent::Modified(wire))) => {
+                    self.cache.put(wire, self.wanted);
+                }
+                Some(Ok(WatchEvent::Deleted(wire))) => self.cache.remove(wire, self.wanted),
+                Some(Ok(WatchEvent::Bookmark(mark))) => {
+                    if mark.metadata.annotations.contains_key(END_OF_LIST) {
+                        let version = said(mark.metadata.resource_version).ok_or(Failure::NoVersion)?;
+                        self.end_list().await?;
+                        return Ok((version, events));
+                    }
+                }
+                Some(Ok(WatchEvent::Error(status))) => return Err(Failure::Told(status)),
+                Some(Err(error)) => return Err(Failure::BrokenOff(Some(error))),
+                None => return Err(Failure::BrokenOff(None)),
+            }
+        }
+    }
+
+    async fn list_by_pages(&self) -> Result<String, Failure> {
+        let mut params = ListParams::default().limit(PAGE);
+        self.cache.begin_list();
+        loop {
+            let page = self.api.list(&params).await?;
+            page.items.into_iter().for_each(|wire| self.cache.put(wire, self.wanted));
+            params.continue_token = page.metadata.continue_.and_then(said);
+            if params.continue_token.is_none() {
+                let version = page.metadata.resource_version.and_then(said).ok_or(Failure::NoVersion)?;
+                self.end_list().await?;
+                return Ok(version);
+            }
+        }
+    }
+
+    /// What the list lacks is gone, unless it can still be read.
+    async fn end_list(&self) -> Result<(), Failure> {
+        let reads = stream::iter(self.cache.missing()).map(|object| async move {
+            let (api, name) = T::place(&object.key(), self.client);
+            let live = api.get_metadata_opt(&name).await?;
+            let exists = live.is_some_and(|live| live.metadata.uid.as_deref() == Some(object.uid()));
+            if exists { Err(Failure::Stale(format!("{} {}", T::KIND, object.key()))) } else { Ok(()) }
+        });
+        reads.buffer_unordered(READ_AT_ONCE).try_collect::<()>().await?;
+        self.cache.end_list(self.wanted);
+        Ok(())
+    }
+
+    /// Watches from a version on, again and again, until the versions in between are gone. Says why it has to be listed anew.
+    async fn watch(&mut self, version: String, events: Option<Events<T>>) -> Failure {
+        let (mut version, mut events) = (version, events);
+        loop {
+            let (from, began) = (version.clone(), Instant::now());
+            let opened = match events.take() {
+                Some(events) => Ok(events),
+                None => self.open(&watch_params(), &version, OPENED_WITHIN).await,
+            };
+            let ended = match opened {
+                Ok(events) => {
+                    self.cache.found();
+                    self.drain(events, &mut version).await
+                }
+                Err(failure) => Err(failure),
+            };
+            if began.elapsed() >= LONG_WATCH {
+                self.pauses = 0;
+            }
+            match ended {
+                Err(failure) if failure.needs_list() => return failure,
+                Err(failure) => self.pause_after(&failure).await,
+                Ok(()) if version == from && began.elapsed() < SHORT_WATCH => {
+                    self.pause_after(&Failure::Short).await;
+                }
+                Ok(()) => {}
+            }
+        }
+    }
+
+    /// Hands on what one watch brings, until it ends.
+    async fn drain(&self, mut events: Events<T>, version: &mut String) -> Result<(), Failure> {
+        while let Ok(Some(event)) = timeout(SILENT_WATCH, events.next()).await {
+            match event {
+                Ok(WatchEvent::Added(wire) | WatchEvent::Modified(wire)) => {
+                    *version = version_of(&wire)?;
+                    self.cache.put(wire, self.wanted);
+                }
+                Ok(WatchEvent::Deleted(wire)) => {
+                    *version = version_of(&wire)?;
+                    self.cache.remove(wire, self.wanted);
+                }
+                Ok(WatchEvent::Bookmark(mark)) => {
+                    *version = said(mark.metadata.resource_version).ok_or(Failure::NoVersion)?;
+                }
+                Ok(WatchEvent::Error(status)) => return Err(Failure::Told(status)),
+                // An object that cannot be read must not hold up the others.
+                Err(error @ ::kube::Error::SerdeError(_)) => {
+                    self.cache.0.metrics.errors.inc();
+                    tracing::warn!(kind = T::KIND, error = %chain(&error), "an event cannot be read, skipping it");
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn open(
+        &self,
+        params: &WatchParams,
+        version: &str,
+        within: Duration,
+    ) -> Result<Events<T>, Failure> {
+        let opened = timeout(within, self.api.watch(params, version)).await;
+        Ok(opened.map_err(|_: Elapsed| Failure::Silent(within))??.boxed())
+    }
+
+    async fn pause_after(&mut self, failure: &Failure) {
+        let why = chain(failure);
+        tracing::warn!(kind = T::KIND, error = why, "watch failed, trying again");
+        self.cache.lost(why);
+        sleep(pause(self.pauses, fastrand::f64())).await;
+        self.pauses += 1;
+    }
+}
+
+impl Failure {
+    /// The code with which the apiserver refused, or ended what it had begun.
+    fn code(&self) -> Option<u16> {
+        match self {
+            Self::Client(::kube::Error::Api(status)) | Self::Told(status) => Some(status.code),
+            _ => None,
+        }
+    }
+
+    /// Nobody answered, or who did wants to be left alone for a while.
+    fn is_no_answer(&self) -> bool {
+        match self {
+            Self::Client(_) => self.code().is_none_or(|code| code == 429),
+            Self::Stale(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Watching from the same version would end in the same way: it is too old, or the request itself is refused.
+    fn needs_list(&self) -> bool {
+        matches!(self, Self::NoVersion) || self.code().is_some_and(|code| code != 429 && code < 500)
+    }
+}
+
+fn watch_params() -> WatchParams {
+    WatchParams::default().timeout(WATCH_SECONDS)
+}
+
+fn version_of(wire: &impl ::kube::Resource) -> Result<String, Failure> {
+    wire.meta().resource_version.clone().and_then(said).ok_or(Failure::NoVersion)
+}
+
+/// The apiserver's JSON says nothing in two ways.
+fn said(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+/// Doubles up to the longest; `random` in 0..1 takes away up to half of it.
+fn pause(before: u32, random: f64) -> Duration {
+    let pause = FIRST_PAUSE.saturating_mul(1 << before.min(10)).min(LONGEST_PAUSE);
+    pause.mul_f64(1.0 - random / 2.0)
+}
