@@ -86,6 +86,9 @@ impl Shared {
                 self.say(node, plan.notices);
             }
             Verdict::Refresh(plan) => {
+                if plan.reordered {
+                    self.context.metrics.reordered();
+                }
                 write(&self.context.writer, node, &plan, cancel).await?;
                 self.say(node, plan.notices);
             }

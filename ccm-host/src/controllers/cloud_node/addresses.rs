@@ -34,6 +34,16 @@ pub(super) fn wanted(
     provided.map_or(Ok(list.clone()), |provided| provided.select(&list)).map(Some)
 }
 
+/// Whether nothing but the order differs from what stands in the status, and no IP that the kubelet was told to use comes
+/// first because of it. Some providers have no order: theirs would be written with each sweep.
+pub(super) fn only_reordered(node: &Node, wanted: &[NodeAddress]) -> bool {
+    let present = &node.addresses;
+    let first = |list: &[NodeAddress]| list.first().map(|first| first.address.clone());
+    let is_same_set = present.len() == wanted.len() && wanted.iter().all(|address| present.contains(address));
+    let is_led = node.annotations.get(ANNOTATION).is_some() && first(present) != first(wanted);
+    is_same_set && !is_led && present.as_slice() != wanted
+}
+
 fn as_written(address: &cloud::NodeAddress) -> NodeAddress {
     NodeAddress { type_: address.kind.as_str().to_owned(), address: address.address.clone() }
 }
@@ -150,6 +160,24 @@ mod tests {
                 let given: Vec<_> = cloud.iter().map(as_written).collect();
                 prop_assert!(list.starts_with(&given), "{:?}", list);
             }
+        }
+    }
+
+    #[test]
+    fn an_order_counts_only_where_the_kubelet_was_told_its_ips() {
+        let (v4, v6, name) = ((InternalIp, "10.0.0.1"), (InternalIp, "fd00::1"), (Hostname, "a"));
+        let told = |node: Node| node.with_annotation(ANNOTATION, "fd00::1,10.0.0.1");
+        type List<'a> = &'a [(AddressType, &'a str)];
+        let rows: [(&str, Node, List<'_>, bool); 6] = [
+            ("the same", with(&[v4, v6]), &[v4, v6], false),
+            ("reordered", with(&[v4, v6, name]), &[name, v6, v4], true),
+            ("one more", with(&[v4, v6]), &[v4, v6, name], false),
+            ("another", with(&[v4, v6]), &[v6, name], false),
+            ("led by another IP", told(with(&[v4, v6, name])), &[v6, v4, name], false),
+            ("led by the same IP", told(with(&[v6, name, v4])), &[v6, v4, name], true),
+        ];
+        for (id, node, list, want) in rows {
+            assert_eq!(only_reordered(&node, &with(list).addresses), want, "{id}");
         }
     }
 

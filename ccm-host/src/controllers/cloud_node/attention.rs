@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::is_new;
 use crate::{
-    cloud::{Freshness, InstanceAnswer},
+    cloud::{Freshness, InstanceAnswer, InstanceState},
     kube::node::Node,
 };
 
@@ -31,6 +31,8 @@ struct Answered {
     at: Instant,
     /// What was said, as a number: whether the next answer says something else.
     said: u64,
+    /// The cloud of a provider of ours has the machine; an answer that says nothing takes nothing back.
+    is_ours: bool,
 }
 
 /// A write of ours that the cache may not have seen yet.
@@ -47,7 +49,8 @@ pub(super) enum Question {
     Ask(Freshness),
     /// Its labels alone.
     Labels,
-    /// The cache has not seen our own write yet: when it does, that is a change, and brings us back.
+    /// Nothing now. Either the cache has not seen our own write yet: when it does, that is a change, and brings us back. Or
+    /// nobody said so far that the node is ours: who says so brings its labels along.
     Wait,
 }
 
@@ -56,7 +59,9 @@ impl Attention {
     pub(super) fn question(&mut self, node: &Node) -> Question {
         if !is_new(node) {
             self.untainted.remove(&node.name);
-            return self.due.remove(&node.name).map_or(Question::Labels, Question::Ask);
+            let is_ours = self.answered.get(&node.name).is_some_and(|last| last.is_ours);
+            let otherwise = if is_ours { Question::Labels } else { Question::Wait };
+            return self.due.remove(&node.name).map_or(otherwise, Question::Ask);
         }
         self.due.remove(&node.name);
         let ours = self.untainted.get(&node.name).filter(|ours| ours.uid == node.uid);
@@ -78,7 +83,13 @@ impl Attention {
         let mut hasher = DefaultHasher::new();
         (answer.state, &answer.instance).hash(&mut hasher);
         let said = hasher.finish();
-        let before = self.answered.insert(name.to_owned(), Answered { at: now, said });
+        let was_ours = self.answered.get(name).is_some_and(|last| last.is_ours);
+        let is_ours = match answer.state {
+            InstanceState::NotOwned | InstanceState::Absent => false,
+            InstanceState::Unknown => was_ours,
+            _ => true,
+        };
+        let before = self.answered.insert(name.to_owned(), Answered { at: now, said, is_ours });
         before.is_some_and(|before| before.said != said)
     }
 
@@ -111,10 +122,7 @@ fn version(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::{
-        cloud::{
-            InstanceState,
-            fake::{instance, machine},
-        },
+        cloud::fake::{instance, machine},
         kube::fixtures::node,
     };
 
@@ -127,7 +135,11 @@ mod tests {
             attention.question(&node("n").tainted_uninitialized()),
             Question::Ask(Freshness::ReadThrough)
         );
-        assert_eq!(attention.question(&node("n")), Question::Labels, "NODE-14");
+        assert_eq!(attention.question(&node("n")), Question::Wait, "NODE-14, perhaps it is nobody's");
+        let mut said = |state| attention.answered("n", &machine(state, None), Instant::now());
+        said(InstanceState::Running);
+        said(InstanceState::Unknown);
+        assert_eq!(attention.question(&node("n")), Question::Labels);
         attention.due("n", Freshness::AtMost(MINUTE));
         attention.due("n", Freshness::ReadThrough);
         attention.due("n", Freshness::AtMost(MINUTE));
@@ -137,6 +149,8 @@ mod tests {
             "the freshest wish counts"
         );
         assert_eq!(attention.question(&node("n")), Question::Labels, "once");
+        attention.answered("n", &machine(InstanceState::NotOwned, None), Instant::now());
+        assert_eq!(attention.question(&node("n")), Question::Wait, "it is left alone");
     }
 
     #[test]

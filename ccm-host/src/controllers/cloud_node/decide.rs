@@ -45,6 +45,8 @@ pub(super) enum Verdict {
 pub(super) struct Plan {
     /// Written first.
     pub(super) addresses: Option<Vec<NodeAddress>>,
+    /// The answer has the addresses that stand there in another order, which is not written.
+    pub(super) reordered: bool,
     /// Written second, all at once.
     pub(super) change: NodeChange,
     /// What people should know.
@@ -147,10 +149,16 @@ fn refreshed(seen: &Seen<'_>, instance: &Instance) -> Plan {
     let node = &*seen.node;
     let mut plan = Plan { notices: notices(node, instance), ..Plan::default() };
     match addresses::wanted(node, &instance.addresses) {
+        Ok(Some(addresses)) if addresses::only_reordered(node, &addresses) => plan.reordered = true,
         Ok(addresses) => plan.addresses = addresses,
         Err(error) => plan.notices.push(Notice::warning("InvalidProvidedNodeIP", error.to_string())),
     }
-    labels::refresh(seen, instance, &mut plan.change);
+    if node.provider_id.is_some() {
+        labels::refresh(seen, instance, &mut plan.change);
+    } else {
+        // Nobody initialised it: the kubelet runs without a cloud provider, and its labels are not ours.
+        labels::mirror(node, &mut plan.change);
+    }
     plan
 }
 

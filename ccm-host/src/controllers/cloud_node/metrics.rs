@@ -21,6 +21,7 @@ pub struct CloudNodeMetrics {
     initial_sync: Histogram,
     failures: Family<FailureLabels, Counter>,
     unmatched: Gauge,
+    reordered: Counter,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -45,6 +46,7 @@ impl CloudNodeMetrics {
             initial_sync: Histogram::new(DELAYS),
             failures: Family::default(),
             unmatched: Gauge::default(),
+            reordered: Counter::default(),
         };
         registry.register(
             "node_controller_cloud_provider_taint_removal_delay_seconds",
@@ -66,6 +68,11 @@ impl CloudNodeMetrics {
             "Nodes whose provider ID belongs to no provider of this host",
             metrics.unmatched.clone(),
         );
+        registry.register(
+            "node_controller_reordered_addresses",
+            "Answers that had the addresses of an initialised node in another order; the order that stands is kept",
+            metrics.reordered.clone(),
+        );
         metrics
     }
 
@@ -85,6 +92,11 @@ impl CloudNodeMetrics {
             Stage::Refresh => "refresh",
         };
         self.failures.get_or_create(&FailureLabels { stage, reason: reason.to_owned() }).inc();
+    }
+
+    /// The addresses of an initialised node came in another order.
+    pub(super) fn reordered(&self) {
+        self.reordered.inc();
     }
 
     /// So many nodes belong to nobody.

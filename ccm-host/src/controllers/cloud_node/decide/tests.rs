@@ -63,7 +63,7 @@ fn words(node: &Node, verdict: Verdict) -> String {
         Verdict::NotOurs => return "not ours".to_owned(),
     };
     let mut words = vec![kind.to_owned()];
-    let Plan { addresses, change, notices } = plan;
+    let Plan { addresses, change, notices, reordered: _ } = plan;
     words.extend(change.provider_id.map(|id| format!("pid={id}")));
     words.extend(change.set_labels.iter().map(|(key, value)| format!("{key}={value}")));
     words.extend(change.remove_labels.iter().map(|key| format!("-{key}")));

@@ -187,6 +187,55 @@ async fn a_users_zone_stays_under_both_names() {
     scene.stop().await;
 }
 
+/// A provider that reads its addresses out of a map has another order each time: that costs no write, and is counted.
+#[tokio::test(start_paused = true)]
+async fn addresses_in_another_order_are_counted_and_not_written() {
+    let scene = initialised(&["a"]).await;
+    let mut another = running("a");
+    let machine = another.instance.as_mut().unwrap();
+    let second = crate::cloud::NodeAddress { address: "10.0.0.2".to_owned(), ..machine.addresses[0].clone() };
+    machine.addresses.push(second);
+    scene.fake.set_answer("a", another.clone());
+    scene.fake.notify_change("fake://a");
+    scene.rest().await;
+    assert_eq!(scene.server.take_lines(), ["PATCH a/status"]);
+    another.instance.as_mut().unwrap().addresses.reverse();
+    scene.fake.set_answer("a", another);
+    sleep(PERIOD * 3).await;
+    assert_eq!(scene.server.take_lines(), [""; 0]);
+    assert!(scene.metric("node_controller_reordered_addresses_total 3"));
+    scene
+        .server
+        .edit("a", |node| node["metadata"]["annotations"][provided_ip::ANNOTATION] = "10.0.0.2".into());
+    scene.rest().await;
+    assert_eq!(scene.server.take_lines(), ["PATCH a/status"], "the kubelet was told which one leads");
+    assert_eq!(scene.server.part("a", "/status/addresses/0/address"), "10.0.0.2");
+    scene.stop().await;
+}
+
+/// A node of nobody, and one that is somebody else's, keep their labels as they are; one that was registered without a cloud
+/// provider gets addresses only, as upstream.
+#[tokio::test(start_paused = true)]
+async fn labels_of_nodes_that_are_not_ours_are_left_alone() {
+    let zone = |node: Node| node.with_label("topology.kubernetes.io/zone", "theirs");
+    let foreign = zone(node("foreign").with_provider_id("other://1"));
+    let not_owned = zone(node("not-owned").with_provider_id("fake://not-owned"));
+    let scene = Scene::start([foreign, not_owned, node("plain")], |fake| {
+        fake.set_state("not-owned", InstanceState::NotOwned);
+        fake.set_answer("plain", running("plain"));
+    })
+    .await;
+    sleep(PERIOD * 2).await;
+    for name in ["foreign", "not-owned"] {
+        scene
+            .server
+            .edit(name, |node| node["metadata"]["labels"]["topology.kubernetes.io/region"] = "x".into());
+    }
+    sleep(PERIOD * 2).await;
+    assert_eq!(scene.server.take_lines(), ["PATCH plain/status"]);
+    scene.stop().await;
+}
+
 /// The kubelet was told to use another IP: addresses follow at once.
 #[tokio::test(start_paused = true)]
 async fn another_provided_ip_is_followed_at_once() {
