@@ -1,22 +1,24 @@
 //! Puts the parts together, in the order in which they need each other.
 //!
 //! In: the process with its settings. Out: running controllers. A step that has to wait says for what in `/readyz` and in
-//! the log; nothing is done to the cluster before every provider was asked what it wants, or patience is over.
+//! the log.
 //!
 //! 1. the client, and the identity of the cluster;
 //! 2. the providers, which connect by themselves;
-//! 3. the caches, which keep what controllers and providers want;
-//! 4. the controllers.
+//! 3. the caches, which keep what controllers and providers want, and the controllers that ask no provider: neither waits
+//!    longer than a moment for the providers;
+//! 4. the other controllers: they do nothing before every provider was asked what it wants, or patience is over.
 
 mod caches;
 mod cluster;
 mod controllers;
 mod providers;
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use ::kube::Client;
 use anyhow::{Context as _, Result};
+use tokio::time::timeout;
 
 use crate::{
     cloud::{CloudMetrics, Providers},
@@ -24,6 +26,9 @@ use crate::{
     manager::process::Process,
 };
 use caches::Caches;
+
+/// Providers that answer within this time are waited for with everything, so that what they want kept is listed at once.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// How long the start waits for providers beyond the first: one that is away must not hold up the others.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -58,9 +63,6 @@ pub async fn start(process: &Process) -> Result<()> {
     process.waiting_for("the apiserver, for the uid of the namespace kube-system");
     let cluster = cluster::identify(&client, &process.settings().kube.cluster_name).await?;
     let providers = providers::start(process, cluster, &cloud_metrics);
-    process.waiting_for("a provider");
-    providers::introduced(&providers, PATIENCE).await;
-
     let shared = Arc::new(Shared {
         caches: Caches::new(process.settings(), &providers, &metrics),
         writer: Writer::new(client.clone(), pressure),
@@ -69,9 +71,19 @@ pub async fn start(process: &Process) -> Result<()> {
         events,
         providers,
     });
-    controllers::start(process, &shared);
-    process.waiting_for("the caches");
+    process.waiting_for("a provider");
+    let mut introduced = pin!(providers::introduced(&shared.providers, PATIENCE));
+    let is_late = timeout(MOMENT, &mut introduced).await.is_err();
+    let (asking, alone) = controllers::by_need(process.settings());
+    controllers::start(&alone, process, &shared);
     shared.caches.start(process, &client, &shared.providers);
+    if is_late {
+        introduced.await;
+        shared.caches.widen();
+    }
+    controllers::warn_if_nobody_serves(&asking, &shared);
+    controllers::start(&asking, process, &shared);
+    process.waiting_for("the caches");
     shared.caches.synced().await;
     Ok(())
 }

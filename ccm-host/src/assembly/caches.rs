@@ -31,23 +31,22 @@ impl Caches {
             .union(&node_route::keep(&settings.nodes.selector));
         let nodes = Cache::new(nodes, &metrics.cache);
         let services = Cache::new(service_lb::keep_services(), &metrics.cache);
-        let caches = Self {
+        Self {
             wishes: Arc::new(Wishes::new(providers.clone(), nodes.clone(), services.clone())),
             nodes,
             services,
             with_services: settings.controllers.contains(&Controller::ServiceLb),
-        };
-        caches.wishes.hand_on();
-        caches
+        }
     }
 
     /// Starts the watches; a provider that comes later or changes its wishes widens them.
     pub(super) fn start(&self, process: &Process, client: &Client, providers: &Providers) {
+        self.widen();
         let (nodes, services, client) = (self.nodes.clone(), self.services.clone(), client.clone());
         let (nodes_ready, services_ready) = (nodes.clone(), services.clone());
-        process.checks().add(Probe::Ready, "cache-nodes", move || synced(nodes_ready.is_synced()));
+        process.checks().add(Probe::Ready, "cache-nodes", move || nodes_ready.health());
         if self.with_services {
-            process.checks().add(Probe::Ready, "cache-services", move || synced(services_ready.is_synced()));
+            process.checks().add(Probe::Ready, "cache-services", move || services_ready.health());
             let client = client.clone();
             process.spawn_support("cache-services", |stop| async move {
                 services.run(client, stop).await;
@@ -70,6 +69,11 @@ impl Caches {
         });
     }
 
+    /// Keeps what the providers that were met want, too.
+    pub(super) fn widen(&self) {
+        self.wishes.hand_on();
+    }
+
     /// Waits for the first whole list of each.
     pub(super) async fn synced(&self) {
         self.nodes.synced().await;
@@ -82,11 +86,10 @@ impl Caches {
 /// Each introduction may bring new wishes.
 async fn follow(provider: &dyn Provider, wishes: &Wishes) {
     let mut status = provider.status();
-    while status.changed().await.is_ok() {
+    loop {
         wishes.hand_on();
+        if status.changed().await.is_err() {
+            return;
+        }
     }
-}
-
-fn synced(yes: bool) -> Result<(), String> {
-    if yes { Ok(()) } else { Err("the first list is not complete".to_owned()) }
 }

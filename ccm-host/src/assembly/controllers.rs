@@ -5,13 +5,22 @@ use std::sync::Arc;
 use super::Shared;
 use crate::{
     controllers::{cloud_node, cloud_node_lifecycle, node_ipam, node_route, service_lb},
-    manager::{controller::Controller, flags::Allocation, process::Process},
+    manager::{
+        controller::Controller,
+        flags::{Allocation, Settings},
+        process::Process,
+    },
 };
 
-/// Starts them; each waits for its caches by itself.
-pub(super) fn start(process: &Process, shared: &Arc<Shared>) {
-    for controller in &process.settings().controllers {
-        warn_if_nobody_serves(*controller, process, shared);
+/// Those that ask providers, and those that never do.
+pub(super) fn by_need(settings: &Settings) -> (Vec<Controller>, Vec<Controller>) {
+    let from_cloud = matches!(settings.cidrs.allocation, Some(Allocation::Cloud { .. }));
+    settings.controllers.iter().partition(|controller| **controller != Controller::NodeIpam || from_cloud)
+}
+
+/// Starts these; each waits for its caches by itself.
+pub(super) fn start(controllers: &[Controller], process: &Process, shared: &Arc<Shared>) {
+    for controller in controllers {
         match controller {
             Controller::CloudNode => cloud_node(process, shared),
             Controller::CloudNodeLifecycle => cloud_node_lifecycle(process, shared),
@@ -22,12 +31,14 @@ pub(super) fn start(process: &Process, shared: &Arc<Shared>) {
     }
 }
 
-fn warn_if_nobody_serves(controller: Controller, process: &Process, shared: &Shared) {
-    let asks_nobody =
-        controller == Controller::NodeIpam && process.settings().cidrs.allocation != Some(Allocation::Cloud);
-    if asks_nobody {
-        return;
+/// Says which of these have nothing to do.
+pub(super) fn warn_if_nobody_serves(controllers: &[Controller], shared: &Shared) {
+    for controller in controllers {
+        warn_unless_served(*controller, shared);
     }
+}
+
+fn warn_unless_served(controller: Controller, shared: &Shared) {
     let served =
         shared.providers.all().iter().filter_map(|provider| provider.info()).any(|info| match controller {
             Controller::CloudNode | Controller::CloudNodeLifecycle => info.instances,

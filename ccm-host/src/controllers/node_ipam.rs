@@ -25,6 +25,7 @@ mod tests;
 
 use std::{sync::Arc, time::Duration};
 
+use ipnet::IpNet;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -104,7 +105,10 @@ struct Shared {
 #[derive(Debug)]
 enum Source {
     Ranges(Mutex<Ledger>),
-    Cloud,
+    /// With the cluster CIDRs, whose families a node waits for.
+    Cloud {
+        cluster: Vec<IpNet>,
+    },
 }
 
 impl Controller {
@@ -115,7 +119,7 @@ impl Controller {
             Allocation::Ranges { ranges, reserved } => {
                 Source::Ranges(Mutex::new(Ledger::new(ranges, reserved, &context.metrics)))
             }
-            Allocation::Cloud => Source::Cloud,
+            Allocation::Cloud { cluster } => Source::Cloud { cluster: cluster.clone() },
         };
         Self(Arc::new(Shared {
             scope: NodeScope::new(context.selector.clone()),

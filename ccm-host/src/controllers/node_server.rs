@@ -43,6 +43,8 @@ struct State {
     version: u64,
     watches: Vec<Watch>,
     held: Option<VecDeque<(&'static str, Value)>>,
+    /// What a list of any age shows, while it lags.
+    lagging: Option<Vec<Value>>,
     replies: VecDeque<Reply>,
     silent: bool,
     lost_answer: bool,
@@ -129,6 +131,12 @@ impl NodeServer {
         }
     }
 
+    /// From now on lists that may be of any age show what there is now.
+    pub(crate) fn lag(&self) {
+        let mut state = self.state.lock();
+        state.lagging = Some(state.nodes.values().cloned().collect());
+    }
+
     /// The next write is answered so, and not done.
     pub(crate) fn answer_next_write(&self, reply: Reply) {
         self.state.lock().replies.push_back(reply);
@@ -179,7 +187,7 @@ impl NodeServer {
 impl State {
     fn answer(&mut self, call: &Call) -> Reply {
         if call.is_watch() {
-            return self.watch();
+            return self.watch(call);
         }
         if records::is_record(call) {
             return self.records.answer(call);
@@ -229,11 +237,14 @@ impl State {
         }
     }
 
-    fn watch(&mut self) -> Reply {
+    fn watch(&mut self, call: &Call) -> Reply {
         let (watch, reply) = Watch::new();
-        for node in self.nodes.values() {
-            watch.send("ADDED", node.clone());
-        }
+        let any_age = call.query.split('&').any(|pair| pair == "resourceVersion=0");
+        let listed = match &self.lagging {
+            Some(before) if any_age => before.clone(),
+            _ => self.nodes.values().cloned().collect(),
+        };
+        listed.into_iter().for_each(|node| watch.send("ADDED", node));
         watch.end_of_list("Node", &self.version.to_string());
         self.watches.push(watch);
         reply

@@ -29,7 +29,7 @@ impl Shared {
                 Some(cidrs) => cidrs,
                 None => return Outcome::Done,
             },
-            Source::Cloud => match self.ask(node, cancel).await {
+            Source::Cloud { cluster } => match self.ask(node, cluster, cancel).await {
                 Ok(Verdict::Assign(cidrs)) => cidrs,
                 Ok(Verdict::NotYet { problem, again }) => {
                     self.tell_missing(node, problem);

@@ -7,6 +7,7 @@ use ipnet::IpNet;
 
 use super::problem::Problem;
 use crate::{
+    cidr,
     cloud::{CloudError, InstanceAnswer, InstanceState, RetryClass, SLOW_RETRY},
     kube::{cache::Change, node::Node, patch::WriteError, queue::Outcome},
 };
@@ -78,8 +79,9 @@ pub(super) enum Verdict {
     NotOurs,
 }
 
-/// The verdict on an answer; `allots` is whether the cloud of who gave it allots pod CIDRs at all.
-pub(super) fn of_answer(answer: &InstanceAnswer, allots: bool) -> Verdict {
+/// The verdict on an answer; `allots` is whether the cloud of who gave it allots pod CIDRs at all. What is written stays for
+/// good, so it is not written before it has all families of the cluster CIDRs.
+pub(super) fn of_answer(answer: &InstanceAnswer, allots: bool, cluster: &[IpNet]) -> Verdict {
     use InstanceState as S;
     let why = match answer.state {
         S::NotOwned => return Verdict::NotOurs,
@@ -88,7 +90,10 @@ pub(super) fn of_answer(answer: &InstanceAnswer, allots: bool) -> Verdict {
         S::Absent => "the cloud has no instance for this node (yet)",
         S::Pending | S::Running | S::Stopped | S::Exists => match &answer.instance {
             Some(instance) if !instance.pod_cidrs.is_empty() => {
-                return Verdict::Assign(instance.pod_cidrs.clone());
+                return match lacking(&instance.pod_cidrs, cluster) {
+                    None => Verdict::Assign(instance.pod_cidrs.clone()),
+                    Some(why) => not_yet(&why, Outcome::retry(&why)),
+                };
             }
             Some(_) if !allots => {
                 return not_yet("the provider allots none", Outcome::RetryAfter(SLOW_RETRY));
@@ -98,6 +103,17 @@ pub(super) fn of_answer(answer: &InstanceAnswer, allots: bool) -> Verdict {
         },
     };
     answer.error.as_ref().map_or_else(|| not_yet(why, Outcome::retry(why)), of_error)
+}
+
+/// What is missing, if a family of the cluster CIDRs is.
+fn lacking(allotted: &[IpNet], cluster: &[IpNet]) -> Option<String> {
+    let is_missing = |network: &&IpNet| !allotted.iter().any(|given| cidr::same_family(given, network));
+    let missing = cluster.iter().find(is_missing)?;
+    let given: Vec<_> = allotted.iter().map(ToString::to_string).collect();
+    Some(format!(
+        "the instance has {}, but none (yet) of the family of {missing} in --cluster-cidr",
+        given.join(",")
+    ))
 }
 
 /// The verdict on a question that was not answered.

@@ -5,6 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -42,7 +43,7 @@ impl Shared {
             }
             Change::Added(node) | Change::Updated { new: node, .. } => match &self.source {
                 Source::Ranges(_) => self.change(|ledger| ledger.see(node)),
-                Source::Cloud => self.learn(node),
+                Source::Cloud { .. } => self.learn(node),
             },
         }
         if concerns(change) {
@@ -54,8 +55,10 @@ impl Shared {
     pub(super) fn learn(&self, node: &Node) {
         match &self.source {
             Source::Ranges(_) => self.change(|ledger| ledger.learn(node)),
-            Source::Cloud if !node.pod_cidrs.is_empty() => self.tell(node.into(), Vec::new(), |_| true),
-            Source::Cloud => {}
+            Source::Cloud { .. } if !node.pod_cidrs.is_empty() => {
+                self.tell(node.into(), Vec::new(), |_| true);
+            }
+            Source::Cloud { .. } => {}
         }
     }
 
@@ -92,7 +95,12 @@ impl Shared {
     }
 
     /// What the node's provider has allotted to it, or what becomes of the node without.
-    pub(super) async fn ask(&self, node: &Arc<Node>, cancel: &CancellationToken) -> Result<Verdict, Outcome> {
+    pub(super) async fn ask(
+        &self,
+        node: &Arc<Node>,
+        cluster: &[IpNet],
+        cancel: &CancellationToken,
+    ) -> Result<Verdict, Outcome> {
         let providers = &self.context.providers;
         let asked = node_instance::ask(providers, node, InstanceView::All, Freshness::ReadThrough);
         let found = tokio::select! {
@@ -102,7 +110,7 @@ impl Shared {
         match found {
             Found::Answer { by, answer } => {
                 let allots = by.iter().any(|provider| provider.info().is_some_and(|info| info.pod_cidrs));
-                Ok(of_answer(&answer, allots))
+                Ok(of_answer(&answer, allots, cluster))
             }
             Found::Failed { error } => Ok(of_error(&error)),
             Found::Undecided => Err(Outcome::RetryAfter(INTRODUCTION)),

@@ -73,7 +73,7 @@ impl fmt::Display for Problem {
                 out,
                 "the cluster CIDR {cluster} has no block left for this node: it gets one when another node goes"
             ),
-            Self::NotAllotted(why) => write!(out, "the cloud has allotted no pod CIDR: {why}"),
+            Self::NotAllotted(why) => write!(out, "the cloud has not allotted the pod CIDRs: {why}"),
             Self::NotWritten { networks, error } => {
                 write!(out, "the pod CIDR {networks} could not be assigned: {error}")
             }

@@ -54,8 +54,16 @@ impl Scene {
         nodes: impl IntoIterator<Item = Node>,
         prepare: impl FnOnce(&Self),
     ) -> Self {
+        Self::start_on(NodeServer::new(nodes), allocation, selector, prepare).await
+    }
+
+    async fn start_on(
+        server: NodeServer,
+        allocation: Allocation,
+        selector: &str,
+        prepare: impl FnOnce(&Self),
+    ) -> Self {
         let cancel = CancellationToken::new();
-        let server = NodeServer::new(nodes);
         let (recorder, events) = recorder();
         let mut registry = Registry::default();
         let fake = FakeProvider::new("fake");

@@ -69,7 +69,10 @@ pub enum Allocation {
         reserved: Vec<IpNet>,
     },
     /// `CloudAllocator`: the provider allots them.
-    Cloud,
+    Cloud {
+        /// `--cluster-cidr`: a node waits for a CIDR of each family in it. Empty: for any.
+        cluster: Vec<IpNet>,
+    },
 }
 
 /// A cluster CIDR and the size of a node's part of it.
@@ -95,7 +98,7 @@ impl RawCidrs {
         let (cluster, service, masks) = (cluster?, service?, masks?);
         let allocation = match (allocate?, from_cloud?) {
             (false, _) => None,
-            (true, true) => Some(Allocation::Cloud),
+            (true, true) => Some(Allocation::Cloud { cluster: cluster.clone() }),
             (true, false) => {
                 let ranges = mistakes.keep(self.ranges(&cluster, &masks))?;
                 mistakes.keep(networks::reserve(

@@ -1,8 +1,10 @@
 //! Parts that die, hang or come late: the end state is the same.
 
-use anyhow::Result;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
 use e2e::{node, service, service_gone};
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Node, Service};
 use kube::Api;
 use test_cluster::{
     nodes::{as_registered, is_uninitialized, register, set_ready},
@@ -139,6 +141,22 @@ async fn a_host_without_provider_waits_and_does_nothing() -> Result<()> {
     Ok(())
 }
 
+/// N10: who needs no provider waits for none.
+#[tokio::test(flavor = "multi_thread")]
+async fn pod_cidrs_are_given_while_the_provider_is_away() -> Result<()> {
+    let options = quick().host_flag("--allocate-node-cidrs").host_flag("--cluster-cidr=10.244.0.0/16");
+    let mut cluster = options.start_control_plane().await?;
+    register(&cluster.client, as_registered("node-a")).await?;
+    cluster.start_host()?;
+    let is_given = |node: &Node| node.spec.as_ref().is_some_and(|spec| spec.pod_cidr.is_some());
+    node(&cluster, "node-a", "a pod CIDR", is_given).await?;
+
+    cluster.start_provider().await?;
+    cluster.cloud()?.create_instance("node-a", "zone-a").await?;
+    node(&cluster, "node-a", "initialised", |node| !is_uninitialized(node)).await?;
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_balancer_whose_service_is_deleted_while_the_host_is_down_is_not_leaked() -> Result<()> {
     let mut cluster = quick().start().await?;
@@ -162,5 +180,29 @@ async fn an_apiserver_that_restarts_costs_nothing() -> Result<()> {
     cluster.control_plane.start_apiserver().await?;
     register(&cluster.client, as_registered("node-a")).await?;
     node(&cluster, "node-a", "initialised", |node| !is_uninitialized(node)).await?;
+    Ok(())
+}
+
+/// N2: as when an apiserver is upgraded, or downgraded, in place to a version that has no streaming lists.
+#[tokio::test(flavor = "multi_thread")]
+async fn streaming_lists_that_go_while_the_host_runs_hold_up_no_node() -> Result<()> {
+    let cluster = quick().start().await?;
+    cluster.cloud()?.create_instance("node-a", "zone-a").await?;
+    cluster.control_plane.stop_apiserver()?;
+    wait::until("/readyz that tells of the lost watch", async || {
+        let (code, body) = cluster.host_get("/readyz").await?;
+        Ok((code == 500 && body.contains("[-]cache-nodes failed: changes are not seen since")).then_some(()))
+    })
+    .await?;
+
+    cluster.control_plane.start_apiserver_with(&["--feature-gates=WatchList=false"]).await?;
+    register(&cluster.client, as_registered("node-a")).await?;
+    let nodes = Api::<Node>::all(cluster.client.clone());
+    wait::until_within(Duration::from_secs(30), "node-a initialised", async || {
+        Ok((!is_uninitialized(&nodes.get("node-a").await?)).then_some(()))
+    })
+    .await
+    .with_context(|| format!("{:?}", cluster.parts()))?;
+    assert!(cluster.host_metrics().await?.contains("ccm_cache_watching{kind=\"Node\"} 1"));
     Ok(())
 }

@@ -73,7 +73,7 @@ fn an_answer_without_cidrs_is_asked_for_again_at_the_providers_pace() {
         (failed(forbidden), "after 300s"),
     ];
     for (answer, want) in rows {
-        let words = match of_answer(&answer, true) {
+        let words = match of_answer(&answer, true, &[]) {
             Verdict::Assign(cidrs) => cidrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
             Verdict::NotYet { again: Outcome::RetryAfter(pause), .. } => format!("after {pause:?}"),
             Verdict::NotYet { again: Outcome::Retry(_), .. } => "backoff".to_owned(),
@@ -86,7 +86,7 @@ fn an_answer_without_cidrs_is_asked_for_again_at_the_providers_pace() {
 
 #[test]
 fn a_provider_that_allots_nothing_is_asked_slowly() {
-    let verdict = of_answer(&machine(InstanceState::Running, Some(instance("x://1"))), false);
+    let verdict = of_answer(&machine(InstanceState::Running, Some(instance("x://1"))), false, &[]);
     let problem = Problem::NotAllotted("the provider allots none".to_owned());
     assert_eq!(verdict, Verdict::NotYet { problem, again: Outcome::RetryAfter(SLOW_RETRY) });
 }

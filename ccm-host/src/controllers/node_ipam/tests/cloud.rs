@@ -6,6 +6,11 @@ use crate::cloud::{
     fake::{Call, error, instance, method},
 };
 
+/// A cloud that allots, with these cluster CIDRs.
+fn cloud(cluster: &[&str]) -> Allocation {
+    Allocation::Cloud { cluster: cluster.iter().map(|text| cidr::parse(text).unwrap()).collect() }
+}
+
 fn allotted(fake: &FakeProvider, name: &str, cidrs: &[&str]) {
     let pod_cidrs = cidrs.iter().map(|text| text.parse().unwrap()).collect();
     fake.set_instance(name, InstanceState::Running, Instance { pod_cidrs, ..instance("fake://1") });
@@ -15,7 +20,7 @@ fn allotted(fake: &FakeProvider, name: &str, cidrs: &[&str]) {
 #[tokio::test(start_paused = true)]
 async fn a_node_gets_what_its_provider_says() {
     let nodes = [node("a"), node("b").with_provider_id("fake://b"), node("c").with_pod_cidr("10.9.0.0/24")];
-    let scene = Scene::start_with(Allocation::Cloud, "", nodes, |scene| {
+    let scene = Scene::start_with(cloud(&[]), "", nodes, |scene| {
         allotted(&scene.fake, "a", &["10.128.1.0/24"]);
         allotted(&scene.fake, "b", &["fd00:1::/64", "10.128.2.0/24"]);
         allotted(&scene.fake, "c", &["10.128.3.0/24"]);
@@ -37,12 +42,12 @@ async fn a_node_gets_what_its_provider_says() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cloud_that_has_allotted_nothing_yet_is_asked_until_it_has() {
-    let scene = Scene::start_with(Allocation::Cloud, "", [node("a")], |scene| {
+    let scene = Scene::start_with(cloud(&[]), "", [node("a")], |scene| {
         allotted(&scene.fake, "a", &[]);
     })
     .await;
     sleep(Duration::from_secs(60)).await;
-    let told = "the cloud has allotted no pod CIDR: the instance has none (yet)".to_owned();
+    let told = "the cloud has not allotted the pod CIDRs: the instance has none (yet)".to_owned();
     assert_eq!(scene.events(), [(EventType::Warning, "CIDRNotAvailable", told)], "once");
     assert!(scene.problems("not_allotted", 1));
     assert!(scene.fake.calls().len() > 3, "asked again and again");
@@ -53,9 +58,29 @@ async fn a_cloud_that_has_allotted_nothing_yet_is_asked_until_it_has() {
     scene.stop().await;
 }
 
+/// N12: what is written stays for good, so half of it is not written.
+#[tokio::test(start_paused = true)]
+async fn a_node_waits_for_the_families_of_its_cluster() {
+    let scene = Scene::start_with(cloud(&["10.128.0.0/16", "fd00::/48"]), "", [node("a")], |scene| {
+        allotted(&scene.fake, "a", &["10.128.1.0/24"]);
+    })
+    .await;
+    assert_eq!(scene.cidrs("a"), Value::Null);
+    let told = "the cloud has not allotted the pod CIDRs: the instance has 10.128.1.0/24, but none (yet) of the family of \
+                fd00::/48 in --cluster-cidr"
+        .to_owned();
+    assert_eq!(scene.events(), [(EventType::Warning, "CIDRNotAvailable", told)]);
+    assert!(scene.problems("not_allotted", 1));
+    allotted(&scene.fake, "a", &["fd00:0:0:1::/64", "10.128.1.0/24"]);
+    sleep(BACKOFF.max).await;
+    assert_eq!(scene.cidrs("a"), json!(["fd00:0:0:1::/64", "10.128.1.0/24"]), "in the provider's order");
+    assert!(scene.problems("not_allotted", 0));
+    scene.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_provider_says_when_it_wants_to_be_asked_again() {
-    let scene = Scene::start_with(Allocation::Cloud, "", [node("a")], |scene| {
+    let scene = Scene::start_with(cloud(&[]), "", [node("a")], |scene| {
         allotted(&scene.fake, "a", &["10.128.1.0/24"]);
         let limited = error(method::INSTANCE, Some(ErrorReason::RateLimited));
         let limited = crate::cloud::CloudError { retry_after: Some(Duration::from_secs(30)), ..limited };
@@ -73,7 +98,7 @@ async fn a_provider_says_when_it_wants_to_be_asked_again() {
 /// IPAM-26: what is learnt of a node that is gone is said of nobody, and so need not be taken back.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_after_its_node_went_is_not_told() {
-    let scene = Scene::start_with(Allocation::Cloud, "", [node("a"), node("b")], |scene| {
+    let scene = Scene::start_with(cloud(&[]), "", [node("a"), node("b")], |scene| {
         allotted(&scene.fake, "a", &[]);
         allotted(&scene.fake, "b", &[]);
         scene.fake.set_latency(method::INSTANCE, Duration::from_secs(5));
@@ -90,7 +115,7 @@ async fn an_answer_that_comes_after_its_node_went_is_not_told() {
 #[tokio::test(start_paused = true)]
 async fn a_node_of_nobody_is_left_alone() {
     let scene = Scene::start_with(
-        Allocation::Cloud,
+        cloud(&[]),
         "",
         [node("foreign").with_provider_id("other://1"), node("not-owned")],
         |scene| scene.fake.set_state("not-owned", InstanceState::NotOwned),

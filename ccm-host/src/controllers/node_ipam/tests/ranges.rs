@@ -113,6 +113,23 @@ async fn a_shared_block_is_told_on_both_nodes_and_stays_taken() {
     scene.stop().await;
 }
 
+/// N3: a list is as new as the moment of the question, however old is what the apiserver has at hand.
+#[tokio::test(start_paused = true)]
+async fn a_restart_behind_an_apiserver_that_lags_gives_no_block_twice() {
+    let first = Scene::start(ranges(&["10.10.0.0/16>24"]), []).await;
+    let server = first.server.clone();
+    server.lag();
+    server.put(&node("a"));
+    first.moment().await;
+    assert_eq!(first.cidrs("a"), json!(["10.10.0.0/24"]));
+    first.stop().await;
+    let second = Scene::start_on(server, ranges(&["10.10.0.0/16>24"]), "", |_| {}).await;
+    second.server.put(&node("b"));
+    second.moment().await;
+    assert_eq!(second.cidrs("b"), json!(["10.10.1.0/24"]));
+    second.stop().await;
+}
+
 /// NW-26: a deletion that no watch told is seen by the next list.
 #[tokio::test(start_paused = true)]
 async fn a_missed_deletion_frees_its_block() {

@@ -208,7 +208,10 @@ fn who_gives_pod_cidrs_is_said_by_two_flags() {
     assert_eq!(settings.cluster.len(), 2);
     let cloud = ("cidr-allocator-type", "CloudAllocator");
     assert_eq!(resolved(&[cloud]).unwrap().0.allocation, None);
-    assert_eq!(resolved(&allocating(&[cloud])).unwrap().0.allocation, Some(Allocation::Cloud));
+    assert_eq!(
+        resolved(&allocating(&[cloud])).unwrap().0.allocation,
+        Some(Allocation::Cloud { cluster: Vec::new() })
+    );
     let rows = [
         ("IPAMFromCluster", "was removed from Kubernetes: give RangeAllocator"),
         ("IPAMFromCloud", "was removed from Kubernetes: give CloudAllocator"),
