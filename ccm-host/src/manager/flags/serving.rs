@@ -8,8 +8,9 @@ use super::error::{FlagError, Mistakes};
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Serving")]
 pub(super) struct RawServing {
-    /// Address on which health and metrics are served.
-    #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
+    // Loopback, unlike upstream: who serves without authentication shall be told to serve more than its own node.
+    /// Address on which health and metrics are served, without authentication; 0.0.0.0 for all interfaces.
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub bind_address: String,
 
     // Not `--secure-port`: upstream's flag promises HTTPS with authentication, and this port is plain HTTP.

@@ -75,7 +75,7 @@ fn defaults() {
     );
     assert_eq!(
         settings.serving,
-        ServingSettings { address: Some("0.0.0.0:10258".parse().unwrap()), address_file: None }
+        ServingSettings { address: Some("127.0.0.1:10258".parse().unwrap()), address_file: None }
     );
     assert_eq!(settings.cidrs, CidrSettings { cluster: Vec::new(), allocation: None });
     assert_eq!(
