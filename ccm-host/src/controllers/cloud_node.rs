@@ -24,15 +24,15 @@ mod said;
 mod tests;
 mod triggers;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cloud::{CloudMetrics, Providers},
+    cloud::{CloudMetrics, Provider, Providers},
     controllers::{node_scope::NodeScope, taint},
     kube::{
         cache::Cache,
@@ -55,6 +55,9 @@ pub const COMPONENT: &str = "cloud-node-controller";
 
 /// So many nodes are observed at once: enough for whole clusters, since waiting costs little.
 const OBSERVED_AT_ONCE: usize = 8192;
+
+/// A node comes again after so long when its provider has no place left for it.
+const NEXT_TURN: Duration = Duration::from_secs(1);
 
 /// A failing node is tried again at least this often, however long it fails.
 const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(120) };
@@ -100,6 +103,8 @@ struct Shared {
     queue: WorkQueue<String>,
     attention: Mutex<Attention>,
     said: Mutex<Said>,
+    /// [`OBSERVED_AT_ONCE`] in equal parts, by provider: one that hangs leaves the others theirs.
+    places: HashMap<String, Semaphore>,
     /// One permit for each node that is written for the first time.
     initialising: Semaphore,
     /// One permit for each node that is written later.
@@ -111,7 +116,11 @@ impl Controller {
     /// A controller that does nothing until it runs.
     #[must_use]
     pub fn new(context: Context) -> Self {
+        let providers = context.providers.all();
+        let part = OBSERVED_AT_ONCE / providers.len().max(1);
+        let place = |provider: &Arc<dyn Provider>| (provider.name().to_owned(), Semaphore::new(part));
         Self(Arc::new(Shared {
+            places: providers.iter().map(place).collect(),
             scope: NodeScope::new(context.settings.selector.clone()),
             queue: WorkQueue::new("Nodes", BACKOFF, &context.queue_metrics),
             attention: Mutex::default(),
@@ -147,6 +156,7 @@ impl Shared {
             self.forget(&name);
             return Outcome::Done;
         };
+        let Ok(_place) = self.place(&node) else { return Outcome::RetryAfter(NEXT_TURN) };
         let question = self.attention.lock().question(&node);
         let answer = match question {
             Question::Wait => return Outcome::Done,
@@ -160,6 +170,12 @@ impl Shared {
         let permits = if is_new(&node) { &self.initialising } else { &self.refreshing };
         let Ok(_permit) = permits.acquire().await else { return Outcome::Done };
         Box::pin(self.settle(&node, answer.as_deref(), cancel)).await
+    }
+
+    /// A place among the nodes of its provider that are observed at once; a node of nobody needs none.
+    fn place(&self, node: &Node) -> Result<Option<SemaphorePermit<'_>>, TryAcquireError> {
+        let places = self.owner_of(node).and_then(|owner| self.places.get(owner.name()));
+        places.map(Semaphore::try_acquire).transpose()
     }
 
     /// The node, if it is there and to be looked after.

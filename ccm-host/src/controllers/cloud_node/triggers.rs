@@ -149,13 +149,18 @@ impl Shared {
         self.queue.add(name.to_owned());
     }
 
-    /// Nodes that may be several providers' are counted to the first of them.
+    /// A node that may be several providers' is counted to the first of them.
+    pub(super) fn owner_of(&self, node: &Node) -> Option<Arc<dyn Provider>> {
+        match self.context.providers.for_node(node) {
+            NodeOwner::Provider(owner) => Some(owner),
+            NodeOwner::Candidates(all) => all.into_iter().next(),
+            NodeOwner::Undecided | NodeOwner::Nobody => None,
+        }
+    }
+
     fn nodes_of(&self, provider: &Arc<dyn Provider>) -> Vec<Arc<Node>> {
-        let is_its = |node: &Arc<Node>| match self.context.providers.for_node(node) {
-            NodeOwner::Provider(owner) => owner.name() == provider.name(),
-            NodeOwner::Candidates(all) => all.first().is_some_and(|first| first.name() == provider.name()),
-            NodeOwner::Undecided | NodeOwner::Nobody => false,
-        };
+        let is_its =
+            |node: &Arc<Node>| self.owner_of(node).is_some_and(|owner| owner.name() == provider.name());
         self.in_scope().filter(is_its).collect()
     }
 

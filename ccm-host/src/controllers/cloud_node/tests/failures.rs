@@ -259,3 +259,18 @@ async fn a_hanging_provider_does_not_hold_up_the_end() {
     scene.stop().await;
     assert!(before.elapsed() < Duration::from_secs(1));
 }
+
+/// However many nodes wait for a provider that hangs, those of another one are looked at.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_hangs_leaves_the_others_their_places() {
+    let (stuck, other) = (FakeProvider::new("stuck"), FakeProvider::new("other"));
+    stuck.set_latency(method::INSTANCE, Duration::from_secs(3600));
+    other.set_instance("n", InstanceState::Running, instance("other://n"));
+    let waiting = (0..OBSERVED_AT_ONCE)
+        .map(|index| node(&format!("stuck-{index}")).with_provider_id(&format!("stuck://{index}")));
+    let scene = Scene::start_with(waiting, stuck, vec![other], |_| {}).await;
+    scene.rest().await;
+    scene.server.put(&new_node("n").with_provider_id("other://n"));
+    scene.until_initialised("n").await;
+    scene.stop().await;
+}
