@@ -1,4 +1,5 @@
-//! The client of the apiserver: one HTTP/2 connection, limits, deadlines, few retries, upstream's metrics.
+//! The client of the apiserver: one HTTP/2 connection for requests and one for watches, limits, deadlines, few retries,
+//! upstream's metrics.
 //!
 //! In go a kubeconfig (or the pod's own service account) and limits; out comes a [`Client`]. What is asked
 //! and how often is decided elsewhere. Leader election takes a client of its own (its own connection, no
@@ -13,17 +14,17 @@ use std::{path::PathBuf, time::Duration};
 
 use ::kube::{
     Client, Config,
-    client::ConfigExt,
+    client::{Body, ConfigExt},
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
-use http::{HeaderValue, Uri, header::USER_AGENT};
+use http::{HeaderValue, Request, Uri, header::USER_AGENT};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
 use rustls_pki_types::ServerName;
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, ServiceBuilder, steer::Steer};
 use tower_http::decompression::DecompressionLayer;
 
 use super::metrics::ClientMetrics;
@@ -157,15 +158,10 @@ fn from_config(
         .map_err(|_invalid| ClientError::UserAgent(options.user_agent.clone()))?;
     let mut config = config;
     config.headers.push((USER_AGENT, user_agent));
-    let http = legacy::Client::builder(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .pool_timer(TokioTimer::new())
-        .http2_keep_alive_interval(PING_INTERVAL)
-        .http2_keep_alive_timeout(PING_TIMEOUT)
-        .http2_keep_alive_while_idle(true)
-        .http2_initial_stream_window_size(STREAM_WINDOW)
-        .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .build(connector(&config)?);
+    let (requests, watches) = (connection(&config)?, connection(&config)?);
+    let apart = Steer::new([requests, watches], |request: &Request<Body>, _: &[Http]| {
+        usize::from(is_watch(request.uri()))
+    });
     let rules = Rules {
         limiter: Limiter::new(options.qps, options.burst),
         deadline: options.request_timeout,
@@ -179,8 +175,28 @@ fn from_config(
         .map_err(BoxError::from)
         .layer_fn(|inner| Guard::new(inner, rules.clone()))
         .layer(DecompressionLayer::new().gzip(!config.disable_compression))
-        .service(http);
+        .service(apart);
     Ok(Client::new(service, config.default_namespace))
+}
+
+type Http = legacy::Client<HttpsConnector<HttpConnector>, Body>;
+
+/// Watches have a connection of their own. On one connection the apiserver sends the events of a watch in turn with the answers
+/// to all writes, falls behind in a storm of them, and closes the watch for that: every second while 2,000 nodes are initialised.
+fn connection(config: &Config) -> Result<Http, ClientError> {
+    Ok(legacy::Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .http2_keep_alive_while_idle(true)
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        .build(connector(config)?))
+}
+
+fn is_watch(uri: &Uri) -> bool {
+    uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"))
 }
 
 fn connector(config: &Config) -> Result<HttpsConnector<HttpConnector>, ClientError> {

@@ -3,15 +3,24 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use test_cluster::Cluster;
+use test_cluster::{Cluster, metrics};
 
 /// Requests by verb and resource.
 pub(crate) type Requests = BTreeMap<(String, String), u64>;
 
+/// Node watches that the apiserver has closed because their client, or it itself, was too slow.
+pub(crate) async fn closed_node_watches(cluster: &Cluster) -> Result<u64> {
+    let text = exposition(cluster).await?;
+    Ok(metrics::sum(&text, "apiserver_terminated_watchers_total", &["resource=\"nodes\""]) as u64)
+}
+
+async fn exposition(cluster: &Cluster) -> Result<String> {
+    Ok(cluster.client.request_text(http::Request::get("/metrics").body(Vec::new())?).await?)
+}
+
 /// All requests so far.
 pub(crate) async fn requests(cluster: &Cluster) -> Result<Requests> {
-    let request = http::Request::get("/metrics").body(Vec::new())?;
-    let text = cluster.client.request_text(request).await?;
+    let text = exposition(cluster).await?;
     let mut requests = Requests::new();
     for line in text.lines().filter(|line| line.starts_with("apiserver_request_total{")) {
         let Some((labels, value)) = line.rsplit_once("} ") else { continue };

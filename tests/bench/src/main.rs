@@ -1,23 +1,30 @@
-//! What the host costs: N nodes initialised, a node joining M Services, nothing happening, and routes to all nodes, on a real
-//! control plane, against a mock cloud with 20 ms latency. All figures come from one run; rates are given as shares of what the apiserver itself can do.
+//! What the host costs on a real control plane: N nodes initialised, M Services made at once, a node that joins them and
+//! leaves them, labels that nobody asked for, nothing at all, and routes to all nodes.
+//!
+//! Rates are given as shares of what the apiserver itself can do, and with `--peer` as ratios to upstream's controller manager
+//! over the same Go provider, in the same run.
 #![allow(clippy::print_stdout, reason = "figures are for people")]
 
 mod apiserver;
+mod balancers;
 mod init;
-mod join;
 mod raw;
 mod realistic;
+mod report;
 mod routes;
 mod steady;
+mod subject;
 mod usage;
 
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
-use test_cluster::{Options, Profile};
 
-/// Measures the host. Figures of shared machines are noisy: compare shares, not seconds.
+use report::{Phase, Report};
+use subject::{Kind, Subject};
+
+/// Measures the host. Figures of shared machines are noisy: compare shares and ratios, not seconds.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Nodes that wait to be initialised.
@@ -29,12 +36,22 @@ struct Arguments {
     /// Period of the sweeps over nodes and balancers while nothing happens; 5m and 30m in production.
     #[arg(long, default_value = "5s")]
     period: String,
-    /// Latency of every provider call.
+    /// Latency of every call of the provider, or of the cloud behind the bridge.
     #[arg(long, default_value = "20ms")]
     latency: String,
     /// Exit non-zero when a count is higher than it may be. Shares, seconds and bytes are only printed.
     #[arg(long)]
     check: bool,
+    /// Also measure the host over the Go bridge.
+    #[arg(long)]
+    bridge: bool,
+    /// Also measure upstream's controller manager, and compare the host over the Go bridge with it. Needs Go, and builds for some
+    /// minutes the first time.
+    #[arg(long)]
+    peer: bool,
+    /// One more flag for the host. May be repeated.
+    #[arg(long = "host-flag", allow_hyphen_values = true)]
+    host_flags: Vec<String>,
 }
 
 fn main() -> ExitCode {
@@ -54,31 +71,55 @@ fn main() -> ExitCode {
 }
 
 async fn run(arguments: &Arguments) -> Result<()> {
-    let options = Options { profile: Profile::Release, ..Options::default() }
-        .provider_flag(format!("--latency={}", arguments.latency));
-    let mut cluster = options.unrecorded().start_without_host().await?;
-    println!("preparing {} nodes of about 8 KB", arguments.nodes);
-    realistic::register(&cluster, arguments.nodes).await?;
-    let raw = raw::measure(&cluster, arguments.nodes).await?;
-    println!("\nraw apiserver, 32 PATCHes in flight, one Node watch open");
-    println!("  rate                     {raw:>10.0} PATCH/s");
-
-    let init = init::measure(&mut cluster, arguments.nodes).await?;
-    init.print(arguments.nodes, raw);
-    let join = join::measure(&mut cluster, arguments.services).await?;
-    join.print(arguments.services);
-    let steady = steady::measure(&mut cluster, arguments).await?;
-    steady.print();
-    let routes = routes::measure(&mut cluster, arguments.nodes).await?;
-    routes.print(arguments.nodes);
+    let mock = measure(Kind::Mock, arguments).await?;
     if arguments.check {
-        init.check(arguments.nodes)?;
-        join.check()?;
-        steady.check()?;
-        routes.check(arguments.nodes)?;
+        mock.check()?;
         println!("\nall counts are within their limits");
     }
-    let status = cluster.host()?.terminate().await?;
-    ensure!(status.success(), "ccm-host ended with {status} after SIGTERM");
+    if !arguments.bridge && !arguments.peer {
+        return Ok(());
+    }
+    let bridge = measure(Kind::Bridge, arguments).await?;
+    if arguments.peer {
+        bridge.compare(&measure(Kind::Upstream, arguments).await?);
+    }
     Ok(())
+}
+
+/// All phases that this subject has.
+async fn measure(kind: Kind, arguments: &Arguments) -> Result<Report> {
+    let (nodes, services) = (arguments.nodes, arguments.services);
+    let what = match kind {
+        Kind::Mock => "the host over the mock",
+        Kind::Bridge => "the host over the Go bridge",
+        Kind::Upstream => "upstream's controller manager",
+    };
+    println!("\n# {what}: preparing {nodes} nodes of about 8 KB");
+    let mut subject = Subject::start(kind, arguments).await?;
+    realistic::register(&subject, nodes).await?;
+    let raw = raw::measure(&subject.cluster, nodes).await?;
+    let ours = raw::initialisation(&subject.cluster, (nodes / 2).max(1)).await?;
+    let mut report = Report::default();
+    let mut yardstick = Phase::new("raw apiserver, 32 writes in flight");
+    yardstick.value("PATCH/s, a merge of one annotation", raw, 0);
+    yardstick.value("PATCH/s, the two writes of an initialisation", ours, 0);
+    report.add(yardstick);
+
+    report.add(init::measure(&mut subject, nodes, [raw, ours]).await?);
+    report.add(balancers::made_at_once(&mut subject, services).await?);
+    let [first, second] = balancers::NEWCOMERS;
+    report.add(balancers::joined(&subject, first, services).await?);
+    report.add(balancers::terminated(&subject, first).await?);
+    if kind == Kind::Mock {
+        balancers::joined(&subject, second, services).await?;
+        report.add(balancers::terminated_unwatched(&subject, second).await?);
+    }
+    report.add(balancers::labelled(&mut subject, nodes).await?);
+    if kind == Kind::Mock {
+        report.add(steady::measure(&mut subject, arguments).await?);
+        report.add(routes::measure(&mut subject, nodes).await?);
+        let status = subject.cluster.host()?.terminate().await?;
+        ensure!(status.success(), "ccm-host ended with {status} after SIGTERM");
+    }
+    Ok(report)
 }

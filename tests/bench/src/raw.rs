@@ -1,4 +1,4 @@
-//! What the apiserver itself can do: the yardstick.
+//! What the apiserver itself can do: the yardsticks.
 
 use std::time::Instant;
 
@@ -7,12 +7,12 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api,
-    api::{Patch, PatchParams, WatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, WatchParams},
 };
-use serde_json::json;
-use test_cluster::Cluster;
+use serde_json::{Value, json};
+use test_cluster::{Cluster, nodes};
 
-use crate::realistic::name;
+use crate::realistic::{self, name};
 
 const IN_FLIGHT: usize = 32;
 const ROUNDS: usize = 2;
@@ -45,4 +45,65 @@ async fn patch(api: &Api<Node>, count: usize, round: usize) -> Result<()> {
         .try_collect::<()>()
         .await?;
     Ok(())
+}
+
+/// Nodes that only this yardstick writes.
+const OURS: usize = 40_000;
+const MARK: &str = "example.com/yardstick";
+
+/// Writes a second that initialise nodes, as the host sends them: the addresses, then all the rest, each with tests of what it
+/// replaces. They cost the apiserver more than a merge of one annotation.
+pub(crate) async fn initialisation(cluster: &Cluster, count: usize) -> Result<f64> {
+    let api = Api::<Node>::all(cluster.client.clone());
+    let registered = stream::iter(0..count).map(async |number| {
+        let mut node = realistic::node(OURS + number);
+        node["metadata"]["labels"][MARK] = json!("");
+        nodes::register(&cluster.client, node).await
+    });
+    let registered: Vec<Node> = registered.buffer_unordered(IN_FLIGHT).try_collect().await?;
+    let begun = Instant::now();
+    stream::iter(&registered)
+        .map(|node| initialise(&api, node))
+        .buffer_unordered(IN_FLIGHT)
+        .try_collect::<()>()
+        .await?;
+    let seconds = begun.elapsed().as_secs_f64();
+    api.delete_collection(&DeleteParams::default(), &ListParams::default().labels(MARK)).await?;
+    Ok((count * 2) as f64 / seconds)
+}
+
+async fn initialise(api: &Api<Node>, node: &Node) -> Result<()> {
+    let (name, uid) = (node.metadata.name.clone().unwrap_or_default(), json!(node.metadata.uid));
+    let status = node.status.clone().unwrap_or_default();
+    let addresses = json!([
+        { "type": "InternalIP", "address": "10.0.0.1" },
+        { "type": "Hostname", "address": name },
+    ]);
+    let mut operations = vec![test("/metadata/uid", uid.clone())];
+    operations.extend(replace("/status/addresses", json!(status.addresses), addresses));
+    let patch = Patch::<Node>::Json(serde_json::from_value(Value::Array(operations))?);
+    api.patch_status(&name, &PatchParams::default(), &patch).await?;
+
+    let mut operations = vec![test("/metadata/uid", uid)];
+    operations.extend(replace("/spec/providerID", Value::Null, json!(format!("yardstick://{name}"))));
+    for label in [
+        "topology.kubernetes.io~1zone",
+        "topology.kubernetes.io~1region",
+        "node.kubernetes.io~1instance-type",
+    ] {
+        operations.extend(replace(&format!("/metadata/labels/{label}"), Value::Null, json!("value")));
+    }
+    let taints = node.spec.as_ref().map(|spec| json!(spec.taints)).unwrap_or_default();
+    operations.extend([test("/spec/taints", taints), json!({ "op": "remove", "path": "/spec/taints" })]);
+    let patch = Patch::<Node>::Json(serde_json::from_value(Value::Array(operations))?);
+    api.patch_metadata(&name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+fn test(path: &str, value: Value) -> Value {
+    json!({ "op": "test", "path": path, "value": value })
+}
+
+fn replace(path: &str, old: Value, new: Value) -> [Value; 2] {
+    [test(path, old), json!({ "op": "add", "path": path, "value": new })]
 }

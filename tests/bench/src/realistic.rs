@@ -3,7 +3,9 @@
 use anyhow::Result;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
-use test_cluster::{Cluster, nodes};
+use test_cluster::nodes;
+
+use crate::subject::Subject;
 
 const IMAGES: usize = 40;
 const IN_FLIGHT: usize = 32;
@@ -14,33 +16,24 @@ pub(crate) fn name(number: usize) -> String {
 }
 
 /// Makes machines in the cloud and registers their nodes.
-pub(crate) async fn register(cluster: &Cluster, count: usize) -> Result<()> {
-    let cloud = cluster.cloud()?;
+pub(crate) async fn register(subject: &Subject, count: usize) -> Result<()> {
     stream::iter(0..count)
-        .map(|number| {
-            let client = cluster.client.clone();
-            let cloud = &cloud;
-            async move {
-                cloud.create_instance(&name(number), zone(number)).await?;
-                nodes::register(&client, node(number)).await.map(drop)
-            }
+        .map(async |number| {
+            subject.create_machine(number).await?;
+            nodes::register(&subject.cluster.client, node(number)).await.map(drop)
         })
         .buffer_unordered(IN_FLIGHT)
         .try_collect()
         .await
 }
 
-/// One more machine and its node.
-pub(crate) async fn register_one(cluster: &Cluster, number: usize) -> Result<()> {
-    cluster.cloud()?.create_instance(&name(number), zone(number)).await?;
-    nodes::register(&cluster.client, node(number)).await.map(drop)
-}
-
-fn zone(number: usize) -> &'static str {
+/// Zone of the node with this number.
+pub(crate) fn zone(number: usize) -> &'static str {
     ["zone-a", "zone-b", "zone-c"][number % 3]
 }
 
-fn node(number: usize) -> Value {
+/// The node with this number as its kubelet registers it.
+pub(crate) fn node(number: usize) -> Value {
     let mut node = nodes::as_registered(&name(number));
     let labels = &mut node["metadata"]["labels"];
     for key in 0..9 {

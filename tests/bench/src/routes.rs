@@ -12,7 +12,7 @@ use kube::{
 use serde_json::json;
 use test_cluster::{Cluster, metrics, wait};
 
-use crate::realistic;
+use crate::{realistic, report::Phase, subject::Subject};
 
 /// Holds a pod CIDR for each of 65,536 nodes.
 const CLUSTER_CIDR: &str = "10.0.0.0/8";
@@ -26,16 +26,9 @@ const MADE: Series =
     ("ccm_route_operation_duration_seconds_count", &["operation=\"ensure\"", "result=\"ok\""]);
 const LOOKED_AT: Series = ("workqueue_work_duration_seconds_count", &["name=\"Routes\""]);
 
-/// What the routes cost.
-#[derive(Debug)]
-pub(crate) struct Routes {
-    seconds: f64,
-    made: Vec<(String, u64)>,
-    restarted: Vec<(String, u64)>,
-}
-
 /// Gives pod CIDRs to all nodes while no host runs, starts it, and starts it once more.
-pub(crate) async fn measure(cluster: &mut Cluster, count: usize) -> Result<Routes> {
+pub(crate) async fn measure(subject: &mut Subject, count: usize) -> Result<Phase> {
+    let cluster = &mut subject.cluster;
     cluster.host()?.terminate().await?;
     cluster.add_host_flag(format!("--cluster-cidr={CLUSTER_CIDR}"));
     give_pod_cidrs(cluster, count).await?;
@@ -46,7 +39,17 @@ pub(crate) async fn measure(cluster: &mut Cluster, count: usize) -> Result<Route
     ensure!(there == count, "{there} routes for {count} nodes");
     cluster.host()?.terminate().await?;
     let restarted = start_until(cluster, LOOKED_AT, count).await?;
-    Ok(Routes { seconds, made, restarted })
+
+    let mut phase =
+        Phase::new(format!("routes to the pod CIDRs of {count} nodes, from the start of the process"));
+    phase.value("seconds", seconds, 1);
+    let most = MAX_CALLS * (count as u64).div_ceil(2000);
+    phase.gate("provider calls", made.iter().map(|(_, calls)| calls).sum(), 0..=most);
+    phase.counts(made.iter().map(|(method, calls)| (method.as_str(), *calls)));
+    let changes = restarted.iter().filter(|(method, _)| method != "ListRoutes").map(|(_, calls)| calls).sum();
+    phase.gate("changes after a restart, though nothing had changed", changes, 0..=0);
+    phase.counts(restarted.iter().map(|(method, calls)| (method.as_str(), *calls)));
+    Ok(phase)
 }
 
 /// The calls about routes from the start of the host until the series has counted so far.
@@ -83,34 +86,4 @@ async fn give_pod_cidrs(cluster: &Cluster, count: usize) -> Result<()> {
         .try_for_each(async |_| Ok(()))
         .await
         .context("cannot give pod CIDRs to nodes")
-}
-
-impl Routes {
-    /// Prints the figures.
-    pub(crate) fn print(&self, count: usize) {
-        println!("\nroutes to the pod CIDRs of {count} nodes, from the start of the process");
-        println!("  seconds                  {:>10.1}", self.seconds);
-        println!("  provider calls           {:>10}", total(&self.made));
-        for (method, calls) in &self.made {
-            println!("    {method:<28} {calls:>6}");
-        }
-        println!("  after a restart, nothing changed");
-        for (method, calls) in &self.restarted {
-            println!("    {method:<28} {calls:>6}");
-        }
-    }
-
-    /// Fails when a count is too high.
-    pub(crate) fn check(&self, count: usize) -> Result<()> {
-        let calls = total(&self.made);
-        let most = MAX_CALLS * (count as u64).div_ceil(2000);
-        ensure!(calls <= most, "{calls} provider calls for {count} routes, {most} are allowed");
-        let changes: Vec<_> = self.restarted.iter().filter(|(method, _)| method != "ListRoutes").collect();
-        ensure!(changes.is_empty(), "routes were changed though nothing had: {changes:?}");
-        Ok(())
-    }
-}
-
-fn total(calls: &[(String, u64)]) -> u64 {
-    calls.iter().map(|(_, calls)| calls).sum()
 }

@@ -1,14 +1,45 @@
-//! What a process has used, as the kernel counts.
+//! What processes have used, as the kernel counts.
 
 use std::fs;
 
 use anyhow::{Context as _, Result};
 
+use crate::report::Phase;
+
 /// Clock ticks a second; Linux has shown 100 to programs on every architecture for decades.
 const TICKS: f64 = 100.0;
 
+/// What some processes together have used so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Usage {
+    cpu_seconds: f64,
+    peak_mib: f64,
+}
+
+impl Usage {
+    /// Of these processes.
+    pub(crate) fn of(pids: &[u32]) -> Result<Self> {
+        pids.iter().try_fold(Self::default(), |sum, pid| {
+            Ok(Self {
+                cpu_seconds: sum.cpu_seconds + cpu_seconds(*pid)?,
+                peak_mib: sum.peak_mib + peak_mib(*pid)?,
+            })
+        })
+    }
+
+    /// Processor seconds since then.
+    pub(crate) fn cpu_since(self, before: Self) -> f64 {
+        self.cpu_seconds - before.cpu_seconds
+    }
+
+    pub(crate) fn add_to(self, phase: &mut Phase) {
+        phase.value("CPU seconds", self.cpu_seconds, 2);
+        phase.value("peak memory, MiB", self.peak_mib, 1);
+    }
+}
+
 /// Processor seconds in user and kernel mode.
-pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
+fn cpu_seconds(pid: u32) -> Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The name may hold blanks; it ends with the last parenthesis.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -17,7 +48,7 @@ pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
 }
 
 /// The largest resident size so far, in MiB.
-pub(crate) fn peak_mib(pid: u32) -> Result<f64> {
+fn peak_mib(pid: u32) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).context("VmHWM")?;
     let kib: f64 = line.split_whitespace().nth(1).context("a number")?.parse()?;

@@ -29,7 +29,7 @@ const WATCHDOG: &str =
 
 impl Process {
     /// Starts `program` with its output appended to `log`.
-    pub(crate) fn start(
+    pub fn start(
         name: &str,
         program: &Path,
         arguments: &[String],

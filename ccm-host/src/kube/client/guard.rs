@@ -103,7 +103,7 @@ impl About {
         Self {
             method: request.method().to_string(),
             host: uri.authority().map_or_else(String::new, ToString::to_string),
-            is_watch: uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true")),
+            is_watch: super::is_watch(uri),
         }
     }
 }

@@ -30,6 +30,7 @@ func (c *Cloud) write(path string, service *v1.Service, nodes []*v1.Node) error 
 }
 
 func (c *Cloud) GetLoadBalancer(ctx context.Context, cluster string, service *v1.Service) (*v1.LoadBalancerStatus, bool, error) {
+	c.called("GetLoadBalancer")
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.outage(); err != nil {
@@ -51,6 +52,7 @@ func (c *Cloud) GetLoadBalancer(ctx context.Context, cluster string, service *v1
 }
 
 func (c *Cloud) EnsureLoadBalancer(ctx context.Context, cluster string, service *v1.Service, nodes []*v1.Node) (*v1.LoadBalancerStatus, error) {
+	c.called("EnsureLoadBalancer")
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.outage(); err != nil {
@@ -85,6 +87,7 @@ func (c *Cloud) built(path string) error {
 }
 
 func (c *Cloud) UpdateLoadBalancer(ctx context.Context, cluster string, service *v1.Service, nodes []*v1.Node) error {
+	c.called("UpdateLoadBalancer")
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.outage(); err != nil {
@@ -97,6 +100,7 @@ func (c *Cloud) UpdateLoadBalancer(ctx context.Context, cluster string, service 
 }
 
 func (c *Cloud) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, service *v1.Service) error {
+	c.called("EnsureLoadBalancerDeleted")
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.outage(); err != nil {

@@ -8,6 +8,7 @@
 //	clusters/NAME     one line: the address of its control plane
 //	slow              while it is there, a new balancer takes two seconds
 //	outage            while it is there, every call fails with its text
+//	calls/METHOD      grows by one byte with each call, where the folder "calls" is there
 //
 // It says nothing of the bridge: it is written as a vendor's provider is.
 package cloud
@@ -33,8 +34,11 @@ import (
 
 const prefix = "fake://"
 
-// dir is a vendor's own flag.
-var dir = pflag.String("fake-cloud-dir", "", "`folder` that is the cloud")
+// A vendor's own flags.
+var (
+	dir     = pflag.String("fake-cloud-dir", "", "`folder` that is the cloud")
+	latency = pflag.Duration("fake-cloud-latency", 0, "how long the cloud takes for each call")
+)
 
 func init() {
 	cloudprovider.RegisterCloudProvider("fake", func(io.Reader) (cloudprovider.Interface, error) { return New(*dir) })
@@ -72,6 +76,17 @@ func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return c, tr
 
 func (c *Cloud) Routes() (cloudprovider.Routes, bool) { return c, true }
 
+// called counts a call of the cloud, and takes the time that it takes.
+func (c *Cloud) called(method string) {
+	time.Sleep(*latency)
+	file, err := os.OpenFile(filepath.Join(c.folder, "calls", method), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return // Nobody counts.
+	}
+	defer func() { _ = file.Close() }()
+	_, _ = file.WriteString(".")
+}
+
 // outage answers why the cloud answers nothing now.
 func (c *Cloud) outage() error {
 	text, err := os.ReadFile(filepath.Join(c.folder, "outage"))
@@ -104,16 +119,19 @@ func (c *Cloud) machine(node *v1.Node) (*machine, error) {
 }
 
 func (c *Cloud) InstanceExists(_ context.Context, node *v1.Node) (bool, error) {
+	c.called("InstanceExists")
 	found, err := c.machine(node)
 	return found != nil, err
 }
 
 func (c *Cloud) InstanceShutdown(_ context.Context, node *v1.Node) (bool, error) {
+	c.called("InstanceShutdown")
 	found, err := c.machine(node)
 	return found != nil && found.state == "stopped", err
 }
 
 func (c *Cloud) InstanceMetadata(_ context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+	c.called("InstanceMetadata")
 	found, err := c.machine(node)
 	if err != nil {
 		return nil, err

@@ -42,6 +42,7 @@ func (c *Cloud) changed(work func() error) error {
 }
 
 func (c *Cloud) ListRoutes(ctx context.Context, cluster string) (all []*cloudprovider.Route, err error) {
+	c.called("ListRoutes")
 	err = c.changed(func() error {
 		all, err = c.Cloud.ListRoutes(ctx, cluster)
 		return err
@@ -59,6 +60,7 @@ func named(route *cloudprovider.Route) *v1.Node {
 }
 
 func (c *Cloud) CreateRoute(ctx context.Context, cluster, hint string, route *cloudprovider.Route) error {
+	c.called("CreateRoute")
 	switch found, err := c.machine(named(route)); {
 	case err != nil:
 		return err
@@ -69,5 +71,6 @@ func (c *Cloud) CreateRoute(ctx context.Context, cluster, hint string, route *cl
 }
 
 func (c *Cloud) DeleteRoute(ctx context.Context, cluster string, route *cloudprovider.Route) error {
+	c.called("DeleteRoute")
 	return c.changed(func() error { return c.Cloud.DeleteRoute(ctx, cluster, route) })
 }

@@ -1,0 +1,190 @@
+//! What is measured: the host over the mock or over the Go bridge, or upstream's controller manager with the bridge's example
+//! cloud in its own process.
+//!
+//! In: a kind. Out: a fresh control plane with a cloud, a manager that can be started, and one way to look at the cloud. The
+//! example cloud is a folder, the same behind the bridge and behind upstream; it counts its calls as the mock does.
+
+use std::{fs, path::PathBuf};
+
+use anyhow::{Context as _, Result};
+use tempfile::TempDir;
+use test_cluster::{
+    Cloud, CloudFolder, Cluster, Options, Process, Profile, ProviderUnderTest, Steered as _, go,
+};
+
+use crate::{Arguments, realistic};
+
+/// Calls that go on whether or not anything happens.
+const BACKGROUND: [&str; 4] = ["GetInfo", "GetCapabilities", "GetStatus", "WatchInstances"];
+/// As many of upstream's workers as the host has write slots.
+const UPSTREAM: [&str; 8] = [
+    "--cloud-provider=fake",
+    "--leader-elect=false",
+    "--secure-port=0",
+    "--configure-cloud-routes=false",
+    "--concurrent-node-syncs=32",
+    "--concurrent-service-syncs=32",
+    "--kube-api-qps=1000",
+    "--kube-api-burst=2000",
+];
+
+/// Who serves the cloud, and to whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The host over the mock.
+    Mock,
+    /// The host over the Go bridge.
+    Bridge,
+    /// Upstream's controllers and the same Go provider, in one process.
+    Upstream,
+}
+
+/// A control plane with a cloud, and what is measured on it.
+pub(crate) struct Subject {
+    pub(crate) kind: Kind,
+    pub(crate) cluster: Cluster,
+    /// The cloud of all but the mock.
+    folder: TempDir,
+    /// The flags that name it.
+    cloud: Vec<String>,
+    upstream: Option<Process>,
+}
+
+impl Subject {
+    /// Everything but the manager.
+    pub(crate) async fn start(kind: Kind, arguments: &Arguments) -> Result<Self> {
+        let mut options = Options { profile: Profile::Release, ..Options::default() }.unrecorded();
+        // The machines of the bench are younger than the nodes that a default host deletes.
+        options.host.push("--node-deletion-grace=0s".to_owned());
+        options.host.extend_from_slice(&arguments.host_flags);
+        let folder = tempfile::tempdir()?;
+        fs::create_dir_all(folder.path().join("calls"))?;
+        let cloud = vec![
+            format!("--fake-cloud-dir={}", folder.path().display()),
+            format!("--fake-cloud-latency={}", arguments.latency),
+        ];
+        let cluster = match kind {
+            Kind::Mock => {
+                let latency = format!("--latency={}", arguments.latency);
+                options.provider_flag(latency).start_without_host().await?
+            }
+            Kind::Bridge => {
+                let program = built("provider-sdk/go/bridge", "./examples/fake", "bridged-fake").await?;
+                let (name, flags) = ("fake".to_owned(), cloud.clone());
+                let provider = ProviderUnderTest { name, program, flags, environment: Vec::new() };
+                options.provider_under_test(provider).start_without_host().await?
+            }
+            Kind::Upstream => options.start_control_plane().await?,
+        };
+        Ok(Self { kind, cluster, folder, cloud, upstream: None })
+    }
+
+    /// Starts the manager; it is not awaited.
+    pub(crate) async fn start_manager(&mut self) -> Result<()> {
+        if self.kind != Kind::Upstream {
+            return self.cluster.start_host();
+        }
+        let program = built("tests/bench/peer", ".", "upstream-manager").await?;
+        let kubeconfig = self.cluster.control_plane.kubeconfig_for("bench", &["system:masters"])?;
+        let mut flags: Vec<String> = UPSTREAM.iter().map(ToString::to_string).collect();
+        flags.push(format!("--kubeconfig={}", kubeconfig.display()));
+        flags.extend_from_slice(&self.cloud);
+        let log = self.cluster.folder().join("upstream.log");
+        let process = Process::start("upstream", &program, &flags, &[], &log)?;
+        self.upstream = Some(process);
+        Ok(())
+    }
+
+    /// The processes whose cost counts: the manager, and the provider where it does what upstream's manager does itself.
+    pub(crate) fn pids(&mut self) -> Result<Vec<u32>> {
+        match (&self.upstream, self.kind) {
+            (Some(upstream), _) => Ok(vec![upstream.id()]),
+            (None, Kind::Bridge) => Ok(vec![self.cluster.host()?.id(), self.cluster.provider()?.id()]),
+            (None, _) => Ok(vec![self.cluster.host()?.id()]),
+        }
+    }
+
+    /// A machine that runs, for this node.
+    pub(crate) async fn create_machine(&self, number: usize) -> Result<()> {
+        let (name, zone) = (realistic::name(number), realistic::zone(number));
+        match self.kind {
+            Kind::Mock => self.mock()?.create_instance(&name, zone).await,
+            Kind::Bridge | Kind::Upstream => {
+                let address = format!("10.{}.{}.{}", number >> 16, number >> 8 & 255, number & 255);
+                CloudFolder::new(self.folder.path())?.create_machine(&name, zone, &address).await
+            }
+        }
+    }
+
+    /// The machine ends at once.
+    pub(crate) async fn terminate_machine(&self, name: &str) -> Result<()> {
+        match self.kind {
+            Kind::Mock => self.mock()?.terminate_instance(name).await,
+            Kind::Bridge | Kind::Upstream => {
+                CloudFolder::new(self.folder.path())?.terminate_machine(name).await
+            }
+        }
+    }
+
+    /// How many balancers have this node behind them, and how many there are.
+    pub(crate) async fn behind(&self, node: &str) -> Result<(usize, usize)> {
+        if self.kind == Kind::Mock {
+            let balancers = self.mock()?.balancers().await?;
+            let behind = balancers.iter().filter(|balancer| {
+                balancer
+                    .backends
+                    .iter()
+                    .any(|backend| backend.node == node && !backend.provider_id.is_empty())
+            });
+            return Ok((behind.count(), balancers.len()));
+        }
+        let backends = CloudFolder::new(self.folder.path())?.backends().await?;
+        Ok((backends.values().filter(|nodes| nodes.iter().any(|name| name == node)).count(), backends.len()))
+    }
+
+    /// The door of the mock, which only [`Kind::Mock`] has.
+    pub(crate) fn mock(&self) -> Result<Cloud> {
+        self.cluster.cloud()
+    }
+
+    /// Forgets the calls so far.
+    pub(crate) async fn reset_calls(&self) -> Result<()> {
+        if self.kind == Kind::Mock {
+            return self.mock()?.reset_calls().await;
+        }
+        for file in fs::read_dir(self.folder.path().join("calls"))? {
+            fs::remove_file(file?.path())?;
+        }
+        Ok(())
+    }
+
+    /// The calls since, by method, without those that go on anyway: calls of the provider where that is the mock, else calls of
+    /// the cloud.
+    pub(crate) async fn calls(&self) -> Result<Vec<(String, u64)>> {
+        if self.kind == Kind::Mock {
+            let calls = self.mock()?.call_counts().await?.into_iter();
+            return Ok(calls.filter(|(method, _)| !BACKGROUND.contains(&method.as_str())).collect());
+        }
+        let mut calls = Vec::new();
+        for file in fs::read_dir(self.folder.path().join("calls"))? {
+            let file = file?;
+            calls.push((file.file_name().to_string_lossy().into_owned(), file.metadata()?.len()));
+        }
+        calls.sort();
+        Ok(calls)
+    }
+
+    /// What the parts printed last, for the message of a failure.
+    pub(crate) fn parts(&self) -> String {
+        match &self.upstream {
+            Some(upstream) => upstream.tail(),
+            None => format!("{:?}", self.cluster.parts()),
+        }
+    }
+}
+
+async fn built(module: &'static str, package: &'static str, name: &'static str) -> Result<PathBuf> {
+    tokio::task::spawn_blocking(move || go::built(module, package, name))
+        .await?
+        .with_context(|| format!("cannot build {name}"))
+}
