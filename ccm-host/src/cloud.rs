@@ -46,6 +46,7 @@ mod wanted;
 mod wishes;
 
 pub use config::{ClusterRef, Fencing, Paces, ProviderConfig};
+pub use connect::Dialer;
 pub use desired::{differ_in_backends_only, is_for_another_class};
 pub use error::{CloudError, ErrorReason, RetryClass, SLOW_RETRY};
 pub use instance::{

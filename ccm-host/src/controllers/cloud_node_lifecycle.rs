@@ -159,7 +159,7 @@ impl Controller {
         }
         let findings = Findings {
             total: nodes.len(),
-            absent: observed.evidence(jiff::Timestamp::now()),
+            absent: observed.evidence(crate::clock::now()),
             uncertain: observed.uncertain,
             held_back_before: nodes.iter().any(|node| is_held_back(node)),
         };

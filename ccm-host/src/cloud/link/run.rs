@@ -62,7 +62,7 @@ async fn forever(link: &Link) {
 async fn introduce(link: &Link) -> Result<Session, NoSession> {
     let config = &link.config;
     let agent = format!("ccm-host/{}", config.host_version);
-    let connection = connect(&config.endpoint, &agent, &config.allowed_uids).await?;
+    let connection = connect(config, &agent).await?;
     handshake(connection, &link.metrics, &config.host_version)
         .await
         .map_err(|source| NoSession::Handshake { endpoint: config.endpoint.to_string(), source })

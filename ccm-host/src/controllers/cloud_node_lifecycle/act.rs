@@ -225,7 +225,7 @@ impl Controller {
                     message: "the node is not held back any more",
                 }
             };
-            let Some(patch) = node_condition(&node, &wanted, jiff::Timestamp::now()) else { return };
+            let Some(patch) = node_condition(&node, &wanted, crate::clock::now()) else { return };
             if self.write(&node, &patch, "condition", cancel).await && held_back {
                 self.context.recorder.record(&*node, EventType::Warning, "NodeDeletionBlocked", explained);
             }
