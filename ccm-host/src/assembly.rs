@@ -21,7 +21,7 @@ use anyhow::{Context as _, Result};
 use tokio::time::timeout;
 
 use crate::{
-    cloud::{CloudMetrics, Providers},
+    cloud::{CloudMetrics, Dialer, Providers},
     kube::{ClientOptions, Events, KubeMetrics, WritePressure, Writer, client},
     manager::process::Process,
 };
@@ -47,22 +47,51 @@ struct Shared {
     caches: Caches,
 }
 
+/// What a simulation puts in the place of the network.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// Answers what is asked of the apiserver.
+    pub apiserver: client::Apiserver,
+    /// Leads to the providers.
+    pub dialer: Dialer,
+}
+
 /// Starts everything; returns when it runs.
 ///
 /// # Errors
 /// The apiserver cannot be spoken to at all: no credentials, no rights.
 pub async fn start(process: &Process) -> Result<()> {
     let metrics = process.metrics().register(KubeMetrics::register);
-    let cloud_metrics = process.metrics().register(CloudMetrics::register);
     let client = client::build(&client_options(process), &metrics.client)
         .await
         .context("no client for the apiserver")?;
+    start_with(process, metrics, client, None).await
+}
+
+/// The same between an apiserver and providers of this process.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_within(process: &Process, surroundings: Surroundings) -> Result<()> {
+    let metrics = process.metrics().register(KubeMetrics::register);
+    let client = client::over(surroundings.apiserver, &client_options(process), &metrics.client)
+        .context("no client for the apiserver")?;
+    start_with(process, metrics, client, Some(surroundings.dialer)).await
+}
+
+async fn start_with(
+    process: &Process,
+    metrics: KubeMetrics,
+    client: Client,
+    dialer: Option<Dialer>,
+) -> Result<()> {
+    let cloud_metrics = process.metrics().register(CloudMetrics::register);
     let pressure = WritePressure::default();
     let events = start_events(process, &client, &pressure, &metrics);
 
     process.waiting_for("the apiserver, for the uid of the namespace kube-system");
     let cluster = cluster::identify(&client, &process.settings().kube.cluster_name).await?;
-    let providers = providers::start(process, cluster, &cloud_metrics);
+    let providers = providers::start(process, cluster, &cloud_metrics, dialer);
     let shared = Arc::new(Shared {
         caches: Caches::new(process.settings(), &providers, &metrics),
         writer: Writer::new(client.clone(), pressure),

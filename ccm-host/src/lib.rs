@@ -4,12 +4,14 @@
 //! * [`cloud`] is the one way to a provider: negotiate, batch, deadline, limit, guard, measure.
 //! * [`controllers`] hold what is decided: each is observe, decide (pure), act.
 //! * [`manager`] holds the process: flags, logs, serving, start order, shutdown.
+//! * [`clock`] tells the time that other processes share.
 //! * [`cidr`] reads networks as Kubernetes does.
 //! * [`assembly`] puts them together.
 
 pub mod assembly;
 mod buckets;
 pub mod cidr;
+pub mod clock;
 pub mod cloud;
 pub mod controllers;
 pub mod kube;

@@ -5,15 +5,23 @@ use std::{sync::Arc, time::Duration};
 use futures::future::{join_all, select_all};
 
 use crate::{
-    cloud::{CloudMetrics, ClusterRef, Provider, ProviderConfig, ProviderStatus, Providers, RemoteProvider},
+    cloud::{
+        CloudMetrics, ClusterRef, Dialer, Provider, ProviderConfig, ProviderStatus, Providers, RemoteProvider,
+    },
     manager::{health::Probe, process::Process},
 };
 
 /// Starts to connect to all of them, and adds a readiness check for each.
-pub(super) fn start(process: &Process, cluster: ClusterRef, metrics: &CloudMetrics) -> Providers {
+pub(super) fn start(
+    process: &Process,
+    cluster: ClusterRef,
+    metrics: &CloudMetrics,
+    dialer: Option<Dialer>,
+) -> Providers {
     let started = process.settings().providers.iter().map(|settings| {
         let config = ProviderConfig {
             allowed_uids: settings.allowed_uids.clone(),
+            dialer: dialer.clone(),
             ..ProviderConfig::new(settings.name.clone(), settings.endpoint.clone(), cluster.clone())
         };
         let provider: Arc<dyn Provider> = RemoteProvider::spawn(config, metrics, process.connections());

@@ -3,7 +3,6 @@
 use std::{collections::HashMap, fmt::Debug, sync::Arc, time::Duration};
 
 use cloudprovider_proto::{defaults, v1alpha1 as pb};
-use jiff::Timestamp;
 
 use super::{
     CloudError, Freshness, InstanceAnswer, InstanceView,
@@ -165,7 +164,7 @@ async fn read(
         view: view(lane.view).into(),
         max_staleness: max_staleness(lane.freshness),
     };
-    let at = Timestamp::now();
+    let at = crate::clock::now();
     let mut client = session.instances();
     let response = link
         .call(session, &method::BATCH_GET_INSTANCES, Some(items.len()), message, async |request| {

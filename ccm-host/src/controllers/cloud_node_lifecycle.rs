@@ -33,6 +33,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    clock,
     cloud::{NodeOwner, Provider, ProviderStatus, Providers},
     controllers::node_scope::NodeScope,
     kube::{
@@ -212,7 +213,7 @@ impl Controller {
     ) {
         let findings = Findings {
             total: nodes.len(),
-            absent: seen.evidence(jiff::Timestamp::now()),
+            absent: seen.evidence(clock::now()),
             uncertain: seen.uncertain,
             control: seen.control.clone(),
             held_before: nodes.iter().filter_map(|node| held_by(node)).collect(),

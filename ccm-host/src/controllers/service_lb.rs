@@ -34,7 +34,7 @@ mod tests;
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use futures::future::join_all;
@@ -281,6 +281,5 @@ impl Shared {
 
 /// What revisions start from.
 fn wall_micros() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
+    u64::try_from(crate::clock::now().as_microsecond()).unwrap_or_default()
 }

@@ -24,6 +24,7 @@ use super::{
     metrics::{CacheMetrics, KindCacheMetrics},
     pairs::Interner,
 };
+use crate::clock;
 use follow::Follower;
 use store::Store;
 
@@ -311,7 +312,7 @@ impl<T: Slim> Cache<T> {
         let mut lost = self.0.lost.lock();
         match &mut *lost {
             Some(lost) => lost.why = why,
-            None => *lost = Some(Lost { at: Instant::now(), since: Timestamp::now(), why }),
+            None => *lost = Some(Lost { at: Instant::now(), since: clock::now(), why }),
         }
     }
 }

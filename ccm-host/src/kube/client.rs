@@ -17,14 +17,15 @@ use ::kube::{
     client::{Body, ConfigExt},
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
-use http::{HeaderValue, Request, Uri, header::USER_AGENT};
+use http::{HeaderValue, Request, Response, Uri, header::USER_AGENT};
+use hyper::body::Bytes;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
 use rustls_pki_types::ServerName;
-use tower::{BoxError, ServiceBuilder, steer::Steer};
+use tower::{BoxError, Service, ServiceBuilder, steer::Steer, util::BoxCloneSyncService};
 use tower_http::decompression::DecompressionLayer;
 
 use super::metrics::ClientMetrics;
@@ -153,7 +154,6 @@ fn from_config(
     options: &ClientOptions,
     metrics: &ClientMetrics,
 ) -> Result<Client, ClientError> {
-    let credentials = |error| ClientError::Credentials(Box::new(error));
     let user_agent = HeaderValue::from_str(&options.user_agent)
         .map_err(|_invalid| ClientError::UserAgent(options.user_agent.clone()))?;
     let mut config = config;
@@ -162,6 +162,35 @@ fn from_config(
     let apart = Steer::new([requests, watches], |request: &Request<Body>, _: &[Http]| {
         usize::from(is_watch(request.uri()))
     });
+    layered(apart, &config, options, metrics)
+}
+
+/// An apiserver that is a service of this process.
+pub type Apiserver = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
+
+/// A client of an apiserver in this process, under the same limits and deadlines as any other.
+pub fn over(
+    apiserver: Apiserver,
+    options: &ClientOptions,
+    metrics: &ClientMetrics,
+) -> Result<Client, ClientError> {
+    layered(apiserver, &Config::new(Uri::from_static("http://apiserver")), options, metrics)
+}
+
+fn layered<S, B>(
+    service: S,
+    config: &Config,
+    options: &ClientOptions,
+    metrics: &ClientMetrics,
+) -> Result<Client, ClientError>
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError> + Send,
+{
+    let credentials = |error| ClientError::Credentials(Box::new(error));
     let rules = Rules {
         limiter: Limiter::new(options.qps, options.burst),
         deadline: options.request_timeout,
@@ -175,8 +204,8 @@ fn from_config(
         .map_err(BoxError::from)
         .layer_fn(|inner| Guard::new(inner, rules.clone()))
         .layer(DecompressionLayer::new().gzip(!config.disable_compression))
-        .service(apart);
-    Ok(Client::new(service, config.default_namespace))
+        .service(service);
+    Ok(Client::new(service, config.default_namespace.clone()))
 }
 
 type Http = legacy::Client<HttpsConnector<HttpConnector>, Body>;

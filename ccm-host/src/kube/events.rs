@@ -214,7 +214,7 @@ impl Recorder {
             type_,
             reason: reason.into(),
             message: message.into(),
-            at: Timestamp::now(),
+            at: crate::clock::now(),
             since: Instant::now(),
         };
         self.shared.push(raised);

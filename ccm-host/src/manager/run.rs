@@ -23,9 +23,21 @@ pub async fn run(
     start: impl AsyncFnOnce(&Process) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let mut signals = StopSignals::install()?;
+    until(settings, start, async || signals.next().await).await
+}
+
+/// The same, for a caller that has its own reasons to stop: `stop` names one, and the next one ends the draining.
+///
+/// # Errors
+/// As [`run`].
+pub async fn until(
+    settings: Settings,
+    start: impl AsyncFnOnce(&Process) -> anyhow::Result<()>,
+    stop: impl AsyncFnMut() -> &'static str,
+) -> anyhow::Result<()> {
     let (process, failures) = Process::new(settings);
     process.serve().await?;
-    supervise(&process, failures, start, async || signals.next().await).await
+    supervise(&process, failures, start, stop).await
 }
 
 async fn supervise(

@@ -21,6 +21,8 @@ mod tls;
 use std::fmt;
 use std::net::SocketAddr;
 
+use futures::Stream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tower::Layer;
 
@@ -102,6 +104,20 @@ impl fmt::Debug for Server {
             .field("provider", &self.provider)
             .field("options", &self.options)
             .finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Serves streams within the process instead of an endpoint, until [`ProviderHandle::stop`]; **for simulations**: who
+    /// calls over them is trusted, and neither signals nor metrics are looked after.
+    ///
+    /// # Errors
+    /// [`ServeError`] when serving itself breaks.
+    pub async fn run_over<I>(self, streams: impl Stream<Item = I> + Send) -> Result<(), ServeError>
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        Box::pin(run::run_over(self, streams)).await
     }
 }
 

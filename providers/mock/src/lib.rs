@@ -1,7 +1,8 @@
 //! A complete in-memory cloud behind the contract, with an admin door.
 //!
 //! The library is what tests speak to a running mock with: [`admin::Client`], and the values it takes and gives. The
-//! mock itself is always its own process, met on the wire like any provider.
+//! mock itself is its own process, met on the wire like any provider; only a simulation serves a [`serve::Mock`] within
+//! its own.
 #![warn(missing_docs)]
 
 pub mod admin;

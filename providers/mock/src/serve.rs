@@ -3,10 +3,10 @@
 mod clockwork;
 mod options;
 
-use std::{path::Path, sync::Arc};
+use std::{convert::Infallible, fmt, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use cloudprovider_sdk::Server;
+use cloudprovider_sdk::{ProviderHandle, ServeOptions, Server};
 use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -16,7 +16,7 @@ use crate::{
     calls::Calls,
     cloud::{Cloud, NewInstances, State, Store, load},
     fault::Faults,
-    provider::{self, Clock},
+    provider::{self, Advertised, Clock},
     wire::{Stage, WireLayer, World},
 };
 
@@ -30,37 +30,101 @@ pub use options::Options;
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let clock: Clock = Arc::new(Timestamp::now);
     let cloud = open_cloud(&options, &clock).await?;
-    let epoch = uuid::Uuid::new_v4().to_string();
-    let advertised = options.advertise.clone();
-    let provider = provider::build(&options.name, &epoch, cloud.clone(), &advertised, Arc::clone(&clock))
-        .context("the flags make no provider")?;
-    let handle = provider.handle();
-    let (calls, faults) = (Arc::new(Calls::default()), Arc::new(Faults::default()));
+    let mock = Mock {
+        name: options.name.clone(),
+        advertised: options.advertise.clone(),
+        latency: options.latency,
+        ..Mock::new(cloud, clock)
+    };
     for spec in &options.fault {
-        faults.add(spec.clone().into_fault());
+        mock.faults.add(spec.clone().into_fault());
     }
-    let world =
-        World { cloud: cloud.clone(), clock: Arc::clone(&clock), advertised, memory: Default::default() };
-    let stage =
-        Stage { world, calls: Arc::clone(&calls), faults: Arc::clone(&faults), latency: options.latency };
-    let server = Server::new(provider, options.serve.clone()).layer(WireLayer::new(stage)).bind().await?;
+    let epoch = uuid::Uuid::new_v4().to_string();
+    let (server, handle) = mock.server(&epoch, options.serve.clone())?;
+    let server = server.bind().await?;
     let info = Info {
         name: options.name.clone(),
         epoch,
         endpoint: server.endpoint().to_string(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let door = Door { cloud: cloud.clone(), clock: Arc::clone(&clock), calls, faults, info };
+    let Mock { cloud, clock, calls, faults, .. } = mock.clone();
+    let door = Door { cloud, clock, calls, faults, info };
     let stop = CancellationToken::new();
     let _stops_the_rest = stop.clone().drop_guard();
     let admin = open_door(&options, door, stop.clone()).await?;
     tokio::select! {
         ended = server.run() => ended?,
         failed = admin => failed?,
-        never = clockwork::turn(cloud.clone(), clock) => match never {},
-        never = clockwork::tell_health(cloud, handle) => match never {},
+        never = mock.live(handle) => match never {},
     }
     Ok(())
+}
+
+/// A cloud and what steers the provider in front of it; both outlive a restart of the provider.
+#[derive(Clone)]
+pub struct Mock {
+    /// Everything that there is.
+    pub cloud: Cloud,
+    /// Its clock.
+    pub clock: Clock,
+    /// Name of the provider.
+    pub name: String,
+    /// Limits and intervals.
+    pub advertised: Advertised,
+    /// Every call that reaches the cloud takes this long.
+    pub latency: Duration,
+    /// What was called.
+    pub calls: Arc<Calls>,
+    /// What is done to calls on purpose.
+    pub faults: Arc<Faults>,
+}
+
+impl Mock {
+    /// With nothing out of the ordinary.
+    #[must_use]
+    pub fn new(cloud: Cloud, clock: Clock) -> Self {
+        Self {
+            cloud,
+            clock,
+            name: "mock".to_owned(),
+            advertised: Advertised::default(),
+            latency: Duration::ZERO,
+            calls: Arc::default(),
+            faults: Arc::default(),
+        }
+    }
+
+    /// One life of the provider: what serves it, and its handle.
+    ///
+    /// # Errors
+    ///
+    /// When the name or what is advertised is outside of the contract.
+    pub fn server(&self, epoch: &str, serve: ServeOptions) -> anyhow::Result<(Server, ProviderHandle)> {
+        let (cloud, clock) = (self.cloud.clone(), Arc::clone(&self.clock));
+        let provider =
+            provider::build(&self.name, epoch, cloud.clone(), &self.advertised, Arc::clone(&clock))
+                .context("the flags make no provider")?;
+        let handle = provider.handle();
+        let world = World { cloud, clock, advertised: self.advertised.clone(), memory: Default::default() };
+        let (calls, faults) = (Arc::clone(&self.calls), Arc::clone(&self.faults));
+        let stage = Stage { world, calls, faults, latency: self.latency };
+        Ok((Server::new(provider, serve).layer(WireLayer::new(stage)), handle))
+    }
+
+    /// Time passes in the cloud, and health follows its conditions.
+    pub async fn live(&self, handle: ProviderHandle) -> Infallible {
+        tokio::select! {
+            never = clockwork::turn(&self.cloud, &self.clock) => never,
+            never = clockwork::tell_health(&self.cloud, &self.clock, handle) => never,
+        }
+    }
+}
+
+impl fmt::Debug for Mock {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Mock").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// The cloud as the state file has it, or a new one with the wished machines.

@@ -120,7 +120,7 @@ impl Shared {
         if let Some(written) = written {
             self.attention.lock().untainted(node, &written.resource_version);
         }
-        self.context.metrics.initialised(node, jiff::Timestamp::now());
+        self.context.metrics.initialised(node, crate::clock::now());
         self.context.recorder.record(node, EventType::Normal, "Synced", "the node is initialised");
         tracing::info!(node = node.name, "initialised");
     }

@@ -21,6 +21,7 @@ use super::{
     lease::Life,
 };
 use crate::{
+    clock,
     cloud::{Provider, ProviderStatus},
     kube::{
         events::EventType,
@@ -285,7 +286,7 @@ impl Controller {
         wanted: &WantedCondition<'_>,
         cancel: &CancellationToken,
     ) -> bool {
-        match node_condition(node, wanted, Timestamp::now()) {
+        match node_condition(node, wanted, clock::now()) {
             Some(patch) => self.write(node, &patch, "condition", cancel).await,
             None => false,
         }

@@ -87,7 +87,7 @@ struct Clock {
 
 impl Clock {
     fn now() -> Self {
-        Self { instant: Instant::now(), time: Timestamp::now() }
+        Self { instant: Instant::now(), time: crate::clock::now() }
     }
 
     fn time(self, at: Instant) -> Timestamp {

@@ -22,6 +22,7 @@ use super::{
     lease::{Life, life},
 };
 use crate::{
+    clock,
     cloud::{Freshness, InstanceView, Provider, ProviderStatus},
     controllers::node_instance::{self, Found},
     kube::{
@@ -107,7 +108,7 @@ impl Controller {
             }
             let with_control = asked.iter().any(|node| memory.guard.is_suspect(&node.uid));
             let group = if with_control { self.group(memory, parted, &asked) } else { Vec::new() };
-            let at = Timestamp::now();
+            let at = clock::now();
             let (observed, presences) = join!(self.observe(asked), self.hear(&group, at));
             if health.has_changed().unwrap_or(true) || !self.knows_enough_for(provider) {
                 return None;
@@ -115,7 +116,7 @@ impl Controller {
             self.write_taints(observed.taints, cancel).await;
             seen.uncertain += observed.uncertain;
             seen.absent = observed.absent;
-            memory.guard.confirm(Instant::now(), &seen.evidence(Timestamp::now()));
+            memory.guard.confirm(Instant::now(), &seen.evidence(clock::now()));
             match self.weigh(provider, memory, parted, group, presences).await {
                 Ok(control) => seen.control = control,
                 Err(error) => {
@@ -174,7 +175,7 @@ impl Controller {
         let lease = self.context.writer.get_node_lease(&node.name).await.map_err(|error| {
             anyhow::Error::from(error).context(format!("Lease kube-node-lease/{} cannot be read", node.name))
         })?;
-        Ok(life(lease.as_ref(), denied_at, Timestamp::now()))
+        Ok(life(lease.as_ref(), denied_at, clock::now()))
     }
 
     fn contradicted(&self, provider: &Arc<dyn Provider>, node: &Node) {

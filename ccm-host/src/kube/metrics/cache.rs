@@ -1,9 +1,6 @@
 //! Metrics of the watch caches.
 
-use std::{
-    sync::atomic::AtomicU64,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::atomic::AtomicU64;
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -77,7 +74,6 @@ impl KindCacheMetrics {
     /// Notes an event and how many objects are held after it.
     pub(in crate::kube) fn seen(&self, objects: usize) {
         self.objects.set(i64::try_from(objects).unwrap_or(i64::MAX));
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.last_event.set(now.as_secs_f64());
+        self.last_event.set(crate::clock::now().as_duration().as_secs_f64());
     }
 }

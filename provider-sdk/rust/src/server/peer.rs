@@ -16,6 +16,8 @@ pub(super) enum Trust {
     Uids(Vec<u32>),
     /// Who has a certificate, which the handshake made sure of.
     Certificate,
+    /// Whoever calls: there is no endpoint.
+    WithinTheProcess,
 }
 
 impl Trust {
@@ -35,6 +37,7 @@ impl Trust {
                 Some(ProviderError::peer_not_trusted(&why))
             }
             (Self::Certificate, Some(Peer::Tls { certificate: Some(_), .. })) => None,
+            (Self::WithinTheProcess, _) => None,
             _ => Some(ProviderError::peer_not_trusted("the peer is not known")),
         }
     }

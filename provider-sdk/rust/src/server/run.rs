@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::Stream;
+use futures::{Stream, StreamExt as _};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time;
 use tonic::transport::Server as Transport;
@@ -13,18 +13,20 @@ use tower::Layer as _;
 
 use super::connection::{Connection, over_unix};
 use super::error::ServeError;
-use super::hook::GrpcService;
+use super::hook::{GrpcService, Hook};
 use super::observe::Observe;
 use super::signals::Signals;
-use super::{BoundServer, Listener, catch, metrics, peer, routes, tls};
-use crate::provider::Lifecycle;
+use super::{BoundServer, Listener, Server, catch, metrics, peer, routes, tls};
+use crate::context::Peer;
+use crate::options::ServeOptions;
+use crate::provider::{Lifecycle, Provider};
 
 /// What a mutation that was told to give up, and a connection that was cut, still get.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(server: BoundServer) -> Result<(), ServeError> {
     let mut signals = Signals::new(server.signals)?;
-    let services = services(&server)?;
+    let services = services(&server.provider, &server.options, server.hook.as_ref(), &server.trust)?;
     let metrics_address = server.metrics_address().map(tracing::field::display);
     let BoundServer { provider, options, listener, endpoint, metrics, .. } = server;
     let life = Arc::clone(&provider.lifecycle);
@@ -57,13 +59,31 @@ pub(super) async fn run(server: BoundServer) -> Result<(), ServeError> {
     ended
 }
 
+pub(super) async fn run_over<I>(
+    server: Server,
+    streams: impl Stream<Item = I> + Send,
+) -> Result<(), ServeError>
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Server { provider, options, hook, .. } = server;
+    let services = services(&provider, &options, hook.as_ref(), &peer::Trust::WithinTheProcess)?;
+    let life = Arc::clone(&provider.lifecycle);
+    let connections = streams.map(|io| Ok(Connection::new(io, Peer::Unknown, &life.cut)));
+    drained(until_stopped(services, connections, &life), &life, options.shutdown_grace).await
+}
+
 /// All services in their wrapping: measured, then the peer's check, then the hook, then panics.
-fn services(server: &BoundServer) -> Result<GrpcService, ServeError> {
-    let routes = routes::routes(&server.provider, server.options.reflection)?;
-    let inner = catch::service(routes);
-    let hooked = server.hook.as_ref().map_or_else(|| inner.clone(), |hook| hook.wrap(inner.clone()));
-    let trusted = peer::layer(server.trust.clone()).layer(hooked);
-    Ok(GrpcService::new(Observe::new(trusted, Arc::clone(&server.provider.metrics))))
+fn services(
+    provider: &Provider,
+    options: &ServeOptions,
+    hook: Option<&Hook>,
+    trust: &peer::Trust,
+) -> Result<GrpcService, ServeError> {
+    let inner = catch::service(routes::routes(provider, options.reflection)?);
+    let hooked = hook.map_or_else(|| inner.clone(), |hook| hook.wrap(inner.clone()));
+    let trusted = peer::layer(trust.clone()).layer(hooked);
+    Ok(GrpcService::new(Observe::new(trusted, Arc::clone(&provider.metrics))))
 }
 
 async fn until_stopped<I>(

@@ -7,7 +7,7 @@ use cloudprovider_sdk::ProviderHandle;
 use crate::{cloud::Cloud, provider::Clock};
 
 /// Lets things happen when they are due, so that a watch learns of them though nobody asks.
-pub(super) async fn turn(cloud: Cloud, clock: Clock) -> Infallible {
+pub(super) async fn turn(cloud: &Cloud, clock: &Clock) -> Infallible {
     let mut moves = cloud.schedule_moves();
     loop {
         moves.borrow_and_update();
@@ -29,11 +29,11 @@ pub(super) async fn turn(cloud: Cloud, clock: Clock) -> Infallible {
 }
 
 /// Says SERVING or NOT_SERVING as the conditions do.
-pub(super) async fn tell_health(cloud: Cloud, handle: ProviderHandle) -> Infallible {
+pub(super) async fn tell_health(cloud: &Cloud, clock: &Clock, handle: ProviderHandle) -> Infallible {
     let mut moves = cloud.schedule_moves();
     loop {
         moves.borrow_and_update();
-        let serving = cloud.read(jiff::Timestamp::now(), |state| state.conditions().serving);
+        let serving = cloud.read(clock(), |state| state.conditions().serving);
         handle.set_serving(serving);
         let _sender_lives_in_the_cloud = moves.changed().await;
     }

@@ -56,7 +56,7 @@ impl Shared {
             again.after(left);
             return;
         }
-        let Some(patch) = node_condition(&node, wanted, jiff::Timestamp::now()) else { return };
+        let Some(patch) = node_condition(&node, wanted, crate::clock::now()) else { return };
         let Ok(_permit) = self.nodes_at_once.acquire().await else { return };
         match self.context.writer.patch_node(&node.name, &patch, cancel).await {
             Ok(_) => {

@@ -1,0 +1,40 @@
+//! The wall clock: what dates everything that other processes read or wrote.
+//!
+//! What is measured within this process (ages, deadlines, pauses) is measured with `tokio::time`, which tests pause.
+//! A simulation pauses that clock, too, and makes this one follow it, so that both tell the same story.
+
+use std::cell::Cell;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+
+thread_local! {
+    static FOLLOWED: Cell<Option<(Instant, Timestamp)>> = const { Cell::new(None) };
+}
+
+/// What time it is.
+#[must_use]
+pub fn now() -> Timestamp {
+    let Some((since, start)) = FOLLOWED.get() else { return Timestamp::now() };
+    let passed = SignedDuration::try_from(since.elapsed()).unwrap_or(SignedDuration::MAX);
+    start.checked_add(passed).unwrap_or(Timestamp::MAX)
+}
+
+/// On this thread it is `start` now, and time passes as on tokio's clock. For simulations, which run on one thread.
+pub fn follow_tokio(start: Timestamp) {
+    FOLLOWED.set(Some((Instant::now(), start)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_wall_clock_follows_a_paused_one() {
+        assert!(now() > Timestamp::UNIX_EPOCH, "the system's");
+        follow_tokio(Timestamp::UNIX_EPOCH);
+        tokio::time::advance(std::time::Duration::from_secs(90)).await;
+        assert_eq!(now().as_second(), 90);
+        FOLLOWED.set(None);
+    }
+}
