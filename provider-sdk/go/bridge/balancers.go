@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"cloudprovider.ccm/sdk/fault"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"google.golang.org/protobuf/proto"
+	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 )
 
@@ -16,7 +19,6 @@ import (
 type loadBalancers struct {
 	*bridge
 	balancers cloudprovider.LoadBalancer
-	lanes     lanes
 	pages     pages[*pb.LoadBalancer]
 }
 
@@ -37,7 +39,7 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoad
 		service = known.service
 	}
 	out, err := one(ctx, l.bridge, "balancer "+ref.GetUid(), func(ctx context.Context) (*pb.LoadBalancer, error) {
-		return l.look(ctx, l.clusterName(request.GetCluster()), service)
+		return l.look(ctx, l.clusterName(request.GetCluster()), l.ledger.mark(key).onto(serviceOf(service)))
 	})
 	if err != nil {
 		return nil, mapped(err, ref.GetUid())
@@ -50,8 +52,8 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoad
 }
 
 // look asks the provider for a balancer. Nothing but the name that the provider gives it says whose it is.
-func (l *loadBalancers) look(ctx context.Context, cluster string, service *pb.Service) (*pb.LoadBalancer, error) {
-	status, exists, err := l.balancers.GetLoadBalancer(ctx, cluster, serviceOf(service))
+func (l *loadBalancers) look(ctx context.Context, cluster string, service *v1.Service) (*pb.LoadBalancer, error) {
+	status, exists, err := l.balancers.GetLoadBalancer(ctx, cluster, service)
 	switch {
 	case err != nil:
 		return nil, err
@@ -62,56 +64,98 @@ func (l *loadBalancers) look(ctx context.Context, cluster string, service *pb.Se
 	}
 	return &pb.LoadBalancer{
 		State: pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE, Ingress: ingressOf(status),
-		Name:      l.balancers.GetLoadBalancerName(ctx, cluster, serviceOf(service)),
+		Name:      l.balancers.GetLoadBalancerName(ctx, cluster, service),
 		Ownership: pb.Ownership_OWNERSHIP_BY_LEGACY_NAME,
 	}, nil
 }
 
 func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
 	ref := request.GetService().GetRef()
-	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
 	if err := understood(request.GetService()); err != nil {
 		return nil, err
 	}
-	leave, err := l.lanes.enter(ctx, ref.GetUid())
-	if err != nil {
-		return nil, err
+	l.ledger.leads(request.GetFencing())
+	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
+	wish := wishOf("ensure", request, request.GetDesiredDigest())
+	waiting, done := withSpare(ctx)
+	defer done()
+	out, err := do(waiting, &l.balancerWorks, ref.GetUid(), wish, func(ctx context.Context) (*pb.LoadBalancer, error) {
+		return l.ensure(ctx, request)
+	})
+	answer := &pb.EnsureLoadBalancerResponse{InProgress: inProgress(err)}
+	if answer.InProgress == nil && err != nil {
+		return nil, mapped(err, ref.GetUid())
 	}
-	defer leave()
+	answer.Events = l.called.takeEvents(ref.GetUid())
+	answer.ServiceAnnotations, answer.RemovedServiceAnnotations = l.ledger.mark(key).told(l.annotationWrites)
+	if answer.InProgress != nil {
+		answer.LoadBalancer = &pb.LoadBalancer{
+			Service: ref, Name: out.GetName(), State: pb.LoadBalancerState_LOAD_BALANCER_STATE_PENDING, Ownership: pb.Ownership_OWNERSHIP_BY_UID,
+		}
+		return answer, nil
+	}
+	answer.LoadBalancer = proto.CloneOf(out)
+	return answer, nil
+}
+
+// ensure answers the balancer as it is known from now on; beside an error its name, if it has one.
+func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalancerRequest) (*pb.LoadBalancer, error) {
+	ref := request.GetService().GetRef()
+	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
 	if l.ledger.elsewhere(key) {
 		return nil, fault.OwnedByOtherCluster(ref.GetUid())
+	}
+	cluster := l.clusterName(request.GetCluster())
+	if err := l.claim(ctx, key, cluster, request); err != nil {
+		return nil, err
 	}
 	begun := l.ledger.now()
 	if err := l.ledger.forget(key); err != nil {
 		return nil, err
 	}
-	l.mirror.service(request.GetService())
-	l.mirror.nodes(ctx, request.GetBackends().GetNodes()...)
-	out := &pb.LoadBalancer{
-		Service: ref, State: pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE, Ownership: pb.Ownership_OWNERSHIP_BY_UID,
-		AppliedDigest: request.GetDesiredDigest(),
-	}
-	err = guarded(func() error {
-		service, cluster := serviceOf(request.GetService()), l.clusterName(request.GetCluster())
-		out.Name = l.balancers.GetLoadBalancerName(ctx, cluster, service)
-		status, err := l.balancers.EnsureLoadBalancer(ctx, cluster, service, nodesOf(request.GetBackends().GetNodes()))
-		if err == nil && status == nil {
-			err = errors.New("the balancer's status is nil")
-		}
-		if err == nil {
-			out.Ingress = ingressOf(status)
-		}
-		return err
-	})
-	if progress := inProgress(err); progress != nil {
-		out.State, out.AppliedDigest = pb.LoadBalancerState_LOAD_BALANCER_STATE_PENDING, ""
-		return &pb.EnsureLoadBalancerResponse{LoadBalancer: out, InProgress: progress}, nil
-	}
+	service, call, err := l.called.begin(ctx, key, request.GetService())
 	if err != nil {
-		return nil, mapped(err, ref.GetUid())
+		return nil, err
 	}
-	l.ledger.remember(key, begun, &applied{wanted(request.GetService()), out})
-	return &pb.EnsureLoadBalancerResponse{LoadBalancer: proto.CloneOf(out)}, nil
+	defer l.called.end(call)
+	nodes := l.mirror.backends(ctx, request.GetBackends())
+	out := &pb.LoadBalancer{
+		Service: ref, Name: l.balancers.GetLoadBalancerName(ctx, cluster, service),
+		State:     pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE,
+		Ownership: pb.Ownership_OWNERSHIP_BY_UID, AppliedDigest: request.GetDesiredDigest(),
+	}
+	status, err := l.balancers.EnsureLoadBalancer(ctx, cluster, service, nodes)
+	switch {
+	case err != nil:
+		return out, call.sooner(err)
+	case status == nil:
+		return out, errors.New("the balancer's status is nil")
+	}
+	l.called.applied(key, request.GetService(), status)
+	l.reachable.answered()
+	out.Ingress = ingressOf(status)
+	l.ledger.remember(key, begun, &applied{l.wanted(request.GetService()), out})
+	return out, nil
+}
+
+// claim makes sure that a balancer is, or becomes, one that was made here. A provider finds its balancers by their names, which a
+// former controller's has, too: only where the state folder holds every one of ours is it known which that is.
+func (l *loadBalancers) claim(ctx context.Context, key balancerKey, cluster string, request *pb.EnsureLoadBalancerRequest) error {
+	mark := l.ledger.mark(key)
+	if mark.Claimed || !l.ledger.durable() {
+		return nil
+	}
+	if l.completeState && request.GetAdoption() != pb.Adoption_ADOPTION_ADOPT_BY_LEGACY_NAME {
+		found, err := l.look(ctx, cluster, mark.onto(serviceOf(request.GetService())))
+		if err != nil {
+			return err
+		}
+		if found.GetState() != pb.LoadBalancerState_LOAD_BALANCER_STATE_ABSENT {
+			return fault.AdoptionRefused(found.GetName())
+		}
+	}
+	mark.Claimed = true
+	return l.ledger.keep(key, mark)
 }
 
 // understood refuses what has no translation: a provider would see a port without a protocol.
@@ -124,46 +168,58 @@ func understood(service *pb.Service) error {
 	return nil
 }
 
-// wanted answers what is wanted of a Service, without what its status says.
-func wanted(service *pb.Service) *pb.Service {
+// wanted answers what is wanted of a Service, without what its status says, nor what the host wrote on it for the provider.
+func (l *loadBalancers) wanted(service *pb.Service) *pb.Service {
 	out := proto.CloneOf(service)
 	out.Ingress = nil
+	maps.DeleteFunc(out.Annotations, func(key, _ string) bool { return writes(l.annotationWrites, key) })
 	return out
 }
 
 func (l *loadBalancers) BatchUpdateLoadBalancers(ctx context.Context, request *pb.BatchUpdateLoadBalancersRequest) (*pb.BatchUpdateLoadBalancersResponse, error) {
-	sets := make([][]*pb.NodeRef, len(request.GetBackendSets()))
+	sets := make([][]*v1.Node, len(request.GetBackendSets()))
 	for i, set := range request.GetBackendSets() {
-		sets[i] = set.GetNodes()
-		l.mirror.nodes(ctx, sets[i]...)
+		sets[i] = l.mirror.backends(ctx, set)
 	}
-	update := func(ctx context.Context, item *pb.LoadBalancerUpdate) *pb.LoadBalancerUpdateResult {
-		err := guarded(func() error { return l.update(ctx, request.GetCluster(), item, sets[item.GetBackendSet()]) })
-		return updateResult(item, err)
+	l.ledger.leads(request.GetFencing())
+	named := func(item *pb.LoadBalancerUpdate) (key, wish string) {
+		return item.GetService().GetRef().GetUid(), wishOf("update", request, item.GetDesiredDigest())
 	}
-	return &pb.BatchUpdateLoadBalancersResponse{Results: each(ctx, l.concurrency, request.GetItems(), update)}, nil
+	update := func(ctx context.Context, item *pb.LoadBalancerUpdate) error {
+		return l.update(ctx, request.GetCluster(), item, sets[item.GetBackendSet()])
+	}
+	told := func(item *pb.LoadBalancerUpdate, err error) *pb.LoadBalancerUpdateResult {
+		result := updateResult(item, err)
+		result.Events = l.called.takeEvents(result.GetServiceUid())
+		return result
+	}
+	results := changeEach(ctx, l.bridge, &l.balancerWorks, request.GetItems(), named, update, told)
+	return &pb.BatchUpdateLoadBalancersResponse{Results: results}, nil
 }
 
-func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item *pb.LoadBalancerUpdate, nodes []*pb.NodeRef) error {
+func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item *pb.LoadBalancerUpdate, nodes []*v1.Node) error {
 	uid := item.GetService().GetRef().GetUid()
 	key := balancerKey{cluster.GetUid(), uid}
-	leave, err := l.lanes.enter(ctx, uid)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	// An update replaces backends and nothing else: it must hold all the rest already.
 	known, begun := l.ledger.recall(key), l.ledger.now()
-	if known == nil || !proto.Equal(known.service, wanted(item.GetService())) {
+	switch {
+	case known == nil || !proto.Equal(known.service, l.wanted(item.GetService())):
 		return fault.NeedsEnsure(uid)
+	case known.balancer.GetAppliedDigest() == item.GetDesiredDigest():
+		return nil // Done already, and the answer was late or lost.
 	}
 	if err := l.ledger.forget(key); err != nil {
 		return err
 	}
-	err = l.balancers.UpdateLoadBalancer(ctx, l.clusterName(cluster), serviceOf(item.GetService()), nodesOf(nodes))
+	service, call, err := l.called.begin(ctx, key, item.GetService())
 	if err != nil {
 		return err
 	}
+	defer l.called.end(call)
+	if err := l.balancers.UpdateLoadBalancer(ctx, l.clusterName(cluster), service, slices.Clone(nodes)); err != nil {
+		return call.sooner(err)
+	}
+	l.reachable.answered()
 	balancer := proto.CloneOf(known.balancer)
 	balancer.AppliedDigest = item.GetDesiredDigest()
 	l.ledger.remember(key, begun, &applied{known.service, balancer})
@@ -184,31 +240,48 @@ func updateResult(item *pb.LoadBalancerUpdate, err error) *pb.LoadBalancerUpdate
 
 func (l *loadBalancers) DeleteLoadBalancer(ctx context.Context, request *pb.DeleteLoadBalancerRequest) (*pb.DeleteLoadBalancerResponse, error) {
 	ref := request.GetService()
-	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
-	leave, err := l.lanes.enter(ctx, ref.GetUid())
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	if l.ledger.elsewhere(key) {
-		return &pb.DeleteLoadBalancerResponse{}, nil
-	}
-	service := serviceOf(l.lastKnown(key, request))
-	if err := l.ledger.forget(key); err != nil {
-		return nil, err
-	}
-	err = guarded(func() error {
-		return l.balancers.EnsureLoadBalancerDeleted(ctx, l.clusterName(request.GetCluster()), service)
+	waiting, done := withSpare(ctx)
+	defer done()
+	l.ledger.leads(request.GetFencing())
+	wish := wishOf("delete", request, "")
+	_, err := do(waiting, &l.balancerWorks, ref.GetUid(), wish, func(ctx context.Context) (*pb.ServiceRef, error) {
+		return ref, l.delete(ctx, request)
 	})
-	if progress := inProgress(err); progress != nil {
-		return &pb.DeleteLoadBalancerResponse{InProgress: progress}, nil
-	}
-	// Whoever looks after it now keeps a finalizer of their own; ours must not stay for ever.
-	if err != nil && !errors.Is(err, cloudprovider.ImplementedElsewhere) {
+	answer := &pb.DeleteLoadBalancerResponse{InProgress: inProgress(err)}
+	if answer.InProgress == nil && err != nil {
 		return nil, mapped(err, ref.GetUid())
 	}
+	answer.Events = l.called.takeEvents(ref.GetUid())
+	return answer, nil
+}
+
+func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalancerRequest) error {
+	ref := request.GetService()
+	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
+	if l.ledger.elsewhere(key) {
+		return nil
+	}
+	adopts := request.GetAdoption() == pb.Adoption_ADOPTION_ADOPT_BY_LEGACY_NAME
+	if l.completeState && !adopts && !l.ledger.mark(key).Claimed {
+		return nil // Nothing was made here; a balancer of that name is a former controller's, and stays.
+	}
+	last := l.lastKnown(key, request)
+	if err := l.ledger.forget(key); err != nil {
+		return err
+	}
+	service, call, err := l.called.begin(ctx, key, last)
+	if err != nil {
+		return err
+	}
+	defer l.called.end(call)
+	err = l.balancers.EnsureLoadBalancerDeleted(ctx, l.clusterName(request.GetCluster()), service)
+	// Whoever looks after it now keeps a finalizer of their own; ours must not stay for ever.
+	if err != nil && !errors.Is(err, cloudprovider.ImplementedElsewhere) {
+		return call.sooner(err)
+	}
+	l.ledger.erase(key)
 	l.mirror.serviceGone(ref)
-	return &pb.DeleteLoadBalancerResponse{}, nil
+	return nil
 }
 
 // lastKnown answers the fullest Service there is: the caller's hint, what was applied here, or its names alone.
