@@ -19,7 +19,6 @@ mod desired;
 mod error;
 #[cfg(test)]
 pub(crate) mod fake;
-mod halves;
 mod instance;
 mod instances;
 mod limit;
@@ -29,6 +28,7 @@ mod matching;
 mod method;
 mod metrics;
 mod negotiate;
+mod parts;
 mod provider;
 mod providers;
 mod remote;
@@ -46,6 +46,7 @@ mod wanted;
 mod wishes;
 
 pub use config::{ClusterRef, Fencing, Paces, ProviderConfig};
+pub use connect::Dialer;
 pub use desired::{differ_in_backends_only, is_for_another_class};
 pub use error::{CloudError, ErrorReason, RetryClass, SLOW_RETRY};
 pub use instance::{

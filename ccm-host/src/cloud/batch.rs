@@ -21,10 +21,12 @@ use std::{
     collections::HashMap,
     fmt::{self, Debug},
     hash::Hash,
+    panic::AssertUnwindSafe,
     sync::Arc,
     time::Duration,
 };
 
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
@@ -61,17 +63,23 @@ pub(super) trait Batched: Send + Sync + 'static {
     /// Waits until a call may be made.
     fn turn(&self) -> impl Future<Output = Self::Turn> + Send;
 
-    /// Makes one call.
+    /// Makes one call, and lands each answer as soon as it is known.
     fn call(
         &self,
         lane: &Self::Lane,
         items: Vec<(Self::Key, Self::Question)>,
         turn: Self::Turn,
-    ) -> impl Future<Output = HashMap<Self::Key, Self::Answer>> + Send;
+        landing: &Landing<'_, Self>,
+    ) -> impl Future<Output = ()> + Send
+    where
+        Self: Sized;
 
-    /// The answer to a question that got none.
-    fn lost(&self) -> Self::Answer;
+    /// The answer to a question that got none, for this reason.
+    fn lost(&self, why: &'static str) -> Self::Answer;
 }
+
+const UNANSWERED: &str = "the provider's answer does not hold this item once";
+const PANICKED: &str = "the task that made the call panicked: a bug of the host";
 
 /// Gathers questions. Cheap to clone.
 pub(super) struct Batcher<B: Batched>(Arc<Inner<B>>);
@@ -99,11 +107,37 @@ struct Flying<B: Batched> {
 /// Where the answer to an item will be.
 type Slot<B> = Arc<watch::Sender<Option<<B as Batched>::Answer>>>;
 
+/// What a call asks.
+type Questions<B> = Vec<(<B as Batched>::Key, <B as Batched>::Question)>;
+
 /// A call that is about to be made.
 struct Departure<B: Batched> {
     call: u64,
     lane: B::Lane,
-    items: Vec<(B::Key, Item<B>)>,
+    items: HashMap<B::Key, Item<B>>,
+}
+
+/// Where the answers of one call arrive.
+pub(super) struct Landing<'a, B: Batched> {
+    inner: &'a Inner<B>,
+    departure: &'a Departure<B>,
+}
+
+impl<B: Batched> Landing<'_, B> {
+    /// Whoever waits for one of these has it now. The first answer to an item counts.
+    pub(super) fn land(&self, answers: impl IntoIterator<Item = (B::Key, B::Answer)>) {
+        for (key, answer) in answers {
+            let Some(item) = self.departure.items.get(&key) else { continue };
+            self.inner.state.lock().land_one(self.departure.call, &key);
+            item.answer.send_if_modified(|slot| {
+                let is_first = slot.is_none();
+                if is_first {
+                    *slot = Some(answer);
+                }
+                is_first
+            });
+        }
+    }
 }
 
 impl<B: Batched> Clone for Batcher<B> {
@@ -124,11 +158,17 @@ impl<B: Batched> Batcher<B> {
         Self(Arc::new(Inner { batched, state: Mutex::new(state) }))
     }
 
+    #[cfg(test)]
+    pub(super) fn assert_idle(&self) {
+        let state = self.0.state.lock();
+        assert!(state.flying.is_empty() && state.lanes.values().all(|lane| lane.len() == 0));
+    }
+
     /// The answer to one question.
     pub(super) async fn ask(&self, lane: B::Lane, key: B::Key, question: B::Question) -> B::Answer {
         let mut answer = self.enqueue(lane, key, question);
         let arrived = answer.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());
-        arrived.unwrap_or_else(|| self.0.batched.lost())
+        arrived.unwrap_or_else(|| self.0.batched.lost(PANICKED))
     }
 
     fn enqueue(
@@ -152,7 +192,7 @@ impl<B: Batched> Batcher<B> {
         if !std::mem::replace(&mut entry.driven, true) {
             let full = Arc::clone(&entry.full);
             drop(state);
-            tokio::spawn(drive(Arc::clone(&self.0), lane, full));
+            tokio::spawn(keep_driving(Arc::clone(&self.0), lane, full));
         }
         receiver
     }
@@ -187,14 +227,26 @@ impl<B: Batched> State<B> {
     }
 
     fn land(&mut self, departure: &Departure<B>) {
-        for (key, _) in &departure.items {
-            if let Some(flights) = self.flying.get_mut(key) {
-                flights.retain(|flight| flight.call != departure.call);
-                if flights.is_empty() {
-                    self.flying.remove(key);
-                }
+        for key in departure.items.keys() {
+            self.land_one(departure.call, key);
+        }
+    }
+
+    fn land_one(&mut self, call: u64, key: &B::Key) {
+        if let Some(flights) = self.flying.get_mut(key) {
+            flights.retain(|flight| flight.call != call);
+            if flights.is_empty() {
+                self.flying.remove(key);
             }
         }
+    }
+}
+
+/// A panic is a bug of ours: whoever waits in the lane is told, and the next question begins it anew.
+async fn keep_driving<B: Batched>(inner: Arc<Inner<B>>, lane: B::Lane, full: Arc<Notify>) {
+    let driving = drive(Arc::clone(&inner), lane.clone(), full);
+    if AssertUnwindSafe(driving).catch_unwind().await.is_err() {
+        inner.state.lock().lanes.remove(&lane);
     }
 }
 
@@ -220,14 +272,14 @@ async fn drive<B: Batched>(inner: Arc<Inner<B>>, lane: B::Lane, full: Arc<Notify
             continue;
         }
         let turn = inner.batched.turn().await;
-        if let Some(departure) = inner.depart(&lane) {
-            tokio::spawn(fly(Arc::clone(&inner), departure, turn));
+        if let Some((departure, questions)) = inner.depart(&lane) {
+            tokio::spawn(fly(Arc::clone(&inner), departure, questions, turn));
         }
     }
 }
 
 impl<B: Batched> Inner<B> {
-    fn depart(&self, lane: &B::Lane) -> Option<Departure<B>> {
+    fn depart(&self, lane: &B::Lane) -> Option<(Departure<B>, Questions<B>)> {
         let now = Instant::now();
         let mut state = self.state.lock();
         let items = state.lanes.get_mut(lane)?.take(self.batched.most(), now);
@@ -245,18 +297,19 @@ impl<B: Batched> Inner<B> {
                 answer: Arc::clone(&item.answer),
             });
         }
-        Some(Departure { call, lane: lane.clone(), items })
+        let questions = items.iter().map(|(key, item)| (key.clone(), item.question.clone())).collect();
+        Some((Departure { call, lane: lane.clone(), items: items.into_iter().collect() }, questions))
     }
 
     /// Ends when nobody waits for any item; the items can then be joined no more.
     async fn abandoned(&self, departure: &Departure<B>) {
         loop {
-            for (_, item) in &departure.items {
+            for item in departure.items.values() {
                 item.answer.closed().await;
             }
             let mut state = self.state.lock();
             // Somebody may have joined the first item while the last was waited for.
-            if departure.items.iter().all(|(_, item)| item.answer.receiver_count() == 0) {
+            if departure.items.values().all(|item| item.answer.receiver_count() == 0) {
                 state.land(departure);
                 return;
             }
@@ -264,15 +317,17 @@ impl<B: Batched> Inner<B> {
     }
 }
 
-async fn fly<B: Batched>(inner: Arc<Inner<B>>, departure: Departure<B>, turn: B::Turn) {
-    let questions = departure.items.iter().map(|(key, item)| (key.clone(), item.question.clone())).collect();
-    let mut answers = tokio::select! {
-        answers = inner.batched.call(&departure.lane, questions, turn) => answers,
+async fn fly<B: Batched>(
+    inner: Arc<Inner<B>>,
+    departure: Departure<B>,
+    questions: Questions<B>,
+    turn: B::Turn,
+) {
+    let landing = Landing { inner: &inner, departure: &departure };
+    let call = inner.batched.call(&departure.lane, questions, turn, &landing);
+    let why = tokio::select! {
+        ended = AssertUnwindSafe(call).catch_unwind() => if ended.is_ok() { UNANSWERED } else { PANICKED },
         () = inner.abandoned(&departure) => return,
     };
-    inner.state.lock().land(&departure);
-    for (key, item) in departure.items {
-        let answer = answers.remove(&key).unwrap_or_else(|| inner.batched.lost());
-        item.answer.send_replace(Some(answer));
-    }
+    landing.land(departure.items.keys().map(|key| (key.clone(), inner.batched.lost(why))));
 }

@@ -6,6 +6,7 @@
 
 mod address;
 mod balancer;
+pub(super) mod duration;
 mod effects;
 mod ingress;
 mod instance;
@@ -14,7 +15,7 @@ mod route;
 mod text;
 
 pub(super) use balancer::{balancer, ensured, is_nobodys, listed};
-pub(super) use effects::{events, in_progress, positive};
+pub(super) use effects::{events, in_progress};
 pub(super) use instance::{Asked, answer};
 pub(super) use route::{ensured_route, route};
 pub(super) use text::shown;
@@ -45,6 +46,7 @@ pub(super) mod rule {
     pub(crate) const WATCH_STARTED: &str = "watch-started";
 
     // Without a tag in the proto: they follow from the comment of a field.
+    pub(crate) const DURATION_BOUNDS: &str = "duration-bounds";
     pub(crate) const EVENT_VALID: &str = "event-valid";
     pub(crate) const INSTANCE_REQUIRED: &str = "instance-required";
     pub(crate) const LIST_KEYS: &str = "list-keys";
@@ -55,6 +57,10 @@ pub(super) mod rule {
     pub(crate) const TOKEN_ISSUED: &str = "token-issued";
     pub(crate) const UNKNOWN_ENUM: &str = "unknown-enum";
 }
+
+/// However much is wrong with an answer, people are told of so many things, and the metrics of all.
+const MOST_SENTENCES: usize = 32;
+const LONGEST_SENTENCE: usize = 512;
 
 /// What was wrong with an answer.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -69,7 +75,9 @@ impl Findings {
     /// Something was dropped.
     pub(super) fn reject(&mut self, rule: &'static str, sentence: String) {
         self.rules.push(rule);
-        self.rejected.push(sentence);
+        if self.rejected.len() < MOST_SENTENCES {
+            self.rejected.push(shown(&sentence, LONGEST_SENTENCE));
+        }
     }
 
     /// Something is wrong that changes nothing for whoever reads the answer.

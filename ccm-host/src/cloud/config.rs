@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cloudprovider_proto::v1alpha1 as pb;
 
+use super::connect::Dialer;
 use crate::manager::flags::Endpoint;
 
 /// The cluster on whose behalf every call is made.
@@ -35,6 +36,8 @@ pub struct ProviderConfig {
     pub cluster: ClusterRef,
     /// Users that may own the socket and answer at it, besides this process' own and root.
     pub allowed_uids: Vec<u32>,
+    /// Reaches it where no socket leads to it.
+    pub dialer: Option<Dialer>,
     /// For the provider's logs.
     pub host_version: String,
     /// How often what is done.
@@ -74,6 +77,7 @@ impl ProviderConfig {
             endpoint,
             cluster,
             allowed_uids: Vec::new(),
+            dialer: None,
             host_version: env!("CARGO_PKG_VERSION").to_owned(),
             paces: Paces::default(),
         }

@@ -6,14 +6,14 @@ use cloudprovider_proto::{defaults, v1alpha1 as pb};
 use jiff::Timestamp;
 
 use super::{
-    CloudError, ErrorReason, Freshness, InstanceAnswer, InstanceView,
-    batch::Batched,
+    CloudError, Freshness, InstanceAnswer, InstanceView,
+    batch::{Batched, Landing},
     check::{self, Asked, Findings},
-    halves::Halves,
     limit::Permit,
     link::Link,
     matching::matched,
-    method,
+    method::{self, Method},
+    parts::{Answers, Calls, Errand, Offenders},
     session::Session,
     status, wanted,
 };
@@ -41,7 +41,16 @@ impl NodeKey {
 
 /// How the host reads machines.
 #[derive(Debug)]
-pub(super) struct InstanceReads(pub(super) Arc<Link>);
+pub(super) struct InstanceReads {
+    link: Arc<Link>,
+    offenders: Offenders,
+}
+
+impl InstanceReads {
+    pub(super) fn new(link: Arc<Link>) -> Self {
+        Self { link, offenders: Offenders::paced() }
+    }
+}
 
 type Item = (NodeKey, Arc<Node>);
 type Answer = Result<InstanceAnswer, CloudError>;
@@ -54,7 +63,7 @@ impl Batched for InstanceReads {
     type Turn = Result<Permit, CloudError>;
 
     fn most(&self) -> usize {
-        self.0.present().map_or(defaults::MAX_BATCH as usize, |session| session.most_instances())
+        self.link.present().map_or(defaults::MAX_BATCH as usize, |session| session.most_instances())
     }
 
     fn serves(&self, other: &ReadLane, asked: &ReadLane, age: Duration) -> bool {
@@ -64,12 +73,12 @@ impl Batched for InstanceReads {
     }
 
     fn same(&self, a: &Arc<Node>, b: &Arc<Node>) -> bool {
-        let fields = self.0.wants().identity.clone().unwrap_or_default();
+        let fields = self.link.wants().identity.clone().unwrap_or_default();
         Arc::ptr_eq(a, b) || wanted::node_ref(a, &fields) == wanted::node_ref(b, &fields)
     }
 
     async fn turn(&self) -> Result<Permit, CloudError> {
-        self.0.permit(&method::BATCH_GET_INSTANCES).await
+        self.link.permit(&method::BATCH_GET_INSTANCES).await
     }
 
     async fn call(
@@ -77,19 +86,54 @@ impl Batched for InstanceReads {
         lane: &ReadLane,
         items: Vec<Item>,
         turn: Result<Permit, CloudError>,
-    ) -> HashMap<NodeKey, Answer> {
-        let ready = turn.and_then(|permit| Ok((permit, self.0.session(&method::BATCH_GET_INSTANCES)?)));
+        landing: &Landing<'_, Self>,
+    ) {
+        let ready = turn.and_then(|permit| Ok((permit, self.link.session(&method::BATCH_GET_INSTANCES)?)));
         match ready {
-            Ok((_permit, session)) => read_all(&self.0, &session, lane, items).await,
-            Err(error) => items.into_iter().map(|(key, _)| (key, Err(error.clone()))).collect(),
+            Ok((permit, session)) => {
+                let calls = Reads { link: &self.link, lane: *lane };
+                let land = |answers| landing.land(answers);
+                let errand = Errand { calls: &calls, session: &session, offenders: &self.offenders, land };
+                errand.run(permit, vec![items]).await;
+            }
+            Err(error) => landing.land(items.into_iter().map(|(key, _)| (key, Err(error.clone())))),
         }
     }
 
-    fn lost(&self) -> Answer {
-        Err(status::defect(
-            method::BATCH_GET_INSTANCES.name,
-            "the provider's answer does not hold this node once",
-        ))
+    fn lost(&self, why: &'static str) -> Answer {
+        Err(status::defect(method::BATCH_GET_INSTANCES.name, why))
+    }
+}
+
+/// Reads of one kind.
+struct Reads<'a> {
+    link: &'a Link,
+    lane: ReadLane,
+}
+
+impl Calls for Reads<'_> {
+    type Key = NodeKey;
+    type Question = Arc<Node>;
+    type Done = InstanceAnswer;
+
+    fn link(&self) -> &Link {
+        self.link
+    }
+
+    fn method(&self) -> &'static Method {
+        &method::BATCH_GET_INSTANCES
+    }
+
+    fn subject(key: &NodeKey) -> String {
+        format!("{} {}", key.name, key.uid)
+    }
+
+    async fn send(&self, session: &Session, items: &[Item]) -> Result<Answers<Self>, CloudError> {
+        read(self.link, session, &self.lane, items).await
+    }
+
+    fn fewer(session: &Session, refused: usize) {
+        session.fewer_instances(refused);
     }
 }
 
@@ -101,30 +145,6 @@ fn is_fresh(other: Freshness, asked: Freshness, age: Duration) -> bool {
         (Freshness::ReadThrough, Freshness::AtMost(most)) => age <= most,
         (Freshness::AtMost(old), Freshness::AtMost(most)) => old.saturating_add(age) <= most,
     }
-}
-
-async fn read_all(
-    link: &Link,
-    session: &Session,
-    lane: &ReadLane,
-    items: Vec<Item>,
-) -> HashMap<NodeKey, Answer> {
-    let mut answers = HashMap::with_capacity(items.len());
-    let mut halves = Halves::of([items]);
-    while let Some((depth, batch)) = halves.next() {
-        match read(link, session, lane, &batch).await {
-            Ok(some) => answers.extend(some),
-            Err(error) => {
-                if error.is(ErrorReason::BatchTooLarge) {
-                    session.fewer_instances(batch.len());
-                }
-                if let Some(failed) = halves.split(depth, batch, &error) {
-                    answers.extend(failed.into_iter().map(|(key, _)| (key, Err(error.clone()))));
-                }
-            }
-        }
-    }
-    answers
 }
 
 async fn read(
@@ -158,7 +178,11 @@ async fn read(
         freshness: lane.freshness,
         at,
     };
-    Ok(answers(link, &asked, &keys, items, response))
+    let answers = answers(link, &asked, &keys, items, response);
+    let errors =
+        answers.values().map(|answer| answer.as_ref().map_or_else(Some, |answer| answer.error.as_ref()));
+    link.answered(&method::BATCH_GET_INSTANCES, errors);
+    Ok(answers)
 }
 
 fn answers(

@@ -1,23 +1,28 @@
 //! How many calls at once and how many a second a provider gets, by class of call.
 //!
-//! In: what the provider advertised, and how calls ended. Out: permits, in the order in which they were asked for. A cloud
-//! that throttles pauses the whole class; an overloaded provider gets half as many calls at once for a while.
+//! In: what the provider advertised, and how calls ended. Out: permits. Calls of one kind get theirs in the order in which
+//! they asked; of the kinds that wait, the one that was served longest ago is next. A kind that has calls under way leaves
+//! one permit to each other kind that has none, so that calls which take minutes hold up only their own kind. A cloud that
+//! throttles pauses the whole class; an overloaded provider gets half as many calls at once for a while.
 
 mod bucket;
+mod share;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use cloudprovider_proto::{defaults, v1alpha1 as pb};
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
-use self::bucket::Bucket;
-use super::method::Class;
+use self::{bucket::Bucket, share::Shares};
+use super::method::{Class, Kind, Method};
 
 /// Nobody waits longer than this for a class that is paused: it is told to come back.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// However long the cloud wants to be left alone: a call that is throttled again costs less than a class that stands still.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// How long an overloaded provider is spared before it gets twice as many calls again.
 const RELIEF: Duration = Duration::from_secs(30);
 /// However many calls at once a provider asks for.
@@ -39,32 +44,36 @@ impl Limiter {
         }
     }
 
-    /// Takes up what the provider advertised.
-    pub(super) fn configure(&self, limits: &pb::Limits, now: Instant) {
+    /// Takes up what the provider advertised, and which kinds of calls there may be.
+    pub(super) fn configure(&self, limits: &pb::Limits, kinds: &[Kind], now: Instant) {
         let or = |value, default| if value == 0 { default } else { value };
-        self.reads.configure(
-            or(limits.max_concurrent_reads, defaults::MAX_CONCURRENT_READS),
-            limits.reads,
-            now,
-        );
-        self.mutations.configure(
-            or(limits.max_concurrent_mutations, defaults::MAX_CONCURRENT_MUTATIONS),
-            limits.mutations,
-            now,
-        );
+        let reads = or(limits.max_concurrent_reads, defaults::MAX_CONCURRENT_READS);
+        let reading: Vec<_> = kinds.iter().copied().filter(|kind| kind.reads()).collect();
+        self.reads.configure(reads, limits.reads, &reading, now);
+        let mutations = or(limits.max_concurrent_mutations, defaults::MAX_CONCURRENT_MUTATIONS);
+        let changing: Vec<_> = kinds.iter().copied().filter(|kind| kind.mutates()).collect();
+        self.mutations.configure(mutations, limits.mutations, &changing, now);
     }
 
     /// Waits for the turn of a call; refuses with the time left when the class is paused for long.
-    pub(super) async fn permit(&self, class: Class) -> Result<Permit, Duration> {
-        match self.gate(class) {
-            Some(gate) => gate.permit().await,
+    pub(super) async fn permit(&self, method: &Method) -> Result<Permit, Duration> {
+        match self.gate(method.class) {
+            Some(gate) => gate.permit(method.kind()).await,
             None => Ok(Permit(None)),
         }
     }
 
     /// The cloud throttles: no call of the class for so long. Returns by how much the pause grew.
     pub(super) fn pause(&self, class: Class, pause: Duration, now: Instant) -> Duration {
-        self.gate(class).map_or(Duration::ZERO, |gate| gate.pause(pause, now))
+        self.gate(class).map_or(Duration::ZERO, |gate| gate.pause(pause.min(LONGEST_PAUSE), now))
+    }
+
+    /// Another process answers: nothing is known of how the cloud takes its calls.
+    pub(super) fn lift_pauses(&self) {
+        for gate in [&self.reads, &self.mutations] {
+            gate.state.lock().paused_until = None;
+            gate.changed.notify_waiters();
+        }
     }
 
     /// The provider has too much to do.
@@ -84,13 +93,13 @@ impl Limiter {
 
 /// The right to make one call; ends when it is dropped.
 #[derive(Debug)]
-pub(super) struct Permit(Option<Arc<Gate>>);
+pub(super) struct Permit(Option<(Arc<Gate>, Kind)>);
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if let Some(gate) = &self.0 {
-            gate.state.lock().in_flight -= 1;
-            gate.changed.notify_one();
+        if let Some((gate, kind)) = &self.0 {
+            gate.state.lock().shares.ended(*kind);
+            gate.changed.notify_waiters();
         }
     }
 }
@@ -98,9 +107,9 @@ impl Drop for Permit {
 #[derive(Debug)]
 struct Gate {
     state: Mutex<State>,
-    /// Held by whoever is next: fair.
-    queue: tokio::sync::Mutex<()>,
-    /// For whoever is next.
+    /// By kind, held by whoever is next of it: fair.
+    queues: [tokio::sync::Mutex<()>; Kind::COUNT],
+    /// For those who are next.
     changed: Notify,
 }
 
@@ -109,7 +118,7 @@ struct State {
     limit: u32,
     effective: u32,
     relief_until: Option<Instant>,
-    in_flight: u32,
+    shares: Shares,
     bucket: Option<Bucket>,
     paused_until: Option<Instant>,
 }
@@ -119,8 +128,22 @@ struct State {
 enum Admission {
     Now,
     After(Duration),
-    WhenOneEnds,
+    WhenItChanges,
     Refused(Duration),
+}
+
+/// Somebody who is next of its kind, until it goes away.
+struct Next<'a> {
+    gate: &'a Gate,
+    kind: Kind,
+}
+
+impl Drop for Next<'_> {
+    fn drop(&mut self) {
+        self.gate.state.lock().shares.waits(self.kind, false);
+        // It may have been before others.
+        self.gate.changed.notify_waiters();
+    }
 }
 
 impl Gate {
@@ -130,32 +153,37 @@ impl Gate {
                 limit,
                 effective: limit,
                 relief_until: None,
-                in_flight: 0,
+                shares: Shares::default(),
                 bucket: None,
                 paused_until: None,
             }),
-            queue: tokio::sync::Mutex::default(),
+            queues: Default::default(),
             changed: Notify::new(),
         }
     }
 
-    async fn permit(self: &Arc<Self>) -> Result<Permit, Duration> {
-        let _next = self.queue.lock().await;
+    async fn permit(self: &Arc<Self>, kind: Kind) -> Result<Permit, Duration> {
+        let _first = self.queues[kind as usize].lock().await;
+        self.state.lock().shares.waits(kind, true);
+        let _next = Next { gate: self, kind };
         loop {
-            let admission = self.state.lock().admit(Instant::now());
+            let mut changed = pin!(self.changed.notified());
+            // What changes after this look is not missed.
+            changed.as_mut().enable();
+            let admission = self.state.lock().admit(kind, Instant::now());
             match admission {
-                Admission::Now => return Ok(Permit(Some(Arc::clone(self)))),
+                Admission::Now => return Ok(Permit(Some((Arc::clone(self), kind)))),
                 Admission::Refused(left) => return Err(left),
-                Admission::WhenOneEnds => self.changed.notified().await,
+                Admission::WhenItChanges => changed.await,
                 Admission::After(wait) => {
                     // Whichever comes first, the state is looked at again.
-                    let _ = tokio::time::timeout(wait, self.changed.notified()).await;
+                    let _ = tokio::time::timeout(wait, changed).await;
                 }
             }
         }
     }
 
-    fn configure(&self, limit: u32, rate: Option<pb::RateLimit>, now: Instant) {
+    fn configure(&self, limit: u32, rate: Option<pb::RateLimit>, kinds: &[Kind], now: Instant) {
         let mut state = self.state.lock();
         let limit = limit.min(MOST_AT_ONCE);
         if state.limit != limit {
@@ -163,13 +191,14 @@ impl Gate {
             state.effective = limit;
             state.relief_until = None;
         }
+        state.shares.may_be(kinds);
         // A reconnect does not fill the bucket anew.
         let same = state.bucket.as_ref().map(|bucket| bucket.rate) == rate.filter(bucket::is_valid);
         if !same {
             state.bucket = rate.filter(bucket::is_valid).map(|rate| Bucket::full(rate, now));
         }
         drop(state);
-        self.changed.notify_one();
+        self.changed.notify_waiters();
     }
 
     fn pause(&self, pause: Duration, now: Instant) -> Duration {
@@ -178,7 +207,7 @@ impl Gate {
         let before = state.paused_until.unwrap_or(now).max(now);
         state.paused_until = Some(until.max(before));
         drop(state);
-        self.changed.notify_one();
+        self.changed.notify_waiters();
         until.saturating_duration_since(before)
     }
 
@@ -195,23 +224,23 @@ impl Gate {
 }
 
 impl State {
-    fn admit(&mut self, now: Instant) -> Admission {
+    fn admit(&mut self, kind: Kind, now: Instant) -> Admission {
         if let Some(left) = self.paused_until.map(|until| until.saturating_duration_since(now))
             && !left.is_zero()
         {
             return if left > LONGEST_WAIT { Admission::Refused(left) } else { Admission::After(left) };
         }
         self.recover(now);
-        if self.in_flight >= self.effective {
+        if !self.shares.is_turn_of(kind, self.effective) {
             return match self.relief_until {
                 Some(until) => Admission::After(until.saturating_duration_since(now)),
-                None => Admission::WhenOneEnds,
+                None => Admission::WhenItChanges,
             };
         }
         if let Some(wait) = self.bucket.as_mut().and_then(|bucket| bucket.take(now)) {
             return Admission::After(wait);
         }
-        self.in_flight += 1;
+        self.shares.begun(kind);
         Admission::Now
     }
 

@@ -141,7 +141,7 @@ impl Link {
 
     /// Waits for the turn of one call.
     pub(super) async fn permit(&self, method: &Method) -> Result<Permit, CloudError> {
-        self.limiter.permit(method.class).await.map_err(|left| CloudError {
+        self.limiter.permit(method).await.map_err(|left| CloudError {
             retry_after: Some(left),
             ..status::local(
                 method.name,
@@ -171,13 +171,35 @@ impl Link {
             let message = "the provider takes this host for a former leader";
             return Err(status::local(method.name, ErrorReason::StaleLeader, message));
         }
-        let deadline = method.deadline(&session.limits.deadlines);
+        let deadline = method.deadline(&session.deadlines);
         let answer = rpc::unary(&self.metrics, method, deadline, items, message, send).await;
-        self.learn(session, method, answer.as_ref().err());
+        match &answer {
+            // Its items tell how it was.
+            Ok(_) if items.is_some() => {}
+            Ok(_) => self.learn(method, None),
+            Err(error) => {
+                if error.is(ErrorReason::MethodNotSupported) {
+                    self.refused(session, method);
+                }
+                self.learn(method, Some(error));
+            }
+        }
         answer
     }
 
-    fn learn(&self, session: &Session, method: &'static Method, error: Option<&CloudError>) {
+    /// What became of the items of a batch that was answered: one that succeeded shows that the cloud can be reached; if
+    /// all failed, the first tells why.
+    pub(super) fn answered<'a>(
+        &self,
+        method: &'static Method,
+        mut items: impl Iterator<Item = Option<&'a CloudError>>,
+    ) {
+        let Some(first) = items.next() else { return };
+        let succeeded = first.is_none() || items.any(|error| error.is_none());
+        self.learn(method, first.filter(|_| !succeeded));
+    }
+
+    fn learn(&self, method: &'static Method, error: Option<&CloudError>) {
         let now = Instant::now();
         if let Some(error) = error {
             match error.reason {
@@ -186,7 +208,6 @@ impl Link {
                     self.metrics.rate_limited(method.class, grew);
                 }
                 Some(ErrorReason::ProviderOverloaded) => self.limiter.overloaded(now),
-                Some(ErrorReason::MethodNotSupported) => self.refused(session, method),
                 _ => {}
             }
         }
@@ -195,7 +216,7 @@ impl Link {
         }
         let (look, stale) = {
             let mut standing = self.standing.lock();
-            (standing.called(error, now), standing.stale_leader)
+            (standing.called(method.name, error, now), standing.stale_leader)
         };
         if stale {
             self.stale_leader.send_if_modified(|known| !std::mem::replace(known, true));

@@ -1,10 +1,6 @@
 //! The RPCs that the host calls, with their deadlines as the proto names them.
 
-use std::time::Duration;
-
-use cloudprovider_proto::v1alpha1 as pb;
-
-use super::check;
+use std::{collections::HashMap, time::Duration};
 
 /// What limits a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -15,6 +11,33 @@ pub(super) enum Class {
     Read,
     /// Changes the cloud.
     Mutation,
+}
+
+/// Calls of one class that wait for each other; those of another kind do not wait for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    Instances,
+    /// Reads of balancers, and Ensure.
+    LoadBalancers,
+    /// Other backends for balancers.
+    Updates,
+    Deletions,
+    Routes,
+}
+
+impl Kind {
+    /// How many there are.
+    pub(super) const COUNT: usize = 5;
+
+    /// Whether calls of this kind read the cloud.
+    pub(super) fn reads(self) -> bool {
+        matches!(self, Self::Instances | Self::LoadBalancers | Self::Routes)
+    }
+
+    /// Whether calls of this kind change the cloud.
+    pub(super) fn mutates(self) -> bool {
+        self != Self::Instances
+    }
 }
 
 /// An RPC.
@@ -70,14 +93,20 @@ pub(super) static BATCH_DELETE_ROUTES: Method =
     method("Routes", "BatchDeleteRoutes", Class::Mutation, 120, 300);
 
 impl Method {
+    /// Whom it waits with.
+    pub(super) fn kind(&self) -> Kind {
+        match (self.service, self.name) {
+            (_, "BatchUpdateLoadBalancers") => Kind::Updates,
+            (_, "DeleteLoadBalancer") => Kind::Deletions,
+            ("LoadBalancers", _) => Kind::LoadBalancers,
+            ("Routes", _) => Kind::Routes,
+            _ => Kind::Instances,
+        }
+    }
+
     /// The deadline: what the provider advertised, within the maximum, else the default.
-    pub(super) fn deadline(&self, advertised: &[pb::MethodDeadline]) -> Duration {
-        advertised
-            .iter()
-            .find(|deadline| deadline.method == self.name)
-            .and_then(|deadline| deadline.deadline)
-            .and_then(check::positive)
-            .map_or(self.default, |wanted| wanted.min(self.longest))
+    pub(super) fn deadline(&self, advertised: &HashMap<String, Duration>) -> Duration {
+        advertised.get(self.name).map_or(self.default, |wanted| (*wanted).min(self.longest))
     }
 }
 
@@ -87,22 +116,17 @@ mod tests {
 
     #[test]
     fn advertised_deadlines_stay_within_the_maximum() {
-        let advertised = |method: &str, seconds| pb::MethodDeadline {
-            method: method.to_owned(),
-            deadline: Some(prost_types::Duration { seconds, nanos: 0 }),
-        };
+        let advertised = |method: &str, seconds| (method.to_owned(), Duration::from_secs(seconds));
         let rows = [
             (vec![], 30),
             (vec![advertised("BatchGetInstances", 60)], 60),
             (vec![advertised("BatchGetInstances", 1)], 1),
             (vec![advertised("BatchGetInstances", 9999)], 120),
-            (vec![advertised("BatchGetInstances", 0)], 30),
-            (vec![advertised("BatchGetInstances", -1)], 30),
             (vec![advertised("GetLoadBalancer", 60)], 30),
         ];
         for (advertised, want) in rows {
             assert_eq!(
-                BATCH_GET_INSTANCES.deadline(&advertised),
+                BATCH_GET_INSTANCES.deadline(&advertised.iter().cloned().collect()),
                 Duration::from_secs(want),
                 "{advertised:?}"
             );

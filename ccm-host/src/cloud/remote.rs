@@ -44,8 +44,8 @@ impl RemoteProvider {
         let link = Arc::new(Link::new(config, metrics));
         tokio::spawn(link::run(Arc::clone(&link), stop));
         Arc::new(Self {
-            reads: Batcher::new(InstanceReads(Arc::clone(&link))),
-            updates: Batcher::new(BalancerUpdates(Arc::clone(&link))),
+            reads: Batcher::new(InstanceReads::new(Arc::clone(&link))),
+            updates: Batcher::new(BalancerUpdates::new(Arc::clone(&link))),
             route_ensures: Batcher::new(RouteChanges::new(Arc::clone(&link))),
             route_deletes: Batcher::new(RouteChanges::new(Arc::clone(&link))),
             link,
@@ -55,6 +55,15 @@ impl RemoteProvider {
     /// What mutations say of the leader from now on. Lifts the freeze after STALE_LEADER if it differs from before.
     pub fn set_fencing(&self, fencing: Fencing) {
         self.link.set_fencing(fencing);
+    }
+
+    /// Nothing is under way, and nothing is remembered of what was.
+    #[cfg(test)]
+    fn assert_idle(&self) {
+        self.reads.assert_idle();
+        self.updates.assert_idle();
+        self.route_ensures.assert_idle();
+        self.route_deletes.assert_idle();
     }
 
     /// Whether the provider refused this process as a former leader: whoever holds the Lease should look at it.

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use tonic::{Code, Request, Response, Status};
 use tracing::{Instrument as _, Span, field};
 
-use super::{CloudError, error::code_name, method::Method, metrics::ProviderMetrics, status};
+use super::{
+    CloudError, check::Findings, error::code_name, method::Method, metrics::ProviderMetrics, status,
+};
 
 /// After the deadline on the wire, this side gives up by itself: the one on the wire does not cover the body.
 const GUARD: Duration = Duration::from_millis(250);
@@ -41,13 +43,14 @@ where
     let answer = tokio::time::timeout(deadline + GUARD, send(request)).instrument(span.clone()).await;
     let answer = match answer {
         Ok(Ok(response)) => Ok(response.into_inner()),
-        Ok(Err(status)) => match status::normalise(method.name, &status) {
+        Ok(Err(status)) => {
+            let mut findings = Findings::default();
+            let error = status::normalise(method.name, &status, &mut findings);
+            metrics.findings(&findings);
             // Whichever end noticed first, and however it says so.
-            late if late.code == Code::DeadlineExceeded && late.reason.is_none() => {
-                Err(status::deadline_exceeded(method.name, deadline))
-            }
-            error => Err(error),
-        },
+            let late = error.code == Code::DeadlineExceeded && error.reason.is_none();
+            Err(if late { status::deadline_exceeded(method.name, deadline) } else { error })
+        }
         Err(_) => Err(status::deadline_exceeded(method.name, deadline)),
     };
     watch.end(answer.as_ref().err(), &span);

@@ -15,11 +15,13 @@ use std::{
 };
 
 use cloudprovider_proto::{discovery::v1::GetInfoResponse, service_names, v1alpha1 as pb};
-use futures::future::BoxFuture;
+use futures::{StreamExt as _, future::BoxFuture};
 use parking_lot::Mutex;
 use tokio::net::UnixListener;
-use tokio_stream::wrappers::UnixListenerStream;
+use tokio_stream::wrappers::{UnboundedReceiverStream, UnixListenerStream};
 use tonic::{Status, metadata::MetadataMap, transport::server::Router};
+
+use super::Dialer;
 
 /// What an RPC answers.
 type Handler<Q, A> = Box<dyn Fn(Q) -> BoxFuture<'static, Result<A, Status>> + Send + Sync>;
@@ -147,7 +149,9 @@ pub(super) fn all_running(request: pb::BatchGetInstancesRequest) -> pb::BatchGet
     pb::BatchGetInstancesResponse { results }
 }
 
-fn all_updated(request: &pb::BatchUpdateLoadBalancersRequest) -> pb::BatchUpdateLoadBalancersResponse {
+pub(super) fn all_updated(
+    request: &pb::BatchUpdateLoadBalancersRequest,
+) -> pb::BatchUpdateLoadBalancersResponse {
     let uid =
         |item: &pb::LoadBalancerUpdate| item.service.as_ref().and_then(|s| s.r#ref.clone()).unwrap().uid;
     let results = request.items.iter().map(|item| pb::LoadBalancerUpdateResult {
@@ -173,7 +177,7 @@ pub(super) fn all_routed(request: pb::BatchEnsureRoutesRequest) -> pb::BatchEnsu
     pb::BatchEnsureRoutesResponse { results: request.items.into_iter().map(stands).collect() }
 }
 
-fn all_removed(request: pb::BatchDeleteRoutesRequest) -> pb::BatchDeleteRoutesResponse {
+pub(super) fn all_removed(request: pb::BatchDeleteRoutesRequest) -> pb::BatchDeleteRoutesResponse {
     let gone = |item: pb::RouteToDelete| pb::RouteDeletion { key: item.key, ..Default::default() };
     pb::BatchDeleteRoutesResponse { results: request.items.into_iter().map(gone).collect() }
 }
@@ -233,6 +237,19 @@ impl Drop for Running {
             runtime.shutdown_background();
         }
     }
+}
+
+/// Serves the script in the runtime of the test, whose clock may be paused, over pipes. Ends with the runtime.
+pub(super) fn piped(script: &Arc<Script>) -> Dialer {
+    let (dialled, incoming) = tokio::sync::mpsc::unbounded_channel();
+    let router = services::add(tonic::transport::Server::builder(), script);
+    let incoming = UnboundedReceiverStream::new(incoming).map(Ok::<_, std::io::Error>);
+    tokio::spawn(router.serve_with_incoming(incoming));
+    Dialer::new(move |_| {
+        let (ours, theirs) = tokio::io::duplex(1 << 20);
+        dialled.send(theirs).map_err(|_| std::io::ErrorKind::ConnectionRefused)?;
+        Ok(ours)
+    })
 }
 
 /// A folder as a socket wants it.

@@ -7,11 +7,12 @@ mod handshake;
 mod limits;
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use cloudprovider_proto::v1alpha1::{
@@ -38,6 +39,8 @@ pub(super) struct Session {
     pub(super) capabilities: pb::GetCapabilitiesResponse,
     pub(super) limits: pb::Limits,
     pub(super) intervals: Intervals,
+    /// By name of the RPC.
+    pub(super) deadlines: HashMap<String, Duration>,
     pub(super) wants: Arc<pb::Wants>,
     /// The largest message, either way.
     pub(super) message_bytes: usize,

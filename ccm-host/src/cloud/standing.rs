@@ -1,14 +1,14 @@
 //! How a connected provider is: what its health, its conditions and the ends of its calls say, put together.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use cloudprovider_proto::v1alpha1::{self as pb, ConditionStatus, ConditionType, ErrorReason};
 use tokio::time::Instant;
 
 use super::{CloudError, ProviderStatus};
 
-/// After a call said that the cloud is down or refuses the credentials, nothing destructive for so long, unless another
-/// call succeeds.
+/// After a call said that the cloud is down or refuses the credentials, nothing destructive for so long, unless the same
+/// RPC succeeds: that lists can be read does not say that routes can be written.
 const CLOUD_FREEZE: Duration = Duration::from_secs(60);
 
 /// See the module. The default is a provider that is well.
@@ -17,7 +17,8 @@ pub(super) struct Standing {
     health: Option<String>,
     conditions: Option<String>,
     silent: Option<String>,
-    cloud: Option<(String, Instant)>,
+    /// By RPC: what it said, and until when that counts.
+    cloud: BTreeMap<&'static str, (String, Instant)>,
     /// It took this process for a former leader.
     pub(super) stale_leader: bool,
 }
@@ -25,7 +26,7 @@ pub(super) struct Standing {
 impl Standing {
     /// What a controller sees.
     pub(super) fn status(&self, now: Instant) -> ProviderStatus {
-        let cloud = self.cloud.as_ref().filter(|(_, until)| now < *until).map(|(why, _)| why);
+        let cloud = self.cloud.values().find(|(_, until)| now < *until).map(|(why, _)| why);
         let leader = || self.stale_leader.then(|| "it takes this host for a former leader".to_owned());
         let why = [self.silent.as_ref(), self.health.as_ref(), self.conditions.as_ref(), cloud]
             .into_iter()
@@ -62,10 +63,10 @@ impl Standing {
     }
 
     /// How a call that reaches the cloud ended. True: worth a look at the conditions.
-    pub(super) fn called(&mut self, error: Option<&CloudError>, now: Instant) -> bool {
+    pub(super) fn called(&mut self, rpc: &'static str, error: Option<&CloudError>, now: Instant) -> bool {
         match error {
             None => {
-                self.cloud = None;
+                self.cloud.remove(rpc);
                 false
             }
             Some(error) => match error.reason {
@@ -75,7 +76,7 @@ impl Standing {
                     | ErrorReason::InvalidProviderConfig
                     | ErrorReason::CloudApiUnavailable,
                 ) => {
-                    self.cloud = Some((error.to_string(), now + CLOUD_FREEZE));
+                    self.cloud.insert(rpc, (error.to_string(), now + CLOUD_FREEZE));
                     true
                 }
                 Some(ErrorReason::StaleLeader) => {
@@ -152,10 +153,15 @@ mod tests {
         let now = Instant::now();
         let down = status::local("EnsureLoadBalancer", ErrorReason::CloudApiUnavailable, "503");
         let mut standing = Standing::default();
-        assert!(standing.called(Some(&down), now));
+        assert!(standing.called("EnsureLoadBalancer", Some(&down), now));
         assert!(matches!(standing.status(now), ProviderStatus::Frozen(_)));
         assert_eq!(standing.status(now + CLOUD_FREEZE), ProviderStatus::Serving);
-        standing.called(None, now);
+        standing.called("ListLoadBalancers", None, now);
+        assert!(
+            matches!(standing.status(now), ProviderStatus::Frozen(_)),
+            "S7: reads go well, writes do not"
+        );
+        standing.called("EnsureLoadBalancer", None, now);
         assert_eq!(standing.status(now), ProviderStatus::Serving);
     }
 
@@ -165,7 +171,7 @@ mod tests {
         for reason in
             [ErrorReason::QuotaExceeded, ErrorReason::RateLimited, ErrorReason::CloudPermissionDenied]
         {
-            standing.called(Some(&status::local("M", reason, "")), Instant::now());
+            standing.called("M", Some(&status::local("M", reason, "")), Instant::now());
         }
         assert_eq!(standing.status(Instant::now()), ProviderStatus::Serving);
     }
@@ -180,7 +186,7 @@ mod tests {
         standing.looked(Err(status::deadline_exceeded("GetStatus", Duration::from_secs(5))));
         assert!(matches!(standing.status(now), ProviderStatus::Frozen(_)));
         standing.looked(Ok(pb::GetStatusResponse::default()));
-        standing.called(Some(&status::local("M", ErrorReason::StaleLeader, "")), now);
+        standing.called("M", Some(&status::local("M", ErrorReason::StaleLeader, "")), now);
         assert!(matches!(standing.status(now), ProviderStatus::Frozen(why) if why.contains("former leader")));
     }
 }

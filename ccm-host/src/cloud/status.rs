@@ -24,17 +24,19 @@ mod tests;
 use std::{error::Error as _, time::Duration};
 
 use cloudprovider_proto::{ERROR_DOMAIN, defaults, v1alpha1 as pb};
+use prost::Message as _;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use super::{CloudError, ErrorReason, check};
+use super::{
+    CloudError, ErrorReason,
+    check::{self, Findings, duration},
+};
 
 /// The error of a call.
-pub(super) fn normalise(method: &'static str, status: &Status) -> CloudError {
-    let details = status.get_error_details();
-    let ours = details.error_info().filter(|info| info.domain == ERROR_DOMAIN);
-    let retry_after =
-        details.retry_info().and_then(|retry| retry.retry_delay).filter(|delay| !delay.is_zero());
+pub(super) fn normalise(method: &'static str, status: &Status, findings: &mut Findings) -> CloudError {
+    let ours = status.get_details_error_info().filter(|info| info.domain == ERROR_DOMAIN);
+    let retry_after = retry_delay(status).and_then(|delay| retry_after(delay, findings));
     let (code, reason) = match ours {
         Some(info) => (status.code(), ErrorReason::from_wire_name(&info.reason)),
         None => bare(status.code(), status.message()),
@@ -44,7 +46,7 @@ pub(super) fn normalise(method: &'static str, status: &Status) -> CloudError {
 }
 
 /// The error of one item.
-pub(super) fn item_error(method: &'static str, error: pb::ItemError) -> CloudError {
+pub(super) fn item_error(method: &'static str, error: pb::ItemError, findings: &mut Findings) -> CloudError {
     let reason = match pb::ErrorReason::try_from(error.reason) {
         Ok(ErrorReason::Unspecified) | Err(_) => ErrorReason::InternalError,
         Ok(reason) => reason,
@@ -54,8 +56,19 @@ pub(super) fn item_error(method: &'static str, error: pb::ItemError) -> CloudErr
         reason: Some(reason),
         code: code_of(reason),
         message: check::shown(&error.message, defaults::MAX_MESSAGE_TEXT_BYTES),
-        retry_after: error.retry_after.and_then(check::positive),
+        retry_after: error.retry_after.and_then(|given| retry_after(given, findings)),
     }
+}
+
+/// As it came: tonic-types converts it first, which breaks on the least of all numbers.
+fn retry_delay(status: &Status) -> Option<prost_types::Duration> {
+    let details = tonic_types::pb::Status::decode(status.details()).ok()?.details;
+    let retry = details.iter().find(|any| any.type_url.ends_with("/google.rpc.RetryInfo"))?;
+    tonic_types::pb::RetryInfo::decode(retry.value.as_slice()).ok()?.retry_delay
+}
+
+fn retry_after(given: prost_types::Duration, findings: &mut Findings) -> Option<Duration> {
+    duration::within(duration::RETRY, given, findings)
 }
 
 /// The call took longer than it may.

@@ -8,14 +8,14 @@ use cloudprovider_proto::{defaults, v1alpha1 as pb};
 
 use self::plan::{Planned, plan};
 use super::{
-    CloudError, ErrorReason, UpdateLoadBalancer, Updated,
-    batch::Batched,
+    CloudError, ErrorReason, LoadBalancerState, SyncState, UpdateLoadBalancer, Updated, balancers,
+    batch::{Batched, Landing},
     check::{self, Findings},
-    halves::Halves,
     limit::Permit,
     link::Link,
     matching::matched,
-    method,
+    method::{self, Method},
+    parts::{Answers, Calls, Errand, Offenders},
     session::Session,
     status,
 };
@@ -40,7 +40,16 @@ impl UpdateKey {
 
 /// How the host updates balancers.
 #[derive(Debug)]
-pub(super) struct BalancerUpdates(pub(super) Arc<Link>);
+pub(super) struct BalancerUpdates {
+    link: Arc<Link>,
+    offenders: Offenders,
+}
+
+impl BalancerUpdates {
+    pub(super) fn new(link: Arc<Link>) -> Self {
+        Self { link, offenders: Offenders::unpaced() }
+    }
+}
 
 type Item = (UpdateKey, UpdateLoadBalancer);
 type Answer = Result<Updated, CloudError>;
@@ -53,7 +62,7 @@ impl Batched for BalancerUpdates {
     type Turn = Result<Permit, CloudError>;
 
     fn most(&self) -> usize {
-        self.0.present().map_or(defaults::MAX_BATCH as usize, |session| session.most_balancers())
+        self.link.present().map_or(defaults::MAX_BATCH as usize, |session| session.most_balancers())
     }
 
     /// An equal update under way is the same call.
@@ -66,7 +75,7 @@ impl Batched for BalancerUpdates {
     }
 
     async fn turn(&self) -> Result<Permit, CloudError> {
-        self.0.permit(&method::BATCH_UPDATE_LOAD_BALANCERS).await
+        self.link.permit(&method::BATCH_UPDATE_LOAD_BALANCERS).await
     }
 
     async fn call(
@@ -74,41 +83,67 @@ impl Batched for BalancerUpdates {
         (): &(),
         items: Vec<Item>,
         turn: Result<Permit, CloudError>,
-    ) -> HashMap<UpdateKey, Answer> {
+        landing: &Landing<'_, Self>,
+    ) {
         let ready =
-            turn.and_then(|permit| Ok((permit, self.0.session(&method::BATCH_UPDATE_LOAD_BALANCERS)?)));
+            turn.and_then(|permit| Ok((permit, self.link.session(&method::BATCH_UPDATE_LOAD_BALANCERS)?)));
         match ready {
-            Ok((_permit, session)) => update_all(&self.0, &session, items).await,
-            Err(error) => items.into_iter().map(|(key, _)| (key, Err(error.clone()))).collect(),
+            Ok((permit, session)) => {
+                let Planned { chunks, too_large } =
+                    plan(items, &session.wants, session.message_bytes, session.most_balancers());
+                landing.land(too_large.into_iter().map(|(key, error)| (key, Err(error))));
+                let land = |answers| landing.land(answers);
+                Errand { calls: self, session: &session, offenders: &self.offenders, land }
+                    .run(permit, chunks)
+                    .await;
+            }
+            Err(error) => landing.land(items.into_iter().map(|(key, _)| (key, Err(error.clone())))),
         }
     }
 
-    fn lost(&self) -> Answer {
-        let message = "the provider's answer does not hold this service once";
-        Err(status::defect(method::BATCH_UPDATE_LOAD_BALANCERS.name, message))
+    fn lost(&self, why: &'static str) -> Answer {
+        Err(status::defect(method::BATCH_UPDATE_LOAD_BALANCERS.name, why))
     }
 }
 
-async fn update_all(link: &Link, session: &Session, items: Vec<Item>) -> HashMap<UpdateKey, Answer> {
-    let mut answers = HashMap::with_capacity(items.len());
-    let Planned { chunks, too_large } =
-        plan(items, &session.wants, session.message_bytes, session.most_balancers());
-    answers.extend(too_large.into_iter().map(|(key, error)| (key, Err(error))));
-    let mut halves = Halves::of(chunks);
-    while let Some((depth, batch)) = halves.next() {
-        match update(link, session, &batch).await {
-            Ok(some) => answers.extend(some),
-            Err(error) => {
-                if error.is(ErrorReason::BatchTooLarge) {
-                    session.fewer_balancers(batch.len());
-                }
-                if let Some(failed) = halves.split(depth, batch, &error) {
-                    answers.extend(failed.into_iter().map(|(key, _)| (key, Err(error.clone()))));
-                }
-            }
-        }
+impl Calls for BalancerUpdates {
+    type Key = UpdateKey;
+    type Question = UpdateLoadBalancer;
+    type Done = Updated;
+
+    fn link(&self) -> &Link {
+        &self.link
     }
-    answers
+
+    fn method(&self) -> &'static Method {
+        &method::BATCH_UPDATE_LOAD_BALANCERS
+    }
+
+    fn subject(key: &UpdateKey) -> String {
+        key.uid.clone()
+    }
+
+    async fn send(&self, session: &Session, items: &[Item]) -> Result<Answers<Self>, CloudError> {
+        update(&self.link, session, items).await
+    }
+
+    fn fewer(session: &Session, refused: usize) {
+        session.fewer_balancers(refused);
+    }
+
+    /// A balancer that carries the digest of what was wished is as wished.
+    async fn done_already(&self, items: &[Item]) -> Answers<Self> {
+        let Ok(list) = balancers::list(&self.link).await else { return HashMap::new() };
+        let holds: HashMap<_, _> = list
+            .load_balancers
+            .iter()
+            .filter(|one| one.state == LoadBalancerState::Active && one.sync_state != SyncState::Drifted)
+            .filter_map(|one| Some((one.service_uid.as_str(), one.applied_digest.as_deref()?)))
+            .collect();
+        let is_done = |key: &UpdateKey| holds.get(key.uid.as_str()) == Some(&key.digest.as_str());
+        let done = items.iter().map(|(key, _)| key).filter(|key| is_done(key));
+        done.map(|key| (key.clone(), Ok(Updated { in_progress: None, events: Vec::new() }))).collect()
+    }
 }
 
 async fn update(
@@ -146,6 +181,7 @@ async fn update(
             link.metrics.findings(&findings);
         }
     }
+    link.answered(&method::BATCH_UPDATE_LOAD_BALANCERS, answers.values().map(|answer| answer.as_ref().err()));
     Ok(answers)
 }
 
@@ -154,7 +190,7 @@ fn outcome(result: pb::LoadBalancerUpdateResult, findings: &mut Findings) -> Ans
     let outcome = findings.known(result.outcome);
     let events = check::events(result.events, findings);
     if let Some(error) = result.error {
-        return Err(status::item_error(method, error));
+        return Err(status::item_error(method, error, findings));
     }
     let in_progress = result.in_progress.map(|given| check::in_progress(given, findings));
     match outcome {

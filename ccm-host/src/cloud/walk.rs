@@ -21,6 +21,8 @@ use super::{
 
 /// A walk that does not end.
 const MOST_PAGES: usize = 10_000;
+/// More than the largest cluster has of anything.
+const MOST_ITEMS: usize = 500_000;
 /// How often a walk starts anew since its token was refused.
 const MOST_RESTARTS: u32 = 3;
 
@@ -110,7 +112,7 @@ async fn once<P: Paged>(link: &Link, session: &Session, list: &P) -> Result<Walk
         if token.is_empty() {
             break;
         }
-        if !tokens.insert(token.clone()) || tokens.len() > MOST_PAGES {
+        if !tokens.insert(token.clone()) || tokens.len() > MOST_PAGES || walk.found.len() > MOST_ITEMS {
             link.metrics.violation(rule::PAGE_WALK_ENDS);
             walk.broken = true;
             break;
@@ -170,10 +172,13 @@ impl<'a, P: Paged> Walk<'a, P> {
             self.rejected.append(&mut findings.rejected);
         }
         for part in page.unreachable {
+            let mut findings = Findings::default();
             if part.error.is_none() {
-                self.link.metrics.violation(rule::LIST_UNREACHABLE);
+                findings.count(rule::LIST_UNREACHABLE);
             }
-            let error = status::item_error(self.list.method().name, part.error.unwrap_or_default());
+            let error = part.error.unwrap_or_default();
+            let error = status::item_error(self.list.method().name, error, &mut findings);
+            self.link.metrics.findings(&findings);
             self.unreachable.push((check::shown(&part.location, 253), error));
         }
         page.next

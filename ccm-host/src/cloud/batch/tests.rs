@@ -4,6 +4,9 @@ use futures::future::join_all;
 
 use super::*;
 
+/// A question on which the call panics.
+const PANICS: u32 = 4242;
+
 /// Answers `key * 10`; remembers its calls.
 #[derive(Default)]
 struct Fake {
@@ -43,16 +46,18 @@ impl Batched for Reads {
         }
     }
 
-    async fn call(&self, lane: &u64, items: Vec<(u32, u32)>, (): ()) -> HashMap<u32, Option<u32>> {
+    async fn call(&self, lane: &u64, items: Vec<(u32, u32)>, (): (), landing: &Landing<'_, Self>) {
         let mut keys: Vec<_> = items.iter().map(|(key, _)| *key).collect();
         keys.sort_unstable();
         self.0.calls.lock().push((*lane, keys));
         tokio::time::sleep(self.0.latency).await;
+        assert!(items.iter().all(|(_, question)| *question != PANICS), "as a bug of ours does");
         self.0.ended.fetch_add(1, Ordering::SeqCst);
-        items.into_iter().filter(|(key, _)| *key != u32::MAX).map(|(key, q)| (key, Some(q * 10))).collect()
+        let answered = items.into_iter().filter(|(key, _)| *key != u32::MAX);
+        landing.land(answered.map(|(key, question)| (key, Some(question * 10))));
     }
 
-    fn lost(&self) -> Option<u32> {
+    fn lost(&self, _: &'static str) -> Option<u32> {
         None
     }
 }
@@ -250,6 +255,17 @@ async fn a_call_that_nobody_waits_for_is_cancelled() {
 async fn a_question_without_an_answer_is_lost_not_stuck() {
     let (batcher, _) = batcher(500, 10, None);
     assert_eq!(tokio::join!(batcher.ask(0, u32::MAX, 1), batcher.ask(0, 2, 2)), (None, Some(20)));
+}
+
+/// N6.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_panics_leaves_nobody_waiting() {
+    let (batcher, _) = batcher(500, 10, None);
+    let both = async { tokio::join!(batcher.ask(0, 1, PANICS), batcher.ask(0, 2, 2)) };
+    let answers = tokio::time::timeout(Duration::from_secs(60), both).await.expect("everybody is told");
+    assert_eq!(answers, (None, None));
+    assert!(batcher.0.state.lock().flying.is_empty());
+    assert_eq!(batcher.ask(60, 1, 1).await, Some(10), "and may ask again");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,13 +1,10 @@
 //! What rides in answers beside the answer: Events, annotations, and when to ask again.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Duration,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use cloudprovider_proto::{defaults, v1alpha1 as pb};
 
-use super::{Findings, label, rule, text};
+use super::{Findings, duration, label, rule, text};
 use crate::cloud::{EventType, InProgress, ProviderEvent};
 
 const MOST_EVENTS: usize = 8;
@@ -33,7 +30,8 @@ pub(in crate::cloud) fn events(given: Vec<pb::ProviderEvent>, findings: &mut Fin
 
 /// Work that goes on; with a time to ask again that is positive.
 pub(in crate::cloud) fn in_progress(given: pb::InProgress, findings: &mut Findings) -> InProgress {
-    let retry_after = given.retry_after.and_then(positive).unwrap_or_else(|| {
+    let said = given.retry_after.and_then(|given| duration::within(duration::RETRY, given, findings));
+    let retry_after = said.unwrap_or_else(|| {
         findings.count(rule::RETRY_AFTER_POSITIVE);
         defaults::IN_PROGRESS_RETRY_AFTER
     });
@@ -42,11 +40,6 @@ pub(in crate::cloud) fn in_progress(given: pb::InProgress, findings: &mut Findin
         reason: text::shown(&given.reason, LONGEST_REASON),
         message: text::shown(&given.message, defaults::MAX_MESSAGE_TEXT_BYTES),
     }
-}
-
-/// A duration, if it is positive.
-pub(in crate::cloud) fn positive(given: prost_types::Duration) -> Option<Duration> {
-    Duration::try_from(given).ok().filter(|duration| !duration.is_zero())
 }
 
 /// The annotations that may be written: valid keys under a prefix that the provider advertised.
@@ -91,6 +84,8 @@ fn is_reason(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

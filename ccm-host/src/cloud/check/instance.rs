@@ -34,7 +34,7 @@ pub(in crate::cloud) fn answer(
     let state = state(findings.known(given.state));
     let observed_at = given.observed_at.and_then(timestamp);
     let authoritative = given.authoritative && is_evidence(observed_at, asked, findings);
-    let mut error = given.error.map(|error| status::item_error(asked.method, error));
+    let mut error = given.error.map(|error| status::item_error(asked.method, error, findings));
     let instance = match given.instance.map(|given| instance(given, asked.prefixes, findings)) {
         Some(Ok(instance)) => Some(instance),
         Some(Err(sentence)) => {

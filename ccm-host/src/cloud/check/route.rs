@@ -52,7 +52,7 @@ pub(in crate::cloud) fn ensured_route(
     let method = method::BATCH_ENSURE_ROUTES.name;
     let events = effects::events(given.events, findings);
     if let Some(error) = given.error {
-        return Err(status::item_error(method, error));
+        return Err(status::item_error(method, error, findings));
     }
     let mut in_progress = given.in_progress.map(|given| effects::in_progress(given, findings));
     let answered = given.route.and_then(|given| route(given, findings));

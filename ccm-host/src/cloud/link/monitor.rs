@@ -69,7 +69,7 @@ async fn check_health(link: &Link, session: &Session) {
     if session.refuses(&method::HEALTH_CHECK) {
         return;
     }
-    let deadline = method::HEALTH_CHECK.deadline(&[]);
+    let deadline = method::HEALTH_CHECK.deadline(&Default::default());
     let mut client = session.health();
     let message = HealthCheckRequest::default();
     let answer: Result<HealthCheckResponse, CloudError> =

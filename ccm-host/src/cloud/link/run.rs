@@ -1,20 +1,22 @@
 //! Connect, introduce, look after, lose, and again.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use futures::FutureExt as _;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Known, Link, monitor, watch};
 use crate::cloud::{
-    ProviderStatus,
+    ProviderInfo, ProviderStatus,
     check::rule,
     connect::{Backoff, ConnectError, connect},
+    method::Kind,
     session::{HandshakeError, Session, handshake},
 };
 
-/// A provider that lived so long did not fail at its start.
-const LIVED: Duration = Duration::from_secs(5);
+/// What lived so long, a provider or its watch, did not fail at its start.
+pub(super) const LIVED: Duration = Duration::from_secs(5);
 /// How long to wait at most where looking again costs next to nothing.
 const CHEAP: Duration = Duration::from_secs(1);
 
@@ -29,11 +31,21 @@ enum NoSession {
 
 /// Runs until it is told to stop.
 pub(in crate::cloud) async fn run(link: Arc<Link>, stop: CancellationToken) {
-    stop.run_until_cancelled(forever(&link)).await;
+    stop.run_until_cancelled(supervise(&link, || forever(&link))).await;
     link.leave();
 }
 
-async fn forever(link: &Link) {
+/// A panic is a bug of ours, and must not leave a status behind that nobody keeps: it is told, and work begins anew.
+async fn supervise<F: Future<Output = Infallible>>(link: &Link, work: impl Fn() -> F) {
+    loop {
+        let Err(_panicked) = AssertUnwindSafe(work()).catch_unwind().await;
+        link.metrics.connect_failed();
+        link.lose("the task that keeps the connection panicked; it is started anew".to_owned());
+        tokio::time::sleep(link.config.paces.reconnect_longest).await;
+    }
+}
+
+async fn forever(link: &Link) -> Infallible {
     let paces = link.config.paces;
     let mut backoff = Backoff::new(paces.reconnect, paces.reconnect_longest);
     loop {
@@ -62,7 +74,7 @@ async fn forever(link: &Link) {
 async fn introduce(link: &Link) -> Result<Session, NoSession> {
     let config = &link.config;
     let agent = format!("ccm-host/{}", config.host_version);
-    let connection = connect(&config.endpoint, &agent, &config.allowed_uids).await?;
+    let connection = connect(config, &agent).await?;
     handshake(connection, &link.metrics, &config.host_version)
         .await
         .map_err(|source| NoSession::Handshake { endpoint: config.endpoint.to_string(), source })
@@ -91,7 +103,11 @@ impl Link {
             self.metrics.epoch_changed();
         }
         self.metrics.negotiated(&known.served, &session.served);
-        self.limiter.configure(&session.limits, Instant::now());
+        if restarted != Some(false) {
+            // Whom the cloud throttled was another process.
+            self.limiter.lift_pauses();
+        }
+        self.limiter.configure(&session.limits, &kinds(&session.info), Instant::now());
         *known = Known {
             info: Some(Arc::clone(&session.info)),
             wants: Arc::clone(&session.wants),
@@ -142,5 +158,53 @@ impl Link {
     fn lose(&self, why: String) {
         *self.session.write() = None;
         self.publish(ProviderStatus::Disconnected(why));
+    }
+}
+
+/// Which kinds of calls there may be.
+fn kinds(info: &ProviderInfo) -> Vec<Kind> {
+    let all: [(bool, &[Kind]); 3] = [
+        (info.instances, &[Kind::Instances]),
+        (info.load_balancers, &[Kind::LoadBalancers, Kind::Updates, Kind::Deletions]),
+        (info.routes, &[Kind::Routes]),
+    ];
+    all.into_iter().filter(|(served, _)| *served).flat_map(|(_, kinds)| kinds).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::{
+        cloud::{CloudMetrics, ClusterRef, ProviderConfig, metrics::ProviderMetrics},
+        manager::flags::Endpoint,
+    };
+
+    /// N6.
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_panics_is_seen_and_started_anew() {
+        let config = ProviderConfig::new("p", Endpoint::Unix("/run/p.sock".into()), ClusterRef::default());
+        let link = Link::new(config, ProviderMetrics::new(CloudMetrics::default(), "p"));
+        let times = AtomicU32::new(0);
+        let work = || {
+            let first = times.fetch_add(1, Ordering::SeqCst) == 0;
+            link.publish(ProviderStatus::Serving);
+            async move {
+                assert!(!first, "as a bug does");
+                std::future::pending().await
+            }
+        };
+        let mut status = link.status.subscribe();
+        let watched = async {
+            let lost = |status: &ProviderStatus| matches!(status, ProviderStatus::Disconnected(why) if why.contains("panicked"));
+            status.wait_for(lost).await.unwrap();
+            status.wait_for(|status| *status == ProviderStatus::Serving).await.unwrap();
+        };
+        tokio::select! {
+            () = supervise(&link, work) => {}
+            () = watched => {}
+        }
+        assert_eq!(times.load(Ordering::SeqCst), 2);
     }
 }

@@ -1,7 +1,7 @@
 //! The stream of machines that changed: keys only, an accelerator and never the truth.
 //!
 //! Each stream asks for a sweep when it starts, since what happened before it was not told. What ends a stream is counted;
-//! it is opened again, for ever.
+//! it is opened again, for ever, and ever less often while it does not last.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -9,8 +9,15 @@ use cloudprovider_proto::v1alpha1::{self as pb, ErrorReason, watch_instances_res
 use tokio::time::Instant;
 use tonic::Streaming;
 
-use super::Link;
-use crate::cloud::{CloudError, check::rule, connect::Backoff, method, rpc, session::Session, status};
+use super::{Link, run::LIVED};
+use crate::cloud::{
+    CloudError,
+    check::{Findings, rule},
+    connect::Backoff,
+    method, rpc,
+    session::Session,
+    status,
+};
 
 /// So many intervals without a bookmark mean that the stream is dead.
 const SILENT_INTERVALS: u32 = 3;
@@ -55,14 +62,14 @@ pub(super) async fn watch(link: &Link, session: &Session) -> Infallible {
         if !session.serves(&method::WATCH_INSTANCES) {
             return std::future::pending().await;
         }
-        let before = link.sweeps.borrow().to_owned();
-        let end = stream(link, session, &mut token).await;
+        let mut started = None;
+        let end = stream(link, session, &mut token, &mut started).await;
         link.metrics.watch_ended(end.label());
         tracing::debug!(provider = link.name(), ?end, "watch ended");
-        let started = *link.sweeps.borrow() != before;
-        if started {
+        if started.is_some_and(|since: Instant| since.elapsed() >= LIVED) {
             backoff.reset();
-        } else if !swept {
+        }
+        if started.is_none() && !swept {
             // Nobody looked at the machines since the provider was lost.
             link.request_sweep();
         }
@@ -84,13 +91,15 @@ pub(super) async fn watch(link: &Link, session: &Session) -> Infallible {
     }
 }
 
-async fn stream(link: &Link, session: &Session, token: &mut String) -> End {
+/// Follows one stream to its end; `started` is when it began, if it did.
+async fn stream(link: &Link, session: &Session, token: &mut String, started: &mut Option<Instant>) -> End {
     let silence = session.intervals.bookmark * SILENT_INTERVALS;
     let ends = Instant::now() + session.intervals.watch_max_age + silence;
     let mut frames = match open(link, session, token.clone()).await {
         Ok(frames) => frames,
         Err(end) => return end,
     };
+    *started = Some(Instant::now());
     link.request_sweep();
     loop {
         let frame = tokio::select! {
@@ -99,7 +108,7 @@ async fn stream(link: &Link, session: &Session, token: &mut String) -> End {
         };
         match frame {
             Err(_) => return End::Silent,
-            Ok(Err(error)) => return ended(status::normalise(method::WATCH_INSTANCES.name, &error)),
+            Ok(Err(error)) => return ended(link, &error),
             Ok(Ok(None)) => return End::Finished,
             Ok(Ok(Some(message))) => match message.frame {
                 Some(Frame::Changed(pb::InstanceChanged { provider_id, node_name })) => {
@@ -123,7 +132,7 @@ async fn open(
     resume_token: String,
 ) -> Result<Streaming<pb::WatchInstancesResponse>, End> {
     let method = &method::WATCH_INSTANCES;
-    let deadline = method.deadline(&session.limits.deadlines);
+    let deadline = method.deadline(&session.deadlines);
     let message = pb::WatchInstancesRequest { cluster: Some(link.config.cluster.message()), resume_token };
     let mut client = session.instances();
     // A deadline on the wire would bound the whole stream.
@@ -135,14 +144,17 @@ async fn open(
     });
     match opened.await {
         Err(_) => Err(End::Failed(status::deadline_exceeded(method.name, deadline))),
-        Ok(Err(error)) => Err(ended(status::normalise(method.name, &error))),
+        Ok(Err(error)) => Err(ended(link, &error)),
         Ok(Ok((frames, Some(pb::WatchInstancesResponse { frame: Some(Frame::Started(_)) })))) => Ok(frames),
         Ok(Ok((_, None))) => Err(End::Finished),
         Ok(Ok((_, Some(_)))) => Err(End::NotStarted),
     }
 }
 
-fn ended(error: CloudError) -> End {
+fn ended(link: &Link, status: &tonic::Status) -> End {
+    let mut findings = Findings::default();
+    let error = status::normalise(method::WATCH_INSTANCES.name, status, &mut findings);
+    link.metrics.findings(&findings);
     match error.reason {
         Some(ErrorReason::ResumeTokenExpired) => End::TokenExpired,
         Some(ErrorReason::InvalidToken) => End::TokenUnknown,

@@ -3,6 +3,8 @@
 mod balancers;
 mod connection;
 mod instances;
+mod isolation;
+mod paces;
 mod routes;
 mod tls;
 mod watch;
@@ -14,7 +16,7 @@ use tonic::Code;
 
 use super::*;
 use crate::{
-    cloud::{ClusterRef, ErrorReason, Freshness, InstanceState, InstanceView, Paces, scripted::*},
+    cloud::{ClusterRef, Dialer, ErrorReason, Freshness, InstanceState, InstanceView, Paces, scripted::*},
     kube::fixtures::node,
     manager::flags::Endpoint,
 };
@@ -35,16 +37,27 @@ impl Host {
     }
 
     fn with(endpoint: Endpoint) -> Self {
+        Self::configured(endpoint, |config| {
+            config.paces = Paces {
+                status: Duration::from_millis(50),
+                status_bad: Duration::from_millis(50),
+                reconnect: Duration::from_millis(10),
+                reconnect_longest: Duration::from_millis(50),
+            };
+        })
+    }
+
+    /// In one runtime with its provider, at the paces of a real host: for a paused clock.
+    fn over(dialer: Dialer) -> Self {
+        Self::configured(Endpoint::Unix("/run/p.sock".into()), |config| config.dialer = Some(dialer))
+    }
+
+    fn configured(endpoint: Endpoint, change: impl FnOnce(&mut ProviderConfig)) -> Self {
         let mut registry = Registry::default();
         let metrics = CloudMetrics::register(&mut registry);
         let cluster = ClusterRef { uid: "cluster-uid".into(), name: "cluster".into() };
         let mut config = ProviderConfig::new("p", endpoint, cluster);
-        config.paces = Paces {
-            status: Duration::from_millis(50),
-            status_bad: Duration::from_millis(50),
-            reconnect: Duration::from_millis(10),
-            reconnect_longest: Duration::from_millis(50),
-        };
+        change(&mut config);
         let stop = CancellationToken::new();
         let provider = RemoteProvider::spawn(config, &metrics, stop.clone());
         Self { provider, registry, _stop: stop.drop_guard() }
@@ -113,6 +126,13 @@ async fn served(script: &Arc<Script>) -> (Host, Running, tempfile::TempDir) {
     let host = Host::at(&path);
     host.serving().await;
     (host, running, dir)
+}
+
+/// A host and this script in one runtime, for a paused clock.
+async fn piped_host(script: &Arc<Script>) -> Host {
+    let host = Host::over(piped(script));
+    host.serving().await;
+    host
 }
 
 /// A status as a provider makes it.

@@ -1,19 +1,21 @@
 //! Changes of routes, as batches. What a change says and what its answer means is in [`super::ensure`] and
 //! [`super::delete`].
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt::Debug,
-    marker::PhantomData,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, fmt::Debug, marker::PhantomData, sync::Arc, time::Duration};
 
 use cloudprovider_proto::{defaults, v1alpha1 as pb};
 
 use crate::cloud::{
-    CloudError, ErrorReason, batch::Batched, check::Findings, halves::Halves, limit::Permit, link::Link,
-    matching::matched, method::Method, session::Session, status,
+    CloudError,
+    batch::{Batched, Landing},
+    check::Findings,
+    limit::Permit,
+    link::Link,
+    matching::matched,
+    method::Method,
+    parts::{Answers, Calls, Errand, Offenders, without_doubles},
+    session::Session,
+    status,
 };
 
 /// A kind of change of one route.
@@ -65,6 +67,7 @@ pub(in crate::cloud) struct ChangeKey {
 #[derive(Debug)]
 pub(in crate::cloud) struct RouteChanges<C> {
     link: Arc<Link>,
+    offenders: Offenders,
     kind: PhantomData<C>,
 }
 
@@ -73,7 +76,7 @@ type Answer<C> = Result<<C as Change>::Done, CloudError>;
 
 impl<C: Change> RouteChanges<C> {
     pub(in crate::cloud) fn new(link: Arc<Link>) -> Self {
-        Self { link, kind: PhantomData }
+        Self { link, offenders: Offenders::unpaced(), kind: PhantomData }
     }
 
     pub(in crate::cloud) fn key(wish: &C::Wish) -> ChangeKey {
@@ -110,54 +113,49 @@ impl<C: Change> Batched for RouteChanges<C> {
         (): &(),
         items: Vec<Item<C>>,
         turn: Result<Permit, CloudError>,
-    ) -> HashMap<ChangeKey, Answer<C>> {
+        landing: &Landing<'_, Self>,
+    ) {
         match turn.and_then(|permit| Ok((permit, self.link.session(C::method())?))) {
-            Ok((_permit, session)) => change_all::<C>(&self.link, &session, items).await,
-            Err(error) => items.into_iter().map(|(key, _)| (key, Err(error.clone()))).collect(),
+            Ok((permit, session)) => {
+                let batches = without_doubles(items, |(key, _)| key.key.clone());
+                let land = |answers| landing.land(answers);
+                Errand { calls: self, session: &session, offenders: &self.offenders, land }
+                    .run(permit, batches)
+                    .await;
+            }
+            Err(error) => landing.land(items.into_iter().map(|(key, _)| (key, Err(error.clone())))),
         }
     }
 
-    fn lost(&self) -> Answer<C> {
-        Err(status::defect(C::method().name, "the provider's answer does not hold this route once"))
+    fn lost(&self, why: &'static str) -> Answer<C> {
+        Err(status::defect(C::method().name, why))
     }
 }
 
-async fn change_all<C: Change>(
-    link: &Link,
-    session: &Session,
-    items: Vec<Item<C>>,
-) -> HashMap<ChangeKey, Answer<C>> {
-    let mut answers = HashMap::with_capacity(items.len());
-    let mut halves = Halves::of(without_doubles::<C>(items));
-    while let Some((depth, batch)) = halves.next() {
-        match change::<C>(link, session, &batch).await {
-            Ok(some) => answers.extend(some),
-            Err(error) => {
-                if error.is(ErrorReason::BatchTooLarge) {
-                    session.fewer_routes(batch.len());
-                }
-                if let Some(failed) = halves.split(depth, batch, &error) {
-                    answers.extend(failed.into_iter().map(|(key, _)| (key, Err(error.clone()))));
-                }
-            }
-        }
-    }
-    answers
-}
+impl<C: Change> Calls for RouteChanges<C> {
+    type Key = ChangeKey;
+    type Question = C::Wish;
+    type Done = C::Done;
 
-/// Two wishes with one key, such as two nodes for one destination, travel apart.
-fn without_doubles<C: Change>(items: Vec<Item<C>>) -> Vec<Vec<Item<C>>> {
-    let mut batches: Vec<(HashSet<String>, Vec<Item<C>>)> = Vec::new();
-    for item in items {
-        match batches.iter_mut().find(|(taken, _)| !taken.contains(&item.0.key)) {
-            Some((taken, batch)) => {
-                taken.insert(item.0.key.clone());
-                batch.push(item);
-            }
-            None => batches.push((HashSet::from([item.0.key.clone()]), vec![item])),
-        }
+    fn link(&self) -> &Link {
+        &self.link
     }
-    batches.into_iter().map(|(_, batch)| batch).collect()
+
+    fn method(&self) -> &'static Method {
+        C::method()
+    }
+
+    fn subject(key: &ChangeKey) -> String {
+        format!("{} {}", key.key, key.about)
+    }
+
+    async fn send(&self, session: &Session, items: &[Item<C>]) -> Result<Answers<Self>, CloudError> {
+        change::<C>(&self.link, session, items).await
+    }
+
+    fn fewer(session: &Session, refused: usize) {
+        session.fewer_routes(refused);
+    }
 }
 
 async fn change<C: Change>(
@@ -181,5 +179,6 @@ async fn change<C: Change>(
             link.metrics.findings(&findings);
         }
     }
+    link.answered(C::method(), answers.values().map(|answer| answer.as_ref().err()));
     Ok(answers)
 }

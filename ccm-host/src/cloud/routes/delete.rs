@@ -66,7 +66,7 @@ impl Change for Delete {
         findings: &mut Findings,
     ) -> Result<DeletedRoute, CloudError> {
         match result.error {
-            Some(error) => Err(status::item_error(Self::method().name, error)),
+            Some(error) => Err(status::item_error(Self::method().name, error, findings)),
             None => Ok(DeletedRoute {
                 in_progress: result.in_progress.map(|given| check::in_progress(given, findings)),
             }),

@@ -1,7 +1,7 @@
 //! Who is there, what does it speak, what can it do: before anything else is called.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::{Arc, atomic::AtomicUsize},
 };
 
@@ -16,7 +16,7 @@ use tonic::Code;
 use super::{Session, limits};
 use crate::cloud::{
     CloudError, ProviderInfo,
-    check::rule,
+    check::{Findings, rule},
     connect::Connection,
     method,
     metrics::ProviderMetrics,
@@ -58,7 +58,10 @@ pub(in crate::cloud) async fn handshake(
     }
     count_violations(&info, &served, metrics);
     let capabilities = get_capabilities(&connection, metrics).await?;
-    Ok(session(connection, info, served, capabilities))
+    let mut findings = Findings::default();
+    let session = session(connection, info, served, capabilities, &mut findings);
+    metrics.findings(&findings);
+    Ok(session)
 }
 
 async fn get_info(
@@ -72,7 +75,7 @@ async fn get_info(
         host_services: host_services(),
     };
     let mut client = DiscoveryClient::new(connection.channel.clone());
-    let deadline = method::GET_INFO.deadline(&[]);
+    let deadline = method::GET_INFO.deadline(&HashMap::new());
     rpc::unary(metrics, &method::GET_INFO, deadline, None, message, async |request| {
         client.get_info(request).await
     })
@@ -92,7 +95,7 @@ async fn get_capabilities(
 ) -> Result<pb::GetCapabilitiesResponse, HandshakeError> {
     let message = pb::GetCapabilitiesRequest { host_max_message_bytes: defaults::HARD_MAX_MESSAGE_BYTES };
     let mut client = CloudProviderClient::new(connection.channel.clone());
-    let deadline = method::GET_CAPABILITIES.deadline(&[]);
+    let deadline = method::GET_CAPABILITIES.deadline(&HashMap::new());
     rpc::unary(metrics, &method::GET_CAPABILITIES, deadline, None, message, async |request| {
         client.get_capabilities(request).await
     })
@@ -117,9 +120,10 @@ fn session(
     hello: GetInfoResponse,
     served: Served,
     capabilities: pb::GetCapabilitiesResponse,
+    findings: &mut Findings,
 ) -> Session {
-    let limits = capabilities.limits.clone().unwrap_or_default();
-    let intervals = super::Intervals::of(capabilities.intervals.as_ref());
+    let limits = limits::sane(capabilities.limits.clone().unwrap_or_default(), findings);
+    let intervals = super::Intervals::of(capabilities.intervals.as_ref(), findings);
     let wants = capabilities.wants.clone().unwrap_or_default();
     let info = info(hello, &served, &capabilities, &wants, &intervals);
     Session {
@@ -129,6 +133,7 @@ fn session(
         served,
         intervals,
         wants: Arc::new(wants),
+        deadlines: limits::deadlines(&limits.deadlines, findings),
         message_bytes: limits::message_bytes(limits.max_message_bytes),
         most_instances: AtomicUsize::new(limits::batch(limits.max_batch_instances)),
         most_balancers: AtomicUsize::new(limits::batch(limits.max_batch_load_balancers)),

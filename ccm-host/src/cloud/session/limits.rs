@@ -1,13 +1,15 @@
 //! Advertised limits and intervals, with the contract's defaults where nothing is said.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use cloudprovider_proto::{defaults, v1alpha1 as pb};
 
-use crate::cloud::check;
+use crate::cloud::check::{Findings, duration, rule};
 
 /// However large a batch a provider asks for.
 const LARGEST_BATCH: u32 = 5000;
+/// Calls a second, however few a provider allows: one a minute.
+const SLOWEST: f64 = 1.0 / 60.0;
 const SMALLEST_MESSAGE: u32 = 4 << 20;
 
 /// Paces of a provider.
@@ -19,17 +21,36 @@ pub(in crate::cloud) struct Intervals {
 }
 
 impl Intervals {
-    pub(super) fn of(given: Option<&pb::Intervals>) -> Self {
+    pub(super) fn of(given: Option<&pb::Intervals>, findings: &mut Findings) -> Self {
         let given = given.copied().unwrap_or_default();
-        let or = |value: Option<prost_types::Duration>, default| {
-            value.and_then(check::positive).unwrap_or(default)
-        };
+        let mut within = |bounds, value: Option<_>| duration::within(bounds, value?, findings);
         Self {
-            bookmark: or(given.bookmark_interval, defaults::BOOKMARK_INTERVAL),
-            watch_max_age: or(given.watch_max_age, defaults::WATCH_MAX_AGE),
-            instance_sweep: given.instance_sweep.and_then(check::positive),
+            bookmark: within(duration::BOOKMARK, given.bookmark_interval)
+                .unwrap_or(defaults::BOOKMARK_INTERVAL),
+            watch_max_age: within(duration::WATCH_AGE, given.watch_max_age)
+                .unwrap_or(defaults::WATCH_MAX_AGE),
+            instance_sweep: within(duration::SWEEP, given.instance_sweep),
         }
     }
+}
+
+/// Deadlines, by name of the RPC.
+pub(super) fn deadlines(given: &[pb::MethodDeadline], findings: &mut Findings) -> HashMap<String, Duration> {
+    let read = |one: &pb::MethodDeadline| {
+        Some((one.method.clone(), duration::within(duration::DEADLINE, one.deadline?, findings)?))
+    };
+    given.iter().filter_map(read).collect()
+}
+
+/// A rate that lets nothing through for ages is none that anybody means.
+pub(super) fn sane(mut limits: pb::Limits, findings: &mut Findings) -> pb::Limits {
+    for rate in [&mut limits.reads, &mut limits.mutations].into_iter().flatten() {
+        if rate.per_second > 0.0 && rate.per_second < SLOWEST {
+            rate.per_second = SLOWEST;
+            findings.count(rule::DURATION_BOUNDS);
+        }
+    }
+    limits
 }
 
 /// Items of a batch.
@@ -59,12 +80,38 @@ mod tests {
         for (advertised, want) in [(0, 16 << 20), (1, 4 << 20), (20 << 20, 20 << 20), (u32::MAX, 64 << 20)] {
             assert_eq!(message_bytes(advertised), want, "{advertised}");
         }
-        let absent = Intervals::of(None);
+        let absent = Intervals::of(None, &mut Findings::default());
         assert_eq!(absent.bookmark, Duration::from_secs(30));
         assert_eq!(absent.instance_sweep, None);
         let zero = prost_types::Duration::default();
         let given =
             pb::Intervals { bookmark_interval: Some(zero), instance_sweep: Some(zero), ..Default::default() };
-        assert_eq!(Intervals::of(Some(&given)), absent);
+        assert_eq!(Intervals::of(Some(&given), &mut Findings::default()), absent);
+    }
+
+    /// N7.
+    #[test]
+    fn paces_have_a_floor_and_a_ceiling() {
+        let seconds = Duration::from_secs;
+        let intervals = |seconds, nanos| {
+            let every = Some(prost_types::Duration { seconds, nanos });
+            let (bookmark_interval, watch_max_age, instance_sweep) = (every, every, every);
+            let mut findings = Findings::default();
+            let given =
+                pb::Intervals { bookmark_interval, watch_max_age, instance_sweep, ..Default::default() };
+            let read = Intervals::of(Some(&given), &mut findings);
+            assert_eq!(findings.rules, [rule::DURATION_BOUNDS; 3]);
+            (read.bookmark, read.watch_max_age, read.instance_sweep)
+        };
+        assert_eq!(intervals(0, 300), (Duration::from_millis(100), seconds(1), Some(seconds(10))));
+        let day = seconds(24 * 3600);
+        assert_eq!(intervals(i64::MAX, 0), (seconds(600), day, Some(day)));
+
+        let mut findings = Findings::default();
+        let rate = |per_second| Some(pb::RateLimit { per_second, burst: 1 });
+        let limits = pb::Limits { reads: rate(1e-300), mutations: rate(0.5), ..Default::default() };
+        let sane = sane(limits, &mut findings);
+        assert_eq!((sane.reads, sane.mutations), (rate(SLOWEST), rate(0.5)));
+        assert_eq!(findings.rules, [rule::DURATION_BOUNDS]);
     }
 }

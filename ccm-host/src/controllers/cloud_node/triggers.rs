@@ -64,6 +64,36 @@ fn names_disagree(node: &Node) -> bool {
     change != NodeChange::default()
 }
 
+/// Sweeps that are wished for since changes may have been missed. The first is made at once; the more often they are
+/// wished, the rarer they become, up to the period at which nodes are looked at anyway.
+#[derive(Debug, Default)]
+struct Wished {
+    due: Option<Instant>,
+    /// Before that, none.
+    earliest: Option<Instant>,
+    distance: Duration,
+}
+
+/// Between the first two of these sweeps.
+const DISTANCE: Duration = Duration::from_secs(10);
+
+impl Wished {
+    fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    fn wish(&mut self, now: Instant) {
+        self.due.get_or_insert_with(|| self.earliest.map_or(now, |earliest| earliest.max(now)));
+    }
+
+    fn made(&mut self, now: Instant, period: Duration) {
+        let calm = self.earliest.is_none_or(|earliest| now > earliest + self.distance);
+        self.distance = if calm { DISTANCE } else { self.distance * 2 }.min(period.max(DISTANCE));
+        self.due = None;
+        self.earliest = Some(now + self.distance);
+    }
+}
+
 impl Shared {
     /// Follows the changes of all nodes, those known already included.
     pub(super) fn follow_nodes(self: &Arc<Self>) {
@@ -93,6 +123,7 @@ impl Shared {
         let mut sweeps = provider.sweeps();
         let mut is_told = true;
         let mut next = Instant::now();
+        let mut wished = Wished::default();
         loop {
             tokio::select! {
                 () = cancel.cancelled() => return,
@@ -100,10 +131,14 @@ impl Shared {
                     next = Instant::now() + self.period(provider);
                     self.sweep(provider);
                 }
-                Ok(()) = sweeps.changed() => self.sweep_at_once(provider),
+                () = sleep_until(wished.due().unwrap_or(next)), if wished.due().is_some() => {
+                    wished.made(Instant::now(), self.period(provider));
+                    self.sweep_at_once(provider);
+                }
+                Ok(()) = sweeps.changed() => wished.wish(Instant::now()),
                 change = changes.recv(), if is_told => match change {
                     Ok(key) => self.machine_changed(&key),
-                    Err(RecvError::Lagged(_)) => self.sweep_at_once(provider),
+                    Err(RecvError::Lagged(_)) => wished.wish(Instant::now()),
                     // Nothing will be told any more; time goes on.
                     Err(RecvError::Closed) => is_told = false,
                 },

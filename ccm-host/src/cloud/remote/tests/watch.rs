@@ -34,7 +34,7 @@ fn streams(script: &Script, all: Vec<Vec<WatchStep>>) -> Arc<parking_lot::Mutex<
 }
 
 fn quick_bookmarks(script: &Script) {
-    let bookmark_interval = prost_types::Duration::try_from(Duration::from_millis(30)).ok();
+    let bookmark_interval = prost_types::Duration::try_from(Duration::from_millis(100)).ok();
     script.capabilities.lock().intervals = Some(pb::Intervals { bookmark_interval, ..Default::default() });
 }
 

@@ -114,6 +114,32 @@ async fn a_change_in_the_cloud_is_followed_at_once() {
     scene.stop().await;
 }
 
+/// N4: a provider that is lost and found all the time is not asked about everything all the time.
+#[tokio::test(start_paused = true)]
+async fn sweeps_that_are_wished_all_the_time_become_rare() {
+    let scene = initialised(&["a"]).await;
+    for _ in 0..1800 {
+        scene.fake.request_sweep();
+        sleep(Duration::from_secs(1)).await;
+    }
+    let asked = scene.questions();
+    assert!((8..=16).contains(&asked), "asked {asked} times in half an hour");
+    sleep(Duration::from_secs(900)).await;
+    scene.questions();
+    let mut moved = running("a");
+    moved.instance.as_mut().unwrap().zone = Some("zone-2".to_owned());
+    scene.fake.set_answer("a", moved);
+    scene.fake.request_sweep();
+    scene.rest().await;
+    assert_eq!(freshness(&scene), [Freshness::ReadThrough], "one that comes alone is made at once");
+    scene.fake.request_sweep();
+    scene.rest().await;
+    assert_eq!(scene.questions(), 0);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(freshness(&scene), [Freshness::ReadThrough], "the next a little later, and never lost");
+    scene.stop().await;
+}
+
 /// What a sweep finds and the watch did not tell is counted, for providers that have a watch; what it told is not.
 #[tokio::test(start_paused = true)]
 async fn what_the_watch_missed_is_counted() {

@@ -1,0 +1,306 @@
+//! A batch that fails as a whole, and is sent again in parts, so that one item costs its own call and not the others'.
+//!
+//! In: a batch, and how one call is made of items. Out: the answer to each item, landed as soon as it is known. What was
+//! too large is halved. What one item may have spoilt (a provider that breaks or hangs on it) is sent in a few parts, and
+//! those that fail in parts again, for as long as some of them show that the provider works at all. Who fails alone is
+//! remembered, and travels alone from then on.
+//!
+//! ```text
+//! [500] fails ─► 8 × [63] ─► 7 answered, 1 fails ─► 8 × [8] ─► 7 answered ─► 8 × [1] ─► the one is an offender
+//! ```
+
+mod offenders;
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Debug,
+    hash::Hash,
+    time::Duration,
+};
+
+use futures::future::join_all;
+use tokio::time::Instant;
+use tonic::Code;
+
+pub(super) use self::offenders::Offenders;
+use super::{CloudError, ErrorReason, limit::Permit, link::Link, method::Method, session::Session};
+
+/// Into so many parts.
+const PARTS: usize = 8;
+/// However often a batch is cut.
+const DEEPEST: u8 = 5;
+/// A call that takes so long is late: it is looked at what is done already, and again at twice the time.
+const LATE: Duration = Duration::from_secs(10);
+
+/// What becomes of each item of a call.
+pub(super) type Answers<C> = HashMap<<C as Calls>::Key, Result<<C as Calls>::Done, CloudError>>;
+/// An item.
+pub(super) type Item<C> = (<C as Calls>::Key, <C as Calls>::Question);
+
+/// How calls with several items are made.
+pub(super) trait Calls: Sync {
+    /// Which item.
+    type Key: Clone + Eq + Hash + Debug + Send + Sync;
+    /// What is asked for.
+    type Question: Send + Sync;
+    /// What is answered.
+    type Done: Send;
+
+    fn link(&self) -> &Link;
+
+    fn method(&self) -> &'static Method;
+
+    /// What the item is about, whatever is asked for this time.
+    fn subject(key: &Self::Key) -> String;
+
+    /// Makes one call.
+    fn send(
+        &self,
+        session: &Session,
+        items: &[Item<Self>],
+    ) -> impl Future<Output = Result<Answers<Self>, CloudError>> + Send
+    where
+        Self: Sized;
+
+    /// The next batches shall be smaller than this one.
+    fn fewer(session: &Session, refused: usize);
+
+    /// Which of these are done, whatever became of the call that asked for it. Empty where that cannot be known.
+    fn done_already(&self, _items: &[Item<Self>]) -> impl Future<Output = Answers<Self>> + Send
+    where
+        Self: Sized,
+    {
+        std::future::ready(HashMap::new())
+    }
+}
+
+/// A batch that failed.
+struct Failed<C: Calls> {
+    items: Vec<Item<C>>,
+    error: CloudError,
+}
+
+/// One batch on its way, in one call or in many.
+pub(super) struct Errand<'a, C: Calls, L> {
+    pub(super) calls: &'a C,
+    pub(super) session: &'a Session,
+    pub(super) offenders: &'a Offenders,
+    /// Takes answers.
+    pub(super) land: L,
+}
+
+impl<C: Calls, L: Fn(Answers<C>) + Sync> Errand<'_, C, L> {
+    /// Answers every item. The permit is for the first call.
+    pub(super) async fn run(&self, permit: Permit, batches: Vec<Vec<Item<C>>>) {
+        let mut level = self.without_offenders(batches);
+        let (mut permit, mut depth, mut worked) = (Some(permit), 0, false);
+        while !level.is_empty() {
+            let sent = level.into_iter().map(|items| self.send(items, permit.take()));
+            let (mut failed, mut some_worked) = (Vec::new(), false);
+            for outcome in join_all(sent).await {
+                match outcome {
+                    Ok(()) => some_worked = true,
+                    Err(one) => failed.push(one),
+                }
+            }
+            worked |= some_worked;
+            level = Vec::new();
+            for failed in failed {
+                level.append(&mut self.again(failed, depth, worked).await);
+            }
+            depth += 1;
+        }
+        if depth > 1 && !worked {
+            self.offenders.nothing_works(Instant::now());
+        }
+    }
+
+    /// Those on which the provider broke before go alone, or are answered at once while it is too early.
+    fn without_offenders(&self, batches: Vec<Vec<Item<C>>>) -> Vec<Vec<Item<C>>> {
+        let now = Instant::now();
+        let mut level = Vec::new();
+        for batch in batches {
+            let mut others = Vec::with_capacity(batch.len());
+            for item in batch {
+                match self.offenders.remembered(&C::subject(&item.0), now) {
+                    None => others.push(item),
+                    Some(None) => level.push(vec![item]),
+                    Some(Some(error)) => (self.land)(HashMap::from([(item.0, Err(error))])),
+                }
+            }
+            if !others.is_empty() {
+                level.insert(0, others);
+            }
+        }
+        level
+    }
+
+    async fn send(&self, items: Vec<Item<C>>, permit: Option<Permit>) -> Result<(), Failed<C>> {
+        let permit = match permit {
+            Some(permit) => permit,
+            None => match self.calls.link().permit(self.calls.method()).await {
+                Ok(permit) => permit,
+                Err(error) => return Err(Failed { items, error }),
+            },
+        };
+        let answer = tokio::select! {
+            answer = self.calls.send(self.session, &items) => answer,
+            () = self.land_while_late(&items) => unreachable!("it never ends"),
+        };
+        drop(permit);
+        match answer {
+            Ok(answers) => {
+                if let [(key, _)] = items.as_slice() {
+                    self.offenders.forgive(&C::subject(key));
+                }
+                (self.land)(answers);
+                Ok(())
+            }
+            Err(error) => Err(Failed { items, error }),
+        }
+    }
+
+    /// One item that takes its time does not keep the others from knowing that they are done.
+    async fn land_while_late(&self, items: &[Item<C>]) {
+        let mut wait = LATE;
+        while items.len() > 1 {
+            tokio::time::sleep(wait).await;
+            (self.land)(self.calls.done_already(items).await);
+            wait *= 2;
+        }
+        std::future::pending::<()>().await;
+    }
+
+    /// What is sent again of a batch that failed; what is not has its answer then.
+    async fn again(&self, failed: Failed<C>, depth: u8, worked: bool) -> Vec<Vec<Item<C>>> {
+        let Failed { mut items, error } = failed;
+        let cause = Cause::of(&error);
+        if error.is(ErrorReason::BatchTooLarge) {
+            C::fewer(self.session, items.len());
+        }
+        let (had_company, mut worked) = (depth > 0 || items.len() > 1, worked);
+        if cause == Cause::OneItem && items.len() > 1 {
+            let done = self.calls.done_already(&items).await;
+            items.retain(|(key, _)| !done.contains_key(key));
+            worked |= !done.is_empty();
+            (self.land)(done);
+        }
+        let parts = match cause {
+            Cause::TooLarge => 2,
+            Cause::OneItem if self.is_worth_it(&error, depth, worked) => PARTS,
+            Cause::OneItem | Cause::Provider => 1,
+        };
+        if items.len() > 1 && parts > 1 && depth < DEEPEST {
+            return cut(items, parts);
+        }
+        if let [(key, _)] = items.as_slice()
+            && cause == Cause::OneItem
+        {
+            self.offenders.failed(&C::subject(key), &error, worked && had_company, Instant::now());
+        }
+        (self.land)(items.into_iter().map(|(key, _)| (key, Err(error.clone()))).collect());
+        Vec::new()
+    }
+
+    /// Where nothing works, asking in parts helps nobody.
+    fn is_worth_it(&self, error: &CloudError, depth: u8, worked: bool) -> bool {
+        let is_quick = error.code != Code::DeadlineExceeded;
+        worked || (depth == 0 || depth == 1 && is_quick) && !self.offenders.does_nothing_work(Instant::now())
+    }
+}
+
+/// What may have made a batch fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    TooLarge,
+    /// Perhaps only one of its items.
+    OneItem,
+    /// The provider, the cloud or the way to them: each part would fail as well.
+    Provider,
+}
+
+impl Cause {
+    fn of(error: &CloudError) -> Self {
+        if error.is_too_large() {
+            return Self::TooLarge;
+        }
+        match (error.reason, error.code) {
+            (Some(ErrorReason::BatchTooLarge), _) => Self::TooLarge,
+            (Some(ErrorReason::InternalError | ErrorReason::InvalidArgumentShape), _) => Self::OneItem,
+            (Some(_), _)
+            | (
+                None,
+                Code::Unavailable | Code::ResourceExhausted | Code::Unauthenticated | Code::PermissionDenied,
+            ) => Self::Provider,
+            (None, _) => Self::OneItem,
+        }
+    }
+}
+
+/// Into so many parts at most, of about the same size.
+fn cut<I>(items: Vec<I>, parts: usize) -> Vec<Vec<I>> {
+    let size = items.len().div_ceil(parts).max(1);
+    let mut left = items.into_iter();
+    std::iter::from_fn(|| Some(left.by_ref().take(size).collect::<Vec<_>>()).filter(|part| !part.is_empty()))
+        .collect()
+}
+
+/// Splits so that no two items of a batch are about the same.
+pub(super) fn without_doubles<I>(items: Vec<I>, about: impl Fn(&I) -> String) -> Vec<Vec<I>> {
+    let mut batches: Vec<(HashSet<String>, Vec<I>)> = Vec::new();
+    for item in items {
+        let about = about(&item);
+        match batches.iter_mut().find(|(taken, _)| !taken.contains(&about)) {
+            Some((taken, batch)) => {
+                taken.insert(about);
+                batch.push(item);
+            }
+            None => batches.push((HashSet::from([about]), vec![item])),
+        }
+    }
+    batches.into_iter().map(|(_, batch)| batch).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::status;
+
+    #[test]
+    fn parts_hold_everything_once_and_in_order() {
+        for (items, parts, want) in [
+            (500, 8, vec![63, 63, 63, 63, 63, 63, 63, 59]),
+            (20, 8, vec![3, 3, 3, 3, 3, 3, 2]),
+            (2, 8, vec![1, 1]),
+        ] {
+            let cut = cut((0..items).collect(), parts);
+            assert_eq!(cut.iter().map(Vec::len).collect::<Vec<_>>(), want);
+            assert_eq!(cut.concat(), (0..items).collect::<Vec<_>>());
+        }
+        assert_eq!(cut((0..10).collect(), 2).len(), 2);
+    }
+
+    #[test]
+    fn what_may_be_one_items_fault() {
+        let bare =
+            |code| CloudError { method: "M", reason: None, code, message: String::new(), retry_after: None };
+        let rows = [
+            (status::too_large("M", ""), Cause::TooLarge),
+            (status::local("M", ErrorReason::BatchTooLarge, ""), Cause::TooLarge),
+            (status::local("M", ErrorReason::InternalError, ""), Cause::OneItem),
+            (status::deadline_exceeded("M", LATE), Cause::OneItem),
+            (bare(Code::Unknown), Cause::OneItem),
+            (bare(Code::Cancelled), Cause::OneItem),
+            (bare(Code::NotFound), Cause::OneItem),
+            (status::unavailable("M", ""), Cause::Provider),
+            (bare(Code::ResourceExhausted), Cause::Provider),
+            (status::local("M", ErrorReason::RateLimited, ""), Cause::Provider),
+            (status::local("M", ErrorReason::CloudApiUnavailable, ""), Cause::Provider),
+            (status::local("M", ErrorReason::StaleLeader, ""), Cause::Provider),
+            (status::local("M", ErrorReason::MethodNotSupported, ""), Cause::Provider),
+        ];
+        for (error, want) in rows {
+            assert_eq!(Cause::of(&error), want, "{error:?}");
+        }
+    }
+}

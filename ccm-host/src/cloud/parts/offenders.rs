@@ -1,0 +1,133 @@
+//! Items on which a provider broke or hung, and which therefore travel alone.
+
+use std::{collections::HashMap, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::cloud::CloudError;
+
+/// An offender of which nothing was heard for so long is none any more.
+const FORGET: Duration = Duration::from_secs(3600);
+/// More would be no exceptions.
+const MOST: usize = 1000;
+/// The first pause before an offender is asked about again, where the host paces that; it doubles.
+const FIRST: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(300);
+/// After nothing worked, batches are not sent in parts for so long.
+const SICK: Duration = Duration::from_secs(60);
+
+/// See the module.
+#[derive(Debug)]
+pub(in crate::cloud) struct Offenders {
+    /// Whoever asks asks again and again: an offender has a backoff here.
+    paced: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    known: HashMap<String, Offence>,
+    sick_until: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Offence {
+    error: CloudError,
+    times: u32,
+    at: Instant,
+}
+
+impl Offence {
+    fn pause(&self) -> Duration {
+        (FIRST * 2_u32.saturating_pow(self.times.min(10))).min(LONGEST)
+    }
+}
+
+impl Offenders {
+    /// For questions that are asked again and again, whatever was answered: an offender is asked about ever less often.
+    pub(in crate::cloud) fn paced() -> Self {
+        Self { paced: true, state: Mutex::default() }
+    }
+
+    /// For wishes that are tried again at a pace already.
+    pub(in crate::cloud) fn unpaced() -> Self {
+        Self { paced: false, state: Mutex::default() }
+    }
+
+    /// None: nothing is known against it. Else what is to be answered while it is too early to ask again.
+    pub(super) fn remembered(&self, subject: &str, now: Instant) -> Option<Option<CloudError>> {
+        let state = self.state.lock();
+        let offence = state.known.get(subject)?;
+        let left = (offence.at + offence.pause()).saturating_duration_since(now);
+        let early = self.paced && !left.is_zero();
+        Some(early.then(|| CloudError { retry_after: Some(left), ..offence.error.clone() }))
+    }
+
+    /// It failed alone. It is an offender from now on if that is `proven`, or if it was one before.
+    pub(super) fn failed(&self, subject: &str, error: &CloudError, proven: bool, now: Instant) {
+        let mut state = self.state.lock();
+        let State { known, .. } = &mut *state;
+        known.retain(|_, offence| now.saturating_duration_since(offence.at) < FORGET);
+        if let Some(offence) = known.get_mut(subject) {
+            *offence = Offence { error: error.clone(), times: offence.times + 1, at: now };
+        } else if proven && known.len() < MOST {
+            known.insert(subject.to_owned(), Offence { error: error.clone(), times: 0, at: now });
+        }
+    }
+
+    pub(super) fn forgive(&self, subject: &str) {
+        self.state.lock().known.remove(subject);
+    }
+
+    /// Not one part of a batch had an answer.
+    pub(super) fn nothing_works(&self, now: Instant) {
+        self.state.lock().sick_until = Some(now + SICK);
+    }
+
+    pub(super) fn does_nothing_work(&self, now: Instant) -> bool {
+        self.state.lock().sick_until.is_some_and(|until| now < until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::status;
+
+    /// N8.
+    #[test]
+    fn an_offender_is_asked_about_ever_less_often_until_it_is_forgiven() {
+        let error = status::unavailable("M", "broken");
+        let offenders = Offenders::paced();
+        let mut now = Instant::now();
+        offenders.failed("n", &error, false, now);
+        assert!(offenders.remembered("n", now).is_none(), "that it failed alone proves nothing by itself");
+        let mut pauses = Vec::new();
+        for _ in 0..9 {
+            offenders.failed("n", &error, true, now);
+            let left = offenders.remembered("n", now).unwrap().unwrap().retry_after.unwrap();
+            pauses.push(left.as_secs());
+            now += left;
+            assert_eq!(offenders.remembered("n", now), Some(None), "it may be asked about, alone");
+        }
+        assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
+        offenders.forgive("n");
+        assert!(offenders.remembered("n", now).is_none());
+
+        let unpaced = Offenders::unpaced();
+        unpaced.failed("n", &error, true, now);
+        assert_eq!(unpaced.remembered("n", now), Some(None));
+        unpaced.failed("m", &error, true, now + FORGET);
+        assert!(unpaced.remembered("n", now).is_none(), "forgotten");
+    }
+
+    #[test]
+    fn offenders_are_few() {
+        let offenders = Offenders::paced();
+        for i in 0..MOST * 2 {
+            offenders.failed(&i.to_string(), &status::unavailable("M", ""), true, Instant::now());
+        }
+        assert_eq!(offenders.state.lock().known.len(), MOST);
+    }
+}

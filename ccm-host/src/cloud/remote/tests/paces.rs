@@ -1,0 +1,143 @@
+//! What a provider says of time, and is not to be followed blindly, on a paused clock.
+
+use cloudprovider_proto::v1alpha1::{self as pb, Capability, watch_instances_response::Frame};
+
+use super::*;
+
+const AGES: prost_types::Duration = prost_types::Duration { seconds: i64::MAX, nanos: 999_999_999 };
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn watched(script: &Script, steps: Vec<WatchStep>) {
+    script.can(Capability::InstancesWatch);
+    *script.watch.lock() = Box::new(move |_| Box::pin(std::future::ready(Ok(steps.clone()))));
+}
+
+fn started() -> WatchStep {
+    WatchStep::Frame(Frame::Started(pb::WatchStarted { resumed: false }))
+}
+
+fn violations(host: &Host, rule: &str) -> f64 {
+    host.metric(&format!("cloudprovider_contract_violations_total{{provider=\"p\",rule=\"{rule}\"}}"))
+}
+
+/// The cloud throttles, and says for how long nobody shall ask.
+fn throttled(retry: Duration) -> tonic::Status {
+    use tonic_types::StatusExt as _;
+    let mut details = tonic_types::ErrorDetails::with_error_info(
+        "RATE_LIMITED",
+        cloudprovider_proto::ERROR_DOMAIN,
+        std::collections::HashMap::new(),
+    );
+    details.set_retry_info(Some(retry));
+    tonic::Status::with_error_details(Code::ResourceExhausted, "slow down", details)
+}
+
+/// N4.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_as_soon_as_it_started_is_opened_ever_less_often() {
+    let script = Script::new("e1");
+    watched(&script, vec![started()]);
+    let host = piped_host(&script).await;
+    tokio::time::sleep(10 * MINUTE).await;
+    let streams = script.count("WatchInstances");
+    assert!((60..=150).contains(&streams), "{streams} streams in ten minutes");
+    assert_eq!(script.count("GetInfo"), 1, "the connection is kept");
+    host.ask("n").await.unwrap();
+}
+
+/// N6: what is awaited for ages is awaited, and breaks nothing.
+#[tokio::test(start_paused = true)]
+async fn durations_of_ages_end_no_watch() {
+    let script = Script::new("e1");
+    script.capabilities.lock().intervals = Some(pb::Intervals {
+        bookmark_interval: Some(AGES),
+        watch_max_age: Some(AGES),
+        instance_sweep: Some(AGES),
+        ..Default::default()
+    });
+    let changed = pb::InstanceChanged { provider_id: "test://1".into(), ..Default::default() };
+    watched(&script, vec![started(), WatchStep::Frame(Frame::Changed(changed)), WatchStep::Hang]);
+    let host = Host::over(piped(&script));
+    let mut changes = host.provider.instance_changes();
+    let change =
+        tokio::time::timeout(PATIENCE, changes.recv()).await.expect("the watch is followed").unwrap();
+    assert_eq!(change, "test://1");
+    host.serving().await;
+    assert_eq!(host.provider.info().unwrap().instance_sweep, Some(Duration::from_secs(24 * 3600)));
+    assert_eq!(violations(&host, "duration-bounds"), 3.0);
+}
+
+/// N7.
+#[tokio::test(start_paused = true)]
+async fn a_pause_of_a_century_is_one_of_minutes() {
+    let script = Script::new("e1");
+    let host = piped_host(&script).await;
+    script.on_instances(|_| async { Err(throttled(Duration::from_secs(100 * 365 * 24 * 3600))) });
+    let error = host.ask("n").await.unwrap_err();
+    assert_eq!(error.retry_after, Some(60 * MINUTE), "nobody is told to wait for longer");
+    assert_eq!(violations(&host, "duration-bounds"), 1.0);
+    script.on_instances(|request| async { Ok(all_running(request)) });
+    let paused = host.ask("n").await.unwrap_err();
+    assert!(paused.retry_after.is_some_and(|left| left <= 5 * MINUTE), "{paused:?}");
+    tokio::time::sleep(5 * MINUTE).await;
+    host.ask("n").await.expect("the class is asked again");
+}
+
+/// N7: what throttled the former process says nothing of its successor.
+#[tokio::test(start_paused = true)]
+async fn another_process_owes_no_pause() {
+    let script = Script::new("e1");
+    let host = piped_host(&script).await;
+    script.on_instances(|_| async { Err(throttled(4 * MINUTE)) });
+    host.ask("n").await.unwrap_err();
+    script.on_instances(|request| async { Ok(all_running(request)) });
+    script.info.lock().process_epoch = "e2".into();
+    // Three silences in a row, and it is connected to anew.
+    script.silent.store(true, std::sync::atomic::Ordering::SeqCst);
+    tokio::time::sleep(3 * MINUTE).await;
+    script.silent.store(false, std::sync::atomic::Ordering::SeqCst);
+    host.serving().await;
+    host.ask("n").await.expect("nothing is paused");
+}
+
+/// N7.
+#[tokio::test(start_paused = true)]
+async fn a_deadline_of_nanoseconds_is_none() {
+    let script = Script::new("e1");
+    script.deadline("BatchGetInstances", Duration::from_nanos(300));
+    let host = piped_host(&script).await;
+    script.on_instances(|request| async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        Ok(all_running(request))
+    });
+    host.ask("n").await.expect("nobody answers within nanoseconds");
+    assert_eq!(violations(&host, "duration-bounds"), 1.0);
+}
+
+/// S7: an answer in which every item failed is no success.
+#[tokio::test(start_paused = true)]
+async fn a_batch_whose_items_all_fail_lifts_no_freeze() {
+    let script = Script::new("e1");
+    let host = piped_host(&script).await;
+    let failing = |reason: ErrorReason| {
+        move |request: pb::BatchGetInstancesRequest| async move {
+            let failed = |query: pb::InstanceQuery| pb::InstanceResult {
+                key: query.key,
+                error: Some(pb::ItemError { reason: reason.into(), ..Default::default() }),
+                ..Default::default()
+            };
+            Ok(pb::BatchGetInstancesResponse { results: request.queries.into_iter().map(failed).collect() })
+        }
+    };
+    script.on_instances(failing(ErrorReason::CloudApiUnavailable));
+    host.ask("n").await.unwrap();
+    host.frozen("BatchGetInstances").await;
+    script.on_instances(failing(ErrorReason::InternalError));
+    host.ask("n").await.unwrap();
+    host.provider.list_routes(&[]).await.expect("another kind of call");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    host.frozen("BatchGetInstances").await;
+    script.on_instances(|request| async { Ok(all_running(request)) });
+    host.ask("n").await.unwrap();
+    host.serving().await;
+}
