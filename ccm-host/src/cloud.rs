@@ -19,6 +19,8 @@ mod desired;
 mod error;
 #[cfg(test)]
 pub(crate) mod fake;
+#[cfg(test)]
+pub(crate) mod hostile;
 mod instance;
 mod instances;
 mod limit;

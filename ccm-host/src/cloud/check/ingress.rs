@@ -7,14 +7,20 @@ use cloudprovider_proto::v1alpha1 as pb;
 use super::{Findings, label, rule};
 use crate::cloud::{Ingress, IngressPort};
 
+/// More than any balancer has, and few enough to be compared with each other.
+const MOST: usize = 256;
 /// What the apiserver allows for the error of a port.
 const LONGEST_PORT_ERROR: usize = 316;
 
 /// The valid ways in, in their order, none twice.
 pub(super) fn ingress(given: Vec<pb::LoadBalancerIngress>, findings: &mut Findings) -> Vec<Ingress> {
-    let mut kept: Vec<Ingress> = Vec::with_capacity(given.len());
+    let mut kept: Vec<Ingress> = Vec::new();
     for entry in given {
         let Some(entry) = one(entry, findings) else { continue };
+        if kept.len() == MOST {
+            findings.reject(rule::INGRESS_VALID, format!("there are more than {MOST} ways in"));
+            break;
+        }
         if kept.contains(&entry) {
             findings.reject(rule::INGRESS_VALID, format!("ingress {} is there twice", shown(&entry)));
         } else {

@@ -2,6 +2,7 @@
 
 mod balancers;
 mod connection;
+mod hostile;
 mod instances;
 mod isolation;
 mod paces;

@@ -15,6 +15,7 @@ use crate::{
 
 mod failures;
 mod histories;
+mod hostile;
 mod initialise;
 mod refresh;
 

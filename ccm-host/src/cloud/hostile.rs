@@ -1,0 +1,341 @@
+//! A provider that answers anything, for tests: what is right, what is almost right, and what is no message at all.
+//!
+//! In: a seed. Out: a way to dial it, over pipes in the runtime of the test. Each answer is made of the contract's own
+//! descriptors, so that it reaches as deep into the host as an honest one; nothing is answered by hand but what an honest
+//! provider would say first.
+
+mod grammar;
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::body::{Body, Bytes};
+use cloudprovider_proto::{discovery::v1::GetInfoResponse, service_names, v1alpha1 as pb};
+use futures::{StreamExt as _, stream};
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use parking_lot::Mutex;
+use prost::Message as _;
+
+use super::{
+    Dialer,
+    scripted::{all_removed, all_routed, all_running, all_updated},
+};
+use grammar::Grammar;
+
+/// See the module.
+pub(crate) struct Hostile {
+    grammar: Grammar,
+    random: Mutex<fastrand::Rng>,
+    answers: AtomicU64,
+}
+
+/// How an answer is made.
+#[derive(Clone, Copy)]
+enum Manner {
+    /// An honest answer.
+    Honest,
+    /// An honest answer, with fields that overwrite it and items that were not asked for.
+    Grafted,
+    /// A message of the right type.
+    Made,
+    /// An honest answer, with some bytes changed.
+    Bitten,
+    /// Bytes.
+    Raw,
+    /// A status, with details of any kind.
+    Refused,
+    /// Not what gRPC calls an answer.
+    Broken,
+    /// None, for as long as anybody waits.
+    Hung,
+}
+
+const MANNERS: [Manner; 16] = [
+    Manner::Honest,
+    Manner::Honest,
+    Manner::Honest,
+    Manner::Grafted,
+    Manner::Grafted,
+    Manner::Grafted,
+    Manner::Grafted,
+    Manner::Made,
+    Manner::Made,
+    Manner::Made,
+    Manner::Bitten,
+    Manner::Bitten,
+    Manner::Raw,
+    Manner::Refused,
+    Manner::Refused,
+    Manner::Broken,
+];
+
+/// Of so many calls one is never answered.
+const HANGS: u32 = 200;
+
+impl Hostile {
+    pub(crate) fn new(seed: u64) -> Arc<Self> {
+        Arc::new(Self {
+            grammar: Grammar::new(),
+            random: Mutex::new(fastrand::Rng::with_seed(seed)),
+            answers: AtomicU64::new(0),
+        })
+    }
+
+    /// How many answers it has given.
+    pub(crate) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    /// Serves whoever dials, in this runtime.
+    pub(crate) fn dialer(self: &Arc<Self>) -> Dialer {
+        let hostile = Arc::clone(self);
+        Dialer::new(move |_| {
+            let (ours, theirs) = tokio::io::duplex(1 << 20);
+            let hostile = Arc::clone(&hostile);
+            let service = hyper::service::service_fn(move |request| {
+                let hostile = Arc::clone(&hostile);
+                async move { Ok::<_, Infallible>(hostile.answer(request).await) }
+            });
+            let serving = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                .serve_connection(TokioIo::new(theirs), service);
+            tokio::spawn(serving);
+            Ok(ours)
+        })
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let rpc = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+        let asked = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        let asked = asked.get(5..).unwrap_or_default();
+        let manner = self.manner(&rpc);
+        if matches!(manner, Manner::Hung) {
+            std::future::pending::<()>().await;
+        }
+        self.answers.fetch_add(1, Ordering::Relaxed);
+        if rpc == "WatchInstances" {
+            return self.stream();
+        }
+        let mut random = self.random.lock();
+        let message = self.message(&rpc, asked, manner, &mut random);
+        match manner {
+            Manner::Refused => respond([], status(&self.grammar, &mut random)),
+            Manner::Broken => broken(&message, &mut random),
+            _ => respond([framed(&message)], trailers(0)),
+        }
+    }
+
+    /// The introduction is honest most of the time: a provider that is never met is of no use here.
+    fn manner(&self, rpc: &str) -> Manner {
+        let mut random = self.random.lock();
+        let introduces = matches!(rpc, "GetInfo" | "GetCapabilities" | "GetStatus" | "Check");
+        match rpc {
+            "Check" | "Watch" if random.u8(..) < 128 => Manner::Refused,
+            _ if introduces && random.u8(..) < 160 => Manner::Honest,
+            _ if random.u32(..HANGS) == 0 => Manner::Hung,
+            _ => random.choice(MANNERS).unwrap_or(Manner::Honest),
+        }
+    }
+
+    fn message(&self, rpc: &str, asked: &[u8], manner: Manner, random: &mut fastrand::Rng) -> Vec<u8> {
+        let name = match rpc {
+            "GetInfo" => ".ccm.discovery.v1.GetInfoResponse".to_owned(),
+            rpc => format!(".ccm.cloudprovider.v1alpha1.{rpc}Response"),
+        };
+        let mut honest = honest(rpc, asked);
+        match manner {
+            Manner::Made => self.grammar.message(&name, random),
+            Manner::Grafted => {
+                honest.extend(self.grammar.fragment(&name, random));
+                honest
+            }
+            Manner::Bitten => {
+                let kept = random.usize(honest.len() / 2..=honest.len());
+                honest.truncate(kept);
+                for byte in &mut honest {
+                    if random.u8(..16) == 0 {
+                        *byte = random.u8(..);
+                    }
+                }
+                honest
+            }
+            Manner::Raw => (0..random.usize(..200)).map(|_| random.u8(..)).collect(),
+            Manner::Honest | Manner::Refused | Manner::Broken | Manner::Hung => honest,
+        }
+    }
+
+    /// Frames of a watch, which then ends, breaks or says no more.
+    fn stream(&self) -> Response<Body> {
+        const NAME: &str = ".ccm.cloudprovider.v1alpha1.WatchInstancesResponse";
+        let mut random = self.random.lock();
+        let mut frames = Vec::new();
+        if random.u8(..) < 200 {
+            let started = pb::watch_instances_response::Frame::Started(pb::WatchStarted::default());
+            let first = pb::WatchInstancesResponse { frame: Some(started) };
+            frames.push(Frame::data(framed(&first.encode_to_vec())));
+        }
+        for _ in 0..random.usize(..20) {
+            let message = match random.u8(..4) {
+                0 => (0..random.usize(..50)).map(|_| random.u8(..)).collect(),
+                _ => self.grammar.message(NAME, &mut random),
+            };
+            frames.push(Frame::data(framed(&message)));
+        }
+        let end = match random.u8(..3) {
+            0 => Some(Frame::trailers(trailers(0))),
+            1 => Some(Frame::trailers(status(&self.grammar, &mut random))),
+            _ => None,
+        };
+        let goes_on = end.is_none();
+        let said = stream::iter(frames.into_iter().chain(end).map(Ok::<_, Infallible>));
+        let silence = stream::pending().take(usize::from(goes_on));
+        response(Body::new(StreamBody::new(said.chain(silence))))
+    }
+}
+
+/// What an honest provider says.
+fn honest(rpc: &str, asked: &[u8]) -> Vec<u8> {
+    let service = pb::ServiceRef { namespace: "default".into(), name: "s0".into(), uid: "s0-uid".into() };
+    let balancer = |service: Option<pb::ServiceRef>, digest: String| pb::LoadBalancer {
+        service,
+        state: pb::LoadBalancerState::Active.into(),
+        ownership: pb::Ownership::ByUid.into(),
+        applied_digest: digest,
+        ingress: vec![pb::LoadBalancerIngress { ip: "192.0.2.1".into(), ..Default::default() }],
+        ..Default::default()
+    };
+    match rpc {
+        "GetInfo" => GetInfoResponse {
+            name: "hostile".into(),
+            provider_id_prefixes: vec!["test://".into()],
+            services: [
+                service_names::CLOUD_PROVIDER,
+                service_names::INSTANCES,
+                service_names::LOAD_BALANCERS,
+                service_names::ROUTES,
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            process_epoch: "e1".into(),
+            ..Default::default()
+        }
+        .encode_to_vec(),
+        "GetCapabilities" => pb::GetCapabilitiesResponse {
+            capabilities: vec![
+                pb::Capability::InstancesWatch.into(),
+                pb::Capability::InstancePodCidrs.into(),
+            ],
+            wants: Some(pb::Wants {
+                service_annotation_writes: vec!["test.example/".into()],
+                ..Default::default()
+            }),
+            ..Default::default()
+        }
+        .encode_to_vec(),
+        "BatchGetInstances" => {
+            all_running(pb::BatchGetInstancesRequest::decode(asked).unwrap_or_default()).encode_to_vec()
+        }
+        "BatchUpdateLoadBalancers" => {
+            all_updated(&pb::BatchUpdateLoadBalancersRequest::decode(asked).unwrap_or_default())
+                .encode_to_vec()
+        }
+        "BatchEnsureRoutes" => {
+            all_routed(pb::BatchEnsureRoutesRequest::decode(asked).unwrap_or_default()).encode_to_vec()
+        }
+        "BatchDeleteRoutes" => {
+            all_removed(pb::BatchDeleteRoutesRequest::decode(asked).unwrap_or_default()).encode_to_vec()
+        }
+        "EnsureLoadBalancer" => {
+            let asked = pb::EnsureLoadBalancerRequest::decode(asked).unwrap_or_default();
+            let about = asked.service.and_then(|service| service.r#ref);
+            let load_balancer = Some(balancer(about, asked.desired_digest));
+            pb::EnsureLoadBalancerResponse { load_balancer, ..Default::default() }.encode_to_vec()
+        }
+        "GetLoadBalancer" => {
+            let asked = pb::GetLoadBalancerRequest::decode(asked).unwrap_or_default();
+            let load_balancer = Some(balancer(asked.service, "d".into()));
+            pb::GetLoadBalancerResponse { load_balancer }.encode_to_vec()
+        }
+        "ListLoadBalancers" => pb::ListLoadBalancersResponse {
+            load_balancers: vec![balancer(Some(service), "d".into())],
+            ..Default::default()
+        }
+        .encode_to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// A message as it stands in the body.
+fn framed(message: &[u8]) -> Bytes {
+    let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
+    [&[0], &length.to_be_bytes()[..], message].concat().into()
+}
+
+fn trailers(code: u32) -> HeaderMap {
+    HeaderMap::from_iter([(http::HeaderName::from_static("grpc-status"), HeaderValue::from(code))])
+}
+
+/// A status of any code, with details that are well-formed or not.
+fn status(grammar: &Grammar, random: &mut fastrand::Rng) -> HeaderMap {
+    use tonic_types::{ErrorDetails, StatusExt as _};
+    let code = tonic::Code::from_i32(random.i32(1..17));
+    let domain = cloudprovider_proto::ERROR_DOMAIN;
+    let mut details = ErrorDetails::with_error_info(grammar.word(random), domain, HashMap::new());
+    if random.bool() {
+        let delays = [Duration::MAX, Duration::from_nanos(1), Duration::from_secs(3)];
+        details.set_retry_info(random.choice(delays));
+    }
+    let mut bytes = tonic::Status::with_error_details(code, "no", details).details().to_vec();
+    if random.u8(..4) == 0 {
+        for byte in &mut bytes {
+            if random.u8(..8) == 0 {
+                *byte = random.u8(..);
+            }
+        }
+    }
+    let mut trailers = HeaderMap::new();
+    let status = tonic::Status::with_details(code, grammar.word(random), bytes.into());
+    match status.add_header(&mut trailers) {
+        Ok(()) => trailers,
+        Err(_) => HeaderMap::new(),
+    }
+}
+
+/// Frames and trailers that no gRPC library sends.
+fn broken(message: &[u8], random: &mut fastrand::Rng) -> Response<Body> {
+    let whole = framed(message);
+    match random.u8(..6) {
+        0 => respond([whole.slice(..random.usize(..=whole.len()))], trailers(0)),
+        1 => respond([whole.clone(), whole], trailers(0)),
+        2 => respond([Bytes::from_static(&[1, 0, 0, 0, 1, 7])], trailers(0)),
+        3 => respond([Bytes::from_static(&[0, 255, 255, 255, 255])], trailers(0)),
+        4 => respond([whole], HeaderMap::new()),
+        _ => {
+            let mut response = Response::new(Body::from("<html>bad gateway</html>"));
+            *response.status_mut() = http::StatusCode::BAD_GATEWAY;
+            response
+        }
+    }
+}
+
+fn respond<const N: usize>(data: [Bytes; N], trailers: HeaderMap) -> Response<Body> {
+    let frames = data.into_iter().map(Frame::data).chain([Frame::trailers(trailers)]);
+    response(Body::new(StreamBody::new(stream::iter(
+        frames.collect::<Vec<_>>().into_iter().map(Ok::<_, Infallible>),
+    ))))
+}
+
+fn response(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    response.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
+    response
+}

@@ -1,0 +1,269 @@
+//! Whatever a provider answers: nothing panics, nothing is believed that the contract forbids, and nothing grows.
+//!
+//! A few thousand answers by default; `HOSTILE_ANSWERS=1000000` for a long run, `HOSTILE_SEED` to see one again.
+
+use std::net::IpAddr;
+
+use futures::future::join_all;
+
+use super::*;
+use crate::{
+    cloud::{AddressType, EventType, Instance, NodeAddress, ProviderEvent, RouteState, hostile::Hostile},
+    kube::fixtures::service,
+};
+
+const NODES: usize = 6;
+
+fn from_env(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+/// Answers are given to one host after the other, so that introductions are hostile, too.
+#[tokio::test(start_paused = true)]
+async fn whatever_a_provider_answers_is_survived_and_what_is_wrong_is_not_believed() {
+    let answers = from_env("HOSTILE_ANSWERS", 4000);
+    let first = from_env("HOSTILE_SEED", 1);
+    let (mut given, mut useful, mut seed) = (0, 0, first);
+    while given < answers {
+        let hostile = Hostile::new(seed);
+        let host = Host::over(hostile.dialer());
+        for _ in 0..200 {
+            useful += round(&host, seed).await;
+            // Pauses end, offenders are asked again, streams are opened anew.
+            tokio::time::sleep(Duration::from_secs(20)).await;
+        }
+        not_grown(&host, seed);
+        given += hostile.answers();
+        seed += 1;
+    }
+    assert!(useful * 20 > given, "only {useful} of {given} answers were of any use: nothing was tried");
+    println!("{given} answers, {useful} of use, seeds {first}..{seed}");
+}
+
+/// Everything that can be asked, at the same time. Returns how many answers were believed.
+async fn round(host: &Host, seed: u64) -> u64 {
+    let provider = &host.provider;
+    let asked = join_all((0..NODES).map(|i| host.ask(["n0", "n1", "n2", "n3", "n4", "n5"][i])));
+    let set = provider.backend_set(vec![Arc::new(node("n0"))]);
+    let wish = |i: usize| {
+        let service = Arc::new(service(&format!("s{i}")).load_balancer().with_port("http", 80));
+        (service, Arc::clone(&set), "d".to_owned())
+    };
+    let ensure = async {
+        let (service, backends, desired_digest) = wish(0);
+        let wanted = EnsureLoadBalancer { service, backends, desired_digest, revision: 1, adopt: false };
+        provider.ensure_load_balancer(wanted).await
+    };
+    let updates = join_all((0..3).map(|i| {
+        let (service, backends, desired_digest) = wish(i);
+        provider.update_load_balancer(UpdateLoadBalancer { service, backends, desired_digest, revision: 1 })
+    }));
+    let (zero, ..) = wish(0);
+    let gone = DeleteLoadBalancer {
+        key: zero.key.clone(),
+        uid: zero.uid.clone(),
+        last_known: None,
+        revision: 1,
+        adopt: false,
+    };
+    let routes = join_all((0..3).map(|i| {
+        provider.ensure_route(EnsureRoute {
+            destination: format!("10.0.{i}.0/24").parse().unwrap(),
+            node: Arc::new(node(&format!("n{i}"))),
+        })
+    }));
+    let listed = Route {
+        id: "rt".into(),
+        destination: "10.0.9.0/24".parse().unwrap(),
+        target: None,
+        state: RouteState::Active,
+    };
+    let (asked, ensured, updated, deleted, got, list, routes, unrouted, all_routes) = tokio::join!(
+        asked,
+        ensure,
+        updates,
+        provider.delete_load_balancer(gone),
+        provider.load_balancer(&zero),
+        provider.list_load_balancers(),
+        routes,
+        provider.delete_route(listed),
+        provider.list_routes(&[]),
+    );
+    let mut check = Check { seed, believed: 0 };
+    asked.into_iter().for_each(|one| check.on(one, Check::instance));
+    updated.into_iter().for_each(|one| {
+        check.on(one, |check, one: Updated| check.effects(&one.events, one.in_progress.as_ref()));
+    });
+    routes.into_iter().enumerate().for_each(|(i, one)| {
+        check.on(one, |check, one: EnsuredRoute| {
+            check.effects(&one.events, one.in_progress.as_ref());
+            if let Some(route) = &one.route {
+                check.that(route.destination.to_string() == format!("10.0.{i}.0/24"), "another route");
+                check.route(route);
+            }
+            check.that(
+                one.route.is_some() || one.in_progress.is_some(),
+                "a route that is neither made nor under way",
+            );
+        });
+    });
+    check.on(ensured, |check, one: Ensured| {
+        check.balancer(&one.load_balancer);
+        check.effects(&one.events, one.in_progress.as_ref());
+        let keys = one.annotations.keys().chain(&one.removed_annotations);
+        check.that(keys.into_iter().all(|key| key.len() < 400 && !key.contains(' ')), "an annotation");
+        if host
+            .provider
+            .info()
+            .is_some_and(|info| !info.service_annotations.iter().any(|key| key.starts_with("other")))
+        {
+            check.that(!one.annotations.contains_key("other.example/id"), "an annotation without right");
+        }
+    });
+    check.on(deleted, |check, one: Deleted| check.effects(&one.events, one.in_progress.as_ref()));
+    check.on(unrouted, |check, one: DeletedRoute| check.effects(&[], one.in_progress.as_ref()));
+    check.on(got, |check, one: LoadBalancer| check.balancer(&one));
+    check.on(list, |check, list: LoadBalancerList| {
+        let mut uids: Vec<_> = list.load_balancers.iter().map(|one| one.service_uid.clone()).collect();
+        list.load_balancers.iter().for_each(|one| check.balancer(one));
+        uids.sort();
+        check.that(!uids.contains(&String::new()), "a balancer of nobody");
+        let all = uids.len();
+        uids.dedup();
+        check.that(uids.len() == all, "a Service twice in a list");
+    });
+    check.on(all_routes, |check, list: RouteList| list.routes.iter().for_each(|route| check.route(route)));
+    let bad = |status: &ProviderStatus| matches!(status, ProviderStatus::Disconnected(why) if why.contains("panicked"));
+    check.that(!bad(&host.provider.status().borrow()), "the connection panicked");
+    check.believed
+}
+
+/// What must hold of everything that is believed.
+struct Check {
+    seed: u64,
+    believed: u64,
+}
+
+impl Check {
+    fn that(&self, holds: bool, what: &str) {
+        assert!(holds, "believed: {what} (HOSTILE_SEED={})", self.seed);
+    }
+
+    fn on<T: std::fmt::Debug>(&mut self, answer: Result<T, CloudError>, read: impl FnOnce(&mut Self, T)) {
+        match answer {
+            Ok(answer) => {
+                self.believed += 1;
+                read(self, answer);
+            }
+            Err(error) => self.error(&error),
+        }
+    }
+
+    fn error(&self, error: &CloudError) {
+        self.that(!error.message.contains("panicked"), "a panic");
+        self.that(error.message.len() < 4096, "a message of any length");
+        self.retry(error.retry_after);
+    }
+
+    fn retry(&self, after: Option<Duration>) {
+        let bounds = Duration::from_nanos(1)..=Duration::from_secs(3600);
+        self.that(after.is_none_or(|after| bounds.contains(&after)), "a time to try again");
+    }
+
+    fn effects(&self, events: &[ProviderEvent], in_progress: Option<&crate::cloud::InProgress>) {
+        self.that(events.len() <= 8, "many Events");
+        for ProviderEvent { kind, reason, message } in events {
+            self.that(matches!(kind, EventType::Normal | EventType::Warning), "an Event");
+            let camel = reason.starts_with(|c: char| c.is_ascii_uppercase());
+            self.that(
+                camel && reason.len() <= 63 && reason.chars().all(|c| c.is_ascii_alphanumeric()),
+                "a reason",
+            );
+            self.that(!message.is_empty() && message.len() <= 1024, "a message");
+        }
+        if let Some(progress) = in_progress {
+            self.retry(Some(progress.retry_after));
+            self.that(progress.retry_after >= Duration::from_millis(100), "a busy loop");
+        }
+    }
+
+    fn instance(&mut self, answer: InstanceAnswer) {
+        self.that(!answer.authoritative || answer.observed_at.is_some(), "evidence that nobody saw");
+        self.effects(&answer.events, None);
+        if let Some(error) = &answer.error {
+            self.error(error);
+        }
+        let Some(Instance {
+            provider_id,
+            addresses,
+            labels,
+            removed_labels,
+            zone,
+            region,
+            instance_type,
+            pod_cidrs,
+            rejected,
+            ..
+        }) = answer.instance
+        else {
+            return;
+        };
+        self.that(!provider_id.is_empty() && provider_id.len() <= 1024, "a provider ID");
+        self.rejected(&rejected);
+        addresses.iter().for_each(|address| self.address(address));
+        let mut seen = addresses.clone();
+        seen.sort_by(|a, b| (a.kind, &a.address).cmp(&(b.kind, &b.address)));
+        seen.dedup();
+        self.that(seen.len() == addresses.len(), "an address twice");
+        for key in labels.keys().chain(&removed_labels) {
+            let name = key.rsplit('/').next().unwrap_or_default();
+            self.that(!name.is_empty() && name.len() <= 63 && key.len() <= 317, "a label key");
+            self.that(
+                !key.starts_with("kubernetes.io/") && !key.starts_with("node-role.kubernetes.io/"),
+                "a reserved label",
+            );
+        }
+        for value in labels.values().chain([zone, region, instance_type].iter().flatten()) {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+            self.that(value.len() <= 63 && value.chars().all(plain), "a label value");
+        }
+        self.that(pod_cidrs.len() <= 2 && pod_cidrs.iter().all(|cidr| cidr.trunc() == *cidr), "pod CIDRs");
+    }
+
+    fn address(&self, NodeAddress { kind, address }: &NodeAddress) {
+        self.that(!address.is_empty() && address.len() <= 253, "an address of any length");
+        if matches!(kind, AddressType::InternalIp | AddressType::ExternalIp) {
+            self.that(address.parse::<IpAddr>().is_ok(), "an address that is none");
+        }
+    }
+
+    fn rejected(&self, sentences: &[String]) {
+        self.that(sentences.len() <= 32 && sentences.iter().all(|one| one.len() <= 512), "a long story");
+    }
+
+    fn balancer(&self, balancer: &LoadBalancer) {
+        self.rejected(&balancer.rejected);
+        for ingress in &balancer.ingress {
+            self.that(ingress.ip.is_some() || ingress.hostname.is_some(), "a way in that leads nowhere");
+            self.that(ingress.ip_mode.is_none() || ingress.ip.is_some(), "the mode of no address");
+            self.that(ingress.ports.iter().all(|port| port.port > 0), "port 0");
+        }
+        let digest = balancer.applied_digest.as_deref();
+        self.that(digest.is_none_or(|digest| !digest.is_empty() && digest.len() <= 128), "a digest");
+        self.that(balancer.ingress.len() <= 256, "many ways in");
+    }
+
+    fn route(&self, route: &Route) {
+        self.that(!route.id.is_empty() && route.id.len() <= 1024, "the id of a route");
+        self.that(route.destination.trunc() == route.destination, "a destination that is no network");
+    }
+}
+
+/// What is kept is bounded by what the host asked about, not by what was answered.
+fn not_grown(host: &Host, seed: u64) {
+    let series =
+        host.metrics().lines().filter(|line| !line.contains("_bucket") && !line.starts_with('#')).count();
+    assert!(series < 600, "{series} series (HOSTILE_SEED={seed})");
+    assert!(host.provider.instance_changes().is_empty(), "a new reader has nothing to read");
+    host.provider.assert_idle();
+}
