@@ -93,6 +93,8 @@ func word(out *strings.Builder, text string, length int) int {
 	switch {
 	case isScheme(head):
 		found = afterScheme(tail)
+	case strings.HasPrefix(head, "//") && !strings.HasPrefix(tail, "="):
+		// The end of a URL names a place, even where that is "/token"; what follows is told of it.
 	case NamesSecret(head):
 		found = afterName(tail)
 	}
@@ -138,5 +140,30 @@ func isRandom(word string) bool {
 		}
 		before = now
 	}
-	return seen[upper] && seen[lower] && seen[digit] && changes*10 >= len(word)*3
+	return seen[upper] && seen[lower] && seen[digit] && changes*10 >= len(word)*3 && !isSpelled(word)
+}
+
+// isSpelled says whether a word is made of words, as a path of methods is: most of it is runs of small letters.
+func isSpelled(word string) bool {
+	spelled, all, run := 0, 0, 0
+	end := func() {
+		if run >= 3 {
+			spelled += run
+		}
+		run = 0
+	}
+	for i := range len(word) {
+		now := class(word[i])
+		if now != other {
+			all++
+		}
+		if now == lower {
+			run++
+			continue
+		}
+		end()
+	}
+	end()
+	// Of random letters and digits less than one word in five hundred has as many.
+	return spelled*100 >= all*55
 }

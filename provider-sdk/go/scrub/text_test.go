@@ -19,6 +19,8 @@ func TestSecretsGoInEverySpelling(t *testing.T) {
 		"got Bearer canary-hunter2 from the file",
 		"https://user:canary-hunter2@cloud.example/v1",
 		"--cloud-password=canary-hunter2 --x",
+		"https://cloud.example/v1/token=canary-hunter2",
+		"https://cloud.example/v1/servers?access_token=canary-hunter2",
 		`annotations: {"example.io/api-token": "canary-hunter2"}`,
 		`map[example.io/api-token:canary-hunter2]`,
 		"-----BEGIN EC PRIVATE KEY-----\ncanary-hunter2\n-----END EC PRIVATE KEY-----",
@@ -57,6 +59,11 @@ func TestWhatPeopleNeedStays(t *testing.T) {
 		"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
 		"https://cloud.example/v1/servers?page=2",
 		"größe: 5, token",
+		// Names of methods, and what is told of a URL, as providers' errors have them.
+		"hcops/LoadBalancerOps.GetByK8SServiceUID: not found",
+		"k8s.io/cloud-provider-gcp/providers/gce.(*Cloud).GetLoadBalancerV4IPAddress2: timeout",
+		`Post "https://oauth2.cloud.example/token": dial tcp: lookup oauth2.cloud.example: no such host`,
+		"GET https://cloud.example/v3/auth/tokens: forbidden by policy",
 		"",
 	} {
 		if got := Text(row); got != row {
