@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"cloudprovider.ccm/sdk/fault"
@@ -86,6 +87,7 @@ func (c *core) mutate(ctx context.Context, request any, handler grpc.UnaryHandle
 		return nil, fail(ctx, fault.ShuttingDown())
 	}
 	work, done := context.WithTimeout(context.WithoutCancel(ctx), mutationBound)
+	work = context.WithValue(work, lifeKey{}, c.provider.life)
 	stop := context.AfterFunc(c.provider.life.giveUp, done)
 	call, _ := CallFrom(ctx)
 	return within(ctx, &call, begin(work, request, func(work context.Context, request any) (any, error) {
@@ -94,6 +96,28 @@ func (c *core) mutate(ctx context.Context, request any, handler grpc.UnaryHandle
 		defer stop()
 		return handler(work, request)
 	}))
+}
+
+// lifeKey finds the lifecycle that counts a mutation, in its context.
+type lifeKey struct{}
+
+// Outlive answers a context for work that goes on after its mutation was answered with in_progress. A graceful stop waits for
+// that work, too; it ends at the contract's longest deadline, or when done is called, which must happen.
+//
+// Call it within the mutation. Outside of one, as in a test that calls a method itself, nobody waits.
+func Outlive(ctx context.Context) (work context.Context, done context.CancelFunc) {
+	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), mutationBound)
+	life, counted := ctx.Value(lifeKey{}).(*lifecycle)
+	if !counted {
+		return work, cancel
+	}
+	life.joinMutation()
+	stop := context.AfterFunc(life.giveUp, cancel)
+	return work, sync.OnceFunc(func() {
+		stop()
+		cancel()
+		life.endMutation()
+	})
 }
 
 // outcome is how a method ended.

@@ -103,6 +103,13 @@ func (l *lifecycle) beginMutation() bool {
 	return true
 }
 
+// joinMutation counts work that a running mutation leaves behind; that one is counted still, so it may.
+func (l *lifecycle) joinMutation() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mutations++
+}
+
 func (l *lifecycle) endMutation() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
