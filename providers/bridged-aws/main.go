@@ -6,4 +6,5 @@ import (
 	aws "k8s.io/cloud-provider-aws/pkg/providers/v1"
 )
 
-func main() { bridge.Main(aws.ProviderName) }
+// All labels of backends: a Service may choose its targets by any label (aws-load-balancer-target-node-labels).
+func main() { bridge.Main(aws.ProviderName, bridge.WithBackendNodeLabels("*")) }

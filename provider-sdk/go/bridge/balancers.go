@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"cloudprovider.ccm/sdk/fault"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"google.golang.org/protobuf/proto"
+	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 )
 
@@ -16,7 +18,7 @@ import (
 type loadBalancers struct {
 	*bridge
 	balancers cloudprovider.LoadBalancer
-	lanes     lanes
+	works     works
 	pages     pages[*pb.LoadBalancer]
 }
 
@@ -69,15 +71,31 @@ func (l *loadBalancers) look(ctx context.Context, cluster string, service *pb.Se
 
 func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
 	ref := request.GetService().GetRef()
-	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
 	if err := understood(request.GetService()); err != nil {
 		return nil, err
 	}
-	leave, err := l.lanes.enter(ctx, ref.GetUid())
-	if err != nil {
-		return nil, err
+	wish := "ensure " + request.GetCluster().GetUid() + " " + request.GetDesiredDigest()
+	waiting, done := withSpare(ctx)
+	defer done()
+	out, err := do(waiting, &l.works, ref.GetUid(), wish, func(ctx context.Context) (*pb.LoadBalancer, error) {
+		return l.ensure(ctx, request)
+	})
+	if progress := inProgress(err); progress != nil {
+		pending := &pb.LoadBalancer{
+			Service: ref, Name: out.GetName(), State: pb.LoadBalancerState_LOAD_BALANCER_STATE_PENDING, Ownership: pb.Ownership_OWNERSHIP_BY_UID,
+		}
+		return &pb.EnsureLoadBalancerResponse{LoadBalancer: pending, InProgress: progress}, nil
 	}
-	defer leave()
+	if err != nil {
+		return nil, mapped(err, ref.GetUid())
+	}
+	return &pb.EnsureLoadBalancerResponse{LoadBalancer: proto.CloneOf(out)}, nil
+}
+
+// ensure answers the balancer as it is known from now on; beside an error its name, if it has one.
+func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalancerRequest) (*pb.LoadBalancer, error) {
+	ref := request.GetService().GetRef()
+	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
 	if l.ledger.elsewhere(key) {
 		return nil, fault.OwnedByOtherCluster(ref.GetUid())
 	}
@@ -86,32 +104,24 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.Ensu
 		return nil, err
 	}
 	l.mirror.service(request.GetService())
-	l.mirror.nodes(ctx, request.GetBackends().GetNodes()...)
+	nodes := l.mirror.backends(ctx, request.GetBackends())
+	service, cluster := serviceOf(request.GetService()), l.clusterName(request.GetCluster())
 	out := &pb.LoadBalancer{
-		Service: ref, State: pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE, Ownership: pb.Ownership_OWNERSHIP_BY_UID,
-		AppliedDigest: request.GetDesiredDigest(),
+		Service: ref, Name: l.balancers.GetLoadBalancerName(ctx, cluster, service),
+		State:     pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE,
+		Ownership: pb.Ownership_OWNERSHIP_BY_UID, AppliedDigest: request.GetDesiredDigest(),
 	}
-	err = guarded(func() error {
-		service, cluster := serviceOf(request.GetService()), l.clusterName(request.GetCluster())
-		out.Name = l.balancers.GetLoadBalancerName(ctx, cluster, service)
-		status, err := l.balancers.EnsureLoadBalancer(ctx, cluster, service, nodesOf(request.GetBackends().GetNodes()))
-		if err == nil && status == nil {
-			err = errors.New("the balancer's status is nil")
-		}
-		if err == nil {
-			out.Ingress = ingressOf(status)
-		}
-		return err
-	})
-	if progress := inProgress(err); progress != nil {
-		out.State, out.AppliedDigest = pb.LoadBalancerState_LOAD_BALANCER_STATE_PENDING, ""
-		return &pb.EnsureLoadBalancerResponse{LoadBalancer: out, InProgress: progress}, nil
+	status, err := l.balancers.EnsureLoadBalancer(ctx, cluster, service, nodes)
+	switch {
+	case err != nil:
+		return out, err
+	case status == nil:
+		return out, errors.New("the balancer's status is nil")
 	}
-	if err != nil {
-		return nil, mapped(err, ref.GetUid())
-	}
+	l.reachable.answered()
+	out.Ingress = ingressOf(status)
 	l.ledger.remember(key, begun, &applied{wanted(request.GetService()), out})
-	return &pb.EnsureLoadBalancerResponse{LoadBalancer: proto.CloneOf(out)}, nil
+	return out, nil
 }
 
 // understood refuses what has no translation: a provider would see a port without a protocol.
@@ -132,38 +142,39 @@ func wanted(service *pb.Service) *pb.Service {
 }
 
 func (l *loadBalancers) BatchUpdateLoadBalancers(ctx context.Context, request *pb.BatchUpdateLoadBalancersRequest) (*pb.BatchUpdateLoadBalancersResponse, error) {
-	sets := make([][]*pb.NodeRef, len(request.GetBackendSets()))
+	sets := make([][]*v1.Node, len(request.GetBackendSets()))
 	for i, set := range request.GetBackendSets() {
-		sets[i] = set.GetNodes()
-		l.mirror.nodes(ctx, sets[i]...)
+		sets[i] = l.mirror.backends(ctx, set)
 	}
-	update := func(ctx context.Context, item *pb.LoadBalancerUpdate) *pb.LoadBalancerUpdateResult {
-		err := guarded(func() error { return l.update(ctx, request.GetCluster(), item, sets[item.GetBackendSet()]) })
-		return updateResult(item, err)
+	named := func(item *pb.LoadBalancerUpdate) (key, wish string) {
+		return item.GetService().GetRef().GetUid(), "update " + request.GetCluster().GetUid() + " " + item.GetDesiredDigest()
 	}
-	return &pb.BatchUpdateLoadBalancersResponse{Results: each(ctx, l.concurrency, request.GetItems(), update)}, nil
+	update := func(ctx context.Context, item *pb.LoadBalancerUpdate) error {
+		return l.update(ctx, request.GetCluster(), item, sets[item.GetBackendSet()])
+	}
+	results := changeEach(ctx, l.bridge, &l.works, request.GetItems(), named, update, updateResult)
+	return &pb.BatchUpdateLoadBalancersResponse{Results: results}, nil
 }
 
-func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item *pb.LoadBalancerUpdate, nodes []*pb.NodeRef) error {
+func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item *pb.LoadBalancerUpdate, nodes []*v1.Node) error {
 	uid := item.GetService().GetRef().GetUid()
 	key := balancerKey{cluster.GetUid(), uid}
-	leave, err := l.lanes.enter(ctx, uid)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	// An update replaces backends and nothing else: it must hold all the rest already.
 	known, begun := l.ledger.recall(key), l.ledger.now()
-	if known == nil || !proto.Equal(known.service, wanted(item.GetService())) {
+	switch {
+	case known == nil || !proto.Equal(known.service, wanted(item.GetService())):
 		return fault.NeedsEnsure(uid)
+	case known.balancer.GetAppliedDigest() == item.GetDesiredDigest():
+		return nil // Done already, and the answer was late or lost.
 	}
 	if err := l.ledger.forget(key); err != nil {
 		return err
 	}
-	err = l.balancers.UpdateLoadBalancer(ctx, l.clusterName(cluster), serviceOf(item.GetService()), nodesOf(nodes))
+	err := l.balancers.UpdateLoadBalancer(ctx, l.clusterName(cluster), serviceOf(item.GetService()), slices.Clone(nodes))
 	if err != nil {
 		return err
 	}
+	l.reachable.answered()
 	balancer := proto.CloneOf(known.balancer)
 	balancer.AppliedDigest = item.GetDesiredDigest()
 	l.ledger.remember(key, begun, &applied{known.service, balancer})
@@ -184,31 +195,38 @@ func updateResult(item *pb.LoadBalancerUpdate, err error) *pb.LoadBalancerUpdate
 
 func (l *loadBalancers) DeleteLoadBalancer(ctx context.Context, request *pb.DeleteLoadBalancerRequest) (*pb.DeleteLoadBalancerResponse, error) {
 	ref := request.GetService()
-	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
-	leave, err := l.lanes.enter(ctx, ref.GetUid())
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	if l.ledger.elsewhere(key) {
-		return &pb.DeleteLoadBalancerResponse{}, nil
-	}
-	service := serviceOf(l.lastKnown(key, request))
-	if err := l.ledger.forget(key); err != nil {
-		return nil, err
-	}
-	err = guarded(func() error {
-		return l.balancers.EnsureLoadBalancerDeleted(ctx, l.clusterName(request.GetCluster()), service)
+	waiting, done := withSpare(ctx)
+	defer done()
+	wish := "delete " + request.GetCluster().GetUid()
+	_, err := do(waiting, &l.works, ref.GetUid(), wish, func(ctx context.Context) (*pb.ServiceRef, error) {
+		return ref, l.delete(ctx, request)
 	})
 	if progress := inProgress(err); progress != nil {
 		return &pb.DeleteLoadBalancerResponse{InProgress: progress}, nil
 	}
-	// Whoever looks after it now keeps a finalizer of their own; ours must not stay for ever.
-	if err != nil && !errors.Is(err, cloudprovider.ImplementedElsewhere) {
+	if err != nil {
 		return nil, mapped(err, ref.GetUid())
 	}
-	l.mirror.serviceGone(ref)
 	return &pb.DeleteLoadBalancerResponse{}, nil
+}
+
+func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalancerRequest) error {
+	ref := request.GetService()
+	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
+	if l.ledger.elsewhere(key) {
+		return nil
+	}
+	service := serviceOf(l.lastKnown(key, request))
+	if err := l.ledger.forget(key); err != nil {
+		return err
+	}
+	err := l.balancers.EnsureLoadBalancerDeleted(ctx, l.clusterName(request.GetCluster()), service)
+	// Whoever looks after it now keeps a finalizer of their own; ours must not stay for ever.
+	if err != nil && !errors.Is(err, cloudprovider.ImplementedElsewhere) {
+		return err
+	}
+	l.mirror.serviceGone(ref)
+	return nil
 }
 
 // lastKnown answers the fullest Service there is: the caller's hint, what was applied here, or its names alone.

@@ -24,7 +24,18 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-const defaultConcurrency = 16
+const (
+	defaultConcurrency = 16
+	// inTimeEach is how many mutations one place of a batch does within a deadline, in a cloud that takes some seconds for each.
+	inTimeEach = 8
+)
+
+// backendLabels are the labels of nodes that providers read to put a machine behind a balancer: where it is, and what it is. A
+// change of any other one is none of a balancer's business, and costs no call.
+var backendLabels = []string{
+	"topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/", "node.kubernetes.io/",
+	"kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch",
+}
 
 // Option says how a provider is bridged.
 type Option func(*bridge)
@@ -32,6 +43,7 @@ type Option func(*bridge)
 type bridge struct {
 	cloud         cloudprovider.Interface
 	concurrency   int
+	patience      time.Duration
 	allowUntagged bool
 	nodeAddresses bool
 	prefixes      []string
@@ -43,6 +55,8 @@ type bridge struct {
 	mirror        *mirror
 	reads         *reads
 	reachable     reachable
+
+	backendLabels, nodeAnnotations []string
 
 	stateDir      string
 	completeState bool
@@ -71,8 +85,20 @@ func WithProviderIDPrefixes(prefixes ...string) Option {
 	return func(b *bridge) { b.prefixes = prefixes }
 }
 
-// WithCapabilities replaces limits, intervals, classes and wanted fields. The bridge wants all labels and annotations of
-// Services and all labels of nodes unless told otherwise, since it cannot know what a provider reads.
+// WithBackendNodeLabels replaces the labels that a balancer is updated for when one of its nodes changes them; one that ends in "/"
+// or "*" is a prefix. All other labels are known as of the last time that the host asked about the node's machine.
+func WithBackendNodeLabels(keys ...string) Option {
+	return func(b *bridge) { b.backendLabels = keys }
+}
+
+// WithNodeAnnotations names the annotations of nodes that the provider reads; none otherwise.
+func WithNodeAnnotations(keys ...string) Option {
+	return func(b *bridge) { b.nodeAnnotations = keys }
+}
+
+// WithCapabilities replaces limits, intervals, classes and wanted fields. The bridge wants all labels and annotations of Services,
+// all labels of nodes to find their machines, and few of backends and targets of routes (WithBackendNodeLabels), since each
+// change of those costs calls.
 func WithCapabilities(capabilities *pb.GetCapabilitiesResponse) Option {
 	return func(b *bridge) { b.capabilities = capabilities }
 }
@@ -93,14 +119,18 @@ func New(cloud cloudprovider.Interface, options ...Option) (*sdk.Provider, error
 	if cloud == nil {
 		return nil, errors.New("there is no cloud provider to bridge")
 	}
-	b := &bridge{tokenValidity: tokenValidity, mirror: &mirror{}, cloud: cloud, concurrency: defaultConcurrency, prefixes: []string{cloud.ProviderName() + "://"}}
+	b := &bridge{tokenValidity: tokenValidity, mirror: &mirror{}, cloud: cloud, concurrency: defaultConcurrency, patience: stragglerAfter, backendLabels: backendLabels}
 	for _, option := range options {
 		option(b)
+	}
+	if len(b.prefixes) == 0 {
+		b.prefixes = []string{cloud.ProviderName() + "://"}
 	}
 	if !cloud.HasClusterID() && !b.allowUntagged {
 		return nil, fmt.Errorf("the cloud provider %q has no cluster ID, so its resources could be taken for another cluster's; "+
 			"configure one, or use WithAllowUntaggedCloud", cloud.ProviderName())
 	}
+	b.mirror.wants = b.advertised().GetWants()
 	b.reads = &reads{limit: hangingPerCall * b.concurrency}
 	if err := b.openLedger(); err != nil {
 		return nil, err
@@ -167,13 +197,15 @@ func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
 	if b.capabilities != nil {
 		return b.capabilities
 	}
-	node := &pb.NodeFields{
-		SystemUuid: true, ProvidedNodeIps: true, Addresses: true, CreationTime: true, PodCidrs: true, Labels: []string{"*"},
+	answer := &pb.GetCapabilitiesResponse{
+		Wants: &pb.Wants{
+			Identity: b.nodeFields("*"), RouteTarget: b.nodeFields(b.backendLabels...), Backend: b.nodeFields(b.backendLabels...),
+			Service: &pb.ServiceFields{Labels: []string{"*"}, Annotations: []string{"*"}},
+		},
+		Limits: &pb.Limits{
+			MaxBatchLoadBalancers: uint32(inTimeEach * b.concurrency), MaxBatchRoutes: uint32(inTimeEach * b.concurrency),
+		},
 	}
-	answer := &pb.GetCapabilitiesResponse{Wants: &pb.Wants{
-		Identity: node, Backend: node, RouteTarget: node,
-		Service: &pb.ServiceFields{Labels: []string{"*"}, Annotations: []string{"*"}},
-	}}
 	if b.tokenValidity != tokenValidity {
 		answer.Intervals = &pb.Intervals{PageTokenValidity: durationpb.New(b.tokenValidity)}
 	}
@@ -181,6 +213,13 @@ func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
 		answer.Capabilities = append(answer.Capabilities, pb.Capability_CAPABILITY_ROUTE_NODE_ADDRESSES)
 	}
 	return answer
+}
+
+func (b *bridge) nodeFields(labels ...string) *pb.NodeFields {
+	return &pb.NodeFields{
+		SystemUuid: true, ProvidedNodeIps: true, Addresses: true, CreationTime: true, PodCidrs: true,
+		Labels: labels, Annotations: b.nodeAnnotations,
+	}
 }
 
 // owns says whether a provider ID is one of this provider's.

@@ -35,12 +35,19 @@ func mapped(err error, what string) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fault.CloudAPIUnavailable(fault.WithCause(err))
 	}
-	if after, retry := retryAfter(err); retry {
-		return fault.RetryLater(after, err.Error())
+	text, id := withoutRequestID(err.Error())
+	told := []fault.Option{fault.WithCause(err)}
+	if id != "" {
+		told = append(told, fault.WithMetadata("cloud_request_id", id))
 	}
-	return fault.New(pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, fmt.Sprintf("the cloud provider failed: %v", err),
-		fault.WithCause(err))
+	if after, retry := retryAfter(err); retry {
+		return fault.RetryLater(after, text, told...)
+	}
+	return fault.New(pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, "the cloud provider failed: "+text, told...)
 }
+
+// latestRetry caps what a provider asks for: nobody waits a day for a balancer that is there in a minute.
+const latestRetry = time.Minute
 
 // retryAfter finds a RetryError anywhere in a chain.
 func retryAfter(err error) (time.Duration, bool) {
@@ -48,16 +55,24 @@ func retryAfter(err error) (time.Duration, bool) {
 	if !errors.As(err, &retry) {
 		return 0, false
 	}
-	return max(retry.RetryAfter(), time.Second), true
+	return min(max(retry.RetryAfter(), time.Second), latestRetry), true
 }
 
-// inProgress answers work that merely takes long, which a provider says by a RetryError; nil when it is something else.
+// inProgress answers work that merely takes long, which a provider says by a RetryError, or by not returning; nil when it is
+// something else.
 func inProgress(err error) *pb.InProgress {
+	var unfinished *unfinished
+	if errors.As(err, &unfinished) {
+		return &pb.InProgress{
+			RetryAfter: durationpb.New(unfinished.retryAfter), Reason: unfinished.reason, Message: unfinished.message,
+		}
+	}
 	after, retry := retryAfter(err)
 	if !retry {
 		return nil
 	}
-	text := fault.RetryLater(after, err.Error()).Message()
+	text, _ := withoutRequestID(err.Error())
+	text = fault.RetryLater(after, text).Message() // Scrubbed and cut.
 	return &pb.InProgress{RetryAfter: durationpb.New(after), Reason: "RETRY", Message: text}
 }
 

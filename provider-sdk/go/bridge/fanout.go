@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"cloudprovider.ccm/sdk"
@@ -10,47 +9,177 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
-// spare is the part of a call's time that is kept to answer for what was not answered in it: a tenth.
-const spare = 10
+const (
+	// spare is the part of a call's time that is kept to answer for what was not answered in it: a tenth.
+	spare = 10
+	// stragglerAfter is the least time that an item gets while others of its batch wait for it.
+	stragglerAfter = 10 * time.Second
+	// stragglerFactor: an item straggles when it takes so many times as long as the slowest one that was answered.
+	stragglerFactor = 3
+)
 
-// each works on all items, some at a time, and answers in their order.
-func each[I, O any](ctx context.Context, limit int, items []I, work func(context.Context, I) O) []O {
-	outs, places := make([]O, len(items)), make(chan struct{}, limit)
-	var all sync.WaitGroup
-	for at, item := range items {
-		places <- struct{}{}
-		all.Go(func() {
-			defer func() { <-places }()
-			outs[at] = work(ctx, item)
-		})
+// batch is how the items of a batch are worked on.
+type batch[I, O any] struct {
+	// concurrency is how many at a time.
+	concurrency int
+	// patience is stragglerAfter.
+	patience time.Duration
+	// work must return when its context ends, whatever the provider does.
+	work func(context.Context, I) O
+	// late answers an item in place of work; begun is false for one that had no turn.
+	late func(item I, begun bool) O
+}
+
+// answer works on all items and answers in their order, before the caller's time is over: an item that hangs costs no other
+// item its answer, nor more than a moment.
+func (b batch[I, O]) answer(ctx context.Context, items []I) []O {
+	ctx, done := withSpare(ctx)
+	defer done()
+	running := &running[O]{turns: map[int]turn{}, answers: make(chan answer[O], len(items)), patience: b.patience}
+	outs, next := make([]O, len(items)), 0
+	for {
+		for ; next < len(items) && len(running.turns) < b.concurrency && ctx.Err() == nil; next++ {
+			at, item := next, items[next]
+			running.begin(ctx, at, func(ctx context.Context) O { return b.work(ctx, item) })
+		}
+		if len(running.turns) == 0 {
+			break
+		}
+		for _, one := range running.wait(ctx) {
+			if one.late {
+				one.out = b.late(items[one.at], true)
+			}
+			outs[one.at] = one.out
+		}
 	}
-	all.Wait()
+	for ; next < len(items); next++ {
+		outs[next] = b.late(items[next], false)
+	}
 	return outs
 }
 
-// eachInTime is each for reads: when nine tenths of the caller's time are over, items that were not answered are answered by
-// late. Those that still run are told to give up, but not waited for: one machine that hangs costs no other.
-func eachInTime[I, O any](ctx context.Context, b *bridge, items []I, key func(I) string, work func(context.Context, I) O, late func(I) O) []O {
-	ctx, done := withSpare(ctx)
-	defer done()
-	return each(ctx, b.concurrency, items, func(ctx context.Context, item I) O {
-		out, answered := inTime(ctx, b.reads, key(item), func(ctx context.Context) O { return work(ctx, item) })
-		if !answered {
-			return late(item)
+// running are the items of a batch that have their turn.
+type running[O any] struct {
+	turns    map[int]turn
+	answers  chan answer[O]
+	patience time.Duration
+	slowest  time.Duration
+}
+
+type turn struct {
+	began  time.Time
+	giveUp context.CancelFunc
+}
+
+// answer is what became of an item; late says that it is not waited for any more.
+type answer[O any] struct {
+	at   int
+	out  O
+	late bool
+}
+
+func (r *running[O]) begin(ctx context.Context, at int, work func(context.Context) O) {
+	ctx, giveUp := context.WithCancel(ctx)
+	r.turns[at] = turn{time.Now(), giveUp}
+	go func() { r.answers <- answer[O]{at: at, out: work(ctx)} }()
+}
+
+// wait answers the next item that is done, or those that are late.
+func (r *running[O]) wait(ctx context.Context) (done []answer[O]) {
+	straggling := r.straggling()
+	defer straggling.Stop()
+	for {
+		select {
+		case one := <-r.answers:
+			if turn, waited := r.turns[one.at]; waited {
+				r.slowest = max(r.slowest, time.Since(turn.began), 1)
+				r.end(one.at)
+				return []answer[O]{one}
+			}
+		case <-ctx.Done():
+			return r.late(0)
+		case <-straggling.C:
+			return r.late(r.limit())
 		}
-		return out
-	})
+	}
+}
+
+// limit is how long an item may take now, once another one showed how long it takes.
+func (r *running[O]) limit() time.Duration { return max(r.patience, stragglerFactor*r.slowest) }
+
+// straggling fires when the oldest turn takes too long; never while nothing was answered.
+func (r *running[O]) straggling() *time.Timer {
+	if r.slowest == 0 {
+		timer := time.NewTimer(time.Hour)
+		timer.Stop()
+		return timer
+	}
+	oldest := time.Now()
+	for _, turn := range r.turns {
+		if turn.began.Before(oldest) {
+			oldest = turn.began
+		}
+	}
+	return time.NewTimer(time.Until(oldest.Add(r.limit())))
+}
+
+// late ends the turns that have lasted that long.
+func (r *running[O]) late(limit time.Duration) (late []answer[O]) {
+	for at, turn := range r.turns {
+		if time.Since(turn.began) >= limit {
+			late = append(late, answer[O]{at: at, late: true})
+			r.end(at)
+		}
+	}
+	return late
+}
+
+func (r *running[O]) end(at int) {
+	r.turns[at].giveUp()
+	delete(r.turns, at)
+}
+
+// changeEach is a batch of mutations, each with the key and the wish that it answers. Those that are late go on: the next call
+// with the same wish picks their outcome up.
+func changeEach[I, O any](ctx context.Context, b *bridge, works *works, items []I, named func(I) (key, wish string), mutate func(context.Context, I) error, told func(I, error) O) []O {
+	return batch[I, O]{
+		concurrency: b.concurrency, patience: b.patience,
+		work: func(ctx context.Context, item I) O {
+			key, wish := named(item)
+			before, done := context.WithTimeout(ctx, b.patience/10)
+			defer done()
+			_, err := doAfter(ctx, before, works, key, wish, func(ctx context.Context) (struct{}, error) { return struct{}{}, mutate(ctx, item) })
+			return told(item, err)
+		},
+		late: func(item I, begun bool) O {
+			if begun {
+				return told(item, goesOn)
+			}
+			return told(item, queued)
+		},
+	}.answer(ctx, items)
+}
+
+// eachInTime is a batch of reads. Those that are late are told to give up, but not waited for.
+func eachInTime[I, O any](ctx context.Context, b *bridge, items []I, key func(I) string, work func(context.Context, I) O, late func(I) O) []O {
+	return batch[I, O]{
+		concurrency: b.concurrency, patience: b.patience,
+		work: func(ctx context.Context, item I) O {
+			out, answered := inTime(ctx, b.reads, key(item), func(ctx context.Context) O { return work(ctx, item) })
+			if !answered {
+				return late(item)
+			}
+			return out
+		},
+		late: func(item I, _ bool) O { return late(item) },
+	}.answer(ctx, items)
 }
 
 // one is eachInTime for a single read, which may panic, too.
 func one[O any](ctx context.Context, b *bridge, key string, read func(context.Context) (O, error)) (O, error) {
-	type outcome struct {
-		out O
-		err error
-	}
 	ctx, done := forCaller(ctx)
 	defer done()
-	ended, answered := inTime(ctx, b.reads, key, func(ctx context.Context) (end outcome) {
+	ended, answered := inTime(ctx, b.reads, key, func(ctx context.Context) (end outcome[O]) {
 		end.err = guarded(func() (err error) {
 			end.out, err = read(ctx)
 			return err

@@ -90,7 +90,7 @@ func newer() *cloud { return &cloud{Cloud: &fake.Cloud{EnableInstancesV2: true}}
 func older() *cloud { return &cloud{Cloud: &fake.Cloud{}} }
 
 // serve serves a bridged provider on a socket of its own until the test ends.
-func serve(t *testing.T, cloud cloudprovider.Interface, options ...bridge.Option) *grpc.ClientConn {
+func serve(t testing.TB, cloud cloudprovider.Interface, options ...bridge.Option) *grpc.ClientConn {
 	t.Helper()
 	quiet := sdk.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	provider, err := bridge.New(cloud, append([]bridge.Option{bridge.WithSDKOptions(quiet)}, options...)...)

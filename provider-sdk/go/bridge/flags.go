@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"flag"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -16,6 +17,24 @@ type flags struct {
 	stateDir      string
 	completeState bool
 	tokenValidity time.Duration
+	prefixes      list
+	// backendLabels is nil unless it was given: then what the sidecar's main says stays.
+	backendLabels, nodeAnnotations list
+}
+
+// list is a flag of texts that are separated by commas.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+func (l *list) Set(text string) error {
+	*l = list{}
+	for one := range strings.SplitSeq(text, ",") {
+		if one = strings.TrimSpace(one); one != "" {
+			*l = append(*l, one)
+		}
+	}
+	return nil
 }
 
 // bindFlags adds them to a set, and those of the vendor and of klog.
@@ -43,6 +62,11 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 	own.BoolVar(&out.completeState, "state-dir-is-complete", false, "the folder of --state-dir is as old as the first load balancer of "+
 		"this cluster: lists are complete")
 	own.DurationVar(&out.tokenValidity, "page-token-validity", tokenValidity, "how long a page of a list can be followed by the next")
+	own.Var(&out.prefixes, "provider-id-prefixes", "how the provider IDs begin, as `PREFIX,...`, where that is not NAME://")
+	own.Var(&out.backendLabels, "backend-node-labels", "`KEY,...`: a balancer is updated when one of its nodes changes these labels; one "+
+		"that ends in \"/\" or \"*\" is a prefix (default "+strings.Join(backendLabels, ",")+")")
+	own.Var(&out.nodeAnnotations, "node-annotations", "`KEY,...`: annotations of nodes that the cloud provider reads; one that ends in \"/\" or "+
+		"\"*\" is a prefix")
 	own.VisitAll(func(ours *flag.Flag) {
 		// A vendor's flag of the same name is heard as well.
 		if theirs := set.Lookup(ours.Name); theirs != nil {
@@ -68,7 +92,16 @@ func (f *flags) options() (told []Option, err error) {
 	if f.stateDir != "" {
 		told = append(told, WithStateDir(f.stateDir))
 	}
-	if f.tokenValidity != 0 {
+	if len(f.prefixes) > 0 {
+		told = append(told, WithProviderIDPrefixes(f.prefixes...))
+	}
+	if f.backendLabels != nil {
+		told = append(told, WithBackendNodeLabels(f.backendLabels...))
+	}
+	if f.nodeAnnotations != nil {
+		told = append(told, WithNodeAnnotations(f.nodeAnnotations...))
+	}
+	if f.tokenValidity != tokenValidity {
 		told = append(told, WithPageTokenValidity(f.tokenValidity))
 	}
 	if f.completeState {

@@ -19,7 +19,7 @@ func TestVendorsFlagsKeepWorking(t *testing.T) {
 	ours := bindFlags(set, vendor)
 	err := set.Parse([]string{
 		"--cloud-config=/etc/cloud", "--regions=a,b", "--dry-run", "-v=4", "--allow-untagged-cloud", "--state-dir=/state",
-		"--state-dir-is-complete",
+		"--state-dir-is-complete", "--provider-id-prefixes=a://, b://", "--backend-node-labels=", "--node-annotations=x.example/",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +27,7 @@ func TestVendorsFlagsKeepWorking(t *testing.T) {
 	if ours.cloudConfig != "/etc/cloud" || *vendorsConfig != "/etc/cloud" || len(*region) != 2 || !*dry || !vendor.Changed("dry-run") {
 		t.Error(ours, *vendorsConfig, *region, *dry)
 	}
-	if told, err := ours.options(); err != nil || len(told) != 4 {
+	if told, err := ours.options(); err != nil || len(told) != 6 {
 		t.Error(told, err)
 	}
 	set.VisitAll(func(one *flag.Flag) { _ = one.DefValue })

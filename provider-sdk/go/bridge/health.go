@@ -3,10 +3,12 @@ package bridge
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
+	"maps"
+	"sync"
 
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
 )
 
 // hangingPerCall is how many calls may hang for each that may run: enough for a location that does not answer, and not
@@ -27,48 +29,72 @@ func (h health) GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusR
 		return unreachable("CallsHang",
 			fmt.Sprintf("%d calls of the cloud provider do not return; nothing more is read until some do", calls))
 	}
-	switch h.reachable.last.Load() {
-	case answered:
+	switch failing, known := h.reachable.failing(); {
+	case failing >= proof:
+		return unreachable("ReadsFail", fmt.Sprintf("the cloud provider could answer for none of the last %d instances", failing))
+	case known && failing == 0:
 		return &pb.GetStatusResponse{Conditions: []*pb.ProviderCondition{{
 			Type:   pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE,
 			Status: pb.ConditionStatus_CONDITION_STATUS_TRUE, Reason: "ReadsSucceed",
 		}}}, nil
-	case inVain:
-		return unreachable("ReadsFail", "the cloud provider could answer for no instance that it was last asked about")
+	case known:
+		return &pb.GetStatusResponse{Conditions: []*pb.ProviderCondition{{
+			Type:   pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE,
+			Status: pb.ConditionStatus_CONDITION_STATUS_TRUE, Reason: "SomeReadsFail",
+			Message: fmt.Sprintf("%d instances cannot be read; too few to say that the cloud does not answer", failing),
+		}}}, nil
 	}
 	return &pb.GetStatusResponse{}, nil
 }
 
-// What became of the last batch of instances.
-const (
-	answered = 1
-	inVain   = 2
-)
+// proof is how many instances must fail, and none be read between them, until it is the cloud that fails: fewer may fail for
+// reasons of their own, for ever.
+const proof = 3
 
-// reachable is whether the last batch of instances was wholly in vain. An error of the old kind does not say why it is one, but
-// where no question has an answer, nothing shall be destroyed. "Not found" is an answer.
-type reachable struct{ last atomic.Int32 }
+// reachable is which instances failed since the cloud answered last. An error of the old kind does not say why it is one, but where
+// no question has an answer, nothing shall be destroyed. "Not found" is an answer.
+type reachable struct {
+	mu     sync.Mutex
+	failed map[string]bool
+	known  bool
+}
 
-func (r *reachable) saw(results []*pb.InstanceResult) {
-	failed, asked := 0, 0
+// answered says that the cloud answered something, whatever that was about.
+func (r *reachable) answered() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.failed)
+	r.known = true
+}
+
+// failing answers how many instances failed since then, and whether the cloud was asked anything yet.
+func (r *reachable) failing() (instances int, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.failed), r.known || len(r.failed) >= proof
+}
+
+// saw learns from a batch; nodes are named by the keys of its results.
+func (r *reachable) saw(results []*pb.InstanceResult, nodes map[string]*v1.Node) {
+	failed := map[string]bool{}
 	for _, result := range results {
-		if result.GetState() == pb.InstanceState_INSTANCE_STATE_NOT_OWNED {
-			continue // The provider was not asked.
-		}
-		asked++
 		switch result.GetError().GetReason() {
 		case pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, pb.ErrorReason_ERROR_REASON_LOCATION_UNREACHABLE,
 			pb.ErrorReason_ERROR_REASON_CLOUD_API_UNAVAILABLE:
-			failed++
+			failed[nodes[result.GetKey()].Name] = true
+			continue
+		}
+		if result.GetState() != pb.InstanceState_INSTANCE_STATE_NOT_OWNED {
+			r.answered()
+			return
 		}
 	}
-	switch {
-	case asked == 0:
-	case failed == asked:
-		r.last.Store(inVain)
-	default:
-		r.last.Store(answered)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failed == nil {
+		r.failed = map[string]bool{}
 	}
+	maps.Copy(r.failed, failed)
 }
 
 // hangingCalls is the metric of calls that do not return.

@@ -58,16 +58,24 @@ type instances struct {
 }
 
 func (i *instances) BatchGetInstances(ctx context.Context, request *pb.BatchGetInstancesRequest) (*pb.BatchGetInstancesResponse, error) {
+	refs := make([]*pb.NodeRef, len(request.GetQueries()))
+	for at, query := range request.GetQueries() {
+		refs[at] = query.GetNode()
+	}
+	nodes := map[string]*v1.Node{}
+	for at, node := range i.mirror.nodes(ctx, i.mirror.wants.GetIdentity(), refs...) {
+		nodes[request.GetQueries()[at].GetKey()] = node
+	}
 	ask := func(ctx context.Context, query *pb.InstanceQuery) *pb.InstanceResult {
+		key, node := query.GetKey(), nodes[query.GetKey()]
 		var result *pb.InstanceResult
 		err := guarded(func() (err error) {
-			result, err = i.ask(ctx, query, request.GetView())
+			result, err = i.ask(ctx, key, node.DeepCopy(), request.GetView())
 			return err
 		})
 		if err != nil {
-			sdk.Logger(ctx).Warn("a node's instance is not known", "node", query.GetNode().GetName(), "error", err,
-				"cause", errors.Unwrap(err))
-			return sdk.Unknown(query.GetKey(), mapped(err, query.GetNode().GetName()))
+			sdk.Logger(ctx).Warn("a node's instance is not known", "node", node.Name, "error", err, "cause", errors.Unwrap(err))
+			return sdk.Unknown(key, mapped(err, node.Name))
 		}
 		return result
 	}
@@ -75,42 +83,76 @@ func (i *instances) BatchGetInstances(ctx context.Context, request *pb.BatchGetI
 	name := func(query *pb.InstanceQuery) string {
 		return "node " + query.GetNode().GetName() + " " + query.GetNode().GetProviderId()
 	}
-	refs := make([]*pb.NodeRef, len(request.GetQueries()))
-	for at, query := range request.GetQueries() {
-		refs[at] = query.GetNode()
-	}
-	i.mirror.nodes(ctx, refs...)
 	results := eachInTime(ctx, i.bridge, request.GetQueries(), name, ask, late)
-	i.reachable.saw(results)
+	i.reachable.saw(results, nodes)
 	return &pb.BatchGetInstancesResponse{Results: results}, nil
 }
 
-func (i *instances) ask(ctx context.Context, query *pb.InstanceQuery, view pb.InstanceView) (*pb.InstanceResult, error) {
-	key, node := query.GetKey(), nodeOf(query.GetNode())
+// ask makes the calls that a cloud controller manager makes where it wants to know the same, and no more: the description alone to
+// initialise a node and to keep it current, existence and shutdown before one is tainted or deleted.
+func (i *instances) ask(ctx context.Context, key string, node *v1.Node, view pb.InstanceView) (*pb.InstanceResult, error) {
 	id := node.Spec.ProviderID
-	if id != "" && !i.owns(id) {
+	switch {
+	case id == "":
+		return i.askByName(ctx, key, node, view)
+	case !i.owns(id):
 		return sdk.NotOwned(key), nil
+	case view == pb.InstanceView_INSTANCE_VIEW_METADATA:
+		return i.described(ctx, key, node, pb.InstanceState_INSTANCE_STATE_EXISTS)
 	}
 	exists, err := i.lookup.exists(ctx, node)
 	if err != nil {
 		return nil, err
 	}
 	if !exists {
-		result := sdk.Absent(key)
-		// By its name alone a machine may be missed; only by its ID was it looked for where it must be.
-		result.Authoritative = id != ""
-		return result, nil
+		return sdk.Absent(key), nil
 	}
 	state, err := i.state(ctx, node)
 	if err != nil {
 		return nil, err
 	}
-	if view == pb.InstanceView_INSTANCE_VIEW_EXISTENCE && id != "" {
+	if view == pb.InstanceView_INSTANCE_VIEW_EXISTENCE {
 		return sdk.Found(key, state, &pb.Instance{ProviderId: id}), nil
 	}
-	described, err := i.describe(ctx, node)
-	result := sdk.Found(key, state, described)
+	result, err := i.described(ctx, key, node, state)
 	if err != nil {
+		// That it is there is known all the same.
+		result = sdk.Found(key, state, nil)
+		result.Error = fault.Item(mapped(err, node.Name))
+	}
+	return result, nil
+}
+
+// askByName asks about a node without a provider ID. Some providers refuse every question about it but that for its description, by
+// which they learn the ID.
+func (i *instances) askByName(ctx context.Context, key string, node *v1.Node, view pb.InstanceView) (*pb.InstanceResult, error) {
+	result, err := i.described(ctx, key, node, pb.InstanceState_INSTANCE_STATE_EXISTS)
+	if errors.Is(err, cloudprovider.InstanceNotFound) {
+		// By its name alone a machine may be missed.
+		absent := sdk.Absent(key)
+		absent.Authoritative = false
+		return absent, nil
+	}
+	if err != nil || result.GetInstance() == nil || view == pb.InstanceView_INSTANCE_VIEW_METADATA {
+		return result, err
+	}
+	node.Spec.ProviderID = result.GetInstance().GetProviderId()
+	result.State, err = i.state(ctx, node)
+	return result, err
+}
+
+// described answers a machine by its description; one that cannot be described yet is there.
+func (i *instances) described(ctx context.Context, key string, node *v1.Node, state pb.InstanceState) (*pb.InstanceResult, error) {
+	var found *cloudprovider.InstanceMetadata
+	err := guarded(func() (err error) {
+		found, err = i.lookup.describe(ctx, node)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	result := sdk.Found(key, state, nil)
+	if result.Instance, err = i.instanceOf(found, node.Spec.ProviderID); err != nil {
 		result.Instance, result.Error = nil, fault.Item(mapped(err, node.Name))
 	}
 	return result, nil
@@ -129,23 +171,10 @@ func (i *instances) state(ctx context.Context, node *v1.Node) (pb.InstanceState,
 	return pb.InstanceState_INSTANCE_STATE_RUNNING, nil
 }
 
-// describe asks for the description of a machine that is there; half-built ones are not handed on.
-func (i *instances) describe(ctx context.Context, node *v1.Node) (described *pb.Instance, err error) {
-	err = guarded(func() error {
-		found, err := i.lookup.describe(ctx, node)
-		if err != nil {
-			return err
-		}
-		if found == nil {
-			return fault.MetadataNotReady(notReadyFor)
-		}
-		described, err = i.instanceOf(found, node.Spec.ProviderID)
-		return err
-	})
-	return described, err
-}
-
 func (i *instances) instanceOf(found *cloudprovider.InstanceMetadata, known string) (*pb.Instance, error) {
+	if found == nil {
+		return nil, fault.MetadataNotReady(notReadyFor)
+	}
 	id := found.ProviderID
 	switch {
 	case known != "":

@@ -22,6 +22,7 @@ const (
 	stopped     = pb.InstanceState_INSTANCE_STATE_STOPPED
 	absent      = pb.InstanceState_INSTANCE_STATE_ABSENT
 	notOwned    = pb.InstanceState_INSTANCE_STATE_NOT_OWNED
+	there       = pb.InstanceState_INSTANCE_STATE_EXISTS
 )
 
 func batch(nodes ...*pb.NodeRef) *pb.BatchGetInstancesRequest {
@@ -59,7 +60,8 @@ func TestWhatTheNewerInterfaceSays(t *testing.T) {
 		"there, new":            {func(*cloud) {}, "", running, true, 0},
 		"stopped":               {func(c *cloud) { c.shutdown = exists(true, nil) }, "fake://a", stopped, true, 0},
 		"gone":                  {func(c *cloud) { c.exists = exists(false, nil) }, "fake://a", absent, true, 0},
-		"gone by name":          {func(c *cloud) { c.exists = exists(false, nil) }, "", absent, false, 0},
+		"gone by name":          {func(c *cloud) { c.metadata = described(nil, cloudprovider.InstanceNotFound) }, "", absent, false, 0},
+		"new, stopped":          {func(c *cloud) { c.shutdown = exists(true, nil) }, "", stopped, true, 0},
 		"another's":             {func(c *cloud) { c.exists = exists(false, nil) }, "other://a", notOwned, false, 0},
 		"not found as an error": {func(c *cloud) { c.exists = exists(false, cloudprovider.InstanceNotFound) }, "fake://a", unspecified, false, pb.ErrorReason_ERROR_REASON_INSTANCE_NOT_FOUND},
 		"failed":                {func(c *cloud) { c.exists = exists(false, errors.New("500")) }, "fake://a", unspecified, false, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
@@ -70,9 +72,9 @@ func TestWhatTheNewerInterfaceSays(t *testing.T) {
 		"metadata panics": {func(c *cloud) {
 			c.metadata = func(context.Context, *v1.Node) (*cloudprovider.InstanceMetadata, error) { panic("x") }
 		}, "fake://a", running, true, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
-		"half built":          {func(c *cloud) { c.metadata = described(&cloudprovider.InstanceMetadata{}, nil) }, "", running, true, pb.ErrorReason_ERROR_REASON_METADATA_NOT_READY},
+		"half built":          {func(c *cloud) { c.metadata = described(&cloudprovider.InstanceMetadata{}, nil) }, "", there, true, pb.ErrorReason_ERROR_REASON_METADATA_NOT_READY},
 		"half built, known":   {func(c *cloud) { c.metadata = described(&cloudprovider.InstanceMetadata{}, nil) }, "fake://a", running, true, 0},
-		"a foreign ID is new": {func(c *cloud) { c.metadata = described(&cloudprovider.InstanceMetadata{ProviderID: "i-1"}, nil) }, "", running, true, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
+		"a foreign ID is new": {func(c *cloud) { c.metadata = described(&cloudprovider.InstanceMetadata{ProviderID: "i-1"}, nil) }, "", there, true, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := newer()
@@ -188,14 +190,77 @@ func TestABatchIsAskedSomeAtATime(t *testing.T) {
 	}
 }
 
-func TestAViewSparesThePrice(t *testing.T) {
-	cloud := newer()
-	cloud.metadata = func(context.Context, *v1.Node) (*cloudprovider.InstanceMetadata, error) { panic("asked") }
-	request := batch(&pb.NodeRef{Name: "a", ProviderId: "fake://a"})
-	request.View = pb.InstanceView_INSTANCE_VIEW_EXISTENCE
-	answer, err := pb.NewInstancesClient(serve(t, cloud)).BatchGetInstances(soon(t), request)
-	if err != nil || answer.GetResults()[0].GetError() != nil || answer.GetResults()[0].GetInstance().GetProviderId() != "fake://a" {
-		t.Error(answer, err)
+// E8: a view costs the calls that a cloud controller manager makes where it wants to know the same, and no more. P1: a node without
+// a provider ID is described; digitalocean and kubevirt refuse every other question about it.
+func TestAViewCostsWhatItCostsUpstream(t *testing.T) {
+	for _, row := range []struct {
+		view  pb.InstanceView
+		id    string
+		calls string
+		state pb.InstanceState
+	}{
+		{pb.InstanceView_INSTANCE_VIEW_METADATA, "fake://a", "metadata", there},
+		{pb.InstanceView_INSTANCE_VIEW_METADATA, "", "metadata", there},
+		{pb.InstanceView_INSTANCE_VIEW_EXISTENCE, "fake://a", "exists shutdown", running},
+		{pb.InstanceView_INSTANCE_VIEW_EXISTENCE, "", "metadata shutdown", running},
+		{pb.InstanceView_INSTANCE_VIEW_ALL, "fake://a", "exists shutdown metadata", running},
+		{pb.InstanceView_INSTANCE_VIEW_UNSPECIFIED, "", "metadata shutdown", running},
+		{pb.InstanceView_INSTANCE_VIEW_METADATA, "other://a", "", notOwned},
+	} {
+		t.Run(fmt.Sprint(row.view, row.id), func(t *testing.T) {
+			cloud, calls := newer(), []string{}
+			needsID := func(call string, node *v1.Node) error {
+				if calls = append(calls, call); node.Spec.ProviderID == "" {
+					return errors.New("the provider ID is empty")
+				}
+				return nil
+			}
+			cloud.exists = func(_ context.Context, node *v1.Node) (bool, error) { return true, needsID("exists", node) }
+			cloud.shutdown = func(_ context.Context, node *v1.Node) (bool, error) { return false, needsID("shutdown", node) }
+			cloud.metadata = func(context.Context, *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+				calls = append(calls, "metadata")
+				return &cloudprovider.InstanceMetadata{ProviderID: "fake://a"}, nil
+			}
+			request := batch(&pb.NodeRef{Name: "a", ProviderId: row.id})
+			request.View = row.view
+			answer, err := pb.NewInstancesClient(serve(t, cloud)).BatchGetInstances(soon(t), request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			result := answer.GetResults()[0]
+			if result.GetError() != nil || result.GetState() != row.state || strings.Join(calls, " ") != row.calls ||
+				(row.state != notOwned && result.GetInstance().GetProviderId() != "fake://a") {
+				t.Errorf("%v after %v", result, calls)
+			}
+		})
+	}
+}
+
+// What InstanceMetadata alone says: an error proves nothing, and what is not described yet is there.
+func TestADescriptionThatFails(t *testing.T) {
+	for name, row := range map[string]struct {
+		found  *cloudprovider.InstanceMetadata
+		err    error
+		state  pb.InstanceState
+		reason pb.ErrorReason
+	}{
+		"nil":       {nil, nil, there, pb.ErrorReason_ERROR_REASON_METADATA_NOT_READY},
+		"not found": {nil, cloudprovider.InstanceNotFound, unspecified, pb.ErrorReason_ERROR_REASON_INSTANCE_NOT_FOUND},
+		"failed":    {nil, errors.New("500"), unspecified, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := newer()
+			cloud.metadata = func(context.Context, *v1.Node) (*cloudprovider.InstanceMetadata, error) { return row.found, row.err }
+			request := batch(&pb.NodeRef{Name: "a", ProviderId: "fake://a"})
+			request.View = pb.InstanceView_INSTANCE_VIEW_METADATA
+			answer, err := pb.NewInstancesClient(serve(t, cloud)).BatchGetInstances(soon(t), request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := answer.GetResults()[0]; got.GetState() != row.state || got.GetError().GetReason() != row.reason || got.GetInstance() != nil {
+				t.Error(got)
+			}
+		})
 	}
 }
 

@@ -49,6 +49,9 @@ func (l *legacy) shutdown(ctx context.Context, node *v1.Node) (bool, error) {
 
 func (l *legacy) describe(ctx context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
 	id, err := l.id(ctx, node)
+	if err == nil && id == "" {
+		err = cloudprovider.InstanceNotFound
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,6 @@ func Main(name string, options ...Option) {
 		if err != nil {
 			return nil, err
 		}
-		return New(cloud, append(told, options...)...)
+		return New(cloud, append(options, told...)...)
 	})
 }

@@ -2,11 +2,15 @@ package bridge
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/protobuf/proto"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/cache"
 
@@ -20,58 +24,147 @@ const (
 	informedWithin = 2 * time.Second
 )
 
-// mirror keeps what the host names: Nodes and Services in the private API, and provider IDs by the names of nodes.
+// mirror keeps what the host names: Nodes and Services in the private API, and the nodes as providers read them.
 type mirror struct {
 	// api is nil when the provider has another Kubernetes API.
 	api *privateapi.API
+	// wants says which fields the host sends of a node, by what it names it for.
+	wants *pb.Wants
 
-	mu    sync.Mutex
-	named map[string]namedNode
+	mu      sync.Mutex
+	named   map[string]*namedNode
+	cleaned time.Time
+	// changes counts what became of the nodes, so that a set of them is known to be as it was.
+	changes uint64
+	sets    []*namedSet
 
 	informed informed
 }
 
+// namedNode is a node as it was named last, for whatever. It is not changed, but replaced.
 type namedNode struct {
-	providerID string
-	last       time.Time
+	// ref holds all that is known of it.
+	ref *pb.NodeRef
+	// node is what providers read.
+	node *v1.Node
+	// version is at which the private API has it.
+	version int64
+	last    time.Time
 }
 
-// nodes makes the nodes of a request known to the provider, before it is asked about them.
-func (m *mirror) nodes(ctx context.Context, refs ...*pb.NodeRef) {
-	m.note(refs, time.Now())
-	if m.api == nil || len(refs) == 0 {
-		return
-	}
-	newest := int64(0)
-	for _, ref := range refs {
-		// What the converter cannot convert there is not: it is a Node.
-		if version, err := m.api.Set("nodes", nodeOf(ref)); err == nil {
-			newest = max(newest, version)
-		}
-	}
+// nodes makes the nodes of a request known to the provider, before it is asked about them, and answers them as it reads them;
+// fields are those that the request may hold. The nodes are shared: whoever hands one to a provider that may write to it copies it.
+func (m *mirror) nodes(ctx context.Context, fields *pb.NodeFields, refs ...*pb.NodeRef) []*v1.Node {
+	m.mu.Lock()
+	known, newest := m.note(fields, refs, time.Now())
+	m.mu.Unlock()
 	m.informed.wait(ctx, newest)
+	return nodesOf(known)
+}
+
+func nodesOf(known []*namedNode) []*v1.Node {
+	nodes := make([]*v1.Node, len(known))
+	for at, one := range known {
+		nodes[at] = one.node
+	}
+	return nodes
 }
 
 // providerID answers that of a node, as the host last named it; empty when it did not.
 func (m *mirror) providerID(node string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.named[node].providerID
+	if known := m.named[node]; known != nil {
+		return known.ref.GetProviderId()
+	}
+	return ""
 }
 
-// note remembers nodes, and forgets those that were not named for long.
-func (m *mirror) note(refs []*pb.NodeRef, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// note remembers nodes, and forgets those that were not named for long. It answers the version at which the private API has all
+// of them. The caller holds the lock.
+func (m *mirror) note(fields *pb.NodeFields, refs []*pb.NodeRef, now time.Time) (known []*namedNode, newest int64) {
 	if m.named == nil {
-		m.named = map[string]namedNode{}
+		m.named = map[string]*namedNode{}
 	}
-	for _, ref := range refs {
-		m.named[ref.GetName()] = namedNode{ref.GetProviderId(), now}
+	known = make([]*namedNode, len(refs))
+	for at, ref := range refs {
+		one := m.named[ref.GetName()]
+		if all := completed(ref, fields, one); one == nil || !proto.Equal(one.ref, all) {
+			one = &namedNode{ref: all, node: nodeOf(all)}
+			if m.api != nil {
+				// What the converter cannot convert there is not: it is a Node.
+				one.version, _ = m.api.Set("nodes", one.node)
+			}
+			m.named[ref.GetName()] = one
+			m.changes++
+		}
+		one.last = now
+		known[at], newest = one, max(newest, one.version)
 	}
+	m.forget(now)
+	return known, newest
+}
+
+// completed answers a node with what is known of it beside the fields that this request may hold: an Ensure carries less of a node
+// than a query of its machine, and takes nothing away.
+func completed(ref *pb.NodeRef, fields *pb.NodeFields, before *namedNode) *pb.NodeRef {
+	if before == nil || before.ref.GetUid() != ref.GetUid() {
+		return ref
+	}
+	all, known := proto.CloneOf(ref), before.ref
+	if !fields.GetSystemUuid() && all.SystemUuid == "" {
+		all.SystemUuid = known.GetSystemUuid()
+	}
+	if !fields.GetProvidedNodeIps() && len(all.ProvidedNodeIps) == 0 {
+		all.ProvidedNodeIps = known.GetProvidedNodeIps()
+	}
+	if !fields.GetAddresses() && len(all.Addresses) == 0 {
+		all.Addresses = known.GetAddresses()
+	}
+	if !fields.GetCreationTime() && all.CreationTime == nil {
+		all.CreationTime = known.GetCreationTime()
+	}
+	if !fields.GetPodCidrs() && len(all.PodCidrs) == 0 {
+		all.PodCidrs = known.GetPodCidrs()
+	}
+	all.Labels = completedMap(all.Labels, fields.GetLabels(), known.GetLabels())
+	all.Annotations = completedMap(all.Annotations, fields.GetAnnotations(), known.GetAnnotations())
+	return all
+}
+
+func completedMap(given map[string]string, wanted []string, known map[string]string) map[string]string {
+	for key, value := range known {
+		if _, there := given[key]; there || wants(wanted, key) {
+			continue
+		}
+		if given == nil {
+			given = map[string]string{}
+		}
+		given[key] = value
+	}
+	return given
+}
+
+// wants says whether a key is among those that are wanted; one that ends in "/" or "*" is a prefix.
+func wants(wanted []string, key string) bool {
+	return slices.ContainsFunc(wanted, func(one string) bool {
+		if prefix, all := strings.CutSuffix(one, "*"); all || strings.HasSuffix(one, "/") {
+			return strings.HasPrefix(key, prefix)
+		}
+		return one == key
+	})
+}
+
+// forget forgets nodes that were not named for long.
+func (m *mirror) forget(now time.Time) {
+	if now.Sub(m.cleaned) < forgottenAfter/60 {
+		return
+	}
+	m.cleaned = now
 	for name, node := range m.named {
 		if now.Sub(node.last) > forgottenAfter {
 			delete(m.named, name)
+			m.changes++
 			if m.api != nil {
 				m.api.Delete("nodes", "", name)
 			}

@@ -38,14 +38,6 @@ func nodeOf(ref *pb.NodeRef) *v1.Node {
 	return node
 }
 
-func nodesOf(refs []*pb.NodeRef) []*v1.Node {
-	nodes := make([]*v1.Node, len(refs))
-	for i, ref := range refs {
-		nodes[i] = nodeOf(ref)
-	}
-	return nodes
-}
-
 var addressTypes = map[pb.NodeAddressType]v1.NodeAddressType{
 	pb.NodeAddressType_NODE_ADDRESS_TYPE_HOSTNAME:     v1.NodeHostName,
 	pb.NodeAddressType_NODE_ADDRESS_TYPE_INTERNAL_IP:  v1.NodeInternalIP,

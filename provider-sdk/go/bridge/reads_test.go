@@ -81,12 +81,19 @@ func TestCallsThatNeverReturnAreBounded(t *testing.T) {
 	}
 }
 
-// While nothing can be learned of any machine, nothing shall be destroyed; "not found" is an answer.
-func TestABatchWhollyInVainShows(t *testing.T) {
-	failure := error(nil)
+// While nothing can be learned of any machine, nothing shall be destroyed; "not found" is an answer. H7: what fails for one machine, or
+// two, proves nothing of the cloud; and what it answers about anything else proves that it is there.
+func TestWhenTheCloudDoesNotAnswer(t *testing.T) {
+	failing, failure := map[string]bool{}, errors.New("503")
 	cloud := newer()
-	cloud.exists = func(context.Context, *v1.Node) (bool, error) { return true, failure }
+	cloud.exists = func(_ context.Context, node *v1.Node) (bool, error) {
+		if failing[node.Name] || failing["all"] {
+			return false, failure
+		}
+		return true, nil
+	}
 	conn := serve(t, cloud)
+	const yes, no, unknown = pb.ConditionStatus_CONDITION_STATUS_TRUE, pb.ConditionStatus_CONDITION_STATUS_FALSE, pb.ConditionStatus_CONDITION_STATUS_UNSPECIFIED
 	condition := func() pb.ConditionStatus {
 		answer, err := pb.NewCloudProviderClient(conn).GetStatus(soon(t), &pb.GetStatusRequest{})
 		if err != nil {
@@ -97,26 +104,56 @@ func TestABatchWhollyInVainShows(t *testing.T) {
 				return one.GetStatus()
 			}
 		}
-		return pb.ConditionStatus_CONDITION_STATUS_UNSPECIFIED
+		return unknown
 	}
-	if got := condition(); got != pb.ConditionStatus_CONDITION_STATUS_UNSPECIFIED {
+	if got := condition(); got != unknown {
 		t.Error(got, "though nothing was asked yet")
 	}
-	for _, row := range []struct {
-		err  error
-		want pb.ConditionStatus
-	}{
-		{errors.New("503"), pb.ConditionStatus_CONDITION_STATUS_FALSE},
-		{nil, pb.ConditionStatus_CONDITION_STATUS_TRUE},
-		{cloudprovider.InstanceNotFound, pb.ConditionStatus_CONDITION_STATUS_TRUE},
-	} {
-		failure = row.err
-		request := batch(&pb.NodeRef{Name: "a", ProviderId: "fake://a"}, &pb.NodeRef{Name: "b", ProviderId: "other://b"})
+	ask := func(names ...string) {
+		request := batch(&pb.NodeRef{Name: "z", ProviderId: "other://z"})
+		for _, name := range names {
+			request.Queries = append(request.Queries, batch(&pb.NodeRef{Name: name, ProviderId: "fake://" + name}).Queries...)
+		}
 		if _, err := pb.NewInstancesClient(conn).BatchGetInstances(soon(t), request); err != nil {
 			t.Fatal(err)
 		}
-		if got := condition(); got != row.want {
-			t.Errorf("%v: %v", row.err, got)
+	}
+	list := func() {
+		if _, err := pb.NewRoutesClient(conn).ListRoutes(soon(t), &pb.ListRoutesRequest{Cluster: clusterRef()}); err != nil {
+			t.Fatal(err)
 		}
+	}
+	for at, row := range []struct {
+		failing string
+		nodes   []string
+		list    bool
+		want    pb.ConditionStatus
+	}{
+		{"", []string{"a", "b"}, false, yes},
+		{"a", []string{"a"}, false, yes},
+		{"a", []string{"a"}, false, yes}, // The poisoned one is the only one asked, again and again.
+		{"a", []string{"a"}, false, yes},
+		{"all", []string{"b"}, false, yes},
+		{"all", []string{"c"}, false, no},
+		{"all", nil, true, yes},
+		{"all", []string{"a", "b", "c"}, false, no},
+		{"", []string{"b"}, false, yes},
+		{"all", []string{"a", "b", "c", "d"}, false, no},
+	} {
+		clear(failing)
+		failing[row.failing] = true
+		if len(row.nodes) > 0 {
+			ask(row.nodes...)
+		}
+		if row.list {
+			list()
+		}
+		if got := condition(); got != row.want {
+			t.Errorf("row %d: %v", at, got)
+		}
+	}
+	failure = cloudprovider.InstanceNotFound
+	if ask("a", "b", "c"); condition() != yes {
+		t.Error("not found is no answer")
 	}
 }

@@ -3,10 +3,10 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"cloudprovider.ccm/sdk/fault"
@@ -25,6 +25,7 @@ type routes struct {
 	*bridge
 	routes cloudprovider.Routes
 	pages  pages[*pb.Route]
+	works  works
 	// One batch changes routes at a time: what it does depends on what it listed.
 	changing chan struct{}
 }
@@ -47,6 +48,7 @@ func (r *routes) list(ctx context.Context, cluster *pb.ClusterRef) (all []listed
 	if err != nil {
 		return nil, mapped(err, "ListRoutes")
 	}
+	r.reachable.answered()
 	for _, theirs := range found {
 		if theirs != nil {
 			ours := routeOf(theirs)
@@ -105,8 +107,17 @@ func (r *routes) ListRoutes(ctx context.Context, request *pb.ListRoutesRequest) 
 	return &pb.ListRoutesResponse{Routes: items, NextPageToken: next}, nil
 }
 
-// change waits until no other batch changes routes, and lists what there is.
-func (r *routes) change(ctx context.Context, cluster *pb.ClusterRef) (all []listed, leave func(), err error) {
+// change is what a batch that changes routes begins with.
+type change struct {
+	cluster *pb.ClusterRef
+	// standing are the routes that were there, and busy the destinations on which an earlier call still worked: what was listed of
+	// them may be older than what that call does.
+	standing []listed
+	busy     map[string]bool
+}
+
+// begin waits until no other batch changes routes, and lists what there is.
+func (r *routes) begin(ctx context.Context, cluster *pb.ClusterRef) (of *change, leave func(), err error) {
 	waiting, done := forCaller(ctx)
 	defer done()
 	select {
@@ -114,12 +125,12 @@ func (r *routes) change(ctx context.Context, cluster *pb.ClusterRef) (all []list
 	case <-waiting.Done():
 		return nil, nil, fault.ConcurrentOperation("routes")
 	}
-	leave = sync.OnceFunc(func() { <-r.changing })
-	if all, err = r.list(ctx, cluster); err != nil {
+	of, leave = &change{cluster: cluster, busy: r.works.busy()}, func() { <-r.changing }
+	if of.standing, err = r.list(ctx, cluster); err != nil {
 		leave()
 		return nil, nil, err
 	}
-	return all, leave, nil
+	return of, leave, nil
 }
 
 func (r *routes) BatchEnsureRoutes(ctx context.Context, request *pb.BatchEnsureRoutesRequest) (*pb.BatchEnsureRoutesResponse, error) {
@@ -127,17 +138,25 @@ func (r *routes) BatchEnsureRoutes(ctx context.Context, request *pb.BatchEnsureR
 	for at, item := range request.GetItems() {
 		targets[at] = item.GetTarget()
 	}
-	r.mirror.nodes(ctx, targets...)
-	before, leave, err := r.change(ctx, request.GetCluster())
+	r.mirror.nodes(ctx, r.mirror.wants.GetRouteTarget(), targets...)
+	of, leave, err := r.begin(ctx, request.GetCluster())
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	ensure := func(ctx context.Context, item *pb.RouteToEnsure) error {
-		return guarded(func() error { return r.ensure(ctx, r.clusterName(request.GetCluster()), before, item) })
+	named := func(item *pb.RouteToEnsure) (key, wish string) {
+		target := nodeOf(item.GetTarget())
+		return of.key(item.GetDestinationCidr()), fmt.Sprintf("ensure %q %q", target.Name, target.Status.Addresses)
 	}
-	errs := each(ctx, r.concurrency, request.GetItems(), ensure)
-	after, err := r.list(ctx, request.GetCluster())
+	errs := changeEach(ctx, r.bridge, &r.works, request.GetItems(), named,
+		func(ctx context.Context, item *pb.RouteToEnsure) error { return r.ensure(ctx, of, item) },
+		func(_ *pb.RouteToEnsure, err error) error { return err })
+	after := of.standing
+	if slices.ContainsFunc(request.GetItems(), func(item *pb.RouteToEnsure) bool { return !r.stands(of.standing, item) }) {
+		again, done := withSpare(ctx)
+		defer done()
+		after, err = r.list(again, request.GetCluster())
+	}
 	answer := &pb.BatchEnsureRoutesResponse{}
 	for i, item := range request.GetItems() {
 		answer.Results = append(answer.Results, r.ensured(item, after, errors.Join(errs[i], err)))
@@ -145,25 +164,49 @@ func (r *routes) BatchEnsureRoutes(ctx context.Context, request *pb.BatchEnsureR
 	return answer, nil
 }
 
-func (r *routes) ensure(ctx context.Context, cluster string, before []listed, item *pb.RouteToEnsure) error {
-	destination, target := canonical(item.GetDestinationCidr()), nodeOf(item.GetTarget())
-	standing := false
-	for _, one := range before {
+// key names the work on a destination.
+func (c *change) key(destination string) string {
+	return c.cluster.GetUid() + " " + canonical(destination)
+}
+
+// stands says whether a route is as wanted, and the only one to its destination.
+func (r *routes) stands(standing []listed, item *pb.RouteToEnsure) bool {
+	wrong, found := r.sorted(standing, item)
+	return found && len(wrong) == 0
+}
+
+// sorted answers the routes to an item's destination that are wrong or too many, and whether one is right.
+func (r *routes) sorted(standing []listed, item *pb.RouteToEnsure) (wrong []listed, found bool) {
+	target := nodeOf(item.GetTarget())
+	for _, one := range standing {
 		switch {
-		case one.ours.GetDestinationCidr() != destination:
-		case !standing && r.leadsTo(one, target):
-			standing = true
+		case one.ours.GetDestinationCidr() != canonical(item.GetDestinationCidr()):
+		case !found && r.leadsTo(one, target):
+			found = true
 		default:
-			if err := r.routes.DeleteRoute(ctx, cluster, one.theirs); err != nil {
-				return err
-			}
+			wrong = append(wrong, one)
 		}
 	}
-	if standing {
+	return wrong, found
+}
+
+func (r *routes) ensure(ctx context.Context, of *change, item *pb.RouteToEnsure) error {
+	if of.busy[of.key(item.GetDestinationCidr())] {
+		return queued
+	}
+	cluster := r.clusterName(of.cluster)
+	wrong, found := r.sorted(of.standing, item)
+	for _, one := range wrong {
+		if err := r.routes.DeleteRoute(ctx, cluster, one.theirs); err != nil {
+			return err
+		}
+	}
+	if found {
 		return nil
 	}
+	target := nodeOf(item.GetTarget())
 	return r.routes.CreateRoute(ctx, cluster, item.GetTarget().GetUid(), &cloudprovider.Route{
-		TargetNode: types.NodeName(target.Name), DestinationCIDR: destination,
+		TargetNode: types.NodeName(target.Name), DestinationCIDR: canonical(item.GetDestinationCidr()),
 		EnableNodeAddresses: r.nodeAddresses, TargetNodeAddresses: target.Status.Addresses,
 	})
 }
@@ -202,27 +245,31 @@ func (r *routes) ensured(item *pb.RouteToEnsure, after []listed, err error) *pb.
 }
 
 func (r *routes) BatchDeleteRoutes(ctx context.Context, request *pb.BatchDeleteRoutesRequest) (*pb.BatchDeleteRoutesResponse, error) {
-	before, leave, err := r.change(ctx, request.GetCluster())
+	of, leave, err := r.begin(ctx, request.GetCluster())
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	remove := func(ctx context.Context, item *pb.RouteToDelete) *pb.RouteDeletion {
-		err := guarded(func() error { return r.remove(ctx, r.clusterName(request.GetCluster()), before, item.GetRoute()) })
-		return deletion(item, err)
+	named := func(item *pb.RouteToDelete) (key, wish string) {
+		route := item.GetRoute()
+		return of.key(route.GetDestinationCidr()), fmt.Sprintf("delete %q %q", route.GetId(), route.GetTarget().GetName())
 	}
-	return &pb.BatchDeleteRoutesResponse{Results: each(ctx, r.concurrency, request.GetItems(), remove)}, nil
+	remove := func(ctx context.Context, item *pb.RouteToDelete) error { return r.remove(ctx, of, item.GetRoute()) }
+	return &pb.BatchDeleteRoutesResponse{Results: changeEach(ctx, r.bridge, &r.works, request.GetItems(), named, remove, deletion)}, nil
 }
 
 // remove deletes a route that stands as it was listed. One that is gone is fine; one that was re-pointed stays.
-func (r *routes) remove(ctx context.Context, cluster string, before []listed, asListed *pb.Route) error {
+func (r *routes) remove(ctx context.Context, of *change, asListed *pb.Route) error {
+	if of.busy[of.key(asListed.GetDestinationCidr())] {
+		return queued
+	}
 	changed := false
-	for _, one := range before {
+	for _, one := range of.standing {
 		if one.ours.GetDestinationCidr() != canonical(asListed.GetDestinationCidr()) {
 			continue
 		}
 		if one.ours.GetId() == asListed.GetId() && one.ours.GetTarget().GetName() == asListed.GetTarget().GetName() {
-			return r.routes.DeleteRoute(ctx, cluster, one.theirs)
+			return r.routes.DeleteRoute(ctx, r.clusterName(of.cluster), one.theirs)
 		}
 		changed = true
 	}

@@ -8,6 +8,7 @@ package privateapi
 
 import (
 	"reflect"
+	"sort"
 	"strconv"
 	"sync"
 
@@ -140,8 +141,9 @@ func (a *API) since(resource string, version int64) (events []event, next <-chan
 	if len(a.history) > 0 && version < a.history[0].version-1 {
 		return nil, nil, false
 	}
-	for _, one := range a.history {
-		if one.resource == resource && one.version > version {
+	first := sort.Search(len(a.history), func(at int) bool { return a.history[at].version > version })
+	for _, one := range a.history[first:] {
+		if one.resource == resource {
 			events = append(events, one)
 		}
 	}

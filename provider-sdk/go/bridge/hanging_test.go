@@ -1,0 +1,242 @@
+package bridge_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"cloudprovider.ccm/sdk/bridge"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	v1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+)
+
+// impatient lets items of a batch straggle soon.
+var impatient = bridge.WithPatience(100 * time.Millisecond)
+
+// gate lets calls of some names hang until it opens, whatever their contexts say, and counts all calls.
+type gate struct {
+	mu    sync.Mutex
+	calls map[string]int
+	hang  map[string]bool
+	open  chan struct{}
+}
+
+func hangingFor(t *testing.T, names ...string) *gate {
+	g := &gate{calls: map[string]int{}, hang: map[string]bool{}, open: make(chan struct{})}
+	for _, name := range names {
+		g.hang[name] = true
+	}
+	t.Cleanup(g.release)
+	return g
+}
+
+func (g *gate) pass(name string) {
+	g.mu.Lock()
+	g.calls[name]++
+	hangs := g.hang[name]
+	g.mu.Unlock()
+	if hangs {
+		<-g.open
+	}
+}
+
+func (g *gate) release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.open:
+	default:
+		close(g.open)
+	}
+}
+
+func (g *gate) called(name string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.calls[name]
+}
+
+// S3: of 20 updates one hangs. The other 19 are done, once; the one goes on, and its outcome is picked up.
+func TestAnUpdateThatHangsCostsNoOther(t *testing.T) {
+	gate := hangingFor(t, "7")
+	cloud := newer()
+	cloud.update = func(_ context.Context, service *v1.Service, _ []*v1.Node) error {
+		gate.pass(string(service.UID))
+		return nil
+	}
+	client := pb.NewLoadBalancersClient(serve(t, cloud, impatient))
+	var items []*pb.LoadBalancerUpdate
+	for i := range 20 {
+		uid := fmt.Sprint(i)
+		if _, err := client.EnsureLoadBalancer(soon(t), ensureRequest(uid)); err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, &pb.LoadBalancerUpdate{Service: service(uid), DesiredDigest: "digest-2"})
+	}
+	update := func() map[string]*pb.LoadBalancerUpdateResult {
+		answer, err := client.BatchUpdateLoadBalancers(soon(t), updateRequest(items...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		results := map[string]*pb.LoadBalancerUpdateResult{}
+		for _, result := range answer.GetResults() {
+			results[result.GetServiceUid()] = result
+		}
+		return results
+	}
+	for range 2 {
+		for uid, result := range update() {
+			hangs := uid == "7"
+			if (result.GetOutcome() == pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED) == hangs ||
+				(result.GetInProgress().GetRetryAfter().AsDuration() > 0) != hangs || result.GetError() != nil {
+				t.Errorf("%s: %v", uid, result)
+			}
+		}
+	}
+	gate.release()
+	for end := time.Now().Add(patience); update()["7"].GetOutcome() != pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED; {
+		if time.Now().After(end) {
+			t.Fatal("never updated")
+		}
+	}
+	for i := range 20 {
+		if calls := gate.called(fmt.Sprint(i)); calls != 1 {
+			t.Errorf("%d was updated %d times", i, calls)
+		}
+	}
+}
+
+// S3: calls that hang take every place of a batch; what had no turn has one in the next.
+func TestUpdatesThatHangTakeNoPlaceForEver(t *testing.T) {
+	gate := hangingFor(t, "0", "1")
+	cloud := newer()
+	cloud.update = func(_ context.Context, service *v1.Service, _ []*v1.Node) error {
+		gate.pass(string(service.UID))
+		return nil
+	}
+	client := pb.NewLoadBalancersClient(serve(t, cloud, impatient, bridge.WithConcurrency(2)))
+	var items []*pb.LoadBalancerUpdate
+	for i := range 6 {
+		uid := fmt.Sprint(i)
+		if _, err := client.EnsureLoadBalancer(soon(t), ensureRequest(uid)); err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, &pb.LoadBalancerUpdate{Service: service(uid), DesiredDigest: "digest-2"})
+	}
+	updated := 0
+	for end := time.Now().Add(patience); updated < 4 && time.Now().Before(end); {
+		ctx, done := context.WithTimeout(context.Background(), time.Second)
+		answer, err := client.BatchUpdateLoadBalancers(ctx, updateRequest(items...))
+		done()
+		if err != nil {
+			t.Fatal(err)
+		}
+		updated = 0
+		for _, result := range answer.GetResults() {
+			if result.GetOutcome() == pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED {
+				updated++
+			} else if result.GetInProgress() == nil {
+				t.Error(result)
+			}
+		}
+	}
+	if updated != 4 {
+		t.Errorf("%d of 4 were updated", updated)
+	}
+}
+
+// S3: an Ensure or a Delete that takes longer than its caller waits is in progress, and is not begun again.
+func TestAMutationThatHangsIsInProgress(t *testing.T) {
+	gate := hangingFor(t, "ensure", "delete")
+	cloud := newer()
+	cloud.ensure = func(context.Context, *v1.Service, []*v1.Node) (*v1.LoadBalancerStatus, error) {
+		gate.pass("ensure")
+		return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{IP: "192.0.2.9"}}}, nil
+	}
+	cloud.remove = func(context.Context, *v1.Service) error {
+		gate.pass("delete")
+		return nil
+	}
+	client := pb.NewLoadBalancersClient(serve(t, cloud))
+	ensure := func(uid string) *pb.EnsureLoadBalancerResponse {
+		ctx, done := context.WithTimeout(context.Background(), time.Second)
+		defer done()
+		answer, err := client.EnsureLoadBalancer(ctx, ensureRequest(uid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	remove := func(uid string) *pb.DeleteLoadBalancerResponse {
+		ctx, done := context.WithTimeout(context.Background(), time.Second)
+		defer done()
+		answer, err := client.DeleteLoadBalancer(ctx, deleteRequest(uid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	for range 2 {
+		if got := ensure("s"); got.GetInProgress() == nil || got.GetLoadBalancer().GetState() != pb.LoadBalancerState_LOAD_BALANCER_STATE_PENDING {
+			t.Error(got)
+		}
+		if got := remove("other"); got.GetInProgress() == nil {
+			t.Error(got)
+		}
+	}
+	gate.release()
+	if got := ensure("s"); got.GetInProgress() != nil || got.GetLoadBalancer().GetIngress()[0].GetIp() != "192.0.2.9" {
+		t.Error(got)
+	}
+	if got := remove("other"); got.GetInProgress() != nil {
+		t.Error(got)
+	}
+	if gate.called("ensure") != 1 || gate.called("delete") != 1 {
+		t.Error(gate.called("ensure"), gate.called("delete"))
+	}
+}
+
+// hangingRoutes lets the making of routes hang, by destination.
+type hangingRoutes struct {
+	*cloud
+	gate *gate
+}
+
+func (h hangingRoutes) Routes() (cloudprovider.Routes, bool) { return h, true }
+
+func (h hangingRoutes) CreateRoute(ctx context.Context, cluster, hint string, route *cloudprovider.Route) error {
+	h.gate.pass(route.DestinationCIDR)
+	return h.cloud.CreateRoute(ctx, cluster, hint, route)
+}
+
+// S3: one route that hangs costs its batch nothing, nor any later batch.
+func TestARouteThatHangsCostsNoOther(t *testing.T) {
+	gate := hangingFor(t, "10.0.2.0/24")
+	client := pb.NewRoutesClient(serve(t, hangingRoutes{routed(), gate}, impatient))
+	got := ensureRoutes(t, client, item("1", "a", "10.0.1.0/24"), item("2", "b", "10.0.2.0/24"), item("3", "c", "10.0.3.0/24"))
+	for key, result := range got {
+		if hangs := key == "2"; (result.GetInProgress() != nil) != hangs || (result.GetRoute() != nil) == hangs {
+			t.Error(key, result)
+		}
+	}
+	got = ensureRoutes(t, client, item("2", "b", "10.0.2.0/24"), item("4", "d", "10.0.4.0/24"))
+	if got["2"].GetInProgress() == nil || got["4"].GetRoute() == nil {
+		t.Error(got)
+	}
+	// Where it leads to is not known while it is worked on, so nothing else is done to it.
+	if got = ensureRoutes(t, client, item("2", "d", "10.0.2.0/24")); got["2"].GetInProgress() == nil {
+		t.Error(got)
+	}
+	gate.release()
+	for end := time.Now().Add(patience); got["2"].GetRoute().GetTarget().GetName() != "b"; {
+		if got = ensureRoutes(t, client, item("2", "b", "10.0.2.0/24")); time.Now().After(end) {
+			t.Fatal(got)
+		}
+	}
+	if calls := gate.called("10.0.2.0/24"); calls != 1 {
+		t.Errorf("made %d times", calls)
+	}
+}

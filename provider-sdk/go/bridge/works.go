@@ -1,0 +1,173 @@
+package bridge
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"cloudprovider.ccm/sdk"
+)
+
+// keptFor is how long the outcome of a mutation waits for a caller that asks again: what is older is done anew.
+const keptFor = time.Minute
+
+// works run mutations, one of a key at a time: providers were never called otherwise.
+//
+// One that takes longer than its caller waits goes on. The next call with the same wish joins it, or picks its outcome up;
+// another wish waits until it has ended.
+type works struct {
+	mu    sync.Mutex
+	byKey map[string]*work
+}
+
+type work struct {
+	// wish says what is done: works of equal wishes are one.
+	wish    string
+	waiting int
+	ended   chan struct{}
+	// outcome and at are there once ended is closed.
+	outcome any
+	at      time.Time
+}
+
+// unfinished is a mutation that goes on, or has not begun: nothing is wrong, the caller asks again.
+type unfinished struct {
+	reason, message string
+	retryAfter      time.Duration
+}
+
+func (u *unfinished) Error() string { return u.message }
+
+// Their texts are the same from call to call, so that Events are, too.
+var (
+	goesOn = &unfinished{"CALL_RUNS", "the cloud provider's call has not returned yet", 5 * time.Second}
+	queued = &unfinished{"QUEUED", "other calls of the cloud provider come first", time.Second}
+)
+
+// outcome is what a mutation came to.
+type outcome[O any] struct {
+	out O
+	err error
+}
+
+// do runs a mutation, or joins an equal one. The error is goesOn or queued when the context ends before: queued when it has not
+// begun, since another wish for the same key is still worked on. The context of the work outlives that of the caller.
+func do[O any](ctx context.Context, w *works, key, wish string, mutate func(context.Context) (O, error)) (O, error) {
+	return doAfter(ctx, ctx, w, key, wish, mutate)
+}
+
+// doAfter is do for an item of a batch, which waits only for as long as before lasts for what began earlier.
+func doAfter[O any](ctx, before context.Context, w *works, key, wish string, mutate func(context.Context) (O, error)) (O, error) {
+	var none O
+	for {
+		if ctx.Err() != nil || before.Err() != nil {
+			return none, queued
+		}
+		one, mine := w.enter(ctx, key, wish, func(ctx context.Context) any {
+			var end outcome[O]
+			end.err = guarded(func() (err error) {
+				end.out, err = mutate(ctx)
+				return err
+			})
+			return end
+		})
+		patience := before
+		if mine {
+			patience = ctx
+		}
+		ended, equal := w.wait(patience, one), one.wish == wish
+		switch {
+		case ended && equal:
+			end := one.outcome.(outcome[O])
+			return end.out, end.err
+		case equal:
+			return none, goesOn
+		}
+	}
+}
+
+// enter answers the work of a key to wait for: the one that runs, the outcome of an equal one that nobody has heard yet, or one
+// that begins now, which is mine.
+func (w *works) enter(ctx context.Context, key, wish string, mutate func(context.Context) any) (one *work, mine bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if one := w.byKey[key]; one != nil {
+		if !one.hasEnded() {
+			one.waiting++
+			return one, false
+		}
+		delete(w.byKey, key)
+		if one.wish == wish && time.Since(one.at) < keptFor {
+			return one, false
+		}
+	}
+	if w.byKey == nil {
+		w.byKey = map[string]*work{}
+	}
+	one = &work{wish: wish, waiting: 1, ended: make(chan struct{})}
+	w.byKey[key] = one
+	ctx, done := sdk.Outlive(ctx)
+	go func() {
+		defer done()
+		w.end(key, one, mutate(ctx))
+	}()
+	return one, true
+}
+
+func (w *work) hasEnded() bool {
+	select {
+	case <-w.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait answers whether a work ended before the context did.
+func (w *works) wait(ctx context.Context, one *work) bool {
+	select {
+	case <-one.ended:
+		return true
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if one.hasEnded() {
+		return true
+	}
+	one.waiting--
+	return false
+}
+
+// end tells an outcome to all who wait, or keeps it for the next one.
+func (w *works) end(key string, one *work, outcome any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	one.outcome, one.at = outcome, time.Now()
+	if one.waiting > 0 {
+		delete(w.byKey, key)
+	}
+	w.forgetOld(one.at)
+	close(one.ended)
+}
+
+func (w *works) forgetOld(now time.Time) {
+	for key, one := range w.byKey {
+		if one.hasEnded() && now.Sub(one.at) > keptFor {
+			delete(w.byKey, key)
+		}
+	}
+}
+
+// busy answers the keys that are worked on.
+func (w *works) busy() map[string]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := map[string]bool{}
+	for key, one := range w.byKey {
+		if !one.hasEnded() {
+			out[key] = true
+		}
+	}
+	return out
+}
