@@ -177,6 +177,7 @@ func (s *Server) servers() (main, refusing *grpc.Server) {
 		grpc.ConnectionTimeout(handshakeWithin),
 		grpc.MaxRecvMsgSize(provider.advertised.messageBytes),
 		grpc.MaxSendMsgSize(provider.advertised.messageBytes),
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.ChainStreamInterceptor(observer.stream),
 	}
 	refusing = grpc.NewServer(slices.Concat(common, []grpc.ServerOption{grpc.UnknownServiceHandler(refuse)})...)

@@ -56,7 +56,8 @@ type LoadBalancers interface {
 	// EnsureLoadBalancer makes one balancer be as wanted. The same request again leaves one balancer and the same answer.
 	//
 	// Answer in_progress for what merely takes long. Store desired_digest with the balancer when it was applied wholly.
-	// Never take down what works because a later step failed.
+	// Never take down what works because a later step failed. The backends are shared with the other requests that bring the same
+	// set: read them, and change nothing.
 	EnsureLoadBalancer(context.Context, *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error)
 	// BatchUpdateLoadBalancers gives many balancers new backends; it never makes one.
 	//
