@@ -1,17 +1,20 @@
 package sdk
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // metrics is what is measured of every RPC, under the names that the host uses, too.
 type metrics struct {
 	registry  *prometheus.Registry
 	own       []prometheus.Collector
+	others    []prometheus.Gatherer
 	durations *prometheus.HistogramVec
 	inFlight  *prometheus.GaugeVec
 	batches   *prometheus.HistogramVec
@@ -54,8 +57,27 @@ func (m *metrics) register() error {
 
 func (m *metrics) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	gather := prometheus.GathererFunc(m.gather)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(gather, promhttp.HandlerOpts{
+		EnableOpenMetrics: true, ErrorHandling: promhttp.ContinueOnError,
+	}))
 	return mux
+}
+
+// gather answers each metric once: registries of libraries have those of the process, all of them.
+func (m *metrics) gather() (all []*dto.MetricFamily, err error) {
+	seen := map[string]bool{}
+	for _, one := range append([]prometheus.Gatherer{m.registry}, m.others...) {
+		found, failed := one.Gather()
+		err = errors.Join(err, failed)
+		for _, family := range found {
+			if !seen[family.GetName()] {
+				seen[family.GetName()] = true
+				all = append(all, family)
+			}
+		}
+	}
+	return all, err
 }
 
 func (m *metrics) started(of method) { m.inFlight.WithLabelValues(of.service, of.name).Inc() }

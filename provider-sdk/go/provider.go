@@ -116,6 +116,12 @@ func WithMetrics(collectors ...prometheus.Collector) Option {
 	return func(p *Provider) { p.metrics.own = append(p.metrics.own, collectors...) }
 }
 
+// WithGatherers serves the metrics of further registries, for example those of a library. Where two have a metric of one name, the
+// earlier one's is served, and this package's before all.
+func WithGatherers(gatherers ...prometheus.Gatherer) Option {
+	return func(p *Provider) { p.metrics.others = append(p.metrics.others, gatherers...) }
+}
+
 // WithoutFencing does not refuse former leaders. For tests of hosts, and for a provider that fences by better means than
 // memory.
 func WithoutFencing() Option {
