@@ -18,7 +18,6 @@ import (
 type loadBalancers struct {
 	*bridge
 	balancers cloudprovider.LoadBalancer
-	works     works
 	pages     pages[*pb.LoadBalancer]
 }
 
@@ -39,7 +38,7 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoad
 		service = known.service
 	}
 	out, err := one(ctx, l.bridge, "balancer "+ref.GetUid(), func(ctx context.Context) (*pb.LoadBalancer, error) {
-		return l.look(ctx, l.clusterName(request.GetCluster()), service)
+		return l.look(ctx, l.clusterName(request.GetCluster()), l.ledger.mark(key).onto(serviceOf(service)))
 	})
 	if err != nil {
 		return nil, mapped(err, ref.GetUid())
@@ -52,8 +51,8 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoad
 }
 
 // look asks the provider for a balancer. Nothing but the name that the provider gives it says whose it is.
-func (l *loadBalancers) look(ctx context.Context, cluster string, service *pb.Service) (*pb.LoadBalancer, error) {
-	status, exists, err := l.balancers.GetLoadBalancer(ctx, cluster, serviceOf(service))
+func (l *loadBalancers) look(ctx context.Context, cluster string, service *v1.Service) (*pb.LoadBalancer, error) {
+	status, exists, err := l.balancers.GetLoadBalancer(ctx, cluster, service)
 	switch {
 	case err != nil:
 		return nil, err
@@ -64,7 +63,7 @@ func (l *loadBalancers) look(ctx context.Context, cluster string, service *pb.Se
 	}
 	return &pb.LoadBalancer{
 		State: pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE, Ingress: ingressOf(status),
-		Name:      l.balancers.GetLoadBalancerName(ctx, cluster, serviceOf(service)),
+		Name:      l.balancers.GetLoadBalancerName(ctx, cluster, service),
 		Ownership: pb.Ownership_OWNERSHIP_BY_LEGACY_NAME,
 	}, nil
 }
@@ -74,22 +73,28 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.Ensu
 	if err := understood(request.GetService()); err != nil {
 		return nil, err
 	}
+	l.ledger.leads(request.GetFencing())
+	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
 	wish := "ensure " + request.GetCluster().GetUid() + " " + request.GetDesiredDigest()
 	waiting, done := withSpare(ctx)
 	defer done()
-	out, err := do(waiting, &l.works, ref.GetUid(), wish, func(ctx context.Context) (*pb.LoadBalancer, error) {
+	out, err := do(waiting, &l.balancerWorks, ref.GetUid(), wish, func(ctx context.Context) (*pb.LoadBalancer, error) {
 		return l.ensure(ctx, request)
 	})
-	if progress := inProgress(err); progress != nil {
-		pending := &pb.LoadBalancer{
-			Service: ref, Name: out.GetName(), State: pb.LoadBalancerState_LOAD_BALANCER_STATE_PENDING, Ownership: pb.Ownership_OWNERSHIP_BY_UID,
-		}
-		return &pb.EnsureLoadBalancerResponse{LoadBalancer: pending, InProgress: progress}, nil
-	}
-	if err != nil {
+	answer := &pb.EnsureLoadBalancerResponse{InProgress: inProgress(err)}
+	if answer.InProgress == nil && err != nil {
 		return nil, mapped(err, ref.GetUid())
 	}
-	return &pb.EnsureLoadBalancerResponse{LoadBalancer: proto.CloneOf(out)}, nil
+	answer.Events = l.called.takeEvents(ref.GetUid())
+	answer.ServiceAnnotations, answer.RemovedServiceAnnotations = l.ledger.mark(key).told(l.annotationWrites)
+	if answer.InProgress != nil {
+		answer.LoadBalancer = &pb.LoadBalancer{
+			Service: ref, Name: out.GetName(), State: pb.LoadBalancerState_LOAD_BALANCER_STATE_PENDING, Ownership: pb.Ownership_OWNERSHIP_BY_UID,
+		}
+		return answer, nil
+	}
+	answer.LoadBalancer = proto.CloneOf(out)
+	return answer, nil
 }
 
 // ensure answers the balancer as it is known from now on; beside an error its name, if it has one.
@@ -99,13 +104,20 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 	if l.ledger.elsewhere(key) {
 		return nil, fault.OwnedByOtherCluster(ref.GetUid())
 	}
+	cluster := l.clusterName(request.GetCluster())
+	if err := l.claim(ctx, key, cluster, request); err != nil {
+		return nil, err
+	}
 	begun := l.ledger.now()
 	if err := l.ledger.forget(key); err != nil {
 		return nil, err
 	}
-	l.mirror.service(request.GetService())
+	service, call, err := l.called.begin(ctx, key, request.GetService())
+	if err != nil {
+		return nil, err
+	}
+	defer l.called.end(call)
 	nodes := l.mirror.backends(ctx, request.GetBackends())
-	service, cluster := serviceOf(request.GetService()), l.clusterName(request.GetCluster())
 	out := &pb.LoadBalancer{
 		Service: ref, Name: l.balancers.GetLoadBalancerName(ctx, cluster, service),
 		State:     pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE,
@@ -114,14 +126,35 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 	status, err := l.balancers.EnsureLoadBalancer(ctx, cluster, service, nodes)
 	switch {
 	case err != nil:
-		return out, err
+		return out, call.sooner(err)
 	case status == nil:
 		return out, errors.New("the balancer's status is nil")
 	}
+	l.called.applied(key, request.GetService(), status)
 	l.reachable.answered()
 	out.Ingress = ingressOf(status)
 	l.ledger.remember(key, begun, &applied{wanted(request.GetService()), out})
 	return out, nil
+}
+
+// claim makes sure that a balancer is, or becomes, one that was made here. A provider finds its balancers by their names, which a
+// former controller's has, too: only where the state folder holds every one of ours is it known which that is.
+func (l *loadBalancers) claim(ctx context.Context, key balancerKey, cluster string, request *pb.EnsureLoadBalancerRequest) error {
+	mark := l.ledger.mark(key)
+	if mark.Claimed || !l.ledger.durable() {
+		return nil
+	}
+	if l.completeState && request.GetAdoption() != pb.Adoption_ADOPTION_ADOPT_BY_LEGACY_NAME {
+		found, err := l.look(ctx, cluster, mark.onto(serviceOf(request.GetService())))
+		if err != nil {
+			return err
+		}
+		if found.GetState() != pb.LoadBalancerState_LOAD_BALANCER_STATE_ABSENT {
+			return fault.AdoptionRefused(found.GetName())
+		}
+	}
+	mark.Claimed = true
+	return l.ledger.keep(key, mark)
 }
 
 // understood refuses what has no translation: a provider would see a port without a protocol.
@@ -146,13 +179,19 @@ func (l *loadBalancers) BatchUpdateLoadBalancers(ctx context.Context, request *p
 	for i, set := range request.GetBackendSets() {
 		sets[i] = l.mirror.backends(ctx, set)
 	}
+	l.ledger.leads(request.GetFencing())
 	named := func(item *pb.LoadBalancerUpdate) (key, wish string) {
 		return item.GetService().GetRef().GetUid(), "update " + request.GetCluster().GetUid() + " " + item.GetDesiredDigest()
 	}
 	update := func(ctx context.Context, item *pb.LoadBalancerUpdate) error {
 		return l.update(ctx, request.GetCluster(), item, sets[item.GetBackendSet()])
 	}
-	results := changeEach(ctx, l.bridge, &l.works, request.GetItems(), named, update, updateResult)
+	told := func(item *pb.LoadBalancerUpdate, err error) *pb.LoadBalancerUpdateResult {
+		result := updateResult(item, err)
+		result.Events = l.called.takeEvents(result.GetServiceUid())
+		return result
+	}
+	results := changeEach(ctx, l.bridge, &l.balancerWorks, request.GetItems(), named, update, told)
 	return &pb.BatchUpdateLoadBalancersResponse{Results: results}, nil
 }
 
@@ -170,9 +209,13 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 	if err := l.ledger.forget(key); err != nil {
 		return err
 	}
-	err := l.balancers.UpdateLoadBalancer(ctx, l.clusterName(cluster), serviceOf(item.GetService()), slices.Clone(nodes))
+	service, call, err := l.called.begin(ctx, key, item.GetService())
 	if err != nil {
 		return err
+	}
+	defer l.called.end(call)
+	if err := l.balancers.UpdateLoadBalancer(ctx, l.clusterName(cluster), service, slices.Clone(nodes)); err != nil {
+		return call.sooner(err)
 	}
 	l.reachable.answered()
 	balancer := proto.CloneOf(known.balancer)
@@ -197,17 +240,17 @@ func (l *loadBalancers) DeleteLoadBalancer(ctx context.Context, request *pb.Dele
 	ref := request.GetService()
 	waiting, done := withSpare(ctx)
 	defer done()
+	l.ledger.leads(request.GetFencing())
 	wish := "delete " + request.GetCluster().GetUid()
-	_, err := do(waiting, &l.works, ref.GetUid(), wish, func(ctx context.Context) (*pb.ServiceRef, error) {
+	_, err := do(waiting, &l.balancerWorks, ref.GetUid(), wish, func(ctx context.Context) (*pb.ServiceRef, error) {
 		return ref, l.delete(ctx, request)
 	})
-	if progress := inProgress(err); progress != nil {
-		return &pb.DeleteLoadBalancerResponse{InProgress: progress}, nil
-	}
-	if err != nil {
+	answer := &pb.DeleteLoadBalancerResponse{InProgress: inProgress(err)}
+	if answer.InProgress == nil && err != nil {
 		return nil, mapped(err, ref.GetUid())
 	}
-	return &pb.DeleteLoadBalancerResponse{}, nil
+	answer.Events = l.called.takeEvents(ref.GetUid())
+	return answer, nil
 }
 
 func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalancerRequest) error {
@@ -216,15 +259,25 @@ func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalanc
 	if l.ledger.elsewhere(key) {
 		return nil
 	}
-	service := serviceOf(l.lastKnown(key, request))
+	adopts := request.GetAdoption() == pb.Adoption_ADOPTION_ADOPT_BY_LEGACY_NAME
+	if l.completeState && !adopts && !l.ledger.mark(key).Claimed {
+		return nil // Nothing was made here; a balancer of that name is a former controller's, and stays.
+	}
+	last := l.lastKnown(key, request)
 	if err := l.ledger.forget(key); err != nil {
 		return err
 	}
-	err := l.balancers.EnsureLoadBalancerDeleted(ctx, l.clusterName(request.GetCluster()), service)
-	// Whoever looks after it now keeps a finalizer of their own; ours must not stay for ever.
-	if err != nil && !errors.Is(err, cloudprovider.ImplementedElsewhere) {
+	service, call, err := l.called.begin(ctx, key, last)
+	if err != nil {
 		return err
 	}
+	defer l.called.end(call)
+	err = l.balancers.EnsureLoadBalancerDeleted(ctx, l.clusterName(request.GetCluster()), service)
+	// Whoever looks after it now keeps a finalizer of their own; ours must not stay for ever.
+	if err != nil && !errors.Is(err, cloudprovider.ImplementedElsewhere) {
+		return call.sooner(err)
+	}
+	l.ledger.erase(key)
 	l.mirror.serviceGone(ref)
 	return nil
 }

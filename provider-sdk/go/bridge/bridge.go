@@ -12,16 +12,22 @@ package bridge
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
 	"cloudprovider.ccm/sdk"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
 	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/component-base/metrics/legacyregistry"
 )
 
 const (
@@ -51,12 +57,15 @@ type bridge struct {
 	options       []sdk.Option
 	sshKeys       bool
 	kubernetes    *rest.Config
-	initialize    func() error
+	surroundings  *surroundings
 	mirror        *mirror
+	called        *called
 	reads         *reads
 	reachable     reachable
+	// The mutations that run.
+	balancerWorks, routeWorks works
 
-	backendLabels, nodeAnnotations []string
+	backendLabels, nodeAnnotations, annotationWrites []string
 
 	stateDir      string
 	completeState bool
@@ -96,6 +105,12 @@ func WithNodeAnnotations(keys ...string) Option {
 	return func(b *bridge) { b.nodeAnnotations = keys }
 }
 
+// WithServiceAnnotationWrites names the beginnings of annotations that the provider writes on Services, so that the host writes them
+// on the real ones. They are in no digest: name none in which users say what they want.
+func WithServiceAnnotationWrites(prefixes ...string) Option {
+	return func(b *bridge) { b.annotationWrites = prefixes }
+}
+
 // WithCapabilities replaces limits, intervals, classes and wanted fields. The bridge wants all labels and annotations of Services,
 // all labels of nodes to find their machines, and few of backends and targets of routes (WithBackendNodeLabels), since each
 // change of those costs calls.
@@ -116,51 +131,91 @@ func WithSDKOptions(options ...sdk.Option) Option {
 // New bridges a provider, as far as it says that it supports its parts: InstancesV2, or Instances with Zones; LoadBalancer;
 // Routes; Clusters; and PVLabeler. It is initialized first, see WithKubernetes.
 func New(cloud cloudprovider.Interface, options ...Option) (*sdk.Provider, error) {
-	if cloud == nil {
-		return nil, errors.New("there is no cloud provider to bridge")
+	return NewWith(context.Background(), nil, func(context.Context, io.Reader, cloudprovider.ControllerClientBuilder, informers.SharedInformerFactory) (cloudprovider.Interface, error) {
+		return cloud, nil
+	}, options...)
+}
+
+// Build makes a provider whose constructor wants more than its configuration (nil when there is none): clients of Kubernetes, and
+// informers, which are started once the provider was initialized.
+type Build func(ctx context.Context, config io.Reader, clients cloudprovider.ControllerClientBuilder, informers informers.SharedInformerFactory) (cloudprovider.Interface, error)
+
+// NewWith is New for a provider that is made by build.
+func NewWith(ctx context.Context, config io.Reader, build Build, options ...Option) (*sdk.Provider, error) {
+	stop := make(chan struct{})
+	provider, err := bridged(ctx, config, build, stop, options)
+	if err != nil {
+		close(stop)
+		return nil, err
 	}
-	b := &bridge{tokenValidity: tokenValidity, mirror: &mirror{}, cloud: cloud, concurrency: defaultConcurrency, patience: stragglerAfter, backendLabels: backendLabels}
+	provider.OnStop(func() { close(stop) })
+	return provider, nil
+}
+
+func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan struct{}, options []Option) (*sdk.Provider, error) {
+	b := &bridge{
+		tokenValidity: tokenValidity, mirror: &mirror{}, concurrency: defaultConcurrency, patience: stragglerAfter, backendLabels: backendLabels,
+	}
 	for _, option := range options {
 		option(b)
 	}
-	if len(b.prefixes) == 0 {
-		b.prefixes = []string{cloud.ProviderName() + "://"}
+	if b.surroundings == nil {
+		if err := b.surround(stop); err != nil {
+			return nil, err
+		}
 	}
-	if !cloud.HasClusterID() && !b.allowUntagged {
+	err := guarded(func() (err error) {
+		b.cloud, err = build(ctx, config, b.surroundings.clients, b.surroundings.shared)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case b.cloud == nil:
+		return nil, errors.New("there is no cloud provider to bridge")
+	case !b.cloud.HasClusterID() && !b.allowUntagged:
 		return nil, fmt.Errorf("the cloud provider %q has no cluster ID, so its resources could be taken for another cluster's; "+
-			"configure one, or use WithAllowUntaggedCloud", cloud.ProviderName())
+			"configure one, or use WithAllowUntaggedCloud", b.cloud.ProviderName())
+	}
+	if len(b.prefixes) == 0 {
+		b.prefixes = []string{b.cloud.ProviderName() + "://"}
 	}
 	b.mirror.wants = b.advertised().GetWants()
 	b.reads = &reads{limit: hangingPerCall * b.concurrency}
 	if err := b.openLedger(); err != nil {
 		return nil, err
 	}
-	stop := make(chan struct{})
-	if b.initialize == nil {
-		b.initialize = func() error { return b.initializeOwn(stop) }
-	}
+	b.called = newCalled(b)
 	if err := guarded(b.initialize); err != nil {
-		return nil, fmt.Errorf("the cloud provider %q cannot be initialized: %w", cloud.ProviderName(), err)
+		return nil, fmt.Errorf("the cloud provider %q cannot be initialized: %w", b.cloud.ProviderName(), err)
 	}
-	provider, err := sdk.New(cloud.ProviderName(), append(b.served(), b.options...)...)
+	provider, err := sdk.New(b.cloud.ProviderName(), append(b.served(), b.options...)...)
 	if err != nil {
-		close(stop)
 		return nil, err
 	}
-	provider.OnStop(func() { close(stop) })
 	b.reads.stuck = func(stuck bool) { provider.SetServing(!stuck) }
 	return provider, nil
 }
 
 // openLedger opens what remembers balancers: a folder, or the memory of this process.
-func (b *bridge) openLedger() (err error) {
-	if b.stateDir != "" {
-		b.ledger, err = newFolder(b.stateDir, b.completeState)
+func (b *bridge) openLedger() error {
+	if b.stateDir == "" {
+		known := newMemory()
+		b.ledger = known
+		b.options = append(b.options, sdk.WithIntroductions(known.introduced))
+		return nil
+	}
+	kept, err := newFolder(b.stateDir, b.completeState)
+	if err != nil {
 		return err
 	}
-	known := newMemory()
-	b.ledger = known
-	b.options = append(b.options, sdk.WithIntroductions(known.introduced))
+	b.ledger = kept
+	// What had a balancer before this process began is known to the provider from its start.
+	kept.each(func(one *applied, mark mark) {
+		service := proto.CloneOf(one.service)
+		service.Ingress = one.balancer.GetIngress()
+		b.mirror.service(mark.onto(serviceOf(service)))
+	})
 	return nil
 }
 
@@ -169,7 +224,7 @@ func (b *bridge) served() []sdk.Option {
 	cloud := b.cloud
 	told := []sdk.Option{
 		sdk.WithProviderIDPrefix(b.prefixes...), sdk.WithCapabilities(b.advertised()), sdk.WithStatus(health{b}),
-		sdk.WithMetrics(b.hangingCalls()),
+		sdk.WithMetrics(b.hangingCalls()), sdk.WithGatherers(legacyregistry.DefaultGatherer, prometheus.DefaultGatherer),
 	}
 	if lookup := b.lookup(); lookup != nil {
 		served := sdk.Instances(&instances{b, lookup})
@@ -205,6 +260,10 @@ func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
 		Limits: &pb.Limits{
 			MaxBatchLoadBalancers: uint32(inTimeEach * b.concurrency), MaxBatchRoutes: uint32(inTimeEach * b.concurrency),
 		},
+	}
+	answer.Wants.ServiceAnnotationWrites = b.annotationWrites
+	if b.completeState {
+		answer.Capabilities = append(answer.Capabilities, pb.Capability_CAPABILITY_ADOPTION)
 	}
 	if b.tokenValidity != tokenValidity {
 		answer.Intervals = &pb.Intervals{PageTokenValidity: durationpb.New(b.tokenValidity)}

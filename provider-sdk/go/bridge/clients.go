@@ -49,5 +49,9 @@ func kubernetesConfig(path string) (config *rest.Config, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig=%s: %w", path, err)
 	}
+	if config.QPS == 0 {
+		// What cloud controller managers give their providers; the library's own default is a quarter of it.
+		config.QPS, config.Burst = 20, 30
+	}
 	return config, nil
 }

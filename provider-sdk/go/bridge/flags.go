@@ -20,6 +20,7 @@ type flags struct {
 	prefixes      list
 	// backendLabels is nil unless it was given: then what the sidecar's main says stays.
 	backendLabels, nodeAnnotations list
+	annotationWrites               list
 }
 
 // list is a flag of texts that are separated by commas.
@@ -67,6 +68,8 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 		"that ends in \"/\" or \"*\" is a prefix (default "+strings.Join(backendLabels, ",")+")")
 	own.Var(&out.nodeAnnotations, "node-annotations", "`KEY,...`: annotations of nodes that the cloud provider reads; one that ends in \"/\" or "+
 		"\"*\" is a prefix")
+	own.Var(&out.annotationWrites, "service-annotation-writes", "`PREFIX,...`: annotations that the cloud provider writes on Services; the host "+
+		"writes them on the real ones")
 	own.VisitAll(func(ours *flag.Flag) {
 		// A vendor's flag of the same name is heard as well.
 		if theirs := set.Lookup(ours.Name); theirs != nil {
@@ -100,6 +103,9 @@ func (f *flags) options() (told []Option, err error) {
 	}
 	if f.nodeAnnotations != nil {
 		told = append(told, WithNodeAnnotations(f.nodeAnnotations...))
+	}
+	if f.annotationWrites != nil {
+		told = append(told, WithServiceAnnotationWrites(f.annotationWrites...))
 	}
 	if f.tokenValidity != tokenValidity {
 		told = append(told, WithPageTokenValidity(f.tokenValidity))

@@ -30,7 +30,10 @@ func WithCompleteState() Option {
 	return func(b *bridge) { b.completeState = true }
 }
 
-const entrySuffix = ".json"
+const (
+	entrySuffix = ".json"
+	markSuffix  = ".mark"
+)
 
 // folder is a ledger of one file for each balancer, in a folder for each cluster. It is read anew each time, since another
 // replica may write it, too.
@@ -113,8 +116,16 @@ func (f *folder) remember(key balancerKey, _ moment, what *applied) {
 func (f *folder) write(key balancerKey, what *applied) error {
 	service, bad := protojson.Marshal(what.service)
 	balancer, worse := protojson.Marshal(what.balancer)
-	text, worst := json.Marshal(entry{service, balancer})
-	if err := errors.Join(bad, worse, worst, os.MkdirAll(f.of(key.cluster), 0o700)); err != nil {
+	if err := errors.Join(bad, worse); err != nil {
+		return err
+	}
+	return f.store(key, entrySuffix, entry{service, balancer})
+}
+
+// store writes a file as a whole or not at all.
+func (f *folder) store(key balancerKey, suffix string, content any) error {
+	text, err := json.Marshal(content)
+	if err = errors.Join(err, os.MkdirAll(f.of(key.cluster), 0o700)); err != nil {
 		return err
 	}
 	out, err := os.CreateTemp(f.of(key.cluster), "new-*")
@@ -123,12 +134,57 @@ func (f *folder) write(key balancerKey, what *applied) error {
 	}
 	_, err = out.Write(text)
 	if err = errors.Join(err, out.Sync(), out.Close()); err == nil {
-		err = os.Rename(out.Name(), f.file(key))
+		err = os.Rename(out.Name(), filepath.Join(f.of(key.cluster), hashed(key.service)+suffix))
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(out.Name()))
 	}
 	return nil
+}
+
+func (f *folder) leads(*pb.Fencing) {}
+
+func (f *folder) durable() bool { return true }
+
+func (f *folder) markFile(key balancerKey) string {
+	return filepath.Join(f.of(key.cluster), hashed(key.service)+markSuffix)
+}
+
+// mark answers what was marked. What was applied before there were marks is ours, and so is what cannot be read: it was marked.
+func (f *folder) mark(key balancerKey) mark {
+	out, there := readMark(f.markFile(key))
+	return mark{out.Claimed || (!there && f.recall(key) != nil), out.Annotations, out.Finalizers}
+}
+
+func readMark(path string) (out mark, there bool) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, false
+	}
+	if err = errors.Join(err, json.Unmarshal(text, &out)); err != nil {
+		slog.Warn("what a provider wrote on a Service cannot be read", "file", path, "error", err)
+		return mark{Claimed: true}, true
+	}
+	return out, true
+}
+
+// each visits every balancer of every cluster.
+func (f *folder) each(visit func(*applied, mark)) {
+	files, _ := filepath.Glob(filepath.Join(f.path, "*", "*"+entrySuffix))
+	for _, file := range files {
+		if one := read(file); one != nil {
+			mark, _ := readMark(strings.TrimSuffix(file, entrySuffix) + markSuffix)
+			visit(one, mark)
+		}
+	}
+}
+
+func (f *folder) keep(key balancerKey, now mark) error { return f.store(key, markSuffix, now) }
+
+func (f *folder) erase(key balancerKey) {
+	if err := os.Remove(f.markFile(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		slog.Warn("what is known of a Service cannot be forgotten", "service", key.service, "error", err)
+	}
 }
 
 func (f *folder) all(cluster string) (all []*applied) {

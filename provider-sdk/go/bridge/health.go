@@ -101,10 +101,10 @@ func (r *reachable) saw(results []*pb.InstanceResult, nodes map[string]*v1.Node)
 func (b *bridge) hangingCalls() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "cloudprovider_bridge_hanging_calls",
-		Help:        "Reads of the bridged provider that run though nobody waits for them any more.",
+		Help:        "Calls of the bridged provider that run though nobody waits for them any more.",
 		ConstLabels: prometheus.Labels{"role": "provider"},
 	}, func() float64 {
 		calls, _ := b.reads.hangs()
-		return float64(calls)
+		return float64(calls + b.balancerWorks.late() + b.routeWorks.late())
 	})
 }

@@ -1,8 +1,12 @@
 package bridge
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
@@ -13,8 +17,21 @@ import (
 	"cloudprovider.ccm/sdk/bridge/internal/privateapi"
 )
 
-// WithKubernetes gives the provider clients and informers of this Kubernetes API instead of the private one. The credentials
-// are then the sidecar's own.
+// How long a start waits for the provider's informers: of a real API, and of the private one, which is memory.
+const (
+	syncedWithin        = time.Minute
+	syncedPrivateWithin = 3 * time.Second
+)
+
+// surroundings are what a controller manager has around a provider.
+type surroundings struct {
+	clients cloudprovider.ControllerClientBuilder
+	shared  informers.SharedInformerFactory
+	stop    <-chan struct{}
+}
+
+// WithKubernetes gives the provider clients and informers of this Kubernetes API instead of the private one, and the objects as they
+// are there. The credentials are then the sidecar's own: they read nodes and Services, and whatever the provider does.
 func WithKubernetes(config *rest.Config) Option {
 	return func(b *bridge) { b.kubernetes = config }
 }
@@ -26,41 +43,95 @@ func WithKubernetes(config *rest.Config) Option {
 // Without it the bridge makes both, of the API given by WithKubernetes or else of a private one, which holds the Nodes and
 // Services that the host names.
 func WithInitialize(clients cloudprovider.ControllerClientBuilder, shared informers.SharedInformerFactory, stop <-chan struct{}) Option {
-	return func(b *bridge) {
-		b.initialize = func() error { return b.initializeWith(clients, shared, stop) }
-	}
+	return func(b *bridge) { b.surroundings = &surroundings{clients, shared, stop} }
 }
 
-// initializeOwn makes clients and informers, and hands them to the provider.
-func (b *bridge) initializeOwn(stop <-chan struct{}) error {
+// surround makes clients and informers.
+func (b *bridge) surround(stop <-chan struct{}) error {
 	config := b.kubernetes
 	if config == nil {
-		api := privateapi.New(stop)
-		b.mirror.api, config = api, api.Config()
+		b.mirror.api = privateapi.New(stop)
+		config = b.mirror.api.Config()
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	return b.initializeWith(clients{config}, informers.NewSharedInformerFactory(client, 0), stop)
-}
-
-func (b *bridge) initializeWith(clients cloudprovider.ControllerClientBuilder, shared informers.SharedInformerFactory, stop <-chan struct{}) error {
-	b.cloud.Initialize(clients, stop)
-	user, informed := b.cloud.(cloudprovider.InformerUser)
-	if !informed {
+	shared := informers.NewSharedInformerFactory(client, 0)
+	b.surroundings = &surroundings{clients{config}, shared, stop}
+	if b.kubernetes == nil {
 		return nil
 	}
-	user.SetInformers(shared)
-	shared.Start(stop)
-	synced := shared.WaitForCacheSync(stop)
-	for kind, is := range synced {
-		if !is {
-			return fmt.Errorf("the informer of %v did not sync", kind)
-		}
+	// The apiserver itself says how much is too much; a limit here would only make balancers wait.
+	unlimited := rest.CopyConfig(config)
+	unlimited.QPS = -1
+	own, err := kubernetes.NewForConfig(unlimited)
+	b.mirror.live = &live{client: own}
+	return err
+}
+
+func (b *bridge) initialize() error {
+	around := b.surroundings
+	b.cloud.Initialize(around.clients, around.stop)
+	if user, informed := b.cloud.(cloudprovider.InformerUser); informed {
+		user.SetInformers(around.shared)
 	}
-	if synced[reflect.TypeFor[*v1.Node]()] {
-		return b.mirror.follow(shared.Core().V1().Nodes().Informer())
+	if around.shared == nil {
+		return nil
+	}
+	around.shared.Start(around.stop)
+	within := syncedWithin
+	if b.mirror.api != nil {
+		within = syncedPrivateWithin
+	}
+	synced, err := waitForSync(around, within)
+	if err != nil {
+		return err
+	}
+	informs := synced[reflect.TypeFor[*v1.Node]()]
+	if live := b.mirror.live; live != nil {
+		nodes := around.shared
+		if !informs {
+			nodes = informers.NewSharedInformerFactory(live.client, 0)
+		}
+		live.follow(nodes.Core().V1().Nodes())
+		nodes.Start(around.stop)
+	}
+	if informs {
+		return b.mirror.follow(around.shared.Core().V1().Nodes().Informer())
 	}
 	return nil
+}
+
+// waitForSync waits for the informers. One that never has its objects would answer "there are none".
+func waitForSync(around *surroundings, within time.Duration) (map[reflect.Type]bool, error) {
+	soon := make(chan struct{})
+	timer := time.AfterFunc(within, func() { close(soon) })
+	defer timer.Stop()
+	synced := around.shared.WaitForCacheSync(either(around.stop, soon))
+	var missing []string
+	for kind, is := range synced {
+		if !is {
+			missing = append(missing, kind.String())
+		}
+	}
+	if len(missing) == 0 {
+		return synced, nil
+	}
+	slices.Sort(missing)
+	return nil, errors.New("the informers of " + strings.Join(missing, ", ") + " have no objects; " +
+		fmt.Sprintf("give a --kubeconfig that has the right to list and watch them (waited %v)", within))
+}
+
+// either is closed when one of two is.
+func either(one, other <-chan struct{}) <-chan struct{} {
+	out := make(chan struct{})
+	go func() {
+		defer close(out)
+		select {
+		case <-one:
+		case <-other:
+		}
+	}()
+	return out
 }

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +25,14 @@ type ledger interface {
 	elsewhere(balancerKey) bool
 	// clusterName answers the first name that was given with a uid.
 	clusterName(uid, given string) string
+	// mark answers what is marked on a Service, keep marks it, and erase takes it back: its balancer is gone.
+	mark(balancerKey) mark
+	keep(balancerKey, mark) error
+	erase(balancerKey)
+	// leads says that a host of this term changes something: while that is the one which applied what is known, it still holds.
+	leads(*pb.Fencing)
+	// durable says whether what is known outlives this process.
+	durable() bool
 	// gap names what cannot be known; empty when there is no such thing.
 	gap() string
 }
@@ -42,36 +51,56 @@ type moment uint64
 
 // memory is a ledger of this process.
 //
-// It cannot see what another replica's provider does while that one's host leads. So it holds for the host that applied it:
-// once a host has introduced itself anew, another one may have led in between.
+// It cannot see what another replica's provider does while that one's host leads. So it holds for the term of the host that applied
+// it: once a host has introduced itself anew, another one may have led in between, and what is known counts again only when a
+// mutation shows that the term is the same.
 type memory struct {
 	mu    sync.Mutex
 	known map[balancerKey]*applied
+	marks map[balancerKey]mark
 	names map[string]string
-	hosts moment
+	// term is that of the last mutation, terms counts them.
+	term    string
+	terms   moment
+	doubted bool
 }
 
 func newMemory() *memory {
-	return &memory{known: map[balancerKey]*applied{}, names: map[string]string{}}
+	return &memory{known: map[balancerKey]*applied{}, marks: map[balancerKey]mark{}, names: map[string]string{}}
 }
 
-// introduced says that a host begins to talk.
+// introduced says that a host begins to talk, or goes on, or that somebody only looks who is here.
 func (m *memory) introduced() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.hosts++
-	clear(m.known)
+	m.doubted = true
 }
+
+func (m *memory) leads(fencing *pb.Fencing) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if term := fmt.Sprint(fencing.GetEpoch(), fencing.GetScope()); term != m.term {
+		m.term = term
+		m.terms++
+		clear(m.known)
+	}
+	m.doubted = false
+}
+
+func (m *memory) durable() bool { return false }
 
 func (m *memory) now() moment {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.hosts
+	return m.terms
 }
 
 func (m *memory) recall(key balancerKey) *applied {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.doubted {
+		return nil
+	}
 	return m.known[key]
 }
 
@@ -85,16 +114,35 @@ func (m *memory) forget(key balancerKey) error {
 func (m *memory) remember(key balancerKey, begun moment, what *applied) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if begun == m.hosts {
+	if begun == m.terms {
 		m.known[key] = what
 	}
+}
+
+func (m *memory) mark(key balancerKey) mark {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.marks[key]
+}
+
+func (m *memory) keep(key balancerKey, now mark) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.marks[key] = now
+	return nil
+}
+
+func (m *memory) erase(key balancerKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.marks, key)
 }
 
 func (m *memory) all(cluster string) (all []*applied) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key, one := range m.known {
-		if key.cluster == cluster {
+		if key.cluster == cluster && !m.doubted {
 			all = append(all, one)
 		}
 	}

@@ -36,20 +36,53 @@ func ensure(t *testing.T, conn *grpc.ClientConn, uid string) error {
 	return err
 }
 
-// Another host that introduces itself may come after another leader elsewhere: what is in memory is no proof any more.
-func TestMemoryHoldsForTheHostThatIsThere(t *testing.T) {
-	conn := serve(t, newer())
-	if err := ensure(t, conn, "a"); err != nil {
+// Another host that introduces itself may come after another leader elsewhere: what is in memory is no proof any more. Who only looks
+// who is here changes nothing: it counts again as soon as the same leader changes something.
+func TestMemoryHoldsForTheTermOfItsLeader(t *testing.T) {
+	updates := 0
+	cloud := newer()
+	cloud.update = func(context.Context, *v1.Service, []*v1.Node) error {
+		updates++
+		return nil
+	}
+	conn := serve(t, cloud)
+	term := &pb.Fencing{Scope: "lease", Epoch: 3}
+	request := ensureRequest("a")
+	request.Fencing = term
+	if _, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request); err != nil {
 		t.Fatal(err)
 	}
 	if digests, complete := listed(t, conn); digests["a"] != "digest-1" || complete {
 		t.Error(digests, complete)
 	}
-	if _, err := discovery.NewDiscoveryClient(conn).GetInfo(soon(t), &discovery.GetInfoRequest{}); err != nil {
-		t.Fatal(err)
+	introduce := func() {
+		if _, err := discovery.NewDiscoveryClient(conn).GetInfo(soon(t), &discovery.GetInfoRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		if digests, _ := listed(t, conn); len(digests) != 0 {
+			t.Error(digests)
+		}
 	}
-	if digests, _ := listed(t, conn); len(digests) != 0 {
+	update := func(digest string) *pb.LoadBalancerUpdateResult {
+		request := updateRequest(&pb.LoadBalancerUpdate{Service: service("a"), DesiredDigest: digest})
+		request.Fencing = term
+		answer, err := pb.NewLoadBalancersClient(conn).BatchUpdateLoadBalancers(soon(t), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.GetResults()[0]
+	}
+	introduce()
+	if got := update("digest-2"); got.GetOutcome() != pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED || updates != 1 {
+		t.Error(got, updates)
+	}
+	if digests, _ := listed(t, conn); digests["a"] != "digest-2" {
 		t.Error(digests)
+	}
+	introduce()
+	term = &pb.Fencing{Scope: "lease", Epoch: 4}
+	if got := update("digest-3"); got.GetError().GetReason() != pb.ErrorReason_ERROR_REASON_NEEDS_ENSURE {
+		t.Error(got)
 	}
 }
 

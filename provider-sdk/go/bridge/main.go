@@ -3,10 +3,14 @@ package bridge
 import (
 	"context"
 	"flag"
+	"fmt"
+	"io"
 	"log/slog"
+	"os"
 
 	"cloudprovider.ccm/sdk"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/informers"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/klog/v2"
 )
@@ -16,18 +20,34 @@ import (
 // --state-dir and klog's -v and --vmodule to the flags of every sidecar. Flags that the vendor has on flag.CommandLine or
 // pflag.CommandLine keep working; one that is there already is not added.
 func Main(name string, options ...Option) {
+	MainWith(func(_ context.Context, config io.Reader, _ cloudprovider.ControllerClientBuilder, _ informers.SharedInformerFactory) (cloudprovider.Interface, error) {
+		cloud, err := cloudprovider.GetCloudProvider(name, config)
+		if cloud == nil && err == nil {
+			return nil, fmt.Errorf("no cloud provider registered itself as %q", name)
+		}
+		return cloud, err
+	}, options...)
+}
+
+// MainWith is Main for a provider that is made by build: one that is not registered, or whose constructor wants clients or informers.
+func MainWith(build Build, options ...Option) {
 	flags := bindFlags(flag.CommandLine, pflag.CommandLine)
-	sdk.Main(func(context.Context) (*sdk.Provider, error) {
+	sdk.Main(func(ctx context.Context) (*sdk.Provider, error) {
 		// What the provider logs goes where the SDK's lines go, through the scrubber.
 		klog.SetSlogLogger(slog.Default())
-		cloud, err := cloudprovider.InitCloudProvider(name, flags.cloudConfig)
-		if err != nil {
-			return nil, err
-		}
 		told, err := flags.options()
 		if err != nil {
 			return nil, err
 		}
-		return New(cloud, append(options, told...)...)
+		var config io.Reader
+		if flags.cloudConfig != "" {
+			file, err := os.Open(flags.cloudConfig)
+			if err != nil {
+				return nil, fmt.Errorf("--cloud-config: %w", err)
+			}
+			defer file.Close()
+			config = file
+		}
+		return NewWith(ctx, config, build, append(options, told...)...)
 	})
 }

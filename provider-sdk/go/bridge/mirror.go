@@ -26,8 +26,9 @@ const (
 
 // mirror keeps what the host names: Nodes and Services in the private API, and the nodes as providers read them.
 type mirror struct {
-	// api is nil when the provider has another Kubernetes API.
-	api *privateapi.API
+	// api is nil when the provider has another Kubernetes API, which live reads.
+	api  *privateapi.API
+	live *live
 	// wants says which fields the host sends of a node, by what it names it for.
 	wants *pb.Wants
 
@@ -59,13 +60,22 @@ func (m *mirror) nodes(ctx context.Context, fields *pb.NodeFields, refs ...*pb.N
 	known, newest := m.note(fields, refs, time.Now())
 	m.mu.Unlock()
 	m.informed.wait(ctx, newest)
-	return nodesOf(known)
+	return m.nodesOf(known)
 }
 
-func nodesOf(known []*namedNode) []*v1.Node {
+// nodesOf answers nodes as the provider reads them: the real ones, where there is a real API that has them.
+func (m *mirror) nodesOf(known []*namedNode) []*v1.Node {
 	nodes := make([]*v1.Node, len(known))
 	for at, one := range known {
 		nodes[at] = one.node
+		if m.live == nil {
+			continue
+		}
+		real := m.live.node(one.node.Name)
+		// One that does not know the provider ID yet is older than what the host says.
+		if real != nil && real.UID == one.node.UID && real.Spec.ProviderID == one.node.Spec.ProviderID {
+			nodes[at] = real
+		}
 	}
 	return nodes
 }
@@ -173,11 +183,10 @@ func (m *mirror) forget(now time.Time) {
 }
 
 // service makes a Service known.
-func (m *mirror) service(service *pb.Service) {
-	if m.api == nil {
-		return
+func (m *mirror) service(service *v1.Service) {
+	if m.api != nil {
+		_, _ = m.api.Set("services", service) // As in nodes: it is a Service.
 	}
-	_, _ = m.api.Set("services", serviceOf(service)) // As in nodes: it is a Service.
 }
 
 func (m *mirror) serviceGone(ref *pb.ServiceRef) {

@@ -104,10 +104,7 @@ func serviceOf(service *pb.Service) *v1.Service {
 	for _, port := range service.GetPorts() {
 		out.Spec.Ports = append(out.Spec.Ports, portOf(port))
 	}
-	for _, ingress := range service.GetIngress() {
-		out.Status.LoadBalancer.Ingress = append(out.Status.LoadBalancer.Ingress,
-			v1.LoadBalancerIngress{IP: ingress.GetIp(), Hostname: ingress.GetHostname()})
-	}
+	out.Status.LoadBalancer = statusOf(service.GetIngress())
 	return out
 }
 
@@ -147,6 +144,28 @@ func portOf(port *pb.ServicePort) v1.ServicePort {
 		out.TargetPort = intstr.FromInt32(target.TargetPortNumber)
 	case *pb.ServicePort_TargetPortName:
 		out.TargetPort = intstr.FromString(target.TargetPortName)
+	}
+	return out
+}
+
+// statusOf makes the status that a provider reads.
+func statusOf(ingress []*pb.LoadBalancerIngress) (out v1.LoadBalancerStatus) {
+	for _, one := range ingress {
+		way := v1.LoadBalancerIngress{IP: one.GetIp(), Hostname: one.GetHostname()}
+		switch one.GetIpMode() {
+		case pb.IngressIpMode_INGRESS_IP_MODE_VIP:
+			way.IPMode = new(v1.LoadBalancerIPModeVIP)
+		case pb.IngressIpMode_INGRESS_IP_MODE_PROXY:
+			way.IPMode = new(v1.LoadBalancerIPModeProxy)
+		}
+		for _, port := range one.GetPorts() {
+			status := v1.PortStatus{Port: port.GetPort(), Protocol: protocols[port.GetProtocol()]}
+			if port.GetError() != "" {
+				status.Error = new(port.GetError())
+			}
+			way.Ports = append(way.Ports, status)
+		}
+		out.Ingress = append(out.Ingress, way)
 	}
 	return out
 }

@@ -10,8 +10,12 @@ import (
 	"cloudprovider.ccm/sdk/fault"
 )
 
-// tokenValidity is the contract's default.
-const tokenValidity = 5 * time.Minute
+const (
+	// tokenValidity is the contract's default.
+	tokenValidity = 5 * time.Minute
+	// maxWalks is how many walks are kept; whose walk is dropped begins again.
+	maxWalks = 64
+)
 
 // pages hands a list out in pages: all of one walk come from one look at the provider, which is kept for as long as a token
 // is valid.
@@ -79,4 +83,13 @@ func (p *pages[T]) keep(id string, items []T) {
 		}
 	}
 	p.walks[id] = &walk[T]{items, now.Add(p.validity)}
+	if len(p.walks) > maxWalks {
+		oldest := id
+		for other, walk := range p.walks {
+			if walk.until.Before(p.walks[oldest].until) {
+				oldest = other
+			}
+		}
+		delete(p.walks, oldest)
+	}
 }

@@ -73,3 +73,24 @@ func TestTokensAgeAndGarbageIsTold(t *testing.T) {
 		t.Error("a look that failed became an empty list")
 	}
 }
+
+// Who begins walks and never ends them costs a bounded memory; the newest walks go on.
+func TestWalksAreBounded(t *testing.T) {
+	now := time.Unix(0, 0)
+	pages := pages[int]{validity: tokenValidity, now: func() time.Time { return now }}
+	look := func() ([]int, error) { return []int{1, 2}, nil }
+	token := ""
+	for range 10 * maxWalks {
+		var err error
+		if _, token, err = pages.page("", 1, look); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Millisecond)
+	}
+	if len(pages.walks) > maxWalks {
+		t.Errorf("%d walks are kept", len(pages.walks))
+	}
+	if _, _, err := pages.page(token, 1, look); err != nil {
+		t.Error(err)
+	}
+}

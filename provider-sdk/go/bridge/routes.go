@@ -25,7 +25,6 @@ type routes struct {
 	*bridge
 	routes cloudprovider.Routes
 	pages  pages[*pb.Route]
-	works  works
 	// One batch changes routes at a time: what it does depends on what it listed.
 	changing chan struct{}
 }
@@ -125,7 +124,7 @@ func (r *routes) begin(ctx context.Context, cluster *pb.ClusterRef) (of *change,
 	case <-waiting.Done():
 		return nil, nil, fault.ConcurrentOperation("routes")
 	}
-	of, leave = &change{cluster: cluster, busy: r.works.busy()}, func() { <-r.changing }
+	of, leave = &change{cluster: cluster, busy: r.routeWorks.busy()}, func() { <-r.changing }
 	if of.standing, err = r.list(ctx, cluster); err != nil {
 		leave()
 		return nil, nil, err
@@ -148,7 +147,7 @@ func (r *routes) BatchEnsureRoutes(ctx context.Context, request *pb.BatchEnsureR
 		target := nodeOf(item.GetTarget())
 		return of.key(item.GetDestinationCidr()), fmt.Sprintf("ensure %q %q", target.Name, target.Status.Addresses)
 	}
-	errs := changeEach(ctx, r.bridge, &r.works, request.GetItems(), named,
+	errs := changeEach(ctx, r.bridge, &r.routeWorks, request.GetItems(), named,
 		func(ctx context.Context, item *pb.RouteToEnsure) error { return r.ensure(ctx, of, item) },
 		func(_ *pb.RouteToEnsure, err error) error { return err })
 	after := of.standing
@@ -255,7 +254,7 @@ func (r *routes) BatchDeleteRoutes(ctx context.Context, request *pb.BatchDeleteR
 		return of.key(route.GetDestinationCidr()), fmt.Sprintf("delete %q %q", route.GetId(), route.GetTarget().GetName())
 	}
 	remove := func(ctx context.Context, item *pb.RouteToDelete) error { return r.remove(ctx, of, item.GetRoute()) }
-	return &pb.BatchDeleteRoutesResponse{Results: changeEach(ctx, r.bridge, &r.works, request.GetItems(), named, remove, deletion)}, nil
+	return &pb.BatchDeleteRoutesResponse{Results: changeEach(ctx, r.bridge, &r.routeWorks, request.GetItems(), named, remove, deletion)}, nil
 }
 
 // remove deletes a route that stands as it was listed. One that is gone is fine; one that was re-pointed stays.

@@ -34,7 +34,7 @@ func (m *mirror) backends(ctx context.Context, set *pb.BackendSet) []*v1.Node {
 	found := m.set(set, time.Now())
 	m.mu.Unlock()
 	m.informed.wait(ctx, found.version)
-	return nodesOf(found.known)
+	return m.nodesOf(found.known)
 }
 
 // set answers a set as it is known, or makes it known. The caller holds the lock.

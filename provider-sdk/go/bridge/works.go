@@ -159,6 +159,18 @@ func (w *works) forgetOld(now time.Time) {
 	}
 }
 
+// late counts works that run though nobody waits for them any more.
+func (w *works) late() (late int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, one := range w.byKey {
+		if !one.hasEnded() && one.waiting == 0 {
+			late++
+		}
+	}
+	return late
+}
+
 // busy answers the keys that are worked on.
 func (w *works) busy() map[string]bool {
 	w.mu.Lock()

@@ -2,8 +2,8 @@
 // without a network, within this process.
 //
 // In: the Nodes and Services that the host names. Out: a rest.Config, from which ordinary clients and informers are made; they
-// list and watch those Nodes and Services, and find every other kind empty. Events are taken and logged. Every other write
-// is forbidden, with a text that names the remedy.
+// list and watch those Nodes and Services. Annotations and finalizers of Services can be written where the Listener lets it, and
+// Events are handed to it. Everything else is forbidden, with a text that names the remedy: empty would mean that there is none.
 package privateapi
 
 import (
@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
 
@@ -30,6 +31,9 @@ type API struct {
 	changed chan struct{}
 	// stop ends all watches.
 	stop <-chan struct{}
+
+	listener Listener
+	told     map[string]bool
 }
 
 // key names an object: resource, namespace and name.
@@ -45,7 +49,7 @@ type event struct {
 
 // New answers an empty API, whose watches end when stop is closed.
 func New(stop <-chan struct{}) *API {
-	return &API{version: 1, objects: map[key]*unstructured.Unstructured{}, changed: make(chan struct{}), stop: stop}
+	return &API{version: 1, objects: map[key]*unstructured.Unstructured{}, changed: make(chan struct{}), stop: stop, told: map[string]bool{}}
 }
 
 // Config answers how to reach it. The address is none that could be dialled.
@@ -83,6 +87,15 @@ func (a *API) Set(resource string, object runtime.Object) (int64, error) {
 	}
 	a.tell(of, "ADDED", wanted)
 	return a.version, nil
+}
+
+// UID answers that of an object, empty when it is not there.
+func (a *API) UID(resource, namespace, name string) types.UID {
+	object, there := a.get(key{resource, namespace, name})
+	if !there {
+		return ""
+	}
+	return object.GetUID()
 }
 
 // Delete removes an object; one that is not there is fine.

@@ -3,9 +3,9 @@ package privateapi
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"strings"
 
@@ -34,14 +34,17 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		defer request.Body.Close()
 	}
 	about, is := parse(request.URL.Path)
-	kind, known := kinds[about.of]
 	resource := about.of.GroupResource()
 	switch {
-	case !is || !known:
-		return refused(request, apierrors.NewGenericServerResponse(http.StatusNotFound, request.Method, resource, about.name,
-			"this provider has no Kubernetes credentials: it sees the nodes and Services that the host names, and nothing else", 0, true)), nil
+	case !is:
+		return refused(request, apierrors.NewGenericServerResponse(http.StatusNotFound, request.Method, resource, about.name, remedy, 0, true)), nil
+	case resource == events || resource == eventsOfTheirGroup:
+		return t.event(request, about)
+	case !held[about.of]:
+		t.api.missed(request.Method, resource)
+		return refused(request, forbidden(about)), nil
 	case request.Method == http.MethodGet && about.name == "" && request.URL.Query().Get("watch") != "":
-		return t.watch(request, about, kind), nil
+		return t.watch(request, about, kinds[about.of]), nil
 	case request.Method == http.MethodGet && about.name == "":
 		return t.list(request, about), nil
 	case request.Method == http.MethodGet:
@@ -50,12 +53,30 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 			return refused(request, apierrors.NewNotFound(resource, about.name)), nil
 		}
 		return answered(request, http.StatusOK, object.Object), nil
-	case about.of.Resource == "events":
-		return taken(request, about)
+	case (request.Method == http.MethodPatch || request.Method == http.MethodPut) && resource == services:
+		return t.write(request, about), nil
 	}
-	return refused(request, apierrors.NewForbidden(resource, about.name, fmt.Errorf(
-		"this provider has no Kubernetes credentials; give it some with --kubeconfig"))), nil
+	t.api.missed(request.Method, resource)
+	return refused(request, forbidden(about)), nil
 }
+
+// remedy says what to do about everything that is not here: an answer that holds nothing would be taken for the truth.
+const remedy = "this provider has no Kubernetes credentials, so it sees the nodes and Services that the host names, and nothing else; " +
+	"give it some with --kubeconfig"
+
+func forbidden(about target) *apierrors.StatusError {
+	return apierrors.NewForbidden(about.of.GroupResource(), about.name, errors.New(remedy))
+}
+
+var (
+	services           = schema.GroupResource{Resource: "services"}
+	events             = schema.GroupResource{Resource: "events"}
+	eventsOfTheirGroup = schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
+	// held are the kinds that are here.
+	held = map[schema.GroupVersionResource]bool{
+		{Version: "v1", Resource: "nodes"}: true, {Version: "v1", Resource: "services"}: true,
+	}
+)
 
 // parse reads /api/v1/... and /apis/GROUP/VERSION/...
 func parse(path string) (about target, is bool) {
@@ -109,29 +130,30 @@ func (t transport) list(request *http.Request, about target) *http.Response {
 	})
 }
 
-// taken answers an Event as if it had been stored. It is told to whoever reads the provider's log.
-func taken(request *http.Request, about target) (*http.Response, error) {
+// event takes an Event as if it had been stored, and hands it on. There are none to be read.
+func (t transport) event(request *http.Request, about target) (*http.Response, error) {
+	if request.Method != http.MethodPost {
+		// A patch of one that was told before: it is told once more, as a new one.
+		if request.Method == http.MethodPatch {
+			return refused(request, apierrors.NewNotFound(about.of.GroupResource(), about.name)), nil
+		}
+		return refused(request, forbidden(about)), nil
+	}
 	body, err := io.ReadAll(request.Body)
 	if err != nil {
 		return nil, err
 	}
 	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
 	if err != nil {
-		// A patch of one that was told before: it is told once more, as a new one.
-		return refused(request, apierrors.NewNotFound(about.of.GroupResource(), about.name)), nil
+		return refused(request, apierrors.NewBadRequest(err.Error())), nil
 	}
 	switch event := object.(type) {
 	case *corev1.Event:
-		told(event.InvolvedObject, event.Type, event.Reason, event.Message)
+		t.api.tellEvent(event.InvolvedObject, event.Type, event.Reason, event.Message)
 	case *eventsv1.Event:
-		told(event.Regarding, event.Type, event.Reason, event.Note)
+		t.api.tellEvent(event.Regarding, event.Type, event.Reason, event.Note)
 	}
 	return answered(request, http.StatusCreated, object), nil
-}
-
-func told(on corev1.ObjectReference, kind, reason, message string) {
-	slog.Info("the cloud provider tells an Event", "kind", on.Kind, "namespace", on.Namespace, "name", on.Name, "type", kind,
-		"reason", reason, "message", message)
 }
 
 func refused(request *http.Request, err *apierrors.StatusError) *http.Response {

@@ -1,0 +1,426 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cloudprovider.ccm/sdk/bridge"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/grpc"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/util/retry"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/api"
+	"k8s.io/cloud-provider/service/helpers"
+)
+
+// Habits of published providers, each named with one that has it; the difficult provider has those that a test gives it.
+const (
+	// patchesLate: openstack patches annotations in a defer, and an error of that is an error of the Ensure.
+	patchesLate = "patches annotations late"
+	// patchesID: digitalocean writes the balancer's ID on the Service, and finds it by that from then on.
+	patchesID = "patches an ID"
+	// ownFinalizer: gce adds a finalizer, and removes nothing of a Service that does not carry it.
+	ownFinalizer = "has a finalizer of its own"
+	// readsConfigMaps: gce keeps its cluster's ID in a ConfigMap, vsphere its credentials in a Secret, azure a lock in a Lease.
+	readsConfigMaps = "reads ConfigMaps"
+	// listsServices: azure lists Services to find out who shares an address.
+	listsServices = "lists all Services"
+	// informsOfSecrets: vsphere wants an informer of Secrets.
+	informsOfSecrets = "has an informer of Secrets"
+	// retries: digitalocean answers RetryError until the balancer is active.
+	retries = "answers RetryError"
+	// tellsEvents: most record Events on the Service.
+	tellsEvents = "tells Events"
+)
+
+const (
+	idKey     = "difficult.example/load-balancer-id"
+	lateKey   = "difficult.example/address"
+	finalizer = "difficult.example/balancer"
+)
+
+// difficult is a provider with habits.
+type difficult struct {
+	*cloud
+	habits   map[string]bool
+	client   kubernetes.Interface
+	services listers.ServiceLister
+	nodes    listers.NodeLister
+	// made are the balancers that it made, by ID, and active those that answer.
+	made   map[string]bool
+	active bool
+	// seen is the Service of the last call.
+	seen *v1.Service
+}
+
+func withHabits(habits ...string) *difficult {
+	d := &difficult{cloud: newer(), habits: map[string]bool{}, made: map[string]bool{}}
+	for _, habit := range habits {
+		d.habits[habit] = true
+	}
+	return d
+}
+
+func (d *difficult) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return d, true }
+
+func (d *difficult) Initialize(clients cloudprovider.ControllerClientBuilder, _ <-chan struct{}) {
+	d.client = clients.ClientOrDie("difficult")
+}
+
+func (d *difficult) SetInformers(shared informers.SharedInformerFactory) {
+	d.services = shared.Core().V1().Services().Lister()
+	if d.habits[informsOfSecrets] {
+		shared.Core().V1().Secrets().Informer()
+	}
+}
+
+func (d *difficult) GetLoadBalancer(context.Context, string, *v1.Service) (*v1.LoadBalancerStatus, bool, error) {
+	return &v1.LoadBalancerStatus{}, len(d.made) > 0, nil
+}
+
+func (d *difficult) EnsureLoadBalancer(ctx context.Context, _ string, service *v1.Service, _ []*v1.Node) (status *v1.LoadBalancerStatus, err error) {
+	d.seen = service.DeepCopy()
+	if d.habits[readsConfigMaps] {
+		if _, err := d.client.CoreV1().ConfigMaps("kube-system").Get(ctx, "ingress-uid", metav1.GetOptions{}); err != nil {
+			return nil, err
+		}
+	}
+	if d.habits[ownFinalizer] {
+		if err := d.patch(service, func(service *v1.Service) { service.Finalizers = append(service.Finalizers, finalizer) }); err != nil {
+			return nil, err
+		}
+	}
+	if d.habits[tellsEvents] {
+		if err := d.tell(ctx, service, "Making", "making it, request id: 6f1c1f9e-3f0f-4c70"); err != nil {
+			return nil, err
+		}
+	}
+	id := service.Annotations[idKey]
+	if id == "" || !d.habits[patchesID] {
+		id = fmt.Sprint("lb-", service.Name)
+	}
+	if d.habits[patchesID] && service.Annotations[idKey] == "" {
+		// Its name is the user's choice, so only the ID finds it again.
+		id = fmt.Sprint("lb-", len(d.made))
+		d.made[id] = true
+		if err := d.patch(service, func(service *v1.Service) { service.Annotations[idKey] = id }); err != nil {
+			return nil, err
+		}
+	}
+	d.made[id] = true
+	if d.habits[patchesLate] {
+		defer func() {
+			err = errors.Join(err, d.patch(service, func(service *v1.Service) {
+				service.Annotations[lateKey] = "192.0.2.1"
+				delete(service.Annotations, "fake/size")
+			}))
+		}()
+	}
+	if d.habits[retries] && !d.active {
+		return nil, api.NewRetryError("the balancer is not active yet", 15*time.Second)
+	}
+	return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{IP: "192.0.2.1"}}}, nil
+}
+
+// patch is how upstream's helpers do it.
+func (d *difficult) patch(service *v1.Service, change func(*v1.Service)) error {
+	after := service.DeepCopy()
+	change(after)
+	_, err := helpers.PatchService(d.client.CoreV1(), service, after)
+	return err
+}
+
+func (d *difficult) tell(ctx context.Context, service *v1.Service, reason, message string) error {
+	on := v1.ObjectReference{Kind: "Service", Namespace: service.Namespace, Name: service.Name, UID: service.UID}
+	event := &v1.Event{ObjectMeta: metav1.ObjectMeta{Name: reason}, InvolvedObject: on, Type: v1.EventTypeWarning, Reason: reason, Message: message}
+	_, err := d.client.CoreV1().Events(service.Namespace).Create(ctx, event, metav1.CreateOptions{})
+	return err
+}
+
+func (d *difficult) UpdateLoadBalancer(_ context.Context, _ string, service *v1.Service, _ []*v1.Node) error {
+	d.seen = service.DeepCopy()
+	if d.habits[listsServices] {
+		return d.sharers(2)
+	}
+	return nil
+}
+
+// sharers fails unless so many Services have the address.
+func (d *difficult) sharers(want int) error {
+	all, err := d.services.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	found := 0
+	for _, one := range all {
+		if len(one.Status.LoadBalancer.Ingress) > 0 && one.Status.LoadBalancer.Ingress[0].IP == "192.0.2.1" {
+			found++
+		}
+	}
+	if found != want {
+		return fmt.Errorf("%d Services share the address", found)
+	}
+	return nil
+}
+
+func (d *difficult) EnsureLoadBalancerDeleted(ctx context.Context, _ string, service *v1.Service) error {
+	d.seen = service.DeepCopy()
+	if d.habits[ownFinalizer] {
+		if !slices.Contains(service.Finalizers, finalizer) {
+			return nil // Not one of its own, as it thinks.
+		}
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			now, err := d.client.CoreV1().Services(service.Namespace).Get(ctx, service.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			now.Finalizers = slices.DeleteFunc(now.Finalizers, func(name string) bool { return name == finalizer })
+			_, err = d.client.CoreV1().Services(service.Namespace).Update(ctx, now, metav1.UpdateOptions{})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	clear(d.made)
+	return nil
+}
+
+func requestNamed(uid, name string) *pb.EnsureLoadBalancerRequest {
+	request := ensureRequest(uid)
+	request.Service.Ref.Name = name
+	return request
+}
+
+func ensured(t *testing.T, conn *grpc.ClientConn, request *pb.EnsureLoadBalancerRequest) *pb.EnsureLoadBalancerResponse {
+	t.Helper()
+	answer, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// V3, P3: what a provider writes on the Service that it is called with is there at the next call, also after a restart, and the host
+// learns of it; without Kubernetes credentials.
+func TestWhatAProviderWritesOnItsServiceStays(t *testing.T) {
+	for habit, row := range map[string]struct {
+		annotation, value string
+		finalizers        []string
+	}{
+		patchesLate:  {lateKey, "192.0.2.1", []string{"service.kubernetes.io/load-balancer-cleanup"}},
+		patchesID:    {idKey, "lb-0", []string{"service.kubernetes.io/load-balancer-cleanup"}},
+		ownFinalizer: {"", "", []string{finalizer, "service.kubernetes.io/load-balancer-cleanup"}},
+	} {
+		t.Run(habit, func(t *testing.T) {
+			state, cloud := t.TempDir(), withHabits(habit)
+			process := func(work func(*grpc.ClientConn)) {
+				t.Run("process", func(t *testing.T) {
+					work(serve(t, cloud, bridge.WithStateDir(state), bridge.WithServiceAnnotationWrites("difficult.example/")))
+				})
+			}
+			process(func(conn *grpc.ClientConn) {
+				answer := ensured(t, conn, ensureRequest("s"))
+				if answer.GetServiceAnnotations()[row.annotation] != row.value {
+					t.Error(answer)
+				}
+			})
+			process(func(conn *grpc.ClientConn) {
+				if answer := ensured(t, conn, ensureRequest("s")); answer.GetServiceAnnotations()[row.annotation] != row.value {
+					t.Error(answer)
+				}
+				if cloud.seen.Annotations[row.annotation] != row.value || !slices.Equal(cloud.seen.Finalizers, row.finalizers) || len(cloud.made) != 1 {
+					t.Error(cloud.seen, cloud.made)
+				}
+				if habit == patchesLate && cloud.seen.Annotations["fake/size"] != "" {
+					t.Error("what the provider removed came back")
+				}
+				if _, err := pb.NewLoadBalancersClient(conn).DeleteLoadBalancer(soon(t), deleteRequest("s")); err != nil || len(cloud.made) != 0 {
+					t.Error(cloud.made, err)
+				}
+				// Another Service of that uid begins with nothing.
+				if ensured(t, conn, ensureRequest("s")); habit == patchesID && cloud.seen.Annotations[idKey] != "" {
+					t.Error(cloud.seen)
+				}
+			})
+		})
+	}
+}
+
+// V2: what is not known is refused, with the remedy, and is never taken for empty.
+func TestEmptyNeverMeansUnknown(t *testing.T) {
+	cloud := withHabits()
+	conn := serve(t, cloud)
+	core := cloud.client.CoreV1()
+	for what, ask := range map[string]func() error{
+		"list ConfigMaps": func() error { _, err := core.ConfigMaps("").List(soon(t), metav1.ListOptions{}); return err },
+		"list Pods":       func() error { _, err := core.Pods("").List(soon(t), metav1.ListOptions{}); return err },
+		"watch Secrets":   func() error { _, err := core.Secrets("").Watch(soon(t), metav1.ListOptions{}); return err },
+		"get a Secret":    func() error { _, err := core.Secrets("x").Get(soon(t), "x", metav1.GetOptions{}); return err },
+		"get a Lease": func() error {
+			_, err := cloud.client.CoordinationV1().Leases("x").Get(soon(t), "x", metav1.GetOptions{})
+			return err
+		},
+		"make a ConfigMap": func() error {
+			_, err := core.ConfigMaps("x").Create(soon(t), &v1.ConfigMap{}, metav1.CreateOptions{})
+			return err
+		},
+		"patch a Node": func() error {
+			_, err := core.Nodes().Patch(soon(t), "x", types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+			return err
+		},
+		"list Events": func() error { _, err := core.Events("").List(soon(t), metav1.ListOptions{}); return err },
+	} {
+		if err := ask(); err == nil || !strings.Contains(err.Error(), "--kubeconfig") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), ensureRequest("s")); err != nil {
+		t.Error(err)
+	}
+	cloud.habits[readsConfigMaps] = true
+	_, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), ensureRequest("s"))
+	if err == nil || !strings.Contains(err.Error(), "--kubeconfig") {
+		t.Error("the user learns nothing:", err)
+	}
+}
+
+// P4: an informer that never has its objects would answer that there are none, so a start says what is missing.
+func TestAStartSaysWhatCannotWork(t *testing.T) {
+	_, err := bridge.New(withHabits(informsOfSecrets))
+	if err == nil || !strings.Contains(err.Error(), "*v1.Secret") || !strings.Contains(err.Error(), "--kubeconfig") {
+		t.Error(err)
+	}
+}
+
+// V2: the Services in the private API are complete: all that the host named, with status and finalizers, also after a restart.
+func TestServicesAreAllThere(t *testing.T) {
+	state, cloud := t.TempDir(), withHabits(listsServices)
+	process := func(work func(*grpc.ClientConn)) {
+		t.Run("process", func(t *testing.T) { work(serve(t, cloud, bridge.WithStateDir(state))) })
+	}
+	process(func(conn *grpc.ClientConn) {
+		ensured(t, conn, requestNamed("1", "one"))
+		ensured(t, conn, requestNamed("2", "two"))
+	})
+	process(func(conn *grpc.ClientConn) {
+		update := &pb.LoadBalancerUpdate{Service: requestNamed("1", "one").GetService(), DesiredDigest: "digest-2"}
+		update.Service.Ingress = []*pb.LoadBalancerIngress{{Ip: "192.0.2.1"}}
+		answer, err := pb.NewLoadBalancersClient(conn).BatchUpdateLoadBalancers(soon(t), updateRequest(update))
+		if err != nil || answer.GetResults()[0].GetError() != nil {
+			t.Error(answer, err)
+		}
+	})
+}
+
+// V3: Events reach the host, without what differs from call to call.
+func TestEventsAreTold(t *testing.T) {
+	conn := serve(t, withHabits(tellsEvents))
+	answer := ensured(t, conn, ensureRequest("s"))
+	if events := answer.GetEvents(); len(events) != 1 || events[0].GetReason() != "Making" || events[0].GetMessage() != "making it" ||
+		events[0].GetType() != pb.EventType_EVENT_TYPE_WARNING {
+		t.Error(events)
+	}
+}
+
+// P8: a provider that wrote on its Service is asked again soon, as its own controller manager would, which sees the change; after
+// that, when it said.
+func TestAProviderThatWroteIsAskedAgainSoon(t *testing.T) {
+	cloud := withHabits(patchesID, retries)
+	conn := serve(t, cloud)
+	for _, want := range []time.Duration{time.Second, 15 * time.Second} {
+		if got := ensured(t, conn, ensureRequest("s")).GetInProgress().GetRetryAfter().AsDuration(); got != want {
+			t.Errorf("%v instead of %v", got, want)
+		}
+	}
+	cloud.active = true
+	if answer := ensured(t, conn, ensureRequest("s")); answer.GetInProgress() != nil || len(cloud.made) != 1 {
+		t.Error(answer, cloud.made)
+	}
+}
+
+// V3: nothing else may be written, and nothing at another time.
+func TestAProviderWritesNothingElse(t *testing.T) {
+	cloud := withHabits()
+	conn := serve(t, cloud)
+	ensured(t, conn, ensureRequest("s"))
+	write := func(kind types.PatchType, patch string) error {
+		_, err := cloud.client.CoreV1().Services("default").Patch(soon(t), "web", kind, []byte(patch), metav1.PatchOptions{})
+		return err
+	}
+	if err := write(types.MergePatchType, `{"metadata":{"annotations":{"a":"b"}}}`); err == nil || !strings.Contains(err.Error(), "while it is called") {
+		t.Error(err)
+	}
+	var errs []error
+	cloud.update = func(context.Context, *v1.Service, []*v1.Node) error {
+		errs = []error{
+			write(types.MergePatchType, `{"spec":{"type":"ClusterIP"}}`),
+			write(types.MergePatchType, `{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.66"}]}}}`),
+			write(types.ApplyYAMLPatchType, `{}`),
+			write(types.JSONPatchType, `[{"op":"add","path":"/metadata/annotations/a","value":"b"}]`),
+			write(types.JSONPatchType, `[{"op":"test","path":"/metadata/annotations/a","value":"b"}]`),
+			write(types.MergePatchType, `{"metadata":{"resourceVersion":"1","annotations":{"a":"c"}}}`),
+		}
+		return nil
+	}
+	wrapped := updating{cloud}
+	conn = serve(t, wrapped)
+	ensured(t, conn, ensureRequest("s"))
+	answer, err := pb.NewLoadBalancersClient(conn).BatchUpdateLoadBalancers(soon(t),
+		updateRequest(&pb.LoadBalancerUpdate{Service: service("s"), DesiredDigest: "digest-2"}))
+	if err != nil || answer.GetResults()[0].GetError() != nil {
+		t.Fatal(answer, err)
+	}
+	for at, fine := range []bool{false, false, false, true, true, false} {
+		if (errs[at] == nil) != fine {
+			t.Errorf("%d: %v", at, errs[at])
+		}
+	}
+}
+
+// updating is a difficult provider whose update is that of the test.
+type updating struct{ *difficult }
+
+func (u updating) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return u, true }
+
+func (u updating) UpdateLoadBalancer(ctx context.Context, _ string, service *v1.Service, nodes []*v1.Node) error {
+	return u.update(ctx, service, nodes)
+}
+
+// P5: hcloud's routes want a lister of nodes in their constructor.
+func TestAConstructorGetsClientsAndInformers(t *testing.T) {
+	var cloud *difficult
+	provider, err := bridge.NewWith(soon(t), strings.NewReader("region: x"), func(_ context.Context, _ io.Reader,
+		clients cloudprovider.ControllerClientBuilder, shared informers.SharedInformerFactory) (cloudprovider.Interface, error) {
+		cloud = withHabits()
+		cloud.nodes = shared.Core().V1().Nodes().Lister()
+		_, err := clients.Client("constructor")
+		return cloud, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(provider.Stop)
+	if _, err := cloud.nodes.List(labels.Everything()); err != nil {
+		t.Error(err)
+	}
+	if _, err := bridge.NewWith(soon(t), nil, func(context.Context, io.Reader, cloudprovider.ControllerClientBuilder,
+		informers.SharedInformerFactory) (cloudprovider.Interface, error) {
+		panic("no region")
+	}); err == nil {
+		t.Error("no error")
+	}
+}

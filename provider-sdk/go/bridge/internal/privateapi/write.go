@@ -1,0 +1,144 @@
+package privateapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// Listener hears what a provider does to the API.
+type Listener struct {
+	// Written decides whether the annotations and finalizers of a Service may become those of after; an error forbids it.
+	Written func(before, after *corev1.Service) error
+	// Told hears an Event.
+	Told func(on corev1.ObjectReference, kind, reason, message string)
+	// Missed hears of a request that would need a Kubernetes API, once for each verb and kind.
+	Missed func(verb string, of schema.GroupResource)
+}
+
+// Listen names who hears it. Before, Events are taken, and nothing may be written.
+func (a *API) Listen(to Listener) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.listener = to
+}
+
+func (a *API) heard() Listener {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.listener
+}
+
+func (a *API) missed(verb string, of schema.GroupResource) {
+	a.mu.Lock()
+	first := !a.told[verb+of.String()]
+	a.told[verb+of.String()] = true
+	a.mu.Unlock()
+	if hear := a.heard().Missed; hear != nil && first {
+		hear(verb, of)
+	}
+}
+
+func (a *API) tellEvent(on corev1.ObjectReference, kind, reason, message string) {
+	slog.Info("the cloud provider tells an Event", "kind", on.Kind, "namespace", on.Namespace, "name", on.Name, "type", kind,
+		"reason", reason, "message", message)
+	if hear := a.heard().Told; hear != nil {
+		hear(on, kind, reason, message)
+	}
+}
+
+// write changes the annotations and finalizers of a Service, if the listener lets it.
+func (t transport) write(request *http.Request, about target) *http.Response {
+	object, there := t.api.get(key{about.of.Resource, about.namespace, about.name})
+	if !there {
+		return refused(request, apierrors.NewNotFound(about.of.GroupResource(), about.name))
+	}
+	before, after := &corev1.Service{}, &corev1.Service{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, before); err != nil {
+		return refused(request, apierrors.NewInternalError(err))
+	}
+	if refusal := changed(request, before, after); refusal != nil {
+		return refused(request, refusal)
+	}
+	if version := after.ResourceVersion; version != "" && version != before.ResourceVersion {
+		return refused(request, apierrors.NewConflict(about.of.GroupResource(), about.name, fmt.Errorf("the Service changed; read it again")))
+	}
+	allowed := before.DeepCopy()
+	allowed.Annotations, allowed.Finalizers = after.Annotations, after.Finalizers
+	hear := t.api.heard().Written
+	if hear == nil || !sameBut(allowed, after) {
+		t.api.missed(request.Method, about.of.GroupResource())
+		return refused(request, forbidden(about))
+	}
+	if err := hear(before, allowed); err != nil {
+		return refused(request, apierrors.NewForbidden(about.of.GroupResource(), about.name, err))
+	}
+	if _, err := t.api.Set(about.of.Resource, allowed); err != nil {
+		return refused(request, apierrors.NewInternalError(err))
+	}
+	object, _ = t.api.get(key{about.of.Resource, about.namespace, about.name})
+	return answered(request, http.StatusOK, object.Object)
+}
+
+// sameBut says whether a Service is as it may be. What only a real API keeps does not count.
+func sameBut(allowed, after *corev1.Service) bool {
+	plain := func(service *corev1.Service) *corev1.Service {
+		service = service.DeepCopy()
+		service.ResourceVersion, service.ManagedFields, service.TypeMeta = "", nil, allowed.TypeMeta
+		return service
+	}
+	return equality.Semantic.DeepEqual(plain(allowed), plain(after))
+}
+
+// changed reads what a Service shall become.
+func changed(request *http.Request, before, after *corev1.Service) *apierrors.StatusError {
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	if request.Method == http.MethodPut {
+		if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, after); err != nil {
+			return apierrors.NewBadRequest(err.Error())
+		}
+		return nil
+	}
+	old, err := json.Marshal(before)
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	kind, _, _ := mime.ParseMediaType(request.Header.Get("Content-Type"))
+	var patched []byte
+	switch types.PatchType(kind) {
+	case types.JSONPatchType:
+		var patch jsonpatch.Patch
+		if patch, err = jsonpatch.DecodePatch(body); err == nil {
+			patched, err = patch.Apply(old)
+		}
+	case types.MergePatchType:
+		patched, err = jsonpatch.MergePatch(old, body)
+	case types.StrategicMergePatchType:
+		patched, err = strategicpatch.StrategicMergePatch(old, body, corev1.Service{})
+	default:
+		return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, request.Method, services, before.Name, remedy, 0, true)
+	}
+	if err == nil {
+		err = json.Unmarshal(patched, after)
+	}
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package bridge_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"cloudprovider.ccm/sdk/bridge"
+	"cloudprovider.ccm/sdk/bridge/internal/privateapi"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/grpc/codes"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+)
+
+// P2: where there is a real API, a provider is called with the objects as they are there, by their uids.
+func TestAProviderGetsTheRealObjects(t *testing.T) {
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	real := privateapi.New(stop)
+	set := func(resource string, object runtime.Object) {
+		if _, err := real.Set(resource, object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := metav1.NewTime(time.Unix(1700000000, 0))
+	set("services", &v1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "s", Finalizers: []string{"x.example/f"}, DeletionTimestamp: &now},
+		Spec:       v1.ServiceSpec{Selector: map[string]string{"app": "web"}},
+	})
+	tainted := v1.NodeSpec{ProviderID: "fake://a", Taints: []v1.Taint{{Key: "t"}}}
+	set("nodes", &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a"}, Spec: tainted})
+	set("nodes", &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "another"}, Spec: tainted})
+	cloud := newer()
+	var seen *v1.Service
+	var nodes []*v1.Node
+	cloud.ensure = func(_ context.Context, service *v1.Service, given []*v1.Node) (*v1.LoadBalancerStatus, error) {
+		seen, nodes = service, given
+		return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{IP: "192.0.2.1"}}}, nil
+	}
+	conn := serve(t, &informed{cloud: cloud}, bridge.WithKubernetes(real.Config()))
+	request := ensureRequest("s")
+	request.Backends = &pb.BackendSet{Digest: "1", Nodes: []*pb.NodeRef{{Name: "a", Uid: "a", ProviderId: "fake://a"}, {Name: "b", Uid: "b"}}}
+	if _, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request); err != nil {
+		t.Fatal(err)
+	}
+	if len(seen.Finalizers) != 1 || seen.DeletionTimestamp == nil || seen.Spec.Selector["app"] != "web" {
+		t.Error(seen)
+	}
+	if len(nodes) != 2 || len(nodes[0].Spec.Taints) != 1 || len(nodes[1].Spec.Taints) != 0 || nodes[1].UID != "b" {
+		t.Error(nodes)
+	}
+	// One of another uid is another Service.
+	if ensured(t, conn, ensureRequest("other")); seen.UID != "other" || seen.DeletionTimestamp != nil {
+		t.Error(seen)
+	}
+}
+
+// A kubeconfig without the rights that this takes ends in a reason and a text that says so.
+func TestAKubeconfigWithoutRights(t *testing.T) {
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	nothing := &rest.Config{Host: "http://127.0.0.1:0", Timeout: time.Second}
+	conn := serve(t, newer(), bridge.WithKubernetes(nothing))
+	_, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), ensureRequest("s"))
+	expect(t, err, codes.Unavailable, pb.ErrorReason_ERROR_REASON_RETRY_LATER)
+}

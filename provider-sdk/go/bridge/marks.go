@@ -1,0 +1,96 @@
+package bridge
+
+import (
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// mark is what is to be known of a Service for as long as it has a balancer, whichever host leads: that the balancer is ours, and
+// what the provider wrote on the Service. Where there is no real Service to write to, this is where it stands.
+type mark struct {
+	// Claimed says that a balancer was, or may have been, made here.
+	Claimed bool `json:"claimed,omitempty"`
+	// Annotations that the provider set; nil for those that it removed.
+	Annotations map[string]*string `json:"annotations,omitempty"`
+	// Finalizers that the provider added (true) or removed (false).
+	Finalizers map[string]bool `json:"finalizers,omitempty"`
+}
+
+// cleanupFinalizer is on every Service that a provider is called with, since the host puts it there first, as upstream does.
+const cleanupFinalizer = "service.kubernetes.io/load-balancer-cleanup"
+
+// onto answers a Service as the provider left it.
+func (m mark) onto(service *v1.Service) *v1.Service {
+	service.Finalizers = append(service.Finalizers, cleanupFinalizer)
+	for key, value := range m.Annotations {
+		if value == nil {
+			delete(service.Annotations, key)
+		} else {
+			service.Annotations[key] = *value
+		}
+	}
+	for name, added := range m.Finalizers {
+		switch at := slices.Index(service.Finalizers, name); {
+		case added && at < 0:
+			service.Finalizers = append(service.Finalizers, name)
+		case !added && at >= 0:
+			service.Finalizers = slices.Delete(service.Finalizers, at, at+1)
+		}
+	}
+	slices.Sort(service.Finalizers)
+	return service
+}
+
+// after answers the mark once a provider changed a Service.
+func (m mark) after(before, now *v1.Service) mark {
+	m.Annotations, m.Finalizers = maps.Clone(m.Annotations), maps.Clone(m.Finalizers)
+	if m.Annotations == nil {
+		m.Annotations = map[string]*string{}
+	}
+	if m.Finalizers == nil {
+		m.Finalizers = map[string]bool{}
+	}
+	for key, value := range now.Annotations {
+		if old, there := before.Annotations[key]; !there || old != value {
+			m.Annotations[key] = &value
+		}
+	}
+	for key := range before.Annotations {
+		if _, stays := now.Annotations[key]; !stays {
+			m.Annotations[key] = nil
+		}
+	}
+	for _, name := range now.Finalizers {
+		if !slices.Contains(before.Finalizers, name) {
+			m.Finalizers[name] = true
+		}
+	}
+	for _, name := range before.Finalizers {
+		if !slices.Contains(now.Finalizers, name) {
+			m.Finalizers[name] = false
+		}
+	}
+	return m
+}
+
+// told answers the annotations of a mark that the host writes on the real Service, and those that it removes there.
+func (m mark) told(prefixes []string) (set map[string]string, removed []string) {
+	for key, value := range m.Annotations {
+		switch {
+		case !slices.ContainsFunc(prefixes, func(prefix string) bool {
+			return prefix != "" && len(key) >= len(prefix) && key[:len(prefix)] == prefix
+		}):
+		case value == nil:
+			removed = append(removed, key)
+		default:
+			if set == nil {
+				set = map[string]string{}
+			}
+			set[key] = *value
+		}
+	}
+	slices.Sort(removed)
+	return set, removed
+}
