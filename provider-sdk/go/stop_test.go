@@ -100,6 +100,45 @@ func TestAStopWaitsForOrphanedMutations(t *testing.T) {
 	served.wait(t)
 }
 
+// Work that goes on after its answer is waited for, and told to give up when the grace is over.
+func TestAStopWaitsForWorkThatOutlivesItsAnswer(t *testing.T) {
+	finished, told := make(chan struct{}), make(chan error, 2)
+	cloud := &cloud{ensure: func(ctx context.Context, request *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
+		work, done := sdk.Outlive(ctx)
+		go func() {
+			defer done()
+			select {
+			case <-finished:
+			case <-work.Done():
+			}
+			told <- work.Err()
+		}()
+		return &pb.EnsureLoadBalancerResponse{LoadBalancer: &pb.LoadBalancer{}, InProgress: &pb.InProgress{}}, nil
+	}}
+	for _, row := range []struct {
+		grace time.Duration
+		want  error
+	}{{time.Minute, nil}, {0, context.Canceled}} {
+		served := serve(t, provider(t, cloud), sdk.WithShutdownGrace(row.grace))
+		if _, err := pb.NewLoadBalancersClient(served.dial(t)).EnsureLoadBalancer(soon(t), ensureRequest()); err != nil {
+			t.Fatal(err)
+		}
+		served.Stop()
+		if row.want == nil {
+			select {
+			case <-served.ended:
+				t.Fatal("it did not wait")
+			case <-time.After(100 * time.Millisecond): // As above.
+			}
+			finished <- struct{}{}
+		}
+		if err := receive(t, told, "the end of the work"); !errors.Is(err, row.want) {
+			t.Errorf("%v instead of %v", err, row.want)
+		}
+		served.wait(t)
+	}
+}
+
 func TestAfterTheGraceWhatRunsIsToldToGiveUp(t *testing.T) {
 	begun, told := make(chan bool, 1), make(chan error, 1)
 	cloud := &cloud{ensure: func(ctx context.Context, _ *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {

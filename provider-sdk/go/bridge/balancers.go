@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -75,7 +76,7 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.Ensu
 	}
 	l.ledger.leads(request.GetFencing())
 	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
-	wish := "ensure " + request.GetCluster().GetUid() + " " + request.GetDesiredDigest()
+	wish := wishOf("ensure", request, request.GetDesiredDigest())
 	waiting, done := withSpare(ctx)
 	defer done()
 	out, err := do(waiting, &l.balancerWorks, ref.GetUid(), wish, func(ctx context.Context) (*pb.LoadBalancer, error) {
@@ -133,7 +134,7 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 	l.called.applied(key, request.GetService(), status)
 	l.reachable.answered()
 	out.Ingress = ingressOf(status)
-	l.ledger.remember(key, begun, &applied{wanted(request.GetService()), out})
+	l.ledger.remember(key, begun, &applied{l.wanted(request.GetService()), out})
 	return out, nil
 }
 
@@ -167,10 +168,11 @@ func understood(service *pb.Service) error {
 	return nil
 }
 
-// wanted answers what is wanted of a Service, without what its status says.
-func wanted(service *pb.Service) *pb.Service {
+// wanted answers what is wanted of a Service, without what its status says, nor what the host wrote on it for the provider.
+func (l *loadBalancers) wanted(service *pb.Service) *pb.Service {
 	out := proto.CloneOf(service)
 	out.Ingress = nil
+	maps.DeleteFunc(out.Annotations, func(key, _ string) bool { return writes(l.annotationWrites, key) })
 	return out
 }
 
@@ -181,7 +183,7 @@ func (l *loadBalancers) BatchUpdateLoadBalancers(ctx context.Context, request *p
 	}
 	l.ledger.leads(request.GetFencing())
 	named := func(item *pb.LoadBalancerUpdate) (key, wish string) {
-		return item.GetService().GetRef().GetUid(), "update " + request.GetCluster().GetUid() + " " + item.GetDesiredDigest()
+		return item.GetService().GetRef().GetUid(), wishOf("update", request, item.GetDesiredDigest())
 	}
 	update := func(ctx context.Context, item *pb.LoadBalancerUpdate) error {
 		return l.update(ctx, request.GetCluster(), item, sets[item.GetBackendSet()])
@@ -201,7 +203,7 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 	// An update replaces backends and nothing else: it must hold all the rest already.
 	known, begun := l.ledger.recall(key), l.ledger.now()
 	switch {
-	case known == nil || !proto.Equal(known.service, wanted(item.GetService())):
+	case known == nil || !proto.Equal(known.service, l.wanted(item.GetService())):
 		return fault.NeedsEnsure(uid)
 	case known.balancer.GetAppliedDigest() == item.GetDesiredDigest():
 		return nil // Done already, and the answer was late or lost.
@@ -241,7 +243,7 @@ func (l *loadBalancers) DeleteLoadBalancer(ctx context.Context, request *pb.Dele
 	waiting, done := withSpare(ctx)
 	defer done()
 	l.ledger.leads(request.GetFencing())
-	wish := "delete " + request.GetCluster().GetUid()
+	wish := wishOf("delete", request, "")
 	_, err := do(waiting, &l.balancerWorks, ref.GetUid(), wish, func(ctx context.Context) (*pb.ServiceRef, error) {
 		return ref, l.delete(ctx, request)
 	})

@@ -248,6 +248,14 @@ func TestWhatAProviderWritesOnItsServiceStays(t *testing.T) {
 				if habit == patchesLate && cloud.seen.Annotations["fake/size"] != "" {
 					t.Error("what the provider removed came back")
 				}
+				// The host wrote it on the Service meanwhile; that is no other wish.
+				update := &pb.LoadBalancerUpdate{Service: service("s"), DesiredDigest: "digest-2"}
+				update.Service.Annotations[row.annotation] = row.value
+				delete(update.Service.Annotations, "")
+				updated, err := pb.NewLoadBalancersClient(conn).BatchUpdateLoadBalancers(soon(t), updateRequest(update))
+				if err != nil || updated.GetResults()[0].GetOutcome() != pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED {
+					t.Error(updated, err)
+				}
 				if _, err := pb.NewLoadBalancersClient(conn).DeleteLoadBalancer(soon(t), deleteRequest("s")); err != nil || len(cloud.made) != 0 {
 					t.Error(cloud.made, err)
 				}

@@ -3,6 +3,7 @@ package bridge
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -93,4 +94,9 @@ func (m mark) told(prefixes []string) (set map[string]string, removed []string) 
 	}
 	slices.Sort(removed)
 	return set, removed
+}
+
+// writes says whether an annotation is under one of the prefixes that the provider writes.
+func writes(prefixes []string, key string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return prefix != "" && strings.HasPrefix(key, prefix) })
 }

@@ -145,7 +145,7 @@ func (r *routes) BatchEnsureRoutes(ctx context.Context, request *pb.BatchEnsureR
 	defer leave()
 	named := func(item *pb.RouteToEnsure) (key, wish string) {
 		target := nodeOf(item.GetTarget())
-		return of.key(item.GetDestinationCidr()), fmt.Sprintf("ensure %q %q", target.Name, target.Status.Addresses)
+		return of.key(item.GetDestinationCidr()), wishOf("ensure", request, fmt.Sprintf("%q %q", target.Name, target.Status.Addresses))
 	}
 	errs := changeEach(ctx, r.bridge, &r.routeWorks, request.GetItems(), named,
 		func(ctx context.Context, item *pb.RouteToEnsure) error { return r.ensure(ctx, of, item) },
@@ -251,7 +251,7 @@ func (r *routes) BatchDeleteRoutes(ctx context.Context, request *pb.BatchDeleteR
 	defer leave()
 	named := func(item *pb.RouteToDelete) (key, wish string) {
 		route := item.GetRoute()
-		return of.key(route.GetDestinationCidr()), fmt.Sprintf("delete %q %q", route.GetId(), route.GetTarget().GetName())
+		return of.key(route.GetDestinationCidr()), wishOf("delete", request, fmt.Sprintf("%q %q", route.GetId(), route.GetTarget().GetName()))
 	}
 	remove := func(ctx context.Context, item *pb.RouteToDelete) error { return r.remove(ctx, of, item.GetRoute()) }
 	return &pb.BatchDeleteRoutesResponse{Results: changeEach(ctx, r.bridge, &r.routeWorks, request.GetItems(), named, remove, deletion)}, nil

@@ -2,10 +2,12 @@ package bridge
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	"cloudprovider.ccm/sdk"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
 // keptFor is how long the outcome of a mutation waits for a caller that asks again: what is older is done anew.
@@ -43,6 +45,15 @@ var (
 	goesOn = &unfinished{"CALL_RUNS", "the cloud provider's call has not returned yet", 5 * time.Second}
 	queued = &unfinished{"QUEUED", "other calls of the cloud provider come first", time.Second}
 )
+
+// wishOf names what a request wants; what another leader wanted before is another wish, since there may have been a third between.
+func wishOf(verb string, request interface {
+	GetCluster() *pb.ClusterRef
+	GetFencing() *pb.Fencing
+}, what string) string {
+	fencing := request.GetFencing()
+	return fmt.Sprintf("%s %s of %s, %s %d", verb, what, request.GetCluster().GetUid(), fencing.GetScope(), fencing.GetEpoch())
+}
 
 // outcome is what a mutation came to.
 type outcome[O any] struct {
