@@ -13,7 +13,7 @@ use super::{
     Cloud, Shared,
     claims::destinations,
     condition::{self, Reach},
-    decide::{Facts, Wish, decide, is_removable},
+    decide::{Facts, Plan, Wish, decide, is_removable},
     table::{Holder, Learnt},
 };
 use crate::{
@@ -119,11 +119,21 @@ impl Shared {
         }
     }
 
+    /// Whether a look at the node would find routes to remove at this provider.
+    pub(super) fn has_removals(&self, cloud: &Cloud, node: &Node) -> bool {
+        self.plan(cloud, node).is_some_and(|(plan, _)| plan.removals().next().is_some())
+    }
+
+    /// What is to be done for a node at this provider, and whether it is this provider's; none: it is left alone.
+    fn plan(&self, cloud: &Cloud, node: &Node) -> Option<(Plan, bool)> {
+        let Owner::Of(owner) = self.owner(node) else { return None };
+        let is_owner = owner.name() == cloud.name();
+        Some((decide(&self.facts(cloud, &node.name, Some(node), is_owner)), is_owner))
+    }
+
     /// Whether a look at the node would find something to do at this provider, or to write.
     pub(super) fn is_due(&self, cloud: &Cloud, node: &Node) -> bool {
-        let Owner::Of(owner) = self.owner(node) else { return false };
-        let is_owner = owner.name() == cloud.name();
-        let plan = decide(&self.facts(cloud, &node.name, Some(node), is_owner));
+        let Some((plan, is_owner)) = self.plan(cloud, node) else { return false };
         let stand = plan.lanes.iter().map(|_| Reach::Stands);
         let reaches: Vec<Reach> = stand.chain(plan.unreached()).collect();
         let is_whole = cloud.learnt() == Some(Learnt::Whole);

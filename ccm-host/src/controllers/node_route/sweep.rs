@@ -22,6 +22,17 @@ const DISTANCE: Duration = Duration::from_secs(10);
 /// Up to this share of the period is added, so that several providers or hosts do not ask in step.
 const JITTER: f64 = 0.1;
 
+/// What is queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// Every node, and what it does not explain.
+    Everything,
+    /// What is not as it should be.
+    Differences,
+    /// What would be removed.
+    Removals,
+}
+
 impl Shared {
     /// Lists whenever there is a reason to, for as long as it is polled.
     pub(super) async fn sweep_for_ever(&self, cloud: &Cloud) {
@@ -73,7 +84,7 @@ impl Shared {
         if is_first {
             tracing::info!(provider = cloud.name(), complete = list.complete, "the routes are known");
         }
-        self.look_at_differences(cloud, is_first);
+        self.look(cloud, if is_first { Look::Everything } else { Look::Differences });
         Ok(())
     }
 
@@ -90,15 +101,20 @@ impl Shared {
         answer
     }
 
-    /// Queues what is not as it should be, but for what comes back by itself; or every node, and that too.
-    pub(super) fn look_at_differences(&self, cloud: &Cloud, everything: bool) {
+    /// Queues nodes and routes, but for what comes back by itself.
+    fn look(&self, cloud: &Cloud, look: Look) {
         let add = |subject: Subject| {
-            if everything || !self.waiting.contains(&subject) {
+            if look == Look::Everything || !self.waiting.contains(&subject) {
                 self.queue.add(subject);
             }
         };
         for node in self.context.nodes.list() {
-            if everything || self.is_due(cloud, &node) {
+            let deserves_it = match look {
+                Look::Everything => true,
+                Look::Differences => self.is_due(cloud, &node),
+                Look::Removals => self.has_removals(cloud, &node),
+            };
+            if deserves_it {
                 add(Subject::Node(node.name.clone()));
             }
         }
@@ -120,14 +136,15 @@ impl Shared {
         }
     }
 
-    /// What waits for a provider to thaw goes on then, for as long as it is polled.
+    /// Removals wait for a provider to thaw, and go on then, for as long as it is polled. Nothing else does: what failed
+    /// has its time, however often the provider comes and goes.
     pub(super) async fn follow_status(&self, cloud: &Cloud) {
         let mut status = cloud.provider.status();
         let mut before = status.borrow_and_update().clone();
         while status.changed().await.is_ok() {
             let now = status.borrow_and_update().clone();
             if now == ProviderStatus::Serving && now != before {
-                self.look_at_differences(cloud, true);
+                self.look(cloud, Look::Removals);
             }
             before = now;
         }

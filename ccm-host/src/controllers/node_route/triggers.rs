@@ -52,7 +52,11 @@ impl Shared {
                 return;
             }
         };
-        let others = self.claims.lock().see(node);
+        // A node that is not ours takes no destination from one that is.
+        let ours = self.scope.contains(node);
+        let mut claims = self.claims.lock();
+        let others = if ours { claims.see(node) } else { claims.forget(&node.name) };
+        drop(claims);
         others.into_iter().chain(looked_at.then(|| node.name.clone())).for_each(|name| self.queue_node(name));
     }
 

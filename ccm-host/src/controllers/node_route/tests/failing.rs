@@ -219,3 +219,23 @@ async fn the_end_waits_for_nobody_and_nothing_is_written_afterwards() {
     sleep(Duration::from_secs(90_000)).await;
     assert_eq!((routes_of(&fake), server.take_lines()), (vec![], vec![]));
 }
+
+/// S7: what fails has its time, however often its provider freezes and thaws, or comes and goes.
+#[tokio::test(start_paused = true)]
+async fn a_flapping_status_does_not_defeat_the_backoff() {
+    let fake = FakeProvider::new("fake");
+    fake.fail_always(method::ENSURE_ROUTE, Some(error(method::ENSURE_ROUTE, Some(R::InternalError))));
+    let scene = Scene::with([n1()], fake, vec![], |_| {}).await;
+    for round in 0..60 {
+        sleep(Duration::from_secs(1)).await;
+        scene.fake.set_status(match round % 2 {
+            0 => ProviderStatus::Frozen("the cloud is down".to_owned()),
+            _ => ProviderStatus::Disconnected("no socket".to_owned()),
+        });
+        sleep(Duration::from_secs(1)).await;
+        scene.fake.set_status(ProviderStatus::Serving);
+    }
+    let tries = ensures(&scene);
+    assert!((5..=8).contains(&tries), "{tries} in two minutes");
+    scene.stop().await;
+}
