@@ -49,7 +49,7 @@ mod wishes;
 
 pub use config::{ClusterRef, Fencing, Paces, ProviderConfig};
 pub use connect::Dialer;
-pub use desired::{differ_in_backends_only, is_for_another_class};
+pub use desired::{covers_backends, differ_in_backends_only, is_for_another_class, with_backends_of};
 pub use error::{CloudError, ErrorReason, RetryClass, SLOW_RETRY};
 pub use instance::{
     AddressType, Freshness, Instance, InstanceAnswer, InstanceQuery, InstanceState, InstanceView, NodeAddress,
@@ -60,7 +60,7 @@ pub use load_balancer::{
 };
 pub use metrics::CloudMetrics;
 pub use provider::{EventType, InProgress, Provider, ProviderEvent, ProviderInfo, ProviderStatus};
-pub use providers::{NodeOwner, Providers};
+pub use providers::{ContestedClass, NodeOwner, Providers, ServiceOwner};
 pub use remote::RemoteProvider;
 pub use route::{DeletedRoute, EnsureRoute, EnsuredRoute, Route, RouteList, RouteState, RouteTarget};
 pub use wishes::Wishes;

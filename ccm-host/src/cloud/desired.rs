@@ -21,8 +21,17 @@ const SEPARATOR: char = '-';
 
 /// Puts the parts together. The later two are digests already, and are cut.
 pub(super) fn desired(class: Option<&str>, service: &str, backends: &str) -> String {
-    let part = |digest: &str| digest.chars().take(PART).collect::<String>();
-    join(class, &part(service), &part(backends))
+    join(class, part_of(service), part_of(backends))
+}
+
+fn part_of(digest: &str) -> &str {
+    digest.get(..PART).unwrap_or(digest)
+}
+
+fn is_ours(digest: &str) -> bool {
+    let mut parts = digest.split(SEPARATOR);
+    let is_class = |part: &str| part.len() == CLASS && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    parts.next().is_some_and(is_class) && parts.count() == 2
 }
 
 /// As [`desired`], with parts that hold no separator and may be of any length.
@@ -39,13 +48,27 @@ pub fn differ_in_backends_only(a: &str, b: &str) -> bool {
     }
 }
 
+/// The digest of a balancer that is as the first says but for its backends, which are those of the second. None where the
+/// backends are the same already, or where the first text was not made here.
+#[must_use]
+pub fn with_backends_of(applied: &str, wanted: &str) -> Option<String> {
+    let (rest, before) = applied.rsplit_once(SEPARATOR)?;
+    let (_, backends) = wanted.rsplit_once(SEPARATOR)?;
+    (is_ours(applied) && before != backends).then(|| format!("{rest}{SEPARATOR}{backends}"))
+}
+
+/// Whether the digest of a balancer covers the set of backends with this digest.
+#[must_use]
+pub fn covers_backends(digest: &str, backends: &str) -> bool {
+    digest.rsplit_once(SEPARATOR).is_some_and(|(_, part)| part == part_of(backends))
+}
+
 /// Whether a balancer with that digest was made for a Service of another class. Without doubt only: a text that was not
 /// made here proves nothing.
 #[must_use]
 pub fn is_for_another_class(digest: &str, class: Option<&str>) -> bool {
     let part = digest.split(SEPARATOR).next().unwrap_or_default();
-    let is_ours = part.len() == CLASS && digest.split(SEPARATOR).count() == 3;
-    is_ours && part != part_of_class(class)
+    is_ours(digest) && part != part_of_class(class)
 }
 
 /// No class and an empty one differ.
@@ -89,6 +112,19 @@ mod tests {
             assert_eq!(differ_in_backends_only(&a, &b), want, "{a} and {b}");
             assert_eq!(differ_in_backends_only(&b, &a), want, "{b} and {a}");
         }
+    }
+
+    #[test]
+    fn backends_are_replaced_and_nothing_else() {
+        let (applied, edited) = (digest(None, 'a', 'b'), digest(Some("x"), 'c', 'd'));
+        assert_eq!(with_backends_of(&applied, &edited), Some(digest(None, 'a', 'd')));
+        assert_eq!(with_backends_of(&applied, &digest(None, 'c', 'b')), None, "they have not changed");
+        for text in ["", "d1", "a-b", "somebody-else's-text"] {
+            assert_eq!(with_backends_of(text, &edited), None, "{text:?} was not made here");
+        }
+        let set = |digit: char| digit.to_string().repeat(32);
+        assert!(covers_backends(&applied, &set('b')) && !covers_backends(&applied, &set('c')));
+        assert!(!covers_backends("d1", &set('b')));
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub(crate) struct FakeProvider {
 struct State {
     instances: HashMap<String, InstanceAnswer>,
     balancers: BTreeMap<String, LoadBalancer>,
+    /// Names of the nodes behind each balancer.
+    behind: BTreeMap<String, Vec<String>>,
     routes: BTreeMap<String, Route>,
     rejected_routes: Vec<String>,
     next_route: u64,
@@ -201,6 +203,11 @@ impl FakeProvider {
     /// The balancers, by the uid of their Service.
     pub(crate) fn balancers(&self) -> BTreeMap<String, LoadBalancer> {
         self.state.lock().balancers.clone()
+    }
+
+    /// The nodes behind the balancer of this Service uid.
+    pub(crate) fn backends_of(&self, uid: &str) -> Vec<String> {
+        self.state.lock().behind.get(uid).cloned().unwrap_or_default()
     }
 
     /// What lists could not see.

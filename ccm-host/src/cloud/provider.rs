@@ -124,6 +124,16 @@ pub struct ProviderInfo {
 }
 
 impl ProviderInfo {
+    /// Whether it says that it looks after Services of this `spec.loadBalancerClass`.
+    #[must_use]
+    pub fn looks_after(&self, class: Option<&str>) -> bool {
+        self.load_balancers
+            && match class {
+                Some(class) => self.load_balancer_classes.iter().any(|known| known == class),
+                None => self.default_load_balancer_class,
+            }
+    }
+
     /// What the Node cache has to keep for its digests to be right.
     #[must_use]
     pub fn keep_of_nodes(&self) -> Keep {

@@ -39,6 +39,36 @@ impl NodeOwner {
     }
 }
 
+/// Who looks after a Service of type LoadBalancer.
+#[derive(Debug, Clone)]
+pub enum ServiceOwner {
+    /// This one.
+    Provider(Arc<dyn Provider>),
+    /// A provider that comes first has not introduced itself yet; ask again later.
+    Undecided,
+    /// No provider of this host looks after its class.
+    Nobody,
+}
+
+impl ServiceOwner {
+    /// Whether it is this provider, for certain.
+    #[must_use]
+    pub fn is(&self, provider: &dyn Provider) -> bool {
+        matches!(self, Self::Provider(owner) if owner.name() == provider.name())
+    }
+}
+
+/// A class that several providers say they look after.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContestedClass {
+    /// None: Services without a class.
+    pub class: Option<String>,
+    /// The first on the command line, which gets its Services.
+    pub owner: String,
+    /// The others.
+    pub others: Vec<String>,
+}
+
 impl Providers {
     /// The registry of these.
     #[must_use]
@@ -86,18 +116,37 @@ impl Providers {
         }
     }
 
-    /// Who looks after Services of this `spec.loadBalancerClass`. `None`: nobody, or nobody yet (see
-    /// [`Providers::reason_not_ready`]).
+    /// Who looks after Services of this `spec.loadBalancerClass`: the first on the command line that says so. A provider
+    /// that has said nothing yet may be the first, so nobody after it can be certain.
     #[must_use]
-    pub fn for_service(&self, class: Option<&str>) -> Option<Arc<dyn Provider>> {
-        let serves = |info: &ProviderInfo| match class {
-            Some(class) => info.load_balancer_classes.iter().any(|known| known == class),
-            None => info.default_load_balancer_class,
-        };
-        self.0
-            .iter()
-            .find(|provider| provider.info().is_some_and(|info| info.load_balancers && serves(&info)))
-            .cloned()
+    pub fn for_service(&self, class: Option<&str>) -> ServiceOwner {
+        for provider in self.0.iter() {
+            match provider.info() {
+                None => return ServiceOwner::Undecided,
+                Some(info) if info.looks_after(class) => return ServiceOwner::Provider(Arc::clone(provider)),
+                Some(_) => {}
+            }
+        }
+        ServiceOwner::Nobody
+    }
+
+    /// The classes that this provider and another both say they look after, with the one that gets them.
+    #[must_use]
+    pub fn contested_classes(&self, provider: &dyn Provider) -> Vec<ContestedClass> {
+        let Some(info) = provider.info() else { return Vec::new() };
+        let classes = info.load_balancer_classes.iter().map(|class| Some(class.as_str())).chain([None]);
+        let mut contested = Vec::new();
+        for class in classes.filter(|class| info.looks_after(*class)) {
+            let claims = self.0.iter().filter(|one| one.info().is_some_and(|info| info.looks_after(class)));
+            let names: Vec<_> = claims.map(|one| one.name().to_owned()).collect();
+            if let [first, others @ ..] = names.as_slice()
+                && !others.is_empty()
+            {
+                let class = class.map(str::to_owned);
+                contested.push(ContestedClass { class, owner: first.clone(), others: others.to_vec() });
+            }
+        }
+        contested
     }
 
     /// For `/readyz`: the first provider that cannot be asked, and why. A frozen provider can be asked.

@@ -12,13 +12,14 @@
 //! ```
 //!
 //! Each Service has one lane: never are two at its balancer. Looks are cheap and as many as wanted may be under way;
-//! only what makes or removes balancers is limited by `--concurrent-service-syncs`.
+//! only what makes or removes balancers is limited by `--concurrent-service-syncs`, for each provider by itself.
 
 mod act;
 mod backends;
 mod decide;
 mod events;
 mod fan_out;
+mod former_classes;
 mod lane;
 mod metrics;
 mod needs;
@@ -31,14 +32,14 @@ mod sweep;
 mod tests;
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use futures::future::join_all;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -58,6 +59,8 @@ use act::{Act, Step};
 use backends::Backends;
 use decide::decide;
 use events::Events;
+use fan_out::NodeChanges;
+use former_classes::FormerClasses;
 use lane::Lanes;
 use sweep::Orphans;
 
@@ -97,7 +100,7 @@ pub struct Context {
 /// How the controller works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Balancers that are made, changed or removed at the same time.
+    /// Balancers that are made, changed or removed at the same time, at each provider.
     pub workers: usize,
     /// Time between two sweeps.
     pub resync_period: Duration,
@@ -130,13 +133,13 @@ struct Shared {
     queue: WorkQueue<ObjectKey>,
     lanes: Lanes,
     backends: Backends,
-    /// A change of nodes that balancers shall know of.
-    nodes_changed: Notify,
+    node_changes: NodeChanges,
+    former_classes: FormerClasses,
     listed: Listed,
     wishes: Wishes,
     orphans: Orphans,
-    /// One permit for each balancer that is made, changed or removed.
-    limit: Semaphore,
+    /// By provider: one permit for each balancer that is made, changed or removed.
+    limits: HashMap<String, Semaphore>,
 }
 
 /// The providers whose balancers were listed, or could not be; by name.
@@ -162,11 +165,14 @@ impl Controller {
             queue: WorkQueue::new("service", BACKOFF, &context.queue_metrics),
             lanes: Lanes::new(context.metrics.pending.clone()),
             backends: Backends::new(context.nodes.clone()),
-            nodes_changed: Notify::new(),
+            node_changes: NodeChanges::default(),
+            former_classes: FormerClasses::default(),
             listed: Listed::default(),
             orphans: Orphans::default(),
             wishes: Wishes::new(context.providers.clone(), context.nodes.clone(), context.services.clone()),
-            limit: Semaphore::new(context.settings.workers.max(1)),
+            limits: (context.providers.all().iter())
+                .map(|one| (one.name().to_owned(), Semaphore::new(context.settings.workers.max(1))))
+                .collect(),
             context,
         }))
     }
@@ -220,6 +226,7 @@ impl Shared {
 
     /// A change of a Service, from the watch: must not wait.
     fn see_service(&self, change: &Change<Service>) {
+        self.former_classes.see(change);
         let ours = |class: Option<&str>| observe::is_class_ours(&self.context.providers, class);
         let look = match change {
             Change::Added(service) => needs::is_of_interest(service),
@@ -244,13 +251,16 @@ impl Shared {
     async fn work(&self, key: &ObjectKey, cancel: &CancellationToken) -> Outcome {
         self.synced().await;
         let Some(mut lane) = self.lanes.take(key) else { return Outcome::RetryAfter(LANE_IS_TAKEN) };
-        let mut permit: Option<SemaphorePermit<'_>> = None;
+        let mut permit: Option<(String, Option<SemaphorePermit<'_>>)> = None;
         loop {
             let seen = observe::observe(self, key, lane.as_ref());
             let action = decide(&seen.facts(lane.as_ref()));
-            if action.is_limited() && permit.is_none() {
+            if let Some(provider) = seen.turn_of(&action)
+                && permit.as_ref().is_none_or(|(of, _)| of != provider)
+            {
                 // Much may happen until there is one, so it is decided anew.
-                permit = self.limit.acquire().await.ok();
+                drop(permit.take());
+                permit = Some((provider.to_owned(), self.turn_at(provider).await));
                 continue;
             }
             let act = Act { shared: self, key, seen: &seen, cancel };
@@ -259,6 +269,13 @@ impl Shared {
                 Step::End(outcome) => return outcome,
             }
         }
+    }
+}
+
+impl Shared {
+    /// Waits until one more balancer may be made, changed or removed at that provider.
+    async fn turn_at(&self, provider: &str) -> Option<SemaphorePermit<'_>> {
+        self.limits.get(provider)?.acquire().await.ok()
     }
 }
 

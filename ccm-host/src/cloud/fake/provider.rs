@@ -1,6 +1,10 @@
 //! The trait, answered from memory.
 
-use std::{net::Ipv4Addr, sync::Arc};
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    net::Ipv4Addr,
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use ipnet::IpNet;
@@ -57,13 +61,14 @@ impl Provider for FakeProvider {
                 format!("{}={}{labels}", node.name, node.provider_id.as_deref().unwrap_or(""))
             })
             .collect();
-        Arc::new(BackendSet { digest: format!("[{}]", words.join(",")), nodes })
+        let mut hasher = DefaultHasher::new();
+        words.hash(&mut hasher);
+        Arc::new(BackendSet { digest: format!("{:016x}", hasher.finish()), nodes })
     }
 
     fn desired_digest(&self, service: &Service, backends: &BackendSet) -> String {
         let text = format!("{} {:?} {:?}", service.uid, service.spec, service.annotations);
-        let [of_service, of_backends] = [&text, &backends.digest].map(|part| part.replace('-', "_"));
-        join(service.spec.load_balancer_class.as_deref(), &of_service, &of_backends)
+        join(service.spec.load_balancer_class.as_deref(), &text.replace('-', "_"), &backends.digest)
     }
 
     async fn load_balancer(&self, service: &Service) -> Result<LoadBalancer, CloudError> {
@@ -90,6 +95,7 @@ impl Provider for FakeProvider {
             load_balancer.sync_state = SyncState::Unknown;
         }
         state.balancers.insert(load_balancer.service_uid.clone(), load_balancer.clone());
+        state.behind.insert(load_balancer.service_uid.clone(), names(&wanted.backends));
         let (annotations, removed_annotations) = state.annotations.clone();
         Ok(Ensured {
             load_balancer,
@@ -111,10 +117,12 @@ impl Provider for FakeProvider {
         let mut state = self.state.lock();
         let in_progress = state.next_in_progress(method::UPDATE);
         let events = state.events.clone();
+        let state = &mut *state;
         match state.balancers.get_mut(&wanted.service.uid) {
             Some(balancer) if balancer.sync_state != SyncState::Drifted => {
                 if in_progress.is_none() {
                     balancer.applied_digest = Some(wanted.desired_digest);
+                    state.behind.insert(balancer.service_uid.clone(), names(&wanted.backends));
                 }
                 Ok(Updated { in_progress, events })
             }

@@ -65,12 +65,57 @@ fn services_go_by_class() {
         info.load_balancer_classes = vec!["example/b".to_owned()];
     });
     let both = registry(&[&b, &a]);
-    let name = |class| both.for_service(class).map(|provider| provider.name().to_owned());
-    assert_eq!(name(None).as_deref(), Some("a"));
-    assert_eq!(name(Some("example/b")).as_deref(), Some("b"));
-    assert_eq!(name(Some("example/c")), None);
+    let name = |class| of(&both, class);
+    assert_eq!(name(None), "a");
+    assert_eq!(name(Some("example/b")), "b");
+    assert_eq!(name(Some("example/c")), "nobody");
     a.change_info(|info| info.load_balancers = false);
-    assert_eq!(name(None), None);
+    assert_eq!(name(None), "nobody");
+}
+
+fn of(registry: &Providers, class: Option<&str>) -> String {
+    match registry.for_service(class) {
+        ServiceOwner::Provider(provider) => provider.name().to_owned(),
+        ServiceOwner::Undecided => "undecided".to_owned(),
+        ServiceOwner::Nobody => "nobody".to_owned(),
+    }
+}
+
+/// S1: whoever comes later on the command line gets nothing that an earlier one may look after.
+#[test]
+fn services_are_undecided_while_an_earlier_provider_is_unknown() {
+    let (a, b) = (provider("a", &["a://"]), provider("b", &["b://"]));
+    b.change_info(|info| info.load_balancer_classes = vec!["example/b".to_owned()]);
+    let both = registry(&[&a, &b]);
+    a.forget_info();
+    assert_eq!([of(&both, None), of(&both, Some("example/b"))], ["undecided"; 2]);
+    a.change_info(|info| info.load_balancers = true);
+    assert_eq!(
+        [of(&both, None), of(&both, Some("example/b"))],
+        ["b"; 2],
+        "the earlier one looks after neither"
+    );
+}
+
+/// S1: overlapping claims are told, each class with who gets it.
+#[test]
+fn overlapping_claims_are_found() {
+    let (a, b, c) = (provider("a", &["a://"]), provider("b", &["b://"]), provider("c", &["c://"]));
+    b.change_info(|info| info.load_balancer_classes = vec!["example/b".to_owned()]);
+    c.change_info(|info| {
+        info.default_load_balancer_class = false;
+        info.load_balancer_classes = vec!["example/b".to_owned(), "example/c".to_owned()];
+    });
+    let all = registry(&[&a, &b, &c]);
+    let contested = |class: Option<&str>, owner: &str, other: &str| ContestedClass {
+        class: class.map(str::to_owned),
+        owner: owner.to_owned(),
+        others: vec![other.to_owned()],
+    };
+    assert_eq!(all.contested_classes(a.as_ref()), [contested(None, "a", "b")]);
+    let of_b = [contested(Some("example/b"), "b", "c"), contested(None, "a", "b")];
+    assert_eq!(all.contested_classes(b.as_ref()), of_b);
+    assert_eq!(all.contested_classes(c.as_ref()), [contested(Some("example/b"), "b", "c")]);
 }
 
 #[test]

@@ -20,9 +20,12 @@ use super::{
     lane::{Lane, Taken},
     observe::Observed,
 };
-use crate::kube::{
-    queue::Outcome,
-    service::{ObjectKey, Service},
+use crate::{
+    cloud::differ_in_backends_only,
+    kube::{
+        queue::Outcome,
+        service::{ObjectKey, Service},
+    },
 };
 
 /// What follows.
@@ -45,6 +48,7 @@ pub(super) struct Act<'a> {
 
 impl Act<'_> {
     pub(super) async fn run(self, lane: &mut Taken, action: Action) -> Step {
+        self.recognise(lane);
         match action {
             Action::Rest => rest(lane),
             Action::Wait => Step::End(Outcome::Done),
@@ -52,12 +56,26 @@ impl Act<'_> {
             Action::Park(why) => self.park(lane, &why),
             Action::HoldBack(delay) => Step::End(Outcome::RetryAfter(delay)),
             Action::Publish => self.publish(lane).await,
-            Action::Ensure => self.ensure(lane).await,
-            Action::Update => self.update(lane).await,
+            Action::Ensure(wish) => self.ensure(lane, wish).await,
+            Action::Update(wish) => self.update(lane, wish).await,
             Action::Remove(removal) => self.remove(lane, removal).await,
             Action::Frozen(removal, why) => self.frozen(lane, removal, &why),
             Action::AskOwner => self.ask_owner(lane).await,
-            Action::Refuse(why) => self.refuse(lane, why),
+            Action::Refuse(why) => {
+                self.refuse(lane, &why);
+                Step::End(Outcome::Done)
+            }
+        }
+    }
+
+    /// A listed digest that says what the Service says now tells that this is the Service that was applied.
+    fn recognise(&self, lane: &mut Taken) {
+        if let (Some(service), Some(wanted), Some(lane)) =
+            (&self.seen.service, self.seen.wanted(), lane.as_mut())
+            && let Some(applied) = &mut lane.applied
+            && (applied.digest == wanted.digest || differ_in_backends_only(&applied.digest, &wanted.digest))
+        {
+            applied.service = Some(Arc::clone(service));
         }
     }
 
@@ -69,12 +87,11 @@ impl Act<'_> {
         Step::End(Outcome::Done)
     }
 
-    fn refuse(&self, lane: &mut Taken, why: String) -> Step {
-        let Some(service) = &self.seen.service else { return Step::End(Outcome::Done) };
+    fn refuse(&self, lane: &mut Taken, why: &str) {
+        let Some(service) = &self.seen.service else { return };
         let lane = lane_of(lane, service);
         lane.settled = false;
         self.shared.events.warn(lane, service, Warning::sync(why));
-        Step::End(Outcome::Done)
     }
 
     /// The finalizer stays, and the end of the freeze is told to the queue.
@@ -101,6 +118,7 @@ fn rest(lane: &mut Taken) -> Step {
         lane.settled = true;
         lane.node_sync = None;
         lane.attempt = None;
+        lane.upkeep = None;
         lane.warned = None;
     }
     Step::End(Outcome::Done)

@@ -1,6 +1,6 @@
 //! The nodes behind all balancers, computed once for all Services.
 //!
-//! In: the cache of nodes, and a word whenever one changed. Out: the set of eligible nodes as each provider wants it. Who
+//! In: the cache of nodes, and a word whenever a set may have changed. Out: the set of eligible nodes as each provider wants it. Who
 //! is told of a new set, and when, is decided in [`super::fan_out`].
 
 use std::{
@@ -41,7 +41,7 @@ impl Backends {
         Self { nodes, changes: AtomicU64::new(0), known: Mutex::default() }
     }
 
-    /// A node changed: the next question is answered anew. Never waits.
+    /// A set may have changed: the next question is answered anew. Never waits.
     pub(super) fn changed(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
@@ -62,6 +62,11 @@ impl Backends {
                 set
             }
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     fn eligible(&self) -> Vec<Arc<Node>> {

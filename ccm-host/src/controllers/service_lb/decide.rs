@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{
-    lane::{Intent, Lane, Presence},
+    lane::{Attempt, Intent, Lane, Presence},
     needs::{has_finalizer, is_load_balancer},
 };
 use crate::{cloud::is_for_another_class, kube::service::Service};
@@ -67,10 +67,12 @@ pub(super) struct Wanted {
     pub(super) since_tried: Difference,
     /// Why no provider may be asked for this at all.
     pub(super) refusal: Option<String>,
+    /// What is applied, with the nodes of now; none if it has them already.
+    pub(super) upkeep: Option<String>,
 }
 
 /// What differs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Difference {
     /// Nothing.
     Nothing,
@@ -96,9 +98,9 @@ pub(super) enum Action {
     /// Nothing for the cloud; finalizer or status have to be written.
     Publish,
     /// Make or change the balancer.
-    Ensure,
+    Ensure(Wish),
     /// Give the balancer other backends.
-    Update,
+    Update(Wish),
     /// Remove a balancer.
     Remove(Removal),
     /// A balancer would have to be removed, but nothing may be destroyed now.
@@ -107,6 +109,15 @@ pub(super) enum Action {
     AskOwner,
     /// The Service makes no sense; it is told to its owner, and waits for a change.
     Refuse(String),
+}
+
+/// What a balancer shall be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// As the Service says.
+    Wanted,
+    /// As it was last applied, but with the nodes of now: what the Service says has to wait, or is refused.
+    Upkeep,
 }
 
 /// Why a balancer goes.
@@ -120,25 +131,6 @@ pub(super) enum Removal {
     Former,
     /// The Service vanished without a chance to clean up.
     Vanished,
-}
-
-impl Action {
-    /// Whether it may take long and counts against `--concurrent-service-syncs`.
-    pub(super) fn is_limited(&self) -> bool {
-        match self {
-            Self::Ensure | Self::Remove(_) => true,
-            Self::Rest
-            | Self::Wait
-            | Self::Forget
-            | Self::Park(_)
-            | Self::HoldBack(_)
-            | Self::Publish
-            | Self::Update
-            | Self::Frozen(..)
-            | Self::AskOwner
-            | Self::Refuse(_) => false,
-        }
-    }
 }
 
 /// What shall be done.
@@ -223,23 +215,51 @@ fn wanted(facts: &Facts<'_>) -> Action {
     if wanted.since_applied == Difference::Nothing {
         return if facts.published { Action::Rest } else { Action::Publish };
     }
+    match delay(facts, wanted) {
+        Some(delay) => upkeep(facts, wanted, delay),
+        None if wanted.since_applied == Difference::Backends => Action::Update(Wish::Wanted),
+        None => Action::Ensure(Wish::Wanted),
+    }
+}
+
+/// What there is to do instead while the wanted state must not be asked for.
+fn delay(facts: &Facts<'_>, wanted: &Wanted) -> Option<Action> {
     if let Some(why) = &wanted.refusal {
-        return Action::Refuse(why.clone());
+        return Some(Action::Refuse(why.clone()));
     }
     // Only a change of the Service makes an attempt anew; a change of nodes waits with it.
-    if wanted.since_tried != Difference::Service
-        && let Some(attempt) = facts.lane.and_then(|lane| lane.attempt.as_ref())
-        && matches!(attempt.intent, Intent::Apply(_))
-    {
-        match attempt.until {
-            None => return Action::Wait,
-            Some(until) if until > facts.now => return Action::HoldBack(until - facts.now),
-            Some(_) => {}
-        }
+    let attempt = facts.lane.and_then(|lane| lane.attempt.as_ref());
+    let attempt = attempt.filter(|attempt| matches!(attempt.intent, Intent::Apply(_)))?;
+    if wanted.since_tried == Difference::Service { None } else { attempt.wait(facts.now) }
+}
+
+/// A change of the Service that fails keeps no node behind the balancer that is gone, and none away that has come.
+fn upkeep(facts: &Facts<'_>, wanted: &Wanted, delay: Action) -> Action {
+    let Some(lane) = facts.lane else { return delay };
+    let under_way = lane.attempt.as_ref().is_some_and(|attempt| attempt.in_progress);
+    let (Some(applied), Some(_), false) = (&lane.applied, &wanted.upkeep, under_way) else { return delay };
+    // Where only the nodes differ, it is their update that failed.
+    let failed_itself = wanted.since_applied != Difference::Service && wanted.refusal.is_none();
+    if failed_itself || (applied.needs_ensure && applied.service.is_none()) {
+        return delay;
     }
-    match wanted.since_applied {
-        Difference::Backends => Action::Update,
-        Difference::Service | Difference::Nothing => Action::Ensure,
+    match (lane.upkeep.as_ref().and_then(|attempt| attempt.wait(facts.now)), delay) {
+        (None, _) if applied.needs_ensure => Action::Ensure(Wish::Upkeep),
+        (None, _) => Action::Update(Wish::Upkeep),
+        (Some(Action::HoldBack(one)), Action::HoldBack(other)) => Action::HoldBack(one.min(other)),
+        (Some(hold @ Action::HoldBack(_)), Action::Wait | Action::Refuse(_)) => hold,
+        (Some(_), delay) => delay,
+    }
+}
+
+impl Attempt {
+    /// None if it may be repeated now.
+    fn wait(&self, now: Instant) -> Option<Action> {
+        match self.until {
+            None => Some(Action::Wait),
+            Some(until) if until > now => Some(Action::HoldBack(until - now)),
+            Some(_) => None,
+        }
     }
 }
 

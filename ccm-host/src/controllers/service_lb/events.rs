@@ -101,6 +101,15 @@ impl Events {
         self.0.record(balancer, EventType::Warning, "OrphanedLoadBalancer", message);
     }
 
+    /// The Service is served by another provider than the one that has this balancer.
+    pub(super) fn left_behind(&self, balancer: &LoadBalancer, provider: &str) {
+        let message = format!(
+            "Load balancer {:?} at provider {provider:?} is left behind, since another provider looks after the Service; it is removed",
+            balancer.id
+        );
+        self.0.record(balancer, EventType::Warning, "OrphanedLoadBalancer", message);
+    }
+
     /// An orphan could not be removed.
     pub(super) fn orphan_stays(&self, balancer: &LoadBalancer, why: &CloudError) {
         let Warning { reason, message } = Warning::delete(why);

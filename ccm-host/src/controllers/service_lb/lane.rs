@@ -2,17 +2,18 @@
 //!
 //! In: what was sent, answered and listed. Out: the facts that [`decide`](mod@super::decide) compares with what is wanted. A lane is
 //! taken out for the length of a run, so that nobody else changes it meanwhile. Nothing here outlives the process: after
-//! a restart the lanes are filled from one list of the provider's balancers ([`super::sweep`]).
+//! a restart the lanes are filled from one list of the provider's balancers ([`super::sweep`]), which tells the digest of
+//! what is applied, but not the Service.
 
 mod table;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tokio::time::Instant;
 
 pub(super) use table::{Lanes, Taken};
 
-use super::metrics::NodeSync;
+use super::{decide::Difference, metrics::NodeSync};
 use crate::kube::service::{Ingress, Service};
 
 /// What is known of one Service's balancer.
@@ -27,14 +28,18 @@ pub(super) struct Lane {
     /// The last digest that this process asked for, or that was listed: it tells the class for which a balancer that is
     /// ours beyond doubt was made. None: not known.
     pub(super) made_as: Option<String>,
-    /// Digest of what was last applied wholly. None: not known, or not any more.
-    pub(super) applied: Option<String>,
-    /// A call since then did not say how it ended, so more may be applied than that.
-    pub(super) in_doubt: bool,
+    /// What was last applied wholly. None: not known.
+    pub(super) applied: Option<Applied>,
+    /// What may differ from that, since a later call failed, or has not ended.
+    pub(super) doubt: Difference,
     /// What shall stand in the status, once an answer or a list said it.
     pub(super) ingress: Option<Vec<Ingress>>,
+    /// Annotations of an answer that are not written yet; none: to be removed.
+    pub(super) annotations: BTreeMap<String, Option<String>>,
     /// The last attempt, if it is not to be repeated at once.
     pub(super) attempt: Option<Attempt>,
+    /// Likewise, of an attempt to give what is applied other nodes while the wanted state has to wait.
+    pub(super) upkeep: Option<Attempt>,
     /// Everything is as wanted.
     pub(super) settled: bool,
     /// The warning that was last written, so that it is written once.
@@ -46,6 +51,24 @@ pub(super) struct Lane {
     /// Grows with each call that may change the balancer; tells whether a list is older than that.
     pub(super) turn: u64,
     sent: Option<Sent>,
+}
+
+/// What a balancer is known to be.
+#[derive(Debug, Clone)]
+pub(super) struct Applied {
+    /// Over Service and backends.
+    pub(super) digest: String,
+    /// The Service that was applied. None: only its digest was listed.
+    pub(super) service: Option<Arc<Service>>,
+    /// The provider cannot give it other nodes by an update.
+    pub(super) needs_ensure: bool,
+}
+
+impl Applied {
+    /// Of which only the digest is known.
+    pub(super) fn listed(digest: String) -> Self {
+        Self { digest, service: None, needs_ensure: false }
+    }
 }
 
 /// Whether a balancer exists, as far as is known.
@@ -66,6 +89,8 @@ pub(super) struct Attempt {
     pub(super) intent: Intent,
     /// When it may be tried again; none: once the Service changes, or at the slow sweep.
     pub(super) until: Option<Instant>,
+    /// It did not fail: the provider is at it.
+    pub(super) in_progress: bool,
 }
 
 /// What can be tried.
@@ -93,9 +118,11 @@ impl Lane {
             presence: Presence::Unknown,
             made_as: None,
             applied: None,
-            in_doubt: false,
+            doubt: Difference::Nothing,
             ingress: None,
+            annotations: BTreeMap::new(),
             attempt: None,
+            upkeep: None,
             settled: false,
             warned: None,
             announced: None,
@@ -130,11 +157,29 @@ impl Lane {
         }
     }
 
-    /// Notes that a call begins that may change the balancer.
-    pub(super) fn begin_turn(&mut self) {
+    /// Notes that a call begins that may change this of the balancer.
+    pub(super) fn begin_turn(&mut self, doubt: Difference) {
         self.turn += 1;
         self.settled = false;
-        self.in_doubt = true;
+        self.doubt = self.doubt.max(doubt);
+    }
+
+    /// Notes that the balancer is wholly as this Service wants it.
+    pub(super) fn is_applied(&mut self, digest: String, service: &Arc<Service>) {
+        self.applied = Some(Applied { digest, service: Some(Arc::clone(service)), needs_ensure: false });
+        self.doubt = Difference::Nothing;
+        self.upkeep = None;
+    }
+
+    /// Notes that the balancer has other nodes, and is otherwise what it was.
+    pub(super) fn has_nodes(&mut self, digest: String) {
+        if let Some(applied) = &mut self.applied {
+            applied.digest = digest;
+        }
+        if self.doubt == Difference::Backends {
+            self.doubt = Difference::Nothing;
+        }
+        self.upkeep = None;
     }
 }
 

@@ -9,12 +9,15 @@ use tokio::time::Instant;
 
 use super::{
     Shared,
-    decide::{Claim, Difference, Facts, Standing, Wanted},
+    decide::{Action, Claim, Difference, Facts, Standing, Wanted},
     lane::{Intent, Lane, Presence},
     needs::{has_finalizer, is_load_balancer},
 };
 use crate::{
-    cloud::{BackendSet, Provider, ProviderInfo, ProviderStatus, Providers, differ_in_backends_only},
+    cloud::{
+        BackendSet, Provider, ProviderStatus, Providers, ServiceOwner, differ_in_backends_only,
+        with_backends_of,
+    },
     kube::{
         patch::service_ingress,
         service::{ObjectKey, Service, source_ranges},
@@ -52,9 +55,18 @@ impl Observed {
         }
     }
 
-    /// Digest of the wanted state, where there is one.
-    pub(super) fn digest(&self) -> Option<String> {
-        self.wanted.as_ref().map(|wanted| wanted.digest.clone())
+    /// Whose turn at making, changing and removing balancers the action takes.
+    pub(super) fn turn_of(&self, action: &Action) -> Option<&str> {
+        match action {
+            Action::Ensure(_) => self.maker.as_ref().map(|maker| maker.name()),
+            Action::Remove(_) => self.holders.first().map(|holder| holder.name()),
+            _ => None,
+        }
+    }
+
+    /// What is wanted, where that can be said.
+    pub(super) fn wanted(&self) -> Option<&Wanted> {
+        self.wanted.as_ref()
     }
 
     /// Whether this host looks after the Service.
@@ -68,7 +80,7 @@ pub(super) fn observe(shared: &Shared, key: &ObjectKey, lane: Option<&Lane>) -> 
     let providers = &shared.context.providers;
     let service = shared.context.services.get(key);
     let (claim, maker) = match service.as_deref() {
-        Some(service) => claim(providers, service, lane),
+        Some(service) => claim(shared, service, lane),
         None => (Claim::Others, None),
     };
     let (holders, holders_standing) = holders(providers, lane);
@@ -98,48 +110,51 @@ pub(super) fn observe(shared: &Shared, key: &ObjectKey, lane: Option<&Lane>) -> 
 }
 
 /// Who looks after a Service, and who would make its balancer.
-fn claim(
-    providers: &Providers,
-    service: &Service,
-    lane: Option<&Lane>,
-) -> (Claim, Option<Arc<dyn Provider>>) {
-    let class = service.spec.load_balancer_class.as_deref();
-    if !is_load_balancer(service) {
-        // A Service that wants no balancer has no class either: whoever made one may take it away.
-        let owner = providers.all().iter().find(|provider| serves_balancers(provider.as_ref()));
-        return match owner {
-            Some(owner) => (Claim::Ours(owner.name().to_owned()), None),
-            None => (nobody(providers), None),
-        };
-    }
+fn claim(shared: &Shared, service: &Service, lane: Option<&Lane>) -> (Claim, Option<Arc<dyn Provider>>) {
+    let providers = &shared.context.providers;
     let holder =
         lane.filter(|lane| lane.presence == Presence::Present).and_then(|lane| lane.holder.as_deref());
-    let holder = holder
-        .and_then(|name| providers.by_name(name))
-        .filter(|holder| holder.info().is_some_and(|info| looks_after(&info, class)));
-    // Who has the balancer keeps it for as long as it looks after the class.
-    match holder.cloned().or_else(|| providers.for_service(class)) {
-        Some(maker) => (Claim::Ours(maker.name().to_owned()), Some(maker)),
-        None => (nobody(providers), None),
+    let class = service.spec.load_balancer_class.as_deref();
+    if is_load_balancer(service) {
+        let holder = holder
+            .and_then(|name| providers.by_name(name))
+            .filter(|holder| holder.info().is_some_and(|info| info.looks_after(class)));
+        // Who has the balancer keeps it for as long as it looks after the class.
+        return match holder {
+            Some(holder) => claim_of(ServiceOwner::Provider(Arc::clone(holder))),
+            None => claim_of(providers.for_service(class)),
+        };
+    }
+    // The apiserver takes the class away together with the type. The finalizer of another implementation is still its own.
+    if holder.is_none()
+        && let Some(class) = shared.former_classes.of(service)
+        && let (claim @ (Claim::Others | Claim::Undecided), _) =
+            claim_of(providers.for_service(class.as_deref()))
+    {
+        return (claim, None);
+    }
+    // A Service that wants no balancer has no class either: whoever made one may take it away.
+    let owner = providers.all().iter().find(|provider| serves_balancers(provider.as_ref()));
+    let all_known = || providers.all().iter().all(|provider| provider.info().is_some());
+    let claim = match owner {
+        Some(owner) => Claim::Ours(owner.name().to_owned()),
+        None if all_known() => Claim::Others,
+        None => Claim::Undecided,
+    };
+    (claim, None)
+}
+
+fn claim_of(owner: ServiceOwner) -> (Claim, Option<Arc<dyn Provider>>) {
+    match owner {
+        ServiceOwner::Provider(owner) => (Claim::Ours(owner.name().to_owned()), Some(owner)),
+        ServiceOwner::Undecided => (Claim::Undecided, None),
+        ServiceOwner::Nobody => (Claim::Others, None),
     }
 }
 
-fn nobody(providers: &Providers) -> Claim {
-    let all_known = providers.all().iter().all(|provider| provider.info().is_some());
-    if all_known { Claim::Others } else { Claim::Undecided }
-}
-
-/// Whether some provider looks after Services of this class.
+/// Whether some provider looks after Services of this class, or may turn out to.
 pub(super) fn is_class_ours(providers: &Providers, class: Option<&str>) -> bool {
-    providers.for_service(class).is_some()
-}
-
-fn looks_after(info: &ProviderInfo, class: Option<&str>) -> bool {
-    info.load_balancers
-        && match class {
-            Some(class) => info.load_balancer_classes.iter().any(|known| known == class),
-            None => info.default_load_balancer_class,
-        }
+    !matches!(providers.for_service(class), ServiceOwner::Nobody)
 }
 
 pub(super) fn serves_balancers(provider: &dyn Provider) -> bool {
@@ -200,20 +215,21 @@ fn wanted(
         Intent::Apply(ref digest) => Some(digest),
         Intent::Remove => None,
     });
-    let since_applied = match since(lane.and_then(|lane| lane.applied.as_ref())) {
-        Difference::Nothing if lane.is_some_and(|lane| lane.in_doubt) => Difference::Backends,
-        since_applied => since_applied,
-    };
+    let applied = lane.and_then(|lane| lane.applied.as_ref()).map(|applied| &applied.digest);
+    let doubt = lane.map_or(Difference::Nothing, |lane| lane.doubt);
     Wanted {
-        since_applied,
+        since_applied: since(applied).max(doubt),
+        upkeep: applied.and_then(|applied| with_backends_of(applied, &digest)),
         since_tried: since(tried),
         refusal: source_ranges(service).err().map(|error| error.to_string()),
         digest,
     }
 }
 
-/// Finalizer and status are as they have to be for what is known to be applied.
+/// Finalizer, status and annotations are as they have to be for what is known to be applied.
 pub(super) fn is_published(service: &Service, lane: Option<&Lane>) -> bool {
     let ingress = lane.and_then(|lane| lane.ingress.as_deref());
-    has_finalizer(service) && ingress.is_none_or(|ingress| service_ingress(service, ingress).is_none())
+    has_finalizer(service)
+        && ingress.is_none_or(|ingress| service_ingress(service, ingress).is_none())
+        && lane.is_none_or(|lane| lane.annotations.is_empty())
 }

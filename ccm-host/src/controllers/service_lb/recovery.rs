@@ -27,11 +27,12 @@ impl Shared {
         std::future::pending::<()>().await;
     }
 
-    /// What failed at a provider that was away need not wait any longer.
+    /// What failed for the first time when the provider went away need not wait any longer. What fails again and again
+    /// keeps its backoff: it may be the reason why the provider goes away.
     fn release(&self, provider: &str) {
-        self.lanes.for_each_idle(|_, lane| {
+        let _taken = self.lanes.for_each_idle(|key, lane| {
             let timed = lane.attempt.as_ref().is_some_and(|attempt| attempt.until.is_some());
-            if timed && lane.holder.as_deref() == Some(provider) {
+            if timed && lane.holder.as_deref() == Some(provider) && self.queue.retries(key) == 1 {
                 lane.attempt = None;
             }
         });

@@ -9,6 +9,7 @@ mod orphans;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -21,7 +22,8 @@ use super::{
 };
 use crate::{
     cloud::{
-        CloudError, ErrorReason, LoadBalancer, LoadBalancerList, Ownership, Provider, is_for_another_class,
+        CloudError, ContestedClass, ErrorReason, LoadBalancer, LoadBalancerList, LoadBalancerState,
+        Ownership, Provider,
     },
     kube::service::{ObjectKey, Service},
 };
@@ -40,42 +42,95 @@ const FIRST_LIST: [Duration; 5] = [
 /// Up to this share of the period is added, so that several providers or hosts do not ask in step.
 const JITTER: f64 = 0.1;
 
+/// What a list says about one Service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// Nothing that is to be done.
+    AsKnown,
+    /// Its lane learnt something, or is not as wanted: the Service deserves a look.
+    Look,
+    /// The Service has its balancer at its owner; the listed one is left behind.
+    LeftBehind,
+}
+
+/// A list, and what it shows that no Service has any more.
+struct Swept {
+    list: LoadBalancerList,
+    left_behind: Vec<LoadBalancer>,
+}
+
 impl Shared {
-    /// Sweeps at the start and after each period, for as long as it is polled.
+    /// Sweeps at the start and after each period, for as long as it is polled. Removals hold up no sweep.
     pub(super) async fn sweep_for_ever(&self, provider: &Arc<dyn Provider>) {
-        self.first_list(provider.as_ref()).await;
+        let provider = provider.as_ref();
+        let mut removals = FuturesUnordered::new();
+        let mut swept = self.first_list(provider).await;
         loop {
-            let period = self.context.settings.resync_period;
-            sleep(period.mul_f64(1.0 + JITTER * fastrand::f64())).await;
-            askable(provider.as_ref()).await;
-            if serves_balancers(provider.as_ref())
-                && let Err(error) = self.sweep(provider.as_ref()).await
-            {
-                tracing::warn!(provider = provider.name(), %error, "the load balancers could not be listed");
+            if let Some(swept) = swept {
+                let strays = self.look_for_strays(provider, swept).await;
+                removals.extend(strays.into_iter().map(|stray| self.remove_stray(provider, stray).boxed()));
             }
+            swept = tokio::select! {
+                swept = self.next_list(provider) => swept,
+                () = worked_off(&mut removals) => None,
+            };
         }
     }
 
+    async fn next_list(&self, provider: &dyn Provider) -> Option<Swept> {
+        let period = self.context.settings.resync_period;
+        sleep(period.mul_f64(1.0 + JITTER * fastrand::f64())).await;
+        askable(provider).await;
+        if !serves_balancers(provider) {
+            return None;
+        }
+        let swept = self.sweep(provider).await;
+        swept.inspect_err(|error| unlisted(provider, error)).ok()
+    }
+
     /// Whatever comes of it, the Services of this provider are looked at afterwards.
-    async fn first_list(&self, provider: &dyn Provider) {
+    async fn first_list(&self, provider: &dyn Provider) -> Option<Swept> {
+        let mut swept = None;
         for pause in FIRST_LIST.iter().map(Some).chain([None]) {
             askable(provider).await;
             if !serves_balancers(provider) {
                 break;
             }
-            let Err(error) = self.sweep(provider).await else { break };
-            tracing::warn!(provider = provider.name(), %error, "the load balancers could not be listed");
-            match pause {
-                Some(pause) if !error.is(ErrorReason::MethodNotSupported) => sleep(*pause).await,
-                _ => break,
+            self.tell_contested_classes(provider);
+            match (self.sweep(provider).await, pause) {
+                (Ok(done), _) => {
+                    swept = Some(done);
+                    break;
+                }
+                (Err(error), Some(pause)) if !error.is(ErrorReason::MethodNotSupported) => {
+                    unlisted(provider, &error);
+                    sleep(*pause).await;
+                }
+                (Err(error), _) => {
+                    unlisted(provider, &error);
+                    break;
+                }
             }
         }
         self.listed.insert(provider.name());
         self.look_at_all();
+        swept
+    }
+
+    /// Told by whichever of two providers introduces itself later.
+    fn tell_contested_classes(&self, provider: &dyn Provider) {
+        for ContestedClass { class, owner, others } in self.context.providers.contested_classes(provider) {
+            tracing::warn!(
+                class,
+                owner,
+                ?others,
+                "several providers look after Services of this load balancer class: the first on the command line gets them"
+            );
+        }
     }
 
     /// One list and what follows from it.
-    async fn sweep(&self, provider: &dyn Provider) -> Result<(), CloudError> {
+    async fn sweep(&self, provider: &dyn Provider) -> Result<Swept, CloudError> {
         let turns = self.lanes.turns();
         let list = self.list(provider).await?;
         for (location, error) in &list.unreachable {
@@ -83,21 +138,23 @@ impl Shared {
         }
         let by_uid: HashMap<&str, &LoadBalancer> =
             list.load_balancers.iter().map(|balancer| (balancer.service_uid.as_str(), balancer)).collect();
+        let mut left_behind = Vec::new();
         for service in self.context.services.list() {
             if !is_of_interest(&service) {
                 continue;
             }
-            let listed = by_uid.get(service.uid.as_str()).copied();
-            let left_behind = listed.is_some_and(|listed| is_left_behind(listed, &service));
-            if !left_behind && !self.is_for(provider, &service) {
-                continue;
-            }
-            if self.teach(provider, &service, listed, list.complete, &turns) || left_behind {
-                self.queue.add(service.key.clone());
+            let lesson = Lesson {
+                provider: provider.name(),
+                listed: by_uid.get(service.uid.as_str()).copied(),
+                complete: list.complete,
+            };
+            match self.teach(provider, &service, &lesson, &turns) {
+                Verdict::AsKnown => {}
+                Verdict::Look => self.queue.add(service.key.clone()),
+                Verdict::LeftBehind => left_behind.extend(lesson.listed.cloned()),
             }
         }
-        self.look_for_orphans(provider, &list).await;
-        Ok(())
+        Ok(Swept { list, left_behind })
     }
 
     async fn list(&self, provider: &dyn Provider) -> Result<LoadBalancerList, CloudError> {
@@ -112,48 +169,68 @@ impl Shared {
         answer
     }
 
-    /// Whether the Service's balancer would be at this provider.
-    fn is_for(&self, provider: &dyn Provider, service: &Service) -> bool {
-        // One that wants none any more may have left it anywhere.
-        let owner = || self.context.providers.for_service(service.spec.load_balancer_class.as_deref());
-        !is_load_balancer(service) || owner().is_some_and(|owner| owner.name() == provider.name())
-    }
-
-    /// Notes in the Service's lane what the list said. Whether the Service deserves a look.
+    /// Notes in the Service's lane what the list said.
     fn teach(
         &self,
         provider: &dyn Provider,
         service: &Arc<Service>,
-        listed: Option<&LoadBalancer>,
-        complete: bool,
+        lesson: &Lesson<'_>,
         turns: &HashMap<ObjectKey, u64>,
-    ) -> bool {
-        // Who is at it knows more than the list, and so does who was at it since the list began.
-        let Some(mut taken) = self.lanes.take(&service.key) else { return false };
+    ) -> Verdict {
+        let owner = self.context.providers.for_service(service.spec.load_balancer_class.as_deref());
+        // One that wants none any more may have left it anywhere.
+        let is_owner = owner.is(provider) || !is_load_balancer(service);
+        let is_here = lesson.listed.is_some_and(is_ours);
+        if !is_owner && !is_here {
+            return Verdict::AsKnown;
+        }
+        // A worker that holds the lane, or held it after the list began, knows more than the list.
+        let Some(mut taken) = self.lanes.take(&service.key) else { return Verdict::AsKnown };
         // A lane that came up meanwhile without a call, as all do at the start, counts no turn yet.
         let turn = taken.as_ref().map_or(0, |lane| lane.turn);
         if turn != turns.get(&service.key).copied().unwrap_or_default() {
-            return false;
+            return Verdict::AsKnown;
         }
         let lane = taken.get_or_insert_with(|| Lane::new(Arc::clone(service)));
         if !lane.is_of(&service.uid) {
-            return false;
+            return Verdict::AsKnown;
         }
-        let elsewhere = lane.presence == Presence::Present
-            && lane.holder.as_deref().is_some_and(|holder| holder != provider.name());
-        if elsewhere {
-            return false;
+        let holder = lane.holder.as_deref().filter(|_| lane.presence == Presence::Present);
+        let elsewhere = holder.is_some_and(|holder| holder != provider.name());
+        let is_served = lane.settled
+            && holder
+                .and_then(|name| self.context.providers.by_name(name))
+                .is_some_and(|holder| owner.is(holder.as_ref()));
+        // Of two balancers of one Service its owner's is the one that stays.
+        if elsewhere && !(is_here && owner.is(provider)) {
+            return if is_here && is_served { Verdict::LeftBehind } else { Verdict::AsKnown };
         }
-        let news = learn(lane, &Lesson { provider: provider.name(), listed, complete });
+        let news = learn(lane, lesson);
         // What is not as wanted gets a look, whatever it waits for: nothing is stuck for longer than a period.
-        news || !lane.settled || !is_published(service, Some(lane))
+        let is_wanted =
+            lane.settled && is_published(service, Some(lane)) && !self.is_outdated(provider, service, lane);
+        if news || !is_wanted { Verdict::Look } else { Verdict::AsKnown }
+    }
+
+    /// Whether the balancer is not as its Service wants it, though nobody has said so.
+    fn is_outdated(&self, provider: &dyn Provider, service: &Service, lane: &Lane) -> bool {
+        let wanted = || provider.desired_digest(service, &self.backends.of(provider));
+        is_load_balancer(service) && lane.applied.as_ref().is_some_and(|applied| applied.digest != wanted())
     }
 }
 
-/// The class of the Service changed while nobody looked, so whoever looks after it now knows nothing of this balancer.
-fn is_left_behind(listed: &LoadBalancer, service: &Service) -> bool {
-    let class = service.spec.load_balancer_class.as_deref();
-    is_load_balancer(service)
-        && listed.ownership == Ownership::ByUid
-        && listed.applied_digest.as_ref().is_some_and(|digest| is_for_another_class(digest, class))
+/// Whether it exists, and was made for a Service of this cluster.
+pub(super) fn is_ours(balancer: &LoadBalancer) -> bool {
+    use LoadBalancerState as S;
+    matches!(balancer.state, S::Pending | S::Active | S::Deleting) && balancer.ownership == Ownership::ByUid
+}
+
+fn unlisted(provider: &dyn Provider, error: &CloudError) {
+    tracing::warn!(provider = provider.name(), %error, "the load balancers could not be listed");
+}
+
+/// Never ends: there may always be more to come.
+async fn worked_off(work: &mut FuturesUnordered<BoxFuture<'_, ()>>) {
+    while work.next().await.is_some() {}
+    std::future::pending::<()>().await;
 }

@@ -2,6 +2,7 @@
 
 mod cleaning;
 mod cluster;
+mod edits;
 mod ensuring;
 mod failing;
 mod histories;

@@ -8,7 +8,7 @@ use super::value;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Services")]
 pub(super) struct RawServices {
-    /// Services whose load balancers are worked on at the same time.
+    /// Services whose load balancers are worked on at the same time, at each provider.
     #[arg(long, value_name = "INT", default_value = "16")]
     pub concurrent_service_syncs: String,
 

@@ -1,23 +1,28 @@
 //! Makes a balancer, changes it, or gives it other nodes.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Act, Step, failure::is_quiet, lane_of};
+use super::{
+    Act, Step,
+    failure::{attempt, is_quiet},
+    lane_of,
+};
 use crate::{
     cloud::{
         BackendSet, CloudError, EnsureLoadBalancer, Ensured, ErrorReason, InProgress, LoadBalancerState,
         Provider, UpdateLoadBalancer, Updated,
     },
     controllers::service_lb::{
+        decide::{Difference, Wanted, Wish},
         events::Warning,
-        lane::{Intent, Lane, Presence, Taken},
+        lane::{Attempt, Intent, Lane, Presence, Taken},
         metrics::Operation,
         status::published,
         wall_micros,
     },
-    kube::{patch::WriteError, queue::Outcome, service::Service},
+    kube::{queue::Outcome, service::Service},
 };
 
 /// When a provider is asked again that left its balancer unfinished without saying when.
@@ -28,6 +33,7 @@ const ADOPT_FLAG: &str = "--adopt-load-balancers";
 
 /// Whom to ask for what.
 struct Order {
+    wish: Wish,
     service: Arc<Service>,
     provider: Arc<dyn Provider>,
     backends: Arc<BackendSet>,
@@ -35,22 +41,29 @@ struct Order {
 }
 
 impl Act<'_> {
-    fn order(&self) -> Option<Order> {
-        Some(Order {
-            service: self.seen.service.clone()?,
-            provider: self.seen.maker.clone()?,
-            backends: self.seen.backends.clone()?,
-            digest: self.seen.digest()?,
-        })
+    fn order(&self, lane: &Taken, wish: Wish) -> Option<Order> {
+        let service = self.seen.service.clone()?;
+        let wanted = self.seen.wanted()?;
+        let (service, digest) = match wish {
+            Wish::Wanted => (service, wanted.digest.clone()),
+            Wish::Upkeep => {
+                // After a restart only the digest of what is applied is known. An update replaces backends and nothing
+                // else, whatever Service it comes with.
+                let applied = lane.as_ref().and_then(|lane| lane.applied.as_ref()?.service.clone());
+                (applied.unwrap_or(service), wanted.upkeep.clone()?)
+            }
+        };
+        let (provider, backends) = (self.seen.maker.clone()?, self.seen.backends.clone()?);
+        Some(Order { wish, service, provider, backends, digest })
     }
 
     /// Finalizer, call, status, Event.
-    pub(super) async fn ensure(&self, lane: &mut Taken) -> Step {
-        let Some(order) = self.order() else { return Step::End(Outcome::Done) };
-        let lane = lane_of(lane, &order.service);
+    pub(super) async fn ensure(&self, lane: &mut Taken, wish: Wish) -> Step {
+        let Some((order, lane)) = self.begin(lane, wish) else { return Step::End(Outcome::Done) };
         lane.settled = false;
-        if let Err(error) = self.set_finalizer(&order.service, true).await {
-            return self.unwritten(lane, &order.service, "finalizer", &error);
+        let Some(service) = &self.seen.service else { return Step::End(Outcome::Done) };
+        if let Err(error) = self.set_finalizer(service, true).await {
+            return self.unwritten(lane, service, "finalizer", &error);
         }
         self.announce(lane, &order);
         match self.call_ensure(lane, &order).await {
@@ -62,27 +75,36 @@ impl Act<'_> {
                 } else if !is_quiet(&error) {
                     self.shared.events.warn(lane, &order.service, Warning::sync(&error));
                 }
-                Step::End(self.failed(lane, Intent::Apply(order.digest), &error))
+                self.failed_to_apply(lane, order, &error)
             }
         }
     }
 
+    /// The order, and the lane with the Service as it is now.
+    fn begin<'a>(&self, lane: &'a mut Taken, wish: Wish) -> Option<(Order, &'a mut Lane)> {
+        let order = self.order(lane, wish)?;
+        if let Some(why) = self.seen.wanted().and_then(|wanted| wanted.refusal.as_ref()) {
+            self.refuse(lane, why);
+        }
+        let lane = lane_of(lane, self.seen.service.as_ref()?);
+        Some((order, lane))
+    }
+
     /// Told once for each wanted state, however often it is tried.
     fn announce(&self, lane: &mut Lane, order: &Order) {
-        if lane.announced.as_ref() != Some(&order.digest) {
+        if order.wish == Wish::Wanted && lane.announced.as_ref() != Some(&order.digest) {
             lane.announced = Some(order.digest.clone());
             self.shared.events.ensuring(&order.service);
         }
     }
 
     async fn call_ensure(&self, lane: &mut Lane, order: &Order) -> Result<Ensured, CloudError> {
-        let Order { service, provider, backends, digest } = order;
-        lane.begin_turn();
+        let Order { service, provider, backends, digest, .. } = order;
+        // Until the answer nobody knows what the cloud has.
+        lane.begin_turn(Difference::Service);
         lane.holder = Some(provider.name().to_owned());
         lane.presence = Presence::Present;
         lane.made_as = Some(digest.clone());
-        // Until the answer nobody knows what the cloud has.
-        lane.applied = None;
         let wanted = EnsureLoadBalancer {
             service: Arc::clone(service),
             backends: Arc::clone(backends),
@@ -101,7 +123,7 @@ impl Act<'_> {
     }
 
     async fn ensured(&self, lane: &mut Lane, order: Order, ensured: Ensured) -> Step {
-        let Order { service, backends, digest, .. } = order;
+        let Order { wish, service, backends, digest, .. } = order;
         let ingress = published(&ensured.load_balancer);
         let rejected = ensured.load_balancer.rejected.join("; ");
         self.shared.events.of_provider(&*service, ensured.events);
@@ -111,23 +133,29 @@ impl Act<'_> {
         let done = ensured.in_progress.is_none();
         // While the work goes on, an empty answer says "not known yet", and what was published stands.
         if done || !ingress.is_empty() {
-            lane.ingress = Some(ingress.clone());
+            lane.ingress = Some(ingress);
         }
+        // An answer comes once: what cannot be written now is written later.
+        lane.annotations.extend(ensured.removed_annotations.into_iter().map(|key| (key, None)));
+        lane.annotations.extend(ensured.annotations.into_iter().map(|(key, value)| (key, Some(value))));
         if done {
-            lane.applied = Some(digest.clone());
-            lane.attempt = None;
-            lane.in_doubt = false;
+            lane.is_applied(digest.clone(), &service);
         }
-        let written =
-            self.write_answer(&service, lane, ensured.annotations, ensured.removed_annotations).await;
+        let written = self.write_answer(lane).await;
         if let Some(in_progress) = ensured.in_progress {
             if let Err(error) = written {
                 let _told = self.unwritten(lane, &service, "status", &error);
             }
-            return self.in_progress(lane, Intent::Apply(digest), &in_progress);
+            return self.in_progress_of(lane, wish, digest, &in_progress);
+        }
+        if wish == Wish::Wanted {
+            lane.attempt = None;
         }
         if let Err(error) = written {
             return self.unwritten(lane, &service, "status", &error);
+        }
+        if wish == Wish::Upkeep {
+            return self.kept_up(lane, &backends);
         }
         self.shared.events.ensured(&service);
         if backends.nodes.is_empty() {
@@ -139,29 +167,20 @@ impl Act<'_> {
         Step::End(Outcome::Done)
     }
 
-    async fn write_answer(
-        &self,
-        service: &Service,
-        lane: &Lane,
-        annotations: BTreeMap<String, String>,
-        removed: Vec<String>,
-    ) -> Result<(), WriteError> {
-        if let Some(ingress) = &lane.ingress {
-            self.set_status(service, ingress).await?;
-        }
-        self.set_annotations(service, annotations, removed).await
-    }
-
     /// Other nodes, and nothing else: travels with the updates of other Services.
-    pub(super) async fn update(&self, lane: &mut Taken) -> Step {
-        let Some(order) = self.order() else { return Step::End(Outcome::Done) };
-        let lane = lane_of(lane, &order.service);
+    pub(super) async fn update(&self, lane: &mut Taken, wish: Wish) -> Step {
+        let Some((order, lane)) = self.begin(lane, wish) else { return Step::End(Outcome::Done) };
         match self.call_update(lane, &order).await {
             Ok(updated) => self.updated(lane, order, updated),
-            // The provider cannot say that the balancer is as before, so nothing is known to be applied.
             Err(error) if is_for_ensure(&error) => {
-                lane.applied = None;
-                lane.attempt = None;
+                match (wish, &mut lane.applied) {
+                    (Wish::Upkeep, Some(applied)) => applied.needs_ensure = true,
+                    // The provider cannot say that the balancer is as before, so nothing is known to be applied.
+                    _ => {
+                        lane.doubt = Difference::Service;
+                        lane.attempt = None;
+                    }
+                }
                 Step::Again
             }
             Err(error) => {
@@ -169,14 +188,14 @@ impl Act<'_> {
                     let warning = Warning::update(&order.backends, &error);
                     self.shared.events.warn(lane, &order.service, warning);
                 }
-                Step::End(self.failed(lane, Intent::Apply(order.digest), &error))
+                self.failed_to_apply(lane, order, &error)
             }
         }
     }
 
     async fn call_update(&self, lane: &mut Lane, order: &Order) -> Result<Updated, CloudError> {
-        let Order { service, provider, backends, digest } = order;
-        lane.begin_turn();
+        let Order { service, provider, backends, digest, .. } = order;
+        lane.begin_turn(Difference::Backends);
         let wanted = UpdateLoadBalancer {
             service: Arc::clone(service),
             backends: Arc::clone(backends),
@@ -194,14 +213,16 @@ impl Act<'_> {
     }
 
     fn updated(&self, lane: &mut Lane, order: Order, updated: Updated) -> Step {
-        let Order { service, backends, digest, .. } = order;
+        let Order { wish, service, backends, digest, .. } = order;
         self.shared.events.of_provider(&*service, updated.events);
         if let Some(in_progress) = updated.in_progress {
-            return self.in_progress(lane, Intent::Apply(digest), &in_progress);
+            return self.in_progress_of(lane, wish, digest, &in_progress);
         }
-        lane.applied = Some(digest);
+        lane.has_nodes(digest);
+        if wish == Wish::Upkeep {
+            return self.kept_up(lane, &backends);
+        }
         lane.attempt = None;
-        lane.in_doubt = false;
         if backends.nodes.is_empty() {
             self.shared.events.warn(lane, &service, Warning::no_nodes());
         } else {
@@ -213,12 +234,66 @@ impl Act<'_> {
         Step::Again
     }
 
+    /// The nodes are right; what the Service says waits as before.
+    fn kept_up(&self, lane: &mut Lane, backends: &BackendSet) -> Step {
+        lane.node_sync = None;
+        match &self.seen.service {
+            Some(service) if backends.nodes.is_empty() => {
+                self.shared.events.warn(lane, service, Warning::no_nodes());
+            }
+            Some(service) => self.shared.events.updated(service),
+            None => {}
+        }
+        Step::Again
+    }
+
+    fn failed_to_apply(&self, lane: &mut Lane, order: Order, error: &CloudError) -> Step {
+        let intent = Intent::Apply(order.digest);
+        match order.wish {
+            Wish::Wanted => {
+                let outcome = self.failed(lane, intent, error);
+                // What is applied may need other nodes while this waits.
+                let stale =
+                    |wanted: &Wanted| wanted.since_applied == Difference::Service && wanted.upkeep.is_some();
+                if self.seen.wanted().is_some_and(stale) {
+                    self.shared.queue.add(self.key.clone());
+                }
+                Step::End(outcome)
+            }
+            Wish::Upkeep => {
+                let (wait, outcome) = self.pace(lane, &intent, error);
+                lane.upkeep = Some(attempt(intent, wait));
+                self.wake_for_attempt(lane);
+                Step::End(outcome)
+            }
+        }
+    }
+
+    fn in_progress_of(&self, lane: &mut Lane, wish: Wish, digest: String, in_progress: &InProgress) -> Step {
+        let intent = Intent::Apply(digest);
+        match wish {
+            Wish::Wanted => self.in_progress(lane, intent, in_progress),
+            Wish::Upkeep => {
+                lane.upkeep = Some(attempt(intent, Some(in_progress.retry_after)));
+                self.wake_for_attempt(lane);
+                Step::End(Outcome::RetryAfter(in_progress.retry_after))
+            }
+        }
+    }
+
+    /// The queue has one time for each Service: the earlier one counts.
+    fn wake_for_attempt(&self, lane: &Lane) {
+        if let Some(until) = lane.attempt.as_ref().and_then(|attempt| attempt.until) {
+            self.shared.queue.add_after(self.key.clone(), until.saturating_duration_since(Instant::now()));
+        }
+    }
+
     /// Nothing is wrong; the same is asked again when the provider said.
     pub(super) fn in_progress(&self, lane: &mut Lane, intent: Intent, in_progress: &InProgress) -> Step {
         let InProgress { retry_after, reason, message } = in_progress;
         tracing::debug!(service = %self.key, ?retry_after, reason, message, "the provider is at it");
         lane.settled = false;
-        self.hold_back(lane, intent, Some(*retry_after));
+        lane.attempt = Some(Attempt { in_progress: true, ..attempt(intent, Some(*retry_after)) });
         Step::End(Outcome::RetryAfter(*retry_after))
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::Act;
 use crate::{
     cloud::{CloudError, ErrorReason, RetryClass, SLOW_RETRY},
@@ -15,10 +17,24 @@ use crate::{
 impl Act<'_> {
     /// Notes the attempt in the lane, so that nothing repeats it before its time, and says when that is.
     pub(super) fn failed(&self, lane: &mut Lane, intent: Intent, error: &CloudError) -> Outcome {
+        let (wait, outcome) = self.pace(lane, &intent, error);
+        // Another implementation looks after this Service, so there is nothing left to do here.
+        lane.settled = error.is(ErrorReason::ImplementedElsewhere);
+        lane.attempt = Some(attempt(intent, wait));
+        outcome
+    }
+
+    /// When it may be tried again; none: once the Service changes, or at the next sweep.
+    pub(super) fn pace(
+        &self,
+        lane: &mut Lane,
+        intent: &Intent,
+        error: &CloudError,
+    ) -> (Option<Duration>, Outcome) {
         if error.is(ErrorReason::StaleRevision) {
             lane.forget_sent_state();
         }
-        let (wait, outcome) = match class(&intent, error) {
+        let (wait, outcome) = match class(intent, error) {
             RetryClass::Backoff => {
                 let failures = self.shared.queue.retries(self.key);
                 (Some(BACKOFF.delay(failures)), Outcome::retry(error))
@@ -31,17 +47,13 @@ impl Act<'_> {
             RetryClass::Wait => (None, Outcome::Done),
         };
         tracing::debug!(service = %self.key, error = %error, ?wait, "a provider could not do it");
-        // What another controller looks after is as it shall be.
-        lane.settled = error.is(ErrorReason::ImplementedElsewhere);
-        self.hold_back(lane, intent, wait);
-        outcome
+        (wait, outcome)
     }
+}
 
-    /// Nothing of the kind is tried again before that; none: before the Service changes or the next sweep.
-    pub(super) fn hold_back(&self, lane: &mut Lane, intent: Intent, wait: Option<Duration>) {
-        let until = wait.map(|wait| tokio::time::Instant::now() + wait);
-        lane.attempt = Some(Attempt { intent, until });
-    }
+/// An attempt that failed and waits for so long.
+pub(super) fn attempt(intent: Intent, wait: Option<Duration>) -> Attempt {
+    Attempt { intent, until: wait.map(|wait| Instant::now() + wait), in_progress: false }
 }
 
 /// What shall go never changes, so it is never left waiting for a change.

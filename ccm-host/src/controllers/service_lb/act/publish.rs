@@ -1,6 +1,6 @@
 //! Writes finalizer, status and annotations of a Service; only what differs, and only on the Service that was meant.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::{Act, Step, lane_of};
 use crate::{
@@ -17,17 +17,14 @@ use crate::{
 };
 
 impl Act<'_> {
-    /// Brings finalizer and status in line with what is applied.
+    /// Brings finalizer, status and annotations in line with what is applied.
     pub(super) async fn publish(&self, lane: &mut Taken) -> Step {
         let Some(service) = self.seen.service.clone() else { return Step::End(Outcome::Done) };
         let lane = lane_of(lane, &service);
         if let Err(error) = self.set_finalizer(&service, true).await {
             return self.unwritten(lane, &service, "finalizer", &error);
         }
-        let ingress = lane.ingress.clone();
-        if let Some(ingress) = ingress
-            && let Err(error) = self.set_status(&service, &ingress).await
-        {
+        if let Err(error) = self.write_answer(lane).await {
             return self.unwritten(lane, &service, "status", &error);
         }
         lane.settled = true;
@@ -54,16 +51,15 @@ impl Act<'_> {
         self.write(service_ingress(service, ingress)).await
     }
 
-    /// Sets and removes the annotations of an answer; the client checked that they are the provider's own.
-    pub(super) async fn set_annotations(
-        &self,
-        service: &Service,
-        set: BTreeMap<String, String>,
-        removed: Vec<String>,
-    ) -> Result<(), WriteError> {
-        let mut wanted: BTreeMap<_, _> = removed.into_iter().map(|key| (key, None)).collect();
-        wanted.extend(set.into_iter().map(|(key, value)| (key, Some(value))));
-        self.write(service_annotations(service, &wanted)).await
+    /// Writes what the provider answered; the client checked that the annotations are the provider's own.
+    pub(super) async fn write_answer(&self, lane: &mut Lane) -> Result<(), WriteError> {
+        let Some(service) = &self.seen.service else { return Ok(()) };
+        if let Some(ingress) = &lane.ingress {
+            self.set_status(service, ingress).await?;
+        }
+        self.write(service_annotations(service, &lane.annotations)).await?;
+        lane.annotations.clear();
+        Ok(())
     }
 
     async fn write(&self, patch: Option<Patch>) -> Result<(), WriteError> {

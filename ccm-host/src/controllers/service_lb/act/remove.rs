@@ -6,17 +6,15 @@ use tokio::time::Instant;
 
 use super::{Act, Step, apply::result, failure::is_quiet, lane_of};
 use crate::{
-    cloud::{
-        CloudError, DeleteLoadBalancer, Deleted, ErrorReason, LoadBalancer, LoadBalancerState, Ownership,
-        Provider,
-    },
+    cloud::{CloudError, DeleteLoadBalancer, Deleted, ErrorReason, Provider},
     controllers::service_lb::{
         Shared,
-        decide::Removal,
+        decide::{Difference, Removal},
         events::Warning,
         lane::{Intent, Lane, Presence, Taken},
         metrics::Operation,
         observe::serves_balancers,
+        sweep::is_ours,
         wall_micros,
     },
     kube::{patch::WriteError, queue::Outcome, service::Service},
@@ -45,7 +43,9 @@ impl Act<'_> {
             mine.announced = Some(GONE.to_owned());
             self.shared.events.deleting(&subject);
         }
-        mine.begin_turn();
+        // What is half gone is no longer as it was applied: only an Ensure makes it whole again.
+        mine.applied = None;
+        mine.begin_turn(Difference::Service);
         let holder = mine.holder.clone();
         let may_have_it = |name| holder.as_deref().is_none_or(|holder| holder == name);
         for provider in self.seen.holders.iter().filter(|provider| may_have_it(provider.name())) {
@@ -55,7 +55,6 @@ impl Act<'_> {
         }
         mine.presence = Presence::Absent;
         mine.made_as = None;
-        mine.applied = None;
         mine.attempt = None;
         mine.node_sync = None;
         self.removed(lane, &subject, removal, tell).await
@@ -183,14 +182,6 @@ impl Shared {
         self.context.metrics.ended(provider.name(), Operation::Delete, result, begun.elapsed());
         answer
     }
-}
-
-fn is_ours(balancer: &LoadBalancer) -> bool {
-    let exists = matches!(
-        balancer.state,
-        LoadBalancerState::Pending | LoadBalancerState::Active | LoadBalancerState::Deleting
-    );
-    exists && balancer.ownership == Ownership::ByUid
 }
 
 /// Upstream tells failures of a cleanup apart from those of a balancer whose Service is gone.

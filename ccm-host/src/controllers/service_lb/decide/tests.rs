@@ -3,7 +3,10 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     cloud::fake::digest_for,
-    controllers::service_lb::{lane::Attempt, needs::FINALIZER},
+    controllers::service_lb::{
+        lane::{Applied, Attempt},
+        needs::FINALIZER,
+    },
     kube::fixtures::service,
 };
 
@@ -32,6 +35,7 @@ fn given(service: Service) -> Scene {
             since_applied: Difference::Service,
             since_tried: Difference::Service,
             refusal: None,
+            upkeep: None,
         }),
         published: true,
         now: Instant::now(),
@@ -89,7 +93,8 @@ impl Scene {
     }
 
     fn applied(self, since: Difference) -> Self {
-        let mut scene = self.known(Presence::Present).lane(|lane| lane.applied = Some(target()));
+        let mut scene =
+            self.known(Presence::Present).lane(|lane| lane.applied = Some(Applied::listed(target())));
         scene.wanted.as_mut().expect("wanted").since_applied = since;
         scene
     }
@@ -104,12 +109,23 @@ impl Scene {
         if let Some(wanted) = &mut self.wanted {
             wanted.since_tried = since;
         }
-        self.lane(|lane| lane.attempt = Some(Attempt { intent: Intent::Apply(target()), until }))
+        self.lane(|lane| {
+            lane.attempt = Some(Attempt { intent: Intent::Apply(target()), until, in_progress: false });
+        })
+    }
+
+    fn other_nodes(mut self) -> Self {
+        self.wanted.as_mut().expect("wanted").upkeep = Some("d3".to_owned());
+        self
+    }
+
+    fn under_way(self) -> Self {
+        self.lane(|lane| lane.attempt.as_mut().expect("an attempt").in_progress = true)
     }
 
     fn tried_to_remove(self, wait: Option<u64>) -> Self {
         let until = wait.map(|wait| self.now + Duration::from_secs(wait));
-        self.lane(|lane| lane.attempt = Some(Attempt { intent: Intent::Remove, until }))
+        self.lane(|lane| lane.attempt = Some(Attempt { intent: Intent::Remove, until, in_progress: false }))
     }
 
     fn provider(mut self, standing: Standing) -> Self {
@@ -167,14 +183,14 @@ fn what_a_service_asks_for() {
     check([
         // Differs on purpose: upstream asks the cloud, which knows nothing of it either.
         ("SVC-1", given(service("web")), Action::Forget),
-        ("SVC-2", given(udp()), Action::Ensure),
-        ("SVC-3", given(lb()), Action::Ensure),
+        ("SVC-2", given(udp()), Action::Ensure(Wish::Wanted)),
+        ("SVC-3", given(lb()), Action::Ensure(Wish::Wanted)),
         ("SVC-5", given(lb().with_class("other/lb")).of_others(), Action::Forget),
         ("SVC-6", given(fin(service("web")).with_ingress_ip("8.8.8.8")), Action::Remove(Removal::Unwanted)),
         ("SVC-7", given(fin(lb()).deleting()), Action::Remove(Removal::Unwanted)),
-        ("SVC-8", given(fin(lb())), Action::Ensure),
-        ("SVC-9", given(lb()).known(Presence::Unknown), Action::Ensure),
-        ("SVC-10", given(fin(lb())).applied(D::Service), Action::Ensure),
+        ("SVC-8", given(fin(lb())), Action::Ensure(Wish::Wanted)),
+        ("SVC-9", given(lb()).known(Presence::Unknown), Action::Ensure(Wish::Wanted)),
+        ("SVC-10", given(fin(lb())).applied(D::Service), Action::Ensure(Wish::Wanted)),
         // SW-1: whatever is said to be absent, its deletion is asked for.
         ("SVC-20", given(fin(lb()).deleting()).known(Presence::Absent), Action::Remove(Removal::Unwanted)),
         ("deleted before it had a balancer", given(lb().deleting()), Action::Forget),
@@ -185,7 +201,7 @@ fn what_a_service_asks_for() {
         ),
         ("SW-18", given(fin(lb())).applied(D::Nothing), Action::Rest),
         ("status lost", given(fin(lb())).applied(D::Nothing).unpublished(), Action::Publish),
-        ("SW-14", given(fin(lb())).known(Presence::Present), Action::Ensure),
+        ("SW-14", given(fin(lb())).known(Presence::Present), Action::Ensure(Wish::Wanted)),
         ("bad range", given(lb()).refused(), Action::Refuse("bad".to_owned())),
         (
             "bad range, being deleted",
@@ -201,10 +217,10 @@ fn what_a_change_of_nodes_asks_for() {
     check([
         ("LBN-2", given(service("web")), Action::Forget),
         ("LBN-8", given(fin(lb())).applied(D::Nothing), Action::Rest),
-        ("LBN-9", given(fin(lb())).applied(D::Backends), Action::Update),
+        ("LBN-9", given(fin(lb())).applied(D::Backends), Action::Update(Wish::Wanted)),
         // SW-13: differs on purpose, nothing new is given to a balancer that goes.
         ("LBN-33", given(fin(lb()).deleting()).applied(D::Backends), Action::Remove(Removal::Unwanted)),
-        ("both changed", given(fin(lb())).applied(D::Service), Action::Ensure),
+        ("both changed", given(fin(lb())).applied(D::Service), Action::Ensure(Wish::Wanted)),
     ]);
 }
 
@@ -272,8 +288,12 @@ fn a_provider_that_cannot_be_asked_is_waited_for() {
     check([
         ("away, to be made", given(lb()).provider(away()), park("away")),
         ("away, to be removed", given(fin(lb()).deleting()).provider(away()), park("away")),
-        ("frozen, to be made", given(lb()).provider(frozen()), Action::Ensure),
-        ("frozen, other nodes", given(fin(lb())).applied(D::Backends).provider(frozen()), Action::Update),
+        ("frozen, to be made", given(lb()).provider(frozen()), Action::Ensure(Wish::Wanted)),
+        (
+            "frozen, other nodes",
+            given(fin(lb())).applied(D::Backends).provider(frozen()),
+            Action::Update(Wish::Wanted),
+        ),
         (
             "frozen, to be removed",
             given(fin(lb()).deleting()).provider(frozen()),
@@ -301,11 +321,11 @@ fn what_was_tried_waits_for_its_time() {
     check([
         ("same state", failed(D::Nothing, Some(7)), hold(7)),
         ("LBN-34, other nodes", failed(D::Backends, Some(7)), hold(7)),
-        ("other Service", failed(D::Service, Some(7)), Action::Ensure),
-        ("time has come", failed(D::Nothing, Some(0)), Action::Ensure),
+        ("other Service", failed(D::Service, Some(7)), Action::Ensure(Wish::Wanted)),
+        ("time has come", failed(D::Nothing, Some(0)), Action::Ensure(Wish::Wanted)),
         ("waits for a change", failed(D::Nothing, None), Action::Wait),
         ("waits for a change of the Service", failed(D::Backends, None), Action::Wait),
-        ("changed", failed(D::Service, None), Action::Ensure),
+        ("changed", failed(D::Service, None), Action::Ensure(Wish::Wanted)),
         ("SVC-24", given(fin(lb()).deleting()).known(Presence::Present).tried_to_remove(Some(1)), hold(1)),
         (
             "refused to make, now to be removed",
@@ -315,7 +335,7 @@ fn what_was_tried_waits_for_its_time() {
         (
             "removal failed, wanted again",
             given(fin(lb())).known(Presence::Present).tried_to_remove(Some(9)),
-            Action::Ensure,
+            Action::Ensure(Wish::Wanted),
         ),
         (
             "as wanted again before its time",
@@ -325,8 +345,53 @@ fn what_was_tried_waits_for_its_time() {
     ]);
 }
 
+/// S2: an edit that waits, or is refused, keeps no dead node behind the balancer.
 #[test]
-fn only_long_work_is_limited() {
-    assert!(Action::Ensure.is_limited() && Action::Remove(Removal::Vanished).is_limited());
-    assert!(!Action::Update.is_limited() && !Action::Publish.is_limited());
+fn what_is_applied_is_kept_up_while_its_edit_waits() {
+    use Difference as D;
+    let edited = |wait| given(fin(lb())).applied(D::Service).tried(D::Nothing, wait).other_nodes();
+    let hold = |seconds| Action::HoldBack(Duration::from_secs(seconds));
+    let update = || Action::Update(Wish::Upkeep);
+    let up = |scene: Scene, wait: Option<u64>| {
+        let until = wait.map(|wait| scene.now + Duration::from_secs(wait));
+        let intent = Intent::Apply(target());
+        scene.lane(|lane| lane.upkeep = Some(Attempt { intent, until, in_progress: false }))
+    };
+    let rebuilt = |scene: Scene, known: bool| {
+        scene.lane(|lane| {
+            let applied = lane.applied.as_mut().expect("applied");
+            applied.needs_ensure = true;
+            applied.service = known.then(|| Arc::new(lb()));
+        })
+    };
+    check([
+        ("held back", edited(Some(7)), update()),
+        ("refused by the provider", edited(None), update()),
+        ("refused by the host", given(fin(lb())).applied(D::Service).refused().other_nodes(), update()),
+        ("same nodes", given(fin(lb())).applied(D::Service).tried(D::Nothing, Some(7)), hold(7)),
+        ("its time has come", edited(Some(0)), Action::Ensure(Wish::Wanted)),
+        (
+            "edited again",
+            given(fin(lb())).applied(D::Service).tried(D::Service, None).other_nodes(),
+            Action::Ensure(Wish::Wanted),
+        ),
+        ("the provider is at it", edited(Some(7)).under_way(), hold(7)),
+        (
+            "only the nodes differ",
+            given(fin(lb())).applied(D::Backends).tried(D::Nothing, Some(7)).other_nodes(),
+            hold(7),
+        ),
+        ("failed, too: the earlier counts", up(edited(Some(7)), Some(3)), hold(3)),
+        ("failed, too: the earlier counts", up(edited(Some(3)), Some(7)), hold(3)),
+        ("failed, the edit is refused", up(edited(None), Some(3)), hold(3)),
+        ("failed, tried again", up(edited(None), Some(0)), update()),
+        ("both are refused", up(edited(None), None), Action::Wait),
+        ("must be rebuilt", rebuilt(edited(Some(7)), true), Action::Ensure(Wish::Upkeep)),
+        ("must be rebuilt, but nobody knows as what", rebuilt(edited(Some(7)), false), hold(7)),
+        (
+            "never applied",
+            given(fin(lb())).known(Presence::Present).tried(D::Nothing, Some(7)).other_nodes(),
+            hold(7),
+        ),
+    ]);
 }

@@ -66,24 +66,17 @@ impl Lanes {
         self.0.table.lock().idle.iter().map(|(key, lane)| (key.clone(), lane.turn)).collect()
     }
 
-    /// The keys of all lanes that somebody has.
-    pub(in crate::controllers::service_lb) fn taken(&self) -> Vec<ObjectKey> {
-        self.0.table.lock().taken.iter().cloned().collect()
-    }
-
-    /// Whether somebody has the lane.
-    pub(in crate::controllers::service_lb) fn is_taken(&self, key: &ObjectKey) -> bool {
-        self.0.table.lock().taken.contains(key)
-    }
-
-    /// Lets `change` see every lane that nobody has. It must be quick.
+    /// Lets `change` see every lane that nobody has. It must be quick. Returns the keys of all others at that moment, so
+    /// that no lane is missed.
     pub(in crate::controllers::service_lb) fn for_each_idle(
         &self,
         mut change: impl FnMut(&ObjectKey, &mut Lane),
-    ) {
-        for (key, lane) in &mut self.0.table.lock().idle {
+    ) -> Vec<ObjectKey> {
+        let mut table = self.0.table.lock();
+        for (key, lane) in &mut table.idle {
             change(key, lane);
         }
+        table.taken.iter().cloned().collect()
     }
 }
 
@@ -147,7 +140,7 @@ mod tests {
         keys.sort();
         assert_eq!(keys, [key("a"), key("b")], "CACHE-4");
         let mut seen = 0;
-        lanes.for_each_idle(|_, _| seen += 1);
+        let _taken = lanes.for_each_idle(|_, _| seen += 1);
         assert_eq!(seen, 2, "CACHE-6");
         *lanes.take(&key("a")).unwrap() = None;
         assert_eq!(lanes.keys(), [key("b")], "CACHE-2");
@@ -159,13 +152,35 @@ mod tests {
         let lanes = Lanes::new(Gauge::default());
         open(&lanes, "a");
         let taken = lanes.take(&key("a"));
-        assert!(lanes.is_taken(&key("a")));
         assert!(lanes.take(&key("a")).is_none());
-        lanes.for_each_idle(|key, _| panic!("{key} is taken"));
+        let busy = lanes.for_each_idle(|key, _| panic!("{key} is taken"));
+        assert_eq!(busy, [key("a")]);
         assert!(lanes.turns().is_empty());
         drop(taken);
-        assert!(!lanes.is_taken(&key("a")));
         assert!(lanes.take(&key("a")).unwrap().is_some(), "given back as it was");
+    }
+
+    /// S5: a lane that is given back meanwhile is either seen idle or told as taken.
+    #[test]
+    fn no_lane_is_missed() {
+        let lanes = Lanes::new(Gauge::default());
+        open(&lanes, "a");
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    drop(lanes.take(&key("a")));
+                }
+            });
+            let missed = (0..20_000).filter(|_| {
+                let mut seen = 0;
+                let taken = lanes.for_each_idle(|_, _| seen += 1);
+                seen + taken.len() != 1
+            });
+            let missed = missed.count();
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(missed, 0);
+        });
     }
 
     #[test]

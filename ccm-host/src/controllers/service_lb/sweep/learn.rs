@@ -3,9 +3,11 @@
 use crate::{
     cloud::{LoadBalancer, LoadBalancerState, Ownership, SyncState},
     controllers::service_lb::{
-        lane::{Lane, Presence},
+        decide::Difference,
+        lane::{Applied, Lane, Presence},
         status::published,
     },
+    kube::service::Ingress,
 };
 
 /// What a list says.
@@ -27,11 +29,9 @@ pub(super) fn learn(lane: &mut Lane, lesson: &Lesson<'_>) -> bool {
         None => false,
     };
     // The slow resync is the second chance of what was refused.
-    let refused = lane.attempt.as_ref().is_some_and(|attempt| attempt.until.is_none());
-    if refused {
-        lane.attempt = None;
-    }
-    news || refused
+    let refused = [&mut lane.attempt, &mut lane.upkeep]
+        .map(|attempt| attempt.take_if(|attempt| attempt.until.is_none()).is_some());
+    news || refused.contains(&true)
 }
 
 fn learn_of(lane: &mut Lane, provider: &str, balancer: &LoadBalancer) -> bool {
@@ -56,13 +56,24 @@ fn learn_of(lane: &mut Lane, provider: &str, balancer: &LoadBalancer) -> bool {
 /// It serves, with what the provider says it applied last.
 fn learn_applied(lane: &mut Lane, balancer: &LoadBalancer) -> bool {
     let Some(digest) = &balancer.applied_digest else { return false };
-    lane.ingress = Some(published(balancer));
-    let known = lane.applied.as_ref() == Some(digest);
-    lane.in_doubt = false;
+    let listed = published(balancer);
+    if !shrinks(lane.ingress.as_deref().unwrap_or(&lane.last.ingress), &listed) {
+        lane.ingress = Some(listed);
+    }
+    let known = lane.applied.as_ref().is_some_and(|applied| applied.digest == *digest);
+    lane.doubt = Difference::Nothing;
     if !known {
-        lane.applied = Some(digest.clone());
+        lane.applied = Some(Applied::listed(digest.clone()));
     }
     !known
+}
+
+/// Whether a list only leaves out what is published. It says that from memory, so it is not believed; an Ensure is.
+fn shrinks(published: &[Ingress], listed: &[Ingress]) -> bool {
+    let among = |entries: &[Ingress], one: &Ingress| {
+        entries.iter().any(|other| (&other.ip, &other.hostname) == (&one.ip, &one.hostname))
+    };
+    listed.iter().all(|one| among(published, one)) && !published.iter().all(|one| among(listed, one))
 }
 
 /// It drifted, or is being made or removed: only Ensure tells more.
@@ -107,7 +118,7 @@ mod tests {
     fn lane(presence: Presence, applied: Option<&str>) -> Lane {
         let mut lane = Lane::new(Arc::new(service("web")));
         lane.presence = presence;
-        lane.applied = applied.map(str::to_owned);
+        lane.applied = applied.map(|digest| Applied::listed(digest.to_owned()));
         lane
     }
 
@@ -194,7 +205,7 @@ mod tests {
         for (id, mut lane, listed, complete, want) in rows {
             let lesson = Lesson { provider: "cloud", listed: listed.as_ref(), complete };
             let look = learn(&mut lane, &lesson);
-            let applied = lane.applied.as_deref();
+            let applied = lane.applied.as_ref().map(|applied| applied.digest.as_str());
             assert_eq!((look, lane.presence, applied), want, "{id}");
         }
     }
@@ -204,7 +215,7 @@ mod tests {
         let lesson = Lesson { provider: "cloud", listed: None, complete: false };
         for (until, want) in [(None, true), (Some(Instant::now()), false)] {
             let mut lane = lane(Presence::Present, None);
-            lane.attempt = Some(Attempt { intent: Intent::Remove, until });
+            lane.attempt = Some(Attempt { intent: Intent::Remove, until, in_progress: false });
             assert_eq!(learn(&mut lane, &lesson), want);
             assert_eq!(lane.attempt.is_none(), want);
         }

@@ -1,9 +1,12 @@
-//! Balancers of this cluster for which there is no Service any more.
+//! Balancers of this cluster for which there is no Service any more, or whose Service has another one.
 //!
 //! In: a provider's list. Out: a log line, an Event and a metric; and, only if the operator asked for it, their removal.
 //! An orphan is listed as this cluster's by both uids, and neither the cache nor a live read of the API knows a Service
 //! of that uid. It is removed if the sweep before found it, too, while the provider is trusted with destructive work, and
 //! after another live read. What has only a former controller's name is never one.
+//!
+//! A balancer whose Service is served by the provider that looks after it, while this one is at another, is left behind:
+//! nothing leads to it, so it goes without being asked for.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,14 +17,19 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
 
+use super::{Swept, is_ours};
 use crate::{
-    cloud::{
-        DeleteLoadBalancer, LoadBalancer, LoadBalancerList, LoadBalancerState, Ownership, Provider,
-        ProviderStatus,
+    cloud::{DeleteLoadBalancer, LoadBalancer, LoadBalancerList, Provider, ProviderStatus},
+    controllers::service_lb::{
+        Shared,
+        lane::{Lane, Presence},
+        wall_micros,
     },
-    controllers::service_lb::{Shared, wall_micros},
     kube::{patch::WriteError, service::ObjectKey},
 };
+
+/// Live reads of Services at the same time.
+const READS_AT_ONCE: usize = 16;
 
 /// The uids of the Services whose balancers the last sweep found without one, by provider.
 #[derive(Debug, Default)]
@@ -35,10 +43,26 @@ impl Orphans {
     }
 }
 
+/// A balancer that has to go.
+pub(super) struct Stray {
+    balancer: LoadBalancer,
+    why: Why,
+}
+
+/// Why it has to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// It has no Service any more.
+    Orphaned,
+    /// Its Service has another one, at the provider that looks after it.
+    LeftBehind,
+}
+
 impl Shared {
-    /// Reports what is new, and removes what is known if that was asked for.
-    pub(super) async fn look_for_orphans(&self, provider: &dyn Provider, list: &LoadBalancerList) {
-        let orphans = self.orphans_in(list).await;
+    /// Reports what is new. Returns what has to go: what is left behind, and known orphans if that was asked for.
+    pub(super) async fn look_for_strays(&self, provider: &dyn Provider, swept: Swept) -> Vec<Stray> {
+        let Swept { list, left_behind } = swept;
+        let orphans = self.orphans_in(&list).await;
         self.context.metrics.set_orphans(provider.name(), orphans.len());
         let before = self.orphans.replace(provider.name(), &orphans);
         let (known, new): (Vec<_>, Vec<_>) =
@@ -56,21 +80,33 @@ impl Shared {
             );
             self.events.orphaned(balancer, remove);
         }
-        if remove {
-            join_all(known.into_iter().map(|balancer| self.remove_orphan(provider, balancer))).await;
+        for balancer in &left_behind {
+            tracing::warn!(
+                provider = provider.name(),
+                service = %balancer.key,
+                id = balancer.id,
+                "a load balancer is removed: another provider looks after its Service"
+            );
+            self.events.left_behind(balancer, provider.name());
         }
+        let known = known.into_iter().filter(|_| remove).cloned();
+        let orphaned = known.map(|balancer| Stray { balancer, why: Why::Orphaned });
+        let left_behind = left_behind.into_iter().map(|balancer| Stray { balancer, why: Why::LeftBehind });
+        orphaned.chain(left_behind).collect()
     }
 
     async fn orphans_in<'a>(&self, list: &'a LoadBalancerList) -> Vec<&'a LoadBalancer> {
         let mut known: HashSet<String> =
             self.context.services.list().iter().map(|service| service.uid.clone()).collect();
         // What a lane is about is in hand.
-        self.lanes.for_each_idle(|_, lane| _ = known.insert(lane.last.uid.clone()));
+        let taken = self.lanes.for_each_idle(|_, lane| _ = known.insert(lane.last.uid.clone()));
+        let suspects = list.load_balancers.iter().filter(|balancer| is_suspect(balancer, &known));
+        let unknown = suspects.filter(|balancer| !taken.contains(&balancer.key));
+        let unknown: Vec<_> = unknown.collect();
         let mut orphans = Vec::new();
-        for balancer in list.load_balancers.iter().filter(|balancer| is_suspect(balancer, &known)) {
-            if !self.lanes.is_taken(&balancer.key) && self.has_no_service(balancer).await {
-                orphans.push(balancer);
-            }
+        for some in unknown.chunks(READS_AT_ONCE) {
+            let alone = join_all(some.iter().map(|balancer| self.has_no_service(balancer))).await;
+            orphans.extend(some.iter().zip(alone).filter_map(|(balancer, alone)| alone.then_some(*balancer)));
         }
         orphans
     }
@@ -89,23 +125,29 @@ impl Shared {
     }
 
     /// Asks until it is gone; what takes longer than from one sweep to the next is asked for by that one.
-    async fn remove_orphan(&self, provider: &dyn Provider, balancer: &LoadBalancer) {
+    pub(super) async fn remove_stray(&self, provider: &dyn Provider, stray: Stray) {
         let until_gone = async {
-            while let Some(wait) = self.ask_to_remove(provider, balancer).await {
+            while let Some(wait) = self.ask_to_remove(provider, &stray).await {
                 sleep(wait).await;
             }
         };
         if timeout(self.context.settings.resync_period, until_gone).await.is_err() {
-            tracing::warn!(service = %balancer.key, id = balancer.id, "an orphaned load balancer takes long to go");
+            let Stray { balancer, .. } = stray;
+            tracing::warn!(service = %balancer.key, id = balancer.id, "an unwanted load balancer takes long to go");
         }
     }
 
     /// When to ask again; none: it is gone, or must not or cannot be removed now.
-    async fn ask_to_remove(&self, provider: &dyn Provider, balancer: &LoadBalancer) -> Option<Duration> {
-        let _permit = self.limit.acquire().await.ok()?;
+    async fn ask_to_remove(&self, provider: &dyn Provider, stray: &Stray) -> Option<Duration> {
+        let Stray { balancer, why } = stray;
+        let _permit = self.turn_at(provider.name()).await?;
         // Nobody else is at a balancer of this name meanwhile.
-        let _lane = self.lanes.take(&balancer.key)?;
-        if *provider.status().borrow() != ProviderStatus::Serving || !self.has_no_service(balancer).await {
+        let lane = self.lanes.take(&balancer.key)?;
+        let is_unwanted = match why {
+            Why::Orphaned => self.has_no_service(balancer).await,
+            Why::LeftBehind => lane.as_ref().is_some_and(|lane| has_another(lane, balancer, provider.name())),
+        };
+        if *provider.status().borrow() != ProviderStatus::Serving || !is_unwanted {
             return None;
         }
         let wanted = DeleteLoadBalancer {
@@ -124,7 +166,7 @@ impl Shared {
                 deleted.in_progress.map(|in_progress| in_progress.retry_after)
             }
             Err(error) => {
-                tracing::warn!(service = %balancer.key, id = balancer.id, %error, "an orphaned load balancer stays");
+                tracing::warn!(service = %balancer.key, id = balancer.id, %error, "an unwanted load balancer stays");
                 self.events.orphan_stays(balancer, &error);
                 None
             }
@@ -132,13 +174,17 @@ impl Shared {
     }
 }
 
+/// Whether the Service has its balancer at another provider, and all is well there.
+fn has_another(lane: &Lane, balancer: &LoadBalancer, provider: &str) -> bool {
+    lane.is_of(&balancer.service_uid)
+        && lane.settled
+        && lane.presence == Presence::Present
+        && lane.holder.as_deref().is_some_and(|holder| holder != provider)
+}
+
 /// This cluster's beyond doubt, there or half gone, and of no Service that is known.
 fn is_suspect(balancer: &LoadBalancer, known: &HashSet<String>) -> bool {
-    use LoadBalancerState as S;
-    matches!(balancer.state, S::Pending | S::Active | S::Deleting)
-        && balancer.ownership == Ownership::ByUid
-        && !known.contains(&balancer.service_uid)
-        && can_be_asked_for(&balancer.key)
+    is_ours(balancer) && !known.contains(&balancer.service_uid) && can_be_asked_for(&balancer.key)
 }
 
 /// Of anything else the API would say that it is absent.

@@ -308,3 +308,18 @@ async fn a_deletion_waits_for_the_update_that_is_under_way() {
     world.pass(A_WHILE).await;
     assert_eq!(world.take(), ["update web n1,n2", "delete web-uid", "finalizer removed"]);
 }
+
+/// S9: half gone, and wanted again: only an Ensure makes it whole.
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_is_taken_back_is_an_ensure() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    let retry_after = Duration::from_secs(50);
+    let work = InProgress { retry_after, reason: String::new(), message: String::new() };
+    world.cloud.in_progress_next(method::DELETE, work);
+    world.cluster.change_service("web", |service| service["spec"]["type"] = json!("ClusterIP"));
+    world.until("the removal", |world| world.count("delete") == 1).await;
+    world.pass(Duration::from_secs(1)).await;
+    world.cluster.change_service("web", |service| service["spec"]["type"] = json!("LoadBalancer"));
+    world.pass(A_WHILE).await;
+    assert_eq!(world.calls(), ["delete web-uid", "ensure web n1"]);
+}

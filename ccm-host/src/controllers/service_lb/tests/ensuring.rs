@@ -167,6 +167,23 @@ async fn annotations_and_events_of_an_answer_are_written() {
     assert_eq!(events, ["EnsuringLoadBalancer", "Shared: with others", "EnsuredLoadBalancer"]);
 }
 
+/// S8: an answer comes once. What could not be written is written later, without another call.
+#[tokio::test(start_paused = true)]
+async fn annotations_that_could_not_be_written_are_written_later() {
+    let world = World::settled([node("n1")]).await;
+    world.cloud.set_annotations([("cloud/arn".to_owned(), "a1".to_owned())].into(), Vec::new());
+    for _ in 0..3 {
+        world.cluster.refuse_next("status", Reply::status(500, "InternalError"));
+    }
+    world.cluster.put(lb("web"));
+    world.pass(A_WHILE).await;
+    let mut story = world.take();
+    story.sort();
+    let annotations = r#"annotations {"cloud/arn":"a1"}"#;
+    assert_eq!(story, [annotations, "ensure web n1", "finalizer added", "status 192.0.2.1"]);
+    assert_eq!(world.metric("ccm_service_pending"), "0");
+}
+
 /// An apiserver that was wrong about it: the sweep looks again.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_was_said_to_be_gone_gets_its_balancer_at_the_next_sweep() {

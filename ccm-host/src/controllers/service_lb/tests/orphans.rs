@@ -140,3 +140,13 @@ async fn an_orphan_takes_its_time() {
     world.pass(A_SWEEP).await;
     assert_eq!((world.count("delete"), uids(&world).len()), (4, 3));
 }
+
+/// S12: what takes long to go holds up no sweep.
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_hangs_holds_up_no_sweep() {
+    let world = world(true);
+    world.pass(Duration::from_secs(10)).await;
+    world.cloud.set_latency(method::DELETE, Duration::from_secs(1_000_000));
+    world.pass(5 * A_SWEEP).await;
+    assert!(world.count("list") >= 6, "{:?}", world.calls());
+}

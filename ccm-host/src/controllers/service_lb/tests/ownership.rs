@@ -6,10 +6,11 @@ use serde_json::json;
 
 use super::{
     cluster::{deleting, fin, lb, node, published},
+    restarting::A_SWEEP,
     world::{A_WHILE, World, word},
 };
 use crate::{
-    cloud::{LoadBalancer, LoadBalancerState, Ownership, SyncState},
+    cloud::{LoadBalancer, LoadBalancerState, Ownership, ProviderStatus, SyncState, fake::FakeProvider},
     kube::service::ObjectKey,
 };
 
@@ -164,4 +165,91 @@ async fn a_provider_that_no_longer_looks_after_a_class_keeps_its_balancers() {
     world.cluster.change_service("web", |service| service["spec"]["ports"][0]["port"] = json!(81));
     world.pass(A_WHILE).await;
     assert!(world.take().is_empty());
+}
+
+fn turned_off(service: &mut serde_json::Value) {
+    service["spec"]["type"] = json!("ClusterIP");
+    service["spec"].as_object_mut().unwrap().remove("loadBalancerClass");
+}
+
+/// S10: the class goes with the type, but the finalizer stands for the balancer of the other implementation.
+#[tokio::test(start_paused = true)]
+async fn another_implementations_finalizer_survives_a_change_of_type() {
+    let world = World::settled([node("n1"), of_another(fin(lb("theirs")))]).await;
+    world.cluster.change_service("theirs", turned_off);
+    world.pass(A_SWEEP).await;
+    world.cluster.delete_service("theirs");
+    world.pass(A_WHILE).await;
+    let story: Vec<_> =
+        world.take().into_iter().filter(|word| word != "list" && word != "get theirs").collect();
+    assert!(story.is_empty(), "{story:?}");
+    let finalizers = world.cluster.service("theirs").unwrap()["metadata"]["finalizers"].clone();
+    assert_eq!(finalizers.as_array().unwrap().len(), 1);
+    assert_eq!(world.metric("ccm_service_pending"), "0");
+}
+
+fn come(provider: &FakeProvider) {
+    provider.change_info(|info| {
+        info.load_balancers = true;
+        info.default_load_balancer_class = true;
+    });
+    provider.set_status(ProviderStatus::Serving);
+}
+
+fn leave(provider: &FakeProvider) {
+    provider.forget_info();
+    provider.set_status(ProviderStatus::Disconnected("no socket".to_owned()));
+}
+
+fn words(provider: &FakeProvider) -> Vec<String> {
+    provider.take_calls().iter().map(word).collect()
+}
+
+/// S1: both look after Services without a class. The first on the command line comes late, and loses none.
+#[tokio::test(start_paused = true)]
+async fn a_late_provider_keeps_its_services() {
+    let mut world = World::settled([node("n1"), lb("web")]).await;
+    world.stop().await;
+    let other = world.add_provider("other");
+    leave(&world.cloud);
+    world.start();
+    world.pass(A_WHILE).await;
+    assert_eq!(words(&other), ["list"], "it may be the other's");
+    world.cluster.change_service("web", |service| service["spec"]["ports"][0]["port"] = json!(81));
+    world.pass(A_WHILE).await;
+    come(&world.cloud);
+    world.pass(Duration::from_secs(5)).await;
+    assert_eq!(world.take(), ["list", "ensure web n1"]);
+    assert!(words(&other).is_empty());
+}
+
+/// S1: a balancer at one provider, the Service another's: left behind, and removed once the owner has its own.
+#[tokio::test(start_paused = true)]
+async fn a_balancer_at_a_provider_that_does_not_own_the_service_goes() {
+    let mut world = World::settled([node("n1"), lb("web")]).await;
+    world.stop().await;
+    let other = world.add_provider("other");
+    other.set_balancer(world.cloud.balancers()["web-uid"].clone());
+    world.start();
+    world.pass(2 * A_SWEEP).await;
+    let of_other = words(&other);
+    assert_eq!(of_other.iter().filter(|word| *word == "delete web-uid").count(), 1, "{of_other:?}");
+    assert!(other.balancers().is_empty());
+    let story: Vec<_> = world.take().into_iter().filter(|word| word != "list").collect();
+    assert!(story.is_empty(), "{story:?}");
+    assert_eq!(world.cloud.balancers().len(), 1);
+}
+
+/// S1: the only balancer stands at a provider that gave the class to another: it moves, and nothing is left.
+#[tokio::test(start_paused = true)]
+async fn a_balancer_moves_to_the_provider_that_owns_the_service() {
+    let mut world = World::settled([node("n1"), lb("web")]).await;
+    world.stop().await;
+    let other = world.add_provider("other");
+    world.cloud.change_info(|info| info.default_load_balancer_class = false);
+    world.start();
+    world.pass(2 * A_SWEEP).await;
+    let story: Vec<_> = world.take().into_iter().filter(|word| word.starts_with("delete")).collect();
+    assert_eq!(story, ["delete web-uid"]);
+    assert_eq!((world.cloud.balancers().len(), other.balancers().len()), (0, 1));
 }

@@ -8,9 +8,12 @@ use super::{
     cluster::{lb, node},
     world::{A_WHILE, World},
 };
-use crate::cloud::{
-    ErrorReason, LoadBalancerState, SyncState,
-    fake::{error, method},
+use crate::{
+    cloud::{
+        ErrorReason, Ingress, LoadBalancerState, SyncState,
+        fake::{error, method},
+    },
+    controllers::service_lb::nodes::AUTOSCALER_TAINT,
 };
 
 /// Long enough for a sweep, whatever its jitter.
@@ -150,4 +153,58 @@ async fn a_sweep_is_the_second_chance_of_what_was_refused() {
     world.cluster.put(lb("web"));
     world.pass(A_SWEEP).await;
     assert_eq!(world.count("ensure"), 2);
+}
+
+/// S5: a set that no change of a node announced, such as one without the nodes that drain, is found by the sweep.
+#[tokio::test(start_paused = true)]
+async fn a_sweep_compares_with_what_is_wanted() {
+    let world = World::settled([node("n1"), node("n2"), lb("web")]).await;
+    world.cluster.change_node("n2", |node| {
+        node["spec"]["taints"] = json!([{"key": AUTOSCALER_TAINT, "effect": "NoSchedule"}]);
+    });
+    world.pass(A_WHILE).await;
+    assert!(world.take().is_empty(), "no reason by itself");
+    world.pass(A_SWEEP).await;
+    assert_eq!(world.take(), ["list", "update web n1"]);
+}
+
+/// S6: a list may leave out how to reach a balancer, or a part of it: what was published stands. What is new is published.
+#[tokio::test(start_paused = true)]
+async fn a_list_never_shrinks_a_status() {
+    let ip = |text: &str| Ingress {
+        ip: Some(text.parse().unwrap()),
+        hostname: None,
+        ip_mode: Some("VIP"),
+        ports: Vec::new(),
+    };
+    let published = |world: &World| {
+        let service = world.cluster.service("web").unwrap();
+        let entries = service["status"]["loadBalancer"]["ingress"].as_array().cloned().unwrap_or_default();
+        entries.iter().map(|entry| entry["ip"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let mut world = World::settled([node("n1"), lb("web")]).await;
+    let rows = [
+        (vec![], vec!["192.0.2.1"]),
+        (vec!["192.0.2.1", "192.0.2.2"], vec!["192.0.2.1", "192.0.2.2"]),
+        (vec!["192.0.2.2"], vec!["192.0.2.1", "192.0.2.2"]),
+        (vec![], vec!["192.0.2.1", "192.0.2.2"]),
+        (vec!["192.0.2.3"], vec!["192.0.2.3"]),
+    ];
+    for restart in [false, true] {
+        for (listed, want) in &rows {
+            let mut balancer = world.cloud.balancers()["web-uid"].clone();
+            balancer.ingress = listed.iter().map(|text| ip(text)).collect();
+            world.cloud.set_balancer(balancer);
+            if restart {
+                world.stop().await;
+                world.start();
+            }
+            world.pass(A_SWEEP).await;
+            assert_eq!(published(&world), *want, "{listed:?}, restart: {restart}");
+        }
+        world.cluster.change_service("web", |service| {
+            service["status"] = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}});
+        });
+    }
+    assert_eq!(world.count("ensure") + world.count("update"), 0);
 }

@@ -8,7 +8,10 @@ use super::{
     cluster::{lb, node},
     world::{A_WHILE, World},
 };
-use crate::cloud::{ProviderStatus, fake::method};
+use crate::cloud::{
+    ProviderStatus,
+    fake::{error, method},
+};
 
 fn away() -> ProviderStatus {
     ProviderStatus::Disconnected("no socket".to_owned())
@@ -111,4 +114,39 @@ async fn the_end_waits_for_nobody_and_writes_nothing() {
     assert!(took < Duration::from_secs(1), "{took:?}");
     world.pass(A_WHILE).await;
     assert_eq!(world.take(), ["finalizer added", "ensure web n1"]);
+}
+
+/// S7: what brings its provider down again and again is tried at the pace of its backoff, not at that of the connection.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_comes_and_goes_does_not_defeat_the_backoff() {
+    let world = World::settled([node("n1")]).await;
+    world.cloud.fail_always(method::ENSURE, Some(error(method::ENSURE, None)));
+    world.cluster.put(lb("web"));
+    for _ in 0..300 {
+        world.pass(Duration::from_secs(1)).await;
+        world.cloud.set_status(away());
+        world.pass(Duration::from_secs(1)).await;
+        world.cloud.set_status(ProviderStatus::Serving);
+    }
+    let tries = world.count("ensure");
+    assert!((5..=9).contains(&tries), "{tries} in ten minutes");
+}
+
+/// S4: a provider that hangs takes the turns of no other.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_hangs_holds_up_only_its_own_balancers() {
+    let mut classy = lb("classy");
+    classy["spec"]["loadBalancerClass"] = json!("other/lb");
+    let mut world = World::new([node("n1"), lb("a"), lb("b"), lb("c"), classy]);
+    world.settings.workers = 2;
+    let other = world.add_provider("other");
+    other.change_info(|info| {
+        info.default_load_balancer_class = false;
+        info.load_balancer_classes = vec!["other/lb".to_owned()];
+    });
+    world.cloud.set_latency(method::ENSURE, Duration::from_secs(600));
+    world.start();
+    world.pass(Duration::from_secs(5)).await;
+    assert_eq!(world.count("ensure"), 2);
+    assert_eq!(other.balancers().len(), 1);
 }

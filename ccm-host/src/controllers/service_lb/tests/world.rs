@@ -141,6 +141,11 @@ impl World {
         self.shared.as_ref().expect("started").lanes.keys()
     }
 
+    /// How often the nodes behind balancers had to be put together anew.
+    pub(super) fn sets_made(&self) -> u64 {
+        self.shared.as_ref().expect("started").backends.changes()
+    }
+
     /// Lets time pass.
     pub(super) async fn pass(&self, time: Duration) {
         sleep(time).await;
