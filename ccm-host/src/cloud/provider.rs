@@ -101,6 +101,8 @@ pub struct ProviderInfo {
     pub route_node_addresses: bool,
     /// Its instances may be watched.
     pub watch_instances: bool,
+    /// The cloud's own key of an instance is its node's name: a node without a provider ID can be said to be absent.
+    pub names_are_keys: bool,
     /// Its cloud allots pod CIDRs to instances.
     pub pod_cidrs: bool,
     /// `spec.loadBalancerClass` values that it looks after.

@@ -5,27 +5,31 @@
 //! decided in [`crate::controllers::cloud_node`].
 //!
 //! ```text
-//! every period, for each provider:
-//! look ──► observe: one batch ──► decide (pure) ──┬─► act: taints
-//!                                                 └─► guard (pure) ──► ledger ──► act: deletions, or a condition that
-//!                                                                                  says why not
+//! every period, and when a node falls silent, for each provider:
+//! observe: a look at nodes that are not ready ──► decide (pure) ──► act: taints
+//!             │ some absent: another look, Ready nodes in the same batch
+//!             ▼
+//!          guard (pure) ──► Lease ──► ledger ──► act: deletions, or a condition that says which rule held a node back
 //! ```
 //!
 //! Each provider's nodes are passed over on their own, so that a provider that hangs holds up only its own.
 
 mod act;
+mod control;
 mod decide;
 mod guard;
+mod lease;
 mod ledger;
 mod metrics;
 mod observe;
 #[cfg(test)]
 mod tests;
+mod wake;
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use futures::future::join_all;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -35,17 +39,20 @@ use crate::{
         cache::Cache,
         events::Recorder,
         keep::{Keep, KeySet},
-        node::Node,
+        node::{Node, Taint},
         patch::Writer,
     },
     manager::{flags::LifecycleSettings, selector::LabelSelector},
 };
 use act::{Failures, HELD_BACK};
+use control::Denials;
 use decide::{Look, look};
-use guard::{Findings, Guard, Rules, Turn};
+use guard::{Findings, Guard, Rule, Rules, Turn};
 use ledger::Ledger;
 pub use metrics::LifecycleMetrics;
 use metrics::PassCount;
+use observe::Seen;
+use wake::Wakes;
 
 /// The name under which its events are recorded.
 pub const COMPONENT: &str = "cloud-node-lifecycle-controller";
@@ -72,7 +79,8 @@ pub struct Context {
 /// What the Node cache has to keep for this controller.
 #[must_use]
 pub fn keep(selector: &LabelSelector) -> Keep {
-    let own = Keep { labels: KeySet::default(), annotations: KeySet::keys([decide::CONFIRM_DELETION]) };
+    let own =
+        Keep { labels: KeySet::keys(decide::ZONES), annotations: KeySet::keys([decide::CONFIRM_DELETION]) };
     own.union(&NodeScope::new(selector.clone()).keep())
 }
 
@@ -87,8 +95,36 @@ pub struct Controller {
 #[derive(Debug)]
 struct Memory {
     guard: Guard,
+    denials: Denials,
     ledger: Ledger,
     failures: Failures,
+    rng: fastrand::Rng,
+}
+
+/// The nodes of a provider by what there is to ask.
+#[derive(Debug, Default)]
+struct Parted {
+    /// Ready, and named by a provider ID: whom the provider can be checked against.
+    ready: Vec<Arc<Node>>,
+    not_ready: Vec<Arc<Node>>,
+    /// Ready nodes whose taints shall be so.
+    taints: Vec<(Arc<Node>, Vec<Taint>)>,
+}
+
+impl Parted {
+    fn of(nodes: &[Arc<Node>]) -> Self {
+        let mut parted = Self::default();
+        for node in nodes {
+            match look(node) {
+                Look::Ready(taints) => {
+                    parted.taints.extend(taints.map(|taints| (Arc::clone(node), taints)));
+                    parted.ready.extend(node.provider_id.is_some().then(|| Arc::clone(node)));
+                }
+                Look::NotReady => parted.not_ready.push(Arc::clone(node)),
+            }
+        }
+        parted
+    }
 }
 
 impl Controller {
@@ -104,8 +140,10 @@ impl Controller {
             () = cancel.cancelled() => return Ok(()),
             () = self.context.nodes.synced() => {}
         }
-        let each = self.context.providers.all().iter().map(|provider| self.look_after(provider, &cancel));
-        let all = join_all(each);
+        let wakes = wake::of(&self.context.providers);
+        self.follow(&wakes);
+        let each = self.context.providers.all().iter();
+        let all = join_all(each.map(|provider| self.look_after(provider, &wakes, &cancel)));
         tokio::select! {
             () = cancel.cancelled() => {}
             _ = all => {}
@@ -113,16 +151,19 @@ impl Controller {
         Ok(())
     }
 
-    /// One pass after the other, a period apart, without end.
-    async fn look_after(&self, provider: &Arc<dyn Provider>, cancel: &CancellationToken) {
+    /// One pass after the other, without end.
+    async fn look_after(&self, provider: &Arc<dyn Provider>, wakes: &Wakes, cancel: &CancellationToken) {
+        let mut changes = provider.instance_changes();
         let mut memory = Memory {
             guard: Guard::new(self.rules()),
+            denials: Denials::default(),
             ledger: Ledger::default(),
             failures: Failures::default(),
+            rng: fastrand::Rng::new(),
         };
         loop {
             Box::pin(self.pass(provider, &mut memory, cancel)).await;
-            sleep(self.context.settings.monitor_period).await;
+            self.due(provider, wakes, &mut changes).await;
         }
     }
 
@@ -131,7 +172,7 @@ impl Controller {
         Rules {
             grace: settings.deletion_grace,
             confirmations: settings.deletion_confirmations,
-            spacing: settings.monitor_period,
+            spacing: self.spacing(),
             max_share: settings.deletion_max_share.fraction(),
             window: settings.deletion_window,
         }
@@ -140,64 +181,84 @@ impl Controller {
     async fn pass(&self, provider: &Arc<dyn Provider>, memory: &mut Memory, cancel: &CancellationToken) {
         let mut health = provider.status();
         let was_well = *health.borrow_and_update() == ProviderStatus::Serving;
+        let knew_enough = self.knows_enough_for(provider);
         let nodes = self.nodes_of(provider);
-        let (mut ready, mut not_ready) = (Vec::new(), Vec::new());
-        for node in &nodes {
-            match look(node) {
-                Look::Ready(taints) => ready.extend(taints.map(|taints| (Arc::clone(node), taints))),
-                Look::NotReady => not_ready.push(Arc::clone(node)),
-            }
-        }
-        self.write_taints(ready, cancel).await;
-        if !was_well {
+        let mut parted = Parted::of(&nodes);
+        self.write_taints(std::mem::take(&mut parted.taints), cancel).await;
+        if !was_well || !knew_enough {
             return memory.guard.distrust();
         }
-        let observed = self.observe(not_ready).await;
-        if health.has_changed().unwrap_or(true) {
-            // It was not well for some of the time, perhaps for the answer that would count.
+        let Some(seen) = self.look(provider, memory, &parted, &mut health, cancel).await else {
             return memory.guard.distrust();
-        }
-        let findings = Findings {
-            total: nodes.len(),
-            absent: observed.evidence(jiff::Timestamp::now()),
-            uncertain: observed.uncertain,
-            held_back_before: nodes.iter().any(|node| is_held_back(node)),
         };
-        self.write_taints(observed.taints, cancel).await;
-        memory.failures.only(&observed.absent);
-        if !observed.absent.is_empty()
+        memory.failures.only(&seen.absent_nodes());
+        if !seen.absent.is_empty()
             && let Err(error) = self.recall(provider, memory).await
         {
-            self.none_deleted(provider, &observed.absent, &mut memory.failures, &error);
+            self.none_deleted(provider, &seen.absent_nodes(), &mut memory.failures, &error);
             return memory.guard.distrust();
         }
-        let ruling = memory.guard.rule(Instant::now(), &findings);
-        let latched = memory.guard.is_latched();
-        self.report(provider.name(), ruling.turned, &findings);
-        let count = PassCount { latched, held_back: ruling.held_back.len(), absent: findings.absent.len() };
-        self.context.metrics.passed(provider.name(), count);
-        let to_go = observed.absent.iter().filter(|node| ruling.delete.contains(&node.uid));
-        let to_go = self.record(provider, memory, to_go.cloned().collect(), cancel).await;
-        self.delete_all(provider, to_go, &mut memory.failures, cancel).await;
-        let is_absent = |node: &Node| findings.absent.iter().any(|evidence| evidence.uid == node.uid);
-        let to_hold = nodes.iter().filter(|node| ruling.held_back.contains(&node.uid));
-        let to_let_go = nodes.iter().filter(|node| is_held_back(node) && !(latched && is_absent(node)));
-        self.show_held_back(to_hold.cloned().collect(), true, cancel).await;
-        self.show_held_back(to_let_go.cloned().collect(), false, cancel).await;
+        self.conclude(provider, memory, &nodes, &seen, cancel).await;
     }
 
-    fn report(&self, provider: &str, turned: Option<Turn>, findings: &Findings) {
-        let (absent, total) = (findings.absent.len(), findings.total);
-        match turned {
-            Some(Turn::Latched) => tracing::error!(
-                provider,
-                absent,
-                total,
-                "too many instances are absent: no node is deleted until the answers recover or a person confirms"
-            ),
-            Some(Turn::Released) => tracing::info!(provider, absent, total, "nodes may be deleted again"),
-            None => {}
+    /// Deletes what may go, and shows what is held back.
+    async fn conclude(
+        &self,
+        provider: &Arc<dyn Provider>,
+        memory: &mut Memory,
+        nodes: &[Arc<Node>],
+        seen: &Seen,
+        cancel: &CancellationToken,
+    ) {
+        let findings = Findings {
+            total: nodes.len(),
+            absent: seen.evidence(jiff::Timestamp::now()),
+            uncertain: seen.uncertain,
+            control: seen.control.clone(),
+            held_before: nodes.iter().filter_map(|node| held_by(node)).collect(),
+        };
+        let mut ruling = memory.guard.rule(Instant::now(), &findings);
+        report(provider.name(), &ruling.turns, &findings);
+        let to_go =
+            seen.absent_nodes().into_iter().filter(|node| ruling.delete.contains(&node.uid)).collect();
+        let to_go = self.only_silent(provider, memory, to_go, &mut ruling.held_back).await;
+        let to_go = self.record(provider, memory, to_go, cancel).await;
+        self.delete_all(provider, to_go, &mut memory.failures, cancel).await;
+
+        self.count(provider, memory, &findings, &ruling.held_back);
+        let held = |node: &Arc<Node>| {
+            let rule = *ruling.held_back.get(&node.uid).filter(|rule| !rule.is_brief())?;
+            Some((Arc::clone(node), rule))
+        };
+        let is_absent = |node: &Node| findings.absent.iter().any(|evidence| evidence.uid == node.uid);
+        let freed = nodes.iter().filter(|node| is_held_back(node) && !is_absent(node));
+        self.show_held_back(nodes.iter().filter_map(held).collect(), cancel).await;
+        self.show_freed(freed.cloned().collect(), cancel).await;
+    }
+
+    fn count(
+        &self,
+        provider: &Arc<dyn Provider>,
+        memory: &Memory,
+        findings: &Findings,
+        held: &HashMap<String, Rule>,
+    ) {
+        let mut count = PassCount {
+            latched: memory.guard.is_latched(),
+            contradicted: memory.guard.is_contradicted(),
+            absent: findings.absent.len(),
+            ..PassCount::default()
+        };
+        for rule in held.values() {
+            *count.held_back.entry(*rule).or_default() += 1;
         }
+        self.context.metrics.passed(provider.name(), &count);
+    }
+
+    /// Whether the cache of nodes keeps all that the provider wants to know of them. A provider that tells instances by a
+    /// label it has just asked for may say of a node without it that it has none (N5).
+    fn knows_enough_for(&self, provider: &Arc<dyn Provider>) -> bool {
+        provider.info().is_some_and(|info| self.context.nodes.holds(&info.keep_of_nodes()))
     }
 
     /// Nodes that may be several providers' are counted to the first of them.
@@ -218,4 +279,35 @@ impl Controller {
 
 fn is_held_back(node: &Node) -> bool {
     node.condition(HELD_BACK).is_some_and(|condition| condition.status == "True")
+}
+
+/// The rule by which the node shows that it is held back.
+fn held_by(node: &Node) -> Option<Rule> {
+    let condition = node.condition(HELD_BACK).filter(|condition| condition.status == "True")?;
+    Rule::of_reason(&condition.reason)
+}
+
+fn report(provider: &str, turns: &[Turn], findings: &Findings) {
+    let (absent, total) = (findings.absent.len(), findings.total);
+    for turn in turns {
+        match turn {
+            Turn::Latched => tracing::error!(
+                provider,
+                absent,
+                total,
+                "too many instances are absent and no node is Ready: no node is deleted until one is, the answers recover, \
+                 or a person confirms"
+            ),
+            Turn::Released => tracing::info!(provider, absent, total, "nodes may be deleted again"),
+            Turn::Contradicted => tracing::error!(
+                provider,
+                absent,
+                total,
+                "the provider denies instances whose kubelets are alive: no node is deleted until it stops"
+            ),
+            Turn::Settled => {
+                tracing::info!(provider, absent, total, "the provider does not contradict itself any more");
+            }
+        }
+    }
 }

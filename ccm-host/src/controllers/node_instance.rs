@@ -10,7 +10,7 @@ use crate::{
         CloudError, Freshness, InstanceAnswer, InstanceQuery, InstanceState, InstanceView, NodeOwner,
         Provider, Providers,
     },
-    kube::node::Node,
+    kube::{cache::Cache, node::Node},
 };
 
 /// What came of a question.
@@ -34,18 +34,38 @@ pub enum Found {
     Nobody,
 }
 
+/// Waits until the cache of nodes keeps what these providers want to know of them: a provider that tells instances by a
+/// label it has just asked for would look for another one, or none (N5). Out comes the node as it is known then.
+async fn known_well(nodes: &Cache<Node>, node: &Arc<Node>, candidates: &[Arc<dyn Provider>]) -> Arc<Node> {
+    for info in candidates.iter().filter_map(|provider| provider.info()) {
+        let wanted = info.keep_of_nodes();
+        if !nodes.holds(&wanted) {
+            nodes.set_keep(&wanted);
+            nodes.synced().await;
+        }
+    }
+    nodes.get(&node.name).filter(|now| now.uid == node.uid).unwrap_or_else(|| Arc::clone(node))
+}
+
 /// Asks whoever looks after the node. Where that is not certain, one after the other is asked until one has the machine; a
 /// provider that fails does not keep the others from being asked.
-pub async fn ask(providers: &Providers, node: &Arc<Node>, view: InstanceView, freshness: Freshness) -> Found {
+pub async fn ask(
+    providers: &Providers,
+    nodes: &Cache<Node>,
+    node: &Arc<Node>,
+    view: InstanceView,
+    freshness: Freshness,
+) -> Found {
     let candidates = match providers.for_node(node) {
         NodeOwner::Provider(provider) => vec![provider],
         NodeOwner::Candidates(candidates) => candidates,
         NodeOwner::Undecided => return Found::Undecided,
         NodeOwner::Nobody => return Found::Nobody,
     };
+    let node = known_well(nodes, node, &candidates).await;
     let mut verdict: Option<Result<InstanceAnswer, CloudError>> = None;
     for provider in &candidates {
-        let query = InstanceQuery { node: Arc::clone(node), view, freshness };
+        let query = InstanceQuery { node: Arc::clone(&node), view, freshness };
         let answer = provider.instance(query).await;
         if let Ok(answer) = &answer
             && has_machine(answer.state)
@@ -97,8 +117,10 @@ mod tests {
             ErrorReason,
             fake::{FakeProvider, error, instance, machine, method},
         },
-        kube::fixtures::node,
+        controllers::node_server::NodeServer,
+        kube::{fixtures::node, keep::Keep},
     };
+    use tokio_util::sync::CancellationToken;
 
     fn answered(word: &str) -> impl Fn(&FakeProvider) {
         let word = word.to_owned();
@@ -141,23 +163,48 @@ mod tests {
             let (a, b) = (FakeProvider::new("a"), FakeProvider::new("b"));
             answered(first)(&a);
             answered(second)(&b);
-            let found =
-                ask(&registry(&a, &b), &Arc::new(node("n")), InstanceView::All, Freshness::ReadThrough).await;
+            let found = ask(
+                &registry(&a, &b),
+                &filled().await,
+                &Arc::new(node("n")),
+                InstanceView::All,
+                Freshness::ReadThrough,
+            )
+            .await;
             assert_eq!(words(&found), want, "{first}, {second}");
         }
+    }
+
+    /// N5.
+    #[tokio::test]
+    async fn what_a_provider_wants_to_know_is_known_before_it_is_asked() {
+        let (a, b) = (FakeProvider::new("a"), FakeProvider::new("b"));
+        a.change_info(|info| info.node_labels = vec!["example.com/machine".to_owned()]);
+        let (both, nodes) = (registry(&a, &b), filled().await);
+        let wanted = a.info().unwrap().keep_of_nodes();
+        assert!(!nodes.holds(&wanted));
+        let found =
+            ask(&both, &nodes, &Arc::new(node("n")), InstanceView::Existence, Freshness::ReadThrough).await;
+        assert_eq!(words(&found), "a b: Absent true");
+        assert!(nodes.holds(&wanted));
     }
 
     #[tokio::test]
     async fn nobody_is_asked_about_a_foreign_node() {
         let (a, b) = (FakeProvider::new("a"), FakeProvider::new("b"));
-        let both = registry(&a, &b);
+        let (both, nodes) = (registry(&a, &b), filled().await);
         let foreign = Arc::new(node("n").with_provider_id("other://1"));
-        let found = ask(&both, &foreign, InstanceView::All, Freshness::ReadThrough).await;
+        let found = ask(&both, &nodes, &foreign, InstanceView::All, Freshness::ReadThrough).await;
         assert_eq!(words(&found), "nobody");
         b.forget_info();
-        let found = ask(&both, &foreign, InstanceView::All, Freshness::ReadThrough).await;
+        let found = ask(&both, &nodes, &foreign, InstanceView::All, Freshness::ReadThrough).await;
         assert_eq!(words(&found), "undecided");
         assert_eq!((a.calls().len(), b.calls().len()), (0, 0));
+    }
+
+    /// A cache that has seen everything there is: nothing.
+    async fn filled() -> Cache<Node> {
+        NodeServer::new([]).cache(Keep::default(), &CancellationToken::new()).await
     }
 
     fn registry(a: &Arc<FakeProvider>, b: &Arc<FakeProvider>) -> Providers {

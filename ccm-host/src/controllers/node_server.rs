@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "words for the tests of every controller, used or not yet")]
 
 mod apply;
+mod leases;
 mod records;
 
 use std::{
@@ -12,6 +13,7 @@ use std::{
     sync::Arc,
 };
 
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -40,6 +42,7 @@ pub(crate) struct NodeServer {
 struct State {
     nodes: BTreeMap<String, Value>,
     records: records::Records,
+    leases: leases::Leases,
     version: u64,
     watches: Vec<Watch>,
     held: Option<VecDeque<(&'static str, Value)>>,
@@ -165,7 +168,9 @@ impl NodeServer {
     /// Likewise, as they came.
     pub(crate) fn take_calls(&self) -> Vec<Call> {
         let calls = self.api.take_calls().into_iter();
-        calls.filter(|call| !call.is_watch() && !records::is_record(call)).collect()
+        calls
+            .filter(|call| !call.is_watch() && !records::is_record(call) && !leases::is_lease(call))
+            .collect()
     }
 
     /// The ConfigMap of this name; null if there is none.
@@ -176,6 +181,21 @@ impl NodeServer {
     /// Somebody else writes the ConfigMap of this name.
     pub(crate) fn put_record(&self, name: &str, data: Value) {
         self.state.lock().records.put(name, data);
+    }
+
+    /// The kubelet of this node is alive, and renews its Lease.
+    pub(crate) fn renew_lease(&self, node: &str) {
+        self.state.lock().leases.renewed.insert(node.to_owned(), None);
+    }
+
+    /// The kubelet of this node renewed its Lease so long ago, and falls silent.
+    pub(crate) fn stop_lease(&self, node: &str, ago: SignedDuration) {
+        self.state.lock().leases.renewed.insert(node.to_owned(), Some(Timestamp::now() - ago));
+    }
+
+    /// From now on Leases cannot be read, or again they can.
+    pub(crate) fn refuse_leases(&self, refused: bool) {
+        self.state.lock().leases.refused = refused;
     }
 
     /// From now on ConfigMaps can neither be read nor written, or again they can.
@@ -191,6 +211,9 @@ impl State {
         }
         if records::is_record(call) {
             return self.records.answer(call);
+        }
+        if leases::is_lease(call) {
+            return self.leases.answer(call);
         }
         let Some((name, subresource)) =
             call.path.strip_prefix(&format!("{NODES}/")).map(|rest| match rest.split_once('/') {

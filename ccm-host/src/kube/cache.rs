@@ -178,6 +178,13 @@ impl<T: Slim> Cache<T> {
         *self.0.listed.borrow() >= self.0.wanted.borrow().generation
     }
 
+    /// Whether a whole list was seen with at least these keys.
+    #[must_use]
+    pub fn holds(&self, keep: &Keep) -> bool {
+        let wanted = self.0.wanted.borrow();
+        *self.0.listed.borrow() >= wanted.generation && wanted.keep.covers(keep)
+    }
+
     /// Returns once [`Cache::is_synced`].
     pub async fn synced(&self) {
         let mut listed = self.0.listed.subscribe();

@@ -28,6 +28,12 @@ impl Keep {
             annotations: self.annotations.union(&other.annotations),
         }
     }
+
+    /// Whether the union of the two is no more than this one.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        self.labels.covers(&other.labels) && self.annotations.covers(&other.annotations)
+    }
 }
 
 /// A set of keys: all, or some by name and by prefix.
@@ -75,6 +81,12 @@ impl KeySet {
             keys: &self.keys | &other.keys,
             prefixes: &self.prefixes | &other.prefixes,
         }
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        (self.all || !other.all)
+            && other.keys.is_subset(&self.keys)
+            && other.prefixes.is_subset(&self.prefixes)
     }
 
     /// Whether the key is in the set.

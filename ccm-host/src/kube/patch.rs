@@ -21,6 +21,7 @@
 
 mod error;
 mod json;
+mod lease;
 mod node;
 mod record;
 mod service;
@@ -31,6 +32,7 @@ mod writer;
 use serde_json::Value;
 
 pub use error::WriteError;
+pub use lease::NodeLease;
 pub use node::{NodeChange, node_addresses, node_condition, node_main, node_pod_cidrs};
 pub use record::{Record, RecordKey};
 pub use service::{service_annotations, service_condition, service_finalizer, service_ingress};

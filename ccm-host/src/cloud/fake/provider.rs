@@ -8,6 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use ipnet::IpNet;
+use jiff::Timestamp;
 use tokio::sync::{broadcast, watch};
 
 use super::{Call, FakeProvider, answers, machine, method};
@@ -48,7 +49,12 @@ impl Provider for FakeProvider {
         let call = Call::Instance { node: node.clone(), view: query.view, freshness: query.freshness };
         self.begin(method::INSTANCE, call).await?;
         let answer = self.state.lock().instances.get(&node).cloned();
-        Ok(answer.unwrap_or_else(|| machine(InstanceState::Absent, None)))
+        let mut answer = answer.unwrap_or_else(|| machine(InstanceState::Absent, None));
+        // What is prepared without a time of its own is seen as it is asked.
+        if answer.observed_at == Some(Timestamp::UNIX_EPOCH) {
+            answer.observed_at = Some(Timestamp::now());
+        }
+        Ok(answer)
     }
 
     fn backend_set(&self, mut nodes: Vec<Arc<Node>>) -> Arc<BackendSet> {

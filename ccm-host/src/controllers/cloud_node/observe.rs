@@ -32,10 +32,10 @@ impl Shared {
         freshness: Freshness,
         cancel: &CancellationToken,
     ) -> Observed {
-        let providers = &self.context.providers;
+        let (providers, nodes) = (&self.context.providers, &self.context.nodes);
         let found = tokio::select! {
             () = cancel.cancelled() => return Observed::Nothing(Outcome::Done),
-            found = node_instance::ask(providers, node, InstanceView::Metadata, freshness) => found,
+            found = node_instance::ask(providers, nodes, node, InstanceView::Metadata, freshness) => found,
         };
         Observed::Nothing(match found {
             Found::Answer { by, answer } => {

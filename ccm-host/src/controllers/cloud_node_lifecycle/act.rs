@@ -10,12 +10,15 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
+use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Controller,
+    Controller, Memory,
     decide::{CONFIRM_DELETION, is_ready},
+    guard::Rule,
+    lease::Life,
 };
 use crate::{
     cloud::{Provider, ProviderStatus},
@@ -197,39 +200,94 @@ impl Controller {
         self.context.recorder.record(node, EventType::Warning, "DeletingNodeFailed", message);
     }
 
-    /// Makes nodes show that they are held back, or not any more.
-    pub(super) async fn show_held_back(
+    /// Of the nodes that may go, those whose kubelets are silent; the others are held back.
+    pub(super) async fn only_silent(
         &self,
+        provider: &Arc<dyn Provider>,
+        memory: &mut Memory,
         nodes: Vec<Arc<Node>>,
-        held_back: bool,
-        cancel: &CancellationToken,
-    ) {
-        let show = async |node: Arc<Node>| {
+        held_back: &mut HashMap<String, Rule>,
+    ) -> Vec<Arc<Node>> {
+        let denied = nodes.into_iter().filter_map(|node| {
+            let since = memory.guard.first_denied(&node.uid)?;
+            Some((node, since))
+        });
+        let look = async |(node, since): (Arc<Node>, Timestamp)| {
+            let life = self.life(&node, since).await;
+            (node, life)
+        };
+        let looked: Vec<_> = stream::iter(denied.collect::<Vec<_>>())
+            .map(look)
+            .buffer_unordered(WRITES_AT_ONCE)
+            .collect()
+            .await;
+        let mut silent = Vec::new();
+        for (node, life) in looked {
+            match life {
+                Ok(Life::Silent) => silent.push(node),
+                Ok(Life::Alive) => {
+                    memory.guard.found_alive(&node.uid);
+                    held_back.insert(node.uid.clone(), Rule::Alive);
+                }
+                Ok(Life::Unsettled) => {
+                    memory.guard.revoke(&node.uid);
+                    held_back.insert(node.uid.clone(), Rule::Unsettled);
+                }
+                Err(error) => {
+                    memory.guard.revoke(&node.uid);
+                    self.none_deleted(provider, &[node], &mut memory.failures, &error);
+                }
+            }
+        }
+        silent
+    }
+
+    /// Makes nodes show that they are held back, and by which rule.
+    pub(super) async fn show_held_back(&self, nodes: Vec<(Arc<Node>, Rule)>, cancel: &CancellationToken) {
+        let show = async |(node, rule): (Arc<Node>, Rule)| {
             let explained = format!(
-                "the cloud says that the instance is gone, but it says so of too many nodes at once: nothing is deleted \
-                 until that has changed; to delete this node nevertheless, annotate it with {CONFIRM_DELETION}={}",
+                "the cloud says that the instance is gone, but {}; to delete this node nevertheless, annotate it with \
+                 {CONFIRM_DELETION}={}",
+                rule.explanation(),
                 node.uid
             );
-            let wanted = if held_back {
-                WantedCondition {
-                    type_: HELD_BACK,
-                    status: "True",
-                    reason: "TooManyDeletions",
-                    message: &explained,
-                }
-            } else {
-                WantedCondition {
-                    type_: HELD_BACK,
-                    status: "False",
-                    reason: "DeletionAllowed",
-                    message: "the node is not held back any more",
-                }
+            let wanted = WantedCondition {
+                type_: HELD_BACK,
+                status: "True",
+                reason: rule.reason(),
+                message: &explained,
             };
-            let Some(patch) = node_condition(&node, &wanted, jiff::Timestamp::now()) else { return };
-            if self.write(&node, &patch, "condition", cancel).await && held_back {
+            if self.write_condition(&node, &wanted, cancel).await {
                 self.context.recorder.record(&*node, EventType::Warning, "NodeDeletionBlocked", explained);
             }
         };
         stream::iter(nodes).for_each_concurrent(WRITES_AT_ONCE, show).await;
+    }
+
+    /// Makes nodes show that they are not held back any more.
+    pub(super) async fn show_freed(&self, nodes: Vec<Arc<Node>>, cancel: &CancellationToken) {
+        let wanted = WantedCondition {
+            type_: HELD_BACK,
+            status: "False",
+            reason: "DeletionAllowed",
+            message: "the node is not held back any more",
+        };
+        let show = async |node: Arc<Node>| {
+            self.write_condition(&node, &wanted, cancel).await;
+        };
+        stream::iter(nodes).for_each_concurrent(WRITES_AT_ONCE, show).await;
+    }
+
+    /// Whether it was written; not if it stands there already.
+    async fn write_condition(
+        &self,
+        node: &Node,
+        wanted: &WantedCondition<'_>,
+        cancel: &CancellationToken,
+    ) -> bool {
+        match node_condition(node, wanted, Timestamp::now()) {
+            Some(patch) => self.write(node, &patch, "condition", cancel).await,
+            None => false,
+        }
     }
 }

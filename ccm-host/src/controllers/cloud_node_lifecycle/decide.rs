@@ -3,6 +3,8 @@
 //! In: a node, and what its provider says. Out: a taint to write, or evidence for [`super::guard`], which alone decides on
 //! deletions. The table is the one at `InstanceState` in `instances.proto`.
 
+use jiff::Timestamp;
+
 use crate::{
     cloud::{InstanceAnswer, InstanceState},
     controllers::taint,
@@ -26,11 +28,29 @@ pub(super) enum Look {
 pub(super) enum Verdict {
     /// The machine is there, or none of ours. The list is what the taints shall be, if they are not so.
     Keep(Option<Vec<Taint>>),
-    /// It is not there, on good authority: evidence.
-    Absent,
+    /// It was looked for then and is not there, on good authority: evidence.
+    Absent(Timestamp),
     /// Nothing certain is known.
     Uncertain,
 }
+
+/// What is said of a Ready node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// It has an instance.
+    Found,
+    /// It had none then, or none of this provider's.
+    Denied(Timestamp),
+    /// Nothing certain is known.
+    Unknown,
+}
+
+/// Taints by which others say that they have given a node up, and the person who shut it down for good.
+const GIVEN_UP: [&str; 3] =
+    ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "node.kubernetes.io/out-of-service"];
+
+/// The labels that name a zone: now, and in former times.
+pub(super) const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
 
 /// The first look. A missing condition is not ready.
 pub(super) fn look(node: &Node) -> Look {
@@ -42,16 +62,44 @@ pub(super) fn is_ready(node: &Node) -> bool {
     node.condition("Ready").is_some_and(|ready| ready.status == "True")
 }
 
-/// What the answer about a node that is not ready calls for.
-pub(super) fn decide(node: &Node, answer: &InstanceAnswer) -> Verdict {
+/// What the answer about a node that is not ready calls for. `named` is whether the question named the instance: by its
+/// provider ID, or by a name that is the cloud's own key.
+pub(super) fn decide(node: &Node, named: bool, answer: &InstanceAnswer) -> Verdict {
     use InstanceState as S;
     match answer.state {
         S::Running => Verdict::Keep(without_shutdown(node)),
         S::Stopped | S::Terminating => Verdict::Keep(taint::with(&node.taints, &taint::shutdown())),
         S::Pending | S::NotOwned | S::Exists => Verdict::Keep(None),
-        S::Absent if answer.authoritative => Verdict::Absent,
+        S::Absent if named => looked_for(answer).map_or(Verdict::Uncertain, Verdict::Absent),
         S::Absent | S::Unknown => Verdict::Uncertain,
     }
+}
+
+/// What the answer about a Ready node says, which was asked for then.
+pub(super) fn presence(answer: &InstanceAnswer, asked_at: Timestamp) -> Presence {
+    use InstanceState as S;
+    match answer.state {
+        S::Pending | S::Running | S::Stopped | S::Terminating | S::Exists => Presence::Found,
+        S::Absent => looked_for(answer).map_or(Presence::Unknown, Presence::Denied),
+        S::NotOwned if answer.error.is_none() => Presence::Denied(answer.observed_at.unwrap_or(asked_at)),
+        S::NotOwned | S::Unknown => Presence::Unknown,
+    }
+}
+
+/// When what is absent was looked for. Who describes it all the same, or names an error, did not look.
+fn looked_for(answer: &InstanceAnswer) -> Option<Timestamp> {
+    let looked = answer.authoritative && answer.error.is_none() && answer.instance.is_none();
+    answer.observed_at.filter(|_| looked)
+}
+
+/// Whether somebody else has given the node up already.
+pub(super) fn is_given_up(node: &Node) -> bool {
+    GIVEN_UP.iter().any(|key| node.has_taint(key))
+}
+
+/// The node's zone; empty if it has none.
+pub(super) fn zone(node: &Node) -> &str {
+    ZONES.iter().find_map(|key| node.labels.get(key)).unwrap_or_default()
 }
 
 /// Whether a person vouches for it that this very node may go.

@@ -1,17 +1,22 @@
 //! Stands before every deletion of a Node. Pure: time is an argument.
 //!
-//! In: what each pass over one provider's nodes found. Out: which nodes may be deleted now, and which are held back. The
-//! answers are believed only when they repeat themselves, and not at all when they would take away more than a share of
-//! the nodes: then the guard latches, and deletes nothing more until the answers recover. A person may vouch for single nodes.
+//! In: what each look at one provider's nodes found, candidates and control group alike. Out: which nodes may be deleted
+//! now, and by which rule each of the others is held back. An answer is believed only when it repeats itself, and only as
+//! far as Ready nodes bear it out. A person may vouch for single nodes.
 //!
 //! ```text
-//!             absent, old enough          k times, a period apart           room in the window
-//!   node ─────────────────────► suspect ──────────────────────► ripe ──┬──────────────────────► deleted
-//!     ▲                            │                                   │ no room
-//!     └── any other answer, or ────┘                                   ▼
-//!         a provider that is not well                        latched: held back
+//!           absent, old enough         k looks in a row
+//!   node ────────────────────► suspect ────────────────► ripe: what of the Ready nodes?
+//!     ▲                           │                        │
+//!     └── any other answer, or ───┘                        ├─ one denied whose kubelet is alive ─► held: contradiction
+//!         a provider that is not well                      ├─ asked about, none found ───────────► held
+//!                                                          ├─ one of its zone found ─────────────► goes, at a pace
+//!                                                          ├─ only ones of other zones found ────► goes, a share a window
+//!                                                          └─ there are none ─► goes, a share; more than that: latch
 //! ```
 
+mod places;
+mod rule;
 mod window;
 
 use std::{
@@ -19,9 +24,17 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use tokio::time::Instant;
 
-use window::Peak;
+use places::Places;
+pub(super) use places::{Count, Grant};
+pub(super) use rule::Rule;
+
+/// So many passes in a row without a contradiction end it.
+const CLEAN_PASSES: u32 = 2;
+/// So long a suspect waits for Leases of Ready nodes that are denied: two renewals of a kubelet at default settings.
+const SETTLE: Duration = Duration::from_secs(20);
 
 /// What has to hold before a node goes.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +45,7 @@ pub(super) struct Rules {
     pub(super) confirmations: u32,
     /// They have to be so far apart.
     pub(super) spacing: Duration,
-    /// Such a part of the nodes may go within the window, but always one.
+    /// Where no Ready node vouches for the provider, such a part of the nodes may go within the window, but always one.
     pub(super) max_share: f64,
     /// See above.
     pub(super) window: Duration,
@@ -43,22 +56,42 @@ pub(super) struct Rules {
 pub(super) struct Findings {
     /// How many nodes the provider has.
     pub(super) total: usize,
-    /// The nodes that are not ready and, on good authority, have no machine.
+    /// The nodes that are not ready and, on good authority, have no instance.
     pub(super) absent: Vec<Evidence>,
     /// How many nodes that are not ready nothing certain is known of.
     pub(super) uncertain: usize,
-    /// Whether nodes still show that they were held back, as by a former process.
-    pub(super) held_back_before: bool,
+    /// What was said of Ready nodes in the last look.
+    pub(super) control: Control,
+    /// By which rule nodes still show that they were held back, as by a former process.
+    pub(super) held_before: HashSet<Rule>,
 }
 
-/// A node that has no machine.
+/// What was said of Ready nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Control {
+    /// How many the provider has.
+    pub(super) ready: usize,
+    /// The zones in which one was found.
+    pub(super) found: HashSet<String>,
+    /// How many it denies although their kubelets are alive.
+    pub(super) contradictions: usize,
+    /// How many it denies of which that is not known yet.
+    pub(super) unsettled: usize,
+}
+
+/// A node that has no instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Evidence {
     pub(super) uid: String,
+    pub(super) zone: String,
     /// How old the node is.
     pub(super) age: Duration,
     /// A person says that it is really gone.
     pub(super) vouched: bool,
+    /// An autoscaler or a person has given the node up already.
+    pub(super) given_up: bool,
+    /// When its instance was looked for.
+    pub(super) observed_at: Timestamp,
 }
 
 /// What may be done now.
@@ -67,9 +100,9 @@ pub(super) struct Ruling {
     /// These may be deleted, now and only now.
     pub(super) delete: HashSet<String>,
     /// These would be, but are held back.
-    pub(super) held_back: HashSet<String>,
-    /// The guard has just latched, or been released.
-    pub(super) turned: Option<Turn>,
+    pub(super) held_back: HashMap<String, Rule>,
+    /// What has just begun or ended.
+    pub(super) turns: Vec<Turn>,
 }
 
 /// A change of the guard.
@@ -77,6 +110,8 @@ pub(super) struct Ruling {
 pub(super) enum Turn {
     Latched,
     Released,
+    Contradicted,
+    Settled,
 }
 
 /// The guard of one provider's nodes.
@@ -84,49 +119,59 @@ pub(super) enum Turn {
 pub(super) struct Guard {
     rules: Rules,
     suspects: HashMap<String, Suspect>,
-    /// When a deletion was allowed, by uid. A retry takes no second place.
-    granted: HashMap<String, Instant>,
-    /// The most nodes there were within the window.
-    peak: Peak,
+    places: Places,
     latched: bool,
+    /// While the provider contradicts itself: the passes since the last contradiction.
+    contradicted: Option<u32>,
     first_pass: bool,
 }
 
 #[derive(Debug)]
 struct Suspect {
     confirmations: u32,
+    since: Instant,
     last: Instant,
+    first_observed: Timestamp,
+    last_observed: Timestamp,
+    /// Its kubelet was alive when it would have been deleted.
+    alive: bool,
 }
 
 impl Guard {
     pub(super) fn new(rules: Rules) -> Self {
-        let peak = Peak::within(rules.window);
-        let (suspects, granted) = (HashMap::new(), HashMap::new());
-        Self { rules, suspects, granted, peak, latched: false, first_pass: true }
+        let places = Places::new(rules.max_share, rules.window);
+        Self { rules, suspects: HashMap::new(), places, latched: false, contradicted: None, first_pass: true }
     }
 
-    /// Whether nothing is deleted that no person vouched for.
     pub(super) fn is_latched(&self) -> bool {
         self.latched
     }
 
+    pub(super) fn is_contradicted(&self) -> bool {
+        self.contradicted.is_some()
+    }
+
     /// Deletions that a former process allowed, or another one beside us.
-    pub(super) fn recall(&mut self, grants: &HashMap<String, Instant>) {
-        for (uid, at) in grants {
-            self.granted.entry(uid.clone()).or_insert(*at);
+    pub(super) fn recall(&mut self, grants: &HashMap<String, Grant>) {
+        self.places.recall(grants);
+    }
+
+    /// This one was allowed and not carried out.
+    pub(super) fn revoke(&mut self, uid: &str) {
+        self.places.revoke(uid);
+    }
+
+    /// This one was allowed and not carried out: its kubelet is alive. Others come first from now on.
+    pub(super) fn found_alive(&mut self, uid: &str) {
+        self.places.revoke(uid);
+        if let Some(suspect) = self.suspects.get_mut(uid) {
+            suspect.alive = true;
         }
     }
 
-    /// These were allowed and not carried out.
-    pub(super) fn revoke<'a>(&mut self, uids: impl Iterator<Item = &'a str>) {
-        for uid in uids {
-            self.granted.remove(uid);
-        }
-    }
-
-    /// When which deletion was allowed within the window.
-    pub(super) fn grants(&self) -> &HashMap<String, Instant> {
-        &self.granted
+    /// Which deletions were allowed, for as long as they count.
+    pub(super) fn grants(&self) -> &HashMap<String, Grant> {
+        self.places.granted()
     }
 
     /// The provider was not well for some of the time: what it said before counts no more.
@@ -134,84 +179,162 @@ impl Guard {
         self.suspects.clear();
     }
 
-    /// Rules on what a pass found. The provider has to have been well for the whole of it.
-    pub(super) fn rule(&mut self, now: Instant, findings: &Findings) -> Ruling {
-        self.peak.note(now, findings.total);
-        let window = self.rules.window;
-        self.granted.retain(|_, at| now.saturating_duration_since(*at) < window);
-        let was_latched = self.latched;
-        // A former process may have latched and been replaced: a new one is no less careful.
-        self.latched |= std::mem::take(&mut self.first_pass) && findings.held_back_before;
-        if self.latched && findings.absent.len() + findings.uncertain <= self.room() {
-            self.latched = false;
-            self.suspects.clear();
-            return Ruling { turned: Some(Turn::Released), ..Ruling::default() };
-        }
-        let mut ruling = self.allot(now, findings);
-        ruling.turned = (self.latched && !was_latched).then_some(Turn::Latched);
-        ruling
+    /// Whether the provider denied this one in the look before.
+    pub(super) fn is_suspect(&self, uid: &str) -> bool {
+        self.suspects.contains_key(uid)
     }
 
-    fn allot(&mut self, now: Instant, findings: &Findings) -> Ruling {
-        let (vouched, mut rest): (Vec<_>, Vec<_>) =
-            self.ripe(now, &findings.absent).into_iter().partition(|evidence| evidence.vouched);
-        let fresh = rest.iter().filter(|evidence| !self.granted.contains_key(&evidence.uid)).count();
-        self.latched |= fresh > self.room();
-        let held_back = if self.latched { std::mem::take(&mut rest) } else { Vec::new() };
-        for evidence in &rest {
-            self.granted.entry(evidence.uid.clone()).or_insert(now);
-        }
-        let uids = |list: Vec<Evidence>| list.into_iter().map(|evidence| evidence.uid);
-        Ruling {
-            delete: uids(vouched).chain(uids(rest)).collect(),
-            held_back: uids(held_back).collect(),
-            turned: None,
-        }
+    /// When the provider first denied this one.
+    pub(super) fn first_denied(&self, uid: &str) -> Option<Timestamp> {
+        self.suspects.get(uid).map(|suspect| suspect.first_observed)
     }
 
-    /// Counts the confirmations; those that have enough.
-    fn ripe(&mut self, now: Instant, absent: &[Evidence]) -> Vec<Evidence> {
+    /// Whether another look is needed before anything can be ruled.
+    pub(super) fn wants_another_look(&self, control_was_asked: bool) -> bool {
+        let unripe = |suspect: &Suspect| suspect.confirmations < self.rules.confirmations;
+        !self.suspects.is_empty() && (!control_was_asked || self.suspects.values().any(unripe))
+    }
+
+    /// Counts what one look found. The provider has to have been well for the whole of it.
+    pub(super) fn confirm(&mut self, now: Instant, absent: &[Evidence]) {
         let old: Vec<_> = absent.iter().filter(|evidence| evidence.age >= self.rules.grace).collect();
         let uids: HashSet<_> = old.iter().map(|evidence| evidence.uid.as_str()).collect();
         self.suspects.retain(|uid, _| uids.contains(uid.as_str()));
-        let mut ripe = Vec::new();
         for evidence in old {
-            let suspect = self
-                .suspects
-                .entry(evidence.uid.clone())
-                .and_modify(|suspect| suspect.confirm(now, self.rules.spacing))
-                .or_insert(Suspect { confirmations: 1, last: now });
-            if suspect.confirmations >= self.rules.confirmations {
-                ripe.push(evidence.clone());
+            match self.suspects.get_mut(&evidence.uid) {
+                Some(suspect) => suspect.confirm(now, self.rules.spacing, evidence.observed_at),
+                None => {
+                    self.suspects.insert(evidence.uid.clone(), Suspect::new(now, evidence.observed_at));
+                }
             }
         }
-        ripe
     }
 
-    /// How many more may go within this window.
-    fn room(&self) -> usize {
-        share_of(self.peak.largest(), self.rules.max_share).max(1).saturating_sub(self.granted.len())
+    /// Rules on what a pass found, after its looks were counted.
+    pub(super) fn rule(&mut self, now: Instant, findings: &Findings) -> Ruling {
+        self.places.note(now, findings.total);
+        let mut turns = Vec::new();
+        if std::mem::take(&mut self.first_pass) {
+            // A former process may have been replaced while it held nodes back: a new one is no less careful.
+            self.latched |= findings.held_before.contains(&Rule::Latch);
+            let contradicted = findings.held_before.contains(&Rule::Contradiction);
+            self.contradicted = contradicted.then_some(0);
+            turns.extend(self.latched.then_some(Turn::Latched));
+        }
+        turns.extend(self.weigh(&findings.control));
+        if self.latched && self.may_release(findings) {
+            self.latched = false;
+            self.suspects.clear();
+            turns.push(Turn::Released);
+            return Ruling { turns, ..Ruling::default() };
+        }
+        let was_latched = self.latched;
+        let mut ruling = self.allot(now, findings);
+        turns.extend((self.latched && !was_latched).then_some(Turn::Latched));
+        ruling.turns = turns;
+        ruling
+    }
+
+    fn weigh(&mut self, control: &Control) -> Option<Turn> {
+        let before = self.contradicted;
+        self.contradicted = match before {
+            _ if control.contradictions > 0 => Some(0),
+            Some(clean) if clean + 1 < CLEAN_PASSES => Some(clean + 1),
+            _ => None,
+        };
+        match (before, self.contradicted) {
+            (None, Some(_)) => Some(Turn::Contradicted),
+            (Some(_), None) => Some(Turn::Settled),
+            _ => None,
+        }
+    }
+
+    /// Answers have recovered, or Ready nodes bear them out.
+    fn may_release(&self, findings: &Findings) -> bool {
+        let Control { found, contradictions, unsettled, .. } = &findings.control;
+        let borne_out = !found.is_empty() && *contradictions == 0 && *unsettled == 0;
+        let recovered = findings.absent.len() + findings.uncertain <= self.places.room(Count::Share);
+        recovered || (borne_out && !self.is_contradicted())
+    }
+
+    fn allot(&mut self, now: Instant, findings: &Findings) -> Ruling {
+        let mut ripe = self.ripe(&findings.absent);
+        if findings.control.ready == 0 {
+            let is_fresh = |evidence: &&&Evidence| !evidence.vouched && !self.places.has(&evidence.uid);
+            let fresh = ripe.iter().filter(is_fresh).count();
+            self.latched |= fresh > self.places.room(Count::Share);
+        }
+        let is_alive = |uid: &str| self.suspects.get(uid).is_some_and(|suspect| suspect.alive);
+        ripe.sort_by_key(|evidence| (is_alive(&evidence.uid), &evidence.uid));
+        let mut ruling = Ruling::default();
+        for evidence in ripe {
+            match self.holds_back(now, evidence, &findings.control) {
+                Some(rule) => drop(ruling.held_back.insert(evidence.uid.clone(), rule)),
+                None => drop(ruling.delete.insert(evidence.uid.clone())),
+            }
+        }
+        ruling
+    }
+
+    fn ripe<'a>(&self, absent: &'a [Evidence]) -> Vec<&'a Evidence> {
+        let is_ripe = |evidence: &&Evidence| {
+            let suspect = self.suspects.get(&evidence.uid);
+            suspect.is_some_and(|suspect| suspect.confirmations >= self.rules.confirmations)
+        };
+        absent.iter().filter(is_ripe).collect()
+    }
+
+    /// None: it may go, and has its place.
+    fn holds_back(&mut self, now: Instant, evidence: &Evidence, control: &Control) -> Option<Rule> {
+        if evidence.vouched {
+            return None;
+        }
+        if self.is_contradicted() {
+            return Some(Rule::Contradiction);
+        }
+        if self.latched {
+            return Some(Rule::Latch);
+        }
+        let (count, rule) = match control {
+            // More than the share would have latched.
+            Control { ready: 0, .. } => (Count::Share, Rule::Latch),
+            Control { found, .. } if found.is_empty() => return Some(Rule::NoneFound),
+            Control { unsettled, .. } if *unsettled > 0 && self.is_new(now, &evidence.uid) => {
+                return Some(Rule::Unsettled);
+            }
+            _ if evidence.given_up => return None,
+            Control { found, .. } if found.contains(&evidence.zone) => (Count::Pace, Rule::Pace),
+            _ => (Count::Share, Rule::Share),
+        };
+        (!self.places.take(&evidence.uid, count, now)).then_some(rule)
+    }
+
+    fn is_new(&self, now: Instant, uid: &str) -> bool {
+        let suspect = self.suspects.get(uid);
+        suspect.is_none_or(|suspect| now.saturating_duration_since(suspect.since) < SETTLE)
     }
 }
 
 impl Suspect {
-    fn confirm(&mut self, now: Instant, spacing: Duration) {
-        if now.saturating_duration_since(self.last) >= spacing {
-            self.confirmations = self.confirmations.saturating_add(1);
-            self.last = now;
+    fn new(now: Instant, observed_at: Timestamp) -> Self {
+        Self {
+            confirmations: 1,
+            since: now,
+            last: now,
+            first_observed: observed_at,
+            last_observed: observed_at,
+            alive: false,
         }
     }
-}
 
-/// A share of a number of nodes, never rounded up.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    clippy::cast_sign_loss,
-    reason = "a cluster has some thousands of nodes, and the share is between 0 and 1"
-)]
-fn share_of(nodes: usize, share: f64) -> usize {
-    (nodes as f64 * share) as usize
+    /// What the provider had seen before it was asked again confirms nothing.
+    fn confirm(&mut self, now: Instant, spacing: Duration, observed_at: Timestamp) {
+        if now.saturating_duration_since(self.last) >= spacing && observed_at > self.last_observed {
+            self.confirmations = self.confirmations.saturating_add(1);
+            self.last = now;
+            self.last_observed = observed_at;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //!
 //! In: what the guard allowed, before anything is deleted. Out: what former processes, or another one beside us, allowed. It
 //! stands in a ConfigMap, a key for each provider, and is read when the first node is found absent. What is allowed is
-//! decided in [`super::guard`]; without the ledger nothing is.
+//! decided in [`super::guard`]; without the ledger nothing is. What counts for the pace is marked, in a way in which a
+//! host that knows no pace counts it for the share.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -10,7 +11,10 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Controller, Memory, decide::is_vouched_for};
+use super::{
+    Controller, Memory,
+    guard::{Count, Grant},
+};
 use crate::{
     cloud::Provider,
     kube::{
@@ -31,8 +35,11 @@ pub(super) struct Ledger(Option<Seen>);
 struct Seen {
     version: Option<String>,
     /// The grants that stand in it.
-    grants: HashMap<String, Instant>,
+    grants: HashMap<String, Grant>,
 }
+
+/// Stands before the uid of a node that went at a pace; no uid holds a slash.
+const PACED: &str = "pace/";
 
 /// Why nothing can be deleted.
 #[derive(Debug, thiserror::Error)]
@@ -46,20 +53,27 @@ enum LedgerError {
 }
 
 /// Reads a ledger: uids, and when their deletion was allowed.
-fn parse(text: &str) -> Option<HashMap<String, Timestamp>> {
+fn parse(text: &str, clock: Clock) -> Option<HashMap<String, Grant>> {
     let entry = |entry: &str| {
         let (uid, second) = entry.rsplit_once(':')?;
-        let at = Timestamp::from_second(second.parse().ok()?).ok()?;
-        (!uid.is_empty()).then(|| (uid.to_owned(), at))
+        let at = clock.instant(Timestamp::from_second(second.parse().ok()?).ok()?);
+        let (uid, count) = match uid.strip_prefix(PACED) {
+            Some(uid) => (uid, Count::Pace),
+            None => (uid, Count::Share),
+        };
+        (!uid.is_empty()).then(|| (uid.to_owned(), Grant { at, count }))
     };
     text.split(',').filter(|_| !text.is_empty()).map(entry).collect()
 }
 
 /// Writes one.
-fn print(grants: &HashMap<String, Instant>, clock: Clock) -> String {
-    // The second that has begun: a grant is not forgotten too early.
-    let second = |at: Instant| clock.time(at).as_second() + 1;
-    let mut entries: Vec<_> = grants.iter().map(|(uid, at)| format!("{uid}:{}", second(*at))).collect();
+fn print(grants: &HashMap<String, Grant>, clock: Clock) -> String {
+    let entry = |(uid, grant): (&String, &Grant)| {
+        let mark = if grant.count == Count::Pace { PACED } else { "" };
+        // The second that has begun: a grant is not forgotten too early.
+        format!("{mark}{uid}:{}", clock.time(grant.at).as_second() + 1)
+    };
+    let mut entries: Vec<_> = grants.iter().map(entry).collect();
     entries.sort_unstable();
     entries.join(",")
 }
@@ -104,11 +118,9 @@ impl Controller {
             .read_record(&at)
             .await
             .map_err(|error| LedgerError::Unreadable(at.clone(), error))?;
-        let Some(grants) = parse(&record.text) else {
+        let Some(grants) = parse(&record.text, Clock::now()) else {
             return Err(LedgerError::Malformed(at, record.text).into());
         };
-        let clock = Clock::now();
-        let grants: HashMap<_, _> = grants.into_iter().map(|(uid, at)| (uid, clock.instant(at))).collect();
         memory.guard.recall(&grants);
         memory.ledger = Ledger(Some(Seen { version: record.version, grants }));
         Ok(())
@@ -122,14 +134,15 @@ impl Controller {
         to_go: Vec<Arc<Node>>,
         cancel: &CancellationToken,
     ) -> Vec<Arc<Node>> {
+        let (at, grants) = (key(provider), memory.guard.grants().clone());
+        // Who takes no place needs no entry.
         let known = |node: &&Arc<Node>| {
             let stands = |seen: &Seen| seen.grants.contains_key(&node.uid);
-            is_vouched_for(node) || memory.ledger.0.as_ref().is_some_and(stands)
+            !grants.contains_key(&node.uid) || memory.ledger.0.as_ref().is_some_and(stands)
         };
         if to_go.iter().all(|node| known(&node)) {
             return to_go;
         }
-        let (at, grants) = (key(provider), memory.guard.grants().clone());
         let version = memory.ledger.0.as_ref().and_then(|seen| seen.version.clone());
         let text = print(&grants, Clock::now());
         match self.context.writer.replace_record(&at, version.as_deref(), &text, cancel).await {
@@ -141,7 +154,7 @@ impl Controller {
                 let (known, unknown): (Vec<_>, Vec<_>) = to_go.into_iter().partition(|node| known(&node));
                 // Somebody else wrote, or we may have: it is read again before the next ruling.
                 memory.ledger = Ledger::default();
-                memory.guard.revoke(unknown.iter().map(|node| node.uid.as_str()));
+                unknown.iter().for_each(|node| memory.guard.revoke(&node.uid));
                 if !error.is_stale() && !matches!(error, WriteError::Cancelled) {
                     let error = LedgerError::Unwritable(at, error).into();
                     self.none_deleted(provider, &unknown, &mut memory.failures, &error);
@@ -165,24 +178,28 @@ mod tests {
         let time = Timestamp::from_millisecond(1_000_000_500).unwrap();
         let clock = Clock { instant: Instant::now(), time };
         let ago = |seconds| clock.instant - Duration::from_secs(seconds);
-        let grants: HashMap<_, _> = [("b".to_owned(), ago(30)), ("a:1".to_owned(), ago(0))].into();
+        let grants: HashMap<_, _> = [
+            ("b".to_owned(), Grant { at: ago(30), count: Count::Share }),
+            ("a:1".to_owned(), Grant { at: ago(0), count: Count::Pace }),
+        ]
+        .into();
         let text = print(&grants, clock);
         let second = clock.time.as_second();
-        assert_eq!(text, format!("a:1:{},b:{}", second + 1, second - 29));
-        let read = parse(&text).unwrap();
-        let whole = |at: Timestamp| clock.instant(at).duration_since(ago(60)).as_secs();
+        assert_eq!(text, format!("b:{},pace/a:1:{}", second - 29, second + 1));
+        let read = parse(&text, clock).unwrap();
+        let whole = |uid: &str| (read[uid].at.duration_since(ago(60)).as_secs(), read[uid].count);
         assert_eq!(
-            (whole(read["b"]), whole(read["a:1"])),
-            (30, 60),
+            (whole("b"), whole("a:1")),
+            ((30, Count::Share), (60, Count::Pace)),
             "to the second, and no older than it was"
         );
-        assert_eq!(parse(""), Some(HashMap::new()));
+        assert_eq!(parse("", clock), Some(HashMap::new()));
     }
 
     #[test]
     fn what_is_no_ledger_is_not_guessed_at() {
-        for text in ["x", "x:", ":1", "x:1,", "x:1,,y:2", "x:one"] {
-            assert_eq!(parse(text), None, "{text:?}");
+        for text in ["x", "x:", ":1", "pace/:1", "x:1,", "x:1,,y:2", "x:one"] {
+            assert_eq!(parse(text, Clock::now()), None, "{text:?}");
         }
     }
 

@@ -1,4 +1,6 @@
-//! What is measured: what goes, what is held back, and whether a guard has latched.
+//! What is measured: what goes, what is held back by which rule, and whether a guard lets anything go at all.
+
+use std::collections::HashMap;
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -6,11 +8,14 @@ use prometheus_client::{
     registry::Registry,
 };
 
+use super::guard::Rule;
+
 /// The metrics of this controller. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct LifecycleMetrics {
     latched: Family<ProviderLabel, Gauge>,
-    held_back: Family<ProviderLabel, Gauge>,
+    contradicted: Family<ProviderLabel, Gauge>,
+    held_back: Family<RuleLabels, Gauge>,
     absent: Family<ProviderLabel, Gauge>,
     deletions: Family<ProviderLabel, Counter>,
     failures: Family<ProviderLabel, Counter>,
@@ -21,11 +26,18 @@ struct ProviderLabel {
     provider: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RuleLabels {
+    provider: String,
+    rule: &'static str,
+}
+
 /// What one pass over a provider's nodes came to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct PassCount {
     pub(super) latched: bool,
-    pub(super) held_back: usize,
+    pub(super) contradicted: bool,
+    pub(super) held_back: HashMap<Rule, usize>,
     pub(super) absent: usize,
 }
 
@@ -36,12 +48,17 @@ impl LifecycleMetrics {
         let metrics = Self::default();
         registry.register(
             "node_lifecycle_deletion_guard_latched",
-            "Whether no node of a provider is deleted (1) because too many would be",
+            "Whether no node of a provider is deleted (1) because too many would be, and none of its nodes is Ready",
             metrics.latched.clone(),
         );
         registry.register(
+            "node_lifecycle_provider_contradicted",
+            "Whether no node of a provider is deleted (1) because it denies instances whose kubelets are alive",
+            metrics.contradicted.clone(),
+        );
+        registry.register(
             "node_lifecycle_deletions_blocked",
-            "Nodes that would be deleted, were the guard not latched",
+            "Nodes whose instance is absent and that are held back, by the rule that does",
             metrics.held_back.clone(),
         );
         registry.register(
@@ -62,13 +79,18 @@ impl LifecycleMetrics {
         metrics
     }
 
-    pub(super) fn passed(&self, provider: &str, count: PassCount) {
-        let PassCount { latched, held_back, absent } = count;
+    pub(super) fn passed(&self, provider: &str, count: &PassCount) {
+        let PassCount { latched, contradicted, held_back, absent } = count;
         let gauge = |nodes: usize| i64::try_from(nodes).unwrap_or(i64::MAX);
+        for rule in Rule::ALL {
+            let labels = RuleLabels { provider: provider.to_owned(), rule: rule.label() };
+            let nodes = held_back.get(&rule).copied().unwrap_or_default();
+            self.held_back.get_or_create(&labels).set(gauge(nodes));
+        }
         let label = label(provider);
-        self.latched.get_or_create(&label).set(i64::from(latched));
-        self.held_back.get_or_create(&label).set(gauge(held_back));
-        self.absent.get_or_create(&label).set(gauge(absent));
+        self.latched.get_or_create(&label).set(i64::from(*latched));
+        self.contradicted.get_or_create(&label).set(i64::from(*contradicted));
+        self.absent.get_or_create(&label).set(gauge(*absent));
     }
 
     pub(super) fn deleted(&self, provider: &str) {

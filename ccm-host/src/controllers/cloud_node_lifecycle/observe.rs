@@ -1,60 +1,201 @@
-//! Asks about all nodes that are not ready, at once.
+//! Asks about all nodes that are not ready, and about some that are.
 //!
-//! In: the nodes. Out: what is to be done about their taints, which of them are absent, and of how many nothing is known.
-//! Always read from the cloud itself: what follows may be a deletion, and all questions share calls.
+//! In: the nodes. Out: which of them are absent, confirmed by as many looks as it takes, and what the provider said of Ready
+//! nodes in the last of them. Always read from the cloud itself: what follows may be a deletion, and all questions of one
+//! look share calls. A first look that finds nobody absent is the only one, and asks about no Ready node.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use futures::future::join_all;
+use futures::{future::join_all, join};
 use jiff::Timestamp;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
 
 use super::{
-    Controller,
-    decide::{Verdict, decide, is_vouched_for},
-    guard::Evidence,
+    Controller, Memory, Parted,
+    control::sample,
+    decide::{Presence, Verdict, decide, is_given_up, is_vouched_for, presence, zone},
+    guard::{Control, Evidence},
+    lease::{Life, life},
 };
 use crate::{
-    cloud::{Freshness, InstanceView, ProviderStatus},
+    cloud::{Freshness, InstanceView, Provider, ProviderStatus},
     controllers::node_instance::{self, Found},
-    kube::node::{Node, Taint},
+    kube::{
+        events::EventType,
+        node::{Node, Taint},
+    },
 };
 
-/// What came of asking.
+/// The distance between two looks at the same nodes. It gives a cloud that answers from several replicas the time to
+/// contradict itself, and is a part of the time after which a node is gone.
+const SECOND_LOOK: Duration = Duration::from_millis(300);
+
+/// What the looks of one pass came to.
 #[derive(Debug, Default)]
-pub(super) struct Observed {
-    /// The taints that nodes shall have.
-    pub(super) taints: Vec<(Arc<Node>, Vec<Taint>)>,
-    /// Nodes without a machine.
-    pub(super) absent: Vec<Arc<Node>>,
+pub(super) struct Seen {
+    pub(super) absent: Vec<Absent>,
     /// How many nodes nothing certain is known of.
     pub(super) uncertain: usize,
+    pub(super) control: Control,
 }
 
-impl Observed {
+/// A node without an instance, and when that was looked for.
+#[derive(Debug, Clone)]
+pub(super) struct Absent {
+    pub(super) node: Arc<Node>,
+    pub(super) observed_at: Timestamp,
+}
+
+/// What came of one look at nodes that are not ready.
+#[derive(Debug, Default)]
+struct Observed {
+    /// The taints that nodes shall have.
+    taints: Vec<(Arc<Node>, Vec<Taint>)>,
+    absent: Vec<Absent>,
+    uncertain: usize,
+}
+
+impl Seen {
     /// The absent nodes as the guard wants to see them.
     pub(super) fn evidence(&self, now: Timestamp) -> Vec<Evidence> {
         // A node without a time of creation, or from the future, is as young as can be.
         let age = |node: &Node| {
             node.created.and_then(|created| Duration::try_from(now.duration_since(created)).ok())
         };
-        let evidence = |node: &Arc<Node>| Evidence {
-            uid: node.uid.clone(),
-            age: age(node).unwrap_or_default(),
-            vouched: is_vouched_for(node),
+        let evidence = |absent: &Absent| Evidence {
+            uid: absent.node.uid.clone(),
+            zone: zone(&absent.node).to_owned(),
+            age: age(&absent.node).unwrap_or_default(),
+            vouched: is_vouched_for(&absent.node),
+            given_up: is_given_up(&absent.node),
+            observed_at: absent.observed_at,
         };
         self.absent.iter().map(evidence).collect()
+    }
+
+    pub(super) fn absent_nodes(&self) -> Vec<Arc<Node>> {
+        self.absent.iter().map(|absent| Arc::clone(&absent.node)).collect()
     }
 }
 
 impl Controller {
-    /// Asks and sorts the answers.
-    pub(super) async fn observe(&self, nodes: Vec<Arc<Node>>) -> Observed {
+    /// How far apart answers have to be to confirm each other.
+    pub(super) fn spacing(&self) -> Duration {
+        SECOND_LOOK.min(self.context.settings.monitor_period)
+    }
+
+    /// Looks as often as it takes. None if the provider was not well for some of the time, or not all was known that it
+    /// wants to know, or a Lease could not be read.
+    pub(super) async fn look(
+        &self,
+        provider: &Arc<dyn Provider>,
+        memory: &mut Memory,
+        parted: &Parted,
+        health: &mut watch::Receiver<ProviderStatus>,
+        cancel: &CancellationToken,
+    ) -> Option<Seen> {
+        let mut seen = Seen::default();
+        let mut asked = parted.not_ready.clone();
+        memory.denials.only(&parted.ready);
+        for turn in 0..self.context.settings.deletion_confirmations.max(2) {
+            if turn > 0 {
+                sleep(self.spacing()).await;
+            }
+            let with_control = asked.iter().any(|node| memory.guard.is_suspect(&node.uid));
+            let group = if with_control { self.group(memory, parted, &asked) } else { Vec::new() };
+            let at = Timestamp::now();
+            let (observed, presences) = join!(self.observe(asked), self.hear(&group, at));
+            if health.has_changed().unwrap_or(true) || !self.knows_enough_for(provider) {
+                return None;
+            }
+            self.write_taints(observed.taints, cancel).await;
+            seen.uncertain += observed.uncertain;
+            seen.absent = observed.absent;
+            memory.guard.confirm(Instant::now(), &seen.evidence(Timestamp::now()));
+            match self.weigh(provider, memory, parted, group, presences).await {
+                Ok(control) => seen.control = control,
+                Err(error) => {
+                    self.none_deleted(provider, &seen.absent_nodes(), &mut memory.failures, &error);
+                    return None;
+                }
+            }
+            if !memory.guard.wants_another_look(with_control) {
+                break;
+            }
+            asked = seen.absent_nodes();
+        }
+        Some(seen)
+    }
+
+    fn group(&self, memory: &mut Memory, parted: &Parted, asked: &[Arc<Node>]) -> Vec<Arc<Node>> {
+        let zones: HashSet<String> = asked.iter().map(|node| zone(node).to_owned()).collect();
+        sample(&parted.ready, &zones, &memory.denials, &mut memory.rng)
+    }
+
+    /// What the answers about Ready nodes say for and against the provider. Leases are read of those that it denies.
+    async fn weigh(
+        &self,
+        provider: &Arc<dyn Provider>,
+        memory: &mut Memory,
+        parted: &Parted,
+        group: Vec<Arc<Node>>,
+        presences: Vec<Presence>,
+    ) -> anyhow::Result<Control> {
+        let mut control = Control { ready: parted.ready.len(), ..Control::default() };
+        for (node, presence) in group.iter().zip(presences) {
+            memory.denials.heard(node, presence);
+            if presence == Presence::Found {
+                control.found.insert(zone(node).to_owned());
+            }
+        }
+        let denied: Vec<_> =
+            group.iter().filter_map(|node| Some((node, memory.denials.since(node)?))).collect();
+        let lives = join_all(denied.iter().map(|(node, since)| self.life(node, *since))).await;
+        for ((node, _), life) in denied.into_iter().zip(lives) {
+            let life = life?;
+            match life {
+                Life::Alive => control.contradictions += 1,
+                Life::Unsettled => control.unsettled += 1,
+                Life::Silent => {}
+            }
+            if memory.denials.is_news(node, life) {
+                self.contradicted(provider, node);
+            }
+        }
+        Ok(control)
+    }
+
+    /// Whether the node's kubelet is alive, by one live read of its Lease.
+    pub(super) async fn life(&self, node: &Node, denied_at: Timestamp) -> anyhow::Result<Life> {
+        let lease = self.context.writer.get_node_lease(&node.name).await.map_err(|error| {
+            anyhow::Error::from(error).context(format!("Lease kube-node-lease/{} cannot be read", node.name))
+        })?;
+        Ok(life(lease.as_ref(), denied_at, Timestamp::now()))
+    }
+
+    fn contradicted(&self, provider: &Arc<dyn Provider>, node: &Node) {
+        let message = format!(
+            "provider {:?} denies the instance of this node, whose kubelet renews its Lease: no node of this provider is \
+             deleted until it has stopped denying such nodes; if the node is not the provider's, label it {}=true",
+            provider.name(),
+            crate::controllers::node_scope::EXCLUDE_LABEL
+        );
+        tracing::warn!(node = node.name, provider = provider.name(), "denied although its kubelet is alive");
+        self.context.recorder.record(node, EventType::Warning, "InstanceDenied", message);
+    }
+
+    /// Asks about nodes that are not ready, and sorts the answers.
+    async fn observe(&self, nodes: Vec<Arc<Node>>) -> Observed {
         let verdicts = join_all(nodes.iter().map(|node| self.verdict(node))).await;
         let mut observed = Observed::default();
         for (node, verdict) in nodes.into_iter().zip(verdicts) {
             match verdict {
                 Some(Verdict::Keep(taints)) => observed.taints.extend(taints.map(|taints| (node, taints))),
-                Some(Verdict::Absent) => observed.absent.push(node),
+                Some(Verdict::Absent(observed_at)) => observed.absent.push(Absent { node, observed_at }),
                 Some(Verdict::Uncertain) => observed.uncertain += 1,
                 None => {}
             }
@@ -62,17 +203,23 @@ impl Controller {
         observed
     }
 
+    async fn ask(&self, node: &Arc<Node>) -> Found {
+        let Self { context, .. } = self;
+        let (view, freshness) = (InstanceView::Existence, Freshness::ReadThrough);
+        node_instance::ask(&context.providers, &context.nodes, node, view, freshness).await
+    }
+
     /// None if the node is nobody's.
     async fn verdict(&self, node: &Arc<Node>) -> Option<Verdict> {
-        let providers = &self.context.providers;
-        let found =
-            node_instance::ask(providers, node, InstanceView::Existence, Freshness::ReadThrough).await;
-        match found {
+        match self.ask(node).await {
             // Absent is a node only if all who might have it say so, and all of them are well.
             Found::Answer { by, answer } => {
                 let all_well =
                     by.iter().all(|provider| *provider.status().borrow() == ProviderStatus::Serving);
-                Some(if all_well { decide(node, &answer) } else { Verdict::Uncertain })
+                let by_name =
+                    |provider: &Arc<dyn Provider>| provider.info().is_some_and(|info| info.names_are_keys);
+                let named = node.provider_id.is_some() || by.iter().all(by_name);
+                Some(if all_well { decide(node, named, &answer) } else { Verdict::Uncertain })
             }
             Found::Failed { error } => {
                 tracing::debug!(node = node.name, %error, "nothing is known of the instance");
@@ -81,5 +228,14 @@ impl Controller {
             Found::Undecided => Some(Verdict::Uncertain),
             Found::Nobody => None,
         }
+    }
+
+    /// What is said of Ready nodes, in their order.
+    async fn hear(&self, group: &[Arc<Node>], at: Timestamp) -> Vec<Presence> {
+        let hear = async |node: &Arc<Node>| match self.ask(node).await {
+            Found::Answer { answer, .. } => presence(&answer, at),
+            Found::Failed { .. } | Found::Undecided | Found::Nobody => Presence::Unknown,
+        };
+        join_all(group.iter().map(hear)).await
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use prometheus_client::registry::Registry;
 use serde_json::json;
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::sleep};
 
 use super::*;
 use crate::{
@@ -22,14 +22,17 @@ use crate::{
 };
 
 mod deletion;
+mod evidence;
 mod ledger;
 mod taints;
+mod waking;
 
 const PERIOD: Duration = Duration::from_secs(5);
 const MOMENT: Duration = Duration::from_millis(100);
 
 struct Scene {
     server: NodeServer,
+    nodes: Cache<Node>,
     fake: Arc<FakeProvider>,
     events: Recorded,
     registry: Registry,
@@ -69,8 +72,9 @@ impl Scene {
         let mut registry = Registry::default();
         let all = [Arc::clone(&fake)].into_iter().chain(others).map(|fake| fake as Arc<dyn Provider>);
         let selector = LabelSelector::everything();
+        let nodes = server.cache(keep(&selector), &cancel).await;
         let controller = Controller::new(Context {
-            nodes: server.cache(keep(&selector), &cancel).await,
+            nodes: nodes.clone(),
             writer: server.writer(),
             providers: Providers::new(all.collect()),
             recorder,
@@ -80,7 +84,7 @@ impl Scene {
         });
         server.take_calls();
         let running = tokio::spawn(controller.run(cancel.clone()));
-        let scene = Self { server, fake, events, registry, cancel, running };
+        let scene = Self { server, nodes, fake, events, registry, cancel, running };
         sleep(MOMENT).await;
         scene
     }
@@ -107,10 +111,31 @@ impl Scene {
         text.lines().any(|other| other == line)
     }
 
+    /// How many nodes are held back by that rule.
+    fn is_held(&self, rule: Rule, nodes: usize) -> bool {
+        let rule = rule.label();
+        self.has_metric(&format!(
+            r#"node_lifecycle_deletions_blocked{{provider="fake",rule="{rule}"}} {nodes}"#
+        ))
+    }
+
     async fn stop(self) {
         self.cancel.cancel();
         self.running.await.unwrap().unwrap();
     }
+}
+
+/// A node that was made long ago, and is Ready.
+fn ready(name: &str) -> Node {
+    node(name).with_provider_id(&format!("fake://{name}")).ready()
+}
+
+fn numbered(count: usize) -> Vec<String> {
+    (0..count).map(|index| format!("n{index:03}")).collect()
+}
+
+fn in_zone(node: Node, zone: &str) -> Node {
+    node.with_label(decide::ZONES[0], zone)
 }
 
 /// A node that was made long ago and is silent now.

@@ -101,8 +101,8 @@ impl Shared {
         cluster: &[IpNet],
         cancel: &CancellationToken,
     ) -> Result<Verdict, Outcome> {
-        let providers = &self.context.providers;
-        let asked = node_instance::ask(providers, node, InstanceView::All, Freshness::ReadThrough);
+        let (providers, nodes) = (&self.context.providers, &self.context.nodes);
+        let asked = node_instance::ask(providers, nodes, node, InstanceView::All, Freshness::ReadThrough);
         let found = tokio::select! {
             () = cancel.cancelled() => return Err(Outcome::Done),
             found = asked => found,

@@ -33,7 +33,8 @@ pub(super) struct RawNodes {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Node lifecycle")]
 pub(super) struct RawLifecycle {
-    /// Time between two looks at the nodes that are not ready.
+    /// Time between two passes over the nodes that are not ready; a node that falls silent, and the provider's watch, begin
+    /// one at once.
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     pub node_monitor_period: String,
 
@@ -41,12 +42,17 @@ pub(super) struct RawLifecycle {
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub node_deletion_grace: String,
 
-    /// How many looks in a row must find an instance absent before its node is deleted.
+    /// How many looks in a row must find an instance absent before its node is deleted. Looks are 300ms apart, or one
+    /// --node-monitor-period if that is shorter; the second and later ones also ask about up to 20 Ready nodes, so
+    /// that two are the least.
     #[arg(long, value_name = "INT", default_value = "2")]
     pub node_deletion_confirmations: String,
 
-    /// Share of a provider's nodes that may be deleted within --node-deletion-window; beyond it (and beyond one
-    /// node) nothing is deleted until the answers recover or a person confirms.
+    /// Share of a provider's nodes (but always one node) that may be deleted within --node-deletion-window where no
+    /// Ready node shows that the provider can be believed: those of a zone without a Ready node go by this share,
+    /// window after window; if none of the provider's nodes is Ready and more would go, none is deleted until one is
+    /// Ready, the answers recover, or a person confirms. Where Ready nodes bear the provider out, a tenth of its
+    /// nodes, or ten, may go each minute.
     #[arg(long, value_name = "PERCENT", default_value = "5%")]
     pub node_deletion_max_share: String,
 
@@ -77,7 +83,7 @@ pub struct LifecycleSettings {
     pub deletion_grace: Duration,
     /// At least one.
     pub deletion_confirmations: u32,
-    /// Part of a provider's nodes that may go within the window; one node may always go.
+    /// Part of a provider's nodes that may go within the window without a Ready node of their zone; one may always go.
     pub deletion_max_share: Share,
     /// At least the monitor period.
     pub deletion_window: Duration,

@@ -1,7 +1,7 @@
 //! A cloud that lies, hangs or loses its credentials costs no more than it may.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{event, node, node_count, node_gone, nothing_was_forbidden};
+use e2e::{event, join, node, node_count, node_gone, nothing_was_forbidden};
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api,
@@ -9,7 +9,7 @@ use kube::{
 };
 use serde_json::json;
 use test_cluster::{
-    Cloud, Cluster, metrics,
+    Cloud, Cluster, Options, metrics,
     nodes::{as_registered, is_uninitialized, register, set_ready},
     wait,
 };
@@ -152,6 +152,49 @@ async fn a_restarted_host_remembers_what_was_deleted() -> Result<()> {
     silent.until_latched().await?;
     event(&silent.cluster, &name(2), "NodeDeletionBlocked").await?;
     nothing_was_forbidden(&silent.cluster)
+}
+
+/// N1, E1, with the flags as they are by default, save the grace: an autoscaler takes five instances of thirty away, and
+/// leaves the Nodes to us.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ordinary_scale_down_needs_no_person() -> Result<()> {
+    let cluster = Options::default().host_flag("--node-deletion-grace=0s").start().await?;
+    let names: Vec<_> = (0..30).map(name).collect();
+    join(&cluster, &names).await?;
+    for name in &names[..5] {
+        cluster.cloud()?.terminate_instance(name).await?;
+    }
+    let began = std::time::Instant::now();
+    for name in &names[..5] {
+        set_ready(&cluster.client, name, "Unknown").await?;
+    }
+    for name in &names[..5] {
+        node_gone(&cluster, name).await?;
+    }
+    println!("five of thirty were gone {:?} after the first fell silent", began.elapsed());
+    ensure!(node_count(&cluster).await? == 25, "and no other one");
+    nothing_was_forbidden(&cluster)
+}
+
+/// N9: of a cloud that denies everybody no silent node is believed either, as long as one kubelet is alive.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_that_denies_living_nodes_costs_none() -> Result<()> {
+    let cluster = quick().start().await?;
+    let names: Vec<_> = (0..6).map(name).collect();
+    join(&cluster, &names).await?;
+    cluster.cloud()?.fault(LIE).await?;
+    for name in &names[..2] {
+        set_ready(&cluster.client, name, "Unknown").await?;
+    }
+    event(&cluster, &names[0], "NodeDeletionBlocked").await?;
+    passes(&cluster, 8).await?;
+    ensure!(node_count(&cluster).await? == 6, "a node was deleted");
+
+    cluster.cloud()?.clear_faults().await?;
+    cluster.cloud()?.terminate_instance(&names[0]).await?;
+    node_gone(&cluster, &names[0]).await?;
+    ensure!(node_count(&cluster).await? == 5, "the other one has its instance");
+    nothing_was_forbidden(&cluster)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -25,9 +25,9 @@ fn first(node: &Node) -> String {
 }
 
 fn then(node: &Node, answer: &InstanceAnswer) -> String {
-    match decide(node, answer) {
+    match decide(node, true, answer) {
         Verdict::Keep(taints) => format!("keep{}", change(taints)),
-        Verdict::Absent => "absent".to_owned(),
+        Verdict::Absent(_) => "absent".to_owned(),
         Verdict::Uncertain => "uncertain".to_owned(),
     }
 }
@@ -101,6 +101,65 @@ fn answers_about_nodes_that_are_not_ready() {
     for (id, node, answer, want) in rows {
         assert_eq!(then(&node, &answer), want, "{id}");
     }
+}
+
+/// N9: an absent instance that is described, or that comes with an error, was not looked for.
+#[test]
+fn absence_with_a_description_or_an_error_is_no_evidence() {
+    let absent = machine(InstanceState::Absent, None);
+    let failed = crate::cloud::fake::error("BatchGetInstances", None);
+    let rows = [
+        ("looked for", true, absent.clone(), "absent"),
+        ("E3 nobody knows what was looked for", false, absent.clone(), "uncertain"),
+        ("an error", true, InstanceAnswer { error: Some(failed), ..absent.clone() }, "uncertain"),
+        ("a description", true, there(InstanceState::Absent), "uncertain"),
+        ("no time", true, InstanceAnswer { observed_at: None, ..absent }, "uncertain"),
+    ];
+    for (what, named, answer, want) in rows {
+        let word = match decide(&unready(), named, &answer) {
+            Verdict::Absent(_) => "absent",
+            Verdict::Uncertain => "uncertain",
+            Verdict::Keep(_) => "keep",
+        };
+        assert_eq!(word, want, "{what}");
+    }
+}
+
+/// E1: what is said of a Ready node.
+#[test]
+fn ready_nodes_are_found_denied_or_unknown() {
+    use InstanceState as S;
+    let (at, early) = (Timestamp::from_second(9).unwrap(), Timestamp::UNIX_EPOCH);
+    let failed = || Some(crate::cloud::fake::error("BatchGetInstances", None));
+    let hearsay = InstanceAnswer { authoritative: false, ..machine(S::Absent, None) };
+    let broken = InstanceAnswer { error: failed(), ..machine(S::NotOwned, None) };
+    let untimed = InstanceAnswer { observed_at: None, ..machine(S::NotOwned, None) };
+    let rows = [
+        (there(S::Running), Presence::Found),
+        (there(S::Exists), Presence::Found),
+        (there(S::Stopped), Presence::Found),
+        (InstanceAnswer { error: failed(), ..machine(S::Pending, None) }, Presence::Found),
+        (machine(S::Absent, None), Presence::Denied(early)),
+        (machine(S::NotOwned, None), Presence::Denied(early)),
+        (untimed, Presence::Denied(at)),
+        (hearsay, Presence::Unknown),
+        (broken, Presence::Unknown),
+        (there(S::Absent), Presence::Unknown),
+        (machine(S::Unknown, None), Presence::Unknown),
+    ];
+    for (answer, want) in rows {
+        assert_eq!(presence(&answer, at), want, "{answer:?}");
+    }
+}
+
+#[test]
+fn who_gave_a_node_up_says_so_in_a_taint() {
+    for key in
+        ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "node.kubernetes.io/out-of-service"]
+    {
+        assert!(is_given_up(&unready().with_taint(key, "x", "NoSchedule")), "{key}");
+    }
+    assert!(!is_given_up(&unready().with_taint("dedicated", "x", "NoSchedule")));
 }
 
 #[test]

@@ -127,7 +127,7 @@ async fn without_the_ledger_nothing_is_deleted() {
 async fn a_ledger_that_makes_no_sense_is_for_a_person() {
     let scene = forty(|server| server.put_record(LEDGER, json!({ "fake": "nonsense" }))).await;
     scene.lose(&["n00"]);
-    scene.passes(1).await;
+    scene.passes(2).await;
     let (_, _, message) = scene.events.take().remove(0);
     assert!(message.contains("kube-system/cloud-node-lifecycle-deletions, key fake"), "{message}");
     assert!(message.contains("remove the key"), "{message}");

@@ -1,0 +1,158 @@
+//! The control group: Ready nodes that the provider is asked about together with those that are to go. Pure: randomness
+//! is an argument.
+//!
+//! In: the Ready nodes, and what the provider said of some of them. Out: whom to ask, and whose Lease to read because the
+//! provider denies them. What that means for deletions is decided in [`super::guard`].
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+
+use super::{decide::Presence, decide::zone, lease::Life};
+use crate::kube::node::Node;
+
+/// The provider is asked about so many Ready nodes at most.
+const MOST: usize = 20;
+/// So many of them may be those that it denied before.
+const MOST_DENIED: usize = 10;
+
+/// The Ready nodes that the provider denies, by uid.
+#[derive(Debug, Default)]
+pub(super) struct Denials(HashMap<String, Denial>);
+
+#[derive(Debug)]
+struct Denial {
+    since: Timestamp,
+    told: bool,
+}
+
+/// A sample: those denied before, and at random from one zone after the other, the zones of candidates first.
+pub(super) fn sample(
+    ready: &[Arc<Node>],
+    candidates: &HashSet<String>,
+    denials: &Denials,
+    rng: &mut fastrand::Rng,
+) -> Vec<Arc<Node>> {
+    let mut pool = ready.to_vec();
+    // In an order that does not depend on the cache's, so that a seed replays.
+    pool.sort_by(|one, other| one.name.cmp(&other.name));
+    rng.shuffle(&mut pool);
+    let (mut group, rest): (Vec<_>, Vec<_>) =
+        pool.into_iter().partition(|node| denials.0.contains_key(&node.uid));
+    let surplus = group.split_off(group.len().min(MOST_DENIED));
+    let mut zones: Vec<(String, Vec<Arc<Node>>)> = Vec::new();
+    for node in rest.into_iter().chain(surplus) {
+        match zones.iter_mut().find(|(zone_of, _)| *zone_of == zone(&node)) {
+            Some((_, nodes)) => nodes.push(node),
+            None => zones.push((zone(&node).to_owned(), vec![node])),
+        }
+    }
+    zones.sort_by_key(|(zone, _)| !candidates.contains(zone));
+    while group.len() < MOST && !zones.is_empty() {
+        zones.retain_mut(|(_, nodes)| {
+            if group.len() < MOST {
+                group.extend(nodes.pop());
+            }
+            !nodes.is_empty()
+        });
+    }
+    group
+}
+
+impl Denials {
+    /// Who is not Ready any more can prove nothing.
+    pub(super) fn only(&mut self, ready: &[Arc<Node>]) {
+        let uids: HashSet<&str> = ready.iter().map(|node| node.uid.as_str()).collect();
+        self.0.retain(|uid, _| uids.contains(uid.as_str()));
+    }
+
+    /// What the provider says of a Ready node.
+    pub(super) fn heard(&mut self, node: &Node, presence: Presence) {
+        match presence {
+            Presence::Found => drop(self.0.remove(&node.uid)),
+            Presence::Denied(since) => {
+                self.0.entry(node.uid.clone()).or_insert(Denial { since, told: false });
+            }
+            Presence::Unknown => {}
+        }
+    }
+
+    /// Since when it denies the node.
+    pub(super) fn since(&self, node: &Node) -> Option<Timestamp> {
+        self.0.get(&node.uid).map(|denial| denial.since)
+    }
+
+    /// Whether this contradiction is news.
+    pub(super) fn is_news(&mut self, node: &Node, life: Life) -> bool {
+        let denial = self.0.get_mut(&node.uid).filter(|_| life == Life::Alive);
+        denial.is_some_and(|denial| !std::mem::replace(&mut denial.told, true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::fixtures::node;
+
+    fn cluster(zones: usize, each: usize) -> Vec<Arc<Node>> {
+        let of = |zone: usize, index: usize| {
+            let node = node(&format!("z{zone:02}-{index:03}"));
+            Arc::new(node.with_label("topology.kubernetes.io/zone", &format!("z{zone:02}")).ready())
+        };
+        (0..zones).flat_map(|zone| (0..each).map(move |index| of(zone, index))).collect()
+    }
+
+    fn drawn(nodes: &[Arc<Node>], candidates: &[&str], denials: &Denials, seed: u64) -> Vec<Arc<Node>> {
+        let candidates = candidates.iter().map(|&zone| zone.to_owned()).collect();
+        sample(nodes, &candidates, denials, &mut fastrand::Rng::with_seed(seed))
+    }
+
+    #[test]
+    fn is_spread_over_all_zones_and_fresh_each_time() {
+        let none = Denials::default();
+        for (zones, each, size) in [(1, 3, 3), (3, 100, 20), (20, 5, 20), (4, 5, 20), (1, 400, 20)] {
+            let nodes = cluster(zones, each);
+            let group = drawn(&nodes, &[], &none, 1);
+            let uids: HashSet<_> = group.iter().map(|node| &node.uid).collect();
+            let seen: HashSet<_> = group.iter().map(|node| zone(node)).collect();
+            assert_eq!((group.len(), uids.len(), seen.len()), (size, size, zones), "{zones} x {each}");
+        }
+        let nodes = cluster(3, 100);
+        let names = |seed| drawn(&nodes, &[], &none, seed).iter().map(|node| node.name.clone()).collect();
+        let (one, again, other): (Vec<_>, Vec<_>, Vec<_>) = (names(1), names(1), names(2));
+        assert_eq!(one, again);
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn zones_of_candidates_come_first() {
+        let nodes = cluster(40, 3);
+        for seed in 0..50 {
+            let group = drawn(&nodes, &["z07", "z33"], &Denials::default(), seed);
+            for wanted in ["z07", "z33"] {
+                assert!(group.iter().any(|node| zone(node) == wanted), "{wanted}, seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_was_denied_is_asked_about_again() {
+        let nodes = cluster(2, 100);
+        let mut denials = Denials::default();
+        for node in &nodes[..3] {
+            denials.heard(node, Presence::Denied(Timestamp::UNIX_EPOCH));
+        }
+        let group = drawn(&nodes, &[], &denials, 1);
+        assert_eq!(group.len(), MOST);
+        assert!(nodes[..3].iter().all(|node| group.iter().any(|other| other.uid == node.uid)));
+        assert!(denials.is_news(&nodes[0], Life::Alive) && !denials.is_news(&nodes[0], Life::Alive));
+        denials.heard(&nodes[0], Presence::Unknown);
+        assert!(denials.since(&nodes[0]).is_some(), "not knowing takes nothing back");
+        denials.heard(&nodes[0], Presence::Found);
+        denials.only(&nodes[2..]);
+        assert_eq!(nodes[..3].iter().filter(|node| denials.since(node).is_some()).count(), 1);
+    }
+}

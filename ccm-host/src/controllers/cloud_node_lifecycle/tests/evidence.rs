@@ -1,0 +1,213 @@
+//! What Ready nodes and Leases say for and against the provider, and what that means for deletions.
+
+use super::*;
+use crate::cloud::ProviderInfo;
+
+/// A cluster whose nodes have instances and are Ready, save those that `gone` names: silent, and without an instance.
+async fn cluster(count: usize, gone: usize, edit: impl Fn(usize, Node) -> Node) -> Scene {
+    let names = numbered(count);
+    let node =
+        |(index, name): (usize, &String)| edit(index, if index < gone { silent(name) } else { ready(name) });
+    let nodes: Vec<_> = names.iter().enumerate().map(node).collect();
+    let scene = Scene::start(nodes, |fake| {
+        for name in &names[gone..] {
+            fake.set_instance(name, InstanceState::Running, instance(&format!("fake://{name}")));
+        }
+    })
+    .await;
+    names[gone..].iter().for_each(|name| scene.server.renew_lease(name));
+    names[..gone].iter().for_each(|name| scene.server.stop_lease(name, SignedDuration::from_secs(60)));
+    scene
+}
+
+impl Scene {
+    fn left(&self, count: usize) -> usize {
+        numbered(count).iter().filter(|name| self.server.node(name).is_some()).count()
+    }
+
+    fn is_contradicted(&self) -> bool {
+        self.has_metric(r#"node_lifecycle_provider_contradicted{provider="fake"} 1"#)
+    }
+}
+
+/// N1, E1: seen on a real cluster, where the guard latched until a person came.
+#[tokio::test(start_paused = true)]
+async fn an_ordinary_scale_down_needs_no_person() {
+    for (total, gone) in [(30, 5), (100, 10)] {
+        let scene = cluster(total, gone, |_, node| node).await;
+        scene.passes(1).await;
+        assert_eq!(scene.left(total), total - gone, "{gone} of {total}");
+        assert_eq!(scene.events(), vec![(Kind::Normal, "DeletingNode"); gone]);
+        scene.stop().await;
+    }
+}
+
+/// E1: the control group travels with the second look, and only where somebody is to go.
+#[tokio::test(start_paused = true)]
+async fn at_most_twenty_ready_nodes_are_asked_about() {
+    let scene = cluster(100, 1, |_, node| node).await;
+    assert_eq!(scene.fake.take_calls().len(), 1, "a first look");
+    scene.passes(1).await;
+    assert_eq!(scene.fake.take_calls().len(), 21);
+    scene.passes(10).await;
+    assert_eq!(scene.fake.take_calls().len(), 0, "nobody is to go any more");
+    scene.stop().await;
+}
+
+/// D13: nobody is left to bear it out.
+#[tokio::test(start_paused = true)]
+async fn without_any_ready_node_no_more_than_the_share_goes() {
+    let scene = cluster(200, 200, |_, node| node).await;
+    scene.passes(200).await;
+    assert!(scene.left(200) >= 190, "{} left", scene.left(200));
+    assert!(scene.is_held(Rule::Latch, 200));
+    scene.stop().await;
+}
+
+/// E1: a cluster that was scaled to nothing overnight cleans itself up when its first new node is Ready.
+#[tokio::test(start_paused = true)]
+async fn the_first_ready_node_releases_the_latch() {
+    let scene = cluster(40, 40, |_, node| node).await;
+    scene.passes(3).await;
+    assert_eq!(scene.left(40), 40);
+    scene.events();
+    scene.fake.set_instance("new", InstanceState::Running, instance("fake://new"));
+    scene.server.renew_lease("new");
+    scene.server.put(&ready("new"));
+    sleep(Duration::from_secs(300)).await;
+    assert_eq!(scene.left(40), 0, "ten a minute");
+    assert!(scene.server.node("new").is_some());
+    scene.stop().await;
+}
+
+/// N9: seen on a real cluster, where both silent Nodes were deleted.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_denies_living_nodes_is_not_believed() {
+    let scene = cluster(60, 2, |_, node| node).await;
+    for name in &numbered(60) {
+        scene.fake.set_state(name, InstanceState::Absent);
+    }
+    scene.passes(20).await;
+    assert_eq!(scene.left(60), 60);
+    assert!(scene.is_contradicted() && scene.is_held(Rule::Contradiction, 2));
+    let events = scene.events();
+    let told = |reason| events.iter().filter(|(_, told)| *told == reason).count();
+    assert!((10..=58).contains(&told("InstanceDenied")), "each node once: {events:?}");
+    assert_eq!(told("NodeDeletionBlocked"), 2);
+    assert_eq!(scene.server.part("n001", "/status/conditions/1/reason"), "ProviderContradictsItself");
+
+    for name in &numbered(60)[2..] {
+        scene.fake.set_instance(name, InstanceState::Running, instance(&format!("fake://{name}")));
+    }
+    scene.passes(1).await;
+    assert_eq!(scene.left(60), 60, "one pass without a contradiction");
+    scene.passes(2).await;
+    assert!(!scene.is_contradicted());
+    assert_eq!(scene.left(60), 58, "it ends by itself");
+    scene.stop().await;
+}
+
+/// E1: NOT_OWNED denies as ABSENT does.
+#[tokio::test(start_paused = true)]
+async fn somebody_elses_living_node_is_a_contradiction() {
+    let scene = cluster(10, 1, |_, node| node).await;
+    scene.fake.set_state("n005", InstanceState::NotOwned);
+    scene.passes(5).await;
+    assert!(scene.is_contradicted());
+    scene.server.edit("n005", |node| {
+        node["metadata"]["labels"] = json!({crate::controllers::node_scope::EXCLUDE_LABEL: "true"});
+    });
+    scene.passes(3).await;
+    assert_eq!((scene.left(10), scene.is_contradicted()), (9, false), "the remedy that the Event names");
+    scene.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_finds_no_ready_node_is_not_believed() {
+    let scene = cluster(30, 1, |_, node| node).await;
+    for name in &numbered(30)[1..] {
+        scene.fake.set_state(name, InstanceState::Unknown);
+    }
+    scene.passes(20).await;
+    assert_eq!(scene.left(30), 30);
+    assert!(scene.is_held(Rule::NoneFound, 1) && !scene.is_contradicted());
+    for name in &numbered(30)[1..] {
+        scene.fake.set_state(name, InstanceState::Running);
+    }
+    scene.passes(2).await;
+    assert_eq!(scene.left(30), 29);
+    scene.stop().await;
+}
+
+/// E1: a tenth of the nodes a minute; who was given up before takes no place.
+#[tokio::test(start_paused = true)]
+async fn many_nodes_go_at_a_pace() {
+    let doomed = |index: usize, node: Node| match index < 15 {
+        true => node.with_taint("ToBeDeletedByClusterAutoscaler", "1", "NoSchedule"),
+        false => node,
+    };
+    let scene = cluster(200, 60, doomed).await;
+    scene.passes(2).await;
+    assert_eq!(scene.left(200), 200 - 15 - 20);
+    assert!(scene.is_held(Rule::Pace, 25));
+    sleep(Duration::from_secs(180)).await;
+    assert_eq!(scene.left(200), 140, "without a person");
+    scene.stop().await;
+}
+
+/// E1: the share, window after window, and no latch.
+#[tokio::test(start_paused = true)]
+async fn a_zone_without_a_ready_node_goes_by_the_share() {
+    let scene = cluster(40, 6, |index, node| in_zone(node, if index < 5 { "dark" } else { "light" })).await;
+    scene.passes(2).await;
+    assert_eq!(scene.left(40), 40 - 1 - 2, "one of the zone that has Ready nodes, and two of forty");
+    assert!(scene.is_held(Rule::Share, 3));
+    sleep(settings().deletion_window * 3 + PERIOD * 2).await;
+    assert_eq!(scene.left(40), 34);
+    assert!(scene.has_metric(r#"node_lifecycle_deletion_guard_latched{provider="fake"} 0"#));
+    scene.stop().await;
+}
+
+/// A kubelet that says that it is not ready is alive all the same.
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_kubelet_is_alive_is_kept() {
+    let scene = cluster(30, 2, |_, node| node).await;
+    scene.server.renew_lease("n000");
+    scene.passes(10).await;
+    assert!(scene.server.node("n000").is_some() && scene.server.node("n001").is_none());
+    assert!(scene.is_held(Rule::Alive, 1));
+    scene.server.stop_lease("n000", SignedDuration::from_secs(20));
+    scene.passes(2).await;
+    assert_eq!(scene.server.node("n000"), None);
+    scene.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_read_leases_nothing_is_deleted() {
+    let scene = cluster(30, 1, |_, node| node).await;
+    scene.server.refuse_leases(true);
+    scene.passes(3).await;
+    assert_eq!(scene.left(30), 30);
+    let (kind, reason, message) = scene.events.take().remove(0);
+    assert_eq!((kind, reason), (Kind::Warning, "DeletingNodeFailed"));
+    assert!(message.contains("Lease kube-node-lease/n000 cannot be read"), "{message}");
+    scene.server.refuse_leases(false);
+    scene.passes(5).await;
+    assert_eq!(scene.left(30), 29);
+    scene.stop().await;
+}
+
+/// N5: the provider has just asked for a label that the cache does not keep.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_asked_before_the_cache_keeps_what_the_provider_wants() {
+    let wish = |info: &mut ProviderInfo| info.node_labels = vec!["example.com/machine".to_owned()];
+    let scene = Scene::start([silent("n")], |fake| fake.change_info(wish)).await;
+    scene.passes(5).await;
+    assert_eq!(scene.fake.take_calls(), []);
+    assert!(scene.server.node("n").is_some());
+    let info = scene.fake.info().unwrap();
+    scene.nodes.set_keep(&info.keep_of_nodes());
+    scene.passes(2).await;
+    assert_eq!(scene.server.node("n"), None);
+    scene.stop().await;
+}

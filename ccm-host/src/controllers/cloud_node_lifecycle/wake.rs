@@ -1,0 +1,93 @@
+//! What begins a pass before its period is over: a node that has just fallen silent, and the provider's word on one that is.
+//!
+//! In: the cache's changes, and the provider's watch. Out: the moment at which the next pass begins. Many reasons at once are
+//! one; passes keep a distance, since each asks about all nodes that are not ready.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{
+        Notify,
+        broadcast::{Receiver, error::RecvError},
+    },
+    time::{Instant, sleep, sleep_until},
+};
+
+use super::{Controller, decide::is_ready};
+use crate::{
+    cloud::{NodeOwner, Provider, Providers},
+    kube::cache::Change,
+};
+
+/// From the end of a pass to the beginning of one that somebody asks for.
+const DISTANCE: Duration = Duration::from_millis(500);
+
+/// Who has a reason for a look, by name of the provider.
+pub(super) type Wakes = Arc<HashMap<String, Notify>>;
+
+pub(super) fn of(providers: &Providers) -> Wakes {
+    Arc::new(providers.all().iter().map(|provider| (provider.name().to_owned(), Notify::new())).collect())
+}
+
+impl Controller {
+    /// Wakes the owner of each node that falls silent.
+    pub(super) fn follow(&self, wakes: &Wakes) {
+        let (providers, wakes) = (self.context.providers.clone(), Arc::clone(wakes));
+        self.context.nodes.subscribe(move |change| {
+            let Change::Updated { old, new } = change else { return };
+            if !is_ready(old) || is_ready(new) {
+                return;
+            }
+            let owners = match providers.for_node(new) {
+                NodeOwner::Provider(owner) => vec![owner],
+                NodeOwner::Candidates(all) => all,
+                NodeOwner::Undecided | NodeOwner::Nobody => vec![],
+            };
+            for wake in owners.iter().filter_map(|owner| wakes.get(owner.name())) {
+                wake.notify_one();
+            }
+        });
+    }
+
+    /// Returns when the next pass over the provider's nodes is due.
+    pub(super) async fn due(
+        &self,
+        provider: &Arc<dyn Provider>,
+        wakes: &Wakes,
+        changes: &mut Receiver<String>,
+    ) {
+        let ended = Instant::now();
+        let silent = async {
+            match wakes.get(provider.name()) {
+                Some(wake) => wake.notified().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = sleep(self.context.settings.monitor_period) => return,
+            () = silent => {}
+            () = self.told(changes) => {}
+        }
+        sleep_until(ended + DISTANCE.min(self.context.settings.monitor_period)).await;
+        // The pass that begins looks at all of them.
+        while changes.try_recv().is_ok() {}
+    }
+
+    /// Returns when the provider's watch names a node that is not ready.
+    async fn told(&self, changes: &mut Receiver<String>) {
+        loop {
+            match changes.recv().await {
+                Ok(key) if self.is_silent(&key) => return,
+                Ok(_) => {}
+                Err(RecvError::Lagged(_)) => return,
+                Err(RecvError::Closed) => std::future::pending().await,
+            }
+        }
+    }
+
+    /// By provider ID, or by name.
+    fn is_silent(&self, key: &str) -> bool {
+        let nodes = self.context.nodes.by_index(key).into_iter().chain(self.context.nodes.get(key));
+        nodes.into_iter().any(|node| self.is_ours(&node) && !is_ready(&node))
+    }
+}
