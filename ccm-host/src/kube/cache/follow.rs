@@ -61,9 +61,10 @@ type Events<T> = Pin<Box<dyn Stream<Item = ::kube::Result<WatchEvent<<T as Slim>
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
-    Client(#[from] ::kube::Error),
-    #[error("the apiserver ended the watch: {} ({})", .0.message, .0.code)]
-    Told(Box<Status>),
+    Client(::kube::Error),
+    /// As an answer, or in the middle of a watch.
+    #[error("the apiserver refuses: {} ({})", .0.message, .0.code)]
+    Refused(Box<Status>),
     #[error("the apiserver said nothing for {0:?}")]
     Silent(Duration),
     #[error("the watch ended before it brought anything")]
@@ -132,7 +133,7 @@ impl<'a, T: Slim> Follower<'a, T> {
                         return Ok((version, events));
                     }
                 }
-                Some(Ok(WatchEvent::Error(status))) => return Err(Failure::Told(status)),
+                Some(Ok(WatchEvent::Error(status))) => return Err(Failure::Refused(status)),
                 Some(Err(error)) => return Err(Failure::BrokenOff(Some(error))),
                 None => return Err(Failure::BrokenOff(None)),
             }
@@ -212,7 +213,7 @@ impl<'a, T: Slim> Follower<'a, T> {
                 Ok(WatchEvent::Bookmark(mark)) => {
                     *version = said(mark.metadata.resource_version).ok_or(Failure::NoVersion)?;
                 }
-                Ok(WatchEvent::Error(status)) => return Err(Failure::Told(status)),
+                Ok(WatchEvent::Error(status)) => return Err(Failure::Refused(status)),
                 // An object that cannot be read must not hold up the others.
                 Err(error @ ::kube::Error::SerdeError(_)) => {
                     self.cache.0.metrics.errors.inc();
@@ -243,27 +244,33 @@ impl<'a, T: Slim> Follower<'a, T> {
     }
 }
 
-impl Failure {
-    /// The code with which the apiserver refused, or ended what it had begun.
-    fn code(&self) -> Option<u16> {
-        match self {
-            Self::Client(::kube::Error::Api(status)) | Self::Told(status) => Some(status.code),
-            _ => None,
+impl From<::kube::Error> for Failure {
+    fn from(error: ::kube::Error) -> Self {
+        match error {
+            ::kube::Error::Api(status) => Self::Refused(status),
+            other => Self::Client(other),
         }
     }
+}
 
+impl Failure {
     /// Nobody answered, or who did wants to be left alone for a while.
     fn is_no_answer(&self) -> bool {
         match self {
-            Self::Client(_) => self.code().is_none_or(|code| code == 429),
-            Self::Stale(_) => true,
+            Self::Client(_) | Self::Stale(_) => true,
+            Self::Refused(status) => status.code == 429,
             _ => false,
         }
     }
 
-    /// Watching from the same version would end in the same way: it is too old, or the request itself is refused.
+    /// Watching from the same version would end in the same way: it is too old, or the request itself is refused. Rights
+    /// that are missing, as for a moment after the start of an apiserver, keep from listing, too.
     fn needs_list(&self) -> bool {
-        matches!(self, Self::NoVersion) || self.code().is_some_and(|code| code != 429 && code < 500)
+        match self {
+            Self::NoVersion => true,
+            Self::Refused(status) => !matches!(status.code, 401 | 403 | 429 | 500..),
+            _ => false,
+        }
     }
 }
 

@@ -21,8 +21,25 @@ pub(super) fn taint_not_ready(node: &mut Value) {
         }
         None => node["spec"]["taints"] = json!([taint]),
     }
+<<<<<<< HEAD
     let spec = &mut node["spec"];
     if spec["podCIDRs"].is_null() && spec["podCIDR"].is_string() {
+=======
+}
+
+pub(super) fn default(node: &mut Value) {
+    for part in ["spec", "status"] {
+        if node[part].is_null() {
+            node[part] = json!({});
+        }
+    }
+    // The first of the list stands in a field of its own, which wins where they differ.
+    let spec = &mut node["spec"];
+    let first = spec["podCIDRs"][0].clone();
+    if spec["podCIDR"].is_null() && !first.is_null() {
+        spec["podCIDR"] = first;
+    } else if spec["podCIDR"] != first {
+>>>>>>> main
         spec["podCIDRs"] = json!([spec["podCIDR"]]);
     }
 }

@@ -280,7 +280,21 @@ impl Watch {
             (true, false) => "DELETED",
             (false, false) => return,
         };
+<<<<<<< HEAD
         self.lines.push_back(line(type_, &self.shape.render(&event.object)));
+=======
+        let left = event.before.as_ref().filter(|_| was && !is && !event.gone);
+        self.lines.push_back(match left {
+            // As it was, for that is what the watch knows.
+            Some(before) => {
+                let mut last = before.value();
+                last["metadata"]["resourceVersion"] = json!(event.version.to_string());
+                let last = Object::new(&self.kind, before.key().clone(), event.version, &last);
+                line(type_, &self.shape.render(&last))
+            }
+            None => line(type_, &self.shape.render(&event.object)),
+        });
+>>>>>>> main
     }
 
     fn bookmark_line(&self, version: u64, ends_list: bool) -> Bytes {

@@ -188,6 +188,11 @@ async fn an_apiserver_that_restarts_costs_nothing() -> Result<()> {
 async fn streaming_lists_that_go_while_the_host_runs_hold_up_no_node() -> Result<()> {
     let cluster = quick().start().await?;
     cluster.cloud()?.create_instance("node-a", "zone-a").await?;
+    // The host does not watch it, so its watches stand at a version that the apiserver does not have when it comes back.
+    cluster
+        .control_plane
+        .apply_yaml("{apiVersion: v1, kind: ConfigMap, metadata: {name: unwatched}}")
+        .await?;
     cluster.control_plane.stop_apiserver()?;
     wait::until("/readyz that tells of the lost watch", async || {
         let (code, body) = cluster.host_get("/readyz").await?;

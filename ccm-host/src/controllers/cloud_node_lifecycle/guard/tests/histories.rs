@@ -139,7 +139,7 @@ impl World {
             Provider::Honest => truth,
             Provider::DeniesAll => false,
             Provider::DeniesZone(zone) => truth && machine.number % ZONE_COUNT != zone,
-            Provider::DeniesSome(one_in) => truth && machine.number % one_in != 0,
+            Provider::DeniesSome(one_in) => truth && !machine.number.is_multiple_of(one_in),
             Provider::KnowsNothing | Provider::Unwell => return Presence::Unknown,
         };
         if found { Presence::Found } else { Presence::Denied(self.now) }
