@@ -213,11 +213,7 @@ impl Controller {
     ) {
         let findings = Findings {
             total: nodes.len(),
-<<<<<<< HEAD
             absent: seen.evidence(clock::now()),
-=======
-            absent: seen.evidence(jiff::Timestamp::now()),
->>>>>>> main
             uncertain: seen.uncertain,
             control: seen.control.clone(),
             held_before: nodes.iter().filter_map(|node| held_by(node)).collect(),

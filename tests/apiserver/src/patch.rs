@@ -1,19 +1,9 @@
 //! The three kinds of patches.
 
-<<<<<<< HEAD
-use json_patch::PatchOperation;
-use serde_json::{Map, Value, json};
-
-use crate::{
-    kind::Kind,
-    refusal::{Cause, Refusal},
-};
-=======
 use json_patch::{AddOperation, PatchOperation};
 use serde_json::{Map, Value, json};
 
 use crate::{kind::Kind, refusal::Refusal};
->>>>>>> main
 
 /// Applies a patch of that content type to an object.
 pub(crate) fn apply(kind: &Kind, object: &Value, content_type: &str, body: &[u8]) -> Result<Value, Refusal> {
@@ -27,14 +17,7 @@ pub(crate) fn apply(kind: &Kind, object: &Value, content_type: &str, body: &[u8]
             let Value::Object(patch) = patch else {
                 return Err(Refusal::bad_request("error decoding patch: it is no object"));
             };
-<<<<<<< HEAD
-            strategic(kind, "", &mut patched, &patch).map_err(|wrong| {
-                let message = format!("Invalid value: {}: {wrong}", Value::Object(patch.clone()));
-                Refusal::invalid_as("", "", "", vec![Cause::new("FieldValueInvalid", "patch", message)])
-            })?;
-=======
             strategic(kind, "", &mut patched, &patch)?;
->>>>>>> main
         }
         other => {
             let message = format!(
@@ -52,15 +35,6 @@ fn json(object: &mut Value, patch: Value) -> Result<(), Refusal> {
     let operations: Vec<PatchOperation> = serde_json::from_value(patch)
         .map_err(|error| Refusal::bad_request(format!("error decoding patch: {error}")))?;
     for operation in operations {
-<<<<<<< HEAD
-        if let PatchOperation::Test(test) = &operation
-            && test.value.is_null()
-            && is_absent(object, &test.path.to_string())
-        {
-            // The apiserver's library takes a test against null as one for absence.
-            continue;
-        }
-=======
         let operation = match operation {
             // The apiserver's library takes a test against null as one for absence …
             PatchOperation::Test(test) if test.value.is_null() && is_absent(object, test.path.as_str()) => {
@@ -72,7 +46,6 @@ fn json(object: &mut Value, patch: Value) -> Result<(), Refusal> {
             }
             other => other,
         };
->>>>>>> main
         json_patch::patch(object, &[operation]).map_err(|_unapplicable| Refusal::patch_failed())?;
     }
     Ok(())
@@ -106,11 +79,7 @@ fn strategic(
     path: &str,
     original: &mut Value,
     patch: &Map<String, Value>,
-<<<<<<< HEAD
-) -> Result<(), String> {
-=======
 ) -> Result<(), Refusal> {
->>>>>>> main
     match patch.get("$patch").and_then(Value::as_str) {
         Some("delete") => {
             *original = json!({});
@@ -141,11 +110,7 @@ fn strategic(
             Value::Object(value) => {
                 let into = object.entry(key.clone()).or_insert(Value::Null);
                 if !into.is_object() && !into.is_null() {
-<<<<<<< HEAD
-                    return Err(format!("{inner} is no object"));
-=======
                     return Err(unmergeable(format!("{inner} is no object")));
->>>>>>> main
                 }
                 strategic(kind, &inner, into, value)?;
             }
@@ -160,14 +125,11 @@ fn strategic(
     Ok(())
 }
 
-<<<<<<< HEAD
-=======
 /// The apiserver calls it an error of its own.
 fn unmergeable(message: String) -> Refusal {
     Refusal::new(500, "", message)
 }
 
->>>>>>> main
 fn remove_plain(list: Option<&mut Value>, unwanted: &Value) {
     if let (Some(list), Some(unwanted)) = (list.and_then(Value::as_array_mut), unwanted.as_array()) {
         list.retain(|item| !unwanted.contains(item));
@@ -180,11 +142,7 @@ fn list(
     old: &[Value],
     items: &[Value],
     order: Option<&Vec<Value>>,
-<<<<<<< HEAD
-) -> Result<Vec<Value>, String> {
-=======
 ) -> Result<Vec<Value>, Refusal> {
->>>>>>> main
     let key = match merged(kind, path) {
         Merged::Replaced => return Ok(items.to_vec()),
         Merged::Plain => {
@@ -199,16 +157,9 @@ fn list(
     let mut all = old.to_vec();
     let mut touched = Vec::new();
     for item in items {
-<<<<<<< HEAD
-        let Some(change) = item.as_object() else { return Err(format!("{path} holds no objects")) };
-        if item[key].is_null() {
-            return Err(format!("map: {item} does not contain declared merge key: {key}"));
-        }
-=======
         let Some(change) = item.as_object().filter(|_| !item[key].is_null()) else {
             return Err(unmergeable(format!("map: {item} does not contain declared merge key: {key}")));
         };
->>>>>>> main
         if item["$patch"] == "delete" {
             all.retain(|one| one[key] != item[key]);
             continue;

@@ -118,15 +118,7 @@ pub(crate) fn default(kind: &Kind, object: &mut Value) {
                 set_default(object, text, json!(""));
             }
         }
-<<<<<<< HEAD
-        Special::Node => {
-            for part in ["spec", "status"] {
-                set_default(object, part, json!({}));
-            }
-        }
-=======
         Special::Node => node::default(object),
->>>>>>> main
         Special::Lease => set_default(object, "spec", json!({})),
         Special::None => {}
     }

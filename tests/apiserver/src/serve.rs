@@ -130,10 +130,7 @@ impl Endpoint {
     async fn answer(&self, asked: &Asked, end: Option<(usize, crate::faults::Cut)>) -> Answer {
         let answered = match asked.verb {
             None => Ok(self.other(asked)),
-<<<<<<< HEAD
-=======
             Some(_) if !self.serves_group(&asked.group) => Ok(not_found()),
->>>>>>> main
             Some(Verb::Watch) => self.watch(asked, end).await,
             Some(Verb::Get | Verb::List) => self.read(asked).await,
             Some(_) => self.write(asked),
@@ -155,12 +152,6 @@ impl Endpoint {
                 let known = self.resource(asked).is_ok();
                 refuse(&if known { Refusal::method_not_allowed() } else { Refusal::no_such_resource() })
             }
-<<<<<<< HEAD
-            _ => respond(404, Bytes::from_static(b"404 page not found\n")),
-        }
-    }
-
-=======
             _ => not_found(),
         }
     }
@@ -170,7 +161,6 @@ impl Endpoint {
         group == "events.k8s.io" || store.collections.iter().any(|one| one.kind.group == group)
     }
 
->>>>>>> main
     /// Which collection is asked for, and in which shape.
     fn resource(&self, asked: &Asked) -> Result<(usize, Shape), Refusal> {
         let (group, shape) = match (asked.group.as_str(), asked.resource.as_str()) {
@@ -335,14 +325,11 @@ fn object_answer(code: u16, shape: Shape, object: &Object) -> Answer {
     respond(code, shape.render(object))
 }
 
-<<<<<<< HEAD
-=======
 /// As a path is answered that nobody serves.
 fn not_found() -> Answer {
     respond(404, Bytes::from_static(b"404 page not found\n"))
 }
 
->>>>>>> main
 fn refuse(refusal: &Refusal) -> Answer {
     let mut answer = respond(refusal.code, Bytes::from(refusal.status().to_string()));
     if let Some(after) = refusal.retry_after {

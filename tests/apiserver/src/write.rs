@@ -225,11 +225,7 @@ impl Store {
                 self.remove(to.of, to.key, object).unwrap_or(old)
             }));
         }
-<<<<<<< HEAD
-        if to.dry || !object["metadata"]["deletionTimestamp"].is_null() {
-=======
         if !object["metadata"]["deletionTimestamp"].is_null() {
->>>>>>> main
             return Ok(Deleted::Held(old));
         }
         object["metadata"]["deletionTimestamp"] = json!(rules::seconds(to.now));
@@ -238,15 +234,11 @@ impl Store {
         } else {
             object["metadata"]["deletionGracePeriodSeconds"] = json!(0);
         }
-<<<<<<< HEAD
-        Ok(Deleted::Held(self.put(to.of, to.key.clone(), object)))
-=======
         Ok(Deleted::Held(if to.dry {
             Arc::new(Object::new(&kind, to.key.clone(), old.version(), &object))
         } else {
             self.put(to.of, to.key.clone(), object)
         }))
->>>>>>> main
     }
 }
 

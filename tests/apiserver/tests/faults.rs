@@ -1,11 +1,7 @@
 //! Every bad day, as a client sees it, on a paused clock.
-#![allow(clippy::unwrap_used, reason = "what the tests are written with, too")]
 
-<<<<<<< HEAD
-=======
 #![allow(clippy::unwrap_used, reason = "a helper that gets no answer has failed the test")]
 
->>>>>>> main
 use std::{
     sync::{
         Arc,
@@ -15,19 +11,11 @@ use std::{
 };
 
 use apiserver::{ApiServer, Cut, Fault, History, Options, Refusal, Verb, View};
-<<<<<<< HEAD
-use futures::{StreamExt, TryStreamExt, stream::BoxStream};
-=======
 use futures::{StreamExt, stream::BoxStream};
->>>>>>> main
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Service};
 use kube::{
     Api, Error, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
-<<<<<<< HEAD
-    runtime::watcher,
-=======
->>>>>>> main
 };
 use serde_json::json;
 use tokio::time::{Instant, timeout};
@@ -300,34 +288,11 @@ async fn a_replica_may_lag_and_travel_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-<<<<<<< HEAD
-async fn the_watcher_lists_by_stream_or_by_pages() {
-=======
 async fn lists_come_by_stream_or_by_pages() {
->>>>>>> main
     let server = ApiServer::default();
     for at in 0..7 {
         server.world().put(&node(&format!("n{at}"))).unwrap();
     }
-<<<<<<< HEAD
-    let listed = |config: watcher::Config| {
-        let events = watcher(nodes(&server, "host"), config)
-            .try_take_while(|event| futures::future::ready(Ok(!matches!(event, watcher::Event::InitDone))));
-        events.try_fold(0, |seen, event| async move {
-            Ok(seen + usize::from(matches!(event, watcher::Event::InitApply(_))))
-        })
-    };
-    assert_eq!(listed(watcher::Config::default().streaming_lists()).await.unwrap(), 7);
-    assert_eq!(listed(watcher::Config::default().page_size(3)).await.unwrap(), 7);
-    let counts = server.counts("host");
-    assert_eq!((counts["watch nodes"], counts["list nodes"]), (1, 3));
-    server.faults().streaming_lists(false);
-    let refused = listed(watcher::Config::default().streaming_lists()).await;
-    assert!(
-        matches!(&refused, Err(watcher::Error::WatchStartFailed(Error::Api(status))) if status.code == 422),
-        "{refused:?}"
-    );
-=======
     let api = nodes(&server, "host");
     let stream = WatchParams::default().initial_events();
     let mut events = api.watch(&stream, "").await.unwrap().boxed();
@@ -352,7 +317,6 @@ async fn by_pages(api: &Api<Node>, limit: u32) -> usize {
             return listed;
         }
     }
->>>>>>> main
 }
 
 #[tokio::test(start_paused = true)]
@@ -450,21 +414,7 @@ async fn a_large_cluster_is_cheap() {
         server.world().put_value(wire).unwrap();
     }
     println!("{NODES} nodes stored after {:?}", began.elapsed());
-<<<<<<< HEAD
-    let mut page = ListParams::default().limit(500);
-    let mut listed = 0;
-    loop {
-        let list = nodes(&server, "host").list(&page).await.unwrap();
-        listed += list.items.len();
-        match list.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page.continue_token = Some(token),
-            None => break,
-        }
-    }
-    assert_eq!(listed, NODES);
-=======
     assert_eq!(by_pages(&nodes(&server, "host"), 500).await, NODES);
->>>>>>> main
     println!("listed by pages after {:?}", began.elapsed());
     let mut watches = Vec::new();
     for _ in 0..20 {

@@ -8,12 +8,6 @@ mod parity_table;
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, Result};
-<<<<<<< HEAD
-use control_plane::ControlPlane;
-use http::{Request, header};
-use http_body_util::BodyExt;
-use kube::{Client, client::Body};
-=======
 use apiserver::ApiServer;
 use control_plane::ControlPlane;
 use http::{Request, header};
@@ -23,7 +17,6 @@ use kube::{
     client::Body,
     config::{KubeConfigOptions, Kubeconfig},
 };
->>>>>>> main
 use parity_table::{Step, table};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -58,14 +51,10 @@ impl Side {
             anyhow::Ok((code, answer.into_body().collect().await?.to_bytes()))
         };
         let late = || format!("no answer to {} {}", step.method, step.path);
-<<<<<<< HEAD
-        let (code, body) = timeout(PATIENCE, answered).await.with_context(late)?.with_context(late)?;
-=======
         let (code, body) = match timeout(PATIENCE, answered).await {
             Ok(answered) => answered.with_context(late)?,
             Err(_) => return Ok(json!(late())),
         };
->>>>>>> main
         let text = String::from_utf8(body.to_vec())?;
         let lines: Vec<Value> =
             text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| json!(line))).collect();
@@ -137,17 +126,6 @@ fn strip(value: &mut Value) {
     }
 }
 
-<<<<<<< HEAD
-#[tokio::test]
-async fn both_apiservers_answer_alike() -> Result<()> {
-    let control_plane = ControlPlane::start().await?;
-    let ours = apiserver::ApiServer::default();
-    let mut real = Side { client: control_plane.admin_client()?, names: BTreeMap::new() };
-    let mut fake = Side { client: ours.client("test"), names: BTreeMap::new() };
-    let mut differences = Vec::new();
-    for step in table() {
-        println!("{} {}", step.method, step.path);
-=======
 /// The administrator, who tries nothing twice.
 async fn administrator(control_plane: &ControlPlane) -> Result<Client> {
     let kubeconfig = Kubeconfig::read_from(control_plane.admin_kubeconfig())?;
@@ -164,7 +142,6 @@ async fn both_apiservers_answer_alike() -> Result<()> {
     let mut fake = Side { client: ours.client("test"), names: BTreeMap::new() };
     let mut differences = Vec::new();
     for step in table() {
->>>>>>> main
         let (wanted, found) = (real.ask(&step).await?, fake.ask(&step).await?);
         if wanted != found {
             let Step { method, path, body, .. } = &step;

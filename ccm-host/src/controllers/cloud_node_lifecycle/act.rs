@@ -286,11 +286,7 @@ impl Controller {
         wanted: &WantedCondition<'_>,
         cancel: &CancellationToken,
     ) -> bool {
-<<<<<<< HEAD
         match node_condition(node, wanted, clock::now()) {
-=======
-        match node_condition(node, wanted, Timestamp::now()) {
->>>>>>> main
             Some(patch) => self.write(node, &patch, "condition", cancel).await,
             None => false,
         }

@@ -22,10 +22,7 @@ use super::{
     lease::{Life, life},
 };
 use crate::{
-<<<<<<< HEAD
     clock,
-=======
->>>>>>> main
     cloud::{Freshness, InstanceView, Provider, ProviderStatus},
     controllers::node_instance::{self, Found},
     kube::{
@@ -111,11 +108,7 @@ impl Controller {
             }
             let with_control = asked.iter().any(|node| memory.guard.is_suspect(&node.uid));
             let group = if with_control { self.group(memory, parted, &asked) } else { Vec::new() };
-<<<<<<< HEAD
             let at = clock::now();
-=======
-            let at = Timestamp::now();
->>>>>>> main
             let (observed, presences) = join!(self.observe(asked), self.hear(&group, at));
             if health.has_changed().unwrap_or(true) || !self.knows_enough_for(provider) {
                 return None;
@@ -123,11 +116,7 @@ impl Controller {
             self.write_taints(observed.taints, cancel).await;
             seen.uncertain += observed.uncertain;
             seen.absent = observed.absent;
-<<<<<<< HEAD
             memory.guard.confirm(Instant::now(), &seen.evidence(clock::now()));
-=======
-            memory.guard.confirm(Instant::now(), &seen.evidence(Timestamp::now()));
->>>>>>> main
             match self.weigh(provider, memory, parted, group, presences).await {
                 Ok(control) => seen.control = control,
                 Err(error) => {
@@ -186,11 +175,7 @@ impl Controller {
         let lease = self.context.writer.get_node_lease(&node.name).await.map_err(|error| {
             anyhow::Error::from(error).context(format!("Lease kube-node-lease/{} cannot be read", node.name))
         })?;
-<<<<<<< HEAD
         Ok(life(lease.as_ref(), denied_at, clock::now()))
-=======
-        Ok(life(lease.as_ref(), denied_at, Timestamp::now()))
->>>>>>> main
     }
 
     fn contradicted(&self, provider: &Arc<dyn Provider>, node: &Node) {

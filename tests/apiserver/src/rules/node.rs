@@ -21,10 +21,6 @@ pub(super) fn taint_not_ready(node: &mut Value) {
         }
         None => node["spec"]["taints"] = json!([taint]),
     }
-<<<<<<< HEAD
-    let spec = &mut node["spec"];
-    if spec["podCIDRs"].is_null() && spec["podCIDR"].is_string() {
-=======
 }
 
 pub(super) fn default(node: &mut Value) {
@@ -39,7 +35,6 @@ pub(super) fn default(node: &mut Value) {
     if spec["podCIDR"].is_null() && !first.is_null() {
         spec["podCIDR"] = first;
     } else if spec["podCIDR"] != first {
->>>>>>> main
         spec["podCIDRs"] = json!([spec["podCIDR"]]);
     }
 }

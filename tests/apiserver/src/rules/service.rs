@@ -17,13 +17,9 @@ pub(super) fn default(service: &mut Value) {
     };
     set("type", json!("ClusterIP"));
     set("sessionAffinity", json!("None"));
-<<<<<<< HEAD
-    set("internalTrafficPolicy", json!("Cluster"));
-=======
     if takes_cluster_ip(spec) {
         set_if_absent(spec, "internalTrafficPolicy", json!("Cluster"));
     }
->>>>>>> main
     if takes_node_ports(spec) {
         set_if_absent(spec, "externalTrafficPolicy", json!("Cluster"));
     }
@@ -178,17 +174,11 @@ pub(super) fn wrong(of_status: bool, service: &Value, old: Option<&Value>) -> Ve
         if ports.len() > 1 && port["name"].is_null() {
             causes.push(Cause::required(format!("spec.ports[{at}].name"), ""));
         }
-<<<<<<< HEAD
-        if !matches!(port["port"].as_i64(), Some(1..=65535)) {
-            let message = "must be between 1 and 65535, inclusive";
-            causes.push(Cause::invalid(format!("spec.ports[{at}].port"), &port["port"], message));
-=======
         for field in ["port", "targetPort"].into_iter().filter(|field| !port[*field].is_string()) {
             if !matches!(port[field].as_i64(), Some(1..=65535)) {
                 let message = "must be between 1 and 65535, inclusive";
                 causes.push(Cause::invalid(format!("spec.ports[{at}].{field}"), &port[field], message));
             }
->>>>>>> main
         }
     }
     if let Some(old) = old {

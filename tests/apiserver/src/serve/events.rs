@@ -13,13 +13,10 @@ const NAMES: [(&str, &str); 7] = [
 ];
 
 pub(super) fn from_core(event: Value) -> Value {
-<<<<<<< HEAD
-=======
     let mut event = event;
     if let Some(fields) = event.as_object_mut() {
         fields.retain(|_, value| *value != "");
     }
->>>>>>> main
     renamed(event, "events.k8s.io/v1", |name| NAMES.iter().find(|(old, _)| *old == name).map(|(_, new)| *new))
 }
 

@@ -280,9 +280,6 @@ impl Watch {
             (true, false) => "DELETED",
             (false, false) => return,
         };
-<<<<<<< HEAD
-        self.lines.push_back(line(type_, &self.shape.render(&event.object)));
-=======
         let left = event.before.as_ref().filter(|_| was && !is && !event.gone);
         self.lines.push_back(match left {
             // As it was, for that is what the watch knows.
@@ -294,7 +291,6 @@ impl Watch {
             }
             None => line(type_, &self.shape.render(&event.object)),
         });
->>>>>>> main
     }
 
     fn bookmark_line(&self, version: u64, ends_list: bool) -> Bytes {
