@@ -44,7 +44,7 @@ pub(crate) struct Hostile {
 enum Manner {
     /// An honest answer.
     Honest,
-    /// An honest answer, with fields that overwrite it and items that were not asked for.
+    /// An honest answer, in which what it does not say is made up, as deep as it goes.
     Grafted,
     /// A message of the right type.
     Made,
@@ -154,10 +154,7 @@ impl Hostile {
         let mut honest = honest(rpc, asked);
         match manner {
             Manner::Made => self.grammar.message(&name, random),
-            Manner::Grafted => {
-                honest.extend(self.grammar.fragment(&name, random));
-                honest
-            }
+            Manner::Grafted => self.grammar.graft(&name, &honest, random),
             Manner::Bitten => {
                 let kept = random.usize(honest.len() / 2..=honest.len());
                 honest.truncate(kept);

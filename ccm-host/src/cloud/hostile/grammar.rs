@@ -1,6 +1,6 @@
 //! Messages of the contract with any content, made from its descriptors.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use prost::Message as _;
 use prost_types::{
@@ -89,10 +89,40 @@ impl Grammar {
         bytes
     }
 
-    /// A message in which few fields are set, to be put behind another one.
-    pub(super) fn fragment(&self, name: &str, random: &mut fastrand::Rng) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        self.write(name, 90, 0, random, &mut bytes);
+    /// An honest message, in which much of what it does not say, and a little of what it says, is made up. Keys stay, so
+    /// that it is believed to be the answer to what was asked.
+    pub(super) fn graft(&self, name: &str, honest: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
+        let Some(message) = self.messages.get(name) else { return honest.to_vec() };
+        let (mut bytes, mut said, mut rest) = (Vec::new(), HashSet::new(), honest);
+        while let Ok(tag) = prost::encoding::decode_varint(&mut rest) {
+            let number = i32::try_from(tag >> 3).unwrap_or_default();
+            let field = message.field.iter().find(|field| field.number() == number);
+            said.insert(number);
+            let length = match tag & 7 {
+                0 => rest.iter().position(|byte| byte & 0x80 == 0).map_or(rest.len(), |last| last + 1),
+                1 => 8,
+                5 => 4,
+                _ => usize::try_from(prost::encoding::decode_varint(&mut rest).unwrap_or_default())
+                    .unwrap_or_default(),
+            };
+            let (content, after) = rest.split_at(length.min(rest.len()));
+            rest = after;
+            match field {
+                Some(field) if field.r#type() == Type::Message => {
+                    delimited(tag & !7, &self.graft(field.type_name(), content, random), &mut bytes);
+                }
+                Some(field) if random.u8(..40) == 0 => self.field(field, 150, 0, random, &mut bytes),
+                _ if tag & 7 == 2 => delimited(tag & !7, content, &mut bytes),
+                _ => {
+                    varint(tag, &mut bytes);
+                    bytes.extend(content);
+                }
+            }
+        }
+        for field in message.field.iter().filter(|field| !said.contains(&field.number())) {
+            let most = if field.label() == Label::Repeated { 4 } else { 2 };
+            (0..random.usize(..most)).for_each(|_| self.field(field, 150, 1, random, &mut bytes));
+        }
         bytes
     }
 
