@@ -9,11 +9,15 @@ use super::{
     link::Link,
     method::{self, Method},
     session::Session,
+    spliced::Spliced,
     status,
     walk::{Page, Paged, Walked, walk},
     wanted,
 };
 use crate::kube::Service;
+
+/// `EnsureLoadBalancerRequest.backends`.
+const BACKENDS: u32 = 4;
 
 pub(super) async fn get(link: &Link, service: &Service) -> Result<LoadBalancer, CloudError> {
     let method = &method::GET_LOAD_BALANCER;
@@ -42,11 +46,12 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
         cluster: Some(link.config.cluster.message()),
         fencing: Some(link.fencing()),
         service: Some(wanted::service(&given.service, &wants.service.clone().unwrap_or_default())),
-        backends: Some(wanted::backend_message(&given.backends, &wants.backend.clone().unwrap_or_default())),
+        backends: None,
         desired_digest: given.desired_digest,
         revision: given.revision,
         adoption: adoption(given.adopt).into(),
     };
+    let message = Spliced { message, tag: BACKENDS, entries: vec![given.backends.encoded.clone()] };
     let bytes = message.encoded_len();
     if bytes > session.message_bytes {
         let nodes = given.backends.nodes.len();
@@ -58,10 +63,8 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
             ),
         ));
     }
-    let mut client = session.load_balancers();
-    let response = link
-        .call(&session, method, None, message, async |request| client.ensure_load_balancer(request).await)
-        .await?;
+    let response: pb::EnsureLoadBalancerResponse =
+        link.call(&session, method, None, message, |request| session.send_balancers(method, request)).await?;
     let mut findings = Findings::default();
     let prefixes = &wants.service_annotation_writes;
     let ensured = check::ensured(response, &given.service.key, &given.service.uid, prefixes, &mut findings);

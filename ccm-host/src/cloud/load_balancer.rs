@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
+use prost::bytes::Bytes;
+
 use super::{CloudError, InProgress, ProviderEvent};
 use crate::kube::{Node, ObjectKey, Service};
 
@@ -13,6 +15,8 @@ pub struct BackendSet {
     pub digest: String,
     /// Sorted by name.
     pub nodes: Vec<Arc<Node>>,
+    /// As it travels, with the fields that the digest covers: all calls share it.
+    pub encoded: Bytes,
 }
 
 /// Make a balancer be as wanted.

@@ -15,18 +15,22 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider_proto::v1alpha1::{
-    self as pb, cloud_provider_client::CloudProviderClient, instances_client::InstancesClient,
-    load_balancers_client::LoadBalancersClient, routes_client::RoutesClient,
+use cloudprovider_proto::{
+    service_names,
+    v1alpha1::{
+        self as pb, cloud_provider_client::CloudProviderClient, instances_client::InstancesClient,
+        load_balancers_client::LoadBalancersClient, routes_client::RoutesClient,
+    },
 };
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Channel;
+use tonic::{Request, Response, Status, codegen::http::uri::PathAndQuery, transport::Channel};
+use tonic_prost::ProstCodec;
 
 pub(super) use handshake::{HandshakeError, handshake};
 pub(super) use limits::Intervals;
 
-use super::{ProviderInfo, method::Method, negotiate::Served};
+use super::{ProviderInfo, method::Method, negotiate::Served, spliced::Spliced};
 
 /// See the module.
 #[derive(Debug)]
@@ -70,6 +74,25 @@ impl Session {
         LoadBalancersClient::new(self.channel.clone())
             .max_decoding_message_size(self.message_bytes)
             .max_encoding_message_size(self.message_bytes)
+    }
+
+    /// A call of LoadBalancers whose message is put together from parts, as the generated client would make it.
+    pub(super) async fn send_balancers<M, A>(
+        &self,
+        method: &'static Method,
+        request: Request<Spliced<M>>,
+    ) -> Result<Response<A>, Status>
+    where
+        M: prost::Message + 'static,
+        A: prost::Message + Default + 'static,
+    {
+        let path = PathAndQuery::try_from(format!("/{}/{}", service_names::LOAD_BALANCERS, method.name))
+            .map_err(|error| Status::internal(error.to_string()))?;
+        let mut client = tonic::client::Grpc::new(self.channel.clone())
+            .max_decoding_message_size(self.message_bytes)
+            .max_encoding_message_size(self.message_bytes);
+        client.ready().await.map_err(|error| Status::unknown(format!("Service was not ready: {error}")))?;
+        client.unary(request, path, ProstCodec::<Spliced<M>, A>::default()).await
     }
 
     pub(super) fn routes(&self) -> RoutesClient<Channel> {

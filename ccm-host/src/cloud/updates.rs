@@ -151,16 +151,12 @@ async fn update(
     session: &Session,
     items: &[Item],
 ) -> Result<HashMap<UpdateKey, Answer>, CloudError> {
-    let message = pb::BatchUpdateLoadBalancersRequest {
-        cluster: Some(link.config.cluster.message()),
-        fencing: Some(link.fencing()),
-        ..plan::message(items, &session.wants)
-    };
-    let mut client = session.load_balancers();
-    let response = link
-        .call(session, &method::BATCH_UPDATE_LOAD_BALANCERS, Some(items.len()), message, async |request| {
-            client.batch_update_load_balancers(request).await
-        })
+    let method = &method::BATCH_UPDATE_LOAD_BALANCERS;
+    let mut message = plan::message(items, &session.wants);
+    message.message.cluster = Some(link.config.cluster.message());
+    message.message.fencing = Some(link.fencing());
+    let response: pb::BatchUpdateLoadBalancersResponse = link
+        .call(session, method, Some(items.len()), message, |request| session.send_balancers(method, request))
         .await?;
     let keys: Vec<String> = items.iter().map(|(key, _)| key.uid.clone()).collect();
     let given = response

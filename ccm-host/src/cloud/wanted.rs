@@ -13,6 +13,7 @@ mod tests;
 use std::sync::Arc;
 
 use cloudprovider_proto::v1alpha1 as pb;
+use prost::Message as _;
 
 use super::{BackendSet, desired::desired};
 use crate::kube::{Node, Service};
@@ -24,22 +25,16 @@ pub(super) use service::{service, service_ref};
 const BACKENDS: &str = "backends/1";
 const SERVICE: &str = "service/1";
 
-/// The set of these nodes, sorted by name, with its digest.
+/// The set of these nodes, sorted by name, with its digest, and as it travels.
 pub(super) fn backend_set(mut nodes: Vec<Arc<Node>>, fields: &pb::NodeFields) -> BackendSet {
     nodes.sort_by(|a, b| (&a.name, &a.uid).cmp(&(&b.name, &b.uid)));
     nodes.dedup_by(|a, b| a.name == b.name && a.uid == b.uid);
     let mut text = digest::Writer::new(BACKENDS);
     text.count(nodes.len());
-    for node in &nodes {
-        text.node(&node_ref(node, fields));
-    }
-    BackendSet { digest: text.finish(), nodes }
-}
-
-/// The set as it travels.
-pub(super) fn backend_message(set: &BackendSet, fields: &pb::NodeFields) -> pb::BackendSet {
-    let nodes = set.nodes.iter().map(|node| node_ref(node, fields)).collect();
-    pb::BackendSet { digest: set.digest.clone(), nodes }
+    let told: Vec<_> = nodes.iter().map(|node| node_ref(node, fields)).collect();
+    told.iter().for_each(|node| text.node(node));
+    let message = pb::BackendSet { digest: text.finish(), nodes: told };
+    BackendSet { encoded: message.encode_to_vec().into(), digest: message.digest, nodes }
 }
 
 /// Digest of the whole wanted state of a balancer. What the provider itself writes on the Service is an answer, no wish:

@@ -9,6 +9,7 @@ use std::{
 use async_trait::async_trait;
 use ipnet::IpNet;
 use jiff::Timestamp;
+use prost::bytes::Bytes;
 use tokio::sync::{broadcast, watch};
 
 use super::{Call, FakeProvider, answers, machine, method};
@@ -69,7 +70,7 @@ impl Provider for FakeProvider {
             .collect();
         let mut hasher = DefaultHasher::new();
         words.hash(&mut hasher);
-        Arc::new(BackendSet { digest: format!("{:016x}", hasher.finish()), nodes })
+        Arc::new(BackendSet { digest: format!("{:016x}", hasher.finish()), nodes, encoded: Bytes::new() })
     }
 
     fn desired_digest(&self, service: &Service, backends: &BackendSet) -> String {

@@ -6,10 +6,12 @@ use cloudprovider_proto::v1alpha1 as pb;
 use prost::Message as _;
 
 use super::{Item, UpdateKey};
-use crate::cloud::{CloudError, method, status, wanted};
+use crate::cloud::{CloudError, method, spliced::Spliced, status, wanted};
 
 /// For the cluster, the fencing, and what stands before each item.
 const RESERVE: usize = 8 << 10;
+/// `BatchUpdateLoadBalancersRequest.backend_sets`.
+const BACKEND_SETS: u32 = 3;
 /// Tag, length and index of an item or a set.
 const PER_ENTRY: usize = 16;
 
@@ -22,16 +24,13 @@ pub(super) struct Planned {
 /// Splits by count and bytes. A set is never cut.
 pub(super) fn plan(items: Vec<Item>, wants: &pb::Wants, most_bytes: usize, most_items: usize) -> Planned {
     let budget = most_bytes.saturating_sub(RESERVE);
-    let mut sizes = HashMap::new();
     let mut planned = Planned { chunks: Vec::new(), too_large: Vec::new() };
     let mut sorted = items;
     // Those with one set stand together, so that the set travels as seldom as possible.
     sorted.sort_by(|(_, a), (_, b)| a.backends.digest.cmp(&b.backends.digest));
     let mut open: Vec<Chunk> = Vec::new();
     for item in sorted {
-        let set = *sizes.entry(item.1.backends.digest.clone()).or_insert_with(|| {
-            wanted::backend_message(&item.1.backends, &backend(wants)).encoded_len() + PER_ENTRY
-        });
+        let set = item.1.backends.encoded.len() + PER_ENTRY;
         let own = update(&item.1, 0, wants).encoded_len() + PER_ENTRY;
         if set + own > budget {
             planned.too_large.push((item.0.clone(), too_large(&item, set + own, budget)));
@@ -51,18 +50,18 @@ pub(super) fn plan(items: Vec<Item>, wants: &pb::Wants, most_bytes: usize, most_
 }
 
 /// The sets and items of a call.
-pub(super) fn message(items: &[Item], wants: &pb::Wants) -> pb::BatchUpdateLoadBalancersRequest {
-    let fields = backend(wants);
+pub(super) fn message(items: &[Item], wants: &pb::Wants) -> Spliced<pb::BatchUpdateLoadBalancersRequest> {
     let mut message = pb::BatchUpdateLoadBalancersRequest::default();
+    let mut sets = Vec::new();
     let mut index: HashMap<&str, u32> = HashMap::new();
     for (_, wanted) in items {
         let at = *index.entry(&wanted.backends.digest).or_insert_with(|| {
-            message.backend_sets.push(wanted::backend_message(&wanted.backends, &fields));
-            u32::try_from(message.backend_sets.len() - 1).unwrap_or(u32::MAX)
+            sets.push(wanted.backends.encoded.clone());
+            u32::try_from(sets.len() - 1).unwrap_or(u32::MAX)
         });
         message.items.push(update(wanted, at, wants));
     }
-    message
+    Spliced { message, tag: BACKEND_SETS, entries: sets }
 }
 
 #[derive(Default)]
@@ -96,10 +95,6 @@ fn update(wanted: &super::UpdateLoadBalancer, backend_set: u32, wants: &pb::Want
         desired_digest: wanted.desired_digest.clone(),
         revision: wanted.revision,
     }
-}
-
-fn backend(wants: &pb::Wants) -> pb::NodeFields {
-    wants.backend.clone().unwrap_or_default()
 }
 
 fn too_large((_, wanted): &Item, bytes: usize, budget: usize) -> CloudError {
@@ -136,6 +131,12 @@ mod tests {
         (UpdateKey::of(&wanted), wanted)
     }
 
+    /// As the provider reads it.
+    fn sent(items: &[Item]) -> pb::BatchUpdateLoadBalancersRequest {
+        let bytes = message(items, &pb::Wants::default()).encode_to_vec();
+        pb::BatchUpdateLoadBalancersRequest::decode(&bytes[..]).unwrap()
+    }
+
     fn shape(planned: &Planned) -> Vec<usize> {
         planned.chunks.iter().map(Vec::len).collect()
     }
@@ -146,7 +147,7 @@ mod tests {
         let items = (0..100).map(|i| item(&format!("s{i}"), &backends, 1)).collect();
         let planned = plan(items, &pb::Wants::default(), 16 << 20, 500);
         assert_eq!(shape(&planned), [100]);
-        let message = message(&planned.chunks[0], &pb::Wants::default());
+        let message = sent(&planned.chunks[0]);
         assert_eq!((message.backend_sets.len(), message.items.len()), (1, 100));
         assert!(message.items.iter().all(|item| item.backend_set == 0));
     }
@@ -156,7 +157,7 @@ mod tests {
         let (a, b) = (set(1), set(2));
         let items = vec![item("s1", &a, 1), item("s2", &b, 1), item("s3", &a, 1)];
         let planned = plan(items, &pb::Wants::default(), 16 << 20, 500);
-        let message = message(&planned.chunks[0], &pb::Wants::default());
+        let message = sent(&planned.chunks[0]);
         assert_eq!(message.backend_sets.len(), 2);
         for (item, (_, wanted)) in message.items.iter().zip(&planned.chunks[0]) {
             assert_eq!(message.backend_sets[item.backend_set as usize].digest, wanted.backends.digest);

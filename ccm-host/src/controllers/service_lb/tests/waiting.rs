@@ -137,7 +137,7 @@ async fn a_provider_that_comes_and_goes_does_not_defeat_the_backoff() {
 async fn a_provider_that_hangs_holds_up_only_its_own_balancers() {
     let mut classy = lb("classy");
     classy["spec"]["loadBalancerClass"] = json!("other/lb");
-    let mut world = World::new([node("n1"), lb("a"), lb("b"), lb("c"), classy]);
+    let mut world = World::new([node("n1"), lb("a"), lb("b"), lb("c")]);
     world.settings.workers = 2;
     let other = world.add_provider("other");
     other.change_info(|info| {
@@ -148,5 +148,7 @@ async fn a_provider_that_hangs_holds_up_only_its_own_balancers() {
     world.start();
     world.pass(Duration::from_secs(5)).await;
     assert_eq!(world.count("ensure"), 2);
-    assert_eq!(other.balancers().len(), 1);
+    world.cluster.put(classy);
+    world.pass(Duration::from_secs(5)).await;
+    assert_eq!((world.count("ensure"), other.balancers().len()), (2, 1));
 }
