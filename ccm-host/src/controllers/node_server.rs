@@ -1,72 +1,74 @@
-//! An apiserver that holds Nodes, for component tests: it applies patches as the real one does, and tells watches.
-//!
-//! It knows JSON patches with `test`, merge patches guarded by a uid, and conditions. What it does not know fails the test.
+//! Nodes, and the host's ConfigMaps, in an apiserver in memory, in the words of the controllers' tests.
 
 #![allow(dead_code, reason = "words for the tests of every controller, used or not yet")]
-
-mod apply;
-mod leases;
-mod records;
 
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
 
+use ::apiserver::{ApiServer, Asked, Fault, Faults, Refusal, Verb, View};
+use ::kube::Client;
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1 as core;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::kube::{
-    cache::Cache,
-    fixtures::{ApiServer, Call, Reply, Watch},
-    keep::Keep,
-    metrics::CacheMetrics,
-    node::Node,
-    pairs::Pairs,
-    patch::Writer,
-    pressure::WritePressure,
+    cache::Cache, fixtures::refusal, keep::Keep, metrics::CacheMetrics, node::Node, pairs::Pairs,
+    patch::Writer, pressure::WritePressure,
 };
 
-const NODES: &str = "/api/v1/nodes";
+const HOST: &str = "host";
 
 /// See the module. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct NodeServer {
     api: ApiServer,
+    client: Client,
+    faults: Faults,
     state: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
 struct State {
-    nodes: BTreeMap<String, Value>,
-    records: records::Records,
-    leases: leases::Leases,
-    version: u64,
-    watches: Vec<Watch>,
-    held: Option<VecDeque<(&'static str, Value)>>,
+    /// The versions of all changes of nodes.
+    changes: Vec<u64>,
+    /// Up to this one, watches are told, while they are held back.
+    told: u64,
+    held: bool,
     /// What a list of any age shows, while it lags.
-    lagging: Option<Vec<Value>>,
-    replies: VecDeque<Reply>,
+    lags_at: Option<u64>,
+    answers: VecDeque<Fault>,
     silent: bool,
-    lost_answer: bool,
+    records_refused: bool,
+    /// The Leases of kubelets: when they renewed last, or none for one that is alive.
+    renewed: BTreeMap<String, Option<Timestamp>>,
+    leases_refused: bool,
     before_next_read: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl NodeServer {
     /// A server with these nodes.
     pub(crate) fn new(nodes: impl IntoIterator<Item = Node>) -> Self {
-        let state: Arc<Mutex<State>> = Arc::default();
-        for node in nodes {
-            state.lock().put(to_json(&node));
-        }
-        let answering = Arc::clone(&state);
-        Self { api: ApiServer::new(move |call| answering.lock().answer(call)), state }
+        let (api, state) = (ApiServer::default(), Arc::<Mutex<State>>::default());
+        let changing = Arc::clone(&state);
+        api.on_write(move |write| {
+            if write.resource == "nodes" {
+                changing.lock().changes.push(write.version);
+            }
+        });
+        let faults = api.faults_of(HOST);
+        let (asking, lagging) = (Arc::clone(&state), faults.clone());
+        faults.intercept(move |asked| State::asked(&asking, &lagging, asked)).stay();
+        let server = Self { client: api.client(HOST), api, faults, state };
+        nodes.into_iter().for_each(|node| server.put(&node));
+        server
     }
 
     pub(crate) fn writer(&self) -> Writer {
-        Writer::new(self.api.client.clone(), WritePressure::default())
+        Writer::new(self.client.clone(), WritePressure::default())
     }
 
     /// A cache that has seen everything, and follows until cancelled.
@@ -78,14 +80,14 @@ impl NodeServer {
 
     /// Fills a cache, and lets it follow until cancelled.
     pub(crate) async fn fill(&self, cache: &Cache<Node>, cancel: &CancellationToken) {
-        let (running, client, cancel) = (cache.clone(), self.api.client.clone(), cancel.clone());
+        let (running, client, cancel) = (cache.clone(), self.client.clone(), cancel.clone());
         tokio::spawn(async move { running.run(client, cancel).await });
         cache.synced().await;
     }
 
     /// The node as it stands here.
     pub(crate) fn node(&self, name: &str) -> Option<Value> {
-        self.state.lock().nodes.get(name).cloned()
+        self.api.world().object::<core::Node>("", name).map(|node| node.value())
     }
 
     /// A part of the node, null if there is no such part.
@@ -93,61 +95,71 @@ impl NodeServer {
         self.node(name).and_then(|node| node.pointer(pointer).cloned()).unwrap_or_default()
     }
 
+    /// One condition of the node, null if it has none of that type.
+    pub(crate) fn condition(&self, name: &str, type_: &str) -> Value {
+        let conditions = self.part(name, "/status/conditions");
+        let mut all = conditions.as_array().into_iter().flatten();
+        all.find(|condition| condition["type"] == type_).cloned().unwrap_or_default()
+    }
+
     /// Somebody else adds a node, or replaces it.
     pub(crate) fn put(&self, node: &Node) {
-        self.state.lock().put(to_json(node));
+        self.api.world().put_value(to_json(node)).unwrap();
     }
 
     /// Somebody else writes.
     pub(crate) fn edit(&self, name: &str, edit: impl FnOnce(&mut Value)) {
-        let mut state = self.state.lock();
-        let mut node = state.nodes.get(name).cloned().unwrap();
+        let mut node = self.node(name).unwrap();
         edit(&mut node);
-        state.put(node);
+        self.api.world().put_value(node).unwrap();
     }
 
     /// Somebody else deletes.
     pub(crate) fn delete(&self, name: &str) {
-        self.state.lock().delete(name);
+        let _gone_already = self.api.world().remove::<core::Node>("", name).is_err();
     }
 
-    /// From now on watches are told nothing: caches grow stale.
+    /// From now on the watches that are open are told nothing: caches grow stale, until they list anew.
     pub(crate) fn hold_watches(&self) {
-        self.state.lock().held = Some(VecDeque::new());
+        self.tell_up_to(self.api.version());
     }
 
     /// Tells so many of the changes that were held back.
     pub(crate) fn release(&self, count: usize) {
+        let version = {
+            let state = self.state.lock();
+            let held = state.changes.iter().filter(|version| **version > state.told);
+            held.take(count).last().copied().unwrap_or(state.told)
+        };
+        self.tell_up_to(version);
+    }
+
+    fn tell_up_to(&self, version: u64) {
         let mut state = self.state.lock();
-        let mut held = state.held.take().unwrap_or_default();
-        for (kind, object) in held.drain(..count.min(held.len())).collect::<Vec<_>>() {
-            state.tell(kind, object);
-        }
-        state.held = Some(held);
+        (state.told, state.held) = (version, true);
+        drop(state);
+        self.faults.view(View::StoppedAt(version));
     }
 
     /// Tells everything that was held back, and holds nothing back any more.
     pub(crate) fn release_all(&self) {
-        let mut state = self.state.lock();
-        for (kind, object) in state.held.take().unwrap_or_default() {
-            state.tell(kind, object);
-        }
+        self.state.lock().held = false;
+        self.faults.view(View::Current);
     }
 
-    /// From now on lists that may be of any age show what there is now.
+    /// From now on lists that may be of any age, and the watches that follow them, show what there is now.
     pub(crate) fn lag(&self) {
-        let mut state = self.state.lock();
-        state.lagging = Some(state.nodes.values().cloned().collect());
+        self.state.lock().lags_at = Some(self.api.version());
     }
 
     /// The next write is answered so, and not done.
-    pub(crate) fn answer_next_write(&self, reply: Reply) {
-        self.state.lock().replies.push_back(reply);
+    pub(crate) fn answer_next_write(&self, refusal: Refusal) {
+        self.state.lock().answers.push_back(Fault::Refuse(refusal));
     }
 
     /// The next write is done, and answered with a timeout.
     pub(crate) fn lose_next_answer(&self) {
-        self.state.lock().lost_answer = true;
+        self.state.lock().answers.push_back(Fault::RefuseAfter(refusal(504, "Timeout")));
     }
 
     /// Writes are never answered, and not done, until this is taken back.
@@ -160,173 +172,124 @@ impl NodeServer {
         self.state.lock().before_next_read = Some(Box::new(event));
     }
 
-    /// Everything that was asked since the last time, without watches: method and what follows `/api/v1/nodes/`.
+    /// Everything that was asked of Nodes since the last time, without watches: method and name.
     pub(crate) fn take_lines(&self) -> Vec<String> {
-        self.take_calls().iter().map(|call| call.line().replace(&format!("{NODES}/"), "")).collect()
+        self.take_calls().iter().map(|call| call.line().replace("/api/v1/nodes/", "")).collect()
     }
 
     /// Likewise, as they came.
-    pub(crate) fn take_calls(&self) -> Vec<Call> {
-        let calls = self.api.take_calls().into_iter();
-        calls
-            .filter(|call| !call.is_watch() && !records::is_record(call) && !leases::is_lease(call))
-            .collect()
+    pub(crate) fn take_calls(&self) -> Vec<Asked> {
+        let calls = self.api.take_requests().into_iter();
+        calls.filter(|call| call.resource == "nodes" && call.verb != Some(Verb::Watch)).collect()
     }
 
     /// The ConfigMap of this name; null if there is none.
     pub(crate) fn record(&self, name: &str) -> Value {
-        self.state.lock().records.get(name)
+        let record = self.api.world().object::<core::ConfigMap>("kube-system", name);
+        record.map(|record| record.value()).unwrap_or_default()
     }
 
     /// Somebody else writes the ConfigMap of this name.
     pub(crate) fn put_record(&self, name: &str, data: Value) {
-        self.state.lock().records.put(name, data);
+        let metadata = json!({"name": name, "namespace": "kube-system"});
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+        self.api.world().put_value(map).unwrap();
     }
 
     /// The kubelet of this node is alive, and renews its Lease.
     pub(crate) fn renew_lease(&self, node: &str) {
-        self.state.lock().leases.renewed.insert(node.to_owned(), None);
+        self.state.lock().renewed.insert(node.to_owned(), None);
     }
 
     /// The kubelet of this node renewed its Lease so long ago, and falls silent.
     pub(crate) fn stop_lease(&self, node: &str, ago: SignedDuration) {
-        self.state.lock().leases.renewed.insert(node.to_owned(), Some(Timestamp::now() - ago));
+        self.state.lock().renewed.insert(node.to_owned(), Some(Timestamp::now() - ago));
     }
 
     /// From now on Leases cannot be read, or again they can.
     pub(crate) fn refuse_leases(&self, refused: bool) {
-        self.state.lock().leases.refused = refused;
+        self.state.lock().leases_refused = refused;
     }
 
     /// From now on ConfigMaps can neither be read nor written, or again they can.
     pub(crate) fn refuse_records(&self, refused: bool) {
-        self.state.lock().records.refused = refused;
+        self.state.lock().records_refused = refused;
     }
 }
 
 impl State {
-    fn answer(&mut self, call: &Call) -> Reply {
-        if call.is_watch() {
-            return self.watch(call);
-        }
-        if records::is_record(call) {
-            return self.records.answer(call);
-        }
-        if leases::is_lease(call) {
-            return self.leases.answer(call);
-        }
-        let Some((name, subresource)) =
-            call.path.strip_prefix(&format!("{NODES}/")).map(|rest| match rest.split_once('/') {
-                Some((name, subresource)) => (name.to_owned(), subresource.to_owned()),
-                None => (rest.to_owned(), String::new()),
-            })
-        else {
-            panic!("not known here: {}", call.line());
-        };
-        if call.method == "GET" {
-            if let Some(event) = self.before_next_read.take() {
-                event();
+    fn asked(state: &Mutex<Self>, faults: &Faults, asked: &Asked) -> Option<Fault> {
+        let any_age = asked.parameter("resourceVersion").is_some_and(|version| version == "0");
+        let newest = asked.parameter("resourceVersion").is_none();
+        match (asked.resource.as_str(), asked.verb?) {
+            ("nodes", Verb::List | Verb::Watch) if newest && state.lock().held => {
+                state.lock().held = false;
+                faults.view(View::Current);
+                None
             }
-        } else {
-            if self.silent {
-                return Reply::Silence;
-            }
-            if let Some(reply) = self.replies.pop_front() {
-                return reply;
-            }
-        }
-        let Some(node) = self.nodes.get(&name).cloned() else { return Reply::status(404, "NotFound") };
-        match (call.method.as_str(), subresource.as_str()) {
-            ("GET", "") => Reply::ok(node),
-            ("PATCH", "" | "status") => match apply::patch(node, call) {
-                Ok(node) => {
-                    let node = self.put(node);
-                    if std::mem::take(&mut self.lost_answer) {
-                        return Reply::status(504, "Timeout");
-                    }
-                    Reply::ok(json!({"kind": "PartialObjectMetadata", "metadata": node["metadata"]}))
+            ("nodes", Verb::List | Verb::Watch) if any_age => {
+                if let Some(version) = state.lock().lags_at {
+                    faults.view(View::StoppedAt(version));
                 }
-                Err(reply) => reply,
-            },
-            ("DELETE", "") => {
-                let wanted = &call.body["preconditions"]["uid"];
-                if *wanted != node["metadata"]["uid"] {
-                    return Reply::status(409, "Conflict");
-                }
-                self.delete(&name);
-                Reply::ok(json!({"kind": "Status", "status": "Success"}))
+                None
             }
-            other => panic!("not known here: {other:?}"),
-        }
-    }
-
-    fn watch(&mut self, call: &Call) -> Reply {
-        let (watch, reply) = Watch::new();
-        let any_age = call.query.split('&').any(|pair| pair == "resourceVersion=0");
-        let listed = match &self.lagging {
-            Some(before) if any_age => before.clone(),
-            _ => self.nodes.values().cloned().collect(),
-        };
-        listed.into_iter().for_each(|node| watch.send("ADDED", node));
-        watch.end_of_list("Node", &self.version.to_string());
-        self.watches.push(watch);
-        reply
-    }
-
-    fn put(&mut self, mut node: Value) -> Value {
-        self.version += 1;
-        node["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let name = node["metadata"]["name"].as_str().unwrap().to_owned();
-        let known = self.nodes.insert(name, node.clone()).is_some();
-        self.tell(if known { "MODIFIED" } else { "ADDED" }, node.clone());
-        node
-    }
-
-    fn delete(&mut self, name: &str) {
-        if let Some(node) = self.nodes.remove(name) {
-            self.tell("DELETED", node);
-        }
-    }
-
-    fn tell(&mut self, kind: &'static str, object: Value) {
-        match &mut self.held {
-            Some(held) => held.push_back((kind, object)),
-            None => self.watches.iter().for_each(|watch| watch.send(kind, object.clone())),
+            ("leases", Verb::Get) => {
+                let state = state.lock();
+                let refused = || Fault::Refuse(refusal(403, "Forbidden"));
+                let renewed = state.renewed.get(&asked.name).map(|renewed| lease(&asked.name, *renewed));
+                if state.leases_refused { Some(refused()) } else { renewed }
+            }
+            ("configmaps", _) => {
+                state.lock().records_refused.then(|| Fault::Refuse(refusal(403, "Forbidden")))
+            }
+            ("nodes", Verb::Get) => {
+                let event = state.lock().before_next_read.take();
+                event.into_iter().for_each(|event| event());
+                None
+            }
+            ("nodes", Verb::Create | Verb::Update | Verb::Patch | Verb::Delete) => {
+                let mut state = state.lock();
+                if state.silent { Some(Fault::Hang) } else { state.answers.pop_front() }
+            }
+            _ => None,
         }
     }
 }
 
+/// A living kubelet has renewed whenever somebody looks.
+fn lease(name: &str, renewed: Option<Timestamp>) -> Fault {
+    let renewed = renewed.unwrap_or_else(|| Timestamp::now() + SignedDuration::from_millis(1));
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name},
+        "spec": {"renewTime": format!("{renewed:.6}"), "leaseDurationSeconds": 40},
+    });
+    Fault::Answer { code: 200, body: lease.to_string().into() }
+}
+
 fn to_json(node: &Node) -> Value {
-    let pairs = |pairs: &Pairs| match pairs.is_empty() {
-        true => Value::Null,
-        false => json!(pairs.iter().collect::<BTreeMap<_, _>>()),
-    };
+    let pairs = |pairs: &Pairs| json!(pairs.iter().collect::<BTreeMap<_, _>>());
     let conditions: Vec<_> = node
         .conditions
         .iter()
         .map(|condition| json!({"type": condition.type_, "status": condition.status, "reason": condition.reason}))
         .collect();
-    let mut json = json!({
+    json!({
         "kind": "Node", "apiVersion": "v1",
         "metadata": {
             "name": node.name,
             "uid": node.uid,
             "creationTimestamp": node.created,
             "deletionTimestamp": node.created.filter(|_| node.deleting),
+            "finalizers": node.deleting.then_some(["test/holds-it"]),
             "labels": pairs(&node.labels),
             "annotations": pairs(&node.annotations),
         },
         "spec": {
             "providerID": node.provider_id,
             "podCIDR": node.pod_cidrs.first(),
-            "podCIDRs": (!node.pod_cidrs.is_empty()).then_some(&node.pod_cidrs),
-            "taints": (!node.taints.is_empty()).then_some(&node.taints),
+            "podCIDRs": node.pod_cidrs,
+            "taints": node.taints,
         },
-        "status": {
-            "addresses": (!node.addresses.is_empty()).then_some(&node.addresses),
-            "conditions": conditions,
-        },
-    });
-    apply::drop_nulls(&mut json);
-    json
+        "status": {"addresses": node.addresses, "conditions": conditions},
+    })
 }

@@ -11,6 +11,8 @@ mod apiserver;
 
 pub(crate) use apiserver::{ApiServer, Call, Reply, Watch};
 
+use ::apiserver::{Cause, Refusal};
+
 use crate::kube::{
     events::{EventType, Events, Recorder},
     metrics::EventMetrics,
@@ -20,6 +22,21 @@ use crate::kube::{
 
 /// The taint of a node that the cloud has not initialised.
 pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+/// A refusal of the apiserver, without details.
+pub(crate) fn refusal(code: u16, reason: &'static str) -> Refusal {
+    Refusal::new(code, reason, reason)
+}
+
+/// A 422 that names the refused fields.
+pub(crate) fn invalid(message: &str, fields: &[&str]) -> Refusal {
+    let cause = |field: &&str| Cause {
+        reason: "FieldValueInvalid",
+        field: (*field).to_owned(),
+        message: message.to_owned(),
+    };
+    Refusal { causes: fields.iter().map(cause).collect(), ..Refusal::new(422, "Invalid", message) }
+}
 
 /// A registered node: no provider ID, no taint, uid `<name>-uid`.
 pub(crate) fn node(name: &str) -> Node {

@@ -26,6 +26,19 @@ pub(crate) enum Special {
     Secret,
 }
 
+impl Special {
+    /// What is encoded even if it is empty.
+    fn always(self) -> &'static [&'static [&'static str]] {
+        match self {
+            Self::Node | Self::Namespace => &[&["spec"], &["status"]],
+            Self::Service => &[&["spec"], &["status"], &["status", "loadBalancer"]],
+            Self::Lease => &[&["spec"]],
+            Self::Event => &[&["involvedObject"], &["source"]],
+            Self::Secret | Self::None => &[],
+        }
+    }
+}
+
 /// Maps whose keys are the user's: an empty value means something in them.
 const FREE: [&str; 9] = [
     "labels",
@@ -70,7 +83,18 @@ pub(crate) fn decoded(kind: &Kind, value: Value) -> Result<Value, serde_json::Er
         Err(error) => return Err(error),
     };
     tidy(kind, &mut value);
+    for part in kind.special.always() {
+        complete(&mut value, part);
+    }
     Ok(value)
+}
+
+/// Puts an empty object where nothing stands.
+fn complete(object: &mut Value, path: &[&str]) {
+    let part = path.iter().fold(object, |object, field| &mut object[*field]);
+    if part.is_null() {
+        *part = json!({});
+    }
 }
 
 fn tidy(kind: &Kind, value: &mut Value) {
@@ -111,16 +135,12 @@ pub(crate) fn default(kind: &Kind, object: &mut Value) {
             set_default(object, "type", json!("Opaque"));
         }
         Special::Event => {
-            for part in ["source", "involvedObject"] {
-                set_default(object, part, json!({}));
-            }
             for text in ["reportingComponent", "reportingInstance"] {
                 set_default(object, text, json!(""));
             }
         }
         Special::Node => node::default(object),
-        Special::Lease => set_default(object, "spec", json!({})),
-        Special::None => {}
+        Special::Lease | Special::None => {}
     }
 }
 
@@ -192,7 +212,7 @@ pub(crate) fn prepare_changed(
 /// What is wrong with an object, new or changed.
 pub(crate) fn wrong(kind: &Kind, of_status: bool, object: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = match kind.special {
-        Special::Node => node::wrong(object, old),
+        Special::Node => node::wrong(of_status, object, old),
         Special::Service => service::wrong(of_status, object, old),
         Special::Lease => lease(&object["spec"]),
         Special::Event => event(object),

@@ -16,7 +16,7 @@ use crate::{
     controllers::{node_server::NodeServer, taint},
     kube::{
         events::EventType as Kind,
-        fixtures::{Recorded, Reply, node, recorder},
+        fixtures::{Recorded, node, recorder, refusal},
     },
     manager::flags::Share,
 };

@@ -1,5 +1,6 @@
-//! Correlation by table, and the writer against a scripted apiserver on a paused clock.
+//! Correlation by table, and the writer against an apiserver in memory on a paused clock.
 
+use ::apiserver::{ApiServer, Asked, Fault, Verb};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -7,7 +8,7 @@ use super::{
     correlate::{Correlator, Verdict},
     *,
 };
-use crate::kube::fixtures::{ApiServer, Call, Reply, node, service};
+use crate::kube::fixtures::{node, refusal, service};
 
 fn raised(name: &str, reason: &'static str, message: &str) -> Raised {
     Raised {
@@ -97,18 +98,22 @@ struct Scene {
     cancel: CancellationToken,
 }
 
-fn scene(answer: impl Fn(&Call) -> Reply + Send + Sync + 'static) -> Scene {
-    let server = ApiServer::new(answer);
+fn scene() -> Scene {
+    let server = ApiServer::default();
+    server.world().namespace("shop");
     let (pressure, metrics) = (WritePressure::default(), EventMetrics::default());
-    let (events, writer) = Events::new(server.client.clone(), pressure.clone(), metrics.clone());
+    let (events, writer) = Events::new(server.client("host"), pressure.clone(), metrics.clone());
     let cancel = CancellationToken::new();
     tokio::spawn(writer.run(cancel.clone()));
     let recorder = events.recorder("cloud-node");
     Scene { server, events, recorder, pressure, metrics, cancel }
 }
 
-fn taken(_: &Call) -> Reply {
-    Reply::ok(json!({"metadata": {"name": "e"}, "involvedObject": {}}))
+/// A scene in which every request fares so.
+fn bad_scene(fault: Fault) -> Scene {
+    let scene = scene();
+    scene.server.faults().every(|_| true, fault).stay();
+    scene
 }
 
 /// Waits until nothing is pending, without hurrying anything.
@@ -120,7 +125,7 @@ async fn settled(events: &Events) {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_looks_as_upstreams_and_its_repeat_is_a_patch() {
-    let scene = scene(taken);
+    let scene = scene();
     let first = Timestamp::now();
     for _ in 0..2 {
         scene.recorder.record(&node("a"), EventType::Normal, "Synced", "initialised");
@@ -128,9 +133,10 @@ async fn an_event_looks_as_upstreams_and_its_repeat_is_a_patch() {
     let warned = service("s").in_namespace("shop");
     scene.recorder.record(&warned, EventType::Warning, "SyncLoadBalancerFailed", "boom");
     settled(&scene.events).await;
-    let calls = scene.server.take_calls();
-    let lines: Vec<_> = calls.iter().map(Call::line).collect();
-    let name = calls[0].body["metadata"]["name"].as_str().unwrap();
+    let calls = scene.server.take_requests();
+    let lines: Vec<_> = calls.iter().map(Asked::line).collect();
+    let bodies: Vec<_> = calls.iter().map(Asked::json).collect();
+    let name = bodies[0]["metadata"]["name"].as_str().unwrap();
     assert_eq!(
         lines,
         [
@@ -139,7 +145,7 @@ async fn an_event_looks_as_upstreams_and_its_repeat_is_a_patch() {
             "POST /api/v1/namespaces/shop/events".to_owned(),
         ]
     );
-    let body = &calls[0].body;
+    let body = &bodies[0];
     let want = json!({"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "a-uid"});
     assert_eq!(body["involvedObject"], want, "LIFE-25");
     assert_eq!(body["source"], json!({"component": "cloud-node"}));
@@ -159,9 +165,9 @@ async fn an_event_looks_as_upstreams_and_its_repeat_is_a_patch() {
             .as_secs()
             < 2
     );
-    assert_eq!(calls[1].body["count"], json!(2));
+    assert_eq!(bodies[1]["count"], json!(2));
     assert_eq!(
-        (&calls[2].body["type"], &calls[2].body["involvedObject"]["namespace"]),
+        (&bodies[2]["type"], &bodies[2]["involvedObject"]["namespace"]),
         (&json!("Warning"), &json!("shop"))
     );
     assert_eq!(scene.metrics.written.get(), 3);
@@ -169,34 +175,35 @@ async fn an_event_looks_as_upstreams_and_its_repeat_is_a_patch() {
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_event_is_written_afresh() {
-    let scene =
-        scene(|call| if call.method == "PATCH" { Reply::status(404, "NotFound") } else { taken(call) });
+    let scene = scene();
+    let patched = |asked: &Asked| asked.verb == Some(Verb::Patch);
+    scene.server.faults().next(patched, Fault::Refuse(refusal(404, "NotFound")));
     for _ in 0..2 {
         scene.recorder.record(&node("a"), EventType::Normal, "R", "m");
     }
     settled(&scene.events).await;
-    let calls = scene.server.take_calls();
+    let calls = scene.server.take_requests();
     assert_eq!(calls.iter().map(|call| call.method.as_str()).collect::<Vec<_>>(), ["POST", "PATCH", "POST"]);
-    assert_eq!(calls[2].body["count"], json!(2));
+    assert_eq!(calls[2].json()["count"], json!(2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn events_wait_for_writes_that_matter() {
-    let scene = scene(taken);
+    let scene = scene();
     let held = scene.pressure.hold();
     let start = Instant::now();
     scene.recorder.record(&node("a"), EventType::Normal, "R", "m");
     tokio::time::sleep(Duration::from_secs(20)).await;
-    assert_eq!(scene.server.take_calls(), [], "a write is in flight");
+    assert!(scene.server.take_requests().is_empty(), "a write is in flight");
     drop(held);
     settled(&scene.events).await;
     assert_eq!(start.elapsed(), Duration::from_secs(20));
-    assert_eq!(scene.server.take_calls().len(), 1);
+    assert_eq!(scene.server.take_requests().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn endless_writes_do_not_starve_events() {
-    let scene = scene(taken);
+    let scene = scene();
     let _held = scene.pressure.hold();
     let start = Instant::now();
     for name in ["a", "b", "c"] {
@@ -208,7 +215,7 @@ async fn endless_writes_do_not_starve_events() {
 
 #[tokio::test(start_paused = true)]
 async fn flushing_does_not_wait_for_writes_and_is_bounded() {
-    let scene_ok = scene(taken);
+    let scene_ok = scene();
     let _held = scene_ok.pressure.hold();
     let start = Instant::now();
     scene_ok.recorder.record(&node("a"), EventType::Normal, "R", "m");
@@ -216,7 +223,7 @@ async fn flushing_does_not_wait_for_writes_and_is_bounded() {
     assert!(scene_ok.events.flush(Duration::from_secs(5)).await);
     assert_eq!(start.elapsed(), Duration::from_secs(1));
 
-    let silent = scene(|_| Reply::Silence);
+    let silent = bad_scene(Fault::Hang);
     silent.recorder.record(&node("a"), EventType::Normal, "R", "m");
     let start = Instant::now();
     assert!(!silent.events.flush(Duration::from_secs(5)).await);
@@ -242,21 +249,21 @@ async fn a_full_queue_drops_the_newest_and_says_so() {
 #[tokio::test(start_paused = true)]
 async fn what_may_pass_is_tried_again_and_what_is_refused_is_not() {
     for (code, attempts) in [(500, 4), (429, 4), (403, 1), (409, 1)] {
-        let scene = scene(move |_| Reply::status(code, "R"));
+        let scene = bad_scene(Fault::Refuse(refusal(code, "R")));
         scene.recorder.record(&node("a"), EventType::Normal, "R", "m");
         settled(&scene.events).await;
-        assert_eq!(scene.server.take_calls().len(), attempts, "{code}");
+        assert_eq!(scene.server.take_requests().len(), attempts, "{code}");
         assert_eq!(scene.metrics.written.get(), 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn when_cancelled_nothing_stays_pending() {
-    let scene = scene(|_| Reply::Silence);
+    let scene = bad_scene(Fault::Hang);
     for name in ["a", "b"] {
         scene.recorder.record(&node(name), EventType::Normal, "R", "m");
     }
-    while scene.server.take_calls().is_empty() {
+    while scene.server.take_requests().is_empty() {
         // Any wait will do: on the paused clock it ends as soon as nothing else can go on.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

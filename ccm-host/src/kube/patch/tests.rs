@@ -5,7 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::kube::{
-    fixtures::{ApiServer, Reply, node, service},
+    fixtures::{node, service},
     keep::Keep,
     node::{Node, NodeAddress, Taint},
     pressure::WritePressure,

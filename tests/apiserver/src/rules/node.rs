@@ -24,11 +24,6 @@ pub(super) fn taint_not_ready(node: &mut Value) {
 }
 
 pub(super) fn default(node: &mut Value) {
-    for part in ["spec", "status"] {
-        if node[part].is_null() {
-            node[part] = json!({});
-        }
-    }
     // The first of the list stands in a field of its own, which wins where they differ.
     let spec = &mut node["spec"];
     let first = spec["podCIDRs"][0].clone();
@@ -39,9 +34,10 @@ pub(super) fn default(node: &mut Value) {
     }
 }
 
-pub(super) fn wrong(node: &Value, old: Option<&Value>) -> Vec<Cause> {
+pub(super) fn wrong(of_status: bool, node: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = duplicate_addresses(&node["status"]["addresses"]);
-    causes.extend(pod_cidrs(&node["spec"]));
+    // Through the status, nobody can mend them.
+    causes.extend(if of_status { Vec::new() } else { pod_cidrs(&node["spec"]) });
     causes.extend(taints(&node["spec"]["taints"]));
     if let Some(old) = old {
         let only_from_empty = |field: &str, what: &str| {

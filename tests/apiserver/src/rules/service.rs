@@ -31,8 +31,6 @@ pub(super) fn default(service: &mut Value) {
         let number = port["port"].clone();
         set_if_absent(port, "targetPort", number);
     }
-    set_if_absent(service, "status", json!({}));
-    set_if_absent(&mut service["status"], "loadBalancer", json!({}));
     for entry in items(service, "/status/loadBalancer/ingress") {
         if entry["ip"].is_string() {
             set_if_absent(entry, "ipMode", json!("VIP"));

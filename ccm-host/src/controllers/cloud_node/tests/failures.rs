@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     cloud::{ErrorReason, InstanceState, SLOW_RETRY, fake::error},
-    kube::{events::EventType as Kind, fixtures::Reply},
+    kube::{events::EventType as Kind, fixtures::refusal},
 };
 
 /// NW-19: the decision is made anew on a fresh read; what somebody wrote meanwhile stays.
@@ -64,7 +64,7 @@ async fn addresses_that_the_cache_has_not_seen_are_met() {
 async fn conflicts_without_end_go_back_to_the_queue() {
     let scene = Scene::start([], |fake| fake.set_answer("n", running("n"))).await;
     for _ in 0..6 {
-        scene.server.answer_next_write(Reply::status(409, "Conflict"));
+        scene.server.answer_next_write(refusal(409, "Conflict"));
     }
     scene.server.put(&new_node("n"));
     scene.until_initialised("n").await;
@@ -79,7 +79,7 @@ async fn conflicts_without_end_go_back_to_the_queue() {
 #[tokio::test(start_paused = true)]
 async fn the_taint_stays_until_the_addresses_are_written() {
     let scene = Scene::start([], |fake| fake.set_answer("n", running("n"))).await;
-    scene.server.answer_next_write(Reply::status(500, "InternalError"));
+    scene.server.answer_next_write(refusal(500, "InternalError"));
     scene.server.put(&new_node("n"));
     scene.rest().await;
     assert!(scene.is_tainted("n"));

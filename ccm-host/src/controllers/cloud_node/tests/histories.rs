@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     cloud::{InstanceAnswer, InstanceState, fake::machine},
-    kube::fixtures::Reply,
+    kube::fixtures::refusal,
 };
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -71,8 +71,8 @@ async fn take(scene: Scene, step: Step) -> Scene {
         Step::Is(which, state) => fake.set_answer(NAMES[which], machine(state, None)),
         Step::Told(which) => fake.notify_change(NAMES[which]),
         Step::Sweep => fake.request_sweep(),
-        Step::Conflict => server.answer_next_write(Reply::status(409, "Conflict")),
-        Step::Refused => server.answer_next_write(Reply::status(500, "InternalError")),
+        Step::Conflict => server.answer_next_write(refusal(409, "Conflict")),
+        Step::Refused => server.answer_next_write(refusal(500, "InternalError")),
         Step::Restart => return scene.restart().await,
         Step::Wait(seconds) => sleep(Duration::from_secs(seconds)).await,
         Step::Join(_) => {}

@@ -9,7 +9,7 @@ async fn addresses_come_before_the_taint_goes() {
     let scene = Scene::start([new_node("n")], |fake| fake.set_answer("n", running("n"))).await;
     scene.until_initialised("n").await;
     let calls = scene.server.take_calls();
-    let lines: Vec<_> = calls.iter().map(crate::kube::fixtures::Call::line).collect();
+    let lines: Vec<_> = calls.iter().map(apiserver::Asked::line).collect();
     assert_eq!(lines, ["PATCH /api/v1/nodes/n/status", "PATCH /api/v1/nodes/n"]);
     assert!(calls.iter().all(|call| call.accept.contains("PartialObjectMetadata")), "{calls:?}");
     assert_eq!(scene.server.part("n", "/spec"), json!({"providerID": "fake://n"}));

@@ -199,7 +199,7 @@ async fn what_is_not_known_changes_nothing() {
 async fn a_users_zone_stays_under_both_names() {
     let scene = initialised(&["a"]).await;
     scene.server.edit("a", |node| node["metadata"]["labels"]["topology.kubernetes.io/zone"] = "mine".into());
-    scene.server.answer_next_write(crate::kube::fixtures::Reply::status(409, "Conflict"));
+    scene.server.answer_next_write(crate::kube::fixtures::refusal(409, "Conflict"));
     scene.rest().await;
     assert_eq!(scene.server.take_lines(), ["PATCH a", "GET a", "PATCH a"]);
     assert_eq!(scene.server.part("a", "/metadata/labels/failure-domain.beta.kubernetes.io~1zone"), "mine");

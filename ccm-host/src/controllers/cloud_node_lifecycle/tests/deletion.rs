@@ -13,9 +13,9 @@ async fn a_node_without_a_machine_goes_after_the_second_answer() {
     assert_eq!(scene.server.take_lines(), [""; 0], "one answer deletes nothing");
     scene.passes(1).await;
     let calls = scene.server.take_calls();
-    let lines: Vec<_> = calls.iter().map(crate::kube::fixtures::Call::line).collect();
+    let lines: Vec<_> = calls.iter().map(apiserver::Asked::line).collect();
     assert_eq!(lines, ["GET /api/v1/nodes/n", "DELETE /api/v1/nodes/n"]);
-    assert_eq!(calls[1].body["preconditions"], json!({"uid": "n-uid"}));
+    assert_eq!(calls[1].json()["preconditions"], json!({"uid": "n-uid"}));
     assert_eq!(scene.server.node("n"), None);
     assert_eq!(scene.events(), [(Kind::Normal, "DeletingNode")]);
     assert!(scene.has_metric(r#"node_lifecycle_deletions_total{provider="fake"} 1"#));
@@ -85,7 +85,7 @@ async fn the_last_look_saves_a_node() {
 async fn a_deletion_that_fails_backs_off() {
     let scene = Scene::start([silent("n")], |fake| gone(fake, &["n"])).await;
     for _ in 0..3 {
-        scene.server.answer_next_write(Reply::status(403, "Forbidden"));
+        scene.server.answer_next_write(refusal(403, "Forbidden"));
     }
     scene.passes(1).await;
     assert_eq!(scene.events(), [(Kind::Warning, "DeletingNodeFailed")]);
@@ -107,7 +107,7 @@ async fn a_deletion_that_fails_backs_off() {
 async fn a_node_that_somebody_else_deletes_is_no_failure() {
     for code in [404, 409] {
         let scene = Scene::start([silent("n")], |fake| gone(fake, &["n"])).await;
-        scene.server.answer_next_write(Reply::status(code, "x"));
+        scene.server.answer_next_write(refusal(code, "x"));
         scene.passes(1).await;
         assert_eq!(scene.events(), [], "{code}");
         scene.stop().await;
@@ -176,7 +176,7 @@ async fn a_lying_provider_deletes_nothing() {
     assert!(names.iter().all(|name| scene.server.node(name).is_some()), "all are still there");
     assert!(scene.has_metric(r#"node_lifecycle_deletion_guard_latched{provider="fake"} 1"#));
     assert!(scene.is_held(Rule::Latch, 40));
-    let condition = scene.server.part("n07", "/status/conditions/1");
+    let condition = scene.server.condition("n07", HELD_BACK);
     assert_eq!((&condition["type"], &condition["status"]), (&json!(HELD_BACK), &json!("True")));
     assert!(condition["message"].as_str().unwrap().contains("confirm-deletion=n07-uid"), "{condition}");
     assert_eq!(scene.events(), [(Kind::Warning, "NodeDeletionBlocked"); 40], "each once");
@@ -199,7 +199,7 @@ async fn a_lying_provider_deletes_nothing() {
     }
     scene.passes(3).await;
     assert!(scene.has_metric(r#"node_lifecycle_deletion_guard_latched{provider="fake"} 0"#));
-    assert_eq!(scene.server.part("n01", "/status/conditions/1/status"), "False");
+    assert_eq!(scene.server.condition("n01", HELD_BACK)["status"], "False");
     assert_eq!(scene.server.node("n00"), None, "the one that is really gone");
     assert_eq!(scene.events(), [(Kind::Normal, "DeletingNode")]);
     scene.stop().await;
@@ -219,7 +219,7 @@ async fn a_restart_does_not_release_the_guard() {
     scene.passes(10).await;
     assert!(names.iter().all(|name| scene.server.node(name).is_some()));
     assert!(
-        names.iter().all(|name| scene.server.part(name, "/status/conditions/1/status") == "True"),
+        names.iter().all(|name| scene.server.condition(name, HELD_BACK)["status"] == "True"),
         "all along"
     );
     assert_eq!(scene.server.take_lines().len(), 4, "the text of each condition once, and no back and forth");

@@ -94,7 +94,7 @@ async fn a_provider_that_denies_living_nodes_is_not_believed() {
     let told = |reason| events.iter().filter(|(_, told)| *told == reason).count();
     assert!((10..=58).contains(&told("InstanceDenied")), "each node once: {events:?}");
     assert_eq!(told("NodeDeletionBlocked"), 2);
-    assert_eq!(scene.server.part("n001", "/status/conditions/1/reason"), "ProviderContradictsItself");
+    assert_eq!(scene.server.condition("n001", HELD_BACK)["reason"], "ProviderContradictsItself");
 
     for name in &numbered(60)[2..] {
         scene.fake.set_instance(name, InstanceState::Running, instance(&format!("fake://{name}")));

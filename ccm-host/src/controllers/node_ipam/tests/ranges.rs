@@ -16,7 +16,7 @@ async fn a_new_node_gets_its_cidrs_with_one_patch() {
         let patches: Vec<_> = scene.server.take_calls();
         assert_eq!(patches.len(), 1, "{patches:?}");
         assert_eq!(
-            patches[0].body,
+            patches[0].json(),
             json!([
                 {"op": "test", "path": "/metadata/uid", "value": "a-uid"},
                 {"op": "test", "path": "/spec/podCIDR", "value": null},

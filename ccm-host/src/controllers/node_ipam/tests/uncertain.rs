@@ -1,7 +1,7 @@
 //! Writes that fail, may have failed, or come too late.
 
 use super::*;
-use crate::kube::fixtures::Reply;
+use crate::kube::fixtures::{invalid, refusal};
 
 const ONE: &[&str] = &["10.10.0.0/16>24"];
 
@@ -29,7 +29,7 @@ async fn a_write_whose_answer_is_lost_is_read_back() {
 async fn a_write_that_did_not_happen_is_tried_again_with_the_same_block() {
     let scene = Scene::start_with(ranges(ONE), "", [node("a"), node("b")], |scene| {
         for code in [504, 500, 403, 504] {
-            scene.server.answer_next_write(Reply::status(code, "Trouble"));
+            scene.server.answer_next_write(refusal(code, "Trouble"));
         }
     })
     .await;
@@ -79,7 +79,7 @@ async fn what_somebody_else_assigned_is_taken_over() {
 #[tokio::test(start_paused = true)]
 async fn what_the_apiserver_refuses_is_given_back_and_another_is_tried() {
     let scene = Scene::start_with(ranges(ONE), "", [node("a")], |scene| {
-        scene.server.answer_next_write(Reply::invalid("not this one", &["spec.podCIDRs"]));
+        scene.server.answer_next_write(invalid("not this one", &["spec.podCIDRs"]));
     })
     .await;
     sleep(Duration::from_secs(1)).await;

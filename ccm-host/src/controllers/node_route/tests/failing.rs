@@ -6,7 +6,7 @@ use crate::{
         CloudError, ErrorReason as R, InProgress, ProviderStatus, SLOW_RETRY,
         fake::{error, method},
     },
-    kube::fixtures::Reply,
+    kube::fixtures::refusal,
 };
 
 fn n1() -> Node {
@@ -184,7 +184,7 @@ async fn nothing_is_done_before_the_routes_are_known() {
 #[tokio::test(start_paused = true)]
 async fn a_condition_that_was_not_written_is_written_later() {
     let scene = Scene::settled([], []).await;
-    scene.server.answer_next_write(Reply::status(500, "InternalError"));
+    scene.server.answer_next_write(refusal(500, "InternalError"));
     scene.server.put(&n1());
     sleep(Duration::from_secs(3)).await;
     assert_eq!(scene.condition("n1"), "False RouteCreated");

@@ -6,7 +6,7 @@ use crate::{
         ErrorReason as R, ProviderStatus,
         fake::{error, method},
     },
-    kube::fixtures::Reply,
+    kube::fixtures::invalid,
 };
 
 fn n1() -> Node {
@@ -162,7 +162,7 @@ async fn a_route_of_unknown_state_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_condition_meets_a_node_that_was_replaced() {
     let scene = Scene::settled([], []).await;
-    scene.server.answer_next_write(Reply::invalid("field is immutable", &["metadata.uid"]));
+    scene.server.answer_next_write(invalid("field is immutable", &["metadata.uid"]));
     scene.server.put(&n1());
     scene.rest().await;
     assert_eq!(scene.server.take_lines(), ["PATCH n1/status"], "it is not written to another node");

@@ -13,7 +13,10 @@ use crate::{
         ErrorReason, InProgress,
         fake::{error, method},
     },
-    kube::{fixtures::Reply, service::ObjectKey},
+    kube::{
+        fixtures::{invalid, refusal},
+        service::ObjectKey,
+    },
 };
 
 const TOLD: [&str; 2] = ["DeletingLoadBalancer", "DeletedLoadBalancer"];
@@ -60,7 +63,7 @@ async fn others_finalizers_stay_and_the_status_is_cleared() {
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_that_comes_while_ours_goes_stays() {
     let world = World::settled([node("n1"), lb("web")]).await;
-    world.cluster.refuse_next("finalizers", Reply::invalid("a test failed", &[]));
+    world.cluster.refuse_next("finalizers", invalid("a test failed", &[]));
     world.cluster.change_service("web", |service| {
         service["metadata"]["finalizers"].as_array_mut().unwrap().push(json!("other/late"));
     });
@@ -76,7 +79,7 @@ async fn a_finalizer_does_not_go_before_the_status() {
     let mut service = published(fin(lb("web")));
     service["metadata"]["finalizers"].as_array_mut().unwrap().insert(0, json!("other/one"));
     let mut world = World::settled([node("n1"), service]).await;
-    world.cluster.refuse_next("status", Reply::status(500, "InternalError"));
+    world.cluster.refuse_next("status", refusal(500, "InternalError"));
     world.cluster.delete_service("web");
     world.pass(Duration::from_secs(1)).await;
     assert_eq!(world.take(), ["delete web-uid"]);
@@ -157,7 +160,9 @@ async fn a_failing_cleanup_follows_the_backoff_and_nothing_else() {
     world.cluster.delete_service("web");
     let mut waits = Vec::new();
     for number in 1..=5 {
-        let label = |service: &mut serde_json::Value| service["metadata"]["labels"] = json!({"n": number});
+        let label = |service: &mut serde_json::Value| {
+            service["metadata"]["labels"] = json!({"n": number.to_string()});
+        };
         world.cluster.change_service("web", label);
         waits.push(world.until("a try", |world| world.count("delete") == number).await.as_secs());
     }
@@ -182,7 +187,7 @@ async fn a_balancer_that_is_implemented_elsewhere_is_let_go() {
 #[tokio::test(start_paused = true)]
 async fn a_service_that_is_gone_when_its_finalizer_goes_is_done_with() {
     let world = World::settled([node("n1"), lb("web")]).await;
-    world.cluster.refuse_next("finalizers", Reply::status(404, "NotFound"));
+    world.cluster.refuse_next("finalizers", refusal(404, "NotFound"));
     world.cluster.delete_service("web");
     world.pass(Duration::from_secs(1)).await;
     world.cluster.remove_service("web");
@@ -196,7 +201,7 @@ async fn a_service_that_is_gone_when_its_finalizer_goes_is_done_with() {
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_that_stays_is_tried_again() {
     let world = World::settled([node("n1"), lb("web")]).await;
-    world.cluster.refuse_next("finalizers", Reply::status(500, "InternalError"));
+    world.cluster.refuse_next("finalizers", refusal(500, "InternalError"));
     world.cluster.delete_service("web");
     world.pass(A_WHILE).await;
     let (story, events) = world.take_with_events();

@@ -1,36 +1,38 @@
-//! An apiserver with Services and Nodes that can be changed, watched and patched; it refuses what the real one refuses.
+//! Services and Nodes in an apiserver in memory, in the words of these tests.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
 
+use ::apiserver::{ApiServer, Asked, Fault, Faults, Object, Refusal, Verb, View};
+use ::kube::Client;
+use k8s_openapi::api::core::v1 as core;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::{
-    cloud::fake::FakeProvider,
-    controllers::service_lb::needs::FINALIZER,
-    kube::fixtures::{ApiServer, Call, Reply, Watch},
-};
+use crate::{cloud::fake::FakeProvider, controllers::service_lb::needs::FINALIZER, kube::fixtures::refusal};
+
+const HOST: &str = "host";
+const NAMESPACE: &str = "default";
 
 /// See the module. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Cluster(Arc<Mutex<State>>);
+pub(super) struct Cluster {
+    api: ApiServer,
+    pub(super) client: Client,
+    faults: Faults,
+    state: Arc<Mutex<State>>,
+}
 
+#[derive(Default)]
 struct State {
-    services: BTreeMap<String, Value>,
-    /// Services that no watch shows.
-    lost: HashSet<String>,
-    nodes: BTreeMap<String, Value>,
-    watches: HashMap<&'static str, Vec<Watch>>,
     /// The kind of which nothing can be listed.
     unlisted: Option<&'static str>,
-    version: u64,
-    refusals: VecDeque<(&'static str, Reply)>,
+    refusals: VecDeque<(&'static str, Refusal)>,
+    /// The patch under way.
+    patch: Option<Write>,
     writes: Vec<Write>,
-    reads: usize,
-    provider: Arc<FakeProvider>,
 }
 
 /// A patch, as a word, and how many calls the provider had got before it.
@@ -82,230 +84,120 @@ pub(super) fn deleting(mut service: Value) -> Value {
 }
 
 impl Cluster {
-    pub(super) fn new(provider: Arc<FakeProvider>) -> (Self, ApiServer) {
-        let state = State {
-            services: BTreeMap::new(),
-            lost: HashSet::new(),
-            nodes: BTreeMap::new(),
-            watches: HashMap::new(),
-            unlisted: None,
-            version: 1,
-            refusals: VecDeque::new(),
-            writes: Vec::new(),
-            reads: 0,
-            provider,
-        };
-        let cluster = Self(Arc::new(Mutex::new(state)));
-        let server = cluster.clone();
-        let api = ApiServer::new(move |call| server.0.lock().answer(call));
-        (cluster, api)
+    pub(super) fn new(provider: Arc<FakeProvider>) -> Self {
+        let (api, state) = (ApiServer::default(), Arc::<Mutex<State>>::default());
+        let (faults, asking, writing) = (api.faults_of(HOST), Arc::clone(&state), Arc::clone(&state));
+        faults.intercept(move |asked| asking.lock().asked(asked, provider.calls().len())).stay();
+        api.on_write(move |write| {
+            if &*write.client == HOST {
+                let mut state = writing.lock();
+                let patch = state.patch.take();
+                state.writes.extend(patch);
+            }
+        });
+        Self { client: api.client(HOST), api, faults, state }
     }
 
     /// Creates or replaces an object.
     pub(super) fn put(&self, object: Value) {
-        self.0.lock().put(object);
+        self.faults.view(View::Current);
+        self.api.world().put_value(object).unwrap();
     }
 
     pub(super) fn change_service(&self, name: &str, change: impl FnOnce(&mut Value)) {
-        let mut state = self.0.lock();
-        let mut service = state.services[name].clone();
+        let mut service = self.service(name).unwrap();
         change(&mut service);
         if service["spec"]["type"] != "LoadBalancer" {
             service["status"] = json!({"loadBalancer": {}});
         }
-        state.put(service);
+        self.put(service);
     }
 
     pub(super) fn change_node(&self, name: &str, change: impl FnOnce(&mut Value)) {
-        let mut state = self.0.lock();
-        let mut node = state.nodes[name].clone();
+        let mut node = self.api.world().object::<core::Node>("", name).unwrap().value();
         change(&mut node);
-        state.put(node);
+        self.put(node);
     }
 
     /// As a person deletes it: finalizers hold it back.
     pub(super) fn delete_service(&self, name: &str) {
-        let mut state = self.0.lock();
-        let service = deleting(state.services[name].clone());
-        state.put(service);
+        self.api.world().delete::<core::Service>(NAMESPACE, name).unwrap();
     }
 
     /// Gone, whatever its finalizers say.
     pub(super) fn remove_service(&self, name: &str) {
-        let mut state = self.0.lock();
-        let service = state.services.remove(name).unwrap();
-        state.tell("services", "DELETED", &service);
+        self.api.world().remove::<core::Service>(NAMESPACE, name).unwrap();
     }
 
-    /// The watch loses it although it is still there, until it is written.
+    /// The watch loses it although it is still there, until something is written.
     pub(super) fn lose_service(&self, name: &str) {
-        let mut state = self.0.lock();
-        state.lost.insert(name.to_owned());
-        state.tell("services", "DELETED", &state.services[name]);
+        let service = self.service(name).unwrap();
+        self.remove_service(name);
+        self.faults.view(View::StoppedAt(self.api.version()));
+        self.api.world().put_value(service).unwrap();
     }
 
     pub(super) fn remove_node(&self, name: &str) {
-        let mut state = self.0.lock();
-        let node = state.nodes.remove(name).unwrap();
-        state.tell("nodes", "DELETED", &node);
+        self.api.world().remove::<core::Node>("", name).unwrap();
     }
 
     pub(super) fn service(&self, name: &str) -> Option<Value> {
-        self.0.lock().services.get(name).cloned()
+        self.api.world().object::<core::Service>(NAMESPACE, name).map(|service| service.value())
     }
 
     pub(super) fn services(&self) -> BTreeMap<String, Value> {
-        self.0.lock().services.clone()
+        by_name(&self.api.world().objects::<core::Service>())
     }
 
     pub(super) fn nodes(&self) -> BTreeMap<String, Value> {
-        self.0.lock().nodes.clone()
+        by_name(&self.api.world().objects::<core::Node>())
     }
 
     pub(super) fn has_node(&self, name: &str) -> bool {
-        self.0.lock().nodes.contains_key(name)
+        self.api.world().object::<core::Node>("", name).is_some()
     }
 
-    /// The next patch of that kind (`finalizers` or `status`) is answered so.
-    pub(super) fn refuse_next(&self, what: &'static str, reply: Reply) {
-        self.0.lock().refusals.push_back((what, reply));
+    /// The next patch of that kind (`finalizers` or `status`) is refused so.
+    pub(super) fn refuse_next(&self, what: &'static str, refusal: Refusal) {
+        self.state.lock().refusals.push_back((what, refusal));
     }
 
     /// Lists and watches of these fail, or of none any more.
     pub(super) fn fail_lists(&self, plural: Option<&'static str>) {
-        self.0.lock().unlisted = plural;
+        self.state.lock().unlisted = plural;
     }
 
     pub(super) fn take_writes(&self) -> Vec<Write> {
-        std::mem::take(&mut self.0.lock().writes)
+        std::mem::take(&mut self.state.lock().writes)
     }
 
     /// Live reads of single Services so far.
-    pub(super) fn reads(&self) -> usize {
-        self.0.lock().reads
+    pub(super) fn reads(&self) -> u64 {
+        self.api.counts(HOST).get("get services").copied().unwrap_or_default()
     }
 }
 
 impl State {
-    fn put(&mut self, mut object: Value) {
-        self.version += 1;
-        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-        let (kind, objects) = match object["kind"].as_str() {
-            Some("Node") => ("nodes", &mut self.nodes),
-            _ => ("services", &mut self.services),
-        };
-        self.lost.remove(&name);
-        let finalizers = object["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
-        if finalizers == 0 {
-            // An empty list is never stored.
-            object["metadata"].as_object_mut().unwrap().remove("finalizers");
-        }
-        let gone = !object["metadata"]["deletionTimestamp"].is_null() && finalizers == 0;
-        let type_ = match objects.insert(name.clone(), object.clone()) {
-            _ if gone => "DELETED",
-            None => "ADDED",
-            Some(_) => "MODIFIED",
-        };
-        if gone {
-            objects.remove(&name);
-        }
-        self.tell(kind, type_, &object);
-    }
-
-    fn tell(&self, kind: &'static str, type_: &str, object: &Value) {
-        for watch in self.watches.get(kind).into_iter().flatten() {
-            watch.send(type_, object.clone());
-        }
-    }
-
-    fn answer(&mut self, call: &Call) -> Reply {
-        let parts: Vec<&str> = call.path.trim_start_matches("/api/v1/").split('/').collect();
-        match (call.method.as_str(), parts.as_slice()) {
-            ("GET", ["services"]) => self.watch("services", "Service"),
-            ("GET", ["nodes"]) => self.watch("nodes", "Node"),
-            ("GET", ["namespaces", _, "services", name]) => {
-                self.reads += 1;
-                self.services
-                    .get(*name)
-                    .map_or_else(|| Reply::status(404, "NotFound"), |one| Reply::ok(one.clone()))
+    fn asked(&mut self, asked: &Asked, calls_before: usize) -> Option<Fault> {
+        match asked.verb? {
+            Verb::List | Verb::Watch if self.unlisted == Some(asked.resource.as_str()) => {
+                Some(Fault::Refuse(refusal(500, "InternalError")))
             }
-            ("PATCH", ["namespaces", _, "services", name, "status"]) => self.patch(name, &call.body),
-            _ => panic!("nobody needs {}", call.line()),
-        }
-    }
-
-    fn watch(&mut self, plural: &'static str, kind: &str) -> Reply {
-        if self.unlisted == Some(plural) {
-            return Reply::status(500, "InternalError");
-        }
-        let (watch, reply) = Watch::new();
-        let objects = if plural == "nodes" { &self.nodes } else { &self.services };
-        for (_, object) in objects.iter().filter(|(name, _)| !self.lost.contains(*name)) {
-            watch.send("ADDED", object.clone());
-        }
-        watch.end_of_list(kind, &self.version.to_string());
-        self.watches.entry(plural).or_default().push(watch);
-        reply
-    }
-
-    fn patch(&mut self, name: &str, body: &Value) -> Reply {
-        let what = if body.is_array() { "finalizers" } else { "status" };
-        if let Some(at) = self.refusals.iter().position(|(refused, _)| *refused == what)
-            && let Some((_, reply)) = self.refusals.remove(at)
-        {
-            return reply;
-        }
-        let Some(mut service) = self.services.get(name).cloned() else {
-            return Reply::status(404, "NotFound");
-        };
-        if body.is_array() {
-            if !apply_json_patch(&mut service, body) {
-                return Reply::invalid("the server rejected our request due to an error in our request", &[]);
+            Verb::Patch if asked.resource == "services" => {
+                let body = asked.json();
+                let what = if body.is_array() { "finalizers" } else { "status" };
+                let at = self.refusals.iter().position(|(refused, _)| *refused == what);
+                let refused = at.and_then(|at| self.refusals.remove(at));
+                self.patch = Some(Write { word: word(&body), calls_before });
+                refused.map(|(_, refusal)| Fault::Refuse(refusal))
             }
-        } else {
-            if body["metadata"]["uid"] != service["metadata"]["uid"] {
-                return Reply::invalid("field is immutable", &["metadata.uid"]);
-            }
-            merge(&mut service, body);
+            _ => None,
         }
-        let calls_before = self.provider.calls().len();
-        self.writes.push(Write { word: word(body), calls_before });
-        self.put(service.clone());
-        Reply::ok(service)
     }
 }
 
-/// Whether all tests held.
-fn apply_json_patch(object: &mut Value, patch: &Value) -> bool {
-    for operation in patch.as_array().unwrap() {
-        let path = operation["path"].as_str().unwrap();
-        let (parent, key) = path.rsplit_once('/').unwrap();
-        let parent = object.pointer_mut(parent).unwrap();
-        match operation["op"].as_str().unwrap() {
-            "test" if parent[key] != operation["value"] => return false,
-            "test" => {}
-            "add" => parent[key] = operation["value"].clone(),
-            "remove" => _ = parent.as_object_mut().unwrap().remove(key),
-            other => panic!("unexpected operation {other}"),
-        }
-    }
-    true
-}
-
-fn merge(into: &mut Value, patch: &Value) {
-    let Some(patch) = patch.as_object() else { return into.clone_from(patch) };
-    if !into.is_object() {
-        *into = json!({});
-    }
-    let object = into.as_object_mut().unwrap();
-    for (key, value) in patch {
-        if value.is_null() {
-            object.remove(key);
-        } else {
-            merge(object.entry(key).or_insert(Value::Null), value);
-        }
-    }
+fn by_name(objects: &[Arc<Object>]) -> BTreeMap<String, Value> {
+    objects.iter().map(|object| (object.key().name().to_owned(), object.value())).collect()
 }
 
 /// A patch in a word.

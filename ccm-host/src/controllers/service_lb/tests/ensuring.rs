@@ -15,7 +15,7 @@ use crate::{
         fake::{Call, method},
     },
     controllers::service_lb::nodes::EXCLUDE_LABEL,
-    kube::fixtures::Reply,
+    kube::fixtures::{invalid, refusal},
 };
 
 /// FIN-2, STAT-2; whether a protocol is supported is the provider's business.
@@ -173,7 +173,7 @@ async fn annotations_that_could_not_be_written_are_written_later() {
     let world = World::settled([node("n1")]).await;
     world.cloud.set_annotations([("cloud/arn".to_owned(), "a1".to_owned())].into(), Vec::new());
     for _ in 0..3 {
-        world.cluster.refuse_next("status", Reply::status(500, "InternalError"));
+        world.cluster.refuse_next("status", refusal(500, "InternalError"));
     }
     world.cluster.put(lb("web"));
     world.pass(A_WHILE).await;
@@ -188,7 +188,7 @@ async fn annotations_that_could_not_be_written_are_written_later() {
 #[tokio::test(start_paused = true)]
 async fn a_service_that_was_said_to_be_gone_gets_its_balancer_at_the_next_sweep() {
     let world = World::settled([node("n1")]).await;
-    world.cluster.refuse_next("finalizers", Reply::status(404, "NotFound"));
+    world.cluster.refuse_next("finalizers", refusal(404, "NotFound"));
     world.cluster.put(lb("web"));
     world.pass(A_SWEEP).await;
     assert_eq!(world.take(), ["list", "finalizer added", "ensure web n1", "status 192.0.2.1"]);
@@ -198,11 +198,11 @@ async fn a_service_that_was_said_to_be_gone_gets_its_balancer_at_the_next_sweep(
 #[tokio::test(start_paused = true)]
 async fn no_finalizer_no_balancer() {
     let world = World::settled([node("n1")]).await;
-    world.cluster.refuse_next("finalizers", Reply::status(404, "NotFound"));
+    world.cluster.refuse_next("finalizers", refusal(404, "NotFound"));
     world.cluster.put(lb("web"));
     world.pass(Duration::from_secs(100)).await;
     assert!(world.take().is_empty());
-    world.cluster.refuse_next("finalizers", Reply::status(500, "InternalError"));
+    world.cluster.refuse_next("finalizers", refusal(500, "InternalError"));
     world.cluster.change_service("web", |service| service["spec"]["ports"][0]["port"] = json!(81));
     world.pass(Duration::from_secs(1)).await;
     let (story, events) = world.take_with_events();
@@ -215,7 +215,7 @@ async fn no_finalizer_no_balancer() {
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_of_somebody_else_is_kept() {
     let world = World::settled([node("n1")]).await;
-    world.cluster.refuse_next("finalizers", Reply::invalid("a test failed", &[]));
+    world.cluster.refuse_next("finalizers", invalid("a test failed", &[]));
     let mut service = lb("web");
     service["metadata"]["finalizers"] = json!(["other/one"]);
     world.cluster.put(service);
@@ -231,7 +231,7 @@ async fn a_finalizer_of_somebody_else_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_status_that_was_in_conflict_is_written_later() {
     let world = World::settled([node("n1")]).await;
-    world.cluster.refuse_next("status", Reply::status(409, "Conflict"));
+    world.cluster.refuse_next("status", refusal(409, "Conflict"));
     world.cluster.put(lb("web"));
     world.pass(Duration::from_secs(1)).await;
     let (story, events) = world.take_with_events();
@@ -245,7 +245,7 @@ async fn a_status_that_was_in_conflict_is_written_later() {
 #[tokio::test(start_paused = true)]
 async fn a_status_that_was_refused_is_written_later() {
     let world = World::settled([node("n1")]).await;
-    world.cluster.refuse_next("status", Reply::status(500, "InternalError"));
+    world.cluster.refuse_next("status", refusal(500, "InternalError"));
     world.cluster.put(lb("web"));
     world.pass(Duration::from_secs(1)).await;
     let (story, events) = world.take_with_events();
@@ -261,7 +261,7 @@ async fn a_status_that_was_refused_is_written_later() {
 #[tokio::test(start_paused = true)]
 async fn the_status_of_a_service_that_is_gone_is_no_failure() {
     let world = World::settled([node("n1")]).await;
-    world.cluster.refuse_next("status", Reply::status(404, "NotFound"));
+    world.cluster.refuse_next("status", refusal(404, "NotFound"));
     world.cluster.put(lb("web"));
     world.pass(Duration::from_secs(1)).await;
     assert_eq!(world.events(), ["EnsuringLoadBalancer"]);

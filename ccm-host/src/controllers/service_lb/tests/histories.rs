@@ -20,7 +20,7 @@ use crate::{
         fake::{error, method},
     },
     controllers::service_lb::{needs::FINALIZER, nodes::EXCLUDE_LABEL},
-    kube::fixtures::Reply,
+    kube::fixtures::refusal,
 };
 
 const METHODS: [&str; 4] = [method::ENSURE, method::UPDATE, method::DELETE, method::LIST];
@@ -136,7 +136,7 @@ impl History {
             Step::Drift(name) | Step::Vanish(name) => {
                 self.behind_our_back(name, matches!(step, Step::Drift(_)));
             }
-            Step::Refuse(kind, code) => self.world.cluster.refuse_next(kind, Reply::status(code, "Refused")),
+            Step::Refuse(kind, code) => self.world.cluster.refuse_next(kind, refusal(code, "Refused")),
             Step::Fail(method, reason) => self.world.cloud.fail_next(method, error(method, reason)),
             Step::Slow(method, seconds) => self.world.cloud.set_latency(method, Duration::from_secs(seconds)),
             Step::TakesTime(method) => {

@@ -19,7 +19,7 @@ use crate::{
     controllers::service_lb::{Context, Controller, Metrics, Settings, Shared, keep_nodes, keep_services},
     kube::{
         cache::Cache,
-        fixtures::{ApiServer, Recorded, recorder},
+        fixtures::{Recorded, recorder},
         metrics::KubeMetrics,
         patch::Writer,
         pressure::WritePressure,
@@ -35,7 +35,6 @@ pub(super) struct World {
     pub(super) cluster: Cluster,
     pub(super) cloud: Arc<FakeProvider>,
     others: Vec<Arc<FakeProvider>>,
-    api: ApiServer,
     recorded: Option<Recorded>,
     registry: Registry,
     pub(super) settings: Settings,
@@ -48,7 +47,7 @@ impl World {
     /// With these objects, and nothing running yet.
     pub(super) fn new(objects: impl IntoIterator<Item = Value>) -> Self {
         let cloud = FakeProvider::new("cloud");
-        let (cluster, api) = Cluster::new(Arc::clone(&cloud));
+        let cluster = Cluster::new(Arc::clone(&cloud));
         for object in objects {
             cluster.put(object);
         }
@@ -62,7 +61,6 @@ impl World {
             cluster,
             cloud,
             others: Vec::new(),
-            api,
             recorded: None,
             registry: Registry::default(),
             settings,
@@ -100,14 +98,14 @@ impl World {
         let context = Context {
             services: services.clone(),
             nodes: nodes.clone(),
-            writer: Writer::new(self.api.client.clone(), WritePressure::default()),
+            writer: Writer::new(self.cluster.client.clone(), WritePressure::default()),
             providers: Providers::new(providers.map(|one| Arc::clone(one) as Arc<dyn Provider>).collect()),
             recorder,
             metrics: Metrics::register(&mut self.registry),
             queue_metrics: kube.queue,
             settings: self.settings,
         };
-        let (client, cancel) = (self.api.client.clone(), self.cancel.clone());
+        let (client, cancel) = (self.cluster.client.clone(), self.cancel.clone());
         self.running.spawn({
             let (client, cancel) = (client.clone(), cancel.clone());
             async move { services.run(client, cancel).await }

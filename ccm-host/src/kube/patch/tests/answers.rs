@@ -1,6 +1,9 @@
 //! What is sent, and what answers mean.
 
+use ::apiserver::{ApiServer, Fault, Refusal};
+
 use super::*;
+use crate::kube::fixtures::{invalid, refusal};
 
 fn patch() -> Patch {
     node_main(&node("a"), &NodeChange { provider_id: Some("x".to_owned()), ..change() }).unwrap()
@@ -11,28 +14,42 @@ fn status_patch() -> Patch {
     node_condition(&node("a"), &wanted, jiff::Timestamp::UNIX_EPOCH).unwrap()
 }
 
-async fn sent(
-    reply: impl Fn() -> Reply + Send + Sync + 'static,
-    patch: &Patch,
-) -> Result<Written, WriteError> {
-    let server = ApiServer::new(move |_| reply());
-    let writer = Writer::new(server.client.clone(), WritePressure::default());
-    writer.patch_node("a", patch, &CancellationToken::new()).await
+/// A server with the node `a` and the Service `n/s`.
+fn server() -> ApiServer {
+    let server = ApiServer::default();
+    server.world().namespace("n");
+    let metadata = json!({"name": "a", "uid": "a-uid", "annotations": {"x": "1"}});
+    for object in [
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata}),
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "n", "uid": "s-uid"}}),
+    ] {
+        server.world().put_value(object).unwrap();
+    }
+    server
+}
+
+fn writer(server: &ApiServer) -> Writer {
+    Writer::new(server.client("host"), WritePressure::default())
+}
+
+async fn refused(refusal: Refusal, patch: &Patch) -> WriteError {
+    let server = server();
+    server.faults().next(|_| true, Fault::Refuse(refusal));
+    writer(&server).patch_node("a", patch, &CancellationToken::new()).await.unwrap_err()
 }
 
 #[tokio::test]
 async fn patches_go_to_their_target_and_ask_for_metadata_only() {
-    let server = ApiServer::new(|_| Reply::ok(json!({"metadata": {"resourceVersion": "9"}})));
-    let writer = Writer::new(server.client.clone(), WritePressure::default());
-    let cancel = CancellationToken::new();
+    let server = server();
+    let (writer, cancel) = (writer(&server), CancellationToken::new());
     let written = writer.patch_node("a", &patch(), &cancel).await.unwrap();
-    assert_eq!(written.resource_version, "9");
+    assert_eq!(written.resource_version, server.version().to_string());
     writer.patch_node("a", &status_patch(), &cancel).await.unwrap();
     let before = service("s").in_namespace("n");
-    let finalizer = service_finalizer(&before, "lb", true).unwrap();
+    let finalizer = service_finalizer(&before, "lb.example/cleanup", true).unwrap();
     writer.patch_service(&before.key, &finalizer, &cancel).await.unwrap();
     writer.delete_node("a", "a-uid", &cancel).await.unwrap();
-    let calls = server.take_calls();
+    let calls = server.take_requests();
     let lines: Vec<_> = calls.iter().map(|call| format!("{} {}", call.line(), call.content_type)).collect();
     assert_eq!(
         lines,
@@ -44,56 +61,44 @@ async fn patches_go_to_their_target_and_ask_for_metadata_only() {
         ]
     );
     assert!(calls[0].accept.contains("PartialObjectMetadata"));
-    assert_eq!(calls[0].body, *patch().body.value());
-    assert_eq!(calls[3].body["preconditions"], json!({"uid": "a-uid"}));
+    assert_eq!(calls[0].json(), *patch().body.value());
+    assert_eq!(calls[3].json()["preconditions"], json!({"uid": "a-uid"}));
 }
 
 #[tokio::test]
 async fn answers_say_what_to_do_next() {
     type Meets = fn(&WriteError) -> bool;
-    type Row = (&'static str, Patch, fn() -> Reply, Meets);
+    type Row = (&'static str, Patch, Refusal, Meets);
     let rows: [Row; 8] = [
-        ("gone", patch(), || Reply::status(404, "NotFound"), |e| matches!(e, WriteError::NotFound)),
-        (
-            "stale version",
-            status_patch(),
-            || Reply::status(409, "Conflict"),
-            |e| matches!(e, WriteError::Conflict),
-        ),
-        ("failed test", patch(), || Reply::invalid("rejected", &[]), |e| matches!(e, WriteError::Conflict)),
+        ("gone", patch(), refusal(404, "NotFound"), |e| matches!(e, WriteError::NotFound)),
+        ("stale version", status_patch(), refusal(409, "Conflict"), |e| matches!(e, WriteError::Conflict)),
+        ("failed test", patch(), invalid("rejected", &[]), |e| matches!(e, WriteError::Conflict)),
         (
             "bad value in a JSON patch",
             patch(),
-            || Reply::invalid("bad label", &["metadata.labels"]),
+            invalid("bad label", &["metadata.labels"]),
             |e| matches!(e, WriteError::Invalid(text) if text == "bad label"),
         ),
-        (
-            "bad value in another patch",
-            status_patch(),
-            || Reply::invalid("bad", &[]),
-            |e| matches!(e, WriteError::Invalid(_)),
-        ),
-        (
-            "recreated under the same name",
-            status_patch(),
-            || Reply::invalid("immutable", &["metadata.uid"]),
-            |e| matches!(e, WriteError::Gone),
-        ),
-        ("forbidden", patch(), || Reply::status(403, "Forbidden"), |e| matches!(e, WriteError::Other(_))),
-        ("broken", patch(), || Reply::status(500, "InternalError"), |e| matches!(e, WriteError::Other(_))),
+        ("bad value in another patch", status_patch(), invalid("bad", &[]), |e| {
+            matches!(e, WriteError::Invalid(_))
+        }),
+        ("recreated under the same name", status_patch(), invalid("immutable", &["metadata.uid"]), |e| {
+            matches!(e, WriteError::Gone)
+        }),
+        ("forbidden", patch(), refusal(403, "Forbidden"), |e| matches!(e, WriteError::Other(_))),
+        ("broken", patch(), refusal(500, "InternalError"), |e| matches!(e, WriteError::Other(_))),
     ];
-    for (name, patch, reply, meets) in rows {
-        let error = sent(reply, &patch).await.unwrap_err();
+    for (name, patch, refusal, meets) in rows {
+        let error = refused(refusal, &patch).await;
         assert!(meets(&error), "{name}: {error:?}");
     }
 }
 
 #[tokio::test]
 async fn deleting_tells_a_recreated_node_from_a_missing_one() {
-    for (code, reason, gone) in [(409, "Conflict", true), (404, "NotFound", false)] {
-        let server = ApiServer::new(move |_| Reply::status(code, reason));
-        let writer = Writer::new(server.client.clone(), WritePressure::default());
-        let error = writer.delete_node("a", "a-uid", &CancellationToken::new()).await.unwrap_err();
+    for (name, gone) in [("a", true), ("b", false)] {
+        let error =
+            writer(&server()).delete_node(name, "another-uid", &CancellationToken::new()).await.unwrap_err();
         assert_eq!(matches!(error, WriteError::Gone), gone, "{error:?}");
         assert_eq!(matches!(error, WriteError::NotFound), !gone, "{error:?}");
     }
@@ -101,13 +106,13 @@ async fn deleting_tells_a_recreated_node_from_a_missing_one() {
 
 #[tokio::test]
 async fn a_cancelled_write_ends_at_once_and_presses_only_while_it_lasts() {
-    let server = ApiServer::new(|_| Reply::Silence);
-    let pressure = WritePressure::default();
-    let writer = Writer::new(server.client.clone(), pressure.clone());
+    let (server, pressure) = (server(), WritePressure::default());
+    server.faults().next(|_| true, Fault::Hang);
+    let writer = Writer::new(server.client("host"), pressure.clone());
     let (cancel, patch) = (CancellationToken::new(), patch());
     let write = writer.patch_node("a", &patch, &cancel);
     let cancelling = async {
-        while server.take_calls().is_empty() {
+        while server.take_requests().is_empty() {
             tokio::task::yield_now().await;
         }
         assert_eq!(pressure.held(), 1);
@@ -120,16 +125,9 @@ async fn a_cancelled_write_ends_at_once_and_presses_only_while_it_lasts() {
 
 #[tokio::test]
 async fn live_reads_are_slim_and_absence_is_no_error() {
-    let server = ApiServer::new(|call| match call.path.as_str() {
-        "/api/v1/nodes/a" => {
-            Reply::ok(json!({"metadata": {"name": "a", "uid": "u", "annotations": {"x": "1"}}}))
-        }
-        "/api/v1/namespaces/n/services/s" => Reply::ok(json!({"metadata": {"name": "s", "namespace": "n"}})),
-        _ => Reply::status(404, "NotFound"),
-    });
-    let writer = Writer::new(server.client.clone(), WritePressure::default());
+    let writer = writer(&server());
     let node = writer.get_node("a", &Keep::default()).await.unwrap().unwrap();
-    assert_eq!((node.uid.as_str(), node.annotations.len()), ("u", 0));
+    assert_eq!((node.uid.as_str(), node.annotations.len()), ("a-uid", 0));
     assert!(writer.get_node("b", &Keep::default()).await.unwrap().is_none());
     let key = service("s").in_namespace("n").key;
     assert_eq!(writer.get_service(&key, &Keep::default()).await.unwrap().unwrap().key, key);
