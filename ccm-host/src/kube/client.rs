@@ -18,6 +18,7 @@ use ::kube::{
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use http::{HeaderValue, Request, Response, Uri, header::USER_AGENT};
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Bytes;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
@@ -166,7 +167,7 @@ fn from_config(
 }
 
 /// An apiserver that is a service of this process.
-pub type Apiserver = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
+pub type Apiserver = BoxCloneSyncService<Request<Body>, Response<UnsyncBoxBody<Bytes, BoxError>>, BoxError>;
 
 /// A client of an apiserver in this process, under the same limits and deadlines as any other.
 pub fn over(

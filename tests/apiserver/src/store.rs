@@ -155,7 +155,9 @@ impl Store {
     /// A uid that nothing else has.
     pub(crate) fn uid(&mut self) -> String {
         self.uids += 1;
-        format!("00000000-0000-4000-8000-{:012x}", self.uids)
+        // Spread over all digits: there are clouds whose names hold only the first ones.
+        let mixed = self.uids.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        format!("{:08x}-{:04x}-4000-8000-{:012x}", mixed >> 32, (mixed >> 16) & 0xffff, self.uids)
     }
 
     /// Writes an object, which has everything but its version.

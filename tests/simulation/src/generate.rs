@@ -1,0 +1,224 @@
+//! From a seed to a plan.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::plan::{Plan, Setup, Step, Timed};
+
+/// Nodes that come and go; the first two stay, so that there is always something to compare with.
+const NODES: u8 = 12;
+/// Those that neither end nor stop.
+const LASTING: u8 = 2;
+const SERVICES: u8 = 6;
+
+impl Plan {
+    /// The plan of a seed. The same seed is always the same plan.
+    #[must_use]
+    pub fn of(seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let setup = setup(&mut random);
+        let length = random.u64(60..420);
+        let mut steps: Vec<(Duration, Step)> = Vec::new();
+        for node in 0..setup.nodes {
+            steps.push((Duration::from_millis(random.u64(0..10_000)), Step::Join(node)));
+        }
+        for service in 0..random.u8(1..4) {
+            steps.push((Duration::from_millis(random.u64(0..20_000)), Step::Create(service)));
+        }
+        let share = random.f64() * 0.6;
+        for _ in 0..random.usize(10..60) {
+            let at = Duration::from_millis(random.u64(15_000..length * 1000));
+            let step = if random.f64() < share { fault(&mut random) } else { work(&mut random) };
+            steps.push((at, step));
+        }
+        steps.sort_by_key(|(at, _)| *at);
+        let steps: Vec<_> =
+            steps.into_iter().enumerate().map(|(number, (at, step))| Timed { number, at, step }).collect();
+        let mut plan = Self { seed, setup, steps, calm_after: Duration::ZERO };
+        plan.find_calm();
+        plan
+    }
+
+    /// The same plan without these steps.
+    #[must_use]
+    pub fn without(mut self, numbers: &[usize]) -> Self {
+        self.steps.retain(|timed| !numbers.contains(&timed.number));
+        self.find_calm();
+        self
+    }
+
+    fn find_calm(&mut self) {
+        let ends = self.steps.iter().map(|timed| timed.at + timed.step.lasts());
+        self.calm_after = ends.max().unwrap_or_default() + Duration::from_secs(1);
+    }
+}
+
+fn setup(random: &mut Rng) -> Setup {
+    let mut flags: Vec<String> = Vec::new();
+    let quick = random.f64() < 0.8;
+    if quick {
+        flags.extend(
+            [
+                "--node-deletion-grace=20s",
+                "--node-status-update-frequency=1m",
+                "--load-balancer-resync-period=2m",
+                "--route-reconciliation-period=1m",
+            ]
+            .map(str::to_owned),
+        );
+    }
+    if random.bool() {
+        flags.push("--delete-orphaned-load-balancers=true".to_owned());
+    }
+    let advertised = [
+        "",
+        "",
+        "max-batch-instances=3,max-batch-load-balancers=2,max-batch-routes=2,page-size=2",
+        "max-concurrent-reads=2,max-concurrent-mutations=2",
+        "without=instances-watch,instance-sweep=30s",
+        "deadline.EnsureLoadBalancer=5s,deadline.BatchUpdateLoadBalancers=5s,deadline.BatchGetInstances=3s",
+        "bookmark-interval=5s,watch-max-age=20s,resume-token-validity=15s",
+        "reads-per-second=5,mutations-per-second=2",
+    ];
+    let seconds = |random: &mut Rng, chance: f64, most: u64| {
+        let hit = random.f64() < chance;
+        Duration::from_millis(if hit { random.u64(0..most * 1000) } else { 0 })
+    };
+    Setup {
+        flags,
+        advertise: advertised[random.usize(..advertised.len())].to_owned(),
+        latency: seconds(random, 0.5, 2),
+        provisioning: seconds(random, 0.3, 30),
+        nodes: random.u8(3..10),
+        patience: Duration::from_secs(if quick { 15 * 60 } else { 60 * 60 }),
+    }
+}
+
+/// What users, autoscalers and the cloud's owners do.
+fn work(random: &mut Rng) -> Step {
+    let any = |random: &mut Rng| random.u8(..NODES);
+    let mortal = |random: &mut Rng| random.u8(LASTING..NODES);
+    let service = |random: &mut Rng| random.u8(..SERVICES);
+    let some = |random: &mut Rng| -> Vec<u8> {
+        let mut nodes: Vec<u8> = (0..random.u8(1..5)).map(|_| random.u8(LASTING..NODES)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    };
+    match random.u8(..34) {
+        0..=4 => Step::Join(mortal(random)),
+        5 | 6 => Step::Terminate(some(random)),
+        7 | 8 => Step::ScaleDown(some(random)),
+        9 => Step::Stop(mortal(random)),
+        10 => Step::Start(mortal(random)),
+        11 | 12 => Step::Silence(any(random), Duration::from_secs(random.u64(20..120))),
+        13 => Step::DeleteNode(any(random)),
+        14 => Step::Exclude(any(random), true),
+        15 => Step::Exclude(any(random), false),
+        16 => Step::Label(any(random)),
+        17..=20 => Step::Create(service(random)),
+        21..=23 => Step::Edit(service(random), random.u16(81..90)),
+        24 | 25 => Step::Retype(service(random), random.bool()),
+        26 | 27 => Step::Delete(service(random)),
+        28 => Step::Finalizer(service(random), true),
+        29 => Step::Finalizer(service(random), false),
+        30 => Step::Drift(service(random)),
+        31 => Step::DropBalancer(service(random)),
+        32 => Step::StrayRoute(random.u8(200..250)),
+        _ => Step::DropRoute(any(random)),
+    }
+}
+
+fn fault(random: &mut Rng) -> Step {
+    let time = Duration::from_millis(random.u64(500..60_000));
+    let short = Duration::from_millis(random.u64(100..20_000));
+    match random.u8(..28) {
+        0 | 1 => Step::Crash(short),
+        2 => Step::Restart,
+        3 => Step::Hold(short),
+        4 => Step::Overlap(time),
+        5 | 6 => Step::ProviderCrash(short),
+        7 => Step::ProviderHold(time),
+        8 => Step::ProviderCut,
+        9 => Step::ApiDown(short, random.bool()),
+        10 => Step::ApiHold(short),
+        11 | 12 => Step::ApiLossy(time, random.u8(1..40)),
+        13 => Step::ApiCutWatches,
+        14 => Step::ApiSilent(time),
+        15 => Step::ApiLagging(time, Duration::from_millis(random.u64(100..20_000))),
+        16 => Step::ApiNoStreamingLists(time),
+        17 => Step::Unreachable(time),
+        18 => Step::Credentials(time),
+        19 => Step::NotServing(time),
+        20 => Step::Doubled(time, random.u8(1..60)),
+        _ => Step::Cloud(time, cloud_fault(random)),
+    }
+}
+
+/// As `--fault` of the mock takes it.
+fn cloud_fault(random: &mut Rng) -> String {
+    let reads = ["BatchGetInstances", "ListInstances", "ListLoadBalancers", "GetLoadBalancer", "ListRoutes"];
+    let mutations = [
+        "EnsureLoadBalancer",
+        "BatchUpdateLoadBalancers",
+        "DeleteLoadBalancer",
+        "BatchEnsureRoutes",
+        "BatchDeleteRoutes",
+    ];
+    let batches = ["BatchGetInstances", "BatchUpdateLoadBalancers", "BatchEnsureRoutes", "BatchDeleteRoutes"];
+    let any = [reads, mutations].concat();
+    let pick = |random: &mut Rng, from: &[&str]| from[random.usize(..from.len())].to_owned();
+    let kinds = [
+        "latency,time=3s,jitter=20s",
+        "error,reason=INTERNAL_ERROR",
+        "error,reason=RETRY_LATER,retry-after=3s",
+        "error,reason=INTERNAL_ERROR,after-work=true",
+        "error,reason=CLOUD_PERMISSION_DENIED",
+        "error,reason=QUOTA_EXCEEDED",
+        "status,code=UNKNOWN",
+        "throttle,retry-after=5s",
+        "hang",
+        "lost-answer",
+        "lost-answer,silent=true",
+    ];
+    let mut text = match random.u8(..16) {
+        0..=8 => {
+            let mut text = pick(random, &kinds);
+            if random.f64() < 0.8 {
+                text.push_str(&format!(",method={}", pick(random, &any)));
+            }
+            text
+        }
+        9 => "partial".to_owned(),
+        10 => "absent,method=BatchGetInstances".to_owned(),
+        11 => format!("state,state={}", pick(random, &["STOPPED", "TERMINATING", "PENDING", "RUNNING"])),
+        12 => "not-authoritative".to_owned(),
+        13 => format!("item-error,reason=RETRY_LATER,method={}", pick(random, &batches)),
+        14 => format!("in-progress,method={}", pick(random, &mutations)),
+        _ => pick(random, &["drop-changes", "cut-watch,frames=2", "metadata-not-ready"]),
+    };
+    if random.f64() < 0.3 {
+        text.push_str(&format!(",on=n{}", random.u8(..NODES)));
+    }
+    if random.f64() < 0.5 {
+        text.push_str(&format!(",probability=0.{}", random.u8(1..9)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_is_one_of_the_mock() {
+        for seed in 0..500 {
+            for Timed { step, .. } in Plan::of(seed).steps {
+                if let Step::Cloud(_, text) = step {
+                    text.parse::<provider_mock::fault::FaultSpec>().unwrap();
+                }
+            }
+        }
+    }
+}

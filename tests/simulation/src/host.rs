@@ -1,0 +1,135 @@
+//! One process of the host: the whole of it as it ships, but for its sockets.
+
+use std::{ffi::OsString, sync::Arc};
+
+use anyhow::Result;
+use apiserver::{ApiServer, Faults};
+use ccm_host::{
+    assembly::{self, Surroundings},
+    cloud::Dialer,
+    manager::{
+        flags::{self, Request, Settings},
+        run,
+    },
+};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use tower::util::BoxCloneSyncService;
+
+use crate::{
+    line::{Distant, Line},
+    provider::Provider,
+    record::Record,
+};
+
+/// Flags of every host.
+const FLAGS: [&str; 6] = [
+    "--provider=mock=unix:///simulated/mock.sock",
+    "--master=http://apiserver",
+    "--serving-port=0",
+    "--cluster-cidr=10.244.0.0/16",
+    "--allocate-node-cidrs=true",
+    "--service-cluster-ip-range=10.96.0.0/12",
+];
+
+/// A running host.
+#[derive(Debug)]
+pub struct Host {
+    /// What the apiserver calls it.
+    pub name: String,
+    /// To the apiserver.
+    pub api: Line,
+    /// To the provider.
+    pub cloud: Line,
+    /// What its requests to the apiserver meet.
+    pub faults: Faults,
+    stop: CancellationToken,
+    ended: Arc<Mutex<Option<String>>>,
+}
+
+/// The settings of a host with these flags, read as its command line is.
+///
+/// # Errors
+/// A flag is none.
+pub fn settings(more: &[String]) -> Result<Settings> {
+    let args = FLAGS.iter().map(ToString::to_string).chain(more.iter().cloned()).map(OsString::from);
+    match flags::parse(args) {
+        Ok(Request::Run { settings, .. }) => Ok(*settings),
+        Ok(Request::Print(text)) => anyhow::bail!("the flags only print: {text}"),
+        Err(mistakes) => {
+            anyhow::bail!("{}", mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+        }
+    }
+}
+
+impl Host {
+    /// Starts it; must be called within a `LocalSet`.
+    #[must_use]
+    pub fn start(
+        name: String,
+        settings: Settings,
+        server: &ApiServer,
+        provider: &Provider,
+        record: &Record,
+    ) -> Self {
+        let (api, cloud) = (Line::default(), Line::default());
+        let (stop, ended) = (CancellationToken::new(), Arc::new(Mutex::new(None)));
+        let surroundings = Surroundings {
+            apiserver: BoxCloneSyncService::new(Distant::new(api.clone(), server.endpoint(&name))),
+            dialer: {
+                let (provider, cloud) = (provider.clone(), cloud.clone());
+                Dialer::new(move |_| provider.dial(&cloud))
+            },
+        };
+        let (asked, end, record, who) = (stop.clone(), Arc::clone(&ended), record.clone(), name.clone());
+        tokio::task::spawn_local(async move {
+            let mut told = false;
+            let stop = asked.clone();
+            let ran = run::until(
+                settings,
+                async |process| assembly::start_within(process, surroundings).await,
+                async || {
+                    // Asked once; nothing ends the draining before its time.
+                    if std::mem::replace(&mut told, true) {
+                        std::future::pending::<()>().await;
+                    }
+                    stop.cancelled().await;
+                    "the simulation"
+                },
+            )
+            .await;
+            let how = ran.map_or_else(|error| format!("{error:#}"), |()| "ended".to_owned());
+            record.note(&who, &format!("ends: {how}"));
+            if !asked.is_cancelled() {
+                record.broken("a host ended that nobody had told to", format!("{who}: {how}"));
+            }
+            *end.lock() = Some(how);
+        });
+        let faults = server.faults_of(&name);
+        Self { name, api, cloud, faults, stop, ended }
+    }
+
+    /// Tells it to stop.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// From now on nothing of it is heard and it hears nothing. What is left of it stops by itself, unseen.
+    pub fn kill(&self) {
+        self.api.close();
+        self.cloud.close();
+        self.stop.cancel();
+    }
+
+    /// Whether it was told to stop.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended.lock().is_some()
+    }
+}

@@ -1,0 +1,289 @@
+//! What holds at every moment, whatever happens.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    sync::Arc,
+};
+
+use apiserver::{Object, Verb, World as Objects, Write};
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::{Event, Node, Service};
+use parking_lot::Mutex;
+use provider_mock::cloud::{Balancer, Cloud, Route};
+use tokio::time::{Duration, Instant};
+
+use crate::{
+    kubelets::{self, Kubelets, UNINITIALIZED},
+    record::Record,
+    world::{OTHER_CLUSTER, World},
+};
+
+/// What guards balancers.
+const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+/// The taints that are the host's own.
+const OWN_TAINTS: &str = "node.cloudprovider.kubernetes.io/";
+/// A kubelet that came back so recently may not have been heard by a host that had asked before.
+const JUST_BACK: Duration = Duration::from_secs(5);
+/// Hosts are called so.
+const HOST: &str = "host-";
+
+/// The watching eyes.
+#[derive(Debug)]
+pub struct Invariants {
+    foreign: (Vec<Balancer>, Vec<Route>),
+    calls_seen: u64,
+    generation: (u64, u64),
+    largest: BTreeMap<&'static str, usize>,
+}
+
+/// What a write is judged by.
+struct Judge {
+    record: Record,
+    kubelets: Arc<Mutex<Kubelets>>,
+    objects: Objects,
+    cloud: Cloud,
+    cluster: String,
+    /// When the host sent its last request to delete a node.
+    sent: Mutex<BTreeMap<String, Instant>>,
+}
+
+/// Has an eye on every write from now on.
+#[must_use]
+pub fn watch(world: &World) -> Invariants {
+    let judge = Arc::new(Judge {
+        record: world.record.clone(),
+        kubelets: Arc::clone(&world.kubelets),
+        objects: world.objects(),
+        cloud: world.mock.cloud.clone(),
+        cluster: world.cluster(),
+        sent: Mutex::default(),
+    });
+    let asked = Arc::clone(&judge);
+    // Asked before anything can delay the request.
+    world
+        .server
+        .faults()
+        .intercept(move |request| {
+            if request.verb == Some(Verb::Delete) && request.resource == "nodes" {
+                asked.sent.lock().insert(request.name.clone(), Instant::now());
+            }
+            None
+        })
+        .stay();
+    world.server.on_write(move |write| judge.write(write));
+    Invariants {
+        foreign: foreign(world),
+        calls_seen: 0,
+        generation: (0, 0),
+        largest: largest(&world.mock.advertised),
+    }
+}
+
+/// Items in one call at most.
+fn largest(advertised: &provider_mock::provider::Advertised) -> BTreeMap<&'static str, usize> {
+    let limits = advertised.answer(&provider_mock::cloud::Settings::default()).limits.unwrap_or_default();
+    [
+        ("BatchGetInstances", limits.max_batch_instances),
+        ("BatchUpdateLoadBalancers", limits.max_batch_load_balancers),
+        ("BatchEnsureRoutes", limits.max_batch_routes),
+        ("BatchDeleteRoutes", limits.max_batch_routes),
+    ]
+    .into_iter()
+    .filter(|(_, most)| *most > 0)
+    .map(|(method, most)| (method, most as usize))
+    .collect()
+}
+
+fn foreign(world: &World) -> (Vec<Balancer>, Vec<Route>) {
+    world.look(|state| {
+        let balancers = state.balancers().filter(|one| one.cluster_uid == OTHER_CLUSTER).cloned().collect();
+        let routes = state.routes().map(|route| route.route).filter(|one| one.cluster_uid == OTHER_CLUSTER);
+        (balancers, routes.collect())
+    })
+}
+
+impl Invariants {
+    /// Looks at the cloud, if something changed.
+    pub fn check(&mut self, world: &World) {
+        self.limits(world);
+        let generation = world.generation();
+        if std::mem::replace(&mut self.generation, generation) == generation {
+            return;
+        }
+        let broken = |rule, what| world.record.broken(rule, what);
+        if foreign(world) != self.foreign {
+            broken("another cluster's", format!("{:?}", foreign(world)));
+        }
+        let cluster = world.cluster();
+        let balancers: Vec<Balancer> =
+            world.look(|state| state.balancers().filter(|one| one.cluster_uid == cluster).cloned().collect());
+        let services = world.services();
+        let services: BTreeMap<&str, &Rc<Service>> =
+            services.iter().filter_map(|service| Some((service.metadata.uid.as_deref()?, service))).collect();
+        let mut seen = BTreeSet::new();
+        for balancer in &balancers {
+            let name = &balancer.service_name;
+            if !seen.insert(&balancer.service_uid) {
+                broken("one balancer for a Service", name.clone());
+            }
+            match services.get(balancer.service_uid.as_str()) {
+                None => broken("no balancer leaks", format!("{} of {name} has no Service", balancer.id)),
+                Some(service) if !finalizers(service).contains(FINALIZER) => {
+                    broken("a finalizer guards each balancer", format!("{} of {name}", balancer.id));
+                }
+                Some(_) => {}
+            }
+        }
+        let mut destinations = BTreeSet::new();
+        for route in world.look(|state| state.routes().map(|route| route.route).collect::<Vec<_>>()) {
+            if route.cluster_uid == cluster && !destinations.insert(route.destination_cidr) {
+                broken("one route to a destination", route.destination_cidr.to_string());
+            }
+        }
+    }
+
+    /// No call holds more than the provider takes.
+    fn limits(&mut self, world: &World) {
+        for call in world.mock.calls.list(None, self.calls_seen, usize::MAX) {
+            self.calls_seen = self.calls_seen.max(call.sequence);
+            let items = usize::try_from(call.items).unwrap_or(usize::MAX);
+            world.record.note("call", &format!("{} {} {:?}", call.method, items, call.keys));
+            if self.largest.get(call.method.as_str()).is_some_and(|most| items > *most) {
+                world.record.broken("calls keep the limits", format!("{} with {items} items", call.method));
+            }
+        }
+    }
+}
+
+impl Judge {
+    fn write(&self, write: &Write) {
+        let who = &*write.client;
+        if write.resource == "events" {
+            if let Some(event) = read::<Event>(write.after.as_ref()) {
+                let about = event.involved_object.name.unwrap_or_default();
+                let [reason, message] = [event.reason, event.message].map(Option::unwrap_or_default);
+                self.record.note(who, &format!("tells {about} {reason}: {message}"));
+            }
+            return;
+        }
+        if write.resource != "leases" {
+            let slash = if write.subresource.is_empty() { "" } else { "/" };
+            let what = if write.is_deletion() { "gone" } else { "" };
+            let line =
+                format!("{} {}{slash}{} {} {what}", write.verb, write.resource, write.subresource, write.key);
+            self.record.note(who, &line);
+        }
+        let by_host = write.client.starts_with(HOST);
+        match write.resource {
+            "nodes" if by_host => self.node(write),
+            "services" => self.service(write, by_host),
+            _ => {}
+        }
+    }
+
+    fn node(&self, write: &Write) {
+        let name = write.key.name();
+        if write.verb == Verb::Delete {
+            let sent = self.sent.lock().get(name).copied().unwrap_or_else(Instant::now);
+            let heard = self.kubelets.lock().heard_since(name);
+            let ready = write.before.as_ref().and_then(|node| kubelets::ready(&node.read().ok()?));
+            if heard.is_some_and(|since| since + JUST_BACK < sent) {
+                let what = format!("{name}, Ready={ready:?}, renews its Lease since {heard:?}");
+                self.record.broken("no Node of a living machine is deleted", what);
+            }
+            return;
+        }
+        let (Some(before), Some(after)) =
+            (read::<Node>(write.before.as_ref()), read::<Node>(write.after.as_ref()))
+        else {
+            return;
+        };
+        if others_taints(&before) != others_taints(&after) {
+            self.record.broken("taints of others stay", name.to_owned());
+        }
+        let is_new = |node: &Node| taints(node).contains(UNINITIALIZED);
+        if is_new(&before) && !is_new(&after) && !has_internal_ip(&after) {
+            self.record.broken("no node is schedulable without addresses", name.to_owned());
+        }
+        if before.spec.as_ref().and_then(|spec| spec.pod_cidrs.as_ref()).is_none() {
+            self.cidrs(name, &after);
+        }
+    }
+
+    fn cidrs(&self, name: &str, after: &Node) {
+        let ours = cidrs(after);
+        for other in self.objects.list::<Node>() {
+            let other_name = other.metadata.name.clone().unwrap_or_default();
+            let shared = |cidr: &IpNet| ours.iter().any(|one| overlap(one, cidr));
+            if other_name != name && cidrs(&other).iter().any(shared) {
+                self.record.broken("no two nodes share a CIDR", format!("{name} and {other_name}: {ours:?}"));
+            }
+        }
+    }
+
+    fn service(&self, write: &Write, by_host: bool) {
+        let before = read::<Service>(write.before.as_ref());
+        let name = write.key.name();
+        if write.is_deletion() {
+            if self.has_balancer(&write.uid) {
+                self.record.broken("no balancer leaks", format!("{name} is gone, its balancer is there"));
+            }
+            return;
+        }
+        let (true, Some(before), Some(after)) = (by_host, before, read::<Service>(write.after.as_ref()))
+        else {
+            return;
+        };
+        if others_finalizers(&before) != others_finalizers(&after) {
+            self.record.broken("finalizers of others stay", name.to_owned());
+        }
+        let ours = |service: &Service| finalizers(service).contains(FINALIZER);
+        if ours(&before) && !ours(&after) && self.has_balancer(&write.uid) {
+            self.record.broken("no finalizer is lost", format!("{name}: its balancer is there"));
+        }
+        if before.spec != after.spec {
+            self.record.broken("nobody else writes what users want", name.to_owned());
+        }
+    }
+
+    fn has_balancer(&self, uid: &str) -> bool {
+        self.cloud.read(ccm_host::clock::now(), |state| {
+            state.balancers().any(|one| one.cluster_uid == self.cluster && one.service_uid == uid)
+        })
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(object: Option<&Arc<Object>>) -> Option<T> {
+    object?.read().ok()
+}
+
+fn finalizers(service: &Service) -> BTreeSet<&str> {
+    service.metadata.finalizers.iter().flatten().map(String::as_str).collect()
+}
+
+fn others_finalizers(service: &Service) -> BTreeSet<&str> {
+    finalizers(service).into_iter().filter(|one| *one != FINALIZER).collect()
+}
+
+fn taints(node: &Node) -> BTreeSet<&str> {
+    node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).map(|taint| taint.key.as_str()).collect()
+}
+
+fn others_taints(node: &Node) -> BTreeSet<&str> {
+    taints(node).into_iter().filter(|key| !key.starts_with(OWN_TAINTS)).collect()
+}
+
+fn has_internal_ip(node: &Node) -> bool {
+    let addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
+    addresses.into_iter().any(|address| address.type_ == "InternalIP")
+}
+
+fn cidrs(node: &Node) -> Vec<IpNet> {
+    let texts = node.spec.iter().flat_map(|spec| spec.pod_cidrs.iter().flatten());
+    texts.filter_map(|text| text.parse().ok()).collect()
+}
+
+fn overlap(one: &IpNet, other: &IpNet) -> bool {
+    one.contains(other) || other.contains(one)
+}

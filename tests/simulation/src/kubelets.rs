@@ -1,0 +1,212 @@
+//! The kubelets of all machines, and the controller that notices when one of them falls silent.
+
+use std::{collections::BTreeMap, rc::Rc};
+
+use apiserver::World as Objects;
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::{Node, NodeCondition, Taint},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use provider_mock::cloud::{Cloud, Instance, InstanceState};
+use serde_json::json;
+use tokio::time::{Duration, Instant};
+
+/// Between two renewals of a Lease, as kubelets have it.
+const RENEWAL: Duration = Duration::from_secs(10);
+/// A kubelet that was silent for so long is given up by the node controller, as Kubernetes has it.
+const GRACE: Duration = Duration::from_secs(50);
+/// From the machine's start to the kubelet's.
+const BOOT: Duration = Duration::from_secs(5);
+/// From the loss of its Node to the kubelet's restart, which registers it anew.
+const RESTART: Duration = Duration::from_secs(20);
+
+/// The taint that a kubelet puts on a node that no cloud has looked at yet.
+pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+const LEASES: &str = "kube-node-lease";
+
+/// All of them, by node.
+#[derive(Debug, Default)]
+pub struct Kubelets(BTreeMap<String, Kubelet>);
+
+#[derive(Debug)]
+struct Kubelet {
+    /// The machine it runs on.
+    provider_id: String,
+    /// Not before; later again when its Node was lost.
+    up_from: Instant,
+    silent_until: Instant,
+    registered: bool,
+    renewed: Option<Instant>,
+    /// Since when it has been heard without a gap.
+    heard_since: Option<Instant>,
+}
+
+impl Kubelets {
+    /// A new machine boots.
+    pub fn boot(&mut self, node: &str, provider_id: &str) {
+        let now = Instant::now();
+        // The Lease of a namesake stays until somebody finds it old.
+        let renewed = self.0.get(node).and_then(|before| before.renewed);
+        self.0.insert(
+            node.to_owned(),
+            Kubelet {
+                provider_id: provider_id.to_owned(),
+                up_from: now + BOOT,
+                silent_until: now,
+                registered: false,
+                renewed,
+                heard_since: None,
+            },
+        );
+    }
+
+    /// It is not heard for a while.
+    pub fn silence(&mut self, node: &str, time: Duration) {
+        if let Some(kubelet) = self.0.get_mut(node) {
+            kubelet.silent_until = Instant::now() + time;
+        }
+    }
+
+    /// All are heard again.
+    pub fn speak(&mut self) {
+        for kubelet in self.0.values_mut() {
+            kubelet.silent_until = Instant::now();
+        }
+    }
+
+    /// Since when the kubelet of this node renews its Lease without a gap; none if it does not.
+    #[must_use]
+    pub fn heard_since(&self, node: &str) -> Option<Instant> {
+        self.0.get(node)?.heard_since
+    }
+
+    /// One look at each, once a second. `reachable`: whether the apiserver can be spoken to.
+    pub fn tick(
+        &mut self,
+        objects: &Objects,
+        nodes: &[Rc<Node>],
+        cloud: &Cloud,
+        now: Timestamp,
+        reachable: bool,
+    ) {
+        if !reachable {
+            return;
+        }
+        let running: BTreeMap<String, bool> = cloud.read(now, |state| {
+            let runs = |machine: &Instance| machine.state == InstanceState::Running;
+            state.instances().map(|machine| (machine.provider_id.clone(), runs(machine))).collect()
+        });
+        let there = |name: &str| nodes.iter().find(|node| node.metadata.name.as_deref() == Some(name));
+        for (name, kubelet) in &mut self.0 {
+            let runs = running.get(&kubelet.provider_id) == Some(&true);
+            let at = Instant::now();
+            if runs && at >= kubelet.up_from && at >= kubelet.silent_until {
+                kubelet.speak(name, there(name), objects, now);
+            } else {
+                kubelet.heard_since = None;
+            }
+            if let Some(node) = there(name) {
+                kubelet.judge(name, node, objects, now);
+            }
+        }
+        self.0.retain(|name, kubelet| running.contains_key(&kubelet.provider_id) || there(name).is_some());
+    }
+}
+
+impl Kubelet {
+    fn speak(&mut self, name: &str, node: Option<&Rc<Node>>, objects: &Objects, now: Timestamp) {
+        let Some(node) = node else {
+            self.heard_since = None;
+            if self.registered {
+                // A kubelet registers once in its life.
+                (self.registered, self.up_from) = (false, Instant::now() + RESTART);
+            } else {
+                let _refused_is_tried_again = objects.create_value(registration(name));
+                self.registered = true;
+            }
+            return;
+        };
+        let machine = node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref());
+        if machine.is_some_and(|id| *id != self.provider_id) {
+            // The Node of a machine that is gone: it has to go first.
+            return;
+        }
+        self.registered = true;
+        self.heard_since.get_or_insert_with(Instant::now);
+        if self.renewed.is_none_or(|last| last.elapsed() >= RENEWAL) {
+            self.renewed = Some(Instant::now());
+            let lease = json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                "metadata": { "name": name, "namespace": LEASES },
+                "spec": { "holderIdentity": name, "leaseDurationSeconds": 40,
+                          "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string() },
+            });
+            let _stored = objects.put_value(lease);
+            set_ready(name, node, objects, now, "True");
+        }
+    }
+
+    /// What the node controller makes of its silence.
+    fn judge(&self, name: &str, node: &Node, objects: &Objects, now: Timestamp) {
+        let silent = self.renewed.is_none_or(|last| last.elapsed() >= GRACE);
+        if silent && self.renewed.is_some() {
+            set_ready(name, node, objects, now, "Unknown");
+        }
+    }
+}
+
+/// Says so, unless it is said already.
+fn set_ready(name: &str, node: &Node, objects: &Objects, now: Timestamp, status: &str) {
+    if ready(node).as_deref() == Some(status) {
+        return;
+    }
+    let _there = objects.change::<Node>("", name, |node| {
+        let conditions = node.status.get_or_insert_default().conditions.get_or_insert_default();
+        conditions.retain(|condition| condition.type_ != "Ready");
+        conditions.push(NodeCondition {
+            type_: "Ready".to_owned(),
+            status: status.to_owned(),
+            last_heartbeat_time: Some(Time(now)),
+            last_transition_time: Some(Time(now)),
+            ..NodeCondition::default()
+        });
+        let taints = node.spec.get_or_insert_default().taints.get_or_insert_default();
+        taints.retain(|taint| taint.key != UNREACHABLE);
+        if status == "Unknown" {
+            let taint =
+                Taint { key: UNREACHABLE.to_owned(), effect: "NoExecute".to_owned(), ..Taint::default() };
+            taints.push(taint);
+        }
+    });
+}
+
+/// The status of the condition `Ready`.
+#[must_use]
+pub fn ready(node: &Node) -> Option<String> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == "Ready").map(|ready| ready.status.clone())
+}
+
+fn registration(name: &str) -> serde_json::Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+            },
+        },
+        "spec": { "taints": [{ "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" }] },
+        "status": {
+            "addresses": [{ "type": "Hostname", "address": name }],
+            "conditions": [{ "type": "Ready", "status": "False", "reason": "KubeletNotReady" }],
+            "nodeInfo": {
+                "machineID": "", "systemUUID": "", "bootID": "", "kernelVersion": "6.1", "osImage": "linux",
+                "containerRuntimeVersion": "containerd://2", "kubeletVersion": "v1.36.3", "kubeProxyVersion": "",
+                "operatingSystem": "linux", "architecture": "amd64",
+            },
+        },
+    })
+}

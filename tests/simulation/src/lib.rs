@@ -1,0 +1,18 @@
+//! The host as it ships between an apiserver and a cloud in memory, on a paused clock, under faults from a seed.
+
+pub mod doubling;
+pub mod fleet;
+pub mod generate;
+pub mod host;
+pub mod invariants;
+pub mod kubelets;
+pub mod line;
+pub mod oracle;
+pub mod plan;
+pub mod provider;
+pub mod record;
+pub mod run;
+pub mod seen;
+pub mod shrink;
+pub mod telemetry;
+pub mod world;

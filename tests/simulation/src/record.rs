@@ -1,0 +1,66 @@
+//! What happened, line by line with the virtual time, and what should not have happened.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::time::{Duration, Instant};
+
+/// A rule that was broken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// When, since the start.
+    pub at: Duration,
+    /// Which rule.
+    pub rule: &'static str,
+    /// How.
+    pub what: String,
+}
+
+/// The log of a run. All clones are the same log.
+#[derive(Debug, Clone)]
+pub struct Record(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    start: Instant,
+    lines: Mutex<Vec<String>>,
+    violations: Mutex<Vec<Violation>>,
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Self(Arc::new(Inner { start: Instant::now(), lines: Mutex::default(), violations: Mutex::default() }))
+    }
+}
+
+impl Record {
+    /// Since the start, as the runtime of the run sees it.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.0.start.elapsed()
+    }
+
+    /// One line.
+    pub fn note(&self, who: &str, what: &str) {
+        let line = format!("{:>10.4} {who:<9} {what}", self.elapsed().as_secs_f64());
+        self.0.lines.lock().push(line);
+    }
+
+    /// A rule is broken.
+    pub fn broken(&self, rule: &'static str, what: String) {
+        self.note("VIOLATION", &format!("{rule}: {what}"));
+        self.0.violations.lock().push(Violation { at: self.elapsed(), rule, what });
+    }
+
+    /// The first rule that was broken, if any.
+    #[must_use]
+    pub fn violation(&self) -> Option<Violation> {
+        self.0.violations.lock().first().cloned()
+    }
+
+    /// All lines so far.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        self.0.lines.lock().clone()
+    }
+}
