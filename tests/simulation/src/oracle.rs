@@ -105,7 +105,7 @@ fn address(address: &Address) -> (String, String) {
 
 fn wrong_with_routes(world: &World, nodes: &[Rc<Node>]) -> Vec<String> {
     let cluster = world.cluster();
-    let has: BTreeMap<String, String> = world.look(|state| {
+    let mut has: BTreeMap<String, String> = world.look(|state| {
         let ours = state.routes().map(|route| route.route).filter(|route| route.cluster_uid == cluster);
         ours.map(|route| {
             let target = route.target.map(|target| target.provider_id).unwrap_or_default();
@@ -116,7 +116,12 @@ fn wrong_with_routes(world: &World, nodes: &[Rc<Node>]) -> Vec<String> {
     let mut must = BTreeMap::new();
     let mut wrong = Vec::new();
     for node in nodes {
-        let Some(spec) = node.spec.as_ref().filter(|spec| spec.provider_id.is_some()) else { continue };
+        let Some(spec) = &node.spec else { continue };
+        if spec.provider_id.is_none() {
+            // Never initialised, see above: nobody knows where its route should lead.
+            spec.pod_cidrs.iter().flatten().for_each(|cidr| _ = has.remove(cidr));
+            continue;
+        }
         for cidr in spec.pod_cidrs.iter().flatten() {
             must.insert(cidr.clone(), spec.provider_id.clone().unwrap_or_default());
         }

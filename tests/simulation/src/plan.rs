@@ -70,6 +70,8 @@ pub enum Step {
     Edit(u8, u16),
     /// A user changes a Service to another type, or back.
     Retype(u8, bool),
+    /// A user changes a Service to another type, and back while its balancer is being removed.
+    Flip(u8, Duration),
     /// A user deletes a Service.
     Delete(u8),
     /// Another controller puts its finalizer on a Service, or takes it away.
@@ -143,6 +145,7 @@ impl Step {
     pub fn lasts(&self) -> Duration {
         match self {
             Self::Silence(_, time)
+            | Self::Flip(_, time)
             | Self::Crash(time)
             | Self::Hold(time)
             | Self::Overlap(time)

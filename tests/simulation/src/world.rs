@@ -336,6 +336,11 @@ impl World {
                 );
             }
             Step::Create(number) => self.create(*number),
+            Step::Flip(number, time) => {
+                let number = *number;
+                self.edit(&Step::Retype(number, false));
+                self.later(*time, move |world| world.edit(&Step::Retype(number, true)));
+            }
             Step::Edit(..) | Step::Retype(..) | Step::Delete(_) | Step::Finalizer(..) => self.edit(step),
             Step::Drift(_) | Step::DropBalancer(_) | Step::StrayRoute(_) | Step::DropRoute(_) => {
                 self.meddle(step);

@@ -20,15 +20,8 @@ fn break_no_rule(seeds: std::ops::Range<u64>) {
 }
 
 #[test]
-fn eighty_seeds_break_no_rule() {
-    break_no_rule(0..80);
-}
-
-/// Found, not yet understood: after the machines of three nodes ended, a route stays that a fresh start would not make.
-#[test]
-#[ignore = "red: the one of the first 300 seeds that breaks a rule"]
-fn seed_84_converges() {
-    break_no_rule(84..85);
+fn three_hundred_seeds_break_no_rule() {
+    break_no_rule(0..300);
 }
 
 #[test]
