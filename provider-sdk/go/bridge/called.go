@@ -67,6 +67,7 @@ func (c *called) begin(ctx context.Context, key balancerKey, service *pb.Service
 	c.calls[key.service] = of
 	c.mu.Unlock()
 	c.mirror.service(out)
+	c.mirror.allServices(ctx)
 	return out, of, nil
 }
 

@@ -2,201 +2,278 @@ package bridge_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
 	"time"
 
+	"cloudprovider.ccm/sdk/bridge"
+	"cloudprovider.ccm/sdk/bridge/examples/difficult/habits"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	listers "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/util/retry"
-	cloudprovider "k8s.io/cloud-provider"
-	"k8s.io/cloud-provider/api"
-	"k8s.io/cloud-provider/service/helpers"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"cloudprovider.ccm/sdk/bridge/internal/privateapi"
 )
 
-// Habits of published providers, each named with one that has it; the difficult provider has those that a test gives it.
-const (
-	// patchesLate: openstack patches annotations in a defer, and an error of that is an error of the Ensure.
-	patchesLate = "patches annotations late"
-	// patchesID: digitalocean writes the balancer's ID on the Service, and finds it by that from then on.
-	patchesID = "patches an ID"
-	// ownFinalizer: gce adds a finalizer, and removes nothing of a Service that does not carry it.
-	ownFinalizer = "has a finalizer of its own"
-	// readsConfigMaps: gce keeps its cluster's ID in a ConfigMap, vsphere its credentials in a Secret, azure a lock in a Lease.
-	readsConfigMaps = "reads ConfigMaps"
-	// listsServices: azure lists Services to find out who shares an address.
-	listsServices = "lists all Services"
-	// informsOfSecrets: vsphere wants an informer of Secrets.
-	informsOfSecrets = "has an informer of Secrets"
-	// retries: digitalocean answers RetryError until the balancer is active.
-	retries = "answers RetryError"
-	// tellsEvents: most record Events on the Service.
-	tellsEvents = "tells Events"
-)
-
-const (
-	idKey     = "difficult.example/load-balancer-id"
-	lateKey   = "difficult.example/address"
-	finalizer = "difficult.example/balancer"
-)
-
-// difficult is a provider with habits.
-type difficult struct {
-	*cloud
-	habits   map[string]bool
-	client   kubernetes.Interface
-	services listers.ServiceLister
-	nodes    listers.NodeLister
-	// made are the balancers that it made, by ID, and active those that answer.
-	made   map[string]bool
-	active bool
-	// seen is the Service of the last call.
-	seen *v1.Service
+// life is that of two Services and their nodes with a difficult provider.
+type life struct {
+	*testing.T
+	folder string
+	conn   *grpc.ClientConn
+	shop   *pb.Service
 }
 
-func withHabits(habits ...string) *difficult {
-	d := &difficult{cloud: newer(), habits: map[string]bool{}, made: map[string]bool{}}
-	for _, habit := range habits {
-		d.habits[habit] = true
-	}
-	return d
-}
-
-func (d *difficult) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return d, true }
-
-func (d *difficult) Initialize(clients cloudprovider.ControllerClientBuilder, _ <-chan struct{}) {
-	d.client = clients.ClientOrDie("difficult")
-}
-
-func (d *difficult) SetInformers(shared informers.SharedInformerFactory) {
-	d.services = shared.Core().V1().Services().Lister()
-	if d.habits[informsOfSecrets] {
-		shared.Core().V1().Secrets().Informer()
-	}
-}
-
-func (d *difficult) GetLoadBalancer(context.Context, string, *v1.Service) (*v1.LoadBalancerStatus, bool, error) {
-	return &v1.LoadBalancerStatus{}, len(d.made) > 0, nil
-}
-
-func (d *difficult) EnsureLoadBalancer(ctx context.Context, _ string, service *v1.Service, _ []*v1.Node) (status *v1.LoadBalancerStatus, err error) {
-	d.seen = service.DeepCopy()
-	if d.habits[readsConfigMaps] {
-		if _, err := d.client.CoreV1().ConfigMaps("kube-system").Get(ctx, "ingress-uid", metav1.GetOptions{}); err != nil {
-			return nil, err
-		}
-	}
-	if d.habits[ownFinalizer] {
-		if err := d.patch(service, func(service *v1.Service) { service.Finalizers = append(service.Finalizers, finalizer) }); err != nil {
-			return nil, err
-		}
-	}
-	if d.habits[tellsEvents] {
-		if err := d.tell(ctx, service, "Making", "making it, request id: 6f1c1f9e-3f0f-4c70"); err != nil {
-			return nil, err
-		}
-	}
-	id := service.Annotations[idKey]
-	if id == "" || !d.habits[patchesID] {
-		id = fmt.Sprint("lb-", service.Name)
-	}
-	if d.habits[patchesID] && service.Annotations[idKey] == "" {
-		// Its name is the user's choice, so only the ID finds it again.
-		id = fmt.Sprint("lb-", len(d.made))
-		d.made[id] = true
-		if err := d.patch(service, func(service *v1.Service) { service.Annotations[idKey] = id }); err != nil {
-			return nil, err
-		}
-	}
-	d.made[id] = true
-	if d.habits[patchesLate] {
-		defer func() {
-			err = errors.Join(err, d.patch(service, func(service *v1.Service) {
-				service.Annotations[lateKey] = "192.0.2.1"
-				delete(service.Annotations, "fake/size")
-			}))
-		}()
-	}
-	if d.habits[retries] && !d.active {
-		return nil, api.NewRetryError("the balancer is not active yet", 15*time.Second)
-	}
-	return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{IP: "192.0.2.1"}}}, nil
-}
-
-// patch is how upstream's helpers do it.
-func (d *difficult) patch(service *v1.Service, change func(*v1.Service)) error {
-	after := service.DeepCopy()
-	change(after)
-	_, err := helpers.PatchService(d.client.CoreV1(), service, after)
-	return err
-}
-
-func (d *difficult) tell(ctx context.Context, service *v1.Service, reason, message string) error {
-	on := v1.ObjectReference{Kind: "Service", Namespace: service.Namespace, Name: service.Name, UID: service.UID}
-	event := &v1.Event{ObjectMeta: metav1.ObjectMeta{Name: reason}, InvolvedObject: on, Type: v1.EventTypeWarning, Reason: reason, Message: message}
-	_, err := d.client.CoreV1().Events(service.Namespace).Create(ctx, event, metav1.CreateOptions{})
-	return err
-}
-
-func (d *difficult) UpdateLoadBalancer(_ context.Context, _ string, service *v1.Service, _ []*v1.Node) error {
-	d.seen = service.DeepCopy()
-	if d.habits[listsServices] {
-		return d.sharers(2)
-	}
-	return nil
-}
-
-// sharers fails unless so many Services have the address.
-func (d *difficult) sharers(want int) error {
-	all, err := d.services.List(labels.Everything())
+// begin serves a provider with one habit over a folder that has two machines.
+func begin(t *testing.T, habit habits.Habit, options ...bridge.Option) *life {
+	t.Helper()
+	folder := t.TempDir()
+	cloud, err := habits.New(folder, habit)
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	found := 0
-	for _, one := range all {
-		if len(one.Status.LoadBalancer.Ingress) > 0 && one.Status.LoadBalancer.Ingress[0].IP == "192.0.2.1" {
-			found++
+	for _, name := range []string{"a", "b"} {
+		if err := os.WriteFile(filepath.Join(folder, "machines", name), []byte("running zone-a 10.0.0.1\n"), 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if found != want {
-		return fmt.Errorf("%d Services share the address", found)
-	}
-	return nil
+	return &life{T: t, folder: folder, conn: serve(t, cloud, options...), shop: requestNamed("2", "shop").GetService()}
 }
 
-func (d *difficult) EnsureLoadBalancerDeleted(ctx context.Context, _ string, service *v1.Service) error {
-	d.seen = service.DeepCopy()
-	if d.habits[ownFinalizer] {
-		if !slices.Contains(service.Finalizers, finalizer) {
-			return nil // Not one of its own, as it thinks.
-		}
-		err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-			now, err := d.client.CoreV1().Services(service.Namespace).Get(ctx, service.Name, metav1.GetOptions{})
-			if err != nil {
-				return err
+// node is one that joins; what it is asked for is what a host asks for.
+func (l *life) node(name string) *pb.NodeRef {
+	l.Helper()
+	node := &pb.NodeRef{Name: name, Uid: name, Labels: map[string]string{"kubernetes.io/hostname": name}}
+	for _, view := range []pb.InstanceView{pb.InstanceView_INSTANCE_VIEW_EXISTENCE, pb.InstanceView_INSTANCE_VIEW_METADATA, pb.InstanceView_INSTANCE_VIEW_ALL} {
+		request := batch(node)
+		request.View = view
+		var found *pb.InstanceResult
+		for end := time.Now().Add(patience); found.GetInstance() == nil; {
+			answer, err := pb.NewInstancesClient(l.conn).BatchGetInstances(soon(l.T), request)
+			if err != nil || time.Now().After(end) {
+				l.Fatal(found, err)
 			}
-			now.Finalizers = slices.DeleteFunc(now.Finalizers, func(name string) bool { return name == finalizer })
-			_, err = d.client.CoreV1().Services(service.Namespace).Update(ctx, now, metav1.UpdateOptions{})
-			return err
-		})
-		if err != nil {
-			return err
+			found = answer.GetResults()[0]
+		}
+		if id := found.GetInstance().GetProviderId(); id != "fake://"+name {
+			l.Fatalf("%v: %v", view, found)
 		}
 	}
-	clear(d.made)
-	return nil
+	node.ProviderId = "fake://" + name
+	return node
 }
 
-// updating is a difficult provider whose update is that of the test.
-type updating struct{ *difficult }
+// ensure asks until it is done; a refusal ends it.
+func (l *life) ensure(service *pb.Service, digest string, nodes ...*pb.NodeRef) (*pb.LoadBalancer, error) {
+	l.Helper()
+	request := &pb.EnsureLoadBalancerRequest{
+		Cluster: clusterRef(), Fencing: &pb.Fencing{}, Service: service, DesiredDigest: digest, Backends: &pb.BackendSet{Nodes: nodes},
+	}
+	for end := time.Now().Add(patience); ; {
+		answer, err := pb.NewLoadBalancersClient(l.conn).EnsureLoadBalancer(soon(l.T), request)
+		if err != nil || answer.GetInProgress() == nil {
+			return answer.GetLoadBalancer(), err
+		}
+		if time.Now().After(end) {
+			l.Fatal("in progress for ever:", answer)
+		}
+	}
+}
 
-func (u updating) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return u, true }
+func (l *life) mustEnsure(service *pb.Service, digest string, nodes ...*pb.NodeRef) {
+	l.Helper()
+	made, err := l.ensure(service, digest, nodes...)
+	if err != nil && strings.Contains(err.Error(), "the provider's log says more") { // A panic is told once, and the next call succeeds.
+		made, err = l.ensure(service, digest, nodes...)
+	}
+	if err != nil || made.GetIngress()[0].GetIp() != "192.0.2.1" || made.GetAppliedDigest() != digest {
+		l.Fatal(made, err)
+	}
+}
 
-func (u updating) UpdateLoadBalancer(ctx context.Context, _ string, service *v1.Service, nodes []*v1.Node) error {
-	return u.update(ctx, service, nodes)
+func (l *life) remove(service *pb.Service) {
+	l.Helper()
+	request := &pb.DeleteLoadBalancerRequest{Cluster: clusterRef(), Fencing: &pb.Fencing{}, Service: service.GetRef(), LastKnown: service}
+	if answer, err := pb.NewLoadBalancersClient(l.conn).DeleteLoadBalancer(soon(l.T), request); err != nil || answer.GetInProgress() != nil {
+		l.Fatal(answer, err)
+	}
+}
+
+// names answers the files of a part of the cloud.
+func (l *life) names(part string) string {
+	files, _ := filepath.Glob(filepath.Join(l.folder, part, "*"))
+	for at, file := range files {
+		files[at] = filepath.Base(file)
+	}
+	return strings.Join(files, " ")
+}
+
+func (l *life) text(file string) string {
+	text, _ := os.ReadFile(filepath.Join(l.folder, file))
+	return string(text)
+}
+
+// run is from the first node to the last Service.
+func (l *life) run(habit habits.Habit) {
+	a, b := l.node("a"), l.node("b")
+	web := service("1")
+	l.mustEnsure(web, "digest-1", a)
+	l.mustEnsure(l.shop, "digest-1", a)
+	update := &pb.BatchUpdateLoadBalancersRequest{
+		Cluster: clusterRef(), Fencing: &pb.Fencing{}, BackendSets: []*pb.BackendSet{{Nodes: []*pb.NodeRef{a, b}}},
+		Items: []*pb.LoadBalancerUpdate{{Service: web, DesiredDigest: "digest-2"}},
+	}
+	updated, err := pb.NewLoadBalancersClient(l.conn).BatchUpdateLoadBalancers(soon(l.T), update)
+	if err != nil || updated.GetResults()[0].GetOutcome() != pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED {
+		l.Fatal(updated, err)
+	}
+	web.Ports[0].Port = 8080
+	l.mustEnsure(web, "digest-3", a, b)
+	if got := l.text("ports/web"); got != "http 8080\n" {
+		l.Errorf("the edit did not arrive: %q", got)
+	}
+	if habit == habits.ListsServices && l.names("rules") != "shop web" {
+		l.Error("rules of", l.names("rules"))
+	}
+	if habit == habits.PatchesID && len(strings.Fields(l.names("ids"))) != 2 {
+		l.Error("balancers", l.names("ids"))
+	}
+	if habit == habits.RunsLoops {
+		for end := time.Now().Add(patience); l.text("firewall") != "default/shop 30080\ndefault/web 30080\n"; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				l.Fatalf("the firewall lets in %q", l.text("firewall"))
+			}
+		}
+	}
+	l.remove(web)
+	l.remove(l.shop)
+	for _, part := range []string{"balancers", "ids", "rules", "ports"} {
+		if left := l.names(part); left != "" {
+			l.Errorf("%s left: %s", part, left)
+		}
+	}
+}
+
+// P1 to P8, V2, V3: each habit of a published provider, without credentials in the cluster, and with them: the node is described, the
+// Service gets its balancer, the edit arrives, the Service goes and leaves nothing.
+func TestADifficultProviderLives(t *testing.T) {
+	for _, habit := range []habits.Habit{
+		habits.RefusesEmptyID, habits.PatchesLate, habits.PatchesID, habits.OwnFinalizer, habits.ListsServices, habits.WantsNodeLister,
+		habits.RunsLoops, habits.Retries, habits.WritesNodes, habits.OwnMetrics, habits.TellsEvents, habits.Panics, habits.Hangs,
+	} {
+		t.Run(string(habit), func(t *testing.T) { begin(t, habit).run(habit) })
+	}
+}
+
+// Of a real API there is here only what the private one has, with all rights; tests/e2e has the rest.
+func TestADifficultProviderLivesWithARealAPI(t *testing.T) {
+	for _, habit := range []habits.Habit{
+		habits.PatchesLate, habits.PatchesID, habits.OwnFinalizer, habits.ListsServices, habits.WantsNodeLister, habits.RunsLoops,
+	} {
+		t.Run(string(habit), func(t *testing.T) {
+			stop := make(chan struct{})
+			t.Cleanup(func() { close(stop) })
+			real := privateapi.New(stop)
+			real.Listen(privateapi.Listener{Written: func(_, _ *v1.Service) error { return nil }})
+			for _, name := range []string{"a", "b"} {
+				set(t, real, "nodes", &v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: meta("", name, name), Spec: v1.NodeSpec{ProviderID: "fake://" + name}})
+			}
+			for uid, name := range map[string]string{"1": "web", "2": "shop"} {
+				one := &v1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta("default", name, uid), Spec: v1.ServiceSpec{
+					Type: v1.ServiceTypeLoadBalancer, Ports: []v1.ServicePort{{Name: "http", Port: 8080, NodePort: 30080}},
+				}}
+				one.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{IP: "192.0.2.1"}}
+				set(t, real, "services", one)
+			}
+			begin(t, habit, bridge.WithKubernetes(real.Config())).run(habit)
+		})
+	}
+}
+
+func meta(namespace, name, uid string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)}
+}
+
+func set(t *testing.T, api *privateapi.API, resource string, object runtime.Object) {
+	t.Helper()
+	if _, err := api.Set(resource, object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// P4: what a provider needs of Kubernetes beside nodes and Services is said in the error, which becomes an Event; the node is there.
+func TestADifficultProviderSaysWhatItNeeds(t *testing.T) {
+	for habit, kind := range map[habits.Habit]string{habits.ReadsConfigMap: "configmaps", habits.LocksLease: "leases.coordination.k8s.io"} {
+		t.Run(string(habit), func(t *testing.T) {
+			life := begin(t, habit)
+			_, err := life.ensure(service("1"), "digest-1", life.node("a"))
+			expect(t, err, codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR)
+			if text := err.Error(); !strings.Contains(text, "--kubeconfig") || !strings.Contains(text, kind) {
+				t.Error(text)
+			}
+		})
+	}
+}
+
+// V2: after a restart the Services of before are there, with their status, so that no rule of another one goes.
+func TestADifficultProviderForgetsNoService(t *testing.T) {
+	state := t.TempDir()
+	life := begin(t, habits.ListsServices, bridge.WithStateDir(state))
+	a := life.node("a")
+	life.mustEnsure(service("1"), "digest-1", a)
+	life.mustEnsure(life.shop, "digest-1", a)
+	again, err := habits.New(life.folder, habits.ListsServices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	life.conn = serve(t, again, bridge.WithStateDir(state))
+	if life.mustEnsure(life.shop, "digest-2", a); life.names("rules") != "shop web" {
+		t.Error("rules of", life.names("rules"))
+	}
+}
+
+// V2: what the bridge knows of Services, the provider's informer knows before the provider is called: a list that is a moment old
+// takes the newest Service's rule away, or leaves that of one that is gone.
+func TestADifficultProviderSeesTheNewestServices(t *testing.T) {
+	life := begin(t, habits.ListsServices)
+	a := life.node("a")
+	for at := range 30 {
+		life.mustEnsure(requestNamed(fmt.Sprint("uid-", at), fmt.Sprint("web-", at)).GetService(), "digest-1", a)
+		if rules := strings.Fields(life.names("rules")); len(rules) != at+1 {
+			t.Fatalf("%d Services, rules of %v", at+1, rules)
+		}
+	}
+	for at := range 30 {
+		life.remove(requestNamed(fmt.Sprint("uid-", at), fmt.Sprint("web-", at)).GetService())
+		if rules := strings.Fields(life.names("rules")); len(rules) != 29-at {
+			t.Fatalf("%d Services, rules of %v", 29-at, rules)
+		}
+	}
+}
+
+// One Service hangs; it is in progress, and costs no other anything.
+func TestADifficultProviderHangs(t *testing.T) {
+	life := begin(t, habits.Hangs)
+	hang := filepath.Join(life.folder, "hang")
+	if err := os.WriteFile(hang, []byte("web"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(hang) })
+	ctx, done := context.WithTimeout(context.Background(), time.Second)
+	defer done()
+	answer, err := pb.NewLoadBalancersClient(life.conn).EnsureLoadBalancer(ctx, ensureRequest("1"))
+	if err != nil || answer.GetInProgress().GetReason() != "CALL_RUNS" {
+		t.Error(answer, err)
+	}
+	life.mustEnsure(life.shop, "digest-1", life.node("a"))
+	if err := os.Remove(hang); err != nil {
+		t.Fatal(err)
+	}
+	life.mustEnsure(service("1"), "digest-1", &pb.NodeRef{Name: "a"}, &pb.NodeRef{Name: "b"})
 }

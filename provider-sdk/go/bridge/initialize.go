@@ -88,7 +88,7 @@ func (b *bridge) initialize() error {
 	if err != nil {
 		return err
 	}
-	informs := synced[reflect.TypeFor[*v1.Node]()]
+	informs, informsOfServices := synced[reflect.TypeFor[*v1.Node]()], synced[reflect.TypeFor[*v1.Service]()]
 	if live := b.mirror.live; live != nil {
 		nodes := around.shared
 		if !informs {
@@ -97,10 +97,16 @@ func (b *bridge) initialize() error {
 		live.follow(nodes.Core().V1().Nodes())
 		nodes.Start(around.stop)
 	}
-	if informs {
-		return b.mirror.follow(around.shared.Core().V1().Nodes().Informer())
+	if b.mirror.api == nil {
+		return nil
 	}
-	return nil
+	if informs {
+		err = b.mirror.informed.follow(around.shared.Core().V1().Nodes().Informer())
+	}
+	if informsOfServices {
+		err = errors.Join(err, b.mirror.informedOfServices.follow(around.shared.Core().V1().Services().Informer()))
+	}
+	return err
 }
 
 // waitForSync waits for the informers. One that never has its objects would answer "there are none".

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cloudprovider.ccm/sdk/bridge"
+	"cloudprovider.ccm/sdk/bridge/examples/difficult/habits"
 	"cloudprovider.ccm/sdk/bridge/internal/privateapi"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"google.golang.org/grpc/codes"
@@ -70,33 +71,33 @@ func TestAKubeconfigWithoutRights(t *testing.T) {
 
 // The habits of the difficult provider with a real API: what it writes is on the real Service, and the host hears of no annotation.
 func TestADifficultProviderWithARealAPI(t *testing.T) {
-	for _, habit := range []string{patchesLate, patchesID, ownFinalizer, tellsEvents} {
-		t.Run(habit, func(t *testing.T) {
+	for _, habit := range []habits.Habit{habits.PatchesLate, habits.PatchesID, habits.OwnFinalizer, habits.TellsEvents} {
+		t.Run(string(habit), func(t *testing.T) {
 			stop := make(chan struct{})
 			t.Cleanup(func() { close(stop) })
 			real := privateapi.New(stop)
 			real.Listen(privateapi.Listener{Written: func(_, _ *v1.Service) error { return nil }})
-			service := &v1.Service{ObjectMeta: metav1.ObjectMeta{
+			service := &v1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metav1.ObjectMeta{
 				Namespace: "default", Name: "web", UID: "s", Finalizers: []string{"service.kubernetes.io/load-balancer-cleanup"},
 			}}
 			if _, err := real.Set("services", service); err != nil {
 				t.Fatal(err)
 			}
-			cloud := withHabits(habit)
+			cloud := withHabits(t, habit)
 			conn := serve(t, cloud, bridge.WithKubernetes(real.Config()))
 			for range 2 {
-				if answer := ensured(t, conn, ensureRequest("s")); len(answer.GetServiceAnnotations()) != 0 || len(cloud.made) != 1 {
-					t.Error(answer, cloud.made)
+				if answer := ensured(t, conn, ensureRequest("s")); len(answer.GetServiceAnnotations()) != 0 || len(cloud.IDs()) > 1 {
+					t.Error(answer, cloud.IDs())
 				}
 			}
-			found, err := cloud.client.CoreV1().Services("default").Get(soon(t), "web", metav1.GetOptions{})
-			if err != nil || (habit == patchesID) != (found.Annotations[idKey] == "lb-0") || (habit == ownFinalizer) != (len(found.Finalizers) == 2) {
+			found, err := cloud.Client().CoreV1().Services("default").Get(soon(t), "web", metav1.GetOptions{})
+			if err != nil || (habit == habits.PatchesID) != (found.Annotations[habits.IDKey] != "") || (habit == habits.OwnFinalizer) != (len(found.Finalizers) == 2) {
 				t.Error(found, err)
 			}
-			if _, err := pb.NewLoadBalancersClient(conn).DeleteLoadBalancer(soon(t), deleteRequest("s")); err != nil || len(cloud.made) != 0 {
-				t.Error(cloud.made, err)
+			if _, err := pb.NewLoadBalancersClient(conn).DeleteLoadBalancer(soon(t), deleteRequest("s")); err != nil || len(cloud.IDs()) != 0 {
+				t.Error(cloud.IDs(), err)
 			}
-			found, err = cloud.client.CoreV1().Services("default").Get(soon(t), "web", metav1.GetOptions{})
+			found, err = cloud.Client().CoreV1().Services("default").Get(soon(t), "web", metav1.GetOptions{})
 			if err != nil || len(found.Finalizers) != 1 {
 				t.Error("the provider's finalizer stays:", found, err)
 			}

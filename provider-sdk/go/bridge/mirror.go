@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
@@ -39,7 +40,9 @@ type mirror struct {
 	changes uint64
 	sets    []*namedSet
 
-	informed informed
+	// informed and informedOfServices are how far the provider's informers are, services which version of all Services it shall know.
+	informed, informedOfServices informed
+	services                     atomic.Int64
 }
 
 // namedNode is a node as it was named last, for whatever. It is not changed, but replaced.
@@ -185,25 +188,37 @@ func (m *mirror) forget(now time.Time) {
 // service makes a Service known.
 func (m *mirror) service(service *v1.Service) {
 	if m.api != nil {
-		_, _ = m.api.Set("services", service) // As in nodes: it is a Service.
+		version, _ := m.api.Set("services", service) // As in nodes: it is a Service.
+		m.knows(version)
 	}
 }
 
 func (m *mirror) serviceGone(ref *pb.ServiceRef) {
 	if m.api != nil {
-		m.api.Delete("services", ref.GetNamespace(), ref.GetName())
+		m.knows(m.api.Delete("services", ref.GetNamespace(), ref.GetName()))
 	}
 }
 
-// follow learns how far the provider's own informer of nodes is.
-func (m *mirror) follow(informer cache.SharedIndexInformer) error {
-	if m.api == nil {
-		return nil // It follows the real API, at its own pace.
+func (m *mirror) knows(version int64) {
+	for {
+		known := m.services.Load()
+		if version <= known || m.services.CompareAndSwap(known, version) {
+			return
+		}
 	}
-	m.informed.changed = make(chan struct{})
+}
+
+// allServices waits until the provider's own informer has all Services as they were made known: some decide by what it lists which
+// rules of others stay.
+func (m *mirror) allServices(ctx context.Context) { m.informedOfServices.wait(ctx, m.services.Load()) }
+
+// follow learns how far the provider's own informers are. Those of a real API follow it at their own pace.
+func (i *informed) follow(informer cache.SharedIndexInformer) error {
+	i.changed = make(chan struct{})
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    m.informed.saw,
-		UpdateFunc: func(_, object any) { m.informed.saw(object) },
+		AddFunc:    i.saw,
+		UpdateFunc: func(_, object any) { i.saw(object) },
+		DeleteFunc: i.saw,
 	})
 	return err
 }
@@ -216,11 +231,14 @@ type informed struct {
 }
 
 func (i *informed) saw(object any) {
-	node, err := meta.Accessor(object)
+	if last, is := object.(cache.DeletedFinalStateUnknown); is {
+		object = last.Obj
+	}
+	seen, err := meta.Accessor(object)
 	if err != nil {
 		return
 	}
-	version, err := strconv.ParseInt(node.GetResourceVersion(), 10, 64)
+	version, err := strconv.ParseInt(seen.GetResourceVersion(), 10, 64)
 	if err != nil {
 		return
 	}

@@ -98,17 +98,20 @@ func (a *API) UID(resource, namespace, name string) types.UID {
 	return object.GetUID()
 }
 
-// Delete removes an object; one that is not there is fine.
-func (a *API) Delete(resource, namespace, name string) {
+// Delete removes an object, and answers the version at which it is gone; 0 where there was none.
+func (a *API) Delete(resource, namespace, name string) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.remove(key{resource, namespace, name})
+	return a.remove(key{resource, namespace, name})
 }
 
-func (a *API) remove(of key) {
-	if object, there := a.objects[of]; there {
-		a.tell(of, "DELETED", object.DeepCopy())
+func (a *API) remove(of key) int64 {
+	object, there := a.objects[of]
+	if !there {
+		return 0
 	}
+	a.tell(of, "DELETED", object.DeepCopy())
+	return a.version
 }
 
 // tell makes a change and wakes those who watch; the caller holds the lock.

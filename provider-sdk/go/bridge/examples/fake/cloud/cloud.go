@@ -44,6 +44,9 @@ func init() {
 	cloudprovider.RegisterCloudProvider("fake", func(io.Reader) (cloudprovider.Interface, error) { return New(*dir) })
 }
 
+// Folder is that of --fake-cloud-dir.
+func Folder() string { return *dir }
+
 // Cloud overrides those parts of upstream's fake that answer the same for all nodes and Services.
 type Cloud struct {
 	*fake.Cloud

@@ -1,0 +1,222 @@
+// Package habits is the example cloud with what published providers do beside calling their cloud. Each habit is named with one
+// provider that has it, and is switched on alone: by New in a test, by --habits in a process.
+//
+// It says nothing of the bridge: upstream's controllers run it in their own process, too, and leave the same.
+package habits
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"cloudprovider.ccm/sdk/bridge/examples/fake/cloud"
+	"github.com/spf13/pflag"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	listers "k8s.io/client-go/listers/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+)
+
+// Habit is one of them.
+type Habit string
+
+const (
+	// RefusesEmptyID: digitalocean and kubevirt fail when they are asked whether a machine without a provider ID exists.
+	RefusesEmptyID Habit = "refuses-empty-id"
+	// PatchesLate: openstack patches annotations in a defer, and an error of that is an error of the Ensure.
+	PatchesLate Habit = "patches-late"
+	// PatchesID: digitalocean writes the balancer's ID on the Service, and finds the balancer by nothing else.
+	PatchesID Habit = "patches-id"
+	// OwnFinalizer: gce adds a finalizer, and deletes nothing of a Service that does not carry it.
+	OwnFinalizer Habit = "own-finalizer"
+	// ReadsConfigMap: gce keeps its cluster's ID in a ConfigMap, and makes it where there is none.
+	ReadsConfigMap Habit = "reads-configmap"
+	// ReadsSecrets: vsphere has an informer of Secrets, for its credentials.
+	ReadsSecrets Habit = "reads-secrets"
+	// LocksLease: azure takes a Lease before it changes what several controllers change.
+	LocksLease Habit = "locks-lease"
+	// ListsServices: azure lists all Services to decide which rules of a shared address stay.
+	ListsServices Habit = "lists-services"
+	// WantsNodeLister: hcloud looks nodes up in a lister that its constructor wants.
+	WantsNodeLister Habit = "wants-node-lister"
+	// RunsLoops: digitalocean rewrites a firewall every now and then, from the Services that its informer has.
+	RunsLoops Habit = "runs-loops"
+	// Retries: digitalocean answers RetryError until a new balancer is active.
+	Retries Habit = "retries"
+	// WritesNodes: scaleway and linode start a controller in Initialize, which writes labels and taints on nodes.
+	WritesNodes Habit = "writes-nodes"
+	// OwnMetrics: hcloud has a registry of its own, openstack uses component-base's.
+	OwnMetrics Habit = "own-metrics"
+	// TellsEvents: most record Events on the Service, with the id of a request in them.
+	TellsEvents Habit = "tells-events"
+	// Panics: aws dereferences what an answer of its cloud does not hold.
+	Panics Habit = "panics"
+	// Hangs: vsphere calls its cloud without a deadline.
+	Hangs Habit = "hangs"
+)
+
+// What the habits write.
+const (
+	IDKey      = "difficult.example/load-balancer-id"
+	AddressKey = "difficult.example/address"
+	Finalizer  = "difficult.example/balancer"
+	// HostKey is a label of nodes, SlowKey a taint.
+	HostKey = "difficult.example/host"
+	SlowKey = "difficult.example/slow"
+	// Namespace and Name are those of the ConfigMap and of the Lease.
+	Namespace, Name = "kube-system", "difficult-provider"
+)
+
+var given = pflag.StringSlice("habits", nil, "what the cloud provider does beside calling its cloud")
+
+func init() {
+	cloudprovider.RegisterCloudProvider("difficult", func(io.Reader) (cloudprovider.Interface, error) { return flagged(nil) })
+}
+
+// Build makes it with a lister of nodes, as hcloud's routes want it.
+func Build(_ context.Context, _ io.Reader, _ cloudprovider.ControllerClientBuilder, shared informers.SharedInformerFactory) (cloudprovider.Interface, error) {
+	return flagged(shared)
+}
+
+func flagged(shared informers.SharedInformerFactory) (cloudprovider.Interface, error) {
+	var all []Habit
+	for _, habit := range *given {
+		all = append(all, Habit(habit))
+	}
+	made, err := New(cloud.Folder(), all...)
+	if err == nil && shared != nil && made.has(WantsNodeLister) {
+		made.nodes = shared.Core().V1().Nodes().Lister()
+	}
+	return made, err
+}
+
+// Cloud is the cloud in a folder, see package cloud, which holds in addition:
+//
+//	ports/SERVICE     the ports of its balancer
+//	ids/ID            a balancer that is found by its ID: "NAMESPACE/SERVICE"
+//	rules/SERVICE     a rule of the address that all share
+//	firewall          a line for each Service that the loop saw
+//	begun/...         what was asked for once
+//	hang              while it is there, calls about the object of this name hang
+type Cloud struct {
+	*cloud.Cloud
+	folder string
+	habits map[Habit]bool
+
+	client   kubernetes.Interface
+	stop     <-chan struct{}
+	services listers.ServiceLister
+	nodes    listers.NodeLister
+
+	mu   sync.Mutex
+	seen *v1.Service
+}
+
+// New makes it over a folder.
+func New(folder string, habits ...Habit) (*Cloud, error) {
+	inner, err := cloud.New(folder)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cloud{Cloud: inner, folder: folder, habits: map[Habit]bool{}}
+	for _, habit := range habits {
+		c.habits[habit] = true
+	}
+	for _, part := range []string{"ports", "ids", "rules", "begun"} {
+		if err := os.MkdirAll(filepath.Join(folder, part), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	if c.has(OwnMetrics) {
+		registerMetrics()
+	}
+	return c, nil
+}
+
+func (c *Cloud) has(habit Habit) bool { return c.habits[habit] }
+
+// Client is the one that Initialize made.
+func (c *Cloud) Client() kubernetes.Interface { return c.client }
+
+// Nodes is the lister that the constructor or SetInformers got.
+func (c *Cloud) Nodes() listers.NodeLister { return c.nodes }
+
+// Seen answers the Service of the last call.
+func (c *Cloud) Seen() *v1.Service {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seen
+}
+
+// IDs answers the balancers that are found by their ID.
+func (c *Cloud) IDs() []string {
+	files, _ := filepath.Glob(filepath.Join(c.folder, "ids", "*"))
+	for at, file := range files {
+		files[at] = filepath.Base(file)
+	}
+	return files
+}
+
+func (c *Cloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return c, true }
+
+func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return c, true }
+
+func (c *Cloud) InstanceExists(ctx context.Context, node *v1.Node) (bool, error) {
+	if err := c.about(node.Name, node.Spec.ProviderID); err != nil {
+		return false, err
+	}
+	return c.Cloud.InstanceExists(ctx, node)
+}
+
+func (c *Cloud) InstanceShutdown(ctx context.Context, node *v1.Node) (bool, error) {
+	if err := c.about(node.Name, node.Spec.ProviderID); err != nil {
+		return false, err
+	}
+	return c.Cloud.InstanceShutdown(ctx, node)
+}
+
+func (c *Cloud) InstanceMetadata(ctx context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+	c.hang(node.Name)
+	c.panicOnce(node.Name)
+	return c.Cloud.InstanceMetadata(ctx, node)
+}
+
+func (c *Cloud) about(name, providerID string) error {
+	c.hang(name)
+	if c.has(RefusesEmptyID) && providerID == "" {
+		return errors.New("provider ID cannot be empty")
+	}
+	return nil
+}
+
+// hang does not return for as long as the folder names the object, whatever the context says.
+func (c *Cloud) hang(name string) {
+	for c.has(Hangs) {
+		text, err := os.ReadFile(filepath.Join(c.folder, "hang"))
+		if err != nil || strings.TrimSpace(string(text)) != name {
+			return
+		}
+		pause()
+	}
+}
+
+func (c *Cloud) panicOnce(name string) {
+	if c.has(Panics) && c.first("panic-"+name) {
+		panic("the answer has no health check")
+	}
+}
+
+// first says whether something is asked for the first time, also over restarts.
+func (c *Cloud) first(what string) bool {
+	path := filepath.Join(c.folder, "begun", what)
+	if _, err := os.Stat(path); err == nil {
+		return false
+	}
+	_ = os.WriteFile(path, nil, 0o600)
+	return true
+}

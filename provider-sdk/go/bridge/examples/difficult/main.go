@@ -1,0 +1,12 @@
+// A cloud with the habits of published providers, served through the bridge: what tests switch on, one habit at a time.
+package main
+
+import (
+	"cloudprovider.ccm/sdk"
+	"cloudprovider.ccm/sdk/bridge"
+	"cloudprovider.ccm/sdk/bridge/examples/difficult/habits"
+)
+
+func main() {
+	bridge.MainWith(habits.Build, bridge.WithSDKOptions(sdk.WithGatherers(habits.Registry)))
+}
