@@ -24,8 +24,17 @@ func TestBatchIsAnsweredByKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(answer.GetResults()) != 2 || answer.GetResults()[1].GetKey() != "b" || !answer.GetResults()[0].GetAuthoritative() {
+	if len(answer.GetResults()) != 2 || answer.GetResults()[1].GetKey() != "b" {
 		t.Errorf("got %v", answer)
+	}
+}
+
+// [R:absence-needs-id]
+func TestAbsenceByNameIsNoEvidence(t *testing.T) {
+	byName := &pb.InstanceQuery{Key: "a", Node: &pb.NodeRef{Name: "a"}}
+	byID := &pb.InstanceQuery{Key: "a", Node: &pb.NodeRef{Name: "a", ProviderId: "test://a"}}
+	if sdk.Absent(byName).GetAuthoritative() || !sdk.Absent(byID).GetAuthoritative() || !sdk.AbsentByKey(byName).GetAuthoritative() {
+		t.Error(sdk.Absent(byName), sdk.Absent(byID), sdk.AbsentByKey(byName))
 	}
 }
 

@@ -76,7 +76,7 @@ func (p *Provider) lacks(capability pb.Capability) (missing string, known bool) 
 		return needs(lists, "ListInstances")
 	case pb.Capability_CAPABILITY_SSH_KEYS:
 		return needs(addsKeys, "AddSshKeyToAllInstances")
-	case pb.Capability_CAPABILITY_INSTANCE_POD_CIDRS:
+	case pb.Capability_CAPABILITY_INSTANCE_POD_CIDRS, pb.Capability_CAPABILITY_INSTANCES_KEYED_BY_NAME:
 		return needs(p.instances != nil, "Instances")
 	case pb.Capability_CAPABILITY_ADOPTION, pb.Capability_CAPABILITY_LOAD_BALANCER_DRIFT:
 		return needs(p.loadBalancers != nil, "LoadBalancers")

@@ -37,7 +37,7 @@ func (c *cloud) BatchGetInstances(ctx context.Context, request *pb.BatchGetInsta
 	}
 	answer := &pb.BatchGetInstancesResponse{}
 	for _, query := range request.GetQueries() {
-		answer.Results = append(answer.Results, sdk.Absent(query.GetKey()))
+		answer.Results = append(answer.Results, sdk.Absent(query))
 	}
 	return answer, nil
 }

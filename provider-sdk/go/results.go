@@ -13,11 +13,19 @@ func Found(key string, state pb.InstanceState, instance *pb.Instance) *pb.Instan
 	return result
 }
 
-// Absent answers a query: the machine was looked for where it must be, with the rights to see it, and is not there.
+// Absent answers a query: the instance was looked for where it must be, with the rights to see it, and is not there.
 //
-// This is evidence for deletion: answer Unknown whenever the look itself failed or saw only a part.
-func Absent(key string) *pb.InstanceResult {
-	return looked(key, pb.InstanceState_INSTANCE_STATE_ABSENT)
+// With a provider ID in the query this is evidence for deletion: answer Unknown whenever the look itself failed or saw only a
+// part. Without one it is not, since an instance may be missed by its name.
+func Absent(query *pb.InstanceQuery) *pb.InstanceResult {
+	result := AbsentByKey(query)
+	result.Authoritative = query.GetNode().GetProviderId() != ""
+	return result
+}
+
+// AbsentByKey is Absent for a provider with CAPABILITY_INSTANCES_KEYED_BY_NAME: the name alone is evidence, too.
+func AbsentByKey(query *pb.InstanceQuery) *pb.InstanceResult {
+	return looked(query.GetKey(), pb.InstanceState_INSTANCE_STATE_ABSENT)
 }
 
 // NotOwned answers a query: the machine belongs to another cloud, account or region.

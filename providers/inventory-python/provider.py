@@ -22,7 +22,7 @@ class Machines(sdk.Instances, sdk.CloudProvider):
 
     async def batch_get_instances(self, call: sdk.Call, request: pb.BatchGetInstancesRequest) -> pb.BatchGetInstancesResponse:
         machines = self.inventory.read().machines
-        return pb.BatchGetInstancesResponse(results=[look_up(machines, query.key, query.node) for query in request.queries])
+        return pb.BatchGetInstancesResponse(results=[look_up(machines, query) for query in request.queries])
 
     async def watch_instances(self, call: sdk.Call, request: pb.WatchInstancesRequest) -> sdk.InstanceWatch:
         return sdk.InstanceWatch(self.changes())
@@ -51,8 +51,9 @@ class Machines(sdk.Instances, sdk.CloudProvider):
         return pb.GetStatusResponse(conditions=[condition])
 
 
-def look_up(machines: Mapping[str, Found], key: str, node: pb.NodeRef) -> pb.InstanceResult:
+def look_up(machines: Mapping[str, Found], query: pb.InstanceQuery) -> pb.InstanceResult:
     """Find by provider ID if the node has one, else by system UUID, else by name."""
+    key, node = query.key, query.node
     if node.provider_id:
         if not node.provider_id.startswith(PREFIX):
             return sdk.results.not_owned(key)
@@ -61,7 +62,7 @@ def look_up(machines: Mapping[str, Found], key: str, node: pb.NodeRef) -> pb.Ins
         of_uuid = (one for one in machines.values() if node.system_uuid and one[1].system_uuid == node.system_uuid)
         of_name = (one for one in machines.values() if one[1].name == node.name)
         found = next(of_uuid, None) or next(of_name, None)
-    return sdk.results.found(key, *found) if found else sdk.results.absent(key)
+    return sdk.results.found(key, *found) if found else sdk.results.absent(query)
 
 
 def provider(flags: argparse.Namespace) -> sdk.Provider:

@@ -97,7 +97,8 @@ function lookUp(all, { key, node }) {
   const id = node.provider_id ? node.provider_id.slice(PREFIX.length) : named;
   const looked = { key, authoritative: true, observed_at: { seconds: Math.floor(Date.now() / 1000) } };
   const machine = all.get(id);
-  if (!machine) return { ...looked, state: 'INSTANCE_STATE_ABSENT' };
+  // By its name alone a machine may be missed: only a provider ID makes absence evidence.
+  if (!machine) return { ...looked, authoritative: node.provider_id !== '', state: 'INSTANCE_STATE_ABSENT' };
   const addresses = machine.addresses.map((address) => ({ type: 'NODE_ADDRESS_TYPE_INTERNAL_IP', address }));
   const instance = { provider_id: PREFIX + id, name: machine.node, instance_type: machine.type, zone: machine.zone, addresses };
   return { ...looked, state: `INSTANCE_STATE_${machine.state}`, instance };

@@ -19,6 +19,8 @@ pub(super) struct Standing {
     silent: Option<String>,
     /// By RPC: what it said, and until when that counts.
     cloud: BTreeMap<&'static str, (String, Instant)>,
+    /// A call told of trouble, and the conditions were not looked at since: one call that succeeds does not outweigh them.
+    unlooked: Option<String>,
     /// It took this process for a former leader.
     pub(super) stale_leader: bool,
 }
@@ -28,11 +30,8 @@ impl Standing {
     pub(super) fn status(&self, now: Instant) -> ProviderStatus {
         let cloud = self.cloud.values().find(|(_, until)| now < *until).map(|(why, _)| why);
         let leader = || self.stale_leader.then(|| "it takes this host for a former leader".to_owned());
-        let why = [self.silent.as_ref(), self.health.as_ref(), self.conditions.as_ref(), cloud]
-            .into_iter()
-            .flatten()
-            .next()
-            .cloned();
+        let told = [self.silent.as_ref(), self.health.as_ref(), self.conditions.as_ref(), cloud];
+        let why = told.into_iter().flatten().chain(&self.unlooked).next().cloned();
         match why.or_else(leader) {
             Some(why) => ProviderStatus::Frozen(why),
             None => ProviderStatus::Serving,
@@ -51,6 +50,7 @@ impl Standing {
 
     /// The answer of GetStatus, or why there is none.
     pub(super) fn looked(&mut self, answer: Result<pb::GetStatusResponse, CloudError>) {
+        self.unlooked = None;
         match answer {
             Ok(status) => {
                 self.silent = None;
@@ -77,6 +77,7 @@ impl Standing {
                     | ErrorReason::CloudApiUnavailable,
                 ) => {
                     self.cloud.insert(rpc, (error.to_string(), now + CLOUD_FREEZE));
+                    self.unlooked = Some(error.to_string());
                     true
                 }
                 Some(ErrorReason::StaleLeader) => {
@@ -154,6 +155,7 @@ mod tests {
         let down = status::local("EnsureLoadBalancer", ErrorReason::CloudApiUnavailable, "503");
         let mut standing = Standing::default();
         assert!(standing.called("EnsureLoadBalancer", Some(&down), now));
+        standing.looked(Ok(pb::GetStatusResponse::default()));
         assert!(matches!(standing.status(now), ProviderStatus::Frozen(_)));
         assert_eq!(standing.status(now + CLOUD_FREEZE), ProviderStatus::Serving);
         standing.called("ListLoadBalancers", None, now);
@@ -162,6 +164,19 @@ mod tests {
             "S7: reads go well, writes do not"
         );
         standing.called("EnsureLoadBalancer", None, now);
+        assert_eq!(standing.status(now), ProviderStatus::Serving);
+    }
+
+    /// The cloud is down, and what the provider answers next is a lie: its conditions say so, once they are looked at.
+    #[test]
+    fn trouble_freezes_until_the_conditions_were_looked_at() {
+        let now = Instant::now();
+        let down = status::local("BatchGetInstances", ErrorReason::CloudApiUnavailable, "503");
+        let mut standing = Standing::default();
+        standing.called("BatchGetInstances", Some(&down), now);
+        standing.called("BatchGetInstances", None, now);
+        assert!(matches!(standing.status(now), ProviderStatus::Frozen(_)));
+        standing.looked(Ok(pb::GetStatusResponse::default()));
         assert_eq!(standing.status(now), ProviderStatus::Serving);
     }
 

@@ -200,10 +200,9 @@ func (l *loadBalancers) BatchUpdateLoadBalancers(ctx context.Context, request *p
 func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item *pb.LoadBalancerUpdate, nodes []*v1.Node) error {
 	uid := item.GetService().GetRef().GetUid()
 	key := balancerKey{cluster.GetUid(), uid}
-	// An update replaces backends and nothing else: it must hold all the rest already.
 	known, begun := l.ledger.recall(key), l.ledger.now()
 	switch {
-	case known == nil || !proto.Equal(known.service, l.wanted(item.GetService())):
+	case known == nil:
 		return fault.NeedsEnsure(uid)
 	case known.balancer.GetAppliedDigest() == item.GetDesiredDigest():
 		return nil // Done already, and the answer was late or lost.
@@ -211,7 +210,7 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 	if err := l.ledger.forget(key); err != nil {
 		return err
 	}
-	service, call, err := l.called.begin(ctx, key, item.GetService())
+	service, call, err := l.called.begin(ctx, key, l.asApplied(known.service, item.GetService()))
 	if err != nil {
 		return err
 	}
@@ -224,6 +223,22 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 	balancer.AppliedDigest = item.GetDesiredDigest()
 	l.ledger.remember(key, begun, &applied{known.service, balancer})
 	return nil
+}
+
+// asApplied answers the Service that was applied, with the status and the notes that it has now: an update replaces backends and
+// nothing else, while some providers bring all that they are given into force.
+func (l *loadBalancers) asApplied(applied, now *pb.Service) *pb.Service {
+	out := proto.CloneOf(applied)
+	out.Ingress = now.GetIngress()
+	for key, value := range now.GetAnnotations() {
+		if writes(l.annotationWrites, key) {
+			if out.Annotations == nil {
+				out.Annotations = map[string]string{}
+			}
+			out.Annotations[key] = value
+		}
+	}
+	return out
 }
 
 func updateResult(item *pb.LoadBalancerUpdate, err error) *pb.LoadBalancerUpdateResult {

@@ -127,6 +127,9 @@ func TestAnUpdateReplacesBackendsOnly(t *testing.T) {
 		if len(nodes) != 1 || nodes[0].Name != "c" {
 			return fmt.Errorf("the nodes are %v", nodes)
 		}
+		if port := got.Spec.Ports[0].Port; port != 80 {
+			return fmt.Errorf("the port is %d, which was never applied", port)
+		}
 		switch got.UID {
 		case "slow":
 			return api.NewRetryError("later", 3*time.Second)
@@ -162,12 +165,12 @@ func TestAnUpdateReplacesBackendsOnly(t *testing.T) {
 	if results["fine"].GetOutcome() != pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED ||
 		results["slow"].GetInProgress().GetRetryAfter().AsDuration() != 3*time.Second ||
 		results["failing"].GetError().GetReason() != pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR ||
-		results["changed"].GetError().GetReason() != pb.ErrorReason_ERROR_REASON_NEEDS_ENSURE ||
-		results["new"].GetError().GetReason() != pb.ErrorReason_ERROR_REASON_NEEDS_ENSURE || updated.Load() != 3 {
+		results["changed"].GetOutcome() != pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED ||
+		results["new"].GetError().GetReason() != pb.ErrorReason_ERROR_REASON_NEEDS_ENSURE || updated.Load() != 4 {
 		t.Errorf("got %v after %d updates", results, updated.Load())
 	}
 	got, err := client.ListLoadBalancers(soon(t), &pb.ListLoadBalancersRequest{Cluster: clusterRef(), PageSize: 1})
-	if err != nil || got.GetNextPageToken() == "" || got.GetLoadBalancers()[0].GetAppliedDigest() != "digest-1" || len(got.GetUnreachable()) != 1 {
+	if err != nil || got.GetNextPageToken() == "" || got.GetLoadBalancers()[0].GetAppliedDigest() != "digest-2" || len(got.GetUnreachable()) != 1 {
 		t.Fatal(got, err)
 	}
 	next := &pb.ListLoadBalancersRequest{Cluster: clusterRef(), PageSize: 1, PageToken: got.GetNextPageToken()}

@@ -70,7 +70,7 @@ func (i *instances) BatchGetInstances(ctx context.Context, request *pb.BatchGetI
 		key, node := query.GetKey(), nodes[query.GetKey()]
 		var result *pb.InstanceResult
 		err := guarded(func() (err error) {
-			result, err = i.ask(ctx, key, node.DeepCopy(), request.GetView())
+			result, err = i.ask(ctx, query, node.DeepCopy(), request.GetView())
 			return err
 		})
 		if err != nil {
@@ -90,11 +90,11 @@ func (i *instances) BatchGetInstances(ctx context.Context, request *pb.BatchGetI
 
 // ask makes the calls that a cloud controller manager makes where it wants to know the same, and no more: the description alone to
 // initialise a node and to keep it current, existence and shutdown before one is tainted or deleted.
-func (i *instances) ask(ctx context.Context, key string, node *v1.Node, view pb.InstanceView) (*pb.InstanceResult, error) {
-	id := node.Spec.ProviderID
+func (i *instances) ask(ctx context.Context, query *pb.InstanceQuery, node *v1.Node, view pb.InstanceView) (*pb.InstanceResult, error) {
+	key, id := query.GetKey(), node.Spec.ProviderID
 	switch {
 	case id == "":
-		return i.askByName(ctx, key, node, view)
+		return i.askByName(ctx, query, node, view)
 	case !i.owns(id):
 		return sdk.NotOwned(key), nil
 	case view == pb.InstanceView_INSTANCE_VIEW_METADATA:
@@ -105,7 +105,7 @@ func (i *instances) ask(ctx context.Context, key string, node *v1.Node, view pb.
 		return nil, err
 	}
 	if !exists {
-		return sdk.Absent(key), nil
+		return sdk.Absent(query), nil
 	}
 	state, err := i.state(ctx, node)
 	if err != nil {
@@ -125,13 +125,10 @@ func (i *instances) ask(ctx context.Context, key string, node *v1.Node, view pb.
 
 // askByName asks about a node without a provider ID. Some providers refuse every question about it but that for its description, by
 // which they learn the ID.
-func (i *instances) askByName(ctx context.Context, key string, node *v1.Node, view pb.InstanceView) (*pb.InstanceResult, error) {
-	result, err := i.described(ctx, key, node, pb.InstanceState_INSTANCE_STATE_EXISTS)
+func (i *instances) askByName(ctx context.Context, query *pb.InstanceQuery, node *v1.Node, view pb.InstanceView) (*pb.InstanceResult, error) {
+	result, err := i.described(ctx, query.GetKey(), node, pb.InstanceState_INSTANCE_STATE_EXISTS)
 	if errors.Is(err, cloudprovider.InstanceNotFound) {
-		// By its name alone a machine may be missed.
-		absent := sdk.Absent(key)
-		absent.Authoritative = false
-		return absent, nil
+		return sdk.Absent(query), nil
 	}
 	if err != nil || result.GetInstance() == nil || view == pb.InstanceView_INSTANCE_VIEW_METADATA {
 		return result, err

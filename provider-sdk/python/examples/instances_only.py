@@ -13,15 +13,16 @@ class Cloud(sdk.Instances):
         self.servers = servers
 
     async def batch_get_instances(self, call: sdk.Call, request: pb.BatchGetInstancesRequest) -> pb.BatchGetInstancesResponse:
-        return pb.BatchGetInstancesResponse(results=[self.look_up(query.key, query.node) for query in request.queries])
+        return pb.BatchGetInstancesResponse(results=[self.look_up(query) for query in request.queries])
 
-    def look_up(self, key: str, node: pb.NodeRef) -> pb.InstanceResult:
+    def look_up(self, query: pb.InstanceQuery) -> pb.InstanceResult:
+        key, node = query.key, query.node
         scheme, _, server = node.provider_id.partition("://")
         if scheme not in ("", "example"):
             return sdk.results.not_owned(key)
         server = server or node.name  # A new node has no provider ID yet.
         if server not in self.servers:
-            return sdk.results.absent(key)
+            return sdk.results.absent(query)
         state, address = self.servers[server]
         instance = pb.Instance(provider_id=f"example://{server}", instance_type="small", zone="eu-1")
         instance.addresses.add(type=pb.NODE_ADDRESS_TYPE_INTERNAL_IP, address=address)

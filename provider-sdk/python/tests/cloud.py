@@ -49,11 +49,12 @@ class Cloud(Instances, LoadBalancers):
                     results=[pb.InstanceResult(key=request.queries[0].key, instance=pb.Instance(name="x" * (15 << 20)))]
                 )
             case "wrong keys":
-                doubled, *_ = [query.key for query in request.queries]
+                doubled, last = request.queries[0], request.queries[-1]
+                foreign = pb.InstanceQuery(key="foreign")
                 return pb.BatchGetInstancesResponse(
-                    results=[results.absent(key) for key in (doubled, doubled, "foreign", request.queries[-1].key)]
+                    results=[results.absent(query) for query in (doubled, doubled, foreign, last)]
                 )
-        return pb.BatchGetInstancesResponse(results=[results.absent(query.key) for query in request.queries])
+        return pb.BatchGetInstancesResponse(results=[results.absent(query) for query in request.queries])
 
     async def _hang(self) -> None:
         self.began += 1

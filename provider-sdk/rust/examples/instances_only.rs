@@ -17,13 +17,14 @@ struct Flags {
 struct Cloud(HashMap<String, (InstanceState, &'static str)>);
 
 impl Cloud {
-    fn look_up(&self, key: &str, node: &NodeRef) -> InstanceResult {
+    fn look_up(&self, query: &InstanceQuery) -> InstanceResult {
+        let (key, node) = (&query.key, query.node.clone().unwrap_or_default());
         let id = match node.provider_id.split_once("://") {
             Some(("example", id)) => id,
             Some(_) => return results::not_owned(key),
             None => node.name.as_str(), // A new node has no provider ID yet.
         };
-        let Some((state, address)) = self.0.get(id) else { return results::absent(key) };
+        let Some((state, address)) = self.0.get(id) else { return results::absent(query) };
         let address = NodeAddress { r#type: NodeAddressType::InternalIp.into(), address: (*address).into() };
         let instance = Instance {
             provider_id: format!("example://{id}"),
@@ -43,8 +44,8 @@ impl Instances for Cloud {
         _ctx: &CallContext,
         request: BatchGetInstancesRequest,
     ) -> Result<BatchGetInstancesResponse> {
-        let answer = |query: InstanceQuery| self.look_up(&query.key, &query.node.unwrap_or_default());
-        Ok(BatchGetInstancesResponse { results: request.queries.into_iter().map(answer).collect() })
+        let results = request.queries.iter().map(|query| self.look_up(query)).collect();
+        Ok(BatchGetInstancesResponse { results })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use crate::ProviderError;
-use crate::proto::{Instance, InstanceResult, InstanceState};
+use crate::proto::{Instance, InstanceQuery, InstanceResult, InstanceState};
 
 /// The machine is there, read from the place that decides it, now.
 #[must_use]
@@ -11,12 +11,20 @@ pub fn found(key: impl Into<String>, state: InstanceState, instance: Instance) -
     InstanceResult { instance: Some(instance), ..looked(key.into(), state) }
 }
 
-/// The machine was looked for where it must be, with the rights to see it, and is not there.
+/// The instance was looked for where it must be, with the rights to see it, and is not there.
 ///
-/// This is evidence for deletion: answer [`unknown`] whenever the look itself failed or saw only a part.
+/// With a provider ID in the query this is evidence for deletion: answer [`unknown`] whenever the look itself failed or saw
+/// only a part. Without one it is not, since an instance may be missed by its name.
 #[must_use]
-pub fn absent(key: impl Into<String>) -> InstanceResult {
-    looked(key.into(), InstanceState::Absent)
+pub fn absent(query: &InstanceQuery) -> InstanceResult {
+    let by_id = query.node.as_ref().is_some_and(|node| !node.provider_id.is_empty());
+    InstanceResult { authoritative: by_id, ..absent_by_key(query) }
+}
+
+/// As [`absent`], for a provider with `Capability::InstancesKeyedByName`: the name alone is evidence, too.
+#[must_use]
+pub fn absent_by_key(query: &InstanceQuery) -> InstanceResult {
+    looked(query.key.clone(), InstanceState::Absent)
 }
 
 /// The machine belongs to another cloud, account or region.
@@ -44,14 +52,18 @@ fn looked(key: String, state: InstanceState) -> InstanceResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::ErrorReason;
+    use crate::proto::{ErrorReason, NodeRef};
 
     #[test]
     fn only_what_was_looked_at_is_authoritative() {
         let there = found("a", InstanceState::Stopped, Instance::default());
         assert!(there.authoritative && there.observed_at.is_some() && there.instance.is_some());
-        let gone = absent("a");
+        let node = |id: &str| Some(NodeRef { provider_id: id.to_owned(), ..NodeRef::default() });
+        let [by_id, by_name] =
+            ["test://a", ""].map(|id| InstanceQuery { key: "a".to_owned(), node: node(id) });
+        let gone = absent(&by_id);
         assert!(gone.authoritative && gone.observed_at.is_some() && gone.state() == InstanceState::Absent);
+        assert!(!absent(&by_name).authoritative && absent_by_key(&by_name).authoritative);
         assert!(!not_owned("a").authoritative);
         let lost = unknown("a", &ProviderError::location_unreachable("eu-1"));
         assert!(!lost.authoritative && lost.state() == InstanceState::Unspecified);

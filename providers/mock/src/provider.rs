@@ -37,6 +37,7 @@ pub(crate) struct Mock {
     clock: Clock,
     resume_validity: Duration,
     bookmark_interval: Duration,
+    keyed_by_name: bool,
 }
 
 impl Mock {
@@ -74,6 +75,7 @@ pub fn build(
         clock,
         resume_validity: advertised.resume_token_validity(),
         bookmark_interval: advertised.bookmark_interval(),
+        keyed_by_name: advertised.keyed_by_name(),
     };
     let builder = Provider::builder(name);
     let builder = if advertised.fences() { builder } else { builder.without_fencing() };

@@ -182,8 +182,7 @@ fn info(
         routes: served.has("Routes"),
         route_node_addresses: can(Capability::RouteNodeAddresses),
         watch_instances: can(Capability::InstancesWatch),
-        // The contract has no word for it yet.
-        names_are_keys: false,
+        names_are_keys: can(Capability::InstancesKeyedByName),
         pod_cidrs: can(Capability::InstancePodCidrs),
         load_balancer_classes: capabilities.load_balancer_classes.clone(),
         default_load_balancer_class: !capabilities.no_default_load_balancer_class,

@@ -20,12 +20,13 @@ type cloud map[string]server
 func (c cloud) BatchGetInstances(_ context.Context, request *pb.BatchGetInstancesRequest) (*pb.BatchGetInstancesResponse, error) {
 	answer := &pb.BatchGetInstancesResponse{}
 	for _, query := range request.GetQueries() {
-		answer.Results = append(answer.Results, c.lookUp(query.GetKey(), query.GetNode()))
+		answer.Results = append(answer.Results, c.lookUp(query))
 	}
 	return answer, nil
 }
 
-func (c cloud) lookUp(key string, node *pb.NodeRef) *pb.InstanceResult {
+func (c cloud) lookUp(query *pb.InstanceQuery) *pb.InstanceResult {
+	key, node := query.GetKey(), query.GetNode()
 	id := node.GetName() // A new node has no provider ID yet.
 	if node.GetProviderId() != "" {
 		var ours bool
@@ -35,7 +36,7 @@ func (c cloud) lookUp(key string, node *pb.NodeRef) *pb.InstanceResult {
 	}
 	found, there := c[id]
 	if !there {
-		return sdk.Absent(key)
+		return sdk.Absent(query)
 	}
 	return sdk.Found(key, found.state, &pb.Instance{
 		ProviderId:   "example://" + id,

@@ -11,12 +11,20 @@ def found(key: str, state: pb.InstanceState.ValueType, instance: pb.Instance) ->
     return result
 
 
-def absent(key: str) -> pb.InstanceResult:
-    """The machine was looked for where it must be, with the rights to see it, and is not there.
+def absent(query: pb.InstanceQuery) -> pb.InstanceResult:
+    """The instance was looked for where it must be, with the rights to see it, and is not there.
 
-    This is evidence for deletion: answer `unknown` whenever the look itself failed or saw only a part.
+    With a provider ID in the query this is evidence for deletion: answer `unknown` whenever the look itself failed or saw
+    only a part. Without one it is not, since an instance may be missed by its name.
     """
-    return _looked(key, pb.INSTANCE_STATE_ABSENT)
+    result = absent_by_key(query)
+    result.authoritative = bool(query.node.provider_id)
+    return result
+
+
+def absent_by_key(query: pb.InstanceQuery) -> pb.InstanceResult:
+    """As `absent`, for a provider with `CAPABILITY_INSTANCES_KEYED_BY_NAME`: the name alone is evidence, too."""
+    return _looked(query.key, pb.INSTANCE_STATE_ABSENT)
 
 
 def not_owned(key: str) -> pb.InstanceResult:

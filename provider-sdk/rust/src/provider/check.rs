@@ -128,6 +128,7 @@ fn needs(capability: Capability, services: &Services) -> (bool, &'static str) {
         Capability::Unspecified => (false, "a service"),
         Capability::InstancesWatch
         | Capability::InstancesList
+        | Capability::InstancesKeyedByName
         | Capability::SshKeys
         | Capability::InstancePodCidrs => instances,
         Capability::Adoption | Capability::LoadBalancerDrift => load_balancers,

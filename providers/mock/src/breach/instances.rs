@@ -1,6 +1,6 @@
 //! Breaches by what is said of machines.
 
-use cloudprovider_sdk::proto::{Instance, InstanceState, NodeAddress, NodeAddressType};
+use cloudprovider_sdk::proto::{Instance, InstanceResult, InstanceState, NodeAddress, NodeAddressType};
 
 use super::{Breach, early, late};
 use crate::{
@@ -13,6 +13,12 @@ const BOTH: &[Method] = &[Method::BatchGetInstances, Method::ListInstances];
 
 pub(super) const BREACHES: &[Breach] = &[
     late("absent-means-looked", "what could not be asked is said to be absent, with authority", BATCH, blind),
+    late(
+        "absence-needs-id",
+        "who is not found by name is said to be absent, with authority",
+        BATCH,
+        by_name_gone,
+    ),
     late("stopped-exists", "a stopped machine is said to be absent", BATCH, stopped),
     late("observed-at", "an answer with authority does not say when", BATCH, observed_at),
     late(
@@ -61,6 +67,14 @@ fn blind(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
                 result.error = None;
             }
         }
+    }
+}
+
+fn by_name_gone(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    if let Ok(Answer::BatchGetInstances(answer)) = &mut reply.outcome {
+        let absent = |result: &&mut InstanceResult| result.state() == InstanceState::Absent;
+        let meant = answer.results.iter_mut().filter(|result| shot.hits(&result.key));
+        meant.filter(absent).for_each(|result| result.authoritative = true);
     }
 }
 

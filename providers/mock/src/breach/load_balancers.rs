@@ -2,7 +2,7 @@
 
 use cloudprovider_sdk::{
     ProviderError,
-    proto::{InProgress, IngressIpMode, LoadBalancer, LoadBalancerIngress},
+    proto::{InProgress, IngressIpMode, LoadBalancer, LoadBalancerIngress, UpdateOutcome},
 };
 use tonic::Status;
 
@@ -14,6 +14,7 @@ use crate::{
 };
 
 const ENSURE: &[Method] = &[Method::EnsureLoadBalancer];
+const UPDATE: &[Method] = &[Method::BatchUpdateLoadBalancers];
 const DELETE: &[Method] = &[Method::DeleteLoadBalancer];
 const SHOWN: &[Method] = &[Method::GetLoadBalancer, Method::EnsureLoadBalancer, Method::ListLoadBalancers];
 const CHANGES: &[Method] = &[
@@ -54,6 +55,7 @@ pub(super) const BREACHES: &[Breach] = &[
         when,
     )
     .ways(&["zero", "negative", "missing"]),
+    late("update-backends-only", "new backends are a matter for Ensure", UPDATE, only_ensures),
     early("delete-absent-ok", "to delete what is absent is an error", DELETE, absent),
     early(
         "delete-by-key",
@@ -197,6 +199,15 @@ fn when(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
     };
     for progress in going_on(reply).into_iter().flatten() {
         progress.retry_after = after;
+    }
+}
+
+fn only_ensures(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    if let Ok(Answer::BatchUpdateLoadBalancers(answer)) = &mut reply.outcome {
+        for result in answer.results.iter_mut().filter(|result| shot.hits(&result.service_uid)) {
+            result.outcome = UpdateOutcome::NotUpdated.into();
+            result.error = Some(ProviderError::needs_ensure(&result.service_uid).to_item());
+        }
     }
 }
 

@@ -46,7 +46,7 @@ pub enum Deleted {
 }
 
 impl State {
-    /// Gives a balancer new backends, if nothing else differs.
+    /// Gives a balancer new backends, and nothing else of what the Service says by now.
     ///
     /// # Errors
     ///
@@ -61,12 +61,6 @@ impl State {
         }
         if balancer.state == BalancerState::Deleting {
             return needs("it is going");
-        }
-        let service = wish.service;
-        if (&balancer.ports, &balancer.annotations, &balancer.source_ranges)
-            != (&service.ports, &service.annotations, &service.source_ranges)
-        {
-            return needs("its Service changed");
         }
         let backends = self.share_backends(wish.backend_digest, wish.backends);
         balancer.writes += u64::from(balancer.backends != backends);

@@ -22,6 +22,7 @@ pub struct Advertised {
     intervals: Intervals,
     without: Vec<Capability>,
     no_default_class: bool,
+    keyed_by_name: bool,
 }
 
 /// What is wrong with a text.
@@ -51,7 +52,7 @@ pub enum AdvertisedError {
     },
 }
 
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "max-batch-instances",
     "max-batch-load-balancers",
     "max-batch-routes",
@@ -70,6 +71,7 @@ const KEYS: [&str; 18] = [
     "instance-sweep",
     "without",
     "default-class",
+    "keyed-by-name",
 ];
 
 impl FromStr for Advertised {
@@ -112,6 +114,7 @@ impl Advertised {
             "instance-sweep" => intervals.instance_sweep = Some(time(key, value)?),
             "without" => self.without.push(capability(key, value)?),
             "default-class" => self.no_default_class = !truth(key, value)?,
+            "keyed-by-name" => self.keyed_by_name = truth(key, value)?,
             _ => return Err(AdvertisedError::Key { key: key.to_owned() }),
         }
         Ok(())
@@ -156,6 +159,12 @@ impl Advertised {
         !self.without.contains(&Capability::Fencing)
     }
 
+    /// Whether an instance is said to be looked up by its node's name without fail.
+    #[must_use]
+    pub fn keyed_by_name(&self) -> bool {
+        self.keyed_by_name
+    }
+
     /// The answer of `GetCapabilities`, but for fencing, which the SDK adds.
     #[must_use]
     pub fn answer(&self, settings: &Settings) -> GetCapabilitiesResponse {
@@ -168,6 +177,9 @@ impl Advertised {
         ];
         if settings.allot_pod_cidrs {
             capabilities.push(Capability::InstancePodCidrs);
+        }
+        if self.keyed_by_name {
+            capabilities.push(Capability::InstancesKeyedByName);
         }
         capabilities.retain(|capability| !self.without.contains(capability));
         GetCapabilitiesResponse {

@@ -29,9 +29,14 @@ impl Instances for Mock {
         let now = self.now();
         self.cloud.read(now, |state| {
             let found = state.find_nodes(ctx.cluster_uid(), &nodes).map_err(provider_error)?;
-            let results =
-                keys.into_iter().zip(found).map(|(key, found)| result(key, found, view, now)).collect();
-            Ok(BatchGetInstancesResponse { results })
+            let results = keys.into_iter().zip(&nodes).zip(found);
+            let results = results.map(|((key, node), found)| {
+                let by_name = node.provider_id.is_empty() && matches!(found, Found::Absent);
+                let mut result = result(key, found, view, now);
+                result.authoritative &= !by_name || self.keyed_by_name;
+                result
+            });
+            Ok(BatchGetInstancesResponse { results: results.collect() })
         })
     }
 

@@ -1,7 +1,7 @@
 //! Which machine is meant, and how much is said of it.
 
 use cloudprovider_proto::v1alpha1::{
-    BatchGetInstancesRequest, Instance, InstanceResult, InstanceState, InstanceView, NodeRef,
+    BatchGetInstancesRequest, Capability, Instance, InstanceResult, InstanceState, InstanceView, NodeRef,
 };
 
 use crate::{
@@ -66,6 +66,13 @@ pub(super) const CASES: &[Case] = &[
     ]),
     Case::new("INST-15", Instances, "another cloud's provider ID is NOT_OWNED", &[], &foreign_id)
         .words(&["The provider ID or name belongs to another cloud, account or region. Never touched."]),
+    Case::new(
+        "INST-17",
+        Instances,
+        "without a provider ID, absence is evidence only where the cloud's key is the node's name",
+        &["absence-needs-id"],
+        &absence_by_name,
+    ),
 ];
 
 /// What is said of a machine that runs.
@@ -154,4 +161,11 @@ async fn foreign_id(t: &Trial) -> Outcome {
     let id = "no-such-cloud-0b9c://nowhere/i-1".to_owned();
     let result = t.look(NodeRef { provider_id: id, ..t.stranger() }).await?;
     expect(result.state() == InstanceState::NotOwned, "NOT_OWNED", result)
+}
+
+async fn absence_by_name(t: &Trial) -> Outcome {
+    let result = t.look(t.stranger()).await?;
+    let evidence = result.state() == InstanceState::Absent && result.authoritative;
+    let fits = !evidence || t.provider().can(Capability::InstancesKeyedByName);
+    expect(fits, "no authority, or CAPABILITY_INSTANCES_KEYED_BY_NAME advertised", result)
 }

@@ -50,6 +50,14 @@ pub(super) const CASES: &[Case] = &[
         .words(&["one bad item never costs the others."]),
     Case::new("UPD-07", LoadBalancers, "the same update again is OK", &[], &again)
         .words(&["| done, or nothing to do | OK, item UPDATED |"]),
+    Case::new(
+        "UPD-08",
+        LoadBalancers,
+        "while an edit waits, new backends are applied all the same",
+        &["update-backends-only"],
+        &edited,
+    )
+    .words(&["| the Service was edited meanwhile | OK, item UPDATED |"]),
 ];
 
 fn update(wanted: &Wanted) -> LoadBalancerUpdate {
@@ -173,4 +181,15 @@ async fn again(t: &Trial) -> Outcome {
         is_updated(&updated(t, &[&next]).await?[0])?;
     }
     Ok(())
+}
+
+async fn edited(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    t.ensure(&wanted).await?;
+    let mut next = with_nodes(t, &wanted);
+    for port in &mut next.service.ports {
+        port.port += 1;
+    }
+    is_updated(&updated(t, &[&next]).await?[0])?;
+    same("applied_digest", &t.get(&next).await?.applied_digest, &next.digest)
 }

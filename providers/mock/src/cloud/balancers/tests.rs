@@ -171,7 +171,10 @@ fn an_update_never_makes_or_rebuilds() {
     assert_eq!(update(&mut cloud, &service(UID), "d2"), Ok(Updated { due: None }));
     assert_eq!(cloud.balancers().next().unwrap().applied_digest, "d2");
     assert!(cloud.balancers().next().unwrap().backends.is_empty());
-    assert!(needs(update(&mut cloud, &annotated("scheme", "internal"), "d3")), "another shape");
+    let edited = annotated("scheme", "internal");
+    assert_eq!(update(&mut cloud, &edited, "d3"), Ok(Updated { due: None }), "R:update-backends-only");
+    let balancer = cloud.balancers().next().unwrap();
+    assert_eq!((balancer.applied_digest.as_str(), balancer.annotations.len()), ("d3", 0), "the edit waits");
     cloud.patch_balancer(UID, BalancerPatch::default()).unwrap();
     assert!(needs(update(&mut cloud, &service(UID), "d3")), "drifted");
     let repaired = ensure(&mut cloud, "c1", &service(UID), "d3").unwrap().balancer;

@@ -74,6 +74,9 @@ const (
 	Capability_CAPABILITY_FENCING Capability = 7
 	// `LoadBalancer.sync_state` is filled in Get and List.
 	Capability_CAPABILITY_LOAD_BALANCER_DRIFT Capability = 8
+	// The cloud's own key of an instance is the name of its Node: who looks it up by name misses none, and an authoritative
+	// ABSENT for a query without provider ID is evidence.
+	Capability_CAPABILITY_INSTANCES_KEYED_BY_NAME Capability = 9
 )
 
 // Enum value maps for Capability.
@@ -88,17 +91,19 @@ var (
 		6: "CAPABILITY_ROUTE_NODE_ADDRESSES",
 		7: "CAPABILITY_FENCING",
 		8: "CAPABILITY_LOAD_BALANCER_DRIFT",
+		9: "CAPABILITY_INSTANCES_KEYED_BY_NAME",
 	}
 	Capability_value = map[string]int32{
-		"CAPABILITY_UNSPECIFIED":          0,
-		"CAPABILITY_INSTANCES_WATCH":      1,
-		"CAPABILITY_INSTANCES_LIST":       2,
-		"CAPABILITY_SSH_KEYS":             3,
-		"CAPABILITY_INSTANCE_POD_CIDRS":   4,
-		"CAPABILITY_ADOPTION":             5,
-		"CAPABILITY_ROUTE_NODE_ADDRESSES": 6,
-		"CAPABILITY_FENCING":              7,
-		"CAPABILITY_LOAD_BALANCER_DRIFT":  8,
+		"CAPABILITY_UNSPECIFIED":             0,
+		"CAPABILITY_INSTANCES_WATCH":         1,
+		"CAPABILITY_INSTANCES_LIST":          2,
+		"CAPABILITY_SSH_KEYS":                3,
+		"CAPABILITY_INSTANCE_POD_CIDRS":      4,
+		"CAPABILITY_ADOPTION":                5,
+		"CAPABILITY_ROUTE_NODE_ADDRESSES":    6,
+		"CAPABILITY_FENCING":                 7,
+		"CAPABILITY_LOAD_BALANCER_DRIFT":     8,
+		"CAPABILITY_INSTANCES_KEYED_BY_NAME": 9,
 	}
 )
 
@@ -1215,7 +1220,7 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\x06status\x18\x02 \x01(\x0e2+.ccm.cloudprovider.v1alpha1.ConditionStatusR\x06status\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x120\n" +
-	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since*\x9d\x02\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since*\xc5\x02\n" +
 	"\n" +
 	"Capability\x12\x1a\n" +
 	"\x16CAPABILITY_UNSPECIFIED\x10\x00\x12\x1e\n" +
@@ -1226,7 +1231,8 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\x13CAPABILITY_ADOPTION\x10\x05\x12#\n" +
 	"\x1fCAPABILITY_ROUTE_NODE_ADDRESSES\x10\x06\x12\x16\n" +
 	"\x12CAPABILITY_FENCING\x10\a\x12\"\n" +
-	"\x1eCAPABILITY_LOAD_BALANCER_DRIFT\x10\b*\xdd\x01\n" +
+	"\x1eCAPABILITY_LOAD_BALANCER_DRIFT\x10\b\x12&\n" +
+	"\"CAPABILITY_INSTANCES_KEYED_BY_NAME\x10\t*\xdd\x01\n" +
 	"\rConditionType\x12\x1e\n" +
 	"\x1aCONDITION_TYPE_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bCONDITION_TYPE_CONFIG_VALID\x10\x01\x12$\n" +

@@ -485,6 +485,10 @@ type InstanceResult struct {
 	State InstanceState `protobuf:"varint,2,opt,name=state,proto3,enum=ccm.cloudprovider.v1alpha1.InstanceState" json:"state,omitempty"`
 	// The state was read from the place that decides it, not from a cache that may be partial. Only an authoritative ABSENT
 	// is evidence.
+	//
+	// An ABSENT MUST NOT be authoritative for a query without provider ID, unless CAPABILITY_INSTANCES_KEYED_BY_NAME is
+	// advertised [R:absence-needs-id]: by its name, an instance that was renamed or never tagged is missed. Nor may it be where
+	// "gone" looks like "in another account" or "not visible with these rights". The host deletes nothing on such an answer.
 	Authoritative bool `protobuf:"varint,3,opt,name=authoritative,proto3" json:"authoritative,omitempty"`
 	// When it was observed. Required when authoritative. [R:observed-at]
 	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`

@@ -830,7 +830,7 @@ type LoadBalancerUpdate struct {
 	Service *Service `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
 	// Index into backend_sets.
 	BackendSet uint32 `protobuf:"varint,2,opt,name=backend_set,json=backendSet,proto3" json:"backend_set,omitempty"`
-	// As in EnsureLoadBalancerRequest. Required.
+	// Covers the Service as it is applied and the new backends: stored as it is, it says what the balancer holds. Required.
 	DesiredDigest string `protobuf:"bytes,3,opt,name=desired_digest,json=desiredDigest,proto3" json:"desired_digest,omitempty"`
 	// As in EnsureLoadBalancerRequest.
 	Revision      uint64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`

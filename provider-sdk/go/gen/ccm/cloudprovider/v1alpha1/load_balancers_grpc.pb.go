@@ -72,7 +72,10 @@ type LoadBalancersClient interface {
 	// BatchUpdateLoadBalancers gives many balancers new backends in one call: what a node that comes or goes costs.
 	//
 	// Idempotent. Required: cluster, fencing, backend_sets, items (1 to `Limits.max_batch_load_balancers`), each with its
-	// whole Service and the index of its set. It never makes a balancer. Deadline: 120 s by default, 600 s at most. The
+	// whole Service and the index of its set. It never makes a balancer. It replaces backends and nothing else
+	// [R:update-backends-only]: where the Service in the item differs from the applied one (an edit whose Ensure fails), the
+	// balancer MUST get the new backends all the same, and keeps the rest as it was applied. Deadline: 120 s by default, 600 s
+	// at most. The
 	// host splits by bytes; a set is never cut.
 	//
 	// The answer MUST hold each service uid exactly once and no other. [R:batch-keys]
@@ -81,6 +84,7 @@ type LoadBalancersClient interface {
 	// |----------------------------------------|---------------------|----------------------|---------------------------|
 	// | done, or nothing to do                 | OK, item UPDATED    |                      | records it                |
 	// | it takes time                          | OK, item in_progress|                      | asks again                |
+	// | the Service was edited meanwhile       | OK, item UPDATED    |                      | records it; the edit waits|
 	// | absent, drifted, or must be rebuilt    | OK, item error      | NEEDS_ENSURE         | calls Ensure              |
 	// | a newer revision was accepted          | OK, item error      | STALE_REVISION       | looks at its digest again |
 	// | too many items                         | INVALID_ARGUMENT    | BATCH_TOO_LARGE      | splits                    |
@@ -218,7 +222,10 @@ type LoadBalancersServer interface {
 	// BatchUpdateLoadBalancers gives many balancers new backends in one call: what a node that comes or goes costs.
 	//
 	// Idempotent. Required: cluster, fencing, backend_sets, items (1 to `Limits.max_batch_load_balancers`), each with its
-	// whole Service and the index of its set. It never makes a balancer. Deadline: 120 s by default, 600 s at most. The
+	// whole Service and the index of its set. It never makes a balancer. It replaces backends and nothing else
+	// [R:update-backends-only]: where the Service in the item differs from the applied one (an edit whose Ensure fails), the
+	// balancer MUST get the new backends all the same, and keeps the rest as it was applied. Deadline: 120 s by default, 600 s
+	// at most. The
 	// host splits by bytes; a set is never cut.
 	//
 	// The answer MUST hold each service uid exactly once and no other. [R:batch-keys]
@@ -227,6 +234,7 @@ type LoadBalancersServer interface {
 	// |----------------------------------------|---------------------|----------------------|---------------------------|
 	// | done, or nothing to do                 | OK, item UPDATED    |                      | records it                |
 	// | it takes time                          | OK, item in_progress|                      | asks again                |
+	// | the Service was edited meanwhile       | OK, item UPDATED    |                      | records it; the edit waits|
 	// | absent, drifted, or must be rebuilt    | OK, item error      | NEEDS_ENSURE         | calls Ensure              |
 	// | a newer revision was accepted          | OK, item error      | STALE_REVISION       | looks at its digest again |
 	// | too many items                         | INVALID_ARGUMENT    | BATCH_TOO_LARGE      | splits                    |

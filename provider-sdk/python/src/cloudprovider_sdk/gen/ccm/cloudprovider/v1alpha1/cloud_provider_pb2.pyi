@@ -72,6 +72,10 @@ class _CapabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Capability
     """`Fencing` is compared."""
     CAPABILITY_LOAD_BALANCER_DRIFT: _Capability.ValueType  # 8
     """`LoadBalancer.sync_state` is filled in Get and List."""
+    CAPABILITY_INSTANCES_KEYED_BY_NAME: _Capability.ValueType  # 9
+    """The cloud's own key of an instance is the name of its Node: who looks it up by name misses none, and an authoritative
+    ABSENT for a query without provider ID is evidence.
+    """
 
 class Capability(_Capability, metaclass=_CapabilityEnumTypeWrapper):
     """Capability is something optional that a provider can do. An RPC that needs a capability MUST NOT answer UNIMPLEMENTED
@@ -96,6 +100,10 @@ CAPABILITY_FENCING: Capability.ValueType  # 7
 """`Fencing` is compared."""
 CAPABILITY_LOAD_BALANCER_DRIFT: Capability.ValueType  # 8
 """`LoadBalancer.sync_state` is filled in Get and List."""
+CAPABILITY_INSTANCES_KEYED_BY_NAME: Capability.ValueType  # 9
+"""The cloud's own key of an instance is the name of its Node: who looks it up by name misses none, and an authoritative
+ABSENT for a query without provider ID is evidence.
+"""
 Global___Capability: _TypeAlias = Capability  # noqa: Y015
 
 class _ConditionType:

@@ -330,6 +330,10 @@ class InstanceResult(_message.Message):
     authoritative: _builtins.bool
     """The state was read from the place that decides it, not from a cache that may be partial. Only an authoritative ABSENT
     is evidence.
+
+    An ABSENT MUST NOT be authoritative for a query without provider ID, unless CAPABILITY_INSTANCES_KEYED_BY_NAME is
+    advertised [R:absence-needs-id]: by its name, an instance that was renamed or never tagged is missed. Nor may it be where
+    "gone" looks like "in another account" or "not visible with these rights". The host deletes nothing on such an answer.
     """
     @_builtins.property
     def observed_at(self) -> _timestamp_pb2.Timestamp:

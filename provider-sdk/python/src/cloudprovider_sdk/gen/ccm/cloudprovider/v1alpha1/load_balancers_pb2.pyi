@@ -479,7 +479,7 @@ class LoadBalancerUpdate(_message.Message):
     backend_set: _builtins.int
     """Index into backend_sets."""
     desired_digest: _builtins.str
-    """As in EnsureLoadBalancerRequest. Required."""
+    """Covers the Service as it is applied and the new backends: stored as it is, it says what the balancer holds. Required."""
     revision: _builtins.int
     """As in EnsureLoadBalancerRequest."""
     @_builtins.property
