@@ -3,6 +3,7 @@
 
 mod fencing;
 mod instances;
+mod leadership;
 mod load_balancers;
 mod others;
 mod parts;
@@ -10,6 +11,7 @@ mod revision;
 mod routes;
 
 pub(crate) use fencing::Fences;
+pub(crate) use leadership::{Leadership, Term, stale};
 pub(crate) use revision::Revisions;
 
 use crate::Result;

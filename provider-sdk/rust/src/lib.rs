@@ -26,7 +26,7 @@ pub use context::{CallContext, Peer};
 pub use error::{ProviderError, Result, code_of};
 pub use options::{DEFAULT_SHUTDOWN_GRACE, Endpoint, EndpointError, ServeOptions};
 pub use prometheus_client;
-pub use provider::{BuildError, Provider, ProviderBuilder, ProviderHandle};
+pub use provider::{BuildError, Leaders, Provider, ProviderBuilder, ProviderHandle};
 pub use server::{
     BoundServer, BoxError, GrpcRequest, GrpcResponse, GrpcService, HookService, ServeError, Server, serve,
 };

@@ -17,7 +17,8 @@ use crate::metrics::Metrics;
 use crate::services::{CloudProvider, Clusters, Instances, LoadBalancers, Routes, Volumes};
 
 pub(crate) use advertised::Advertised;
-pub use builder::ProviderBuilder;
+pub(crate) use builder::WhileLeading;
+pub use builder::{Leaders, ProviderBuilder};
 pub use check::BuildError;
 pub use handle::ProviderHandle;
 pub(crate) use handle::{Lifecycle, Serving};
@@ -62,6 +63,7 @@ pub struct Provider {
     pub(crate) identity: Identity,
     pub(crate) advertised: Advertised,
     pub(crate) services: Services,
+    pub(crate) while_leading: Option<WhileLeading>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) lifecycle: Arc<Lifecycle>,
 }

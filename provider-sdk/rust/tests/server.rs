@@ -16,6 +16,8 @@ mod health;
 mod hook;
 #[path = "server/introspection.rs"]
 mod introspection;
+#[path = "server/leadership.rs"]
+mod leadership;
 #[path = "server/metrics.rs"]
 mod metrics;
 #[path = "server/requests.rs"]

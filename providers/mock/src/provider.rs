@@ -77,9 +77,8 @@ pub fn build(
         bookmark_interval: advertised.bookmark_interval(),
         keyed_by_name: advertised.keyed_by_name(),
     };
-    let builder = Provider::builder(name);
-    let builder = if advertised.fences() { builder } else { builder.without_fencing() };
-    builder
+    Provider::builder(name)
+        .leaders(advertised.leaders())
         .vendor_version(env!("CARGO_PKG_VERSION"))
         .process_epoch(epoch)
         .provider_id_prefix(PROVIDER_ID_PREFIX)

@@ -18,6 +18,7 @@ mod foreign;
 mod health;
 mod idempotency;
 mod instances;
+mod leadership;
 mod leaks;
 mod lists;
 mod machines;
@@ -42,7 +43,7 @@ use crate::case::Case;
 
 /// All cases, in the order in which they run.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    let subjects: [&'static [Case]; 34] = [
+    let subjects: [&'static [Case]; 35] = [
         discovery::CASES,
         capabilities::CASES,
         status::CASES,
@@ -71,6 +72,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         paging::CASES,
         volumes::CASES,
         clusters::CASES,
+        leadership::CASES,
         fencing::CASES,
         deadlines::CASES,
         skew::CASES,

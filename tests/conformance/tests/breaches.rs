@@ -30,7 +30,14 @@ fn breaches() -> Vec<(&'static str, &'static str)> {
 
 /// What a run of the rule's cases shows while the rule is broken so: nothing, or what is wrong with the suite.
 async fn shown(rule: &str, variant: &str) -> Result<(), String> {
-    let mock = Mock::start(&["--fault", &format!("breach,rule={rule},variant={variant}")]).await;
+    let fault = format!("breach,rule={rule},variant={variant}");
+    let mut arguments = vec!["--fault", &fault];
+    // Who is told of its leaders compares no epochs.
+    let untold = format!("{},without=leadership", support::ADVERTISE);
+    if rule == "fencing" {
+        arguments.extend(["--advertise", &untold]);
+    }
+    let mock = Mock::start(&arguments).await;
     let folder = mock.folder.path();
     let text = std::fs::read_to_string(scenario()).unwrap().replace("settle: 3s", "settle: 800ms");
     let (quick, reports) = (folder.join("scenario.yaml"), folder.join("reports"));

@@ -3,7 +3,7 @@
 use super::{Shape, parts};
 use crate::Result;
 use crate::proto::{
-    BatchGetVolumeLabelsRequest, ClusterRef, GetControlPlaneEndpointRequest, GetStatusRequest,
+    BatchGetVolumeLabelsRequest, ClusterRef, GetControlPlaneEndpointRequest, GetStatusRequest, LeadRequest,
     ListClustersRequest,
 };
 use crate::provider::Advertised;
@@ -52,6 +52,16 @@ impl Shape for GetControlPlaneEndpointRequest {
     fn check(&self, _advertised: &Advertised) -> Result<()> {
         parts::cluster(&self.cluster)?;
         parts::text("cluster_name", &self.cluster_name, parts::LONG)
+    }
+}
+
+impl Shape for LeadRequest {
+    fn cluster(&self) -> Option<&ClusterRef> {
+        self.cluster.as_ref()
+    }
+
+    fn check(&self, _advertised: &Advertised) -> Result<()> {
+        parts::mutation(&self.cluster, &self.fencing)
     }
 }
 

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
 
 use super::check::{self, BuildError};
 use super::{Advertised, Identity, Lifecycle, Provider, Services};
 use crate::metrics::Metrics;
-use crate::proto::{Capability, GetCapabilitiesResponse};
+use crate::proto::{Capability, ClusterRef, GetCapabilitiesResponse};
 use crate::services::{CloudProvider, Clusters, Instances, LoadBalancers, Routes, Volumes};
 
 /// Puts a provider together; see [`Provider::builder`]. Each service is served if and only if it was given.
@@ -18,7 +19,31 @@ pub struct ProviderBuilder {
     capabilities: GetCapabilitiesResponse,
     services: Services,
     metrics: Registry,
-    fencing: bool,
+    leaders: Leaders,
+    while_leading: Option<WhileLeading>,
+}
+
+/// How a provider tells the present leader from former ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Leaders {
+    /// By `Lead`: `CAPABILITY_LEADERSHIP`.
+    #[default]
+    Told,
+    /// By the highest epoch that this process saw: `CAPABILITY_FENCING`.
+    Compared,
+    /// Not at all. For tests of hosts, and for a provider that does it by better means than memory.
+    Ignored,
+}
+
+/// What a provider does while it is led.
+#[derive(Clone)]
+pub(crate) struct WhileLeading(pub(crate) Arc<dyn Fn(ClusterRef) -> BoxFuture<'static, ()> + Send + Sync>);
+
+impl fmt::Debug for WhileLeading {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("WhileLeading")
+    }
 }
 
 impl ProviderBuilder {
@@ -29,7 +54,8 @@ impl ProviderBuilder {
             capabilities: GetCapabilitiesResponse::default(),
             services: Services::default(),
             metrics: Registry::default(),
-            fencing: true,
+            leaders: Leaders::default(),
+            while_leading: None,
         }
     }
 
@@ -45,16 +71,27 @@ impl ProviderBuilder {
         self
     }
 
-    /// What is served beyond the services, limits, intervals and wanted fields. All defaults unless given; fencing is added
-    /// where mutations are served.
+    /// What is served beyond the services, limits, intervals and wanted fields. All defaults unless given; leadership is added
+    /// where mutations are served, or something is done while leading.
     pub fn capabilities(mut self, capabilities: GetCapabilitiesResponse) -> Self {
         self.capabilities = capabilities;
         self
     }
 
-    /// Does not refuse former leaders. For tests of hosts, and for a provider that fences by better means than memory.
-    pub fn without_fencing(mut self) -> Self {
-        self.fencing = false;
+    /// How the present leader is told from former ones; [`Leaders::Told`] unless given.
+    pub fn leaders(mut self, leaders: Leaders) -> Self {
+        self.leaders = leaders;
+        self
+    }
+
+    /// Does this for each cluster while somebody leads it: background work that writes to the cloud. It is begun with each
+    /// term and dropped with its end, or when the process stops. Exactly one of two replicas does it at any time.
+    pub fn while_leading<F, W>(mut self, work: F) -> Self
+    where
+        F: Fn(ClusterRef) -> W + Send + Sync + 'static,
+        W: Future<Output = ()> + Send + 'static,
+    {
+        self.while_leading = Some(WhileLeading(Arc::new(move |cluster| Box::pin(work(cluster)))));
         self
     }
 
@@ -112,10 +149,8 @@ impl ProviderBuilder {
     /// [`BuildError`] names what does not fit: a name that is no DNS subdomain, a capability without its service,
     /// instances without a provider-ID prefix, a limit or an interval that the contract forbids.
     pub fn build(self) -> Result<Provider, BuildError> {
-        let Self { identity, mut capabilities, services, metrics, fencing } = self;
-        if fencing {
-            advertise_fencing(&mut capabilities, &services);
-        }
+        let Self { identity, mut capabilities, services, metrics, leaders, while_leading } = self;
+        advertise_leaders(&mut capabilities, &services, leaders, while_leading.is_some());
         check::identity(&identity, &services)?;
         check::capabilities(&capabilities, &services)?;
         check::limits(&capabilities)?;
@@ -124,6 +159,7 @@ impl ProviderBuilder {
             identity,
             advertised: Advertised::new(capabilities),
             services,
+            while_leading,
             metrics: Arc::new(Metrics::new(metrics)),
             lifecycle,
         })
@@ -131,12 +167,22 @@ impl ProviderBuilder {
 }
 
 /// A former leader is refused before a method is called, so whoever serves mutations can do it.
-fn advertise_fencing(answer: &mut GetCapabilitiesResponse, services: &Services) {
-    let (fencing, keys) = (i32::from(Capability::Fencing), i32::from(Capability::SshKeys));
+fn advertise_leaders(
+    answer: &mut GetCapabilitiesResponse,
+    services: &Services,
+    leaders: Leaders,
+    in_background: bool,
+) {
+    let keys = i32::from(Capability::SshKeys);
     let mutations =
         services.load_balancers.is_some() || services.routes.is_some() || answer.capabilities.contains(&keys);
-    if mutations && !answer.capabilities.contains(&fencing) {
-        answer.capabilities.push(fencing);
+    let capability = match leaders {
+        Leaders::Told if mutations || in_background => Capability::Leadership.into(),
+        Leaders::Compared if mutations => Capability::Fencing.into(),
+        Leaders::Told | Leaders::Compared | Leaders::Ignored => return,
+    };
+    if !answer.capabilities.contains(&capability) {
+        answer.capabilities.push(capability);
     }
 }
 

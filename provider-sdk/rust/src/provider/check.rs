@@ -133,6 +133,7 @@ fn needs(capability: Capability, services: &Services) -> (bool, &'static str) {
         | Capability::InstancePodCidrs => instances,
         Capability::Adoption | Capability::LoadBalancerDrift => load_balancers,
         Capability::RouteNodeAddresses => routes,
+        Capability::Leadership => (true, "the base"),
         Capability::Fencing => (
             instances.0 || load_balancers.0 || routes.0,
             "a service with mutations (Instances, LoadBalancers, Routes)",

@@ -7,7 +7,10 @@ use tonic::{Request, Response, Status};
 
 use super::core::Core;
 use super::method;
-use crate::proto::{GetCapabilitiesRequest, GetCapabilitiesResponse, GetStatusRequest, GetStatusResponse};
+use crate::proto::{
+    Capability, GetCapabilitiesRequest, GetCapabilitiesResponse, GetStatusRequest, GetStatusResponse,
+    LeadRequest, LeadResponse,
+};
 use crate::services::CloudProvider;
 
 /// Serves `CloudProvider`.
@@ -38,5 +41,11 @@ impl Rpc for Base {
         let Some(status) = &self.status else { return Ok(Response::new(GetStatusResponse::default())) };
         let run = |ctx, _request| async move { status.get_status(&ctx).await };
         self.core.read(method::GET_STATUS, request, run).await
+    }
+
+    async fn lead(&self, request: Request<LeadRequest>) -> Result<Response<LeadResponse>, Status> {
+        self.core.needs(Capability::Leadership, method::LEAD)?;
+        let run = |_ctx, request| async move { self.core.hear(request) };
+        self.core.read(method::LEAD, request, run).await
     }
 }

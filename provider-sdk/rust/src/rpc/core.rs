@@ -14,11 +14,11 @@ use tonic::{Request, Response, Status};
 use tracing::{Instrument as _, Span};
 
 use super::deadline;
-use crate::checks::{Fences, Revisions, Shape};
+use crate::checks::{Fences, Leadership, Revisions, Shape, Term, stale};
 use crate::context::{CallContext, Peer};
 use crate::metrics::{Method, Metrics};
-use crate::proto::{Capability, ErrorReason};
-use crate::provider::{Advertised, Lifecycle, Provider};
+use crate::proto::{Capability, ErrorReason, LeadRequest, LeadResponse};
+use crate::provider::{Advertised, Lifecycle, Provider, WhileLeading};
 use crate::{ProviderError, Result};
 
 /// The id of a call, put among a request's extensions by the server.
@@ -33,6 +33,8 @@ pub(crate) struct Core {
     pub(crate) revisions: Revisions,
     metrics: Arc<Metrics>,
     fences: Fences,
+    leadership: Leadership,
+    while_leading: Option<WhileLeading>,
 }
 
 /// A call that was admitted.
@@ -52,6 +54,8 @@ impl Core {
             revisions: Revisions::default(),
             metrics: Arc::clone(&provider.metrics),
             fences: Fences::default(),
+            leadership: Leadership::default(),
+            while_leading: provider.while_leading.clone(),
         })
     }
 
@@ -77,7 +81,7 @@ impl Core {
         answer(&ctx, ended)
     }
 
-    /// A mutation: once begun it is run to its end, whatever becomes of the caller.
+    /// A mutation: once begun it is run to its end, whatever becomes of the caller, unless leadership ends.
     pub(super) async fn mutate<Q, A, F>(
         &self,
         method: Method,
@@ -89,10 +93,25 @@ impl Core {
         A: Send + 'static,
         F: Future<Output = Result<A>> + Send + 'static,
     {
-        let call = self.admit(method, request, self.lifecycle.give_up.child_token())?;
+        let give_up = self.lifecycle.give_up.child_token();
+        let call = self.admit(method, request, give_up.clone())?;
         let ctx = call.ctx.clone();
-        let work = AssertUnwindSafe(run(call.ctx, call.request)).catch_unwind().in_current_span();
-        let task = self.lifecycle.mutations.spawn(work);
+        let term = self.term(&call.request).map_err(|error| fail(&ctx, error))?;
+        let fencing = call.request.fencing().cloned().unwrap_or_default();
+        let work = AssertUnwindSafe(run(call.ctx, call.request)).catch_unwind();
+        let work = async move {
+            let Some(term) = term else { return work.await };
+            // Dropped where it waits, it begins no further call of the cloud; its own tasks hear of it, too.
+            tokio::select! {
+                biased;
+                () = term.ended() => {
+                    give_up.cancel();
+                    Ok(Err(stale(&fencing)))
+                }
+                ended = work => ended,
+            }
+        };
+        let task = self.lifecycle.mutations.spawn(work.in_current_span());
         let ended = match within(call.timeout, task).await? {
             Ok(ended) => ended,
             Err(lost) => Err(Box::new(lost.to_string()) as Box<dyn Any + Send>),
@@ -148,7 +167,38 @@ impl Core {
         if let Some(fencing) = request.fencing().filter(|_| self.advertised.has(Capability::Fencing)) {
             self.fences.check(fencing)?;
         }
+        self.term(request)?;
         request.check(&self.advertised)
+    }
+
+    /// The term under which a mutation runs, if terms are told at all; its refusal if it is not the present leader's.
+    fn term<Q: Shape>(&self, request: &Q) -> Result<Option<Term>> {
+        match (request.cluster(), request.fencing()) {
+            (Some(cluster), Some(fencing)) if self.advertised.has(Capability::Leadership) => {
+                self.leadership.term(&cluster.uid, fencing)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// What a leader says of itself. What the provider does while it is led begins and ends with the term.
+    pub(super) fn hear(&self, request: LeadRequest) -> Result<LeadResponse> {
+        let (cluster, leader) = (request.cluster.unwrap_or_default(), request.fencing.unwrap_or_default());
+        // Less than nothing is nothing.
+        let valid_for = request.valid_for.map(|time| Duration::try_from(time).unwrap_or_default());
+        let begun = self.leadership.hear(&cluster.uid, &leader, valid_for)?;
+        if let (Some(term), Some(WhileLeading(work))) = (begun, &self.while_leading) {
+            let (work, stop) = (work(cluster), self.lifecycle.stop.clone());
+            tokio::spawn(async move {
+                tokio::select! {
+                    biased;
+                    () = term.ended() => {}
+                    () = stop.cancelled() => {}
+                    () = work => {}
+                }
+            });
+        }
+        Ok(LeadResponse {})
     }
 
     /// An optional RPC is served only when it is advertised.

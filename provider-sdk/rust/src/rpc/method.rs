@@ -14,6 +14,7 @@ const fn of(service: &'static str, method: &'static str) -> Method {
 pub(crate) const GET_INFO: Method = of(service::DISCOVERY, "GetInfo");
 pub(crate) const GET_CAPABILITIES: Method = of(service::CLOUD_PROVIDER, "GetCapabilities");
 pub(crate) const GET_STATUS: Method = of(service::CLOUD_PROVIDER, "GetStatus");
+pub(crate) const LEAD: Method = of(service::CLOUD_PROVIDER, "Lead");
 pub(crate) const BATCH_GET_INSTANCES: Method = of(service::INSTANCES, "BatchGetInstances");
 pub(crate) const WATCH_INSTANCES: Method = of(service::INSTANCES, "WatchInstances");
 pub(crate) const LIST_INSTANCES: Method = of(service::INSTANCES, "ListInstances");
@@ -35,10 +36,11 @@ const HEALTH_WATCH: Method = of(HEALTH, "Watch");
 const REFLECTION_INFO: Method = of(REFLECTION, "ServerReflectionInfo");
 const OTHER: Method = of("other", "other");
 
-const ALL: [Method; 21] = [
+const ALL: [Method; 22] = [
     GET_INFO,
     GET_CAPABILITIES,
     GET_STATUS,
+    LEAD,
     BATCH_GET_INSTANCES,
     WATCH_INSTANCES,
     LIST_INSTANCES,

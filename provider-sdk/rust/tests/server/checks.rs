@@ -1,7 +1,7 @@
 //! What never reaches a method, and in which order it is looked at.
 
-use cloudprovider_sdk::ProviderError;
 use cloudprovider_sdk::proto::*;
+use cloudprovider_sdk::{Leaders, ProviderError};
 use tonic::Code;
 
 use crate::cloud::Cloud;
@@ -13,7 +13,7 @@ use crate::requests::{batch, cluster, ensure, fencing, service, update, updates}
 async fn a_former_leader_is_refused_before_its_arguments_are_looked_at() {
     let cloud = Cloud::new();
     cloud.go.add_permits(10);
-    let served = serve(cloud.provider()).await;
+    let served = serve(cloud.builder().leaders(Leaders::Compared).build().unwrap()).await;
     let mut client = served.load_balancers().await;
     client
         .ensure_load_balancer(EnsureLoadBalancerRequest { fencing: fencing(5), ..ensure("a") })
@@ -37,7 +37,7 @@ async fn a_former_leader_is_refused_before_its_arguments_are_looked_at() {
 async fn without_the_capability_epochs_are_not_compared() {
     let cloud = Cloud::new();
     cloud.go.add_permits(10);
-    let provider = cloud.builder().without_fencing().build().unwrap();
+    let provider = cloud.builder().leaders(Leaders::Ignored).build().unwrap();
     let served = serve(provider).await;
     let mut client = served.load_balancers().await;
     for epoch in [5, 4] {

@@ -42,13 +42,13 @@ async fn discovery_names_exactly_what_is_served() {
 
 /// [R:capabilities-constant]
 #[tokio::test]
-async fn capabilities_go_out_as_they_were_given_and_with_fencing() {
+async fn capabilities_go_out_as_they_were_given_and_with_leadership() {
     let served = serve(Cloud::new().provider()).await;
     let mut base = CloudProviderClient::new(served.channel().await);
     let answer = base.get_capabilities(GetCapabilitiesRequest::default()).await.unwrap().into_inner();
-    // Fencing is done by the crate, so the crate advertises it.
+    // Former leaders are refused by the crate, so the crate advertises it.
     let mut given = capabilities();
-    given.capabilities.push(Capability::Fencing.into());
+    given.capabilities.push(Capability::Leadership.into());
     assert_eq!(answer, given);
     let status = base.get_status(GetStatusRequest {}).await.unwrap().into_inner();
     assert!(status.conditions.is_empty());

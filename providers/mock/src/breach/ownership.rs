@@ -1,9 +1,20 @@
 //! Breaches by whose a thing is, who leads, and when.
 
-use super::{Breach, early};
-use crate::wire::{Method, Request, Shot, Turn};
+use cloudprovider_sdk::proto::{Fencing, LeadResponse};
+
+use super::{Breach, early, late};
+use crate::wire::{Answer, Method, Reply, Request, Shot, Turn};
 
 const CHANGES: &[Method] = &[
+    Method::EnsureLoadBalancer,
+    Method::BatchUpdateLoadBalancers,
+    Method::DeleteLoadBalancer,
+    Method::BatchEnsureRoutes,
+    Method::BatchDeleteRoutes,
+    Method::AddSshKeyToAllInstances,
+];
+const LED: &[Method] = &[
+    Method::Lead,
     Method::EnsureLoadBalancer,
     Method::BatchUpdateLoadBalancers,
     Method::DeleteLoadBalancer,
@@ -43,6 +54,9 @@ pub(super) const BREACHES: &[Breach] = &[
     early("cluster-owns-by-uid", "what belongs to another cluster is changed and deleted", OWNED, as_owner),
     early("cluster-uid-required", "a call without a cluster uid is taken", CLOUD_FACING, any_cluster),
     early("fencing", "a former leader is obeyed", CHANGES, any_leader),
+    early("lead-needed", "whoever calls is obeyed", LED, nobody_leads),
+    late("lead-takes-over", "a former leader leads again", &[Method::Lead], leads_again),
+    early("lead-ends", "who once led leads for ever", &[Method::Lead], leads_for_ever),
     early("stale-revision", "a former revision is accepted", REVISED, any_revision),
     early("deadline-honoured", "the work is done long after the deadline", CLOUD_FACING, too_late),
 ];
@@ -88,7 +102,28 @@ fn any_leader(request: &mut Request, _shot: &Shot<'_>) -> Turn {
         _ => return Turn::GoOn,
     };
     if let Some(fencing) = fencing {
-        fencing.epoch = 0;
+        *fencing = Fencing::default();
+    }
+    Turn::GoOn
+}
+
+/// No leader is ever heard of, so that everybody may call.
+fn nobody_leads(request: &mut Request, shot: &Shot<'_>) -> Turn {
+    match request {
+        Request::Lead(_) => Turn::Answer(Box::new(Ok(Answer::Lead(LeadResponse {})))),
+        _ => any_leader(request, shot),
+    }
+}
+
+fn leads_again(_request: &Request, reply: &mut Reply, _shot: &Shot<'_>) {
+    if reply.outcome.is_err() {
+        reply.outcome = Ok(Answer::Lead(LeadResponse {}));
+    }
+}
+
+fn leads_for_ever(request: &mut Request, _shot: &Shot<'_>) -> Turn {
+    if let Request::Lead(request) = request {
+        request.valid_for = None;
     }
     Turn::GoOn
 }

@@ -3,6 +3,7 @@
 use std::{str::FromStr, time::Duration};
 
 use cloudprovider_sdk::{
+    Leaders,
     contract::defaults,
     proto::{
         Capability, GetCapabilitiesResponse, Intervals, Limits, MethodDeadline, NodeFields, RateLimit,
@@ -153,10 +154,15 @@ impl Advertised {
         (if bytes == 0 { defaults::MAX_MESSAGE_BYTES } else { bytes }) as usize
     }
 
-    /// Whether former leaders are refused.
+    /// How former leaders are refused: without `Lead` by their epochs, and without that not at all.
     #[must_use]
-    pub fn fences(&self) -> bool {
-        !self.without.contains(&Capability::Fencing)
+    pub fn leaders(&self) -> Leaders {
+        let with = |capability| !self.without.contains(&capability);
+        match (with(Capability::Leadership), with(Capability::Fencing)) {
+            (true, _) => Leaders::Told,
+            (false, true) => Leaders::Compared,
+            (false, false) => Leaders::Ignored,
+        }
     }
 
     /// Whether an instance is said to be looked up by its node's name without fail.
@@ -165,7 +171,7 @@ impl Advertised {
         self.keyed_by_name
     }
 
-    /// The answer of `GetCapabilities`, but for fencing, which the SDK adds.
+    /// The answer of `GetCapabilities`, but for leadership and fencing, which the SDK adds.
     #[must_use]
     pub fn answer(&self, settings: &Settings) -> GetCapabilitiesResponse {
         let mut capabilities = vec![

@@ -80,6 +80,7 @@ contract! {
     GetInfo: names::DISCOVERY, discovery::GetInfoRequest => discovery::GetInfoResponse;
     GetCapabilities: names::CLOUD_PROVIDER, proto::GetCapabilitiesRequest => proto::GetCapabilitiesResponse;
     GetStatus: names::CLOUD_PROVIDER, proto::GetStatusRequest => proto::GetStatusResponse;
+    Lead: names::CLOUD_PROVIDER, proto::LeadRequest => proto::LeadResponse;
     BatchGetInstances: names::INSTANCES, proto::BatchGetInstancesRequest => proto::BatchGetInstancesResponse;
     WatchInstances: names::INSTANCES, proto::WatchInstancesRequest => proto::WatchInstancesResponse;
     ListInstances: names::INSTANCES, proto::ListInstancesRequest => proto::ListInstancesResponse;
@@ -116,7 +117,7 @@ impl Method {
 
     /// It answers from memory, never from the cloud.
     pub(crate) fn is_from_memory(self) -> bool {
-        matches!(self, Self::GetInfo | Self::GetCapabilities | Self::GetStatus)
+        matches!(self, Self::GetInfo | Self::GetCapabilities | Self::GetStatus | Self::Lead)
     }
 }
 

@@ -18,6 +18,7 @@ impl Request {
     pub(crate) fn cluster(&self) -> Option<&ClusterRef> {
         match self {
             Self::GetInfo(_) | Self::GetCapabilities(_) | Self::GetStatus(_) => None,
+            Self::Lead(request) => request.cluster.as_ref(),
             Self::BatchGetInstances(request) => request.cluster.as_ref(),
             Self::WatchInstances(request) => request.cluster.as_ref(),
             Self::ListInstances(request) => request.cluster.as_ref(),
@@ -40,6 +41,7 @@ impl Request {
     pub(crate) fn cluster_mut(&mut self) -> Option<&mut ClusterRef> {
         let slot = match self {
             Self::GetInfo(_) | Self::GetCapabilities(_) | Self::GetStatus(_) => return None,
+            Self::Lead(request) => &mut request.cluster,
             Self::BatchGetInstances(request) => &mut request.cluster,
             Self::WatchInstances(request) => &mut request.cluster,
             Self::ListInstances(request) => &mut request.cluster,

@@ -53,7 +53,7 @@ async fn routes() {
 
 #[tokio::test]
 async fn whose_it_is_and_who_leads() {
-    let mock = Mock::start(&[]).await;
+    let mock = Mock::start(&["--advertise", "without=leadership"]).await;
     let foreign = NewLegacyBalancer {
         service_uid: SERVICE.into(),
         cluster_uid: "another".into(),

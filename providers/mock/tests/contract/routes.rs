@@ -6,7 +6,7 @@ use tonic::Code;
 
 #[tokio::test]
 async fn a_former_leader_is_refused_by_every_mutation() {
-    let mock = Mock::start(&["--seed-instances", "1"]).await;
+    let mock = Mock::start(&["--seed-instances", "1", "--advertise", "without=leadership"]).await;
     let with = |epoch| Some(Fencing { scope: "lease".into(), epoch });
     mock.balancers()
         .ensure_load_balancer(EnsureLoadBalancerRequest { fencing: with(5), ..ensure(SERVICE, "d", 1) })

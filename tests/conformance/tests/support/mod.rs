@@ -15,7 +15,7 @@ use tokio::{process::Command, task::JoinHandle};
 
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Times and sizes short enough for a test, told by the provider as the contract wants it.
-const ADVERTISE: &str = "page-token-validity=1s,resume-token-validity=1s,bookmark-interval=200ms,watch-max-age=4s,\
+pub const ADVERTISE: &str = "page-token-validity=1s,resume-token-validity=1s,bookmark-interval=200ms,watch-max-age=4s,\
                          max-batch-instances=50,max-batch-load-balancers=20,max-batch-routes=30,max-batch-volumes=40,page-size=10";
 
 /// A mock that runs, whatever is done to it.
@@ -68,11 +68,12 @@ impl Mock {
             folder.path().join("admin").display().to_string(),
             "--state-file".into(),
             folder.path().join("state").display().to_string(),
-            "--advertise".into(),
-            ADVERTISE.into(),
             "--log-level".into(),
             "warn".into(),
         ];
+        if !more.contains(&"--advertise") {
+            arguments.extend(["--advertise".to_owned(), ADVERTISE.to_owned()]);
+        }
         arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
         let keeper = tokio::spawn(keep(folder.path().to_owned(), arguments));
         let file = folder.path().join("admin");

@@ -77,21 +77,24 @@ const (
 	// The cloud's own key of an instance is the name of its Node: who looks it up by name misses none, and an authoritative
 	// ABSENT for a query without provider ID is evidence.
 	Capability_CAPABILITY_INSTANCES_KEYED_BY_NAME Capability = 9
+	// Lead: mutations and background work only on behalf of the present leader.
+	Capability_CAPABILITY_LEADERSHIP Capability = 10
 )
 
 // Enum value maps for Capability.
 var (
 	Capability_name = map[int32]string{
-		0: "CAPABILITY_UNSPECIFIED",
-		1: "CAPABILITY_INSTANCES_WATCH",
-		2: "CAPABILITY_INSTANCES_LIST",
-		3: "CAPABILITY_SSH_KEYS",
-		4: "CAPABILITY_INSTANCE_POD_CIDRS",
-		5: "CAPABILITY_ADOPTION",
-		6: "CAPABILITY_ROUTE_NODE_ADDRESSES",
-		7: "CAPABILITY_FENCING",
-		8: "CAPABILITY_LOAD_BALANCER_DRIFT",
-		9: "CAPABILITY_INSTANCES_KEYED_BY_NAME",
+		0:  "CAPABILITY_UNSPECIFIED",
+		1:  "CAPABILITY_INSTANCES_WATCH",
+		2:  "CAPABILITY_INSTANCES_LIST",
+		3:  "CAPABILITY_SSH_KEYS",
+		4:  "CAPABILITY_INSTANCE_POD_CIDRS",
+		5:  "CAPABILITY_ADOPTION",
+		6:  "CAPABILITY_ROUTE_NODE_ADDRESSES",
+		7:  "CAPABILITY_FENCING",
+		8:  "CAPABILITY_LOAD_BALANCER_DRIFT",
+		9:  "CAPABILITY_INSTANCES_KEYED_BY_NAME",
+		10: "CAPABILITY_LEADERSHIP",
 	}
 	Capability_value = map[string]int32{
 		"CAPABILITY_UNSPECIFIED":             0,
@@ -104,6 +107,7 @@ var (
 		"CAPABILITY_FENCING":                 7,
 		"CAPABILITY_LOAD_BALANCER_DRIFT":     8,
 		"CAPABILITY_INSTANCES_KEYED_BY_NAME": 9,
+		"CAPABILITY_LEADERSHIP":              10,
 	}
 )
 
@@ -1066,6 +1070,109 @@ func (x *GetStatusResponse) GetLastCloudContact() *timestamppb.Timestamp {
 	return nil
 }
 
+// LeadRequest says who leads.
+type LeadRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required.
+	Cluster *ClusterRef `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// As every mutation of this leader carries it. Required.
+	Fencing *Fencing `protobuf:"bytes,2,opt,name=fencing,proto3" json:"fencing,omitempty"`
+	// How long the caller leads yet: what is left of its Lease, less a margin. Counted by the provider from the call's arrival,
+	// by a monotonic clock. Zero or less: it leads no more. Absent: leader election is off, and it leads until somebody else
+	// does.
+	ValidFor      *durationpb.Duration `protobuf:"bytes,3,opt,name=valid_for,json=validFor,proto3" json:"valid_for,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeadRequest) Reset() {
+	*x = LeadRequest{}
+	mi := &file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeadRequest) ProtoMessage() {}
+
+func (x *LeadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeadRequest.ProtoReflect.Descriptor instead.
+func (*LeadRequest) Descriptor() ([]byte, []int) {
+	return file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *LeadRequest) GetCluster() *ClusterRef {
+	if x != nil {
+		return x.Cluster
+	}
+	return nil
+}
+
+func (x *LeadRequest) GetFencing() *Fencing {
+	if x != nil {
+		return x.Fencing
+	}
+	return nil
+}
+
+func (x *LeadRequest) GetValidFor() *durationpb.Duration {
+	if x != nil {
+		return x.ValidFor
+	}
+	return nil
+}
+
+// LeadResponse says that it was heard.
+type LeadResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeadResponse) Reset() {
+	*x = LeadResponse{}
+	mi := &file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeadResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeadResponse) ProtoMessage() {}
+
+func (x *LeadResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeadResponse.ProtoReflect.Descriptor instead.
+func (*LeadResponse) Descriptor() ([]byte, []int) {
+	return file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDescGZIP(), []int{12}
+}
+
 // ProviderCondition is one aspect of how the provider is.
 type ProviderCondition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1085,7 +1192,7 @@ type ProviderCondition struct {
 
 func (x *ProviderCondition) Reset() {
 	*x = ProviderCondition{}
-	mi := &file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_msgTypes[11]
+	mi := &file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1097,7 +1204,7 @@ func (x *ProviderCondition) String() string {
 func (*ProviderCondition) ProtoMessage() {}
 
 func (x *ProviderCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_msgTypes[11]
+	mi := &file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1110,7 +1217,7 @@ func (x *ProviderCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderCondition.ProtoReflect.Descriptor instead.
 func (*ProviderCondition) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDescGZIP(), []int{11}
+	return file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ProviderCondition) GetType() ConditionType {
@@ -1152,7 +1259,7 @@ var File_ccm_cloudprovider_v1alpha1_cloud_provider_proto protoreflect.FileDescri
 
 const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\n" +
-	"/ccm/cloudprovider/v1alpha1/cloud_provider.proto\x12\x1accm.cloudprovider.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"M\n" +
+	"/ccm/cloudprovider/v1alpha1/cloud_provider.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"M\n" +
 	"\x16GetCapabilitiesRequest\x123\n" +
 	"\x16host_max_message_bytes\x18\x01 \x01(\rR\x13hostMaxMessageBytes\"\x97\x03\n" +
 	"\x17GetCapabilitiesResponse\x12J\n" +
@@ -1214,13 +1321,18 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"conditions\x12#\n" +
 	"\rconfig_digest\x18\x02 \x01(\tR\fconfigDigest\x125\n" +
 	"\x16credentials_generation\x18\x03 \x01(\x04R\x15credentialsGeneration\x12H\n" +
-	"\x12last_cloud_contact\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x10lastCloudContact\"\xfb\x01\n" +
+	"\x12last_cloud_contact\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x10lastCloudContact\"\xc6\x01\n" +
+	"\vLeadRequest\x12@\n" +
+	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12=\n" +
+	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingR\afencing\x126\n" +
+	"\tvalid_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bvalidFor\"\x0e\n" +
+	"\fLeadResponse\"\xfb\x01\n" +
 	"\x11ProviderCondition\x12=\n" +
 	"\x04type\x18\x01 \x01(\x0e2).ccm.cloudprovider.v1alpha1.ConditionTypeR\x04type\x12C\n" +
 	"\x06status\x18\x02 \x01(\x0e2+.ccm.cloudprovider.v1alpha1.ConditionStatusR\x06status\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x120\n" +
-	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since*\xc5\x02\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since*\xe0\x02\n" +
 	"\n" +
 	"Capability\x12\x1a\n" +
 	"\x16CAPABILITY_UNSPECIFIED\x10\x00\x12\x1e\n" +
@@ -1232,7 +1344,9 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\x1fCAPABILITY_ROUTE_NODE_ADDRESSES\x10\x06\x12\x16\n" +
 	"\x12CAPABILITY_FENCING\x10\a\x12\"\n" +
 	"\x1eCAPABILITY_LOAD_BALANCER_DRIFT\x10\b\x12&\n" +
-	"\"CAPABILITY_INSTANCES_KEYED_BY_NAME\x10\t*\xdd\x01\n" +
+	"\"CAPABILITY_INSTANCES_KEYED_BY_NAME\x10\t\x12\x19\n" +
+	"\x15CAPABILITY_LEADERSHIP\x10\n" +
+	"*\xdd\x01\n" +
 	"\rConditionType\x12\x1e\n" +
 	"\x1aCONDITION_TYPE_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bCONDITION_TYPE_CONFIG_VALID\x10\x01\x12$\n" +
@@ -1243,10 +1357,11 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\x0fConditionStatus\x12 \n" +
 	"\x1cCONDITION_STATUS_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15CONDITION_STATUS_TRUE\x10\x01\x12\x1a\n" +
-	"\x16CONDITION_STATUS_FALSE\x10\x022\xff\x01\n" +
+	"\x16CONDITION_STATUS_FALSE\x10\x022\xdf\x02\n" +
 	"\rCloudProvider\x12\x7f\n" +
 	"\x0fGetCapabilities\x122.ccm.cloudprovider.v1alpha1.GetCapabilitiesRequest\x1a3.ccm.cloudprovider.v1alpha1.GetCapabilitiesResponse\"\x03\x90\x02\x01\x12m\n" +
-	"\tGetStatus\x12,.ccm.cloudprovider.v1alpha1.GetStatusRequest\x1a-.ccm.cloudprovider.v1alpha1.GetStatusResponse\"\x03\x90\x02\x01B\x8a\x02\n" +
+	"\tGetStatus\x12,.ccm.cloudprovider.v1alpha1.GetStatusRequest\x1a-.ccm.cloudprovider.v1alpha1.GetStatusResponse\"\x03\x90\x02\x01\x12^\n" +
+	"\x04Lead\x12'.ccm.cloudprovider.v1alpha1.LeadRequest\x1a(.ccm.cloudprovider.v1alpha1.LeadResponse\"\x03\x90\x02\x02B\x8a\x02\n" +
 	"\x1ecom.ccm.cloudprovider.v1alpha1B\x12CloudProviderProtoP\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1\xa2\x02\x03CCX\xaa\x02\x1aCcm.Cloudprovider.V1alpha1\xca\x02\x1aCcm\\Cloudprovider\\V1alpha1\xe2\x02&Ccm\\Cloudprovider\\V1alpha1\\GPBMetadata\xea\x02\x1cCcm::Cloudprovider::V1alpha1b\x06proto3"
 
 var (
@@ -1262,7 +1377,7 @@ func file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDescGZIP() []byte {
 }
 
 var file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_goTypes = []any{
 	(Capability)(0),                 // 0: ccm.cloudprovider.v1alpha1.Capability
 	(ConditionType)(0),              // 1: ccm.cloudprovider.v1alpha1.ConditionType
@@ -1278,9 +1393,13 @@ var file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_goTypes = []any{
 	(*ServiceFields)(nil),           // 11: ccm.cloudprovider.v1alpha1.ServiceFields
 	(*GetStatusRequest)(nil),        // 12: ccm.cloudprovider.v1alpha1.GetStatusRequest
 	(*GetStatusResponse)(nil),       // 13: ccm.cloudprovider.v1alpha1.GetStatusResponse
-	(*ProviderCondition)(nil),       // 14: ccm.cloudprovider.v1alpha1.ProviderCondition
-	(*durationpb.Duration)(nil),     // 15: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 16: google.protobuf.Timestamp
+	(*LeadRequest)(nil),             // 14: ccm.cloudprovider.v1alpha1.LeadRequest
+	(*LeadResponse)(nil),            // 15: ccm.cloudprovider.v1alpha1.LeadResponse
+	(*ProviderCondition)(nil),       // 16: ccm.cloudprovider.v1alpha1.ProviderCondition
+	(*durationpb.Duration)(nil),     // 17: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 18: google.protobuf.Timestamp
+	(*ClusterRef)(nil),              // 19: ccm.cloudprovider.v1alpha1.ClusterRef
+	(*Fencing)(nil),                 // 20: ccm.cloudprovider.v1alpha1.Fencing
 }
 var file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_depIdxs = []int32{
 	0,  // 0: ccm.cloudprovider.v1alpha1.GetCapabilitiesResponse.capabilities:type_name -> ccm.cloudprovider.v1alpha1.Capability
@@ -1290,30 +1409,35 @@ var file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_depIdxs = []int32{
 	6,  // 4: ccm.cloudprovider.v1alpha1.Limits.reads:type_name -> ccm.cloudprovider.v1alpha1.RateLimit
 	6,  // 5: ccm.cloudprovider.v1alpha1.Limits.mutations:type_name -> ccm.cloudprovider.v1alpha1.RateLimit
 	7,  // 6: ccm.cloudprovider.v1alpha1.Limits.deadlines:type_name -> ccm.cloudprovider.v1alpha1.MethodDeadline
-	15, // 7: ccm.cloudprovider.v1alpha1.MethodDeadline.deadline:type_name -> google.protobuf.Duration
-	15, // 8: ccm.cloudprovider.v1alpha1.Intervals.page_token_validity:type_name -> google.protobuf.Duration
-	15, // 9: ccm.cloudprovider.v1alpha1.Intervals.resume_token_validity:type_name -> google.protobuf.Duration
-	15, // 10: ccm.cloudprovider.v1alpha1.Intervals.bookmark_interval:type_name -> google.protobuf.Duration
-	15, // 11: ccm.cloudprovider.v1alpha1.Intervals.watch_max_age:type_name -> google.protobuf.Duration
-	15, // 12: ccm.cloudprovider.v1alpha1.Intervals.instance_sweep:type_name -> google.protobuf.Duration
+	17, // 7: ccm.cloudprovider.v1alpha1.MethodDeadline.deadline:type_name -> google.protobuf.Duration
+	17, // 8: ccm.cloudprovider.v1alpha1.Intervals.page_token_validity:type_name -> google.protobuf.Duration
+	17, // 9: ccm.cloudprovider.v1alpha1.Intervals.resume_token_validity:type_name -> google.protobuf.Duration
+	17, // 10: ccm.cloudprovider.v1alpha1.Intervals.bookmark_interval:type_name -> google.protobuf.Duration
+	17, // 11: ccm.cloudprovider.v1alpha1.Intervals.watch_max_age:type_name -> google.protobuf.Duration
+	17, // 12: ccm.cloudprovider.v1alpha1.Intervals.instance_sweep:type_name -> google.protobuf.Duration
 	10, // 13: ccm.cloudprovider.v1alpha1.Wants.identity:type_name -> ccm.cloudprovider.v1alpha1.NodeFields
 	10, // 14: ccm.cloudprovider.v1alpha1.Wants.backend:type_name -> ccm.cloudprovider.v1alpha1.NodeFields
 	10, // 15: ccm.cloudprovider.v1alpha1.Wants.route_target:type_name -> ccm.cloudprovider.v1alpha1.NodeFields
 	11, // 16: ccm.cloudprovider.v1alpha1.Wants.service:type_name -> ccm.cloudprovider.v1alpha1.ServiceFields
-	14, // 17: ccm.cloudprovider.v1alpha1.GetStatusResponse.conditions:type_name -> ccm.cloudprovider.v1alpha1.ProviderCondition
-	16, // 18: ccm.cloudprovider.v1alpha1.GetStatusResponse.last_cloud_contact:type_name -> google.protobuf.Timestamp
-	1,  // 19: ccm.cloudprovider.v1alpha1.ProviderCondition.type:type_name -> ccm.cloudprovider.v1alpha1.ConditionType
-	2,  // 20: ccm.cloudprovider.v1alpha1.ProviderCondition.status:type_name -> ccm.cloudprovider.v1alpha1.ConditionStatus
-	16, // 21: ccm.cloudprovider.v1alpha1.ProviderCondition.since:type_name -> google.protobuf.Timestamp
-	3,  // 22: ccm.cloudprovider.v1alpha1.CloudProvider.GetCapabilities:input_type -> ccm.cloudprovider.v1alpha1.GetCapabilitiesRequest
-	12, // 23: ccm.cloudprovider.v1alpha1.CloudProvider.GetStatus:input_type -> ccm.cloudprovider.v1alpha1.GetStatusRequest
-	4,  // 24: ccm.cloudprovider.v1alpha1.CloudProvider.GetCapabilities:output_type -> ccm.cloudprovider.v1alpha1.GetCapabilitiesResponse
-	13, // 25: ccm.cloudprovider.v1alpha1.CloudProvider.GetStatus:output_type -> ccm.cloudprovider.v1alpha1.GetStatusResponse
-	24, // [24:26] is the sub-list for method output_type
-	22, // [22:24] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	16, // 17: ccm.cloudprovider.v1alpha1.GetStatusResponse.conditions:type_name -> ccm.cloudprovider.v1alpha1.ProviderCondition
+	18, // 18: ccm.cloudprovider.v1alpha1.GetStatusResponse.last_cloud_contact:type_name -> google.protobuf.Timestamp
+	19, // 19: ccm.cloudprovider.v1alpha1.LeadRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
+	20, // 20: ccm.cloudprovider.v1alpha1.LeadRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
+	17, // 21: ccm.cloudprovider.v1alpha1.LeadRequest.valid_for:type_name -> google.protobuf.Duration
+	1,  // 22: ccm.cloudprovider.v1alpha1.ProviderCondition.type:type_name -> ccm.cloudprovider.v1alpha1.ConditionType
+	2,  // 23: ccm.cloudprovider.v1alpha1.ProviderCondition.status:type_name -> ccm.cloudprovider.v1alpha1.ConditionStatus
+	18, // 24: ccm.cloudprovider.v1alpha1.ProviderCondition.since:type_name -> google.protobuf.Timestamp
+	3,  // 25: ccm.cloudprovider.v1alpha1.CloudProvider.GetCapabilities:input_type -> ccm.cloudprovider.v1alpha1.GetCapabilitiesRequest
+	12, // 26: ccm.cloudprovider.v1alpha1.CloudProvider.GetStatus:input_type -> ccm.cloudprovider.v1alpha1.GetStatusRequest
+	14, // 27: ccm.cloudprovider.v1alpha1.CloudProvider.Lead:input_type -> ccm.cloudprovider.v1alpha1.LeadRequest
+	4,  // 28: ccm.cloudprovider.v1alpha1.CloudProvider.GetCapabilities:output_type -> ccm.cloudprovider.v1alpha1.GetCapabilitiesResponse
+	13, // 29: ccm.cloudprovider.v1alpha1.CloudProvider.GetStatus:output_type -> ccm.cloudprovider.v1alpha1.GetStatusResponse
+	15, // 30: ccm.cloudprovider.v1alpha1.CloudProvider.Lead:output_type -> ccm.cloudprovider.v1alpha1.LeadResponse
+	28, // [28:31] is the sub-list for method output_type
+	25, // [25:28] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_init() }
@@ -1321,13 +1445,14 @@ func file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_init() {
 	if File_ccm_cloudprovider_v1alpha1_cloud_provider_proto != nil {
 		return
 	}
+	file_ccm_cloudprovider_v1alpha1_cluster_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc), len(file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -49,6 +49,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	CloudProvider_GetCapabilities_FullMethodName = "/ccm.cloudprovider.v1alpha1.CloudProvider/GetCapabilities"
 	CloudProvider_GetStatus_FullMethodName       = "/ccm.cloudprovider.v1alpha1.CloudProvider/GetStatus"
+	CloudProvider_Lead_FullMethodName            = "/ccm.cloudprovider.v1alpha1.CloudProvider/Lead"
 )
 
 // CloudProviderClient is the client API for CloudProvider service.
@@ -78,6 +79,26 @@ type CloudProviderClient interface {
 	// |-------------|------|--------|----------------------------|
 	// | all is well | OK   |        | shows the conditions       |
 	GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*GetStatusResponse, error)
+	// Lead says who acts for a cluster, and for how long yet. Optional: CAPABILITY_LEADERSHIP. So a leader that is paused, or cut
+	// off from its apiserver, stops at the cloud, too.
+	//
+	// Idempotent. Required: cluster, fencing. Optional: valid_for. Deadline: 5 s by default, 10 s at most. The host calls it
+	// before its first mutation, with each renewal of its Lease, after each connect while it leads, and with zero when it
+	// stops to lead.
+	//
+	// Leadership is per cluster uid. The leader's fencing is remembered while it leads and afterwards: within one scope a
+	// higher epoch takes over, a lower one never does [R:lead-takes-over]; another scope takes over, too, and the former scope
+	// never comes back. A mutation with any other fencing than the present leader's MUST be refused with STALE_LEADER
+	// [R:lead-needed]; so is every one while nobody leads, save with epoch 0 (leader election is off) in a cluster of which no
+	// elected leader was heard since the process started. When leadership ends (valid_for is over, zero was said, somebody took over), a running
+	// mutation MUST be given up: no further call of the cloud is begun for it, and it answers STALE_LEADER. [R:lead-ends]
+	// A vendor's background work that writes to the cloud runs only while led. Reads need no leadership.
+	//
+	// | Condition                      | Code                | Reason       | The host then                             |
+	// |--------------------------------|---------------------|--------------|-------------------------------------------|
+	// | it leads from now on, or still | OK                  |              | sends its mutations                       |
+	// | somebody newer leads or led    | FAILED_PRECONDITION | STALE_LEADER | sends no mutation, looks at its own Lease |
+	Lead(ctx context.Context, in *LeadRequest, opts ...grpc.CallOption) (*LeadResponse, error)
 }
 
 type cloudProviderClient struct {
@@ -102,6 +123,16 @@ func (c *cloudProviderClient) GetStatus(ctx context.Context, in *GetStatusReques
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetStatusResponse)
 	err := c.cc.Invoke(ctx, CloudProvider_GetStatus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cloudProviderClient) Lead(ctx context.Context, in *LeadRequest, opts ...grpc.CallOption) (*LeadResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LeadResponse)
+	err := c.cc.Invoke(ctx, CloudProvider_Lead_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +166,26 @@ type CloudProviderServer interface {
 	// |-------------|------|--------|----------------------------|
 	// | all is well | OK   |        | shows the conditions       |
 	GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error)
+	// Lead says who acts for a cluster, and for how long yet. Optional: CAPABILITY_LEADERSHIP. So a leader that is paused, or cut
+	// off from its apiserver, stops at the cloud, too.
+	//
+	// Idempotent. Required: cluster, fencing. Optional: valid_for. Deadline: 5 s by default, 10 s at most. The host calls it
+	// before its first mutation, with each renewal of its Lease, after each connect while it leads, and with zero when it
+	// stops to lead.
+	//
+	// Leadership is per cluster uid. The leader's fencing is remembered while it leads and afterwards: within one scope a
+	// higher epoch takes over, a lower one never does [R:lead-takes-over]; another scope takes over, too, and the former scope
+	// never comes back. A mutation with any other fencing than the present leader's MUST be refused with STALE_LEADER
+	// [R:lead-needed]; so is every one while nobody leads, save with epoch 0 (leader election is off) in a cluster of which no
+	// elected leader was heard since the process started. When leadership ends (valid_for is over, zero was said, somebody took over), a running
+	// mutation MUST be given up: no further call of the cloud is begun for it, and it answers STALE_LEADER. [R:lead-ends]
+	// A vendor's background work that writes to the cloud runs only while led. Reads need no leadership.
+	//
+	// | Condition                      | Code                | Reason       | The host then                             |
+	// |--------------------------------|---------------------|--------------|-------------------------------------------|
+	// | it leads from now on, or still | OK                  |              | sends its mutations                       |
+	// | somebody newer leads or led    | FAILED_PRECONDITION | STALE_LEADER | sends no mutation, looks at its own Lease |
+	Lead(context.Context, *LeadRequest) (*LeadResponse, error)
 	mustEmbedUnimplementedCloudProviderServer()
 }
 
@@ -150,6 +201,9 @@ func (UnimplementedCloudProviderServer) GetCapabilities(context.Context, *GetCap
 }
 func (UnimplementedCloudProviderServer) GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetStatus not implemented")
+}
+func (UnimplementedCloudProviderServer) Lead(context.Context, *LeadRequest) (*LeadResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Lead not implemented")
 }
 func (UnimplementedCloudProviderServer) mustEmbedUnimplementedCloudProviderServer() {}
 func (UnimplementedCloudProviderServer) testEmbeddedByValue()                       {}
@@ -208,6 +262,24 @@ func _CloudProvider_GetStatus_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CloudProvider_Lead_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LeadRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CloudProviderServer).Lead(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CloudProvider_Lead_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CloudProviderServer).Lead(ctx, req.(*LeadRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // CloudProvider_ServiceDesc is the grpc.ServiceDesc for CloudProvider service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -222,6 +294,10 @@ var CloudProvider_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetStatus",
 			Handler:    _CloudProvider_GetStatus_Handler,
+		},
+		{
+			MethodName: "Lead",
+			Handler:    _CloudProvider_Lead_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -82,9 +82,11 @@ func (x *ClusterRef) GetName() string {
 
 // Fencing tells an old leader from the present one. Every mutation carries it.
 //
-// A provider that advertises CAPABILITY_FENCING remembers the highest epoch seen per scope and MUST refuse a lower one
-// of the same scope with FAILED_PRECONDITION and STALE_LEADER. Epochs of different scopes are never compared, and an
-// epoch of 0 is never refused: leader election is off. [R:fencing]
+// A provider that advertises CAPABILITY_LEADERSHIP compares it with what `Lead` said. One that advertises CAPABILITY_FENCING
+// serves several hosts, each through a connection of its own, and keeps epochs beyond the life of its process: it remembers
+// the highest epoch seen per scope and MUST refuse a lower one of the same scope with FAILED_PRECONDITION and
+// STALE_LEADER. Epochs of different scopes are never compared, and an epoch of 0 is never refused: leader election is
+// off. [R:fencing]
 type Fencing struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Uid of the Lease the caller holds. Empty when leader election is off.

@@ -108,7 +108,8 @@ const (
 	ErrorReason_ERROR_REASON_CLOUD_PERMISSION_DENIED ErrorReason = 53
 	// The provider's own configuration is bad. Code FAILED_PRECONDITION. slow; destructive work is frozen.
 	ErrorReason_ERROR_REASON_INVALID_PROVIDER_CONFIG ErrorReason = 54
-	// The caller is a former leader. Code FAILED_PRECONDITION. The host freezes mutations and looks at its Lease.
+	// The caller is a former leader, or nobody leads. Code FAILED_PRECONDITION. The host sends no mutation until `Lead` is
+	// answered again.
 	ErrorReason_ERROR_REASON_STALE_LEADER ErrorReason = 55
 	// The cloud's API is down. Code UNAVAILABLE. retry; destructive work is frozen while it lasts.
 	ErrorReason_ERROR_REASON_CLOUD_API_UNAVAILABLE ErrorReason = 60

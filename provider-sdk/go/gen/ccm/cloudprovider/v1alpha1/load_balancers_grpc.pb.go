@@ -34,7 +34,8 @@ const (
 //
 // Each mutation carries the whole wanted state and the natural key (cluster uid, service uid), never a change: a call that
 // was lost, repeated or overtaken does no harm. Equal calls at once join or queue; conflicting ones end in one winner and
-// CONCURRENT_OPERATION. A started mutation is finished even when the caller is gone. [R:mutation-finishes]
+// CONCURRENT_OPERATION. A started mutation is finished even when the caller is gone [R:mutation-finishes], unless leadership
+// ends.
 type LoadBalancersClient interface {
 	// GetLoadBalancer reads one balancer.
 	//
@@ -184,7 +185,8 @@ func (c *loadBalancersClient) ListLoadBalancers(ctx context.Context, in *ListLoa
 //
 // Each mutation carries the whole wanted state and the natural key (cluster uid, service uid), never a change: a call that
 // was lost, repeated or overtaken does no harm. Equal calls at once join or queue; conflicting ones end in one winner and
-// CONCURRENT_OPERATION. A started mutation is finished even when the caller is gone. [R:mutation-finishes]
+// CONCURRENT_OPERATION. A started mutation is finished even when the caller is gone [R:mutation-finishes], unless leadership
+// ends.
 type LoadBalancersServer interface {
 	// GetLoadBalancer reads one balancer.
 	//

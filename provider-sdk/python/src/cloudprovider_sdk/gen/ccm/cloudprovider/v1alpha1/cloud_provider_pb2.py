@@ -22,11 +22,12 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import cluster_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_cluster__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/ccm/cloudprovider/v1alpha1/cloud_provider.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"8\n\x16GetCapabilitiesRequest\x12\x1e\n\x16host_max_message_bytes\x18\x01 \x01(\r\"\xbe\x02\n\x17GetCapabilitiesResponse\x12<\n\x0c\x63\x61pabilities\x18\x01 \x03(\x0e\x32&.ccm.cloudprovider.v1alpha1.Capability\x12\x32\n\x06limits\x18\x02 \x01(\x0b\x32\".ccm.cloudprovider.v1alpha1.Limits\x12\x38\n\tintervals\x18\x03 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.Intervals\x12\x30\n\x05wants\x18\x04 \x01(\x0b\x32!.ccm.cloudprovider.v1alpha1.Wants\x12\x1d\n\x15load_balancer_classes\x18\x05 \x03(\t\x12&\n\x1eno_default_load_balancer_class\x18\x06 \x01(\x08\"\x9d\x03\n\x06Limits\x12\x1b\n\x13max_batch_instances\x18\x01 \x01(\r\x12 \n\x18max_batch_load_balancers\x18\x02 \x01(\r\x12\x18\n\x10max_batch_routes\x18\x03 \x01(\r\x12\x19\n\x11max_batch_volumes\x18\x04 \x01(\r\x12\x15\n\rmax_page_size\x18\x05 \x01(\r\x12\x19\n\x11max_message_bytes\x18\x06 \x01(\r\x12\x1c\n\x14max_concurrent_reads\x18\x07 \x01(\r\x12 \n\x18max_concurrent_mutations\x18\x08 \x01(\r\x12\x34\n\x05reads\x18\t \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.RateLimit\x12\x38\n\tmutations\x18\n \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.RateLimit\x12=\n\tdeadlines\x18\x0b \x03(\x0b\x32*.ccm.cloudprovider.v1alpha1.MethodDeadline\".\n\tRateLimit\x12\x12\n\nper_second\x18\x01 \x01(\x01\x12\r\n\x05\x62urst\x18\x02 \x01(\r\"M\n\x0eMethodDeadline\x12\x0e\n\x06method\x18\x01 \x01(\t\x12+\n\x08\x64\x65\x61\x64line\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x98\x02\n\tIntervals\x12\x36\n\x13page_token_validity\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x38\n\x15resume_token_validity\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x34\n\x11\x62ookmark_interval\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rwatch_max_age\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0einstance_sweep\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x97\x02\n\x05Wants\x12\x38\n\x08identity\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.NodeFields\x12\x37\n\x07\x62\x61\x63kend\x18\x02 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.NodeFields\x12<\n\x0croute_target\x18\x03 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.NodeFields\x12:\n\x07service\x18\x04 \x01(\x0b\x32).ccm.cloudprovider.v1alpha1.ServiceFields\x12!\n\x19service_annotation_writes\x18\x05 \x03(\t\"\x9e\x01\n\nNodeFields\x12\x13\n\x0bsystem_uuid\x18\x01 \x01(\x08\x12\x19\n\x11provided_node_ips\x18\x02 \x01(\x08\x12\x11\n\taddresses\x18\x03 \x01(\x08\x12\x15\n\rcreation_time\x18\x04 \x01(\x08\x12\x11\n\tpod_cidrs\x18\x05 \x01(\x08\x12\x0e\n\x06labels\x18\x06 \x03(\t\x12\x13\n\x0b\x61nnotations\x18\x07 \x03(\t\"4\n\rServiceFields\x12\x0e\n\x06labels\x18\x01 \x03(\t\x12\x13\n\x0b\x61nnotations\x18\x02 \x03(\t\"\x12\n\x10GetStatusRequest\"\xc5\x01\n\x11GetStatusResponse\x12\x41\n\nconditions\x18\x01 \x03(\x0b\x32-.ccm.cloudprovider.v1alpha1.ProviderCondition\x12\x15\n\rconfig_digest\x18\x02 \x01(\t\x12\x1e\n\x16\x63redentials_generation\x18\x03 \x01(\x04\x12\x36\n\x12last_cloud_contact\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xd5\x01\n\x11ProviderCondition\x12\x37\n\x04type\x18\x01 \x01(\x0e\x32).ccm.cloudprovider.v1alpha1.ConditionType\x12;\n\x06status\x18\x02 \x01(\x0e\x32+.ccm.cloudprovider.v1alpha1.ConditionStatus\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12)\n\x05since\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\xc5\x02\n\nCapability\x12\x1a\n\x16\x43\x41PABILITY_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x43\x41PABILITY_INSTANCES_WATCH\x10\x01\x12\x1d\n\x19\x43\x41PABILITY_INSTANCES_LIST\x10\x02\x12\x17\n\x13\x43\x41PABILITY_SSH_KEYS\x10\x03\x12!\n\x1d\x43\x41PABILITY_INSTANCE_POD_CIDRS\x10\x04\x12\x17\n\x13\x43\x41PABILITY_ADOPTION\x10\x05\x12#\n\x1f\x43\x41PABILITY_ROUTE_NODE_ADDRESSES\x10\x06\x12\x16\n\x12\x43\x41PABILITY_FENCING\x10\x07\x12\"\n\x1e\x43\x41PABILITY_LOAD_BALANCER_DRIFT\x10\x08\x12&\n\"CAPABILITY_INSTANCES_KEYED_BY_NAME\x10\t*\xdd\x01\n\rConditionType\x12\x1e\n\x1a\x43ONDITION_TYPE_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x43ONDITION_TYPE_CONFIG_VALID\x10\x01\x12$\n CONDITION_TYPE_CREDENTIALS_VALID\x10\x02\x12\"\n\x1e\x43ONDITION_TYPE_CLOUD_REACHABLE\x10\x03\x12 \n\x1c\x43ONDITION_TYPE_WATCH_HEALTHY\x10\x04\x12\x1f\n\x1b\x43ONDITION_TYPE_RATE_LIMITED\x10\x05*j\n\x0f\x43onditionStatus\x12 \n\x1c\x43ONDITION_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43ONDITION_STATUS_TRUE\x10\x01\x12\x1a\n\x16\x43ONDITION_STATUS_FALSE\x10\x02\x32\xff\x01\n\rCloudProvider\x12\x7f\n\x0fGetCapabilities\x12\x32.ccm.cloudprovider.v1alpha1.GetCapabilitiesRequest\x1a\x33.ccm.cloudprovider.v1alpha1.GetCapabilitiesResponse\"\x03\x90\x02\x01\x12m\n\tGetStatus\x12,.ccm.cloudprovider.v1alpha1.GetStatusRequest\x1a-.ccm.cloudprovider.v1alpha1.GetStatusResponse\"\x03\x90\x02\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/ccm/cloudprovider/v1alpha1/cloud_provider.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"8\n\x16GetCapabilitiesRequest\x12\x1e\n\x16host_max_message_bytes\x18\x01 \x01(\r\"\xbe\x02\n\x17GetCapabilitiesResponse\x12<\n\x0c\x63\x61pabilities\x18\x01 \x03(\x0e\x32&.ccm.cloudprovider.v1alpha1.Capability\x12\x32\n\x06limits\x18\x02 \x01(\x0b\x32\".ccm.cloudprovider.v1alpha1.Limits\x12\x38\n\tintervals\x18\x03 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.Intervals\x12\x30\n\x05wants\x18\x04 \x01(\x0b\x32!.ccm.cloudprovider.v1alpha1.Wants\x12\x1d\n\x15load_balancer_classes\x18\x05 \x03(\t\x12&\n\x1eno_default_load_balancer_class\x18\x06 \x01(\x08\"\x9d\x03\n\x06Limits\x12\x1b\n\x13max_batch_instances\x18\x01 \x01(\r\x12 \n\x18max_batch_load_balancers\x18\x02 \x01(\r\x12\x18\n\x10max_batch_routes\x18\x03 \x01(\r\x12\x19\n\x11max_batch_volumes\x18\x04 \x01(\r\x12\x15\n\rmax_page_size\x18\x05 \x01(\r\x12\x19\n\x11max_message_bytes\x18\x06 \x01(\r\x12\x1c\n\x14max_concurrent_reads\x18\x07 \x01(\r\x12 \n\x18max_concurrent_mutations\x18\x08 \x01(\r\x12\x34\n\x05reads\x18\t \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.RateLimit\x12\x38\n\tmutations\x18\n \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.RateLimit\x12=\n\tdeadlines\x18\x0b \x03(\x0b\x32*.ccm.cloudprovider.v1alpha1.MethodDeadline\".\n\tRateLimit\x12\x12\n\nper_second\x18\x01 \x01(\x01\x12\r\n\x05\x62urst\x18\x02 \x01(\r\"M\n\x0eMethodDeadline\x12\x0e\n\x06method\x18\x01 \x01(\t\x12+\n\x08\x64\x65\x61\x64line\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x98\x02\n\tIntervals\x12\x36\n\x13page_token_validity\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x38\n\x15resume_token_validity\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x34\n\x11\x62ookmark_interval\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rwatch_max_age\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0einstance_sweep\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x97\x02\n\x05Wants\x12\x38\n\x08identity\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.NodeFields\x12\x37\n\x07\x62\x61\x63kend\x18\x02 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.NodeFields\x12<\n\x0croute_target\x18\x03 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.NodeFields\x12:\n\x07service\x18\x04 \x01(\x0b\x32).ccm.cloudprovider.v1alpha1.ServiceFields\x12!\n\x19service_annotation_writes\x18\x05 \x03(\t\"\x9e\x01\n\nNodeFields\x12\x13\n\x0bsystem_uuid\x18\x01 \x01(\x08\x12\x19\n\x11provided_node_ips\x18\x02 \x01(\x08\x12\x11\n\taddresses\x18\x03 \x01(\x08\x12\x15\n\rcreation_time\x18\x04 \x01(\x08\x12\x11\n\tpod_cidrs\x18\x05 \x01(\x08\x12\x0e\n\x06labels\x18\x06 \x03(\t\x12\x13\n\x0b\x61nnotations\x18\x07 \x03(\t\"4\n\rServiceFields\x12\x0e\n\x06labels\x18\x01 \x03(\t\x12\x13\n\x0b\x61nnotations\x18\x02 \x03(\t\"\x12\n\x10GetStatusRequest\"\xc5\x01\n\x11GetStatusResponse\x12\x41\n\nconditions\x18\x01 \x03(\x0b\x32-.ccm.cloudprovider.v1alpha1.ProviderCondition\x12\x15\n\rconfig_digest\x18\x02 \x01(\t\x12\x1e\n\x16\x63redentials_generation\x18\x03 \x01(\x04\x12\x36\n\x12last_cloud_contact\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xaa\x01\n\x0bLeadRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x34\n\x07\x66\x65ncing\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.Fencing\x12,\n\tvalid_for\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x0e\n\x0cLeadResponse\"\xd5\x01\n\x11ProviderCondition\x12\x37\n\x04type\x18\x01 \x01(\x0e\x32).ccm.cloudprovider.v1alpha1.ConditionType\x12;\n\x06status\x18\x02 \x01(\x0e\x32+.ccm.cloudprovider.v1alpha1.ConditionStatus\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12)\n\x05since\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\xe0\x02\n\nCapability\x12\x1a\n\x16\x43\x41PABILITY_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x43\x41PABILITY_INSTANCES_WATCH\x10\x01\x12\x1d\n\x19\x43\x41PABILITY_INSTANCES_LIST\x10\x02\x12\x17\n\x13\x43\x41PABILITY_SSH_KEYS\x10\x03\x12!\n\x1d\x43\x41PABILITY_INSTANCE_POD_CIDRS\x10\x04\x12\x17\n\x13\x43\x41PABILITY_ADOPTION\x10\x05\x12#\n\x1f\x43\x41PABILITY_ROUTE_NODE_ADDRESSES\x10\x06\x12\x16\n\x12\x43\x41PABILITY_FENCING\x10\x07\x12\"\n\x1e\x43\x41PABILITY_LOAD_BALANCER_DRIFT\x10\x08\x12&\n\"CAPABILITY_INSTANCES_KEYED_BY_NAME\x10\t\x12\x19\n\x15\x43\x41PABILITY_LEADERSHIP\x10\n*\xdd\x01\n\rConditionType\x12\x1e\n\x1a\x43ONDITION_TYPE_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x43ONDITION_TYPE_CONFIG_VALID\x10\x01\x12$\n CONDITION_TYPE_CREDENTIALS_VALID\x10\x02\x12\"\n\x1e\x43ONDITION_TYPE_CLOUD_REACHABLE\x10\x03\x12 \n\x1c\x43ONDITION_TYPE_WATCH_HEALTHY\x10\x04\x12\x1f\n\x1b\x43ONDITION_TYPE_RATE_LIMITED\x10\x05*j\n\x0f\x43onditionStatus\x12 \n\x1c\x43ONDITION_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43ONDITION_STATUS_TRUE\x10\x01\x12\x1a\n\x16\x43ONDITION_STATUS_FALSE\x10\x02\x32\xdf\x02\n\rCloudProvider\x12\x7f\n\x0fGetCapabilities\x12\x32.ccm.cloudprovider.v1alpha1.GetCapabilitiesRequest\x1a\x33.ccm.cloudprovider.v1alpha1.GetCapabilitiesResponse\"\x03\x90\x02\x01\x12m\n\tGetStatus\x12,.ccm.cloudprovider.v1alpha1.GetStatusRequest\x1a-.ccm.cloudprovider.v1alpha1.GetStatusResponse\"\x03\x90\x02\x01\x12^\n\x04Lead\x12\'.ccm.cloudprovider.v1alpha1.LeadRequest\x1a(.ccm.cloudprovider.v1alpha1.LeadResponse\"\x03\x90\x02\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,36 +38,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLOUDPROVIDER'].methods_by_name['GetCapabilities']._serialized_options = b'\220\002\001'
   _globals['_CLOUDPROVIDER'].methods_by_name['GetStatus']._loaded_options = None
   _globals['_CLOUDPROVIDER'].methods_by_name['GetStatus']._serialized_options = b'\220\002\001'
-  _globals['_CAPABILITY']._serialized_start=2283
-  _globals['_CAPABILITY']._serialized_end=2608
-  _globals['_CONDITIONTYPE']._serialized_start=2611
-  _globals['_CONDITIONTYPE']._serialized_end=2832
-  _globals['_CONDITIONSTATUS']._serialized_start=2834
-  _globals['_CONDITIONSTATUS']._serialized_end=2940
-  _globals['_GETCAPABILITIESREQUEST']._serialized_start=144
-  _globals['_GETCAPABILITIESREQUEST']._serialized_end=200
-  _globals['_GETCAPABILITIESRESPONSE']._serialized_start=203
-  _globals['_GETCAPABILITIESRESPONSE']._serialized_end=521
-  _globals['_LIMITS']._serialized_start=524
-  _globals['_LIMITS']._serialized_end=937
-  _globals['_RATELIMIT']._serialized_start=939
-  _globals['_RATELIMIT']._serialized_end=985
-  _globals['_METHODDEADLINE']._serialized_start=987
-  _globals['_METHODDEADLINE']._serialized_end=1064
-  _globals['_INTERVALS']._serialized_start=1067
-  _globals['_INTERVALS']._serialized_end=1347
-  _globals['_WANTS']._serialized_start=1350
-  _globals['_WANTS']._serialized_end=1629
-  _globals['_NODEFIELDS']._serialized_start=1632
-  _globals['_NODEFIELDS']._serialized_end=1790
-  _globals['_SERVICEFIELDS']._serialized_start=1792
-  _globals['_SERVICEFIELDS']._serialized_end=1844
-  _globals['_GETSTATUSREQUEST']._serialized_start=1846
-  _globals['_GETSTATUSREQUEST']._serialized_end=1864
-  _globals['_GETSTATUSRESPONSE']._serialized_start=1867
-  _globals['_GETSTATUSRESPONSE']._serialized_end=2064
-  _globals['_PROVIDERCONDITION']._serialized_start=2067
-  _globals['_PROVIDERCONDITION']._serialized_end=2280
-  _globals['_CLOUDPROVIDER']._serialized_start=2943
-  _globals['_CLOUDPROVIDER']._serialized_end=3198
+  _globals['_CLOUDPROVIDER'].methods_by_name['Lead']._loaded_options = None
+  _globals['_CLOUDPROVIDER'].methods_by_name['Lead']._serialized_options = b'\220\002\002'
+  _globals['_CAPABILITY']._serialized_start=2514
+  _globals['_CAPABILITY']._serialized_end=2866
+  _globals['_CONDITIONTYPE']._serialized_start=2869
+  _globals['_CONDITIONTYPE']._serialized_end=3090
+  _globals['_CONDITIONSTATUS']._serialized_start=3092
+  _globals['_CONDITIONSTATUS']._serialized_end=3198
+  _globals['_GETCAPABILITIESREQUEST']._serialized_start=186
+  _globals['_GETCAPABILITIESREQUEST']._serialized_end=242
+  _globals['_GETCAPABILITIESRESPONSE']._serialized_start=245
+  _globals['_GETCAPABILITIESRESPONSE']._serialized_end=563
+  _globals['_LIMITS']._serialized_start=566
+  _globals['_LIMITS']._serialized_end=979
+  _globals['_RATELIMIT']._serialized_start=981
+  _globals['_RATELIMIT']._serialized_end=1027
+  _globals['_METHODDEADLINE']._serialized_start=1029
+  _globals['_METHODDEADLINE']._serialized_end=1106
+  _globals['_INTERVALS']._serialized_start=1109
+  _globals['_INTERVALS']._serialized_end=1389
+  _globals['_WANTS']._serialized_start=1392
+  _globals['_WANTS']._serialized_end=1671
+  _globals['_NODEFIELDS']._serialized_start=1674
+  _globals['_NODEFIELDS']._serialized_end=1832
+  _globals['_SERVICEFIELDS']._serialized_start=1834
+  _globals['_SERVICEFIELDS']._serialized_end=1886
+  _globals['_GETSTATUSREQUEST']._serialized_start=1888
+  _globals['_GETSTATUSREQUEST']._serialized_end=1906
+  _globals['_GETSTATUSRESPONSE']._serialized_start=1909
+  _globals['_GETSTATUSRESPONSE']._serialized_end=2106
+  _globals['_LEADREQUEST']._serialized_start=2109
+  _globals['_LEADREQUEST']._serialized_end=2279
+  _globals['_LEADRESPONSE']._serialized_start=2281
+  _globals['_LEADRESPONSE']._serialized_end=2295
+  _globals['_PROVIDERCONDITION']._serialized_start=2298
+  _globals['_PROVIDERCONDITION']._serialized_end=2511
+  _globals['_CLOUDPROVIDER']._serialized_start=3201
+  _globals['_CLOUDPROVIDER']._serialized_end=3552
 # @@protoc_insertion_point(module_scope)

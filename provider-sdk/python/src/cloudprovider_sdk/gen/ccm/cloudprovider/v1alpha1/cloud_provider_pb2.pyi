@@ -30,6 +30,7 @@ The zero value of every field means "not known" or "not set", and an unknown enu
 safe branch. Unknown fields are ignored.
 """
 
+from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import cluster_pb2 as _cluster_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
@@ -76,6 +77,8 @@ class _CapabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Capability
     """The cloud's own key of an instance is the name of its Node: who looks it up by name misses none, and an authoritative
     ABSENT for a query without provider ID is evidence.
     """
+    CAPABILITY_LEADERSHIP: _Capability.ValueType  # 10
+    """Lead: mutations and background work only on behalf of the present leader."""
 
 class Capability(_Capability, metaclass=_CapabilityEnumTypeWrapper):
     """Capability is something optional that a provider can do. An RPC that needs a capability MUST NOT answer UNIMPLEMENTED
@@ -104,6 +107,8 @@ CAPABILITY_INSTANCES_KEYED_BY_NAME: Capability.ValueType  # 9
 """The cloud's own key of an instance is the name of its Node: who looks it up by name misses none, and an authoritative
 ABSENT for a query without provider ID is evidence.
 """
+CAPABILITY_LEADERSHIP: Capability.ValueType  # 10
+"""Lead: mutations and background work only on behalf of the present leader."""
 Global___Capability: _TypeAlias = Capability  # noqa: Y015
 
 class _ConditionType:
@@ -596,6 +601,62 @@ class GetStatusResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
+
+@_typing.final
+class LeadRequest(_message.Message):
+    """LeadRequest says who leads."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    FENCING_FIELD_NUMBER: _builtins.int
+    VALID_FOR_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def cluster(self) -> _cluster_pb2.ClusterRef:
+        """Required."""
+
+    @_builtins.property
+    def fencing(self) -> _cluster_pb2.Fencing:
+        """As every mutation of this leader carries it. Required."""
+
+    @_builtins.property
+    def valid_for(self) -> _duration_pb2.Duration:
+        """How long the caller leads yet: what is left of its Lease, less a margin. Counted by the provider from the call's arrival,
+        by a monotonic clock. Zero or less: it leads no more. Absent: leader election is off, and it leads until somebody else
+        does.
+        """
+
+    def __init__(
+        self,
+        *,
+        cluster: _cluster_pb2.ClusterRef | None = ...,
+        fencing: _cluster_pb2.Fencing | None = ...,
+        valid_for: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "fencing", b"fencing", "valid_for", b"valid_for"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "fencing", b"fencing", "valid_for", b"valid_for"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeadRequest: _TypeAlias = LeadRequest  # noqa: Y015
+
+@_typing.final
+class LeadResponse(_message.Message):
+    """LeadResponse says that it was heard."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeadResponse: _TypeAlias = LeadResponse  # noqa: Y015
 
 @_typing.final
 class ProviderCondition(_message.Message):

@@ -47,6 +47,11 @@ class CloudProviderStub:
                 request_serializer=ccm_dot_cloudprovider_dot_v1alpha1_dot_cloud__provider__pb2.GetStatusRequest.SerializeToString,
                 response_deserializer=ccm_dot_cloudprovider_dot_v1alpha1_dot_cloud__provider__pb2.GetStatusResponse.FromString,
                 _registered_method=True)
+        self.Lead = channel.unary_unary(
+                '/ccm.cloudprovider.v1alpha1.CloudProvider/Lead',
+                request_serializer=ccm_dot_cloudprovider_dot_v1alpha1_dot_cloud__provider__pb2.LeadRequest.SerializeToString,
+                response_deserializer=ccm_dot_cloudprovider_dot_v1alpha1_dot_cloud__provider__pb2.LeadResponse.FromString,
+                _registered_method=True)
 
 
 class CloudProviderServicer:
@@ -84,6 +89,31 @@ class CloudProviderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Lead(self, request, context):
+        """Lead says who acts for a cluster, and for how long yet. Optional: CAPABILITY_LEADERSHIP. So a leader that is paused, or cut
+        off from its apiserver, stops at the cloud, too.
+
+        Idempotent. Required: cluster, fencing. Optional: valid_for. Deadline: 5 s by default, 10 s at most. The host calls it
+        before its first mutation, with each renewal of its Lease, after each connect while it leads, and with zero when it
+        stops to lead.
+
+        Leadership is per cluster uid. The leader's fencing is remembered while it leads and afterwards: within one scope a
+        higher epoch takes over, a lower one never does [R:lead-takes-over]; another scope takes over, too, and the former scope
+        never comes back. A mutation with any other fencing than the present leader's MUST be refused with STALE_LEADER
+        [R:lead-needed]; so is every one while nobody leads, save with epoch 0 (leader election is off) in a cluster of which no
+        elected leader was heard since the process started. When leadership ends (valid_for is over, zero was said, somebody took over), a running
+        mutation MUST be given up: no further call of the cloud is begun for it, and it answers STALE_LEADER. [R:lead-ends]
+        A vendor's background work that writes to the cloud runs only while led. Reads need no leadership.
+
+        | Condition                      | Code                | Reason       | The host then                             |
+        |--------------------------------|---------------------|--------------|-------------------------------------------|
+        | it leads from now on, or still | OK                  |              | sends its mutations                       |
+        | somebody newer leads or led    | FAILED_PRECONDITION | STALE_LEADER | sends no mutation, looks at its own Lease |
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CloudProviderServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -96,6 +126,11 @@ def add_CloudProviderServicer_to_server(servicer, server):
                     servicer.GetStatus,
                     request_deserializer=ccm_dot_cloudprovider_dot_v1alpha1_dot_cloud__provider__pb2.GetStatusRequest.FromString,
                     response_serializer=ccm_dot_cloudprovider_dot_v1alpha1_dot_cloud__provider__pb2.GetStatusResponse.SerializeToString,
+            ),
+            'Lead': grpc.unary_unary_rpc_method_handler(
+                    servicer.Lead,
+                    request_deserializer=ccm_dot_cloudprovider_dot_v1alpha1_dot_cloud__provider__pb2.LeadRequest.FromString,
+                    response_serializer=ccm_dot_cloudprovider_dot_v1alpha1_dot_cloud__provider__pb2.LeadResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -155,6 +190,33 @@ class CloudProvider:
             '/ccm.cloudprovider.v1alpha1.CloudProvider/GetStatus',
             ccm_dot_cloudprovider_dot_v1alpha1_dot_cloud__provider__pb2.GetStatusRequest.SerializeToString,
             ccm_dot_cloudprovider_dot_v1alpha1_dot_cloud__provider__pb2.GetStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Lead(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ccm.cloudprovider.v1alpha1.CloudProvider/Lead',
+            ccm_dot_cloudprovider_dot_v1alpha1_dot_cloud__provider__pb2.LeadRequest.SerializeToString,
+            ccm_dot_cloudprovider_dot_v1alpha1_dot_cloud__provider__pb2.LeadResponse.FromString,
             options,
             channel_credentials,
             insecure,

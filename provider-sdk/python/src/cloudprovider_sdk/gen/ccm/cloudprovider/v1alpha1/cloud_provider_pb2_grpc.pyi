@@ -67,6 +67,27 @@ class CloudProviderStub:
     |-------------|------|--------|----------------------------|
     | all is well | OK   |        | shows the conditions       |
     """
+    Lead: _aio.UnaryUnaryMultiCallable[_cloud_provider_pb2.LeadRequest, _cloud_provider_pb2.LeadResponse]
+    """Lead says who acts for a cluster, and for how long yet. Optional: CAPABILITY_LEADERSHIP. So a leader that is paused, or cut
+    off from its apiserver, stops at the cloud, too.
+
+    Idempotent. Required: cluster, fencing. Optional: valid_for. Deadline: 5 s by default, 10 s at most. The host calls it
+    before its first mutation, with each renewal of its Lease, after each connect while it leads, and with zero when it
+    stops to lead.
+
+    Leadership is per cluster uid. The leader's fencing is remembered while it leads and afterwards: within one scope a
+    higher epoch takes over, a lower one never does [R:lead-takes-over]; another scope takes over, too, and the former scope
+    never comes back. A mutation with any other fencing than the present leader's MUST be refused with STALE_LEADER
+    [R:lead-needed]; so is every one while nobody leads, save with epoch 0 (leader election is off) in a cluster of which no
+    elected leader was heard since the process started. When leadership ends (valid_for is over, zero was said, somebody took over), a running
+    mutation MUST be given up: no further call of the cloud is begun for it, and it answers STALE_LEADER. [R:lead-ends]
+    A vendor's background work that writes to the cloud runs only while led. Reads need no leadership.
+
+    | Condition                      | Code                | Reason       | The host then                             |
+    |--------------------------------|---------------------|--------------|-------------------------------------------|
+    | it leads from now on, or still | OK                  |              | sends its mutations                       |
+    | somebody newer leads or led    | FAILED_PRECONDITION | STALE_LEADER | sends no mutation, looks at its own Lease |
+    """
 
 class CloudProviderServicer(metaclass=_abc_1.ABCMeta):
     """CloudProvider tells what the provider can do and how it is. Every provider serves it.
@@ -105,6 +126,33 @@ class CloudProviderServicer(metaclass=_abc_1.ABCMeta):
         | Condition   | Code | Reason | The host then              |
         |-------------|------|--------|----------------------------|
         | all is well | OK   |        | shows the conditions       |
+        """
+
+    @_abc_1.abstractmethod
+    def Lead(
+        self,
+        request: _cloud_provider_pb2.LeadRequest,
+        context: _aio.ServicerContext[_cloud_provider_pb2.LeadRequest, _abc.Awaitable[_cloud_provider_pb2.LeadResponse]],
+    ) -> _abc.Awaitable[_cloud_provider_pb2.LeadResponse]:
+        """Lead says who acts for a cluster, and for how long yet. Optional: CAPABILITY_LEADERSHIP. So a leader that is paused, or cut
+        off from its apiserver, stops at the cloud, too.
+
+        Idempotent. Required: cluster, fencing. Optional: valid_for. Deadline: 5 s by default, 10 s at most. The host calls it
+        before its first mutation, with each renewal of its Lease, after each connect while it leads, and with zero when it
+        stops to lead.
+
+        Leadership is per cluster uid. The leader's fencing is remembered while it leads and afterwards: within one scope a
+        higher epoch takes over, a lower one never does [R:lead-takes-over]; another scope takes over, too, and the former scope
+        never comes back. A mutation with any other fencing than the present leader's MUST be refused with STALE_LEADER
+        [R:lead-needed]; so is every one while nobody leads, save with epoch 0 (leader election is off) in a cluster of which no
+        elected leader was heard since the process started. When leadership ends (valid_for is over, zero was said, somebody took over), a running
+        mutation MUST be given up: no further call of the cloud is begun for it, and it answers STALE_LEADER. [R:lead-ends]
+        A vendor's background work that writes to the cloud runs only while led. Reads need no leadership.
+
+        | Condition                      | Code                | Reason       | The host then                             |
+        |--------------------------------|---------------------|--------------|-------------------------------------------|
+        | it leads from now on, or still | OK                  |              | sends its mutations                       |
+        | somebody newer leads or led    | FAILED_PRECONDITION | STALE_LEADER | sends no mutation, looks at its own Lease |
         """
 
 def add_CloudProviderServicer_to_server(servicer: CloudProviderServicer, server: _aio.Server) -> None: ...

@@ -99,7 +99,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_INVALID_PROVIDER_CONFIG: _ErrorReason.ValueType  # 54
     """The provider's own configuration is bad. Code FAILED_PRECONDITION. slow; destructive work is frozen."""
     ERROR_REASON_STALE_LEADER: _ErrorReason.ValueType  # 55
-    """The caller is a former leader. Code FAILED_PRECONDITION. The host freezes mutations and looks at its Lease."""
+    """The caller is a former leader, or nobody leads. Code FAILED_PRECONDITION. The host sends no mutation until `Lead` is
+    answered again.
+    """
     ERROR_REASON_CLOUD_API_UNAVAILABLE: _ErrorReason.ValueType  # 60
     """The cloud's API is down. Code UNAVAILABLE. retry; destructive work is frozen while it lasts."""
     ERROR_REASON_INTERNAL_ERROR: _ErrorReason.ValueType  # 61
@@ -206,7 +208,9 @@ nothing about existence.
 ERROR_REASON_INVALID_PROVIDER_CONFIG: ErrorReason.ValueType  # 54
 """The provider's own configuration is bad. Code FAILED_PRECONDITION. slow; destructive work is frozen."""
 ERROR_REASON_STALE_LEADER: ErrorReason.ValueType  # 55
-"""The caller is a former leader. Code FAILED_PRECONDITION. The host freezes mutations and looks at its Lease."""
+"""The caller is a former leader, or nobody leads. Code FAILED_PRECONDITION. The host sends no mutation until `Lead` is
+answered again.
+"""
 ERROR_REASON_CLOUD_API_UNAVAILABLE: ErrorReason.ValueType  # 60
 """The cloud's API is down. Code UNAVAILABLE. retry; destructive work is frozen while it lasts."""
 ERROR_REASON_INTERNAL_ERROR: ErrorReason.ValueType  # 61

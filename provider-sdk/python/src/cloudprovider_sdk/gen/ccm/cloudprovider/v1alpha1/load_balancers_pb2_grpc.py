@@ -30,7 +30,8 @@ class LoadBalancersStub:
 
     Each mutation carries the whole wanted state and the natural key (cluster uid, service uid), never a change: a call that
     was lost, repeated or overtaken does no harm. Equal calls at once join or queue; conflicting ones end in one winner and
-    CONCURRENT_OPERATION. A started mutation is finished even when the caller is gone. [R:mutation-finishes]
+    CONCURRENT_OPERATION. A started mutation is finished even when the caller is gone [R:mutation-finishes], unless leadership
+    ends.
     """
 
     def __init__(self, channel):
@@ -71,7 +72,8 @@ class LoadBalancersServicer:
 
     Each mutation carries the whole wanted state and the natural key (cluster uid, service uid), never a change: a call that
     was lost, repeated or overtaken does no harm. Equal calls at once join or queue; conflicting ones end in one winner and
-    CONCURRENT_OPERATION. A started mutation is finished even when the caller is gone. [R:mutation-finishes]
+    CONCURRENT_OPERATION. A started mutation is finished even when the caller is gone [R:mutation-finishes], unless leadership
+    ends.
     """
 
     def GetLoadBalancer(self, request, context):
@@ -220,7 +222,8 @@ class LoadBalancers:
 
     Each mutation carries the whole wanted state and the natural key (cluster uid, service uid), never a change: a call that
     was lost, repeated or overtaken does no harm. Equal calls at once join or queue; conflicting ones end in one winner and
-    CONCURRENT_OPERATION. A started mutation is finished even when the caller is gone. [R:mutation-finishes]
+    CONCURRENT_OPERATION. A started mutation is finished even when the caller is gone [R:mutation-finishes], unless leadership
+    ends.
     """
 
     @staticmethod

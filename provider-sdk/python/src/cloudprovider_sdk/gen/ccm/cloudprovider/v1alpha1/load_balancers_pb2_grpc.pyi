@@ -17,7 +17,8 @@ class LoadBalancersStub:
 
     Each mutation carries the whole wanted state and the natural key (cluster uid, service uid), never a change: a call that
     was lost, repeated or overtaken does no harm. Equal calls at once join or queue; conflicting ones end in one winner and
-    CONCURRENT_OPERATION. A started mutation is finished even when the caller is gone. [R:mutation-finishes]
+    CONCURRENT_OPERATION. A started mutation is finished even when the caller is gone [R:mutation-finishes], unless leadership
+    ends.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -112,7 +113,8 @@ class LoadBalancersServicer(metaclass=_abc_1.ABCMeta):
 
     Each mutation carries the whole wanted state and the natural key (cluster uid, service uid), never a change: a call that
     was lost, repeated or overtaken does no harm. Equal calls at once join or queue; conflicting ones end in one winner and
-    CONCURRENT_OPERATION. A started mutation is finished even when the caller is gone. [R:mutation-finishes]
+    CONCURRENT_OPERATION. A started mutation is finished even when the caller is gone [R:mutation-finishes], unless leadership
+    ends.
     """
 
     @_abc_1.abstractmethod

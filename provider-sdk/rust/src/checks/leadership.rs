@@ -1,0 +1,204 @@
+//! Who leads for which cluster, as `Lead` said it.
+//!
+//! In: what leaders say of themselves. Out: the [`Term`] under which a mutation runs, or its refusal. Mutations and
+//! background work are ended with their term by `rpc::core`.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::proto::Fencing;
+use crate::{ProviderError, Result};
+
+/// By uid of the cluster.
+#[derive(Debug, Default)]
+pub(crate) struct Leadership(Mutex<HashMap<String, Office>>);
+
+/// What is known of the leaders of one cluster.
+#[derive(Debug)]
+struct Office {
+    /// The last that led.
+    holder: Fencing,
+    term: Term,
+    /// Leases that were replaced by another one: their leaders never come back.
+    former: HashSet<String>,
+}
+
+/// How long something is led.
+#[derive(Debug, Clone)]
+pub(crate) struct Term(Arc<watch::Sender<End>>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Open,
+    At(Instant),
+    Over,
+}
+
+impl Leadership {
+    /// Hears a leader. A new term is handed out where one begins: a renewed one goes on.
+    pub(crate) fn hear(
+        &self,
+        cluster: &str,
+        leader: &Fencing,
+        valid_for: Option<Duration>,
+    ) -> Result<Option<Term>> {
+        let end = match valid_for {
+            None => End::Open,
+            Some(Duration::ZERO) => End::Over,
+            // An end beyond the clock's range is none.
+            Some(time) => Instant::now().checked_add(time).map_or(End::Open, End::At),
+        };
+        let mut offices = self.0.lock();
+        let Some(office) = offices.get_mut(cluster) else {
+            let term = Term::until(end);
+            let office = Office { holder: leader.clone(), term: term.clone(), former: HashSet::new() };
+            offices.insert(cluster.to_owned(), office);
+            return Ok((end != End::Over).then_some(term));
+        };
+        office.refuse_former(leader)?;
+        if office.holder == *leader && !office.term.is_over() {
+            office.term.0.send_replace(end);
+            return Ok(None);
+        }
+        office.term.0.send_replace(End::Over);
+        if office.holder.scope != leader.scope && !office.holder.scope.is_empty() {
+            office.former.insert(std::mem::take(&mut office.holder.scope));
+        }
+        office.holder = leader.clone();
+        office.term = Term::until(end);
+        Ok((end != End::Over).then(|| office.term.clone()))
+    }
+
+    /// The term under which a mutation runs; none where leader election is off and nobody ever led.
+    pub(crate) fn term(&self, cluster: &str, fencing: &Fencing) -> Result<Option<Term>> {
+        match self.0.lock().get(cluster) {
+            None if fencing.epoch == 0 => Ok(None),
+            Some(office) if office.holder == *fencing && !office.term.is_over() => {
+                Ok(Some(office.term.clone()))
+            }
+            Some(office) => Err(stale(fencing).with_metadata("leader", office.holder.epoch.to_string())),
+            None => Err(stale(fencing)),
+        }
+    }
+}
+
+impl Office {
+    fn refuse_former(&self, leader: &Fencing) -> Result<()> {
+        let lower = self.holder.scope == leader.scope && leader.epoch < self.holder.epoch;
+        if lower || self.former.contains(&leader.scope) {
+            return Err(stale(leader).with_metadata("leader", self.holder.epoch.to_string()));
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn stale(fencing: &Fencing) -> ProviderError {
+    ProviderError::stale_leader(&fencing.scope).with_metadata("epoch", fencing.epoch.to_string())
+}
+
+impl Term {
+    fn until(end: End) -> Self {
+        Self(Arc::new(watch::Sender::new(end)))
+    }
+
+    fn is_over(&self) -> bool {
+        match *self.0.borrow() {
+            End::Open => false,
+            End::At(end) => end <= Instant::now(),
+            End::Over => true,
+        }
+    }
+
+    /// Comes back when nobody leads under it any more.
+    pub(crate) async fn ended(&self) {
+        let mut changes = self.0.subscribe();
+        loop {
+            let end = *changes.borrow_and_update();
+            let over = async {
+                match end {
+                    End::Open => std::future::pending().await,
+                    End::At(end) => sleep_until(end).await,
+                    End::Over => {}
+                }
+            };
+            tokio::select! {
+                () = over => return,
+                // The sender lives in `self`.
+                _ = changes.changed() => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::ErrorReason;
+
+    const LONG: Option<Duration> = Some(Duration::from_secs(10));
+
+    fn leader(scope: &str, epoch: u64) -> Fencing {
+        Fencing { scope: scope.to_owned(), epoch }
+    }
+
+    fn is_stale<T: std::fmt::Debug>(result: Result<T>) -> bool {
+        result.is_err_and(|error| error.reason() == ErrorReason::StaleLeader)
+    }
+
+    /// [R:lead-needed]
+    #[tokio::test(start_paused = true)]
+    async fn only_the_present_leader_may_change_anything() {
+        let leadership = Leadership::default();
+        assert!(leadership.term("c", &leader("", 0)).unwrap().is_none(), "leader election is off");
+        assert!(is_stale(leadership.term("c", &leader("lease", 1))), "nobody led yet");
+        assert!(leadership.hear("c", &leader("lease", 1), LONG).unwrap().is_some());
+        assert!(leadership.term("c", &leader("lease", 1)).unwrap().is_some());
+        for other in [leader("", 0), leader("lease", 0), leader("lease", 2), leader("other", 1)] {
+            assert!(is_stale(leadership.term("c", &other)), "{other:?}");
+        }
+        assert!(leadership.term("d", &leader("", 0)).unwrap().is_none(), "another cluster");
+        tokio::time::advance(Duration::from_secs(11)).await;
+        for anybody in [leader("lease", 1), leader("", 0)] {
+            assert!(is_stale(leadership.term("c", &anybody)), "nobody leads any more");
+        }
+    }
+
+    /// [R:lead-takes-over]
+    #[tokio::test(start_paused = true)]
+    async fn a_former_leader_never_comes_back() {
+        let leadership = Leadership::default();
+        let first = leadership.hear("c", &leader("lease", 1), LONG).unwrap().unwrap();
+        let second = leadership.hear("c", &leader("lease", 2), LONG).unwrap().unwrap();
+        first.ended().await;
+        assert!(is_stale(leadership.hear("c", &leader("lease", 1), LONG)));
+        assert!(
+            leadership.hear("c", &leader("lease", 2), LONG).unwrap().is_none(),
+            "renewed, not begun anew"
+        );
+        leadership.hear("c", &leader("new lease", 1), LONG).unwrap().unwrap();
+        second.ended().await;
+        assert!(is_stale(leadership.hear("c", &leader("lease", 3), LONG)));
+    }
+
+    /// [R:lead-ends]
+    #[tokio::test(start_paused = true)]
+    async fn a_term_ends_in_time_or_at_a_word_and_is_renewed() {
+        let leadership = Leadership::default();
+        let start = Instant::now();
+        let term = leadership.hear("c", &leader("lease", 1), LONG).unwrap().unwrap();
+        tokio::time::advance(Duration::from_secs(6)).await;
+        leadership.hear("c", &leader("lease", 1), LONG).unwrap();
+        term.ended().await;
+        assert_eq!(start.elapsed(), Duration::from_secs(16));
+        let again = leadership.hear("c", &leader("lease", 1), LONG).unwrap().unwrap();
+        leadership.hear("c", &leader("lease", 1), Some(Duration::ZERO)).unwrap();
+        again.ended().await;
+        assert_eq!(start.elapsed(), Duration::from_secs(16), "at once");
+        assert!(is_stale(leadership.term("c", &leader("lease", 1))));
+    }
+}

@@ -1,0 +1,80 @@
+//! Leaders: whose mutations are run, and until when; and what is done only while somebody leads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloudprovider_sdk::proto::cloud_provider_client::CloudProviderClient;
+use cloudprovider_sdk::proto::*;
+use tokio::sync::watch;
+
+use crate::cloud::Cloud;
+use crate::fixture::{Served, reason, serve, within};
+use crate::requests::{cluster, ensure, fencing};
+
+async fn lead(served: &Served, epoch: u64, valid_for: Option<Duration>) -> Result<(), tonic::Status> {
+    let valid_for = valid_for.and_then(|time| time.try_into().ok());
+    let request = LeadRequest { cluster: cluster(), fencing: fencing(epoch), valid_for };
+    CloudProviderClient::new(served.channel().await).lead(request).await.map(drop)
+}
+
+/// [R:lead-ends]: however leadership ends.
+#[tokio::test]
+async fn a_mutation_is_given_up_when_leadership_ends() {
+    let long = Some(Duration::from_secs(600));
+    for (how, first, then) in [
+        ("time", Some(Duration::from_millis(300)), None),
+        ("stepping down", long, Some((1, Some(Duration::ZERO)))),
+        ("a new leader", long, Some((2, long))),
+    ] {
+        let cloud = Cloud::new();
+        let served = serve(cloud.provider()).await;
+        lead(&served, 1, first).await.unwrap();
+        let mut client = served.load_balancers().await;
+        let request = EnsureLoadBalancerRequest { fencing: fencing(1), ..ensure("a") };
+        let call = tokio::spawn(async move { client.ensure_load_balancer(request).await });
+        within(cloud.began.subscribe().wait_for(|count| *count == 1)).await.unwrap();
+
+        if let Some((epoch, valid_for)) = then {
+            lead(&served, epoch, valid_for).await.unwrap();
+        }
+
+        let status = within(call).await.unwrap().unwrap_err();
+        assert_eq!(reason(&status), ErrorReason::StaleLeader, "{how}");
+        cloud.go.add_permits(1);
+        assert_eq!(*cloud.finished.borrow(), 0, "{how}: no further call of the cloud");
+    }
+}
+
+#[tokio::test]
+async fn background_work_runs_while_somebody_leads() {
+    struct Running(Arc<watch::Sender<i32>>);
+    impl Drop for Running {
+        fn drop(&mut self) {
+            self.0.send_modify(|count| *count -= 1);
+        }
+    }
+    let running = Arc::new(watch::Sender::new(0));
+    let count = Arc::clone(&running);
+    let provider = Cloud::new().builder().while_leading(move |of| {
+        assert_eq!(Some(of), cluster());
+        let count = Arc::clone(&count);
+        async move {
+            count.send_modify(|count| *count += 1);
+            let _running = Running(count);
+            std::future::pending().await
+        }
+    });
+    let served = serve(provider.build().unwrap()).await;
+    let mut seen = running.subscribe();
+    for (epoch, valid_for, wanted) in [
+        (1, Some(Duration::from_secs(600)), 1),
+        (1, Some(Duration::from_secs(600)), 1),
+        (2, None, 1),
+        (2, Some(Duration::ZERO), 0),
+        (2, Some(Duration::from_millis(200)), 1),
+    ] {
+        lead(&served, epoch, valid_for).await.unwrap();
+        within(seen.wait_for(|count| *count == wanted)).await.unwrap();
+    }
+    within(seen.wait_for(|count| *count == 0)).await.unwrap();
+}
