@@ -29,6 +29,9 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// Long enough for the gathering of changes, and for upstream's updates.
 const QUIET: Duration = Duration::from_secs(5);
 
+/// What a phase left behind is no part of the next one's burst: the host hands the first change on after a quiet second.
+const APART: Duration = Duration::from_secs(3);
+
 const TERMINATED: &str = "a machine that terminates, its kubelet silent";
 
 /// Makes all Services at once, until each has its address.
@@ -60,6 +63,7 @@ pub(crate) async fn made_at_once(subject: &mut Subject, count: usize) -> Result<
 
 /// A node joins, until it stands behind all balancers.
 pub(crate) async fn joined(subject: &Subject, number: usize, count: usize) -> Result<Phase> {
+    tokio::time::sleep(APART).await;
     subject.reset_calls().await?;
     let begun = Instant::now();
     subject.create_machine(number).await?;
@@ -78,6 +82,7 @@ pub(crate) async fn joined(subject: &Subject, number: usize, count: usize) -> Re
 
 /// The machine of that node ends, and its kubelet falls silent: until it is out of all balancers, and until its Node is gone.
 pub(crate) async fn terminated(subject: &Subject, number: usize) -> Result<Phase> {
+    tokio::time::sleep(APART).await;
     subject.reset_calls().await?;
     let (name, client) = (realistic::name(number), &subject.cluster.client);
     let begun = Instant::now();

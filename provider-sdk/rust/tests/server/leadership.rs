@@ -61,7 +61,7 @@ async fn background_work_runs_while_somebody_leads() {
         async move {
             count.send_modify(|count| *count += 1);
             let _running = Running(count);
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     });
     let served = serve(provider.build().unwrap()).await;
