@@ -160,7 +160,7 @@ func TestPageSizesAreWithinBounds(t *testing.T) {
 
 // [R:fencing]
 func TestAFormerLeaderIsRefusedBeforeItsArgumentsAreLookedAt(t *testing.T) {
-	client := pb.NewLoadBalancersClient(serve(t, provider(t, &cloud{})).dial(t))
+	client := pb.NewLoadBalancersClient(serve(t, provider(t, &cloud{}, sdk.WithLeaders(sdk.Compared))).dial(t))
 	request := ensureRequest()
 	request.Fencing = &pb.Fencing{Scope: "lease", Epoch: 5}
 	if _, err := client.EnsureLoadBalancer(soon(t), request); err != nil {
@@ -170,12 +170,15 @@ func TestAFormerLeaderIsRefusedBeforeItsArgumentsAreLookedAt(t *testing.T) {
 	expect(t, err, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_STALE_LEADER)
 }
 
-func TestWithoutFencingEpochsAreNotCompared(t *testing.T) {
-	conn := serve(t, provider(t, &cloud{}, sdk.WithoutFencing())).dial(t)
+func TestWhereLeadersAreIgnoredEpochsAreNotCompared(t *testing.T) {
+	conn := serve(t, provider(t, &cloud{}, sdk.WithLeaders(sdk.Ignored))).dial(t)
 	answer, err := pb.NewCloudProviderClient(conn).GetCapabilities(soon(t), &pb.GetCapabilitiesRequest{})
-	if err != nil || slices.Contains(answer.GetCapabilities(), pb.Capability_CAPABILITY_FENCING) {
+	if err != nil || slices.Contains(answer.GetCapabilities(), pb.Capability_CAPABILITY_FENCING) ||
+		slices.Contains(answer.GetCapabilities(), pb.Capability_CAPABILITY_LEADERSHIP) {
 		t.Error(answer, err)
 	}
+	_, err = pb.NewCloudProviderClient(conn).Lead(soon(t), &pb.LeadRequest{Cluster: clusterRef(), Fencing: &pb.Fencing{}})
+	expect(t, err, codes.Unimplemented, pb.ErrorReason_ERROR_REASON_METHOD_NOT_SUPPORTED)
 	for _, epoch := range []uint64{5, 4} {
 		request := ensureRequest()
 		request.Fencing = &pb.Fencing{Scope: "lease", Epoch: epoch}

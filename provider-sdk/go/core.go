@@ -26,6 +26,7 @@ type core struct {
 	provider  *Provider
 	fences    checks.Fences
 	revisions checks.Revisions
+	leaders
 }
 
 // optional says which capability an RPC needs that not every provider of its service has.
@@ -33,6 +34,7 @@ var optional = map[string]pb.Capability{
 	"WatchInstances":          pb.Capability_CAPABILITY_INSTANCES_WATCH,
 	"ListInstances":           pb.Capability_CAPABILITY_INSTANCES_LIST,
 	"AddSshKeyToAllInstances": pb.Capability_CAPABILITY_SSH_KEYS,
+	"Lead":                    pb.Capability_CAPABILITY_LEADERSHIP,
 }
 
 // admit refuses what must not reach a method, in the contract's order.
@@ -44,19 +46,24 @@ func (c *core) admit(ctx context.Context, call *Call, request any) error {
 	if capability, needed := optional[call.Method]; needed && !c.provider.advertised.has(capability) {
 		return fail(ctx, fault.MethodNotSupported(call.Method))
 	}
-	if err := c.check(request); err != nil {
+	if err := c.check(call, request); err != nil {
 		return fail(ctx, err)
 	}
 	checks.Fit(request, c.provider.advertised.limits)
 	return nil
 }
 
-func (c *core) check(request any) error {
+func (c *core) check(call *Call, request any) error {
 	if c.provider.life.stop.Err() != nil {
 		return fault.ShuttingDown()
 	}
-	if c.provider.advertised.has(pb.Capability_CAPABILITY_FENCING) {
-		if err := c.fences.Check(checks.Fencing(request)); err != nil {
+	if call.method.kind == mutation {
+		if c.provider.advertised.has(pb.Capability_CAPABILITY_FENCING) {
+			if err := c.fences.Check(checks.Fencing(request)); err != nil {
+				return err
+			}
+		}
+		if _, err := c.term(request); err != nil {
 			return err
 		}
 	}
@@ -81,43 +88,62 @@ func (c *core) unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, 
 	return within(ctx, call, begin(work, request, handler))
 }
 
-// mutate runs a mutation: once begun it is run to its end, whatever becomes of the caller.
+// mutate runs a mutation: once begun it is run to its end, whatever becomes of the caller, unless leadership ends.
 func (c *core) mutate(ctx context.Context, request any, handler grpc.UnaryHandler) (any, error) {
+	term, err := c.term(request)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
 	if !c.provider.life.beginMutation() {
 		return nil, fail(ctx, fault.ShuttingDown())
 	}
-	work, done := context.WithTimeout(context.WithoutCancel(ctx), mutationBound)
-	work = context.WithValue(work, lifeKey{}, c.provider.life)
-	stop := context.AfterFunc(c.provider.life.giveUp, done)
+	work, done := (&mandate{c.provider.life, term}).begin(ctx)
 	call, _ := CallFrom(ctx)
-	return within(ctx, &call, begin(work, request, func(work context.Context, request any) (any, error) {
-		defer c.provider.life.endMutation()
+	ended := begin(work, request, func(work context.Context, request any) (any, error) {
 		defer done()
-		defer stop()
 		return handler(work, request)
-	}))
+	})
+	if term == nil {
+		return within(ctx, &call, ended)
+	}
+	return within(ctx, &call, unlessOver(ctx, term, ended))
 }
 
-// lifeKey finds the lifecycle that counts a mutation, in its context.
-type lifeKey struct{}
+// mandate is what a mutation runs under: the lifecycle that counts it, and the term of its leader, nil where there is none.
+type mandate struct {
+	life *lifecycle
+	term context.Context
+}
+
+type mandateKey struct{}
+
+// begin answers the context of work that is counted already, and what ends it.
+func (m *mandate) begin(ctx context.Context) (work context.Context, done context.CancelFunc) {
+	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), mutationBound)
+	stops := []func() bool{context.AfterFunc(m.life.giveUp, cancel)}
+	if m.term != nil {
+		stops = append(stops, context.AfterFunc(m.term, cancel))
+	}
+	return context.WithValue(work, mandateKey{}, m), sync.OnceFunc(func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel()
+		m.life.endMutation()
+	})
+}
 
 // Outlive answers a context for work that goes on after its mutation was answered with in_progress. A graceful stop waits for
-// that work, too; it ends at the contract's longest deadline, or when done is called, which must happen.
+// that work, too; it ends with leadership, at the contract's longest deadline, or when done is called, which must happen.
 //
 // Call it within the mutation. Outside of one, as in a test that calls a method itself, nobody waits.
 func Outlive(ctx context.Context) (work context.Context, done context.CancelFunc) {
-	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), mutationBound)
-	life, counted := ctx.Value(lifeKey{}).(*lifecycle)
+	under, counted := ctx.Value(mandateKey{}).(*mandate)
 	if !counted {
-		return work, cancel
+		return context.WithTimeout(context.WithoutCancel(ctx), mutationBound)
 	}
-	life.joinMutation()
-	stop := context.AfterFunc(life.giveUp, cancel)
-	return work, sync.OnceFunc(func() {
-		stop()
-		cancel()
-		life.endMutation()
-	})
+	under.life.joinMutation()
+	return under.begin(ctx)
 }
 
 // outcome is how a method ended.

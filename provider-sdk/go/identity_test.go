@@ -53,9 +53,17 @@ func TestCapabilitiesAreSeenFromMethods(t *testing.T) {
 		want    []pb.Capability
 	}{
 		"all": {nil, []pb.Capability{
-			pb.Capability_CAPABILITY_INSTANCES_WATCH, pb.Capability_CAPABILITY_INSTANCES_LIST, pb.Capability_CAPABILITY_FENCING,
+			pb.Capability_CAPABILITY_INSTANCES_WATCH, pb.Capability_CAPABILITY_INSTANCES_LIST, pb.Capability_CAPABILITY_LEADERSHIP,
 		}},
 		"instances only": {[]sdk.Option{sdk.WithInstances(onlyInstances{&cloud{}}), sdk.WithLoadBalancers(nil)}, nil},
+		"compared":       {[]sdk.Option{sdk.WithLeaders(sdk.Compared), sdk.WithInstances(onlyInstances{&cloud{}})}, []pb.Capability{pb.Capability_CAPABILITY_FENCING}},
+		"works while led": {
+			[]sdk.Option{
+				sdk.WithInstances(onlyInstances{&cloud{}}), sdk.WithLoadBalancers(nil),
+				sdk.WithWhileLeading(func(context.Context, *pb.ClusterRef) {}),
+			},
+			[]pb.Capability{pb.Capability_CAPABILITY_LEADERSHIP},
+		},
 		"told, too": {
 			[]sdk.Option{
 				sdk.WithInstances(onlyInstances{&cloud{}}), sdk.WithLoadBalancers(nil),

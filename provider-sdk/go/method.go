@@ -35,7 +35,7 @@ const (
 	always kind = iota
 	// read may be given up.
 	read
-	// mutation is run to its end.
+	// mutation is run to its end, unless leadership ends.
 	mutation
 )
 
@@ -73,7 +73,8 @@ func kindOf(service protoreflect.ServiceDescriptor, one protoreflect.MethodDescr
 		return always
 	}
 	options, _ := one.Options().(*descriptorpb.MethodOptions)
-	if options.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS {
+	// Lead changes nothing in the cloud, and is over at once.
+	if one.Name() == "Lead" || options.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS {
 		return read
 	}
 	return mutation

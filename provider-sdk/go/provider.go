@@ -28,8 +28,9 @@ type Provider struct {
 	volumes       Volumes
 	clusters      Clusters
 
-	introduced func()
-	unfenced   bool
+	introduced   func()
+	leaders      Leaders
+	whileLeading func(context.Context, *pb.ClusterRef)
 
 	advertised advertised
 	metrics    *metrics
@@ -76,7 +77,7 @@ func WithProviderIDPrefix(prefixes ...string) Option {
 }
 
 // WithCapabilities tells limits, intervals, wanted fields, classes, and capabilities that cannot be seen from methods. All
-// defaults unless given; what can be seen from methods, and fencing, is added.
+// defaults unless given; what can be seen from methods, and leadership, is added.
 func WithCapabilities(capabilities *pb.GetCapabilitiesResponse) Option {
 	return func(p *Provider) { p.capabilities = capabilities }
 }
@@ -120,12 +121,6 @@ func WithMetrics(collectors ...prometheus.Collector) Option {
 // earlier one's is served, and this package's before all.
 func WithGatherers(gatherers ...prometheus.Gatherer) Option {
 	return func(p *Provider) { p.metrics.others = append(p.metrics.others, gatherers...) }
-}
-
-// WithoutFencing does not refuse former leaders. For tests of hosts, and for a provider that fences by better means than
-// memory.
-func WithoutFencing() Option {
-	return func(p *Provider) { p.unfenced = true }
 }
 
 // WithIntroductions runs a function before each answer of Discovery.GetInfo: whenever a host connects, to this process for the
@@ -192,6 +187,7 @@ func (p *Provider) advertise() {
 	_, lists := p.instances.(InstanceLister)
 	_, addsKeys := p.instances.(SSHKeyAdder)
 	seen := slices.Clone(p.capabilities.GetCapabilities())
+	mutates := addsKeys || p.loadBalancers != nil || p.routes != nil
 	for _, one := range []struct {
 		capability pb.Capability
 		there      bool
@@ -199,7 +195,8 @@ func (p *Provider) advertise() {
 		{pb.Capability_CAPABILITY_INSTANCES_WATCH, watches},
 		{pb.Capability_CAPABILITY_INSTANCES_LIST, lists},
 		{pb.Capability_CAPABILITY_SSH_KEYS, addsKeys},
-		{pb.Capability_CAPABILITY_FENCING, !p.unfenced && (addsKeys || p.loadBalancers != nil || p.routes != nil)},
+		{pb.Capability_CAPABILITY_LEADERSHIP, p.leaders == Told && (mutates || p.whileLeading != nil)},
+		{pb.Capability_CAPABILITY_FENCING, p.leaders == Compared && mutates},
 	} {
 		if one.there && !slices.Contains(seen, one.capability) {
 			seen = append(seen, one.capability)

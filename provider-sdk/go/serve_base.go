@@ -34,10 +34,10 @@ func (s *discoveryServer) GetInfo(ctx context.Context, host *discovery.GetInfoRe
 	return s.answer, nil
 }
 
-// baseServer answers capabilities, which are data, and status, which the provider gives.
+// baseServer answers capabilities, which are data, and status, which the provider gives, and hears leaders.
 type baseServer struct {
 	pb.UnimplementedCloudProviderServer
-	provider *Provider
+	*core
 }
 
 func (s *baseServer) GetCapabilities(context.Context, *pb.GetCapabilitiesRequest) (*pb.GetCapabilitiesResponse, error) {
@@ -49,4 +49,8 @@ func (s *baseServer) GetStatus(ctx context.Context, request *pb.GetStatusRequest
 		return &pb.GetStatusResponse{}, nil
 	}
 	return s.provider.status.GetStatus(ctx, request)
+}
+
+func (s *baseServer) Lead(_ context.Context, request *pb.LeadRequest) (*pb.LeadResponse, error) {
+	return &pb.LeadResponse{}, s.hear(request)
 }

@@ -211,7 +211,7 @@ func (s *Server) register(server *grpc.Server, core *core) {
 		reflection.RegisterV1(server)
 	}
 	discovery.RegisterDiscoveryServer(server, newDiscoveryServer(provider, names))
-	pb.RegisterCloudProviderServer(server, &baseServer{provider: provider})
+	pb.RegisterCloudProviderServer(server, &baseServer{core: core})
 	if provider.instances != nil {
 		pb.RegisterInstancesServer(server, &instancesServer{core: core, Instances: provider.instances})
 	}

@@ -31,9 +31,9 @@ func Cluster(request any) *pb.ClusterRef {
 	return nil
 }
 
-// Fencing answers the leader's epoch of a mutation; nil for a read, and where it is missing.
+// Fencing answers the leader's epoch of a request; nil where there is none.
 func Fencing(request any) *pb.Fencing {
-	if request, mutation := request.(fenced); mutation {
+	if request, is := request.(fenced); is {
 		return request.GetFencing()
 	}
 	return nil

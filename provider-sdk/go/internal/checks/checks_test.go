@@ -68,6 +68,8 @@ func TestEveryRequestOfACloudNeedsAClusterUID(t *testing.T) {
 		&pb.WatchInstancesRequest{Cluster: clusterRef(), ResumeToken: strings.Repeat("t", 1025)}: "resume_token",
 		&pb.ListRoutesRequest{Cluster: clusterRef()}:                                             "",
 		&pb.BatchDeleteRoutesRequest{Cluster: clusterRef()}:                                      "fencing",
+		&pb.LeadRequest{Cluster: clusterRef()}:                                                   "fencing",
+		&pb.LeadRequest{Fencing: &pb.Fencing{}}:                                                  "cluster",
 		&pb.GetControlPlaneEndpointRequest{Cluster: clusterRef()}:                                "cluster_name",
 		&pb.AddSshKeyToAllInstancesRequest{Cluster: clusterRef(), Fencing: &pb.Fencing{}}:        "user",
 		&pb.GetLoadBalancerRequest{Cluster: clusterRef()}:                                        "service",

@@ -11,8 +11,8 @@ func Shape(request any, limits Limits) error {
 			return err
 		}
 	}
-	if mutation, is := request.(fenced); is {
-		if err := present("fencing", mutation.GetFencing() != nil); err != nil {
+	if led, is := request.(fenced); is {
+		if err := present("fencing", led.GetFencing() != nil); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,130 @@
+package checks
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+)
+
+// Leadership is who leads for which cluster, by its uid, as Lead said it.
+type Leadership struct {
+	mu      sync.Mutex
+	offices map[string]*office
+}
+
+// office is what is known of the leaders of one cluster.
+type office struct {
+	// scope and epoch are those of the last that led.
+	scope string
+	epoch uint64
+	term  *term
+	// former are Leases that were replaced by another one: their leaders never come back.
+	former map[string]bool
+}
+
+// term is how long something is led: until its context is done.
+type term struct {
+	context.Context
+	cancel context.CancelCauseFunc
+	// until is its end by the monotonic clock; zero while none is foreseen.
+	until time.Time
+	timer *time.Timer
+}
+
+// Hear hears a leader; without validFor it leads until somebody else does. A context is answered where a term begins, done with
+// the term's end: a renewed one goes on.
+func (l *Leadership) Hear(cluster string, leader *pb.Fencing, validFor *time.Duration) (context.Context, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := l.offices[cluster]
+	switch {
+	case of == nil:
+		of = &office{former: map[string]bool{}}
+		if l.offices == nil {
+			l.offices = map[string]*office{}
+		}
+		l.offices[cluster] = of
+	case of.former[leader.GetScope()], of.scope == leader.GetScope() && leader.GetEpoch() < of.epoch:
+		return nil, of.stale(leader)
+	case of.heldBy(leader) && !of.term.over():
+		l.extend(of.term, leader, validFor)
+		return nil, nil
+	default:
+		of.term.cancel(of.stale(leader))
+		if of.scope != leader.GetScope() && of.scope != "" {
+			of.former[of.scope] = true
+		}
+	}
+	of.scope, of.epoch, of.term = leader.GetScope(), leader.GetEpoch(), &term{}
+	of.term.Context, of.term.cancel = context.WithCancelCause(context.Background())
+	l.extend(of.term, leader, validFor)
+	if of.term.Err() != nil {
+		return nil, nil
+	}
+	return of.term, nil
+}
+
+// extend says when a term ends. The caller holds the lock.
+func (l *Leadership) extend(of *term, leader *pb.Fencing, validFor *time.Duration) {
+	if of.timer != nil {
+		of.timer.Stop()
+	}
+	of.until, of.timer = time.Time{}, nil
+	switch {
+	case validFor == nil:
+	case *validFor <= 0:
+		of.cancel(stale(leader))
+	default:
+		of.until = time.Now().Add(*validFor)
+		of.timer = time.AfterFunc(*validFor, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			// A renewal may have come first.
+			if of.over() {
+				of.cancel(stale(leader))
+			}
+		})
+	}
+}
+
+// Term answers the context of the term under which a mutation runs, or its refusal; nil where leader election is off and nobody
+// ever led.
+func (l *Leadership) Term(cluster string, caller *pb.Fencing) (context.Context, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := l.offices[cluster]
+	switch {
+	case of == nil && caller.GetEpoch() == 0:
+		return nil, nil
+	case of == nil:
+		return nil, stale(caller)
+	case of.heldBy(caller) && !of.term.over():
+		return of.term, nil
+	default:
+		return nil, of.stale(caller)
+	}
+}
+
+func (o *office) heldBy(caller *pb.Fencing) bool {
+	return o.scope == caller.GetScope() && o.epoch == caller.GetEpoch()
+}
+
+func (o *office) stale(caller *pb.Fencing) error {
+	return stale(caller, fault.WithMetadata("leader", strconv.FormatUint(o.epoch, 10)))
+}
+
+// over looks at the clock, too: a process that was paused may not have heard its timer yet.
+func (t *term) over() bool {
+	return t.Err() != nil || !t.until.IsZero() && !time.Now().Before(t.until)
+}
+
+func stale(caller *pb.Fencing, more ...fault.Option) error {
+	return fault.New(pb.ErrorReason_ERROR_REASON_STALE_LEADER,
+		fmt.Sprintf("epoch %d of lease %q does not lead", caller.GetEpoch(), caller.GetScope()),
+		append(more, fault.WithMetadata("epoch", strconv.FormatUint(caller.GetEpoch(), 10)))...)
+}

@@ -1,0 +1,108 @@
+package sdk
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"cloudprovider.ccm/sdk/internal/checks"
+)
+
+// Leaders is how a provider tells the present leader from former ones.
+type Leaders int
+
+const (
+	// Told is by Lead: CAPABILITY_LEADERSHIP.
+	Told Leaders = iota
+	// Compared is by the highest epoch that this process saw: CAPABILITY_FENCING.
+	Compared
+	// Ignored is not at all. For tests of hosts, and for a provider that does it by better means than memory.
+	Ignored
+)
+
+// WithLeaders says how the present leader is told from former ones; Told unless given.
+func WithLeaders(leaders Leaders) Option {
+	return func(p *Provider) { p.leaders = leaders }
+}
+
+// WithWhileLeading does this for each cluster while somebody leads it: background work that writes to the cloud. It is begun with
+// each term, once the former term's has returned; its context is done with the term's end, or when the process stops, which
+// context.Cause tells apart (fault.ReasonOf: STALE_LEADER or SHUTTING_DOWN). A graceful stop waits for its return. So exactly one
+// of two replicas does it at any time, if it returns at once.
+func WithWhileLeading(work func(ctx context.Context, cluster *pb.ClusterRef)) Option {
+	return func(p *Provider) { p.whileLeading = work }
+}
+
+// leaders is who leads, and what is done meanwhile.
+type leaders struct {
+	leadership checks.Leadership
+	mu         sync.Mutex
+	// returned is closed when the work of a cluster's last term has returned; by the cluster's uid.
+	returned map[string]<-chan struct{}
+}
+
+// term answers the term under which a mutation runs, nil where there is none; or its refusal, if it is not the present leader's.
+func (c *core) term(request any) (context.Context, error) {
+	fencing, cluster := checks.Fencing(request), checks.Cluster(request)
+	if fencing == nil || cluster == nil || !c.provider.advertised.has(pb.Capability_CAPABILITY_LEADERSHIP) {
+		return nil, nil // What is missing is refused by its shape.
+	}
+	return c.leadership.Term(cluster.GetUid(), fencing)
+}
+
+// hear hears what a leader says of itself. What the provider does while it is led begins and ends with the term.
+func (c *core) hear(request *pb.LeadRequest) error {
+	var validFor *time.Duration
+	if given := request.GetValidFor(); given != nil {
+		left := given.AsDuration()
+		validFor = &left
+	}
+	term, err := c.leadership.Hear(request.GetCluster().GetUid(), request.GetFencing(), validFor)
+	if err != nil || term == nil || c.provider.whileLeading == nil || !c.provider.life.beginMutation() {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	uid, returned := request.GetCluster().GetUid(), make(chan struct{})
+	before := c.returned[uid]
+	if c.returned == nil {
+		c.returned = map[string]<-chan struct{}{}
+	}
+	c.returned[uid] = returned
+	go c.whileLed(term, request.GetCluster(), before, returned)
+	return nil
+}
+
+func (c *core) whileLed(term context.Context, cluster *pb.ClusterRef, before <-chan struct{}, returned chan<- struct{}) {
+	defer c.provider.life.endMutation()
+	defer close(returned)
+	work, done := context.WithCancelCause(term)
+	defer done(nil)
+	defer context.AfterFunc(c.provider.life.stop, func() { done(fault.ShuttingDown()) })()
+	if before != nil {
+		<-before
+	}
+	if work.Err() == nil {
+		c.provider.whileLeading(work, cluster)
+	}
+}
+
+// unlessOver answers how a mutation ended, or, once its term is over, that its leader leads no more: what it says then is what
+// it was when it was given up.
+func unlessOver(ctx, term context.Context, ended <-chan outcome) <-chan outcome {
+	out := make(chan outcome, 1)
+	go func() {
+		var end outcome
+		select {
+		case end = <-ended:
+		case <-term.Done():
+		}
+		if term.Err() != nil {
+			end = outcome{err: fail(ctx, context.Cause(term))}
+		}
+		out <- end
+	}()
+	return out
+}

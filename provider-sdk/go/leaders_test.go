@@ -1,0 +1,160 @@
+package sdk_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cloudprovider.ccm/sdk"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+func lead(t *testing.T, conn *grpc.ClientConn, epoch uint64, validFor *durationpb.Duration) {
+	t.Helper()
+	_, err := pb.NewCloudProviderClient(conn).Lead(soon(t), &pb.LeadRequest{
+		Cluster: clusterRef(), Fencing: &pb.Fencing{Scope: "lease", Epoch: epoch}, ValidFor: validFor,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+var (
+	long = durationpb.New(600 * time.Second)
+	zero = durationpb.New(0)
+)
+
+// waysToEnd are the ways in which leadership ends: how it begins, and what ends it.
+var waysToEnd = []struct {
+	how   string
+	first *durationpb.Duration
+	epoch uint64
+	then  *durationpb.Duration
+}{
+	{"time", durationpb.New(300 * time.Millisecond), 0, nil},
+	{"stepping down", long, 1, zero},
+	{"a new leader", long, 2, long},
+}
+
+// [R:lead-ends]
+func TestAMutationIsGivenUpWhenLeadershipEnds(t *testing.T) {
+	for _, row := range waysToEnd {
+		t.Run(row.how, func(t *testing.T) {
+			begun, ended, answered := make(chan bool, 1), make(chan error, 1), make(chan error, 1)
+			cloud := &cloud{ensure: func(ctx context.Context, _ *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
+				begun <- true
+				<-ctx.Done()
+				ended <- ctx.Err()
+				return &pb.EnsureLoadBalancerResponse{}, nil // Whatever it says then.
+			}}
+			conn := serve(t, provider(t, cloud)).dial(t)
+			lead(t, conn, 1, row.first)
+			request := ensureRequest()
+			request.Fencing = &pb.Fencing{Scope: "lease", Epoch: 1}
+			go func() {
+				_, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request)
+				answered <- err
+			}()
+			receive(t, begun, "the mutation")
+			if row.then != nil {
+				lead(t, conn, row.epoch, row.then)
+			}
+			receive(t, ended, "its end")
+			err := receive(t, answered, "the answer")
+			expect(t, err, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_STALE_LEADER)
+		})
+	}
+}
+
+// A method that does not look at its context holds up no answer, and what it left behind ends, too. [R:lead-ends]
+func TestWhatOutlivesItsMutationEndsWithLeadership(t *testing.T) {
+	begun, ended, answered := make(chan bool, 1), make(chan error, 1), make(chan error, 1)
+	release := make(chan struct{})
+	cloud := &cloud{ensure: func(ctx context.Context, _ *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
+		work, done := sdk.Outlive(ctx)
+		go func() {
+			defer done()
+			<-work.Done()
+			ended <- work.Err()
+		}()
+		begun <- true
+		<-release
+		return &pb.EnsureLoadBalancerResponse{}, nil
+	}}
+	conn := serve(t, provider(t, cloud)).dial(t)
+	lead(t, conn, 1, long)
+	request := ensureRequest()
+	request.Fencing = &pb.Fencing{Scope: "lease", Epoch: 1}
+	go func() {
+		_, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request)
+		answered <- err
+	}()
+	receive(t, begun, "the mutation")
+	lead(t, conn, 1, zero)
+	receive(t, ended, "the end of what it left behind")
+	err := receive(t, answered, "the answer")
+	expect(t, err, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_STALE_LEADER)
+	close(release)
+}
+
+// [R:lead-needed]
+func TestWhoDoesNotLeadIsRefusedBeforeTheArgumentsAreLookedAt(t *testing.T) {
+	conn := serve(t, provider(t, &cloud{})).dial(t)
+	client := pb.NewLoadBalancersClient(conn)
+	if _, err := client.EnsureLoadBalancer(soon(t), ensureRequest()); err != nil {
+		t.Error("leader election is off, and nobody led", err)
+	}
+	malformed := &pb.DeleteLoadBalancerRequest{Cluster: clusterRef(), Fencing: &pb.Fencing{Scope: "lease", Epoch: 1}}
+	_, err := client.DeleteLoadBalancer(soon(t), malformed)
+	expect(t, err, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_STALE_LEADER)
+	lead(t, conn, 1, long)
+	_, err = client.DeleteLoadBalancer(soon(t), malformed)
+	expect(t, err, codes.InvalidArgument, pb.ErrorReason_ERROR_REASON_INVALID_ARGUMENT_SHAPE)
+	_, err = client.EnsureLoadBalancer(soon(t), ensureRequest())
+	expect(t, err, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_STALE_LEADER)
+	_, err = pb.NewInstancesClient(conn).BatchGetInstances(soon(t), queries("a"))
+	if err != nil {
+		t.Error("a read needs no leader", err)
+	}
+}
+
+// [R:lead-ends]
+func TestBackgroundWorkRunsWhileSomebodyLeads(t *testing.T) {
+	counts, running := make(chan int32, 10), atomic.Int32{}
+	made := provider(t, &cloud{}, sdk.WithWhileLeading(func(ctx context.Context, cluster *pb.ClusterRef) {
+		if cluster.GetUid() != clusterRef().GetUid() {
+			t.Error(cluster)
+		}
+		counts <- running.Add(1)
+		<-ctx.Done()
+		counts <- running.Add(-1)
+	}))
+	served := serve(t, made)
+	conn := served.dial(t)
+	expectCounts := func(how string, wanted ...int32) {
+		t.Helper()
+		for _, want := range wanted {
+			if got := receive(t, counts, how); got != want {
+				t.Fatalf("%s: %d run, not %d", how, got, want)
+			}
+		}
+	}
+	lead(t, conn, 1, long)
+	expectCounts("the first leader", 1)
+	lead(t, conn, 1, long)
+	lead(t, conn, 2, nil)
+	expectCounts("another leader, after a renewal", 0, 1)
+	lead(t, conn, 2, zero)
+	expectCounts("stepping down", 0)
+	lead(t, conn, 2, durationpb.New(200*time.Millisecond))
+	expectCounts("the end of its time", 1, 0)
+	lead(t, conn, 3, long)
+	expectCounts("the last leader", 1)
+	served.Stop()
+	served.wait(t)
+	expectCounts("the stop, which waits for it", 0)
+}
