@@ -47,6 +47,7 @@ func TestMemoryHoldsForTheTermOfItsLeader(t *testing.T) {
 	}
 	conn := serve(t, cloud)
 	term := &pb.Fencing{Scope: "lease", Epoch: 3}
+	lead(t, conn, term, nil)
 	request := ensureRequest("a")
 	request.Fencing = term
 	if _, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request); err != nil {
@@ -81,6 +82,7 @@ func TestMemoryHoldsForTheTermOfItsLeader(t *testing.T) {
 	}
 	introduce()
 	term = &pb.Fencing{Scope: "lease", Epoch: 4}
+	lead(t, conn, term, nil)
 	if got := update("digest-3"); got.GetError().GetReason() != pb.ErrorReason_ERROR_REASON_NEEDS_ENSURE {
 		t.Error(got)
 	}

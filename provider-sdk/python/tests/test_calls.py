@@ -10,7 +10,7 @@ import pytest
 from cloud import CANARY, Cloud
 from fixture import batch, clients, delete, ensure, refused, served, serving, until, update
 
-from cloudprovider_sdk import Instances, Provider, logs
+from cloudprovider_sdk import Instances, Leaders, Provider, logs
 from cloudprovider_sdk import proto as pb
 
 
@@ -92,7 +92,7 @@ async def test_a_read_is_given_up_with_its_caller(tmp_path: Path) -> None:
 
 async def test_equal_mutations_at_once_are_one(tmp_path: Path) -> None:
     cloud = Cloud()
-    async with served(cloud.provider(), tmp_path) as there:
+    async with served(cloud.provider(leaders=Leaders.COMPARED), tmp_path) as there:
         first = there.load_balancers.EnsureLoadBalancer(ensure("slow", epoch=1))
         await until(lambda: cloud.began == 1)
         second = there.load_balancers.EnsureLoadBalancer(ensure("slow", epoch=2))
@@ -146,14 +146,14 @@ async def test_overtaken_items_of_a_batch_are_answered_and_the_others_done(tmp_p
 
 async def test_a_former_leader_is_refused_before_the_shape_is_looked_at(tmp_path: Path) -> None:
     """[R:fencing] [R:error-order]."""
-    async with served(Cloud().provider(), tmp_path) as there:
+    async with served(Cloud().provider(leaders=Leaders.COMPARED), tmp_path) as there:
         await there.load_balancers.EnsureLoadBalancer(ensure("a", epoch=5))
         request = ensure("", epoch=4)
         assert (await refused(there.load_balancers.EnsureLoadBalancer(request))).reason == pb.ERROR_REASON_STALE_LEADER
 
 
-async def test_without_fencing_epochs_are_not_compared(tmp_path: Path) -> None:
-    async with served(Cloud().provider(fencing=False), tmp_path) as there:
+async def test_where_leaders_are_ignored_epochs_are_not_compared(tmp_path: Path) -> None:
+    async with served(Cloud().provider(leaders=Leaders.IGNORED), tmp_path) as there:
         answer = await there.base.GetCapabilities(pb.GetCapabilitiesRequest())
         assert pb.CAPABILITY_FENCING not in answer.capabilities
         for epoch in (5, 4):
@@ -200,7 +200,7 @@ async def test_what_is_advertised_is_what_is_implemented(tmp_path: Path) -> None
 
     async with served(Cloud().provider(), tmp_path) as there:
         answer = await there.base.GetCapabilities(pb.GetCapabilitiesRequest())
-        wanted = [pb.CAPABILITY_INSTANCES_WATCH, pb.CAPABILITY_INSTANCES_LIST, pb.CAPABILITY_FENCING]
+        wanted = [pb.CAPABILITY_INSTANCES_WATCH, pb.CAPABILITY_INSTANCES_LIST, pb.CAPABILITY_LEADERSHIP]
         assert list(answer.capabilities) == wanted
         assert not (await there.base.GetStatus(pb.GetStatusRequest())).conditions
     least = Provider("least", provider_id_prefixes=["least://"], instances=Least())

@@ -68,6 +68,7 @@ GOOD = [
     pb.WatchInstancesRequest(cluster=CLUSTER),
     LIST,
     SSH,
+    pb.LeadRequest(cluster=CLUSTER, fencing=pb.Fencing()),
     GET,
     ensure("s"),
     update("s", "t"),

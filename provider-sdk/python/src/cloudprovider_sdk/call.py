@@ -43,7 +43,8 @@ class Call:
     caller_gone: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when nobody waits for the answer any more. For information: a mutation goes on."""
     give_up: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the time for a graceful stop is over: a mutation gives up, or is cancelled a second later."""
+    """Set when a mutation shall begin no further call of the cloud: leadership ended, and its task is cancelled, which a thread
+    of its own hears only here; or the time for a graceful stop is over, and its task is cancelled a second later."""
 
     def remaining(self) -> float | None:
         """Answer the seconds left until the deadline, zero once it passed: the bound for calls of the cloud."""

@@ -28,9 +28,10 @@ _NEEDS: Final = {
     pb.CAPABILITY_ADOPTION: (contract.LOAD_BALANCERS,),
     pb.CAPABILITY_LOAD_BALANCER_DRIFT: (contract.LOAD_BALANCERS,),
     pb.CAPABILITY_ROUTE_NODE_ADDRESSES: (contract.ROUTES,),
+    pb.CAPABILITY_LEADERSHIP: (),
     pb.CAPABILITY_FENCING: (contract.INSTANCES, contract.LOAD_BALANCERS, contract.ROUTES),
 }
-"""The services of which one must be served."""
+"""The services of which one must be served; none where the base is enough."""
 
 
 def check(provider: "Provider", answer: pb.GetCapabilitiesResponse) -> None:
@@ -60,7 +61,7 @@ def _capabilities(provider: "Provider", answer: pb.GetCapabilitiesResponse) -> N
     for at, capability in enumerate(answer.capabilities):
         if capability not in _NEEDS or capability in answer.capabilities[:at]:
             raise ValueError(f"capability number {capability} is unknown, unspecified or there twice")
-        if provider.services.keys().isdisjoint(needed := _NEEDS[capability]):
+        if (needed := _NEEDS[capability]) and provider.services.keys().isdisjoint(needed):
             raise ValueError(
                 f"{pb.Capability.Name(capability)} is advertised but {' or '.join(needed)} is not served; "
                 "give its implementation or drop the capability"

@@ -14,9 +14,8 @@ class Lifecycle:
     def __init__(self, services: Iterable[str]) -> None:
         self.stop = asyncio.Event()
         """A stop was asked for: no new work, streams end."""
-        self.give_up = asyncio.Event()
-        """The time for a graceful stop is over: mutations give up."""
-        self.mutations: set[asyncio.Task[Any]] = set()
+        self.mutations: dict[asyncio.Task[Any], asyncio.Event | None] = {}
+        """What runs, with what tells it to give up."""
         self._serving = dict.fromkeys(["", *services], True)
         self.changed = asyncio.Event()
         """Set, and replaced, when the health of anything changes."""
@@ -38,12 +37,18 @@ class Lifecycle:
         self.stop.set()
         self._tell()
 
-    def spawn(self, mutation: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def spawn(self, mutation: Coroutine[Any, Any, T], give_up: asyncio.Event | None = None) -> asyncio.Task[T]:
         """Run a mutation as a task that nobody's going away ends."""
         task = asyncio.create_task(mutation)
-        self.mutations.add(task)
-        task.add_done_callback(self.mutations.discard)
+        self.mutations[task] = give_up
+        task.add_done_callback(self.mutations.pop)
         return task
+
+    def give_up(self) -> None:
+        """Tell mutations that the time for a graceful stop is over."""
+        for told in self.mutations.values():
+            if told is not None:
+                told.set()
 
     async def mutations_end(self, within: float) -> bool:
         """Wait for the mutations that run; False when the time is over first."""

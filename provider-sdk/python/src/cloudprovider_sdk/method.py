@@ -58,7 +58,8 @@ def _of(method: MethodDescriptor) -> Method:
         name=method.name,
         request=message_factory.GetMessageClass(method.input_type),
         response=message_factory.GetMessageClass(method.output_type),
-        mutates=level == descriptor_pb2.MethodOptions.IDEMPOTENT,
+        # Lead changes nothing in the cloud.
+        mutates=level == descriptor_pb2.MethodOptions.IDEMPOTENT and method.name != "Lead",
         streams=method.server_streaming,
     )
 

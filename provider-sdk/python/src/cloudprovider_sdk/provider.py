@@ -5,7 +5,9 @@ advertises it serves. How it is served is decided in `server`.
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from enum import Enum, auto
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -22,13 +24,30 @@ _OPTIONAL = {
 }
 
 
+WhileLeading = Callable[[pb.ClusterRef], Coroutine[Any, Any, None]]
+
+
+class Leaders(Enum):
+    """How a provider tells the present leader from former ones."""
+
+    TOLD = auto()
+    """By `Lead`: CAPABILITY_LEADERSHIP."""
+    COMPARED = auto()
+    """By the highest epoch that this process saw: CAPABILITY_FENCING."""
+    IGNORED = auto()
+    """Not at all. For tests of hosts, and for a provider that does it by better means than memory."""
+
+
 class Provider:
     """A provider that is complete and consistent. Each service is served if and only if it was given.
 
     `name` is a DNS subdomain of at most 63 bytes, for example `aws`; `provider_id_prefixes` say how provider IDs begin, for
     example `aws://`. `capabilities` tells limits, intervals, wanted fields, classes, and capabilities that cannot be seen
-    from methods; what can be seen from methods, and fencing, is added (`fencing=False` is for a provider that fences by better
-    means than memory). Register metrics of your own on `registry`.
+    from methods; what can be seen from methods, and how former `leaders` are refused, is added. Register metrics of your own on
+    `registry`.
+
+    `while_leading` is done for each cluster while somebody leads it: background work that writes to the cloud. It begins with
+    each term, and is cancelled with its end, or when the process stops; so exactly one of two replicas does it at any time.
 
     Raises `ValueError`, which names what does not fit: a name that is no DNS subdomain, a capability without its service,
     instances without a provider-ID prefix, a limit or an interval that the contract forbids.
@@ -48,7 +67,8 @@ class Provider:
         volumes: Volumes | None = None,
         clusters: Clusters | None = None,
         registry: CollectorRegistry | None = None,
-        fencing: bool = True,
+        leaders: Leaders = Leaders.TOLD,
+        while_leading: WhileLeading | None = None,
         process_epoch: str | None = None,
     ) -> None:
         self.name = name
@@ -57,6 +77,7 @@ class Provider:
         self.process_epoch = str(uuid.uuid4()) if process_epoch is None else process_epoch
         self.registry = registry or CollectorRegistry()
         self.status = status
+        self.while_leading = while_leading
         optional: dict[str, object] = {
             contract.INSTANCES: instances,
             contract.LOAD_BALANCERS: load_balancers,
@@ -67,7 +88,7 @@ class Provider:
         self.services = {service: given for service, given in optional.items() if given is not None}
         answer = pb.GetCapabilitiesResponse()
         answer.CopyFrom(capabilities or answer)
-        answer.capabilities.extend(one for one in self._seen(instances, fencing=fencing) if one not in answer.capabilities)
+        answer.capabilities.extend(one for one in self._seen(instances, leaders) if one not in answer.capabilities)
         consistency.check(self, answer)
         self.advertised = advertise(answer)
         self.lifecycle = Lifecycle(self.service_names)
@@ -88,7 +109,7 @@ class Provider:
         """Stop gracefully, as SIGTERM does: not serving, streams end, running mutations are finished."""
         self.lifecycle.begin_stop()
 
-    def _seen(self, instances: Instances | None, *, fencing: bool) -> list[pb.Capability.ValueType]:
+    def _seen(self, instances: Instances | None, leaders: Leaders) -> list[pb.Capability.ValueType]:
         """Tell what a provider can do by what it implements."""
         seen = [
             capability
@@ -96,4 +117,6 @@ class Provider:
             if instances is not None and getattr(type(instances), method) is not getattr(Instances, method)
         ]
         mutates = pb.CAPABILITY_SSH_KEYS in seen or {contract.LOAD_BALANCERS, contract.ROUTES} & self.services.keys()
-        return [*seen, pb.CAPABILITY_FENCING] if mutates and fencing else seen
+        if leaders is Leaders.TOLD and (mutates or self.while_leading):
+            return [*seen, pb.CAPABILITY_LEADERSHIP]
+        return [*seen, pb.CAPABILITY_FENCING] if leaders is Leaders.COMPARED and mutates else seen

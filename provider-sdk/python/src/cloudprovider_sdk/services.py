@@ -2,7 +2,7 @@
 
 Requests go in and answers come out as the contract's own messages. Everything may raise, with one typed error (see `errors`),
 and nothing turns an error into an empty answer. What is the same for every provider is done before a method is called
-(fencing, shape of the arguments, revisions, page sizes) and after it (each key answered once): see the README.
+(who leads, shape of the arguments, revisions, page sizes) and after it (each key answered once): see the README.
 """
 
 from abc import ABC, abstractmethod
@@ -65,9 +65,9 @@ class Instances(ABC):
 class LoadBalancers(ABC):
     """What stands before Services of type LoadBalancer. The natural key of a balancer is (cluster uid, service uid).
 
-    A mutation runs to its end even when the caller is gone. Of one key, only one runs at a time: the same call again joins
-    it, another one is answered CONCURRENT_OPERATION. A revision below the highest accepted one is refused before a method is
-    called.
+    A mutation runs to its end even when the caller is gone; it is cancelled when leadership ends. Of one key, only one runs
+    at a time: the same call again joins it, another one is answered CONCURRENT_OPERATION. A revision below the highest
+    accepted one is refused before a method is called.
     """
 
     @abstractmethod

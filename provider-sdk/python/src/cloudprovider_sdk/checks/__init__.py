@@ -4,7 +4,8 @@ The peer comes before; rights in the cloud and existence come after and are the 
 """
 
 from cloudprovider_sdk.checks.fences import Fences
+from cloudprovider_sdk.checks.leadership import Leadership, Term
 from cloudprovider_sdk.checks.revisions import Revisions
 from cloudprovider_sdk.checks.shape import check, fit, items
 
-__all__ = ["Fences", "Revisions", "check", "fit", "items"]
+__all__ = ["Fences", "Leadership", "Revisions", "Term", "check", "fit", "items"]

@@ -55,6 +55,10 @@ def _add_ssh_key(request: pb.AddSshKeyToAllInstancesRequest, _: Advertised) -> N
     parts.text("public_key", request.public_key, _PUBLIC_KEY)
 
 
+def _lead(request: pb.LeadRequest, _: Advertised) -> None:
+    parts.mutation(request)
+
+
 def _get_load_balancer(request: pb.GetLoadBalancerRequest, _: Advertised) -> None:
     parts.cluster(request)
     parts.service("service", request.service)
@@ -126,6 +130,7 @@ def _batch_get_volume_labels(request: pb.BatchGetVolumeLabelsRequest, advertised
 
 
 _SHAPES: Final[dict[type, Callable[[Any, Advertised], None]]] = {
+    pb.LeadRequest: _lead,
     pb.BatchGetInstancesRequest: _batch_get_instances,
     pb.WatchInstancesRequest: _watch_instances,
     pb.AddSshKeyToAllInstancesRequest: _add_ssh_key,

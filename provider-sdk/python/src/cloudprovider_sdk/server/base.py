@@ -1,7 +1,9 @@
 """Who is there, what it can do, and how it is: answered from memory."""
 
 import logging
+from collections.abc import Callable
 
+from cloudprovider_sdk import errors
 from cloudprovider_sdk import proto as pb
 from cloudprovider_sdk.call import Call
 from cloudprovider_sdk.gen.ccm.discovery.v1 import discovery_pb2
@@ -32,10 +34,11 @@ class Discovery:
 
 
 class Base:
-    """Serves `CloudProvider`: capabilities are data, status is the provider's, if it tells."""
+    """Serves `CloudProvider`: capabilities are data, status is the provider's, if it tells; leaders are heard by `heard`."""
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: Provider, heard: Callable[[pb.LeadRequest], None]) -> None:
         self._provider = provider
+        self._heard = heard
 
     async def get_capabilities(self, _: Call, __: pb.GetCapabilitiesRequest) -> pb.GetCapabilitiesResponse:
         """Answer what was advertised at the start."""
@@ -46,3 +49,10 @@ class Base:
         if self._provider.status is None:
             return pb.GetStatusResponse()
         return await self._provider.status.get_status(call)
+
+    async def lead(self, _: Call, request: pb.LeadRequest) -> pb.LeadResponse:
+        """Hear who leads."""
+        if pb.CAPABILITY_LEADERSHIP not in self._provider.advertised.capabilities:
+            raise errors.method_not_supported("Lead")
+        self._heard(request)
+        return pb.LeadResponse()

@@ -17,6 +17,7 @@ from cloudprovider_sdk.method import Method
 from cloudprovider_sdk.metrics import Metrics
 from cloudprovider_sdk.provider import Provider
 from cloudprovider_sdk.server import answers
+from cloudprovider_sdk.server.background import Background
 from cloudprovider_sdk.server.frames import close, frames
 from cloudprovider_sdk.server.guard import guarded
 from cloudprovider_sdk.server.mutations import Mutations
@@ -38,16 +39,18 @@ class Core:
         self._advertised = provider.advertised
         self._lifecycle = provider.lifecycle
         self._fences = checks.Fences()
+        self._leadership = checks.Leadership()
+        self._background = Background(provider.while_leading, provider.lifecycle)
         self._mutations = Mutations(provider.lifecycle)
         self._observer = Observer(Metrics(provider.registry))
 
     async def unary(self, method: Method, run: Implementation, request: Any, context: Context) -> Any:
-        """Serve a call that has one answer. A read ends with its caller; a mutation runs to its end."""
+        """Serve a call that has one answer. A read ends with its caller; a mutation runs to its end, or its term's."""
         headers = _headers(context)
         call = self._call(method, request, context, headers)
         with self._observer.watch(method, call, headers, checks.items(request)) as outcome:
             try:
-                self._admit(request)
+                self._admit(method, request)
                 async with asyncio.timeout(_patience(call)):
                     answer = await self._run(method, run, call, request)
             except ProviderError as error:
@@ -74,7 +77,7 @@ class Core:
         try:
             with self._observer.watch(method, call, headers, None) as outcome:
                 try:
-                    self._admit(request)
+                    self._admit(method, request)
                     watch = await self._open(run, call, request)
                 except ProviderError as error:
                     outcome.failed(error)
@@ -112,16 +115,32 @@ class Core:
             deadline=None if remaining is None else time.monotonic() + remaining,
             peer=Peer(context.peer(), certificate),
             traceparent=headers.get("traceparent"),
-            give_up=self._lifecycle.give_up,
         )
 
-    def _admit(self, request: Any) -> None:
+    def lead(self, request: pb.LeadRequest) -> None:
+        """Hear what a leader says of itself. What the provider does while it is led begins and ends with the term."""
+        given = request.valid_for
+        valid_for = given.seconds + given.nanos / 1e9 if request.HasField("valid_for") else None
+        begun = self._leadership.hear(request.cluster.uid, request.fencing, valid_for)
+        if begun is not None:
+            self._background.begin(begun, request.cluster)
+
+    def _term(self, method: Method, request: Any) -> checks.Term | None:
+        """Answer the term of a mutation, if terms are told at all; raise if it is not the present leader's."""
+        told = pb.CAPABILITY_LEADERSHIP in self._advertised.capabilities
+        # What is missing is refused by its shape.
+        if not (method.mutates and told and request.HasField("cluster") and request.HasField("fencing")):
+            return None
+        return self._leadership.term(request.cluster.uid, request.fencing)
+
+    def _admit(self, method: Method, request: Any) -> None:
         """Refuse what must not reach a method, in the contract's order."""
         # Who is there and what can it do are answered to the end.
         if self._lifecycle.stop.is_set() and "cluster" in request.DESCRIPTOR.fields_by_name:
             raise errors.shutting_down()
-        if hasattr(request, "fencing") and pb.CAPABILITY_FENCING in self._advertised.capabilities:
+        if method.mutates and pb.CAPABILITY_FENCING in self._advertised.capabilities:
             self._fences.check(request.fencing)
+        self._term(method, request)
         checks.check(request, self._advertised)
         checks.fit(request, self._advertised)
 
@@ -132,7 +151,8 @@ class Core:
             return answer
 
         if method.mutates:
-            return await self._mutations.run(request, method.response(), work)
+            term = self._term(method, request)
+            return await self._mutations.run(call, term, request, method.response(), work)
         return await work()
 
 

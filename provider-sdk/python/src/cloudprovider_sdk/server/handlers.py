@@ -20,7 +20,7 @@ def handlers(provider: Provider, *, reflection: bool) -> list[grpc.GenericRpcHan
     core = Core(provider)
     served = {
         contract.DISCOVERY: Discovery(provider, names),
-        contract.CLOUD_PROVIDER: Base(provider),
+        contract.CLOUD_PROVIDER: Base(provider, core.lead),
         **provider.services,
     }
     contracted = [_service(core, name, implementation) for name, implementation in served.items()]

@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from typing import Any, NamedTuple
 
 from cloudprovider_sdk import proto as pb
+from cloudprovider_sdk.checks import Term
 from cloudprovider_sdk.lifecycle import Lifecycle
 
 
@@ -62,15 +63,19 @@ def fingerprint(request: Any) -> bytes:
     return hashlib.sha256(name + b" " + copy.SerializeToString(deterministic=True)).digest()
 
 
+Same = tuple[bytes, Term | None]
+"""What equal mutations have in common. Nobody joins one of a former leader: it is given up."""
+
+
 class Lanes:
     """The mutations that run, by fingerprint and by what they are about."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
-        self._running: dict[bytes, asyncio.Task[Any]] = {}
+        self._running: dict[Same, asyncio.Task[Any]] = {}
         self._busy: set[tuple[str, str, str]] = set()
 
-    def running(self, same: bytes) -> asyncio.Task[Any] | None:
+    def running(self, same: Same) -> asyncio.Task[Any] | None:
         """Answer the equal mutation that runs, to be joined."""
         return self._running.get(same)
 
@@ -78,10 +83,12 @@ class Lanes:
         """Say whether anything runs on it."""
         return subject.key in self._busy
 
-    def begin(self, same: bytes, about: list[Subject], work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def begin(
+        self, same: Same, about: list[Subject], work: Coroutine[Any, Any, Any], give_up: asyncio.Event
+    ) -> asyncio.Task[Any]:
         """Run a mutation as a task of its own; its keys are busy until it ends."""
         keys = {subject.key for subject in about}
-        task = self._lifecycle.spawn(work)
+        task = self._lifecycle.spawn(work, give_up)
         self._running[same] = task
         self._busy |= keys
 

@@ -1,4 +1,4 @@
-"""Runs mutations: once begun to their end, one at a time for each natural key, never on a state that was overtaken.
+"""Runs mutations: once begun to the end of them or of leadership, one at a time for each natural key, none that was overtaken.
 
 In: an admitted request and the method that serves it. Out: its answer. What must not run is refused; of a batch, only the
 items in question.
@@ -10,7 +10,8 @@ from typing import Any
 
 from cloudprovider_sdk import errors
 from cloudprovider_sdk import proto as pb
-from cloudprovider_sdk.checks import Revisions
+from cloudprovider_sdk.call import Call
+from cloudprovider_sdk.checks import Revisions, Term
 from cloudprovider_sdk.contract import LONGEST_DEADLINE_SECONDS
 from cloudprovider_sdk.errors import ProviderError
 from cloudprovider_sdk.lifecycle import Lifecycle
@@ -28,16 +29,22 @@ class Mutations:
         self._lanes = Lanes(lifecycle)
         self._revisions = Revisions()
 
-    async def run(self, request: Any, empty: Any, work: Work) -> Any:
-        """Run a mutation, or join the same one that runs. The caller may be cancelled; what runs is not.
+    async def run(self, call: Call, term: Term | None, request: Any, empty: Any, work: Work) -> Any:
+        """Run a mutation, or join the same one that runs. The caller may be cancelled; what runs is not, but by its term's end.
 
         Items that are refused are taken out of `request` before `work` begins; if none is left, `empty` is filled instead.
         """
-        same = fingerprint(request)
+        same = fingerprint(request), term
         running = self._lanes.running(same)
         if running is None:
             refused = self._refuse_items(request) if hasattr(request, "items") else self._refuse_whole(request)
-            running = self._lanes.begin(same, subjects(request), _run(request, empty, work, refused))
+            running = self._lanes.begin(same, subjects(request), _run(request, empty, work, refused), call.give_up)
+            if term is not None:
+                _give_up_with(term, running, call.give_up)
+        if term is not None:
+            await asyncio.wait({running, term.ended}, return_when=asyncio.FIRST_COMPLETED)
+            if term.over:
+                raise term.stale()
         return await asyncio.shield(running)
 
     def _refuse_whole(self, request: Any) -> Refused:
@@ -62,6 +69,15 @@ class Mutations:
         self._revisions.accept(subject.cluster, subject.name, subject.revision)
         if self._lanes.busy(subject):
             raise errors.concurrent_operation(subject.name)
+
+
+def _give_up_with(term: Term, running: asyncio.Task[Any], give_up: asyncio.Event) -> None:
+    def over(_: asyncio.Future[None]) -> None:
+        give_up.set()
+        running.cancel()
+
+    term.ended.add_done_callback(over)
+    running.add_done_callback(lambda _: term.ended.remove_done_callback(over))
 
 
 async def _run(request: Any, empty: Any, work: Work, refused: Refused) -> Any:

@@ -91,9 +91,9 @@ class Server:
         if not await life.mutations_end(grace):
             extra = {"mutations": len(life.mutations)}
             _log.warning("the time to stop is over; what runs is told to give up", extra=extra)
-            life.give_up.set()
+            life.give_up()
             await life.mutations_end(_LAST_WORDS)
-            for mutation in life.mutations:
+            for mutation in list(life.mutations):
                 mutation.cancel()
         await answered
 

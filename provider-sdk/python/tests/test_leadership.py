@@ -1,0 +1,244 @@
+"""Leaders: whose mutations are run, and until when; and what is done only while somebody leads."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cloud import Cloud
+from fixture import CLUSTER, Clients, batch, clients, delete, ensure, refused, served, serving, until
+from google.protobuf.duration_pb2 import Duration
+
+from cloudprovider_sdk import Leaders, Provider, ProviderError
+from cloudprovider_sdk import proto as pb
+from cloudprovider_sdk.checks import Leadership, Term
+
+LONG = 10.0
+FAR = Duration(seconds=600)
+ZERO = Duration()
+
+
+def leader(scope: str, epoch: int) -> pb.Fencing:
+    return pb.Fencing(scope=scope, epoch=epoch)
+
+
+class Bench(Leadership):
+    """A Leadership of one cluster, and the clock of a test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.now = 0.0
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        monkeypatch.setattr(loop, "time", lambda: start + self.now)
+
+    async def advance(self, seconds: float) -> None:
+        self.now += seconds
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    def led(self, leader: pb.Fencing, valid_for: float | None = LONG) -> Term:
+        term = self.hear("c", leader, valid_for)
+        assert term is not None, "no term begins"
+        return term
+
+    def stale(self, ask: Callable[[], object]) -> bool:
+        try:
+            ask()
+        except ProviderError as error:
+            return error.reason == pb.ERROR_REASON_STALE_LEADER
+        return False
+
+    def may(self, caller: pb.Fencing, cluster: str = "c") -> bool:
+        return not self.stale(lambda: self.term(cluster, caller))
+
+
+async def test_only_the_present_leader_may_change_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """[R:lead-needed]."""
+    bench = Bench(monkeypatch)
+    assert bench.term("c", leader("", 0)) is None, "leader election is off"
+    assert not bench.may(leader("lease", 1)), "nobody led yet"
+    term = bench.led(leader("lease", 1))
+    assert bench.term("c", leader("lease", 1)) is term
+    for other in (leader("", 0), leader("lease", 0), leader("lease", 2), leader("other", 1)):
+        assert not bench.may(other), other
+    assert bench.may(leader("", 0), cluster="d")
+    # A process that was paused for so long asks the clock first.
+    bench.now += LONG + 1
+    for anybody in (leader("lease", 1), leader("", 0)):
+        assert not bench.may(anybody), "nobody leads any more"
+
+
+async def test_a_former_leader_never_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """[R:lead-takes-over]."""
+    bench = Bench(monkeypatch)
+    first = bench.led(leader("lease", 1))
+    second = bench.led(leader("lease", 2))
+    assert first.over
+    assert bench.stale(lambda: bench.hear("c", leader("lease", 1), LONG))
+    assert bench.hear("c", leader("lease", 2), LONG) is None, "renewed, not begun anew"
+    bench.led(leader("new lease", 1))
+    assert second.over
+    assert bench.stale(lambda: bench.hear("c", leader("lease", 3), LONG))
+
+
+async def test_a_term_ends_in_time_or_at_a_word_and_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """[R:lead-ends]."""
+    bench = Bench(monkeypatch)
+    term = bench.led(leader("lease", 1))
+    await bench.advance(6)
+    assert bench.hear("c", leader("lease", 1), LONG) is None
+    await bench.advance(9)
+    assert not term.ended.done()
+    await bench.advance(1)
+    assert term.ended.done()
+    again = bench.led(leader("lease", 1))
+    assert bench.hear("c", leader("lease", 1), 0) is None
+    assert again.ended.done()
+    assert not bench.may(leader("lease", 1))
+    assert bench.hear("c", leader("lease", 1), -1) is None, "nothing begins with a step down"
+
+
+async def test_without_leader_election_a_term_ends_when_somebody_else_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """[R:lead-ends]."""
+    bench = Bench(monkeypatch)
+    term = bench.led(leader("", 0), None)
+    await bench.advance(1e6)
+    assert bench.may(leader("", 0))
+    bench.led(leader("lease", 1))
+    assert term.ended.done()
+    assert not bench.may(leader("", 0))
+
+
+async def lead(there: Clients, epoch: int, valid_for: Duration | None) -> None:
+    await there.base.Lead(pb.LeadRequest(cluster=CLUSTER, fencing=leader("lease", epoch), valid_for=valid_for))
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [(Duration(nanos=300_000_000), None), (FAR, (1, ZERO)), (FAR, (2, FAR))],
+    ids=["time", "stepping down", "a new leader"],
+)
+async def test_a_mutation_is_given_up_when_leadership_ends(
+    tmp_path: Path, first: Duration, then: tuple[int, Duration] | None
+) -> None:
+    """[R:lead-ends]."""
+    cloud = Cloud()
+    async with served(cloud.provider(), tmp_path) as there:
+        await lead(there, 1, first)
+        call = there.load_balancers.EnsureLoadBalancer(ensure("slow", epoch=1))
+        await until(lambda: cloud.began == 1)
+        if then is not None:
+            await lead(there, *then)
+        assert (await refused(call)).reason == pb.ERROR_REASON_STALE_LEADER
+        assert cloud.calls[0].give_up.is_set(), "threads of its own are told, too"
+        cloud.go.set()
+        await there.instances.BatchGetInstances(batch("fine"))
+        assert not cloud.finished, "no further call of the cloud"
+
+
+async def test_a_mutation_whose_caller_is_gone_is_given_up_too(tmp_path: Path) -> None:
+    """[R:lead-ends]."""
+    cloud = Cloud()
+    async with serving(cloud.provider(), tmp_path) as it, it.channel() as channel:
+        there = clients(channel)
+        await lead(there, 1, FAR)
+        call = there.load_balancers.EnsureLoadBalancer(ensure("slow", epoch=1))
+        await until(lambda: cloud.began == 1)
+        call.cancel()
+        await until(cloud.calls[0].caller_gone.is_set)
+        await lead(there, 2, FAR)
+        await until(lambda: not it.provider.lifecycle.mutations)
+        assert not cloud.finished
+
+
+async def test_a_new_leader_never_joins_what_a_former_one_began(tmp_path: Path) -> None:
+    """[R:lead-ends]."""
+    cloud = Cloud()
+    async with served(cloud.provider(), tmp_path) as there:
+        await lead(there, 1, FAR)
+        former = there.load_balancers.EnsureLoadBalancer(ensure("slow", epoch=1))
+        await until(lambda: cloud.began == 1)
+        await lead(there, 2, FAR)
+        cloud.go.set()
+        answer = await there.load_balancers.EnsureLoadBalancer(ensure("slow", epoch=2))
+        assert answer.load_balancer.id == "lb-2"
+        assert (await refused(former)).reason == pb.ERROR_REASON_STALE_LEADER
+
+
+async def test_who_does_not_lead_is_refused_before_the_arguments_are_looked_at(tmp_path: Path) -> None:
+    """[R:lead-needed]."""
+    async with served(Cloud().provider(), tmp_path) as there:
+        await there.load_balancers.EnsureLoadBalancer(ensure("a"))
+        malformed = pb.DeleteLoadBalancerRequest(cluster=CLUSTER, fencing=leader("lease", 1))
+        error = await refused(there.load_balancers.DeleteLoadBalancer(malformed))
+        assert error.reason == pb.ERROR_REASON_STALE_LEADER
+        await lead(there, 1, FAR)
+        error = await refused(there.load_balancers.DeleteLoadBalancer(malformed))
+        assert error.reason == pb.ERROR_REASON_INVALID_ARGUMENT_SHAPE
+        error = await refused(there.load_balancers.DeleteLoadBalancer(delete("a")))
+        assert error.reason == pb.ERROR_REASON_STALE_LEADER
+        await there.instances.BatchGetInstances(batch("fine"))
+
+
+async def test_background_work_runs_while_somebody_leads(tmp_path: Path) -> None:
+    """[R:lead-ends]."""
+    began = running = 0
+
+    async def work(of: pb.ClusterRef) -> None:
+        nonlocal began, running
+        assert of == CLUSTER
+        began, running = began + 1, running + 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            running -= 1
+
+    async with serving(Cloud().provider(while_leading=work), tmp_path) as it, it.channel() as channel:
+        there = clients(channel)
+        for epoch, valid_for, wanted in [
+            (1, FAR, (1, 1)),
+            (1, FAR, (1, 1)),
+            (2, None, (2, 1)),
+            (2, ZERO, (2, 0)),
+            (2, Duration(nanos=200_000_000), (3, 1)),
+        ]:
+            await lead(there, epoch, valid_for)
+            await until(lambda wanted=wanted: (began, running) == wanted)  # type: ignore[misc]
+        await until(lambda: not running)
+        await lead(there, 3, FAR)
+        await until(lambda: bool(running))
+    assert not running, "a stop ends it, and waits for it"
+
+
+async def test_a_failure_in_the_background_is_told_and_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def work(_: pb.ClusterRef) -> None:
+        raise RuntimeError("no cloud")
+
+    async with served(Cloud().provider(while_leading=work), tmp_path) as there:
+        await lead(there, 1, FAR)
+        await until(lambda: any(record.exc_info for record in caplog.records))
+        await there.load_balancers.EnsureLoadBalancer(ensure("a", epoch=1))
+
+
+@pytest.mark.parametrize(
+    ("leaders", "capability"),
+    [(Leaders.TOLD, pb.CAPABILITY_LEADERSHIP), (Leaders.COMPARED, pb.CAPABILITY_FENCING), (Leaders.IGNORED, None)],
+)
+async def test_who_leads_is_told_compared_or_ignored(tmp_path: Path, leaders: Leaders, capability: int | None) -> None:
+    provider = Cloud().provider(leaders=leaders)
+    told = {pb.CAPABILITY_LEADERSHIP, pb.CAPABILITY_FENCING} & provider.advertised.capabilities
+    assert told == ({capability} if capability else set())
+    async with served(provider, tmp_path) as there:
+        if leaders is Leaders.TOLD:
+            await lead(there, 1, FAR)
+        else:
+            request = pb.LeadRequest(cluster=CLUSTER, fencing=leader("lease", 1))
+            assert (await refused(there.base.Lead(request))).reason == pb.ERROR_REASON_METHOD_NOT_SUPPORTED
+
+
+async def test_what_is_done_while_leading_needs_leaders_without_any_mutation() -> None:
+    async def work(_: pb.ClusterRef) -> None: ...
+
+    assert pb.CAPABILITY_LEADERSHIP in Provider("test", while_leading=work).advertised.capabilities
+    assert not Provider("test").advertised.capabilities
