@@ -144,6 +144,17 @@ impl Shared {
         !plan.is_idle() || (is_owner && differs())
     }
 
+    /// Whether a route leads to the node that shall have it.
+    pub(super) fn is_as_wanted(&self, route: &Route) -> bool {
+        let claims = self.claims.lock();
+        let Some(holder) = claims.holder(&route.destination) else { return false };
+        match Holder::of(route) {
+            Holder::Node(name) => name == holder,
+            Holder::Machine(id) => self.context.nodes.by_index(&id).iter().any(|node| node.name == holder),
+            Holder::Nobody => false,
+        }
+    }
+
     /// Whether a route leads to nobody that is known, and nobody wants what it leads to.
     pub(super) fn is_stray(&self, route: &Route) -> bool {
         let led = match Holder::of(route) {

@@ -78,7 +78,7 @@ impl Shared {
         let learnt = if list.complete { Learnt::Whole } else { Learnt::InPart };
         {
             let mut table = cloud.table.lock();
-            table.learn(list.routes, learnt, begun);
+            table.learn(list.routes, learnt, begun, |route| self.is_as_wanted(route));
             self.context.metrics.known(cloud.name(), table.len());
         }
         if is_first {

@@ -1,7 +1,8 @@
 //! The routes that a provider is known to have: from its last list, and from every answer since.
 //!
-//! In: lists and answers. Out: the routes to a destination, and those that lead to a node. What an incomplete list does not
-//! hold stays known, and what changed while a list was made is known better than the list knows it.
+//! In: lists and answers. Out: the routes to a destination, and those that lead to a node. Of what an incomplete list does not
+//! hold only routes as nodes want them stay known, since no node may lose its network by that; so the table cannot outgrow
+//! the cluster. What changed while a list was made is known better than the list knows it.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -93,14 +94,21 @@ impl Table {
         self.by_holder.get(holder).into_iter().flatten().filter_map(|id| self.routes.get(id))
     }
 
-    /// Takes a list up that was begun at that mark.
-    pub(super) fn learn(&mut self, listed: Vec<Route>, learnt: Learnt, begun: Mark) {
+    /// Takes a list up that was begun at that mark. `is_wanted`: some node wants the route as it is.
+    pub(super) fn learn(
+        &mut self,
+        listed: Vec<Route>,
+        learnt: Learnt,
+        begun: Mark,
+        is_wanted: impl Fn(&Route) -> bool,
+    ) {
         let newer = |table: &Self, destination: &IpNet| {
             table.touched.get(destination).is_some_and(|touched| *touched > begun.0)
         };
-        let mut seen = HashSet::new();
+        let (mut seen, mut led) = (HashSet::new(), HashSet::new());
         for mut route in listed {
             seen.insert(route.id.clone());
+            led.insert((route.destination, Holder::of(&route)));
             let known = self.routes.get(&route.id).cloned();
             let destinations = known.iter().map(|known| known.destination).chain([route.destination]);
             if destinations.into_iter().any(|destination| newer(self, &destination)) {
@@ -116,15 +124,19 @@ impl Table {
             }
             self.insert(route);
         }
-        if learnt == Learnt::Whole {
-            let gone: Vec<String> = self
-                .routes
-                .values()
-                .filter(|route| !seen.contains(&route.id) && !newer(self, &route.destination))
-                .map(|route| route.id.clone())
-                .collect();
-            gone.iter().for_each(|id| self.take(id));
-        }
+        // Of what a list in part lacks, one route to where a node wants it is enough.
+        let stays = |route: &Route| {
+            learnt == Learnt::InPart
+                && is_wanted(route)
+                && !led.contains(&(route.destination, Holder::of(route)))
+        };
+        let gone: Vec<String> = self
+            .routes
+            .values()
+            .filter(|route| !seen.contains(&route.id) && !newer(self, &route.destination) && !stays(route))
+            .map(|route| route.id.clone())
+            .collect();
+        gone.iter().for_each(|id| self.take(id));
         self.touched.retain(|_, touched| *touched > begun.0);
         self.learnt = Some(learnt);
     }
@@ -188,6 +200,10 @@ mod tests {
         }
     }
 
+    fn wanted(route: &Route) -> bool {
+        Holder::of(route) != Holder::Nobody
+    }
+
     fn ids(table: &Table) -> Vec<&str> {
         let mut ids: Vec<_> = table.all().map(|route| route.id.as_str()).collect();
         ids.sort_unstable();
@@ -203,13 +219,30 @@ mod tests {
             vec![route("a", "10.0.1.0/24", "n"), route("b", "10.0.2.0/24", "m")],
             Learnt::Whole,
             mark,
+            wanted,
         );
-        table.learn(vec![route("b", "10.0.2.0/24", "m")], Learnt::InPart, mark);
+        table.learn(vec![route("b", "10.0.2.0/24", "m")], Learnt::InPart, mark, wanted);
         assert_eq!((ids(&table), table.learnt()), (vec!["a", "b"], Some(Learnt::InPart)));
-        table.learn(vec![route("b", "10.0.2.0/24", "m")], Learnt::Whole, mark);
+        table.learn(vec![route("b", "10.0.2.0/24", "m")], Learnt::Whole, mark, wanted);
         assert_eq!(ids(&table), ["b"]);
         assert_eq!(table.of(&Holder::Node("n".into())).count(), 0);
         assert_eq!(table.to(&"10.0.1.0/24".parse().unwrap()).count(), 0);
+    }
+
+    /// Whatever lists come, no more is known than what nodes want and what the last list held.
+    #[test]
+    fn what_nobody_wants_is_forgotten_with_the_list_that_held_it() {
+        let mut table = Table::default();
+        for number in 0..100 {
+            let id = |word: &str| format!("{word}{number}");
+            let stray = route(&id("stray"), "10.0.9.0/24", "");
+            let outside = route(&id("outside"), "192.168.0.0/24", "");
+            let doubled = route(&id("doubled"), "10.0.1.0/24", "n");
+            table.learn(vec![stray, outside, doubled], Learnt::InPart, table.mark(), wanted);
+        }
+        assert_eq!(ids(&table), ["doubled99", "outside99", "stray99"]);
+        table.learn(vec![], Learnt::InPart, table.mark(), wanted);
+        assert_eq!(ids(&table), ["doubled99"]);
     }
 
     #[test]
@@ -219,15 +252,16 @@ mod tests {
             vec![route("a", "10.0.1.0/24", "n"), route("b", "10.0.2.0/24", "n")],
             Learnt::Whole,
             table.mark(),
+            wanted,
         );
         let begun = table.mark();
         table.removed(&route("a", "10.0.1.0/24", "n"));
         table.ensured(route("b2", "10.0.2.0/24", "m"));
         table.ensured(route("c", "10.0.3.0/24", "m"));
         let old = vec![route("a", "10.0.1.0/24", "n"), route("b", "10.0.2.0/24", "n")];
-        table.learn(old.clone(), Learnt::Whole, begun);
+        table.learn(old.clone(), Learnt::Whole, begun, wanted);
         assert_eq!(ids(&table), ["b2", "c"]);
-        table.learn(old, Learnt::Whole, table.mark());
+        table.learn(old, Learnt::Whole, table.mark(), wanted);
         assert_eq!(ids(&table), ["a", "b"], "the next list knows all of it");
     }
 
@@ -235,7 +269,7 @@ mod tests {
     fn a_destination_that_was_ensured_leads_nowhere_else() {
         let mut table = Table::default();
         let doubled = vec![route("a", "10.0.1.0/24", "n"), route("b", "10.0.1.0/24", "m")];
-        table.learn(doubled, Learnt::Whole, table.mark());
+        table.learn(doubled, Learnt::Whole, table.mark(), wanted);
         assert_eq!(table.to(&"10.0.1.0/24".parse().unwrap()).count(), 2);
         table.ensured(route("b", "10.0.1.0/24", "k"));
         assert_eq!(ids(&table), ["b"]);
@@ -248,10 +282,10 @@ mod tests {
         let mut table = Table::default();
         table.ensured(route("a", "10.0.1.0/24", "n"));
         let untold = Route { state: RouteState::Unknown, ..route("a", "10.0.1.0/24", "n") };
-        table.learn(vec![untold.clone()], Learnt::Whole, table.mark());
+        table.learn(vec![untold.clone()], Learnt::Whole, table.mark(), wanted);
         assert_eq!(table.get("a").unwrap().state, RouteState::Active);
         let elsewhere = Route { target: route("a", "10.0.1.0/24", "m").target, ..untold };
-        table.learn(vec![elsewhere], Learnt::Whole, table.mark());
+        table.learn(vec![elsewhere], Learnt::Whole, table.mark(), wanted);
         assert_eq!(table.get("a").unwrap().state, RouteState::Unknown);
     }
 
