@@ -60,6 +60,10 @@ impl Cause {
         Self::new("FieldValueRequired", field, format!("Required value{text}"))
     }
 
+    pub(crate) fn too_long(field: impl Into<String>, most: usize) -> Self {
+        Self::new("FieldValueTooLong", field, format!("Too long: may not be more than {most} bytes"))
+    }
+
     pub(crate) fn forbidden(field: impl Into<String>, message: &str) -> Self {
         Self::new("FieldValueForbidden", field, format!("Forbidden: {message}"))
     }

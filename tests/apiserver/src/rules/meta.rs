@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 
 use crate::refusal::Cause;
 
+/// What all annotations of an object may hold together.
+const ANNOTATED: usize = 256 << 10;
+
 /// Stamps a new object.
 pub(crate) fn new_meta(object: &mut Value, uid: String, now: Timestamp) {
     let meta = &mut object["metadata"];
@@ -43,6 +46,11 @@ pub(super) fn wrong(object: &Value, old: Option<&Value>) -> Vec<Cause> {
         if !is_qualified(&key.to_lowercase()) {
             causes.push(Cause::invalid("metadata.annotations", &json!(key), "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"));
         }
+    }
+    let annotations = meta["annotations"].as_object().into_iter().flatten();
+    let length: usize = annotations.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
+    if length > ANNOTATED {
+        causes.push(Cause::too_long("metadata.annotations", ANNOTATED));
     }
     causes.extend(finalizers(meta, old.map(|old| &old["metadata"])));
     if let Some(old) = old {

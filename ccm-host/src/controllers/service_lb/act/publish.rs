@@ -57,7 +57,14 @@ impl Act<'_> {
         if let Some(ingress) = &lane.ingress {
             self.set_status(service, ingress).await?;
         }
-        self.write(service_annotations(service, &lane.annotations)).await?;
+        match self.write(service_annotations(service, &lane.annotations)).await {
+            Err(WriteError::Invalid(why)) => {
+                // Nothing else waits for what the apiserver will never take.
+                let why = format!("the apiserver refuses annotations of the provider: {why}");
+                self.shared.events.warn(lane, service, Warning::sync(why));
+            }
+            written => written?,
+        }
         lane.annotations.clear();
         Ok(())
     }

@@ -184,6 +184,21 @@ async fn annotations_that_could_not_be_written_are_written_later() {
     assert_eq!(world.metric("ccm_service_pending"), "0");
 }
 
+/// What the apiserver will never take holds up neither the Service nor its next answers.
+#[tokio::test(start_paused = true)]
+async fn annotations_that_are_refused_cost_only_themselves() {
+    let world = World::settled([node("n1")]).await;
+    let long = [("cloud/long".to_owned(), "x".repeat(300_000))].into();
+    world.cloud.set_annotations(long, Vec::new());
+    world.cluster.put(lb("web"));
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["finalizer added", "ensure web n1", "status 192.0.2.1"], "no second try");
+    let told = events.iter().filter(|event| event.contains("the apiserver refuses annotations")).count();
+    assert_eq!((told, events.last().map(String::as_str)), (1, Some("EnsuredLoadBalancer")), "{events:?}");
+    assert_eq!(world.metric("ccm_service_pending"), "0");
+}
+
 /// An apiserver that was wrong about it: the sweep looks again.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_was_said_to_be_gone_gets_its_balancer_at_the_next_sweep() {
