@@ -369,6 +369,31 @@ async fn a_service_being_deleted_gets_no_nodes() {
     assert_eq!(asked(&world).await, ["delete a-uid"]);
 }
 
+/// S5: nodes that come and go while a call is under way are not in it, and get their own after it.
+#[tokio::test(start_paused = true)]
+async fn a_change_during_a_call_is_not_lost() {
+    for (method, begin, want) in [
+        (method::UPDATE, None, ["update web n1,n2", "update web n1,n2,n3"]),
+        (method::ENSURE, Some(lb("web")), ["ensure web n1,n2", "update web n1,n2,n3"]),
+    ] {
+        let world = if begin.is_some() {
+            with([node("n1")], vec![]).await
+        } else {
+            with([node("n1")], services(&["web"])).await
+        };
+        world.cloud.set_latency(method, Duration::from_secs(20));
+        world.cluster.put(node("n2"));
+        world.pass(Duration::from_secs(2)).await;
+        begin.into_iter().for_each(|service| world.cluster.put(service));
+        world.until("the call", |world| !world.calls().is_empty()).await;
+        world.cluster.put(node("n3"));
+        world.pass(Duration::from_secs(15)).await;
+        assert_eq!(world.calls(), want[..1], "handed on while the call is under way");
+        world.pass(Duration::from_secs(60)).await;
+        assert_eq!(world.calls(), want);
+    }
+}
+
 /// LBN-26: a slow update of one Service carries no old set to another, and delays none.
 #[tokio::test(start_paused = true)]
 async fn a_slow_update_of_one_service_does_not_concern_another() {
