@@ -1,5 +1,8 @@
-//! Random histories of truth, lies, silence and scale-down: no living node ever goes, and every dead one does without a
-//! person, unless the provider contradicts itself.
+//! Random histories of truth, lies, silence and scale-down, over restarts, in zones that may lose all their nodes: no living
+//! node ever goes, and every dead one does without a person, unless the provider contradicts itself.
+//!
+//! A node is alive while its machine is, though its kubelet may be cut off. Where such a one is denied, nothing but what the
+//! provider says of Ready nodes speaks for it; so a lie is told only while it can be seen to be one.
 
 use std::sync::Arc;
 
@@ -20,7 +23,8 @@ use crate::{
 const KUBELET: usize = 10_000;
 /// After so long a silence a node is not Ready any more.
 const SILENCE: SignedDuration = SignedDuration::from_secs(50);
-const ZONE_COUNT: usize = 3;
+/// Of Ready nodes that a control group holds: all, in clusters of this size.
+const ASKED: usize = 20;
 
 /// How the provider answers in a phase.
 #[derive(Debug, Clone, Copy)]
@@ -41,27 +45,55 @@ struct Phase {
     /// Instances that end.
     die: usize,
     join: usize,
+    /// A zone whose instances all end.
+    outage: Option<usize>,
+    /// Autoscalers say beforehand which instances end.
+    announced: bool,
     /// Kubelets that are alive and say that they are not ready.
     ailing: usize,
+    /// Kubelets that are alive and cannot be heard.
+    cut_off: usize,
     restart: bool,
+}
+
+impl Phase {
+    /// One node joins, and nothing else happens.
+    fn calm() -> Self {
+        Self {
+            passes: 0,
+            provider: Provider::Honest,
+            die: 0,
+            join: 1,
+            outage: None,
+            announced: false,
+            ailing: 0,
+            cut_off: 0,
+            restart: false,
+        }
+    }
 }
 
 fn phase() -> impl Strategy<Value = Phase> {
     let provider = prop_oneof![
         4 => Just(Provider::Honest),
         2 => Just(Provider::DeniesAll),
-        1 => (0..ZONE_COUNT).prop_map(Provider::DeniesZone),
+        1 => (0..4_usize).prop_map(Provider::DeniesZone),
         2 => (2..6_usize).prop_map(Provider::DeniesSome),
         1 => Just(Provider::KnowsNothing),
         1 => Just(Provider::Unwell),
     ];
-    (1..40_usize, provider, 0..12_usize, 0..4_usize, 0..4_usize, prop::bool::weighted(0.1)).prop_map(
-        |(passes, provider, die, join, ailing, restart)| Phase {
+    let ends = (0..12_usize, prop::option::weighted(0.1, 0..4_usize), any::<bool>());
+    let kubelets = (0..4_usize, 0..4_usize);
+    (1..40_usize, provider, ends, 0..4_usize, kubelets, prop::bool::weighted(0.1)).prop_map(
+        |(passes, provider, (die, outage, announced), join, (ailing, cut_off), restart)| Phase {
             passes,
             provider,
             die,
             join,
+            outage,
+            announced,
             ailing,
+            cut_off,
             restart,
         },
     )
@@ -71,28 +103,42 @@ struct Machine {
     node: Arc<Node>,
     number: usize,
     died: Option<Timestamp>,
+    cut_off: Option<Timestamp>,
+    is_given_up: bool,
     is_ailing: bool,
+}
+
+impl Machine {
+    /// When its kubelet was last heard.
+    fn silent_since(&self) -> Option<Timestamp> {
+        self.died.into_iter().chain(self.cut_off).min()
+    }
 }
 
 struct World {
     machines: Vec<Machine>,
+    zones: usize,
     joined: usize,
     now: Timestamp,
     instant: Instant,
     guard: Guard,
     denials: Denials,
+    /// The rules by which nodes show that they are held back.
+    shown: HashSet<Rule>,
     rng: fastrand::Rng,
 }
 
 impl World {
-    fn new(nodes: usize, seed: u64) -> Self {
+    fn new(nodes: usize, zones: usize, seed: u64) -> Self {
         let mut world = Self {
             machines: Vec::new(),
+            zones,
             joined: 0,
             now: Timestamp::from_second(1_000_000).unwrap(),
             instant: Instant::now(),
             guard: Guard::new(rules()),
             denials: Denials::default(),
+            shown: HashSet::new(),
             rng: fastrand::Rng::with_seed(seed),
         };
         world.join(nodes);
@@ -102,9 +148,16 @@ impl World {
     fn join(&mut self, count: usize) {
         for _ in 0..count {
             let number = self.joined;
-            let zone = format!("zone-{}", number % ZONE_COUNT);
+            let zone = format!("zone-{}", number % self.zones);
             let node = node(&format!("n{number:03}")).with_label(ZONES[0], &zone).with_provider_id("x://1");
-            self.machines.push(Machine { node: Arc::new(node), number, died: None, is_ailing: false });
+            self.machines.push(Machine {
+                node: Arc::new(node),
+                number,
+                died: None,
+                cut_off: None,
+                is_given_up: false,
+                is_ailing: false,
+            });
             self.joined += 1;
         }
     }
@@ -112,19 +165,54 @@ impl World {
     fn begin(&mut self, phase: &Phase) {
         self.join(phase.join);
         for _ in 0..phase.die.min(self.machines.len()) {
-            let (index, now) = (self.rng.usize(..self.machines.len()), self.now);
-            self.machines[index].died.get_or_insert(now);
+            let index = self.rng.usize(..self.machines.len());
+            self.end(index, phase.announced);
         }
-        self.machines.iter_mut().for_each(|machine| machine.is_ailing = false);
+        for index in 0..self.machines.len() {
+            if phase.outage == Some(self.machines[index].number % self.zones) {
+                self.end(index, false);
+            }
+        }
+        for machine in &mut self.machines {
+            (machine.is_ailing, machine.cut_off) = (false, None);
+        }
         for _ in 0..phase.ailing.min(self.machines.len()) {
             let index = self.rng.usize(..self.machines.len());
             self.machines[index].is_ailing = true;
+        }
+        for _ in 0..phase.cut_off.min(self.machines.len()) {
+            let index = self.rng.usize(..self.machines.len());
+            self.machines[index].cut_off = Some(self.now);
         }
         if phase.restart {
             let grants = self.guard.grants().clone();
             self.guard = Guard::new(rules());
             self.guard.recall(&grants);
             self.denials = Denials::default();
+        }
+    }
+
+    fn end(&mut self, index: usize, announced: bool) {
+        let machine = &mut self.machines[index];
+        machine.is_given_up |= announced && machine.died.is_none();
+        machine.died.get_or_insert(self.now);
+    }
+
+    /// Where nobody could tell that a lie about a kubelet that is cut off is one, the kubelet is heard again.
+    fn reconnect_where_nobody_could_tell(&mut self, provider: Provider) {
+        let ready: Vec<_> = self.machines.iter().filter(|machine| self.is_ready(machine)).collect();
+        let is_exposed = |machine: &&Machine| {
+            machine.silent_since().is_none() && self.says(machine, provider) != Presence::Found
+        };
+        let can_be_told = match provider {
+            Provider::Honest | Provider::KnowsNothing | Provider::Unwell => true,
+            Provider::DeniesAll => ready.iter().any(|machine| is_exposed(machine)),
+            Provider::DeniesZone(_) | Provider::DeniesSome(_) => {
+                ready.len() <= ASKED && ready.iter().any(|machine| is_exposed(machine))
+            }
+        };
+        if !can_be_told {
+            self.machines.iter_mut().for_each(|machine| machine.cut_off = None);
         }
     }
 
@@ -138,7 +226,7 @@ impl World {
         let found = match provider {
             Provider::Honest => truth,
             Provider::DeniesAll => false,
-            Provider::DeniesZone(zone) => truth && machine.number % ZONE_COUNT != zone,
+            Provider::DeniesZone(zone) => truth && machine.number % self.zones != zone,
             Provider::DeniesSome(one_in) => truth && !machine.number.is_multiple_of(one_in),
             Provider::KnowsNothing | Provider::Unwell => return Presence::Unknown,
         };
@@ -146,7 +234,8 @@ impl World {
     }
 
     fn is_ready(&self, machine: &Machine) -> bool {
-        !machine.is_ailing && machine.died.is_none_or(|died| self.now.duration_since(died) < SILENCE)
+        let is_heard = machine.silent_since().is_none_or(|since| self.now.duration_since(since) < SILENCE);
+        !machine.is_ailing && is_heard
     }
 
     fn machine(&self, uid: &str) -> &Machine {
@@ -155,7 +244,7 @@ impl World {
 
     fn life(&self, machine: &Machine, denied_at: Timestamp) -> Life {
         // Kubelets renew each at a time of its own.
-        let alive_until = machine.died.unwrap_or(self.now);
+        let alive_until = machine.silent_since().unwrap_or(self.now);
         let late = SignedDuration::from_millis(i64::try_from(machine.number * 777 % KUBELET).unwrap());
         let lease = NodeLease { renewed: Some(alive_until - late), duration: Duration::from_secs(40) };
         life(Some(&lease), denied_at, self.now)
@@ -163,7 +252,8 @@ impl World {
 
     /// One look; out comes what the guard shall see.
     fn look(&mut self, provider: Provider, with_control: bool) -> Findings {
-        let mut findings = Findings { total: self.machines.len(), ..Findings::default() };
+        let held_before = self.shown.clone();
+        let mut findings = Findings { total: self.machines.len(), held_before, ..Findings::default() };
         let (mut ready, mut presences) = (Vec::new(), HashMap::new());
         for machine in &self.machines {
             let presence = self.says(machine, provider);
@@ -172,6 +262,7 @@ impl World {
                 _ if self.is_ready(machine) => ready.push(Arc::clone(&machine.node)),
                 Presence::Denied(observed_at) => findings.absent.push(Evidence {
                     zone: zone(&machine.node).to_owned(),
+                    given_up: machine.is_given_up,
                     observed_at,
                     ..absent(&machine.node.uid)
                 }),
@@ -206,6 +297,7 @@ impl World {
             self.guard.distrust();
             return vec![];
         }
+        self.reconnect_where_nobody_could_tell(provider);
         let mut findings = Findings::default();
         for turn in 0..2 {
             if turn > 0 {
@@ -219,6 +311,7 @@ impl World {
             }
         }
         let ruling = self.guard.rule(self.instant, &findings);
+        self.shown = ruling.held_back.values().copied().filter(|rule| !rule.is_brief()).collect();
         let mut killed = Vec::new();
         for uid in ruling.delete {
             let denied_at = self.guard.first_denied(&uid).unwrap();
@@ -248,10 +341,11 @@ proptest! {
     #[test]
     fn no_living_node_goes_and_every_dead_one_does(
         nodes in 1..70_usize,
+        zones in 1..5_usize,
         seed: u64,
         phases in prop::collection::vec(phase(), 1..12),
     ) {
-        let mut world = World::new(nodes, seed);
+        let mut world = World::new(nodes, zones, seed);
         for phase in &phases {
             world.begin(phase);
             for _ in 0..phase.passes {
@@ -260,7 +354,7 @@ proptest! {
             }
         }
         // The provider is honest from now on, and one node is Ready: no person is needed.
-        world.begin(&Phase { passes: 0, provider: Provider::Honest, die: 0, join: 1, ailing: 0, restart: false });
+        world.begin(&Phase::calm());
         let mut passes = 0;
         while world.dead() > 0 {
             let killed = world.pass(Provider::Honest);
