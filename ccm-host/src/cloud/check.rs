@@ -45,7 +45,8 @@ pub(super) mod rule {
     pub(crate) const WATCH_BOOKMARK: &str = "watch-bookmark";
     pub(crate) const WATCH_STARTED: &str = "watch-started";
 
-    // Without a tag in the proto: they follow from the comment of a field.
+    // Without a tag in the proto: they follow from the comment of a field, or from what Kubernetes can hold.
+    pub(crate) const ANSWER_BOUNDS: &str = "answer-bounds";
     pub(crate) const DURATION_BOUNDS: &str = "duration-bounds";
     pub(crate) const EVENT_VALID: &str = "event-valid";
     pub(crate) const INSTANCE_REQUIRED: &str = "instance-required";

@@ -28,6 +28,9 @@ use crate::clock;
 use follow::Follower;
 use store::Store;
 
+/// Of labels and annotations, however many providers come with ever other wishes: each wish is a new list.
+const MOST_KEYS: usize = 4096;
+
 /// A watch may be lost for so long before `/readyz` tells: one that only begins anew is no news.
 const LOST_AFTER: Duration = Duration::from_secs(10);
 
@@ -219,6 +222,15 @@ impl<T: Slim> Cache<T> {
         self.0.wanted.send_if_modified(|wanted| {
             let union = wanted.keep.union(keep);
             let grew = union != *wanted.keep;
+            if grew && union.len() > MOST_KEYS {
+                let (kind, keys) = (T::KIND, union.len());
+                tracing::error!(
+                    kind,
+                    keys,
+                    "providers want too many labels and annotations: no more are kept"
+                );
+                return false;
+            }
             if grew {
                 *wanted = Wanted { generation: wanted.generation + 1, keep: Arc::new(union) };
             }

@@ -29,6 +29,18 @@ impl Keep {
         }
     }
 
+    /// How many keys and prefixes it names.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.labels.len() + self.annotations.len()
+    }
+
+    /// Whether it names none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Whether the union of the two is no more than this one.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
@@ -81,6 +93,10 @@ impl KeySet {
             keys: &self.keys | &other.keys,
             prefixes: &self.prefixes | &other.prefixes,
         }
+    }
+
+    fn len(&self) -> usize {
+        self.keys.len() + self.prefixes.len()
     }
 
     fn covers(&self, other: &Self) -> bool {

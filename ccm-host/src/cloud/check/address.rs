@@ -9,12 +9,17 @@ use super::{Findings, rule};
 use crate::cloud::{AddressType, NodeAddress};
 
 const LONGEST: usize = 253;
+/// More than any node has, and far less than an object can hold.
+const MOST: usize = 256;
 
 /// The valid addresses in their order, no pair twice.
 pub(super) fn addresses(given: Vec<pb::NodeAddress>, findings: &mut Findings) -> Vec<NodeAddress> {
     let mut seen = HashSet::new();
-    let mut kept = Vec::with_capacity(given.len());
-    for pb::NodeAddress { r#type, address } in given {
+    let mut kept = Vec::with_capacity(given.len().min(MOST));
+    if given.len() > MOST {
+        findings.reject(rule::ANSWER_BOUNDS, format!("there are more than {MOST} addresses"));
+    }
+    for pb::NodeAddress { r#type, address } in given.into_iter().take(MOST) {
         let Some(kind) = kind(findings.known(r#type)) else {
             findings.reject(rule::ADDRESS_VALID, format!("address {address:?} has no type that is known"));
             continue;

@@ -9,6 +9,8 @@ use crate::cloud::{EventType, InProgress, ProviderEvent};
 
 const MOST_EVENTS: usize = 8;
 const LONGEST_REASON: usize = 63;
+/// A quarter of what all annotations of an object may hold together.
+const MOST_ANNOTATED: usize = 64 << 10;
 
 /// At most eight Events that the apiserver will take.
 pub(in crate::cloud) fn events(given: Vec<pb::ProviderEvent>, findings: &mut Findings) -> Vec<ProviderEvent> {
@@ -49,7 +51,27 @@ pub(super) fn annotations(
     findings: &mut Findings,
 ) -> BTreeMap<String, String> {
     let sorted: BTreeMap<_, _> = given.into_iter().collect();
-    sorted.into_iter().filter(|(key, _)| annotation_is_allowed(key, prefixes, findings)).collect()
+    let mut left = MOST_ANNOTATED;
+    let mut fits = |key: &str, value: &str| {
+        let rest = left.checked_sub(key.len() + value.len());
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
+    sorted
+        .into_iter()
+        .filter(|(key, value)| {
+            if !annotation_is_allowed(key, prefixes, findings) {
+                return false;
+            }
+            if !fits(key, value) {
+                let sentence =
+                    format!("annotation {key}: the annotations are longer than {MOST_ANNOTATED} bytes");
+                findings.reject(rule::ANSWER_BOUNDS, sentence);
+                return false;
+            }
+            true
+        })
+        .collect()
 }
 
 /// The annotations that may be removed.
@@ -124,5 +146,15 @@ mod tests {
         let kept = annotations(given, &["aws.example/".to_owned(), String::new()], &mut findings);
         assert_eq!(kept.into_keys().collect::<Vec<_>>(), ["aws.example/id"]);
         assert_eq!(findings.rules, [rule::ANNOTATION_PREFIX; 2]);
+    }
+
+    #[test]
+    fn annotations_are_no_longer_than_an_object_can_hold() {
+        let mut findings = Findings::default();
+        let given = [("x/a", 10), ("x/b", MOST_ANNOTATED), ("x/c", MOST_ANNOTATED / 2)];
+        let given = given.map(|(key, length)| (key.to_owned(), "v".repeat(length))).into_iter().collect();
+        let kept = annotations(given, &["x/".to_owned()], &mut findings);
+        assert_eq!(kept.into_keys().collect::<Vec<_>>(), ["x/a", "x/c"]);
+        assert_eq!(findings.rules, [rule::ANSWER_BOUNDS]);
     }
 }

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{Findings, rule};
 
+/// More than any node has, and far less than an object can hold.
+const MOST: usize = 256;
 const LONGEST_NAME: usize = 63;
 const LONGEST_PREFIX: usize = 253;
 
@@ -41,6 +43,9 @@ pub(super) fn is_reserved(key: &str) -> bool {
 /// The labels that may be set.
 pub(super) fn labels(labels: HashMap<String, String>, findings: &mut Findings) -> BTreeMap<String, String> {
     let sorted: BTreeMap<_, _> = labels.into_iter().collect();
+    if sorted.len() > MOST {
+        findings.reject(rule::ANSWER_BOUNDS, format!("there are more than {MOST} labels"));
+    }
     sorted
         .into_iter()
         .filter(|(key, value)| {
@@ -53,6 +58,7 @@ pub(super) fn labels(labels: HashMap<String, String>, findings: &mut Findings) -
             }
             true
         })
+        .take(MOST)
         .collect()
 }
 
@@ -142,6 +148,14 @@ mod tests {
         {
             assert_eq!(is_value(value), want, "{value:?}");
         }
+    }
+
+    #[test]
+    fn labels_are_not_more_than_a_node_can_hold() {
+        let mut findings = Findings::default();
+        let given = (0..1000).map(|number| (format!("l{number:03}"), String::new())).collect();
+        let kept = labels(given, &mut findings);
+        assert_eq!((kept.len(), findings.rules), (MOST, vec![rule::ANSWER_BOUNDS]));
     }
 
     /// NODE-32, NW-20: one bad label costs itself, not the node.

@@ -22,6 +22,8 @@ use crate::cloud::{
 /// So many intervals without a bookmark mean that the stream is dead.
 const SILENT_INTERVALS: u32 = 3;
 const LONGEST_TOKEN: usize = 1 << 10;
+/// A provider ID has at most so much.
+const LONGEST_KEY: usize = 1 << 10;
 
 /// How a stream ended.
 #[derive(Debug)]
@@ -113,8 +115,10 @@ async fn stream(link: &Link, session: &Session, token: &mut String, started: &mu
             Ok(Ok(Some(message))) => match message.frame {
                 Some(Frame::Changed(pb::InstanceChanged { provider_id, node_name })) => {
                     let key = if provider_id.is_empty() { node_name } else { provider_id };
-                    // Nobody may be listening.
-                    let _ = link.changes.send(key);
+                    // Longer than any node's; thousands of them wait for slow readers.
+                    if key.len() <= LONGEST_KEY {
+                        let _nobody_listens = link.changes.send(key).is_err();
+                    }
                 }
                 Some(Frame::Bookmark(bookmark)) if bookmark.resume_token.len() <= LONGEST_TOKEN => {
                     *token = bookmark.resume_token;

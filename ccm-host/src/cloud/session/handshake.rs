@@ -124,7 +124,7 @@ fn session(
 ) -> Session {
     let limits = limits::sane(capabilities.limits.clone().unwrap_or_default(), findings);
     let intervals = super::Intervals::of(capabilities.intervals.as_ref(), findings);
-    let wants = capabilities.wants.clone().unwrap_or_default();
+    let wants = limits::wants(capabilities.wants.clone().unwrap_or_default(), findings);
     let info = info(hello, &served, &capabilities, &wants, &intervals);
     Session {
         channel: connection.channel,

@@ -11,6 +11,10 @@ const LARGEST_BATCH: u32 = 5000;
 /// Calls a second, however few a provider allows: one a minute.
 const SLOWEST: f64 = 1.0 / 60.0;
 const SMALLEST_MESSAGE: u32 = 4 << 20;
+/// Of labels or annotations, in one list.
+const MOST_KEYS: usize = 256;
+/// Of a label or annotation: a subdomain, a slash and a name; or a part of that, and a star.
+const LONGEST_KEY: usize = 318;
 
 /// Paces of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +44,23 @@ pub(super) fn deadlines(given: &[pb::MethodDeadline], findings: &mut Findings) -
         Some((one.method.clone(), duration::within(duration::DEADLINE, one.deadline?, findings)?))
     };
     given.iter().filter_map(read).collect()
+}
+
+/// What a provider wants to know, in lists that a person could have written.
+pub(super) fn wants(mut given: pb::Wants, findings: &mut Findings) -> pb::Wants {
+    let pb::Wants { identity, backend, route_target, service, service_annotation_writes } = &mut given;
+    let nodes = [identity, backend, route_target].into_iter().flatten();
+    let nodes = nodes.flat_map(|fields| [&mut fields.labels, &mut fields.annotations]);
+    let services = service.iter_mut().flat_map(|fields| [&mut fields.labels, &mut fields.annotations]);
+    for keys in nodes.chain(services).chain([service_annotation_writes]) {
+        let before = keys.len();
+        keys.retain(|key| key.len() <= LONGEST_KEY);
+        keys.truncate(MOST_KEYS);
+        if keys.len() < before {
+            findings.count(rule::ANSWER_BOUNDS);
+        }
+    }
+    given
 }
 
 /// A rate that lets nothing through for ages is none that anybody means.
@@ -90,6 +111,26 @@ mod tests {
     }
 
     /// N7.
+    #[test]
+    fn what_a_provider_wants_to_know_is_what_a_person_could_have_written() {
+        let keys =
+            |count: usize| (0..count).map(|number| format!("example.com/{number}")).collect::<Vec<_>>();
+        let many =
+            pb::NodeFields { labels: keys(1000), annotations: vec!["x".repeat(5000)], ..Default::default() };
+        let few = pb::ServiceFields {
+            labels: vec!["app".into()],
+            annotations: keys(MOST_KEYS),
+            ..Default::default()
+        };
+        let mut findings = Findings::default();
+        let given = pb::Wants { backend: Some(many), service: Some(few.clone()), ..Default::default() };
+        let kept = wants(given, &mut findings);
+        let backend = kept.backend.unwrap();
+        assert_eq!((backend.labels.len(), backend.annotations.len()), (MOST_KEYS, 0));
+        assert_eq!(kept.service, Some(few));
+        assert_eq!(findings.rules, [rule::ANSWER_BOUNDS; 2]);
+    }
+
     #[test]
     fn paces_have_a_floor_and_a_ceiling() {
         let seconds = Duration::from_secs;
