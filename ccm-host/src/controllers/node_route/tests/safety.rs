@@ -33,6 +33,19 @@ async fn nothing_is_removed_while_the_provider_is_not_trusted() {
     scene.stop().await;
 }
 
+/// A list that calls itself whole and, for a moment, is not: what it lacks is made sure of, and nobody's network goes.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_shrinks_for_a_moment_costs_an_ensure() {
+    let scene = Scene::settled([n1()], [route("a", "10.120.0.0/24", "n1")]).await;
+    scene.fake.drop_route("a");
+    sleep(PERIOD * 2).await;
+    let calls = scene.calls();
+    assert_eq!(calls.iter().filter(|call| *call != "list").collect::<Vec<_>>(), ["ensure 10.120.0.0/24 n1"]);
+    assert_eq!(scene.server.take_lines(), [""; 0], "the condition stays");
+    assert_eq!(scene.condition("n1"), "False RouteCreated");
+    scene.stop().await;
+}
+
 /// A cache that is behind: the node, read afresh, is there.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_the_cache_does_not_know_yet_keeps_its_routes() {
