@@ -2,6 +2,8 @@
 
 pub mod cloud_node;
 pub mod cloud_node_lifecycle;
+#[cfg(test)]
+mod hostile;
 pub mod node_instance;
 pub mod node_ipam;
 pub mod node_route;

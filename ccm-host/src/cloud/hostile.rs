@@ -4,20 +4,22 @@
 //! descriptors, so that it reaches as deep into the host as an honest one; nothing is answered by hand but what an honest
 //! provider would say first.
 
+mod flood;
 mod grammar;
+mod honest;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     convert::Infallible,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use axum::body::{Body, Bytes};
-use cloudprovider_proto::{discovery::v1::GetInfoResponse, service_names, v1alpha1 as pb};
+use cloudprovider_proto::v1alpha1 as pb;
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt as _, StreamBody};
@@ -26,17 +28,40 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
 use prost::Message as _;
 
-use super::{
-    Dialer,
-    scripted::{all_removed, all_routed, all_running, all_updated},
-};
+use super::Dialer;
 use grammar::Grammar;
+use honest::honest;
 
 /// See the module.
 pub(crate) struct Hostile {
-    grammar: Grammar,
+    mood: Mood,
+    grammar: &'static Grammar,
     random: Mutex<fastrand::Rng>,
     answers: AtomicU64,
+    /// What was made up that nobody asked about.
+    unknown: AtomicU64,
+    /// When instances were last looked for and not found, by key, in answers that may be believed.
+    denials: Mutex<HashMap<String, HashSet<(i64, i32)>>>,
+    hook: OnceLock<Hook>,
+}
+
+/// Sees each call: the RPC, and the message.
+type Hook = Box<dyn Fn(&str, &[u8]) + Send + Sync>;
+
+/// How a provider is.
+#[derive(Clone, Copy)]
+enum Mood {
+    /// It answers anything to everything.
+    Wild,
+    /// It lies in its answers to these, and nowhere else.
+    LiesIn(&'static [&'static str]),
+    /// It is honest, and tells much besides of what nobody asked about, each time of something else.
+    Floods,
+}
+
+/// A number from the environment.
+pub(crate) fn from_env(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
 /// How an answer is made.
@@ -44,6 +69,8 @@ pub(crate) struct Hostile {
 enum Manner {
     /// An honest answer.
     Honest,
+    /// An honest answer, and much that nobody asked about.
+    Flooded,
     /// An honest answer, in which what it does not say is made up, as deep as it goes.
     Grafted,
     /// A message of the right type.
@@ -84,16 +111,60 @@ const HANGS: u32 = 200;
 
 impl Hostile {
     pub(crate) fn new(seed: u64) -> Arc<Self> {
+        Self::of(Mood::Wild, seed)
+    }
+
+    /// One that is honest but for its answers to these RPCs.
+    pub(crate) fn only(seed: u64, rpcs: &'static [&'static str]) -> Arc<Self> {
+        Self::of(Mood::LiesIn(rpcs), seed)
+    }
+
+    /// One that is honest, and tells of more and more that nobody asked about.
+    pub(crate) fn flood() -> Arc<Self> {
+        Self::of(Mood::Floods, 1)
+    }
+
+    fn of(mood: Mood, seed: u64) -> Arc<Self> {
+        static GRAMMAR: OnceLock<Grammar> = OnceLock::new();
         Arc::new(Self {
-            grammar: Grammar::new(),
+            mood,
+            grammar: GRAMMAR.get_or_init(Grammar::new),
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
             answers: AtomicU64::new(0),
+            unknown: AtomicU64::new(0),
+            denials: Mutex::default(),
+            hook: OnceLock::new(),
         })
+    }
+
+    /// From now on this sees each call.
+    pub(crate) fn on_call(&self, hook: impl Fn(&str, &[u8]) + Send + Sync + 'static) {
+        let _there_already = self.hook.set(Box::new(hook)).is_err();
     }
 
     /// How many answers it has given.
     pub(crate) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
+    }
+
+    /// How much it has made up that nobody asked about.
+    pub(crate) fn unknown(&self) -> u64 {
+        self.unknown.load(Ordering::Relaxed)
+    }
+
+    /// How often it said, of different moments, that the instance of this node is not there, so that it may be believed.
+    pub(crate) fn denials(&self, node: &str) -> usize {
+        self.denials.lock().get(node).map_or(0, HashSet::len)
+    }
+
+    fn note_denials(&self, answer: &[u8]) {
+        let Ok(answer) = pb::BatchGetInstancesResponse::decode(answer) else { return };
+        for one in answer.results {
+            let is_absent = one.state() == pb::InstanceState::Absent && one.authoritative;
+            if let (true, None, None, Some(at)) = (is_absent, one.error, one.instance, one.observed_at) {
+                self.denials.lock().entry(one.key).or_default().insert((at.seconds, at.nanos));
+            }
+        }
     }
 
     /// Serves whoever dials, in this runtime.
@@ -117,6 +188,9 @@ impl Hostile {
         let rpc = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
         let asked = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
         let asked = asked.get(5..).unwrap_or_default();
+        if let Some(hook) = self.hook.get() {
+            hook(&rpc, asked);
+        }
         let manner = self.manner(&rpc);
         if matches!(manner, Manner::Hung) {
             std::future::pending::<()>().await;
@@ -127,8 +201,11 @@ impl Hostile {
         }
         let mut random = self.random.lock();
         let message = self.message(&rpc, asked, manner, &mut random);
+        if rpc == "BatchGetInstances" {
+            self.note_denials(&message);
+        }
         match manner {
-            Manner::Refused => respond([], status(&self.grammar, &mut random)),
+            Manner::Refused => respond([], status(self.grammar, &mut random)),
             Manner::Broken => broken(&message, &mut random),
             _ => respond([framed(&message)], trailers(0)),
         }
@@ -136,6 +213,11 @@ impl Hostile {
 
     /// The introduction is honest most of the time: a provider that is never met is of no use here.
     fn manner(&self, rpc: &str) -> Manner {
+        match self.mood {
+            Mood::LiesIn(rpcs) if !rpcs.contains(&rpc) => return Manner::Honest,
+            Mood::Floods => return Manner::Flooded,
+            Mood::Wild | Mood::LiesIn(_) => {}
+        }
         let mut random = self.random.lock();
         let introduces = matches!(rpc, "GetInfo" | "GetCapabilities" | "GetStatus" | "Check");
         match rpc {
@@ -153,6 +235,7 @@ impl Hostile {
         };
         let mut honest = honest(rpc, asked);
         match manner {
+            Manner::Flooded => flood::flooded(rpc, &honest, &self.unknown),
             Manner::Made => self.grammar.message(&name, random),
             Manner::Grafted => self.grammar.graft(&name, &honest, random),
             Manner::Bitten => {
@@ -175,99 +258,32 @@ impl Hostile {
         const NAME: &str = ".ccm.cloudprovider.v1alpha1.WatchInstancesResponse";
         let mut random = self.random.lock();
         let mut frames = Vec::new();
-        if random.u8(..) < 200 {
+        if !matches!(self.mood, Mood::Wild) || random.u8(..) < 200 {
             let started = pb::watch_instances_response::Frame::Started(pb::WatchStarted::default());
             let first = pb::WatchInstancesResponse { frame: Some(started) };
             frames.push(Frame::data(framed(&first.encode_to_vec())));
         }
-        for _ in 0..random.usize(..20) {
+        if matches!(self.mood, Mood::Floods) {
+            frames.extend(flood::changes(&self.unknown).map(|change| Frame::data(framed(&change))));
+        }
+        let made = if matches!(self.mood, Mood::Wild) { random.usize(..20) } else { 0 };
+        for _ in 0..made {
             let message = match random.u8(..4) {
                 0 => (0..random.usize(..50)).map(|_| random.u8(..)).collect(),
                 _ => self.grammar.message(NAME, &mut random),
             };
             frames.push(Frame::data(framed(&message)));
         }
-        let end = match random.u8(..3) {
-            0 => Some(Frame::trailers(trailers(0))),
-            1 => Some(Frame::trailers(status(&self.grammar, &mut random))),
-            _ => None,
+        let end = match (self.mood, random.u8(..3)) {
+            (Mood::LiesIn(_), _) => None,
+            (Mood::Floods, _) | (Mood::Wild, 0) => Some(Frame::trailers(trailers(0))),
+            (Mood::Wild, 1) => Some(Frame::trailers(status(self.grammar, &mut random))),
+            (Mood::Wild, _) => None,
         };
         let goes_on = end.is_none();
         let said = stream::iter(frames.into_iter().chain(end).map(Ok::<_, Infallible>));
         let silence = stream::pending().take(usize::from(goes_on));
         response(Body::new(StreamBody::new(said.chain(silence))))
-    }
-}
-
-/// What an honest provider says.
-fn honest(rpc: &str, asked: &[u8]) -> Vec<u8> {
-    let service = pb::ServiceRef { namespace: "default".into(), name: "s0".into(), uid: "s0-uid".into() };
-    let balancer = |service: Option<pb::ServiceRef>, digest: String| pb::LoadBalancer {
-        service,
-        state: pb::LoadBalancerState::Active.into(),
-        ownership: pb::Ownership::ByUid.into(),
-        applied_digest: digest,
-        ingress: vec![pb::LoadBalancerIngress { ip: "192.0.2.1".into(), ..Default::default() }],
-        ..Default::default()
-    };
-    match rpc {
-        "GetInfo" => GetInfoResponse {
-            name: "hostile".into(),
-            provider_id_prefixes: vec!["test://".into()],
-            services: [
-                service_names::CLOUD_PROVIDER,
-                service_names::INSTANCES,
-                service_names::LOAD_BALANCERS,
-                service_names::ROUTES,
-            ]
-            .map(str::to_owned)
-            .to_vec(),
-            process_epoch: "e1".into(),
-            ..Default::default()
-        }
-        .encode_to_vec(),
-        "GetCapabilities" => pb::GetCapabilitiesResponse {
-            capabilities: vec![
-                pb::Capability::InstancesWatch.into(),
-                pb::Capability::InstancePodCidrs.into(),
-            ],
-            wants: Some(pb::Wants {
-                service_annotation_writes: vec!["test.example/".into()],
-                ..Default::default()
-            }),
-            ..Default::default()
-        }
-        .encode_to_vec(),
-        "BatchGetInstances" => {
-            all_running(pb::BatchGetInstancesRequest::decode(asked).unwrap_or_default()).encode_to_vec()
-        }
-        "BatchUpdateLoadBalancers" => {
-            all_updated(&pb::BatchUpdateLoadBalancersRequest::decode(asked).unwrap_or_default())
-                .encode_to_vec()
-        }
-        "BatchEnsureRoutes" => {
-            all_routed(pb::BatchEnsureRoutesRequest::decode(asked).unwrap_or_default()).encode_to_vec()
-        }
-        "BatchDeleteRoutes" => {
-            all_removed(pb::BatchDeleteRoutesRequest::decode(asked).unwrap_or_default()).encode_to_vec()
-        }
-        "EnsureLoadBalancer" => {
-            let asked = pb::EnsureLoadBalancerRequest::decode(asked).unwrap_or_default();
-            let about = asked.service.and_then(|service| service.r#ref);
-            let load_balancer = Some(balancer(about, asked.desired_digest));
-            pb::EnsureLoadBalancerResponse { load_balancer, ..Default::default() }.encode_to_vec()
-        }
-        "GetLoadBalancer" => {
-            let asked = pb::GetLoadBalancerRequest::decode(asked).unwrap_or_default();
-            let load_balancer = Some(balancer(asked.service, "d".into()));
-            pb::GetLoadBalancerResponse { load_balancer }.encode_to_vec()
-        }
-        "ListLoadBalancers" => pb::ListLoadBalancersResponse {
-            load_balancers: vec![balancer(Some(service), "d".into())],
-            ..Default::default()
-        }
-        .encode_to_vec(),
-        _ => Vec::new(),
     }
 }
 

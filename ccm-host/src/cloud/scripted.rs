@@ -61,20 +61,7 @@ impl Script {
     /// A provider `test` with instances, balancers and routes; every machine runs and has the provider ID `test://<node>`.
     pub(super) fn new(epoch: &str) -> Arc<Self> {
         Arc::new(Self {
-            info: Mutex::new(GetInfoResponse {
-                name: "test".into(),
-                provider_id_prefixes: vec!["test://".into()],
-                services: [
-                    service_names::CLOUD_PROVIDER,
-                    service_names::INSTANCES,
-                    service_names::LOAD_BALANCERS,
-                    service_names::ROUTES,
-                ]
-                .map(str::to_owned)
-                .to_vec(),
-                process_epoch: epoch.into(),
-                ..Default::default()
-            }),
+            info: Mutex::new(introduction(epoch)),
             capabilities: Mutex::default(),
             status: Mutex::default(),
             silent: AtomicBool::default(),
@@ -126,6 +113,24 @@ impl Script {
         let condition =
             pb::ProviderCondition { r#type: kind.into(), status: status.into(), ..Default::default() };
         self.status.lock().conditions = vec![condition];
+    }
+}
+
+/// A provider `test` with instances, balancers and routes.
+pub(super) fn introduction(epoch: &str) -> GetInfoResponse {
+    GetInfoResponse {
+        name: "test".into(),
+        provider_id_prefixes: vec!["test://".into()],
+        services: [
+            service_names::CLOUD_PROVIDER,
+            service_names::INSTANCES,
+            service_names::LOAD_BALANCERS,
+            service_names::ROUTES,
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        process_epoch: epoch.into(),
+        ..Default::default()
     }
 }
 

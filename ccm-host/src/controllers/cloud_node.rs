@@ -95,6 +95,7 @@ pub fn keep(settings: &NodeSettings) -> Keep {
 
 /// The controller.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub struct Controller(Arc<Shared>);
 
 #[derive(Debug)]

@@ -88,6 +88,7 @@ pub fn keep(selector: &LabelSelector) -> Keep {
 
 /// The controller.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub struct Controller(Arc<Shared>);
 
 #[derive(Debug)]

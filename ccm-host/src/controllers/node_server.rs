@@ -67,6 +67,15 @@ impl NodeServer {
         server
     }
 
+    /// All of it, for other kinds of objects.
+    pub(crate) fn api(&self) -> &ApiServer {
+        &self.api
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     pub(crate) fn writer(&self) -> Writer {
         Writer::new(self.client.clone(), WritePressure::default())
     }

@@ -124,6 +124,7 @@ pub fn keep_nodes() -> Keep {
 
 /// The controller.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub struct Controller(Arc<Shared>);
 
 #[derive(Debug)]

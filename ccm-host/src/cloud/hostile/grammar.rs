@@ -12,7 +12,7 @@ use prost_types::{
 const DEEPEST: u8 = 6;
 
 /// What strings are made of: what the host asked about, what it may write, and what it must not.
-const WORDS: [&str; 40] = [
+const WORDS: [&str; 42] = [
     "",
     "n0",
     "n1",
@@ -43,6 +43,8 @@ const WORDS: [&str; 40] = [
     "kubernetes.io/hostname",
     "node-role.kubernetes.io/control-plane",
     "topology.kubernetes.io/zone",
+    "mine",
+    "mine.example/id",
     "test.example/id",
     "other.example/id",
     "TCP",

@@ -117,11 +117,7 @@ mod tests {
             |count: usize| (0..count).map(|number| format!("example.com/{number}")).collect::<Vec<_>>();
         let many =
             pb::NodeFields { labels: keys(1000), annotations: vec!["x".repeat(5000)], ..Default::default() };
-        let few = pb::ServiceFields {
-            labels: vec!["app".into()],
-            annotations: keys(MOST_KEYS),
-            ..Default::default()
-        };
+        let few = pb::ServiceFields { labels: vec!["app".into()], annotations: keys(MOST_KEYS) };
         let mut findings = Findings::default();
         let given = pb::Wants { backend: Some(many), service: Some(few.clone()), ..Default::default() };
         let kept = wants(given, &mut findings);

@@ -15,7 +15,6 @@ use crate::{
 
 mod failures;
 mod histories;
-mod hostile;
 mod initialise;
 mod refresh;
 

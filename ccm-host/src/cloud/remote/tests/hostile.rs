@@ -8,15 +8,14 @@ use futures::future::join_all;
 
 use super::*;
 use crate::{
-    cloud::{AddressType, EventType, Instance, NodeAddress, ProviderEvent, RouteState, hostile::Hostile},
+    cloud::{
+        AddressType, EventType, Instance, NodeAddress, ProviderEvent, RouteState,
+        hostile::{Hostile, from_env},
+    },
     kube::fixtures::service,
 };
 
 const NODES: usize = 6;
-
-fn from_env(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
-}
 
 /// Answers are given to one host after the other, so that introductions are hostile, too.
 #[tokio::test(start_paused = true)]

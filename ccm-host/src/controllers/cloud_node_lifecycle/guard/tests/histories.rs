@@ -201,15 +201,13 @@ impl World {
     /// Where nobody could tell that a lie about a kubelet that is cut off is one, the kubelet is heard again.
     fn reconnect_where_nobody_could_tell(&mut self, provider: Provider) {
         let ready: Vec<_> = self.machines.iter().filter(|machine| self.is_ready(machine)).collect();
-        let is_exposed = |machine: &&Machine| {
-            machine.silent_since().is_none() && self.says(machine, provider) != Presence::Found
-        };
+        let is_exposed =
+            |one: &Machine| one.silent_since().is_none() && self.says(one, provider) != Presence::Found;
+        let exposed = ready.iter().filter(|one| is_exposed(one)).count();
         let can_be_told = match provider {
             Provider::Honest | Provider::KnowsNothing | Provider::Unwell => true,
-            Provider::DeniesAll => ready.iter().any(|machine| is_exposed(machine)),
-            Provider::DeniesZone(_) | Provider::DeniesSome(_) => {
-                ready.len() <= ASKED && ready.iter().any(|machine| is_exposed(machine))
-            }
+            Provider::DeniesAll => exposed > 0,
+            Provider::DeniesZone(_) | Provider::DeniesSome(_) => ready.len() <= ASKED && exposed > 0,
         };
         if !can_be_told {
             self.machines.iter_mut().for_each(|machine| machine.cut_off = None);

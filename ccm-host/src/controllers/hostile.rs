@@ -1,0 +1,69 @@
+//! Whatever a provider answers, all controllers together: nothing panics, and nothing is written or asked for that the
+//! contract does not allow.
+//!
+//! Some thousand answers by default. A long run, and one seed again:
+//!
+//! ```text
+//! HOSTILE_ANSWERS=1000000 cargo test --release -p ccm-host --lib whatever_a_provider_answers -- --nocapture
+//! HOSTILE_SEED=7 HOSTILE_ANSWERS=1 cargo test -p ccm-host --lib whatever_a_provider_answers
+//! ```
+
+mod judge;
+mod scene;
+mod unknown;
+
+use std::{
+    cell::Cell,
+    sync::{Arc, Once},
+    time::Duration,
+};
+
+use tokio::time::sleep;
+
+use crate::cloud::hostile::{Hostile, from_env};
+use judge::{Deeds, Lies};
+use scene::Scene;
+
+thread_local! {
+    static PANICS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Panics on this thread are counted, wherever they are caught. A scene runs on one thread.
+fn count_panics() {
+    static HOOKED: Once = Once::new();
+    HOOKED.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            PANICS.set(PANICS.get() + 1);
+            before(panic);
+        }));
+    });
+    PANICS.set(0);
+}
+
+/// Each seed is another provider, before another cluster. One in three lies only in what it lists, which must take nothing
+/// from a living Service.
+#[tokio::test(start_paused = true)]
+async fn whatever_a_provider_answers_no_controller_does_harm() {
+    count_panics();
+    let (answers, first) = (from_env("HOSTILE_ANSWERS", 6000), from_env("HOSTILE_SEED", 1));
+    let (mut given, mut seed, mut deeds) = (0, first, Deeds::default());
+    while given < answers {
+        let (hostile, lies) = match seed % 3 {
+            0 => (Hostile::only(seed, &["ListLoadBalancers", "ListRoutes"]), Lies::InLists),
+            _ => (Hostile::new(seed), Lies::Everywhere),
+        };
+        let mut scene = Scene::start(Arc::clone(&hostile), seed, lies).await;
+        for round in 0..12 {
+            scene.disturb(round);
+            sleep(Duration::from_secs(600)).await;
+            scene.assert_harmless(PANICS.get());
+        }
+        deeds.add(&scene.end().await);
+        given += hostile.answers();
+        seed += 1;
+    }
+    println!("{given} answers, seeds {first}..{seed}: {deeds:?}");
+    // What is rare takes its time.
+    assert!(given < 20_000 || deeds.are_of_every_kind(), "not everything was tried: {deeds:?}");
+}

@@ -1,0 +1,364 @@
+//! A cluster with everything that may go wrong in it, all controllers, and two providers: the hostile one, and an honest one
+//! whose nodes must not suffer from it.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::FutureExt as _;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1 as core;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::judge::{Deeds, Judge, Lies};
+use crate::{
+    cloud::{
+        CloudMetrics, ClusterRef, InstanceState, Provider, ProviderConfig, ProviderStatus, Providers,
+        RemoteProvider,
+        fake::{FakeProvider, instance},
+        hostile::Hostile,
+    },
+    controllers::{
+        cloud_node, cloud_node_lifecycle, node_ipam, node_route, node_server::NodeServer, service_lb,
+    },
+    kube::{
+        cache::Cache,
+        events::Recorder,
+        fixtures::{Recorded, node, recorder},
+        metrics::KubeMetrics,
+        node::Node,
+        service::Service,
+    },
+    manager::{
+        flags::{Allocation, Endpoint, LifecycleSettings, NodeSettings, Share},
+        selector::LabelSelector,
+    },
+};
+
+/// Two families at most, so that routes of others are to be told from ours.
+pub(super) const CLUSTER_CIDR: &str = "10.0.0.0/16";
+
+/// See the module.
+pub(super) struct Scene {
+    seed: u64,
+    server: NodeServer,
+    provider: Arc<RemoteProvider>,
+    honest: Arc<FakeProvider>,
+    judge: Arc<Judge>,
+    events: Recorded,
+    rng: fastrand::Rng,
+    cancel: CancellationToken,
+    running: JoinSet<()>,
+    state: State,
+}
+
+/// The controllers that keep something of what is answered, and the series that are counted.
+struct State {
+    cloud_node: cloud_node::Controller,
+    service_lb: service_lb::Controller,
+    node_route: node_route::Controller,
+    node_ipam: node_ipam::Controller,
+    registry: Registry,
+}
+
+impl State {
+    async fn start(
+        server: &NodeServer,
+        providers: &Providers,
+        recorder: &Recorder,
+        (mut registry, cloud_metrics): (Registry, CloudMetrics),
+        cancel: &CancellationToken,
+        running: &mut JoinSet<()>,
+    ) -> Self {
+        let (kube, selector) = (KubeMetrics::default(), LabelSelector::everything());
+        let keep = cloud_node::keep(&node_settings())
+            .union(&cloud_node_lifecycle::keep(&selector))
+            .union(&service_lb::keep_nodes());
+        let nodes = server.cache(keep, cancel).await;
+        let services = Cache::<Service>::new(service_lb::keep_services(), &kube.cache);
+        let (writer, queue_metrics) = (server.writer(), kube.queue);
+        let lifecycle = cloud_node_lifecycle::Controller::new(cloud_node_lifecycle::Context {
+            nodes: nodes.clone(),
+            writer: writer.clone(),
+            providers: providers.clone(),
+            recorder: recorder.clone(),
+            metrics: cloud_node_lifecycle::LifecycleMetrics::register(&mut registry),
+            settings: lifecycle_settings(),
+            selector: selector.clone(),
+        });
+        let cloud_node = cloud_node::Controller::new(cloud_node::Context {
+            nodes: nodes.clone(),
+            writer: writer.clone(),
+            providers: providers.clone(),
+            recorder: recorder.clone(),
+            metrics: cloud_node::CloudNodeMetrics::register(&mut registry),
+            cloud_metrics,
+            queue_metrics: queue_metrics.clone(),
+            settings: node_settings(),
+        });
+        let service_lb = service_lb::Controller::new(service_lb::Context {
+            services: services.clone(),
+            nodes: nodes.clone(),
+            writer: writer.clone(),
+            providers: providers.clone(),
+            recorder: recorder.clone(),
+            metrics: service_lb::Metrics::register(&mut registry),
+            queue_metrics: queue_metrics.clone(),
+            settings: service_lb::Settings {
+                workers: 16,
+                resync_period: Duration::from_secs(300),
+                adopt: false,
+                delete_orphans: true,
+            },
+        });
+        let node_route = node_route::Controller::new(node_route::Context {
+            nodes: nodes.clone(),
+            writer: writer.clone(),
+            providers: providers.clone(),
+            recorder: recorder.clone(),
+            metrics: node_route::RouteMetrics::register(&mut registry),
+            queue_metrics: queue_metrics.clone(),
+            settings: node_route::Settings {
+                cluster_cidrs: vec![CLUSTER_CIDR.parse().unwrap()],
+                resync_period: Duration::from_secs(300),
+                selector: selector.clone(),
+            },
+        });
+        let node_ipam = node_ipam::Controller::new(node_ipam::Context {
+            nodes,
+            writer,
+            providers: providers.clone(),
+            recorder: recorder.clone(),
+            metrics: node_ipam::IpamMetrics::register(&mut registry),
+            queue_metrics,
+            allocation: Allocation::Cloud { cluster: Vec::new() },
+            workers: 4,
+            selector,
+        });
+        let ended = |result: anyhow::Result<()>| result.unwrap();
+        running.spawn(lifecycle.run(cancel.clone()).map(ended));
+        running.spawn(cloud_node.clone().run(cancel.clone()).map(ended));
+        running.spawn(service_lb.clone().run(cancel.clone()).map(ended));
+        running.spawn(node_route.clone().run(cancel.clone()).map(ended));
+        running.spawn(node_ipam.clone().run(cancel.clone()).map(ended));
+        let (client, until) = (server.client(), cancel.clone());
+        running.spawn(async move { services.run(client, until).await });
+        Self { cloud_node, service_lb, node_route, node_ipam, registry }
+    }
+
+    /// How much is remembered, in characters.
+    fn size(&self) -> usize {
+        let Self { cloud_node, service_lb, node_route, node_ipam, .. } = self;
+        format!("{cloud_node:?}{service_lb:?}{node_route:?}{node_ipam:?}").len()
+    }
+
+    fn series(&self) -> usize {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        text.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket")).count()
+    }
+}
+
+fn new(name: &str) -> Node {
+    node(name).tainted_uninitialized().with_address("Hostname", name).with_label("mine", "1").ready()
+}
+
+/// An initialised one.
+fn of(provider: &str, name: &str) -> Node {
+    node(name)
+        .with_provider_id(&format!("{provider}://{name}"))
+        .with_address("InternalIP", "10.0.0.1")
+        .with_label("mine", "1")
+}
+
+fn service(name: &str) -> Value {
+    json!({
+        "kind": "Service", "apiVersion": "v1",
+        "metadata": {
+            "name": name, "namespace": "default", "uid": format!("{name}-uid"),
+            "labels": {"mine": "1"}, "annotations": {"mine.example/id": "1"},
+            "finalizers": ["mine.example/holds-it"],
+        },
+        "spec": {
+            "type": "LoadBalancer", "sessionAffinity": "None", "ipFamilies": ["IPv4"],
+            "externalTrafficPolicy": "Cluster",
+            "ports": [{"protocol": "TCP", "port": 80, "targetPort": 80, "nodePort": 30_080}],
+        },
+        "status": {"loadBalancer": {}},
+    })
+}
+
+fn populate(server: &NodeServer) {
+    ["n0", "n1", "n2"].iter().for_each(|name| server.put(&new(name)));
+    for (number, name) in ["r0", "r1", "r2", "r3"].into_iter().enumerate() {
+        server.put(&of("test", name).with_pod_cidr(&format!("10.0.{number}.0/24")).ready());
+    }
+    ["d0", "d1", "d2", "d3"].iter().for_each(|name| fall_silent(server, name));
+    server.put(&of("test", "a0").not_ready());
+    server.put(&of("test", "y0").not_ready().created_at(Timestamp::from_second(4_000_000_000).unwrap()));
+    server.put(&node("u0").not_ready());
+    server.put(&of("foreign", "o0").not_ready());
+    ["x0", "x1"].iter().for_each(|name| server.put(&of("fake", name).ready()));
+    ["x2", "x9"].iter().for_each(|name| server.put(&of("fake", name).not_ready()));
+    for name in ["n0", "n1", "n2", "r0", "r1", "r2", "r3", "a0", "x0", "x1"] {
+        server.renew_lease(name);
+    }
+    for name in ["y0", "u0", "o0", "x2", "x9"] {
+        server.stop_lease(name, SignedDuration::from_secs(60));
+    }
+    ["s0", "s1", "s2"].iter().for_each(|name| put(server, service(name)));
+    let mut foreign = service("f0");
+    foreign["spec"]["loadBalancerClass"] = json!("foreign.example/lb");
+    put(server, foreign);
+    let mut plain = service("c0");
+    plain["spec"]["type"] = json!("ClusterIP");
+    put(server, plain);
+}
+
+fn put(server: &NodeServer, object: Value) {
+    server.api().world().put_value(object).unwrap();
+}
+
+/// The instance of this node is gone.
+fn fall_silent(server: &NodeServer, name: &str) {
+    let number: u8 = name[1..].parse().unwrap();
+    server.put(&of("test", name).with_pod_cidr(&format!("10.0.1{number}.0/24")).not_ready());
+    server.stop_lease(name, SignedDuration::from_secs(60));
+}
+
+impl Scene {
+    pub(super) async fn start(hostile: Arc<Hostile>, seed: u64, lies: Lies) -> Self {
+        let honest = FakeProvider::new("fake");
+        for name in ["x0", "x1", "x2"] {
+            honest.set_instance(name, InstanceState::Running, instance(&format!("fake://{name}")));
+        }
+        for name in ["n0", "n1", "n2"] {
+            honest.set_state(name, InstanceState::NotOwned);
+        }
+        let server = NodeServer::new([]);
+        let judge = Judge::over(server.api().clone(), Arc::clone(&hostile), lies);
+        populate(&server);
+        let (cancel, mut registry) = (CancellationToken::new(), Registry::default());
+        let cloud_metrics = CloudMetrics::register(&mut registry);
+        let mut config =
+            ProviderConfig::new("p", Endpoint::Unix("/run/p.sock".into()), ClusterRef::default());
+        config.dialer = Some(hostile.dialer());
+        let provider = RemoteProvider::spawn(config, &cloud_metrics, cancel.clone());
+        let both = Providers::new(vec![Arc::clone(&provider) as Arc<dyn Provider>, Arc::clone(&honest) as _]);
+        let (recorder, events) = recorder();
+        let mut running = JoinSet::new();
+        let state =
+            State::start(&server, &both, &recorder, (registry, cloud_metrics), &cancel, &mut running).await;
+        Self {
+            seed,
+            server,
+            provider,
+            honest,
+            judge,
+            events,
+            rng: fastrand::Rng::with_seed(seed),
+            cancel,
+            running,
+            state,
+        }
+    }
+
+    /// What users, kubelets and autoscalers do meanwhile.
+    pub(super) fn disturb(&mut self, round: u32) {
+        for name in ["d0", "d1", "d2", "d3"] {
+            if self.server.node(name).is_none() && self.rng.bool() {
+                fall_silent(&self.server, name);
+            }
+        }
+        if round % 2 == 1 {
+            let name = ["n0", "n1", "n2"][self.rng.usize(..3)];
+            self.server.put(&new(name));
+            let is_ready = self.rng.bool();
+            self.server.put(&if is_ready { of("test", "r3").ready() } else { of("test", "r3").not_ready() });
+        }
+        let name = ["s0", "s1", "s2"][self.rng.usize(..3)];
+        let world = self.server.api().world();
+        let known = world.object::<core::Service>("default", name).map(|known| known.value());
+        match (round % 4, known) {
+            (1, Some(mut known)) => {
+                self.judge.changed(name);
+                known["spec"]["ports"][0]["port"] = json!(self.rng.u16(1..));
+                put(&self.server, known);
+            }
+            (3, Some(mut known)) => {
+                self.judge.changed(name);
+                // Who holds it besides us lets it go.
+                if let Some(finalizers) = known["metadata"]["finalizers"].as_array_mut() {
+                    finalizers.retain(|one| one != "mine.example/holds-it");
+                }
+                put(&self.server, known);
+                let _gone_already = world.delete::<core::Service>("default", name);
+            }
+            (_, None) => {
+                self.judge.changed(name);
+                let mut successor = service(name);
+                successor["metadata"]["uid"] = json!(format!("{name}-{round}-uid"));
+                put(&self.server, successor);
+            }
+            _ => {}
+        }
+    }
+
+    /// Nothing that was written or asked for so far is a breach.
+    pub(super) fn assert_harmless(&mut self, panics: u32) {
+        let seed = self.seed;
+        assert_eq!(self.judge.breaches(), [""; 0], "HOSTILE_SEED={seed}");
+        assert_eq!(panics, 0, "HOSTILE_SEED={seed}");
+        let status = self.provider.status().borrow().clone();
+        let panicked = matches!(&status, ProviderStatus::Disconnected(why) if why.contains("panicked"));
+        assert!(!panicked, "{status:?}, HOSTILE_SEED={seed}");
+        assert!(self.running.try_join_next().is_none(), "a controller ended, HOSTILE_SEED={seed}");
+        let series = self.state.series();
+        assert!(series < 600, "{series} series, HOSTILE_SEED={seed}");
+        self.events.take();
+    }
+
+    /// How much the controllers remember, in characters.
+    pub(super) fn remembered(&self) -> usize {
+        self.honest.take_calls();
+        self.state.size()
+    }
+
+    /// The end of it; what was done by then.
+    pub(super) async fn end(mut self) -> Deeds {
+        let seed = self.seed;
+        assert_eq!(
+            self.server.node("x9"),
+            None,
+            "an honest provider's dead node stayed, HOSTILE_SEED={seed}"
+        );
+        for name in ["x0", "x1", "x2"] {
+            assert!(self.server.node(name).is_some(), "{name}, HOSTILE_SEED={seed}");
+        }
+        self.cancel.cancel();
+        while let Some(ended) = self.running.join_next().await {
+            ended.unwrap();
+        }
+        self.judge.deeds()
+    }
+}
+
+fn node_settings() -> NodeSettings {
+    NodeSettings {
+        workers: 32,
+        status_workers: 32,
+        status_update_frequency: Duration::from_secs(300),
+        selector: LabelSelector::everything(),
+    }
+}
+
+fn lifecycle_settings() -> LifecycleSettings {
+    LifecycleSettings {
+        monitor_period: Duration::from_secs(20),
+        deletion_grace: Duration::from_secs(300),
+        deletion_confirmations: 2,
+        deletion_max_share: Share::from_fraction(0.05).unwrap(),
+        deletion_window: Duration::from_secs(600),
+    }
+}
