@@ -5,13 +5,15 @@
 //!
 //! 1. the client, and the identity of the cluster;
 //! 2. the providers, which connect by themselves;
-//! 3. the caches, which keep what controllers and providers want, and the controllers that ask no provider: neither waits
-//!    longer than a moment for the providers;
-//! 4. the other controllers: they do nothing before every provider was asked what it wants, or patience is over.
+//! 3. the caches, which keep what controllers and providers want;
+//! 4. with leader election, a standby waits here, its caches and connections warm, until it leads;
+//! 5. the controllers that ask no provider: they wait no longer than a moment for the providers;
+//! 6. the other controllers: they do nothing before every provider was asked what it wants, or patience is over.
 
 mod caches;
 mod cluster;
 mod controllers;
+mod election;
 mod providers;
 
 use std::{pin::pin, sync::Arc, time::Duration};
@@ -22,6 +24,7 @@ use tokio::time::timeout;
 
 use crate::{
     cloud::{CloudMetrics, Dialer, Providers},
+    election::Leading,
     kube::{ClientOptions, Events, KubeMetrics, WritePressure, Writer, client},
     manager::process::Process,
 };
@@ -91,10 +94,11 @@ async fn start_with(
 
     process.waiting_for("the apiserver, for the uid of the namespace kube-system");
     let cluster = cluster::identify(&client, &process.settings().kube.cluster_name).await?;
-    let providers = providers::start(process, cluster, &cloud_metrics, dialer);
+    let leadership = election::start(process, &client);
+    let providers = providers::start(process, cluster, &leadership, &cloud_metrics, dialer);
     let shared = Arc::new(Shared {
         caches: Caches::new(process.settings(), &providers, &metrics),
-        writer: Writer::new(client.clone(), pressure),
+        writer: Writer::new(client.clone(), pressure).while_leading(leadership.clone()),
         metrics,
         cloud_metrics,
         events,
@@ -104,8 +108,13 @@ async fn start_with(
     let mut introduced = pin!(providers::introduced(&shared.providers, PATIENCE));
     let is_late = timeout(MOMENT, &mut introduced).await.is_err();
     let (asking, alone) = controllers::by_need(process.settings());
-    controllers::start(&alone, process, &shared);
     shared.caches.start(process, &client, &shared.providers);
+    if leadership.now() == Leading::No {
+        process.standing_by();
+        leadership.elected().await;
+        process.waiting_for("a provider");
+    }
+    controllers::start(&alone, process, &shared);
     if is_late {
         introduced.await;
         shared.caches.widen();

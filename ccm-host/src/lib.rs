@@ -4,6 +4,7 @@
 //! * [`cloud`] is the one way to a provider: negotiate, batch, deadline, limit, guard, measure.
 //! * [`controllers`] hold what is decided: each is observe, decide (pure), act.
 //! * [`manager`] holds the process: flags, logs, serving, start order, shutdown.
+//! * [`election`] tells whether this replica leads.
 //! * [`clock`] tells the time that other processes share.
 //! * [`cidr`] reads networks as Kubernetes does.
 //! * [`assembly`] puts them together.
@@ -14,5 +15,6 @@ pub mod cidr;
 pub mod clock;
 pub mod cloud;
 pub mod controllers;
+pub mod election;
 pub mod kube;
 pub mod manager;

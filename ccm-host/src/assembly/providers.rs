@@ -8,6 +8,7 @@ use crate::{
     cloud::{
         CloudMetrics, ClusterRef, Dialer, Provider, ProviderConfig, ProviderStatus, Providers, RemoteProvider,
     },
+    election::Leadership,
     manager::{health::Probe, process::Process},
 };
 
@@ -15,6 +16,7 @@ use crate::{
 pub(super) fn start(
     process: &Process,
     cluster: ClusterRef,
+    leadership: &Leadership,
     metrics: &CloudMetrics,
     dialer: Option<Dialer>,
 ) -> Providers {
@@ -22,6 +24,7 @@ pub(super) fn start(
         let config = ProviderConfig {
             allowed_uids: settings.allowed_uids.clone(),
             dialer: dialer.clone(),
+            leadership: leadership.clone(),
             ..ProviderConfig::new(settings.name.clone(), settings.endpoint.clone(), cluster.clone())
         };
         let provider: Arc<dyn Provider> = RemoteProvider::spawn(config, metrics, process.connections());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cloudprovider_proto::v1alpha1 as pb;
 
 use super::connect::Dialer;
-use crate::manager::flags::Endpoint;
+use crate::{election::Leadership, manager::flags::Endpoint};
 
 /// The cluster on whose behalf every call is made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub struct ProviderConfig {
     pub cluster: ClusterRef,
     /// Users that may own the socket and answer at it, besides this process' own and root.
     pub allowed_uids: Vec<u32>,
+    /// Whether this process may have anything changed.
+    pub leadership: Leadership,
     /// Reaches it where no socket leads to it.
     pub dialer: Option<Dialer>,
     /// For the provider's logs.
@@ -77,6 +79,7 @@ impl ProviderConfig {
             endpoint,
             cluster,
             allowed_uids: Vec::new(),
+            leadership: Leadership::always(),
             dialer: None,
             host_version: env!("CARGO_PKG_VERSION").to_owned(),
             paces: Paces::default(),

@@ -11,6 +11,7 @@
 //! In: a configuration. Out: the present [`Session`], the status that controllers see, and calls whose outcomes are
 //! learned from.
 
+mod lead;
 mod monitor;
 mod run;
 mod watch;
@@ -54,12 +55,12 @@ pub(super) struct Link {
     pub(super) status: channel::Sender<ProviderStatus>,
     pub(super) changes: broadcast::Sender<String>,
     pub(super) sweeps: channel::Sender<u64>,
-    pub(super) stale_leader: channel::Sender<bool>,
     session: RwLock<Option<Arc<Session>>>,
     /// What it said last, also while it is gone.
     known: RwLock<Known>,
     standing: Mutex<Standing>,
-    fencing: RwLock<Fencing>,
+    /// As which leader the provider believes this process, until it says otherwise.
+    led: Mutex<Option<Fencing>>,
     look_now: Notify,
 }
 
@@ -82,11 +83,10 @@ impl Link {
             status: channel::Sender::new(status),
             changes: broadcast::Sender::new(CHANGES),
             sweeps: channel::Sender::new(0),
-            stale_leader: channel::Sender::new(false),
             session: RwLock::default(),
             known: RwLock::default(),
             standing: Mutex::default(),
-            fencing: RwLock::default(),
+            led: Mutex::default(),
             look_now: Notify::new(),
         }
     }
@@ -104,23 +104,9 @@ impl Link {
         Arc::clone(&self.known.read().wants)
     }
 
+    /// What mutations say of the leader.
     pub(super) fn fencing(&self) -> pb::Fencing {
-        self.fencing.read().message()
-    }
-
-    /// A new leader epoch; lifts the freeze that a former one caused.
-    pub(super) fn set_fencing(&self, fencing: Fencing) {
-        let changed = {
-            let mut held = self.fencing.write();
-            let changed = *held != fencing;
-            *held = fencing;
-            changed
-        };
-        if changed {
-            self.standing.lock().stale_leader = false;
-            self.stale_leader.send_if_modified(std::mem::take);
-            self.publish_standing();
-        }
+        self.config.leadership.fencing().message()
     }
 
     /// Whoever can be asked now.
@@ -167,9 +153,14 @@ impl Link {
             let message = "the provider does not serve this RPC";
             return Err(status::local(method.name, ErrorReason::MethodNotSupported, message));
         }
-        if method.class == Class::Mutation && self.standing.lock().stale_leader {
-            let message = "the provider takes this host for a former leader";
-            return Err(status::local(method.name, ErrorReason::StaleLeader, message));
+        if method.class == Class::Mutation {
+            let stale = |message: &str| Err(status::local(method.name, ErrorReason::StaleLeader, message));
+            if !self.config.leadership.holds() {
+                return stale("this host does not lead");
+            }
+            if self.standing.lock().stale_leader {
+                return stale("the provider takes this host for a former leader");
+            }
         }
         let deadline = method.deadline(&session.deadlines);
         let answer = rpc::unary(&self.metrics, method, deadline, items, message, send).await;
@@ -214,13 +205,7 @@ impl Link {
         if method.class == Class::Local {
             return;
         }
-        let (look, stale) = {
-            let mut standing = self.standing.lock();
-            (standing.called(method.name, error, now), standing.stale_leader)
-        };
-        if stale {
-            self.stale_leader.send_if_modified(|known| !std::mem::replace(known, true));
-        }
+        let look = self.standing.lock().called(method.name, error, now);
         if look {
             self.look_now.notify_one();
         }

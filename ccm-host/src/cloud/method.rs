@@ -71,6 +71,7 @@ const fn method(
 pub(super) static GET_INFO: Method = method("Discovery", "GetInfo", Class::Local, 5, 10);
 pub(super) static GET_CAPABILITIES: Method = method("CloudProvider", "GetCapabilities", Class::Local, 5, 10);
 pub(super) static GET_STATUS: Method = method("CloudProvider", "GetStatus", Class::Local, 5, 10);
+pub(super) static LEAD: Method = method("CloudProvider", "Lead", Class::Local, 5, 10);
 pub(super) static HEALTH_CHECK: Method = method("Health", "Check", Class::Local, 5, 10);
 pub(super) static BATCH_GET_INSTANCES: Method =
     method("Instances", "BatchGetInstances", Class::Read, 30, 120);

@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     BackendSet, CloudError, CloudMetrics, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer,
-    EnsureRoute, Ensured, EnsuredRoute, Fencing, InstanceAnswer, InstanceQuery, LoadBalancer,
-    LoadBalancerList, Provider, ProviderConfig, ProviderInfo, ProviderStatus, Route, RouteList,
-    UpdateLoadBalancer, Updated, balancers,
+    EnsureRoute, Ensured, EnsuredRoute, InstanceAnswer, InstanceQuery, LoadBalancer, LoadBalancerList,
+    Provider, ProviderConfig, ProviderInfo, ProviderStatus, Route, RouteList, UpdateLoadBalancer, Updated,
+    balancers,
     batch::Batcher,
     instances::{InstanceReads, NodeKey, ReadLane},
     link::{self, Link},
@@ -52,11 +52,6 @@ impl RemoteProvider {
         })
     }
 
-    /// What mutations say of the leader from now on. Lifts the freeze after STALE_LEADER if it differs from before.
-    pub fn set_fencing(&self, fencing: Fencing) {
-        self.link.set_fencing(fencing);
-    }
-
     /// Nothing is under way, and nothing is remembered of what was.
     #[cfg(test)]
     fn assert_idle(&self) {
@@ -64,12 +59,6 @@ impl RemoteProvider {
         self.updates.assert_idle();
         self.route_ensures.assert_idle();
         self.route_deletes.assert_idle();
-    }
-
-    /// Whether the provider refused this process as a former leader: whoever holds the Lease should look at it.
-    #[must_use]
-    pub fn stale_leader(&self) -> watch::Receiver<bool> {
-        self.link.stale_leader.subscribe()
     }
 }
 

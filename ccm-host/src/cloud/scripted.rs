@@ -42,6 +42,7 @@ pub(super) struct Script {
     pub(super) list_routes: Mutex<Handler<pb::ListRoutesRequest, pb::ListRoutesResponse>>,
     pub(super) ensure_routes: Mutex<Handler<pb::BatchEnsureRoutesRequest, pb::BatchEnsureRoutesResponse>>,
     pub(super) delete_routes: Mutex<Handler<pb::BatchDeleteRoutesRequest, pb::BatchDeleteRoutesResponse>>,
+    pub(super) lead: Mutex<Handler<pb::LeadRequest, pb::LeadResponse>>,
     /// Names of all RPCs, in their order.
     pub(super) log: Mutex<Vec<&'static str>>,
     /// Metadata of the last call of each RPC.
@@ -73,6 +74,7 @@ impl Script {
             list_routes: Mutex::new(Box::new(|_| Box::pin(async { Ok(pb::ListRoutesResponse::default()) }))),
             ensure_routes: Mutex::new(Box::new(|request| Box::pin(async move { Ok(all_routed(request)) }))),
             delete_routes: Mutex::new(Box::new(|request| Box::pin(async move { Ok(all_removed(request)) }))),
+            lead: Mutex::new(Box::new(|_| Box::pin(async { Ok(pb::LeadResponse {}) }))),
             log: Mutex::default(),
             metadata: Mutex::default(),
         })

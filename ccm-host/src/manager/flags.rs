@@ -7,6 +7,7 @@
 mod args;
 mod cidrs;
 mod controllers;
+mod election;
 mod error;
 mod kube;
 mod legacy;
@@ -37,9 +38,10 @@ pub use serving::ServingSettings;
 
 use self::cidrs::RawCidrs;
 use self::controllers::RawControllers;
+use self::election::RawElection;
 use self::error::Mistakes;
 use self::kube::RawKube;
-use self::legacy::{RawElection, RawLegacy};
+use self::legacy::RawLegacy;
 use self::logging::RawLogging;
 use self::nodes::{RawLifecycle, RawNodes};
 use self::providers::RawProviders;
@@ -111,6 +113,8 @@ pub struct Settings {
     pub routes: RouteSettings,
     pub serving: ServingSettings,
     pub logging: LoggingSettings,
+    /// How replicas elect a leader, if they do.
+    pub election: Option<crate::election::Settings>,
     /// What was accepted but deserves a word in the log.
     pub warnings: Vec<String>,
 }
@@ -183,7 +187,7 @@ fn resolve_into(raw: &RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<Stri
     let routes = raw.routes.resolve(mistakes);
     let serving = raw.serving.resolve(mistakes);
     let logging = raw.logging.resolve(mistakes);
-    raw.election.check(mistakes);
+    let election = raw.election.resolve(mistakes);
     raw.legacy.check(mistakes, warnings);
     Some(Settings {
         providers: providers?,
@@ -196,6 +200,7 @@ fn resolve_into(raw: &RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<Stri
         routes: routes?,
         serving: serving?,
         logging: logging?,
+        election: election?,
         warnings: Vec::new(),
     })
 }

@@ -155,6 +155,12 @@ impl Process {
         Ok(())
     }
 
+    /// All is ready to take over from whoever leads.
+    pub fn standing_by(&self) {
+        tracing::info!("standing by until it leads");
+        self.startup.ok();
+    }
+
     /// Every part has started.
     pub(super) fn started(&self) {
         tracing::info!("started");

@@ -194,20 +194,25 @@ impl Cluster {
 
     /// Starts the host; [`Cluster::host_ready`] waits for it.
     pub fn start_host(&mut self) -> Result<()> {
-        let address = self.folder.join("host-address");
+        self.host = Some(self.start_replica("host")?);
+        Ok(())
+    }
+
+    /// Starts one more host beside the first, with the same flags. The caller ends it.
+    pub fn start_replica(&self, name: &str) -> Result<Process> {
+        let address = self.folder.join(format!("{name}-address"));
         let _ = fs::remove_file(&address);
-        let name = self.provider_under_test.as_ref().map_or("mock", |provider| &provider.name);
+        let provider = self.provider_under_test.as_ref().map_or("mock", |provider| &provider.name);
         let mut flags = vec![
-            format!("--provider={name}=unix://{}", self.socket().display()),
+            format!("--provider={provider}=unix://{}", self.socket().display()),
             format!("--kubeconfig={}", self.host_kubeconfig.display()),
             "--bind-address=127.0.0.1".to_owned(),
             "--serving-port=auto".to_owned(),
             format!("--serving-address-file={}", address.display()),
         ];
         flags.extend(self.host_flags.iter().cloned());
-        let log = self.folder.join("host.log");
-        self.host = Some(Process::start("ccm-host", &self.binaries.join("ccm-host"), &flags, &[], &log)?);
-        Ok(())
+        let log = self.folder.join(format!("{name}.log"));
+        Process::start("ccm-host", &self.binaries.join("ccm-host"), &flags, &[], &log)
     }
 
     /// Ends the host and starts it again, with more flags; later ones win over earlier ones. It is ready then.

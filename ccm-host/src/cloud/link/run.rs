@@ -6,7 +6,7 @@ use futures::FutureExt as _;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Known, Link, monitor, watch};
+use super::{Known, Link, lead::Lead, monitor, watch};
 use crate::cloud::{
     ProviderInfo, ProviderStatus,
     check::rule,
@@ -31,7 +31,9 @@ enum NoSession {
 
 /// Runs until it is told to stop.
 pub(in crate::cloud) async fn run(link: Arc<Link>, stop: CancellationToken) {
-    stop.run_until_cancelled(supervise(&link, || forever(&link))).await;
+    // Boxed: what keeps a connection is large.
+    stop.run_until_cancelled(Box::pin(supervise(&link, || forever(&link)))).await;
+    link.step_down().await;
     link.leave();
 }
 
@@ -84,9 +86,12 @@ async fn introduce(link: &Link) -> Result<Session, NoSession> {
 async fn live(link: &Link, session: Arc<Session>) -> String {
     link.take_up(&session);
     monitor::first_look(link, &session).await;
+    let mut lead = Lead::new(link, &session);
+    let is_told = lead.tell().await;
     link.open(Arc::clone(&session));
     tokio::select! {
         why = monitor::monitor(link, &session) => why,
+        never = lead.keep_telling(is_told) => match never {},
         never = watch::watch(link, &session) => match never {},
     }
 }
@@ -126,14 +131,7 @@ impl Link {
             load_balancers = info.load_balancers,
             "provider introduced itself"
         );
-        let stale_leader = {
-            let mut standing = self.standing.lock();
-            standing.connected_anew(restarted == Some(false));
-            standing.stale_leader
-        };
-        if !stale_leader {
-            self.stale_leader.send_if_modified(std::mem::take);
-        }
+        self.standing.lock().connected_anew(restarted == Some(false));
     }
 
     /// From now on it may be called.

@@ -5,6 +5,7 @@ mod connection;
 mod hostile;
 mod instances;
 mod isolation;
+mod leadership;
 mod paces;
 mod routes;
 mod tls;
@@ -18,6 +19,7 @@ use tonic::Code;
 use super::*;
 use crate::{
     cloud::{ClusterRef, Dialer, ErrorReason, Freshness, InstanceState, InstanceView, Paces, scripted::*},
+    election::{Leadership, Leading},
     kube::fixtures::node,
     manager::flags::Endpoint,
 };
@@ -29,6 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Host {
     provider: Arc<RemoteProvider>,
     registry: Registry,
+    leading: tokio::sync::watch::Sender<Leading>,
     _stop: tokio_util::sync::DropGuard,
 }
 
@@ -58,10 +61,13 @@ impl Host {
         let metrics = CloudMetrics::register(&mut registry);
         let cluster = ClusterRef { uid: "cluster-uid".into(), name: "cluster".into() };
         let mut config = ProviderConfig::new("p", endpoint, cluster);
+        let (leading, leadership) = Leadership::standby();
+        leading.send_replace(Leading::Always);
+        config.leadership = leadership;
         change(&mut config);
         let stop = CancellationToken::new();
         let provider = RemoteProvider::spawn(config, &metrics, stop.clone());
-        Self { provider, registry, _stop: stop.drop_guard() }
+        Self { provider, registry, leading, _stop: stop.drop_guard() }
     }
 
     /// Waits for a status; with what was seen last where it does not come.

@@ -76,6 +76,12 @@ impl CloudProvider for Served {
         }
         Ok(Response::new(self.0.status.lock().clone()))
     }
+
+    async fn lead(&self, request: Request<pb::LeadRequest>) -> Result<Response<pb::LeadResponse>, Status> {
+        let message = self.enter("Lead", request);
+        let answer = (self.0.lead.lock())(message);
+        answer.await.map(Response::new)
+    }
 }
 
 #[tonic::async_trait]

@@ -9,6 +9,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use tokio_util::sync::CancellationToken;
 
 use super::{Body, Patch, Target, WriteError};
+use crate::election::Leadership;
 use crate::kube::{
     cache::Slim,
     keep::Keep,
@@ -29,6 +30,7 @@ const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8
 pub struct Writer {
     client: Client,
     pressure: WritePressure,
+    leadership: Leadership,
 }
 
 impl std::fmt::Debug for Writer {
@@ -57,10 +59,16 @@ struct AnswerMeta {
 }
 
 impl Writer {
-    /// A writer that counts into `pressure`.
+    /// A writer that counts into `pressure`, of a process without competitors.
     #[must_use]
     pub fn new(client: Client, pressure: WritePressure) -> Self {
-        Self { client, pressure }
+        Self { client, pressure, leadership: Leadership::always() }
+    }
+
+    /// Writes only while the process leads: one that was paused finds its writes cancelled.
+    #[must_use]
+    pub fn while_leading(self, leadership: Leadership) -> Self {
+        Self { leadership, ..self }
     }
 
     /// Sends a patch of a Node.
@@ -173,6 +181,7 @@ impl Writer {
         tokio::select! {
             biased;
             () = cancel.cancelled() => Err(WriteError::Cancelled),
+            () = self.leadership.lost() => Err(WriteError::Cancelled),
             result = write => result,
         }
     }

@@ -1,22 +1,7 @@
-//! Flags that old manifests carry: accepted with a warning, without effect. And leader election, which must be off.
+//! Flags that old manifests carry: accepted with a warning, without effect.
 
 use super::error::{FlagError, Mistakes};
 use super::value;
-
-#[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Leader election")]
-pub(super) struct RawElection {
-    /// Whether replicas elect a leader. Only false is supported: run one replica.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        num_args = 0..=1,
-        require_equals = true,
-        default_value = "false",
-        default_missing_value = "true"
-    )]
-    pub leader_elect: String,
-}
 
 /// The heading tells readers, and [`super::table`], that these do nothing.
 pub(super) const HEADING: &str = "Accepted without effect";
@@ -49,19 +34,6 @@ pub(super) struct RawLegacy {
     /// Name=true or Name=false, comma separated; this host has no feature gates.
     #[arg(long, value_name = "LIST")]
     pub feature_gates: Vec<String>,
-}
-
-impl RawElection {
-    pub(super) fn check(&self, mistakes: &mut Mistakes) {
-        if mistakes.keep(value::switch("leader-elect", &self.leader_elect)) == Some(true) {
-            mistakes.add(FlagError::value(
-                "leader-elect",
-                &self.leader_elect,
-                "is not supported yet",
-                "run one replica with --leader-elect=false",
-            ));
-        }
-    }
 }
 
 impl RawLegacy {

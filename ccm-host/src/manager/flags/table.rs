@@ -35,7 +35,7 @@ pub struct FlagDoc {
 }
 
 /// Flags that upstream has, with upstream's defaults in our spelling.
-const UPSTREAM_DEFAULTS: [(&str, &str); 32] = [
+const UPSTREAM_DEFAULTS: [(&str, &str); 38] = [
     ("allocate-node-cidrs", "false"),
     ("allow-untagged-cloud", "false"),
     ("bind-address", "0.0.0.0"),
@@ -56,6 +56,12 @@ const UPSTREAM_DEFAULTS: [(&str, &str); 32] = [
     ("kube-api-qps", "20"),
     ("kubeconfig", ""),
     ("leader-elect", "true"),
+    ("leader-elect-lease-duration", "15s"),
+    ("leader-elect-renew-deadline", "10s"),
+    ("leader-elect-resource-lock", "leases"),
+    ("leader-elect-resource-name", "cloud-controller-manager"),
+    ("leader-elect-resource-namespace", "kube-system"),
+    ("leader-elect-retry-period", "2s"),
     ("logging-format", "text"),
     ("master", ""),
     ("node-cidr-mask-size", "0"),

@@ -4,6 +4,7 @@ mod bad_input;
 mod balancer_sweeps;
 mod guard;
 mod ipam;
+mod leadership;
 mod load_balancers;
 mod misbehaviour;
 mod nodes;

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use super::*;
 use crate::kube::fixtures::service;
 
-fn wanted(host: &Host, name: &str, nodes: usize) -> EnsureLoadBalancer {
+pub(super) fn wanted(host: &Host, name: &str, nodes: usize) -> EnsureLoadBalancer {
     let service = Arc::new(service(name).load_balancer().with_port("http", 80));
     let nodes = (0..nodes).map(|i| Arc::new(node(&format!("node-{i}")))).collect();
     let backends = host.provider.backend_set(nodes);
@@ -91,7 +91,7 @@ async fn ensure_carries_the_whole_wish_and_its_answer_is_checked() {
             Ok(answer)
         }
     });
-    host.provider.set_fencing(Fencing { scope: "lease".into(), epoch: 4 });
+    host.leads(4, Duration::from_secs(60));
     let asked = wanted(&host, "web", 3);
     let answer = host.provider.ensure_load_balancer(asked.clone()).await.unwrap();
     assert_eq!(answer.load_balancer.applied_digest.as_ref(), Some(&asked.desired_digest));
@@ -144,25 +144,23 @@ async fn a_hundred_updates_with_one_set_are_one_call() {
 #[tokio::test]
 async fn a_stale_leader_mutates_no_more_until_it_leads_anew() {
     let script = Script::new("e1");
-    let (host, _running, _dir) = served(&script).await;
     on_ensure(&script, |request| match request.fencing.clone().unwrap_or_default().epoch {
         2.. => Ok(ensured(&request)),
         _ => Err(refusal(Code::FailedPrecondition, "STALE_LEADER")),
     });
-    host.provider.set_fencing(Fencing { scope: "lease".into(), epoch: 1 });
-    let mut stale = host.provider.stale_leader();
+    script.can(pb::Capability::Leadership);
+    let (host, _running, _dir) = served(&script).await;
+    host.leads(1, Duration::from_secs(60));
     for _ in 0..3 {
         let error = host.provider.ensure_load_balancer(wanted(&host, "web", 1)).await.unwrap_err();
         assert!(error.is(ErrorReason::StaleLeader));
     }
     assert_eq!(script.count("EnsureLoadBalancer"), 1, "the others never left");
-    assert!(*stale.borrow_and_update());
     host.frozen("former leader").await;
     host.ask("n").await.expect("reads go on");
-    host.provider.set_fencing(Fencing { scope: "lease".into(), epoch: 2 });
-    host.provider.ensure_load_balancer(wanted(&host, "web", 1)).await.unwrap();
+    host.leads(2, Duration::from_secs(60));
     host.serving().await;
-    assert!(!*stale.borrow_and_update());
+    host.provider.ensure_load_balancer(wanted(&host, "web", 1)).await.unwrap();
 }
 
 #[tokio::test]

@@ -123,7 +123,17 @@ fn refuses_one_flag_with_its_remedy() {
              flag out",
         ),
         // not yet, and never
-        ("--leader-elect=true", "is not supported yet: run one replica with --leader-elect=false"),
+        ("--leader-elect-resource-lock=endpoints", "is no kind of lock: give leases"),
+        ("--leader-elect-resource-name=", "is empty: leave the flag away for the default"),
+        ("--leader-elect-lease-duration=15500ms", "is no whole number of seconds: a Lease counts in seconds"),
+        (
+            "--leader-elect-renew-deadline=15s",
+            "is not below the lease duration of 15s: else two replicas could lead at a time",
+        ),
+        (
+            "--leader-elect-retry-period=9s",
+            "leaves no time for a second try within the renew deadline of 10s: give less than five sixths of it",
+        ),
         ("--leader-elect=maybe", "is neither true nor false: give true or false"),
         ("--allow-untagged-cloud=maybe", "is neither true nor false: give true or false"),
         ("--node-sync-period=x", "is not a duration: write it like 250ms, 30s or 1h30m"),
@@ -153,10 +163,6 @@ fn refuses_words_that_are_no_flags() {
         ("--cluster-name", "--cluster-name: needs a value: write --cluster-name=VALUE"),
         ("-v", "--v: needs a value: write --v=VALUE"),
         ("-v=", "--v=: is not a verbosity: give 0 to 10"),
-        (
-            "--leader-elect",
-            "--leader-elect=true: is not supported yet: run one replica with --leader-elect=false",
-        ),
         (
             "--cloud-config=/etc/cloud.conf",
             "--cloud-config: belongs to the provider's sidecar: give it to the sidecar, which alone knows the \
@@ -202,7 +208,7 @@ fn reports_all_mistakes_at_once() {
         "--concurrent-node-syncs=0",
         "--node-monitor-period=-5s",
         "--controllers=nobody",
-        "--leader-elect",
+        "--leader-elect=perhaps",
         "--",
         "--after",
     ]);
@@ -216,7 +222,7 @@ fn reports_all_mistakes_at_once() {
         "--controllers=nobody: \"nobody\" is unknown",
         "--concurrent-node-syncs=0: no node",
         "--node-monitor-period=-5s: is negative",
-        "--leader-elect=true: is not supported yet",
+        "--leader-elect=perhaps: is neither true nor false",
     ];
     assert_eq!(found.len(), beginnings.len(), "{found:#?}");
     for (mistake, beginning) in found.iter().zip(beginnings) {

@@ -1,0 +1,109 @@
+//! What a provider is told of who leads.
+
+use cloudprovider_proto::v1alpha1 as pb;
+
+use super::*;
+use crate::cloud::Fencing;
+
+/// The epoch, and for how many seconds.
+type Word = (u64, Option<i64>);
+
+/// Every `Lead` that is heard.
+fn heard(script: &Script) -> Arc<parking_lot::Mutex<Vec<Word>>> {
+    let heard = Arc::<parking_lot::Mutex<Vec<Word>>>::default();
+    let told = Arc::clone(&heard);
+    script.can(pb::Capability::Leadership);
+    *script.lead.lock() = Box::new(move |request| {
+        let epoch = request.fencing.unwrap_or_default().epoch;
+        told.lock().push((epoch, request.valid_for.map(|time| time.seconds)));
+        Box::pin(async { Ok(pb::LeadResponse {}) })
+    });
+    heard
+}
+
+impl Host {
+    pub(super) fn leads(&self, epoch: u64, valid_for: Duration) {
+        let fencing = Fencing { scope: "lease".into(), epoch };
+        let end = tokio::time::Instant::now() + valid_for;
+        self.leading.send_replace(Leading::Until { fencing, end });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_election_a_provider_is_told_once_a_connection() {
+    let script = Script::new("e1");
+    let heard = heard(&script);
+    let host = piped_host(&script).await;
+    host.serving().await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(*heard.lock(), [(0, None)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_says_nothing_and_changes_nothing() {
+    let script = Script::new("e1");
+    let heard = heard(&script);
+    let host = Host::over(piped(&script));
+    host.leading.send_replace(Leading::No);
+    host.serving().await;
+    host.ask("n").await.expect("reads need no leader");
+    let error = host.provider.ensure_load_balancer(balancers::wanted(&host, "web", 1)).await.unwrap_err();
+    assert!(error.is(ErrorReason::StaleLeader), "{error}");
+    assert_eq!((heard.lock().len(), script.count("EnsureLoadBalancer")), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_says_so_with_each_renewal_and_steps_down() {
+    let script = Script::new("e1");
+    let heard = heard(&script);
+    let host = piped_host(&script).await;
+    heard.lock().clear();
+    for _ in 0..2 {
+        host.leads(4, Duration::from_secs(10));
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    host.leading.send_replace(Leading::No);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(*heard.lock(), [(4, Some(10)), (4, Some(10)), (4, Some(0))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_word_of_a_leader_is_that_it_steps_down() {
+    let script = Script::new("e1");
+    let heard = heard(&script);
+    let host = piped_host(&script).await;
+    host.leads(4, Duration::from_secs(10));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    drop(host);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(heard.lock().last(), Some(&(4, Some(0))));
+}
+
+/// Whoever was paused past its end wakes with calls in its hands.
+#[tokio::test(start_paused = true)]
+async fn a_leader_past_its_end_changes_nothing() {
+    let script = Script::new("e1");
+    let host = piped_host(&script).await;
+    host.leads(4, Duration::from_secs(10));
+    tokio::time::advance(Duration::from_secs(11)).await;
+    let error = host.provider.ensure_load_balancer(balancers::wanted(&host, "web", 1)).await.unwrap_err();
+    assert!(error.is(ErrorReason::StaleLeader), "{error}");
+    assert_eq!(script.count("EnsureLoadBalancer"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_word_that_was_lost_is_said_again() {
+    let script = Script::new("e1");
+    let heard = heard(&script);
+    let host = piped_host(&script).await;
+    let first = std::mem::replace(
+        &mut *script.lead.lock(),
+        Box::new(|_| Box::pin(async { Err(tonic::Status::unavailable("a moment")) })),
+    );
+    heard.lock().clear();
+    host.leads(4, Duration::from_secs(10));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    *script.lead.lock() = first;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(heard.lock().first().map(|(epoch, _)| *epoch), Some(4));
+}

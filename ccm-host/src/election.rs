@@ -1,0 +1,226 @@
+//! Which replica leads, and until when.
+//!
+//! In: a Lease, which all replicas compete for as upstream's do. Out: [`Leadership`], by which the parts of the process know
+//! whether they may change anything:
+//!
+//! ```text
+//! Lease ── lock ──► Leading ─┬─► assembly: controllers start when it leads
+//!   (decide: pure)           ├─► kube::Writer: no write after the end, also of a process that was paused
+//!                            └─► cloud::link: `Lead` to each provider, with what is left
+//! ```
+//!
+//! Who leads stops `--leader-elect-renew-deadline` after its last renewal, before anybody else may take the Lease; the
+//! process then ends, and starts again as a standby.
+
+mod lock;
+mod metrics;
+mod record;
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+
+pub use lock::Lock;
+pub use metrics::Metrics;
+
+use crate::cloud::Fencing;
+
+/// How replicas compete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Name of the Lease.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// After this time without a renewal others take the Lease.
+    pub lease_duration: Duration,
+    /// After this time without a renewal the leader gives up. Shorter than the duration.
+    pub renew_deadline: Duration,
+    /// Between two tries.
+    pub retry_period: Duration,
+}
+
+/// Whether this process leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leading {
+    /// Leader election is off: it always does.
+    Always,
+    /// Somebody else does, or nobody.
+    No,
+    /// It does.
+    Until {
+        /// What tells it from former leaders.
+        fencing: Fencing,
+        /// When it stops unless it renews the Lease.
+        end: Instant,
+    },
+}
+
+/// Whether this process leads, as it changes. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Leadership(watch::Receiver<Leading>);
+
+impl Leadership {
+    /// A process without competitors.
+    #[must_use]
+    pub fn always() -> Self {
+        Self(watch::Sender::new(Leading::Always).subscribe())
+    }
+
+    /// One that does not lead yet, and who says when it does.
+    #[must_use]
+    pub fn standby() -> (watch::Sender<Leading>, Self) {
+        let sender = watch::Sender::new(Leading::No);
+        let leadership = Self(sender.subscribe());
+        (sender, leadership)
+    }
+
+    /// How it is now.
+    #[must_use]
+    pub fn now(&self) -> Leading {
+        self.0.borrow().clone()
+    }
+
+    /// How it is now; only what comes later is a change.
+    #[must_use]
+    pub fn heard(&mut self) -> Leading {
+        self.0.borrow_and_update().clone()
+    }
+
+    /// What tells this leader from former ones; the default while it does not lead, or always does.
+    #[must_use]
+    pub fn fencing(&self) -> Fencing {
+        match &*self.0.borrow() {
+            Leading::Until { fencing, .. } => fencing.clone(),
+            Leading::Always | Leading::No => Fencing::default(),
+        }
+    }
+
+    /// Whether anything may be changed now.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        match &*self.0.borrow() {
+            Leading::Always => true,
+            Leading::No => false,
+            Leading::Until { end, .. } => Instant::now() < *end,
+        }
+    }
+
+    /// Waits for the next word about it; for ever once nobody says anything any more.
+    pub async fn changed(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits until it leads.
+    pub async fn elected(&self) {
+        let leads = |leading: &Leading| *leading != Leading::No;
+        if self.0.clone().wait_for(leads).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Comes back when it leads no more: from then on nothing may be written. At once if the process slept past the end.
+    pub async fn lost(&self) {
+        let mut changes = self.0.clone();
+        loop {
+            let leading = changes.borrow_and_update().clone();
+            let over = async {
+                match leading {
+                    Leading::Always => std::future::pending().await,
+                    Leading::No => {}
+                    Leading::Until { end, .. } => tokio::time::sleep_until(end).await,
+                }
+            };
+            tokio::select! {
+                biased;
+                Ok(()) = changes.changed() => {}
+                () = over => return,
+            }
+        }
+    }
+}
+
+/// Competes for the Lease, then leads until `stop`, and gives the Lease back.
+///
+/// # Errors
+/// Leadership was lost: the process must end, since others may lead already.
+pub async fn run(
+    lock: Lock,
+    settings: Settings,
+    metrics: Metrics,
+    leading: watch::Sender<Leading>,
+    stop: CancellationToken,
+) -> Result<()> {
+    metrics.leads(&settings.name, false);
+    let ended = tokio::select! {
+        () = stop.cancelled() => Ok(()),
+        lost = compete(&lock, &settings, &metrics, &leading) => lost,
+    };
+    leading.send_replace(Leading::No);
+    metrics.leads(&settings.name, false);
+    if ended.is_ok() {
+        lock.release().await;
+    }
+    ended
+}
+
+/// Comes back only with an error.
+async fn compete(
+    lock: &Lock,
+    settings: &Settings,
+    metrics: &Metrics,
+    leading: &watch::Sender<Leading>,
+) -> Result<()> {
+    let mut asked = Instant::now();
+    let fencing = loop {
+        match lock.acquire().await {
+            Ok(Some(fencing)) => break fencing,
+            Ok(None) => {}
+            Err(error) => tracing::warn!(error = format!("{error:#}"), "the Lease cannot be taken yet"),
+        }
+        // Replicas that start together shall not ask together for ever.
+        sleep(settings.retry_period.mul_f64(1.0 + fastrand::f64() * 0.2)).await;
+        asked = Instant::now();
+    };
+    tracing::info!(lease = lock.name(), epoch = fencing.epoch, "leads");
+    metrics.leads(&settings.name, true);
+    let mut end = asked + settings.renew_deadline;
+    loop {
+        leading.send_replace(Leading::Until { fencing: fencing.clone(), end });
+        sleep(settings.retry_period).await;
+        end = renewed(lock, settings, end).await?;
+    }
+}
+
+/// Renews the Lease, as often as it takes. When leadership ends from then on.
+async fn renewed(lock: &Lock, settings: &Settings, end: Instant) -> Result<Instant> {
+    loop {
+        let asked = Instant::now();
+        match timeout_at(end, lock.renew()).await {
+            Ok(Ok(true)) => return Ok(asked + settings.renew_deadline),
+            Ok(Ok(false)) => bail!("leadership was lost: another replica holds the Lease {}", lock.name()),
+            Ok(Err(error)) => {
+                tracing::warn!(error = format!("{error:#}"), "the Lease cannot be renewed yet");
+                sleep(settings.retry_period.min(end.saturating_duration_since(Instant::now()))).await;
+            }
+            Err(_late) => {}
+        }
+        if Instant::now() >= end {
+            bail!(
+                "leadership was lost: the Lease {} could not be renewed within {:?}",
+                lock.name(),
+                settings.renew_deadline
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! The Lease on the apiserver. Each write names the version that it is based on: of two replicas one meets a conflict.
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use kube::{Api, Client, api::PostParams};
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout};
+
+use super::{
+    Settings,
+    record::{Step, decide, epoch},
+};
+use crate::{clock, cloud::Fencing};
+
+/// One replica's view of the Lease.
+pub struct Lock {
+    api: Api<Lease>,
+    settings: Settings,
+    me: String,
+    /// As last seen, and since when it has been so.
+    seen: Mutex<Option<(Lease, Instant)>>,
+}
+
+impl std::fmt::Debug for Lock {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Lock").field("me", &self.me).finish_non_exhaustive()
+    }
+}
+
+impl Lock {
+    /// For a replica of this identity, which no other one may have.
+    #[must_use]
+    pub fn new(client: Client, settings: Settings, me: String) -> Self {
+        Self { api: Api::namespaced(client, &settings.namespace), settings, me, seen: Mutex::default() }
+    }
+
+    /// Namespace and name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.settings.namespace, self.settings.name)
+    }
+
+    /// Takes the Lease if it is free. Some: it is ours.
+    pub(super) async fn acquire(&self) -> Result<Option<Fencing>> {
+        let lease = self.read().await?;
+        let unchanged = self.see(lease.as_ref());
+        let spec = lease.as_ref().and_then(|lease| lease.spec.as_ref());
+        let wanted = match decide(spec, &self.me, unchanged) {
+            Step::Wait => return Ok(None),
+            Step::Create => self.held(Lease::default(), 0),
+            Step::Take => {
+                let transitions = spec.and_then(|spec| spec.lease_transitions).unwrap_or_default();
+                self.held(lease.unwrap_or_default(), transitions.saturating_add(1))
+            }
+            Step::Renew => self.renewed(lease.unwrap_or_default()),
+        };
+        Ok(self
+            .write(wanted)
+            .await?
+            .map(|lease| Fencing { epoch: epoch(&lease), scope: lease.metadata.uid.unwrap_or_default() }))
+    }
+
+    /// False: it is another's.
+    pub(super) async fn renew(&self) -> Result<bool> {
+        // As it was written last: it saves a read, and a conflict tells if somebody else wrote it.
+        let seen = self.seen.lock().clone();
+        if let Some((lease, _)) = seen
+            && self.write(self.renewed(lease)).await?.is_some()
+        {
+            return Ok(true);
+        }
+        let lease = self.read().await?;
+        let holder = lease.as_ref().and_then(|lease| lease.spec.as_ref()?.holder_identity.clone());
+        if holder.as_deref() != Some(&self.me) {
+            return Ok(false);
+        }
+        Ok(self.write(self.renewed(lease.unwrap_or_default())).await?.is_some())
+    }
+
+    /// Gives it back, if it is ours: the next one need not wait. Upstream's replicas read an empty holder likewise.
+    pub(super) async fn release(&self) {
+        let Some((mut lease, _)) = self.seen.lock().clone() else { return };
+        let Some(spec) = &mut lease.spec else { return };
+        if spec.holder_identity.as_deref() != Some(&self.me) {
+            return;
+        }
+        spec.holder_identity = Some(String::new());
+        spec.lease_duration_seconds = Some(1);
+        match timeout(self.settings.retry_period, self.write(lease)).await {
+            Ok(Ok(_)) => tracing::info!(lease = self.name(), "gave the Lease back"),
+            Ok(Err(error)) => tracing::warn!(error = format!("{error:#}"), "the Lease was not given back"),
+            Err(_) => tracing::warn!(lease = self.name(), "the Lease was not given back in time"),
+        }
+    }
+
+    async fn read(&self) -> Result<Option<Lease>> {
+        self.api
+            .get_opt(&self.settings.name)
+            .await
+            .with_context(|| format!("the Lease {} cannot be read", self.name()))
+    }
+
+    /// None: somebody else was faster.
+    async fn write(&self, lease: Lease) -> Result<Option<Lease>> {
+        let (name, params) = (&self.settings.name, PostParams::default());
+        let written = match lease.metadata.resource_version {
+            None => self.api.create(&params, &lease).await,
+            Some(_) => self.api.replace(name, &params, &lease).await,
+        };
+        match written {
+            Ok(lease) => {
+                *self.seen.lock() = Some((lease.clone(), Instant::now()));
+                Ok(Some(lease))
+            }
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("the Lease {} cannot be written", self.name())),
+        }
+    }
+
+    /// How long it has stayed as it is.
+    fn see(&self, lease: Option<&Lease>) -> std::time::Duration {
+        let mut seen = self.seen.lock();
+        let version = |lease: &Lease| lease.metadata.resource_version.clone();
+        match (&*seen, lease) {
+            (Some((before, since)), Some(now)) if version(before) == version(now) => since.elapsed(),
+            (_, now) => {
+                *seen = now.map(|now| (now.clone(), Instant::now()));
+                std::time::Duration::ZERO
+            }
+        }
+    }
+
+    fn held(&self, mut lease: Lease, transitions: i32) -> Lease {
+        lease.metadata.name = Some(self.settings.name.clone());
+        let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
+        spec.holder_identity = Some(self.me.clone());
+        spec.lease_transitions = Some(transitions);
+        spec.acquire_time = Some(MicroTime(clock::now()));
+        self.renewed(lease)
+    }
+
+    fn renewed(&self, mut lease: Lease) -> Lease {
+        let seconds = self.settings.lease_duration.as_secs().try_into().unwrap_or(i32::MAX);
+        let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
+        spec.lease_duration_seconds = Some(seconds);
+        spec.renew_time = Some(MicroTime(clock::now()));
+        lease
+    }
+}

@@ -1,0 +1,138 @@
+use std::sync::Arc;
+
+use ::apiserver::{ApiServer, Asked, Fault, Verb};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::clock;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn settings() -> Settings {
+    Settings {
+        name: "ccm".to_owned(),
+        namespace: "kube-system".to_owned(),
+        lease_duration: 15 * SECOND,
+        renew_deadline: 10 * SECOND,
+        retry_period: 2 * SECOND,
+    }
+}
+
+/// One process that competes.
+struct Replica {
+    leadership: Leadership,
+    stop: CancellationToken,
+    task: JoinHandle<Result<()>>,
+}
+
+impl Replica {
+    fn start(server: &ApiServer, name: &str) -> Self {
+        let (leading, leadership) = Leadership::standby();
+        let stop = CancellationToken::new();
+        let lock = Lock::new(server.client(name), settings(), name.to_owned());
+        let task = tokio::spawn(run(lock, settings(), Metrics::default(), leading, stop.clone()));
+        Self { leadership, stop, task }
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.unwrap().unwrap();
+    }
+}
+
+fn server() -> ApiServer {
+    clock::follow_tokio(Timestamp::UNIX_EPOCH);
+    ApiServer::default()
+}
+
+fn lease(server: &ApiServer) -> Lease {
+    let value = server.world().object::<Lease>("kube-system", "ccm").unwrap().value();
+    serde_json::from_value(value).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_leads_and_the_next_one_follows_at_once_when_it_stops() {
+    let server = server();
+    let first = Replica::start(&server, "first");
+    first.leadership.elected().await;
+    let second = Replica::start(&server, "second");
+    sleep(60 * SECOND).await;
+    assert!(first.leadership.holds() && !second.leadership.holds());
+    assert_eq!(first.leadership.fencing().epoch, 1);
+
+    let begun = Instant::now();
+    first.stop().await;
+    second.leadership.elected().await;
+    assert!(begun.elapsed() < 3 * SECOND, "{:?}", begun.elapsed());
+    let fencing = second.leadership.fencing();
+    assert_eq!((fencing.epoch, Some(fencing.scope)), (2, lease(&server).metadata.uid));
+    second.stop().await;
+    assert_eq!(lease(&server).spec.unwrap().holder_identity.as_deref(), Some(""));
+}
+
+/// Upstream's default: others wait for the whole lease, and the leader has stopped well before.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_cut_off_stops_before_another_begins() {
+    let server = server();
+    let first = Replica::start(&server, "first");
+    first.leadership.elected().await;
+    let second = Replica::start(&server, "second");
+    sleep(7 * SECOND).await;
+    let cut = server.faults_of("first");
+    cut.every(|_: &Asked| true, Fault::Hang).stay();
+
+    first.leadership.lost().await;
+    assert!(!second.leadership.holds());
+    let lost = Instant::now();
+    let error = first.task.await.unwrap().unwrap_err().to_string();
+    assert_eq!(error, "leadership was lost: the Lease kube-system/ccm could not be renewed within 10s");
+    second.leadership.elected().await;
+    assert!(lost.elapsed() > 3 * SECOND, "{:?}", lost.elapsed());
+    second.stop().await;
+}
+
+/// SIGSTOP, then SIGCONT: its clock has gone on.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_was_paused_holds_nothing_when_it_wakes() {
+    let server = server();
+    let first = Replica::start(&server, "first");
+    first.leadership.elected().await;
+    tokio::time::advance(11 * SECOND).await;
+    assert!(!first.leadership.holds());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_somebody_else_took_is_lost() {
+    let server = server();
+    let first = Replica::start(&server, "first");
+    first.leadership.elected().await;
+    let mut taken = serde_json::to_value(lease(&server)).unwrap();
+    taken["spec"]["holderIdentity"] = "other".into();
+    server.world().put_value(taken).unwrap();
+    let error = first.task.await.unwrap().unwrap_err().to_string();
+    assert_eq!(error, "leadership was lost: another replica holds the Lease kube-system/ccm");
+    assert!(!first.leadership.holds());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_apiserver_that_fails_for_a_moment_costs_no_leadership() {
+    let server = server();
+    let first = Replica::start(&server, "first");
+    first.leadership.elected().await;
+    let refusals = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&refusals);
+    let faults = server.faults_of("first");
+    faults
+        .intercept(move |asked| {
+            let write = asked.verb == Some(Verb::Update);
+            (write && counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 3)
+                .then(|| Fault::Refuse(::apiserver::Refusal::internal()))
+        })
+        .stay();
+    sleep(60 * SECOND).await;
+    assert!(first.leadership.holds());
+    assert!(refusals.load(std::sync::atomic::Ordering::SeqCst) > 3);
+    first.stop().await;
+}

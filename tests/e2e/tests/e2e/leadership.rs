@@ -1,0 +1,117 @@
+//! Two replicas: one leads, and one that leads no more changes nothing, at the apiserver and at the cloud.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::{node, service};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use test_cluster::{
+    Cluster, Options, Process,
+    nodes::{as_registered, is_uninitialized, register},
+    services::{create, ingress, load_balancer},
+    wait,
+};
+
+use crate::quick;
+
+/// Longer than a handover takes by far.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn electing() -> Options {
+    quick()
+        .host_flag("--leader-elect")
+        .host_flag("--leader-elect-lease-duration=4s")
+        .host_flag("--leader-elect-renew-deadline=3s")
+        .host_flag("--leader-elect-retry-period=500ms")
+}
+
+async fn two() -> Result<(Cluster, Process)> {
+    let cluster = electing().start().await?;
+    until_led(&cluster, 0).await?;
+    let standby = cluster.start_replica("standby")?;
+    wait::until("the second replica stands by", async || {
+        Ok(standby.output().contains("standing by until it leads").then_some(()))
+    })
+    .await?;
+    Ok((cluster, standby))
+}
+
+/// The Lease has changed hands so often, and somebody holds it.
+async fn until_led(cluster: &Cluster, transitions: i32) -> Result<()> {
+    let api = Api::<Lease>::namespaced(cluster.client.clone(), "kube-system");
+    wait::until_within(LIMIT, "a leader", async || {
+        let spec =
+            api.get_opt("cloud-controller-manager").await?.and_then(|lease| lease.spec).unwrap_or_default();
+        let held = spec.holder_identity.is_some_and(|holder| !holder.is_empty());
+        Ok((held && spec.lease_transitions == Some(transitions)).then_some(()))
+    })
+    .await
+}
+
+async fn acts(cluster: &Cluster, name: &str) -> Result<()> {
+    cluster.cloud()?.create_instance(name, "zone-a").await?;
+    register(&cluster.client, as_registered(name)).await?;
+    node(cluster, name, "initialised", |node| !is_uninitialized(node)).await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_replica_acts_when_the_leader_stops_or_is_killed() -> Result<()> {
+    let (mut cluster, mut second) = two().await?;
+    acts(&cluster, "node-a").await?;
+    let status = cluster.host()?.terminate().await?;
+    ensure!(status.success(), "{status} after SIGTERM");
+    until_led(&cluster, 1).await?;
+    acts(&cluster, "node-b").await?;
+
+    cluster.start_host()?;
+    second.kill()?;
+    until_led(&cluster, 2).await?;
+    acts(&cluster, "node-c").await
+}
+
+/// SIGSTOP past its Lease, then SIGCONT: it wakes with work in its hands, and changes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_leader_is_followed_and_changes_nothing_when_it_wakes() -> Result<()> {
+    let (mut cluster, _second) = two().await?;
+    cluster.host()?.pause()?;
+    until_led(&cluster, 1).await?;
+    acts(&cluster, "node-a").await?;
+
+    cluster.host()?.resume()?;
+    let status = cluster.host()?.ended(LIMIT).await?;
+    ensure!(!status.success(), "{status}, though leadership was lost");
+    let printed = cluster.host()?.output();
+    ensure!(printed.contains("leadership was lost"), "{printed}");
+    acts(&cluster, "node-b").await
+}
+
+/// E2: nobody leads any more, so what was under way at the cloud stops there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_leaders_mutation_stops_at_the_cloud() -> Result<()> {
+    let mut cluster = electing().start().await?;
+    let cloud = cluster.cloud()?;
+    cloud.fault("latency,time=8s,method=EnsureLoadBalancer").await?;
+    create(&cluster.client, load_balancer("web")).await?;
+    wait::until("Ensure is under way", async || {
+        let calls = cluster.cloud()?.call_counts().await?;
+        Ok(calls.iter().any(|(method, _)| method == "EnsureLoadBalancer").then_some(()))
+    })
+    .await?;
+    cluster.host()?.pause()?;
+
+    wait::until_within(LIMIT, "the provider's refusal", async || {
+        let calls = cluster.cloud()?.all_calls().await?;
+        let refused =
+            calls.iter().any(|call| call.method == "EnsureLoadBalancer" && call.reason == "STALE_LEADER");
+        Ok(refused.then_some(()))
+    })
+    .await?;
+    ensure!(cloud.balancers().await?.is_empty(), "a balancer was made for a leader that was paused");
+
+    cloud.clear_faults().await?;
+    cluster.host()?.resume()?;
+    cluster.host()?.ended(LIMIT).await.context("the host that was paused")?;
+    cluster.start_host()?;
+    service(&cluster, "web", "an address", |service| !ingress(service).is_empty()).await.map(drop)
+}
