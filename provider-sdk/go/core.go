@@ -78,6 +78,7 @@ func (c *core) unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, 
 	if err := c.admit(ctx, call, request); err != nil {
 		return nil, err
 	}
+	handler = c.gated(call, handler)
 	if call.method.kind == mutation {
 		return c.mutate(ctx, request, handler)
 	}
@@ -86,6 +87,22 @@ func (c *core) unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, 
 	stop := context.AfterFunc(c.provider.life.giveUp, done)
 	defer stop()
 	return within(ctx, call, begin(work, request, handler))
+}
+
+// gated asks first whether the method may be called.
+func (c *core) gated(call *Call, handler grpc.UnaryHandler) grpc.UnaryHandler {
+	if c.provider.gate == nil || call.Service == cloudProviderService {
+		return handler
+	}
+	return func(ctx context.Context, request any) (any, error) {
+		if err := c.provider.gate(ctx, call.method.kind == mutation); err != nil {
+			return nil, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err // It was given up meanwhile.
+		}
+		return handler(ctx, request)
+	}
 }
 
 // mutate runs a mutation: once begun it is run to its end, whatever becomes of the caller, unless leadership ends.

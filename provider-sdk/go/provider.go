@@ -31,6 +31,7 @@ type Provider struct {
 	introduced   func()
 	leaders      Leaders
 	whileLeading func(context.Context, *pb.ClusterRef)
+	gate         func(ctx context.Context, mutation bool) error
 
 	advertised advertised
 	metrics    *metrics
@@ -127,6 +128,12 @@ func WithGatherers(gatherers ...prometheus.Gatherer) Option {
 // first time or again.
 func WithIntroductions(introduced func()) Option {
 	return func(p *Provider) { p.introduced = introduced }
+}
+
+// WithGate runs a function before each method but GetStatus, within its call: an error is the answer, and the method is not
+// called. For a provider that is not ready at once.
+func WithGate(gate func(ctx context.Context, mutation bool) error) Option {
+	return func(p *Provider) { p.gate = gate }
 }
 
 // WithLogger logs there instead of to slog's default logger. It is scrubbed either way.

@@ -50,6 +50,11 @@ func (s *instancesServer) WatchInstances(request *pb.WatchInstancesRequest, stre
 	if !is {
 		return fail(ctx, fault.MethodNotSupported("WatchInstances"))
 	}
+	if gate := s.core.provider.gate; gate != nil {
+		if err := gate(ctx, false); err != nil {
+			return fail(ctx, err)
+		}
+	}
 	watch, err := watcher.WatchInstances(ctx, request)
 	if err == nil && watch == nil {
 		err = errors.New("the method answered nil without an error")

@@ -58,6 +58,7 @@ type bridge struct {
 	sshKeys       bool
 	kubernetes    *rest.Config
 	surroundings  *surroundings
+	leading       *leading
 	mirror        *mirror
 	called        *called
 	reads         *reads
@@ -129,7 +130,8 @@ func WithSDKOptions(options ...sdk.Option) Option {
 }
 
 // New bridges a provider, as far as it says that it supports its parts: InstancesV2, or Instances with Zones; LoadBalancer;
-// Routes; Clusters; and PVLabeler. It is initialized first, see WithKubernetes.
+// Routes; Clusters; and PVLabeler. It is initialized, see WithKubernetes and
+// WithInitializeAtStart.
 func New(cloud cloudprovider.Interface, options ...Option) (*sdk.Provider, error) {
 	return NewWith(context.Background(), nil, func(context.Context, io.Reader, cloudprovider.ControllerClientBuilder, informers.SharedInformerFactory) (cloudprovider.Interface, error) {
 		return cloud, nil
@@ -154,7 +156,7 @@ func NewWith(ctx context.Context, config io.Reader, build Build, options ...Opti
 
 func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan struct{}, options []Option) (*sdk.Provider, error) {
 	b := &bridge{
-		tokenValidity: tokenValidity, mirror: &mirror{}, concurrency: defaultConcurrency, patience: stragglerAfter, backendLabels: backendLabels,
+		leading: newLeading(), tokenValidity: tokenValidity, mirror: &mirror{}, concurrency: defaultConcurrency, patience: stragglerAfter, backendLabels: backendLabels,
 	}
 	for _, option := range options {
 		option(b)
@@ -163,6 +165,10 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 		if err := b.surround(stop); err != nil {
 			return nil, err
 		}
+	}
+	if !b.leading.atStart {
+		b.surroundings.stop = either(b.surroundings.stop, b.leading.over)
+		b.options = append(b.options, sdk.WithGate(b.gate), sdk.WithWhileLeading(b.whileLed))
 	}
 	err := guarded(func() (err error) {
 		b.cloud, err = build(ctx, config, b.surroundings.clients, b.surroundings.shared)
@@ -186,8 +192,10 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 		return nil, err
 	}
 	b.called = newCalled(b)
-	if err := guarded(b.initialize); err != nil {
-		return nil, fmt.Errorf("the cloud provider %q cannot be initialized: %w", b.cloud.ProviderName(), err)
+	if b.leading.atStart {
+		if err := b.initializeOnce(); err != nil {
+			return nil, err
+		}
 	}
 	provider, err := sdk.New(b.cloud.ProviderName(), append(b.served(), b.options...)...)
 	if err != nil {

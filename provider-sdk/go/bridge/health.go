@@ -19,6 +19,11 @@ const hangingPerCall = 16
 type health struct{ *bridge }
 
 func (h health) GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusResponse, error) {
+	if h.leading.waits() {
+		return &pb.GetStatusResponse{Conditions: []*pb.ProviderCondition{{
+			Type: pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE, Reason: "NotLed", Message: notLed,
+		}}}, nil
+	}
 	unreachable := func(reason, message string) (*pb.GetStatusResponse, error) {
 		return &pb.GetStatusResponse{Conditions: []*pb.ProviderCondition{{
 			Type: pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE, Status: pb.ConditionStatus_CONDITION_STATUS_FALSE,

@@ -55,7 +55,7 @@ func (l *Leadership) Hear(cluster string, leader *pb.Fencing, validFor *time.Dur
 		l.extend(of.term, leader, validFor)
 		return nil, nil
 	default:
-		of.term.cancel(of.stale(leader))
+		of.term.cancel(stale(of.leader(), fmt.Sprintf("epoch %d of lease %q took over", leader.GetEpoch(), leader.GetScope())))
 		if of.scope != leader.GetScope() && of.scope != "" {
 			of.former[of.scope] = true
 		}
@@ -78,7 +78,7 @@ func (l *Leadership) extend(of *term, leader *pb.Fencing, validFor *time.Duratio
 	switch {
 	case validFor == nil:
 	case *validFor <= 0:
-		of.cancel(stale(leader))
+		of.cancel(stale(leader, "it stepped down"))
 	default:
 		of.until = time.Now().Add(*validFor)
 		of.timer = time.AfterFunc(*validFor, func() {
@@ -86,7 +86,7 @@ func (l *Leadership) extend(of *term, leader *pb.Fencing, validFor *time.Duratio
 			defer l.mu.Unlock()
 			// A renewal may have come first.
 			if of.over() {
-				of.cancel(stale(leader))
+				of.cancel(stale(leader, "its time is over"))
 			}
 		})
 	}
@@ -102,7 +102,7 @@ func (l *Leadership) Term(cluster string, caller *pb.Fencing) (context.Context, 
 	case of == nil && caller.GetEpoch() == 0:
 		return nil, nil
 	case of == nil:
-		return nil, stale(caller)
+		return nil, stale(caller, "nobody led yet")
 	case of.heldBy(caller) && !of.term.over():
 		return of.term, nil
 	default:
@@ -115,16 +115,22 @@ func (o *office) heldBy(caller *pb.Fencing) bool {
 }
 
 func (o *office) stale(caller *pb.Fencing) error {
-	return stale(caller, fault.WithMetadata("leader", strconv.FormatUint(o.epoch, 10)))
+	now := "nobody does"
+	if !o.term.over() {
+		now = fmt.Sprintf("epoch %d of lease %q does", o.epoch, o.scope)
+	}
+	return stale(caller, now, fault.WithMetadata("leader", strconv.FormatUint(o.epoch, 10)))
 }
+
+func (o *office) leader() *pb.Fencing { return &pb.Fencing{Scope: o.scope, Epoch: o.epoch} }
 
 // over looks at the clock, too: a process that was paused may not have heard its timer yet.
 func (t *term) over() bool {
 	return t.Err() != nil || !t.until.IsZero() && !time.Now().Before(t.until)
 }
 
-func stale(caller *pb.Fencing, more ...fault.Option) error {
+func stale(caller *pb.Fencing, why string, more ...fault.Option) error {
 	return fault.New(pb.ErrorReason_ERROR_REASON_STALE_LEADER,
-		fmt.Sprintf("epoch %d of lease %q does not lead", caller.GetEpoch(), caller.GetScope()),
+		fmt.Sprintf("epoch %d of lease %q does not lead: %s", caller.GetEpoch(), caller.GetScope(), why),
 		append(more, fault.WithMetadata("epoch", strconv.FormatUint(caller.GetEpoch(), 10)))...)
 }

@@ -1,0 +1,106 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+)
+
+const (
+	// initializeAtStart is the default of --initialize-at-start.
+	initializeAtStart = true
+	// notLedRetry is when to ask again a provider that nobody has led yet.
+	notLedRetry = time.Second
+	notLed      = "the cloud provider is initialized when somebody leads it for the first time"
+	// lastWords is what calls that were given up get to be answered before the process ends.
+	lastWords = 100 * time.Millisecond
+)
+
+// WithInitializeAtStart initializes the provider at once, or only when it is first led: what a provider starts in Initialize may
+// write to the cloud, which only the leader's may. At once is right for shadow mode, and for providers without such work.
+//
+// Where it waits, its reads are answered RETRY_LATER until then, and the process ends with leadership, as a controller manager
+// does that loses its Lease, since a provider cannot be initialized twice. Which parts a provider supports is asked before.
+func WithInitializeAtStart(atStart bool) Option {
+	return func(b *bridge) { b.leading.atStart = atStart }
+}
+
+// leading is when the provider is initialized, and what ends with leadership.
+type leading struct {
+	atStart    bool
+	begin, end sync.Once
+	// initialized is closed when it is, over when it is led no more.
+	initialized, over chan struct{}
+	// exit ends the process.
+	exit func(error)
+}
+
+func newLeading() *leading {
+	return &leading{atStart: initializeAtStart, initialized: make(chan struct{}), over: make(chan struct{}), exit: exit}
+}
+
+func exit(err error) {
+	slog.Error("this process ends", "error", err)
+	time.Sleep(lastWords)
+	os.Exit(1)
+}
+
+// waits says whether the provider is not initialized yet.
+func (l *leading) waits() bool {
+	select {
+	case <-l.initialized:
+		return false
+	default:
+		return true
+	}
+}
+
+// initializeOnce initializes the provider, or waits while another call does.
+func (b *bridge) initializeOnce() (err error) {
+	b.leading.begin.Do(func() {
+		if err = guarded(b.initialize); err != nil {
+			err = fmt.Errorf("the cloud provider %q cannot be initialized: %w", b.cloud.ProviderName(), err)
+			return
+		}
+		close(b.leading.initialized)
+	})
+	return err
+}
+
+// gate keeps calls from a provider that is not initialized. A mutation comes on behalf of whoever leads, or of a host without
+// leader election.
+func (b *bridge) gate(_ context.Context, mutation bool) error {
+	if mutation {
+		b.initializeLed()
+	}
+	if b.leading.waits() {
+		return fault.RetryLater(notLedRetry, notLed)
+	}
+	return nil
+}
+
+func (b *bridge) initializeLed() {
+	if err := b.initializeOnce(); err != nil {
+		b.leading.exit(err)
+	}
+}
+
+// whileLed is the work of one term. It does not wait for Initialize, which may hang: what that started ends in time.
+func (b *bridge) whileLed(ctx context.Context, _ *pb.ClusterRef) {
+	go b.initializeLed()
+	<-ctx.Done()
+	why := context.Cause(ctx)
+	if fault.ReasonOf(why) == pb.ErrorReason_ERROR_REASON_SHUTTING_DOWN {
+		return
+	}
+	b.leading.end.Do(func() {
+		close(b.leading.over)
+		b.leading.exit(fmt.Errorf("leadership ended, and the cloud provider cannot be initialized twice: %w", why))
+	})
+}
