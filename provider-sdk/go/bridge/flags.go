@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"flag"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,7 +22,8 @@ type flags struct {
 	// backendLabels is nil unless it was given: then what the sidecar's main says stays.
 	backendLabels, nodeAnnotations list
 	annotationWrites               list
-	initializeAtStart              bool
+	// initializeAtStart is nil unless it was given, likewise.
+	initializeAtStart *bool
 }
 
 // list is a flag of texts that are separated by commas.
@@ -71,8 +73,12 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 		"\"*\" is a prefix")
 	own.Var(&out.annotationWrites, "service-annotation-writes", "`PREFIX,...`: annotations that the cloud provider writes on Services; the host "+
 		"writes them on the real ones")
-	own.BoolVar(&out.initializeAtStart, "initialize-at-start", initializeAtStart, "initialize the cloud provider at once, not when it is first "+
-		"led: for shadow mode, and for providers that start nothing in Initialize that writes to the cloud")
+	own.BoolFunc("initialize-at-start", "initialize the cloud provider at once, not when it is first led: for shadow mode, and for providers "+
+		"that start nothing in Initialize that writes to the cloud", func(text string) error {
+		atStart, err := strconv.ParseBool(text)
+		out.initializeAtStart = &atStart
+		return err
+	})
 	own.VisitAll(func(ours *flag.Flag) {
 		// A vendor's flag of the same name is heard as well.
 		if theirs := set.Lookup(ours.Name); theirs != nil {
@@ -113,8 +119,8 @@ func (f *flags) options() (told []Option, err error) {
 	if f.tokenValidity != tokenValidity {
 		told = append(told, WithPageTokenValidity(f.tokenValidity))
 	}
-	if f.initializeAtStart != initializeAtStart {
-		told = append(told, WithInitializeAtStart(f.initializeAtStart))
+	if f.initializeAtStart != nil {
+		told = append(told, WithInitializeAtStart(*f.initializeAtStart))
 	}
 	if f.completeState {
 		told = append(told, WithCompleteState())

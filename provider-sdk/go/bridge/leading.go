@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// initializeAtStart is the default of --initialize-at-start.
-	initializeAtStart = true
 	// notLedRetry is when to ask again a provider that nobody has led yet.
 	notLedRetry = time.Second
 	notLed      = "the cloud provider is initialized when somebody leads it for the first time"
@@ -23,7 +21,8 @@ const (
 )
 
 // WithInitializeAtStart initializes the provider at once, or only when it is first led: what a provider starts in Initialize may
-// write to the cloud, which only the leader's may. At once is right for shadow mode, and for providers without such work.
+// write to the cloud, which only the leader's may. At once is right for shadow mode, and for providers without such work. Main waits,
+// unless it is told otherwise; New does not.
 //
 // Where it waits, its reads are answered RETRY_LATER until then, and the process ends with leadership, as a controller manager
 // does that loses its Lease, since a provider cannot be initialized twice. Which parts a provider supports is asked before.
@@ -42,7 +41,7 @@ type leading struct {
 }
 
 func newLeading() *leading {
-	return &leading{atStart: initializeAtStart, initialized: make(chan struct{}), over: make(chan struct{}), exit: exit}
+	return &leading{atStart: true, initialized: make(chan struct{}), over: make(chan struct{}), exit: exit}
 }
 
 func exit(err error) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 
 	"cloudprovider.ccm/sdk"
 	"github.com/spf13/pflag"
@@ -48,6 +49,6 @@ func MainWith(build Build, options ...Option) {
 			defer file.Close()
 			config = file
 		}
-		return NewWith(ctx, config, build, append(options, told...)...)
+		return NewWith(ctx, config, build, slices.Concat([]Option{WithInitializeAtStart(false)}, options, told)...)
 	})
 }
