@@ -77,9 +77,9 @@ impl Profile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
-    /// Without it a provider is not conformant.
+    /// It must be run for a verdict.
     Core,
-    /// Worth knowing; mostly what only a steered cloud shows.
+    /// It may be left out; mostly what only a steered cloud shows.
     Extended,
 }
 

@@ -7,7 +7,9 @@ use serde_json::Value;
 use support::{Mock, scenario};
 
 /// What the whole suite cannot try against a mock on a Unix socket, and why.
-const EXPLAINED: [(&str, &str); 3] = [
+const EXPLAINED: [(&str, &str); 4] = [
+    // Who is told of its leaders compares no epochs; what breaks that rule is tried without `Lead`, see breaches.rs.
+    ("FENCE-", "CAPABILITY_FENCING is not advertised"),
     ("SEC-03", "only root can call as another user"),
     ("SEC-04", "the endpoint is a Unix socket"),
     ("SEC-05", "the endpoint is a Unix socket"),
@@ -37,7 +39,8 @@ async fn the_mock_is_conformant() {
     for case in report["cases"].as_array().unwrap() {
         let (id, is, why) =
             (&case["id"], &case["verdict"]["is"], case["verdict"]["why"].as_str().unwrap_or_default());
-        let explained = EXPLAINED.iter().any(|(known, reason)| id == known && why == *reason);
+        let named = |known: &str| id.as_str().is_some_and(|id| id.starts_with(known));
+        let explained = EXPLAINED.iter().any(|(known, reason)| named(known) && why == *reason);
         assert!(is == "pass" || explained, "{id}: {}", case["verdict"]);
         passed += usize::from(is == "pass");
     }

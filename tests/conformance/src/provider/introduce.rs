@@ -135,7 +135,7 @@ fn nobody(endpoint: &Endpoint, status: &Status) -> Option<NoProvider> {
     match no_answer(status) {
         Some(WireError::Dial { .. }) => Some(NoProvider::Nobody { endpoint, problem }),
         Some(WireError::NoAnswer(_)) => Some(NoProvider::Hangs { endpoint, problem }),
-        Some(WireError::NotHttp2 { .. } | WireError::Broken(_)) => {
+        Some(WireError::NotHttp2 { .. } | WireError::Broken(_) | WireError::Reset(_)) => {
             Some(NoProvider::SomethingElse { endpoint, problem })
         }
         None if status.code() == Code::Unimplemented => Some(NoProvider::SomethingElse { endpoint, problem }),

@@ -80,11 +80,11 @@ impl Serialize for EarlyEnd {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Conformance {
-    /// Every core case of what is advertised passed.
+    /// Every core case of what is advertised passed, and no case failed.
     Conformant,
-    /// A core case failed.
+    /// A case failed, whatever its level.
     NotConformant,
-    /// No core case failed, but some were not run.
+    /// No case failed, but core cases were not run.
     Incomplete,
 }
 
@@ -101,11 +101,11 @@ impl Conformance {
 
     fn of<'a>(cases: impl Iterator<Item = &'a CaseReport>) -> Self {
         let mut all = Self::Conformant;
-        for case in cases.filter(|case| case.level == Level::Core) {
+        for case in cases {
             match case.verdict {
                 Verdict::Fail { .. } => return Self::NotConformant,
-                Verdict::NotRun { .. } => all = Self::Incomplete,
-                Verdict::Pass | Verdict::NotAdvertised { .. } => {}
+                Verdict::NotRun { .. } if case.level == Level::Core => all = Self::Incomplete,
+                Verdict::NotRun { .. } | Verdict::Pass | Verdict::NotAdvertised { .. } => {}
             }
         }
         all

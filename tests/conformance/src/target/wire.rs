@@ -53,9 +53,22 @@ pub enum WireError {
     /// The connection broke in mid-call.
     #[error("the connection broke in mid-call")]
     Broken(#[source] hyper::Error),
+    /// The provider gave this call up and kept the connection: what some servers do when a deadline passes.
+    #[error("the provider reset the stream: {0}")]
+    Reset(h2::Reason),
     /// No answer in time.
     #[error("no answer within {0:?}, that is {GRACE:?} after the deadline of the call")]
     NoAnswer(Duration),
+}
+
+impl WireError {
+    fn of_call(error: hyper::Error) -> Self {
+        let reset = std::error::Error::source(&error)
+            .and_then(|source| source.downcast_ref::<h2::Error>())
+            .filter(|error| error.is_reset())
+            .and_then(h2::Error::reason);
+        reset.map_or(Self::Broken(error), Self::Reset)
+    }
 }
 
 /// A connection that is opened when it is needed, and again when it was lost.
@@ -150,7 +163,7 @@ impl Service<Request<Body>> for Wire {
             *request.uri_mut() = local(path);
             let exchange = async {
                 let mut sender = this.sender().await?;
-                sender.send_request(request).await.map_err(WireError::Broken)
+                sender.send_request(request).await.map_err(WireError::of_call)
             };
             match deadline {
                 None => exchange.await,
@@ -185,4 +198,31 @@ fn deadline(headers: &HeaderMap) -> Option<Duration> {
         "n" => Duration::from_nanos(number),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    /// J1: as grpc-java does.
+    #[tokio::test]
+    async fn a_reset_is_told_from_a_connection_that_broke() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p.sock");
+        let listener = tokio::net::UnixListener::bind(&path).unwrap();
+        tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            while let Some(Ok((_request, mut answer))) = connection.accept().await {
+                answer.send_reset(h2::Reason::CANCEL);
+            }
+        });
+        let mut wire = Wire::new(format!("unix://{}", path.display()).parse().unwrap(), None);
+        let call = || Request::builder().uri("/a.B/C").body(Body::default()).unwrap();
+        for _ in 0..2 {
+            let error = wire.call(call()).await.unwrap_err();
+            assert!(matches!(error, WireError::Reset(h2::Reason::CANCEL)), "{error:?}");
+        }
+    }
 }

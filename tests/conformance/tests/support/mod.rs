@@ -75,7 +75,9 @@ impl Mock {
             arguments.extend(["--advertise".to_owned(), ADVERTISE.to_owned()]);
         }
         arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
-        let keeper = tokio::spawn(keep(folder.path().to_owned(), arguments));
+        // Built here, where nobody waits for the mock yet.
+        let program = programs().join("provider-mock");
+        let keeper = tokio::spawn(keep(program, folder.path().to_owned(), arguments));
         let file = folder.path().join("admin");
         let admin = Client::from_address_file(&file, PATIENCE).await;
         let admin = admin.unwrap_or_else(|error| panic!("{error}\n{}", log(folder.path())));
@@ -117,8 +119,7 @@ impl Mock {
 const NO_MORE: &str = "no-more";
 
 /// Starts it again and again.
-async fn keep(folder: PathBuf, arguments: Vec<String>) {
-    let program = programs().join("provider-mock");
+async fn keep(program: PathBuf, folder: PathBuf, arguments: Vec<String>) {
     loop {
         let log = std::fs::File::options().create(true).append(true).open(folder.join("log")).unwrap();
         let started =

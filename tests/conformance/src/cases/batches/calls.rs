@@ -10,7 +10,10 @@ use cloudprovider_proto::{
 };
 use tonic::{Response, Status};
 
-use crate::{provider::count, trial::Trial};
+use crate::{
+    provider::count,
+    trial::{Trial, tcp},
+};
 
 /// A batch of the contract.
 #[derive(Debug, Clone, Copy)]
@@ -97,7 +100,7 @@ fn update(uid: &str) -> LoadBalancerUpdate {
         name: "no-such-service".to_owned(),
         uid: uid.to_owned(),
     };
-    let service = Service { r#ref: Some(reference), ..Default::default() };
+    let service = Service { r#ref: Some(reference), ports: vec![tcp(80)], ..Default::default() };
     LoadBalancerUpdate {
         service: Some(service),
         backend_set: 0,
