@@ -46,6 +46,7 @@ pub(super) const BREACHES: &[Breach] = &[
         .ways(&["wrong", "missing"]),
     late("ingress-valid", "a way in without IP and name, or with a text that is no IP", SHOWN, ingress)
         .ways(&["empty", "no-ip"]),
+    late("ingress-required", "nothing says how a balancer that serves can be reached", SHOWN, no_ingress),
     late("annotation-prefix", "annotations outside of the advertised prefixes", ENSURE, annotations),
     late("in-progress-not-error", "work that goes on is told as an error", CHANGES, as_error),
     late(
@@ -152,6 +153,12 @@ fn ingress(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
             ..LoadBalancerIngress::default()
         };
         balancer.ingress.push(way);
+    }
+}
+
+fn no_ingress(_request: &Request, reply: &mut Reply, _shot: &Shot<'_>) {
+    for balancer in shown(reply) {
+        balancer.ingress.clear();
     }
 }
 

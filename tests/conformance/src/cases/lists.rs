@@ -7,7 +7,7 @@ use crate::{
         Case, Outcome,
         Profile::{InstancesList, LoadBalancersList},
     },
-    trial::{List, Trial, expect},
+    trial::{List, Trial, expect, same},
 };
 
 const MACHINE: &[&str] = &["create-instance", "terminate-instance"];
@@ -45,6 +45,13 @@ pub(super) const CASES: &[Case] = &[
         "what serves is listed with digest and ownership",
         &["applied-digest", "list-unreachable"],
         &balancers,
+    ),
+    Case::new(
+        "LIST-05",
+        LoadBalancersList,
+        "what serves is listed with its ways in, as Ensure told them",
+        &["ingress-required"],
+        &ways_in,
     ),
 ];
 
@@ -95,4 +102,13 @@ async fn balancers(t: &Trial) -> Outcome {
         expect(whole, format!("digest {} and ownership BY_UID", wanted.digest), listed)?;
     }
     Ok(())
+}
+
+async fn ways_in(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    let made = t.ensured(&wanted).await?;
+    super::balancers::serves(&made)?;
+    let listed = super::balancers::only_one(t, &wanted).await?;
+    super::balancers::serves(&listed)?;
+    same("the ways in", &listed.ingress, &made.ingress)
 }

@@ -365,7 +365,8 @@ type LoadBalancer struct {
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// Required.
 	State LoadBalancerState `protobuf:"varint,4,opt,name=state,proto3,enum=ccm.cloudprovider.v1alpha1.LoadBalancerState" json:"state,omitempty"`
-	// How to reach it; while it is being made, as far as known.
+	// How to reach it; while it is being made, as far as known. Of an ACTIVE balancer it MUST be there, in lists, too
+	// [R:ingress-required]: the host publishes what it reads, and takes an entry without it for incomplete.
 	Ingress []*LoadBalancerIngress `protobuf:"bytes,5,rep,name=ingress,proto3" json:"ingress,omitempty"`
 	// `desired_digest` of the last Ensure or Update that was applied wholly: it MUST be stored with the balancer, so that a
 	// restart of the provider does not lose it. [R:applied-digest] Empty: not known.

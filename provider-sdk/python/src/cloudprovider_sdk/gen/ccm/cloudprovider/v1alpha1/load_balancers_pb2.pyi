@@ -221,7 +221,9 @@ class LoadBalancer(_message.Message):
 
     @_builtins.property
     def ingress(self) -> _containers.RepeatedCompositeFieldContainer[_service_pb2.LoadBalancerIngress]:
-        """How to reach it; while it is being made, as far as known."""
+        """How to reach it; while it is being made, as far as known. Of an ACTIVE balancer it MUST be there, in lists, too
+        [R:ingress-required]: the host publishes what it reads, and takes an entry without it for incomplete.
+        """
 
     def __init__(
         self,
