@@ -22,7 +22,7 @@ pub struct Kind {
     pub(crate) answers_deletion_with_object: bool,
     pub(crate) ttl: Option<Duration>,
     pub(crate) special: Special,
-    pub(crate) decode: fn(Value) -> Result<Value, serde_json::Error>,
+    pub(crate) decode: fn(&Value) -> Result<Value, serde_json::Error>,
     /// Lists that a strategic merge patch merges: the path, and the key of their items (none: plain values).
     pub(crate) merged_lists: &'static [(&'static str, Option<&'static str>)],
     /// What a field selector may name besides the metadata.
@@ -51,7 +51,7 @@ impl Kind {
             answers_deletion_with_object: false,
             ttl: None,
             special: Special::None,
-            decode: Ok,
+            decode: |value| Ok(value.clone()),
             merged_lists: &[],
             selectable: &[],
         }
@@ -86,7 +86,7 @@ impl Kind {
     }
 
     fn typed<T: DeserializeOwned + Serialize>(mut self) -> Self {
-        self.decode = |value| serde_json::to_value(serde_json::from_value::<T>(value)?);
+        self.decode = |value| serde_json::to_value(T::deserialize(value)?);
         self
     }
 }

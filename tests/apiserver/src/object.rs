@@ -66,9 +66,8 @@ pub struct Object {
 
 impl Object {
     /// Takes what is complete but for the kind.
-    pub(crate) fn new(kind: &Arc<Kind>, key: Key, version: u64, value: &Value) -> Self {
+    pub(crate) fn new(kind: &Arc<Kind>, key: Key, version: u64, mut value: Value) -> Self {
         let head = format!(r#"{{"kind":"{}","apiVersion":"{}","#, kind.name, kind.api_version());
-        let mut value = value.clone();
         if let Some(map) = value.as_object_mut() {
             map.remove("kind");
             map.remove("apiVersion");

@@ -76,17 +76,22 @@ const DROPPED: [&str; 6] =
 /// # Errors
 /// A field is of another type.
 pub(crate) fn decoded(kind: &Kind, value: Value) -> Result<Value, serde_json::Error> {
-    let mut value = match (kind.decode)(value.clone()) {
+    let value = match (kind.decode)(&value) {
         Ok(typed) => typed,
         // What is missing is zero there, and validation may have a word on it.
         Err(error) if error.to_string().starts_with("missing field") => value,
         Err(error) => return Err(error),
     };
+    Ok(encoded(kind, value))
+}
+
+/// An object of the kind's own type as the apiserver encodes it.
+pub(crate) fn encoded(kind: &Kind, mut value: Value) -> Value {
     tidy(kind, &mut value);
     for part in kind.special.always() {
         complete(&mut value, part);
     }
-    Ok(value)
+    value
 }
 
 /// Puts an empty object where nothing stands.

@@ -165,7 +165,7 @@ impl Store {
         self.version += 1;
         value["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let collection = &mut self.collections[of];
-        let object = Arc::new(Object::new(&collection.kind, key.clone(), self.version, &value));
+        let object = Arc::new(Object::new(&collection.kind, key.clone(), self.version, value));
         let before = collection.objects.insert(key.clone(), Arc::clone(&object));
         if let Some(ttl) = collection.kind.ttl {
             collection.expiries.push_back((Instant::now() + ttl, key, self.version));
@@ -179,7 +179,7 @@ impl Store {
         let before = self.collections[of].objects.remove(key)?;
         self.version += 1;
         last["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let object = Arc::new(Object::new(&self.collections[of].kind, key.clone(), self.version, &last));
+        let object = Arc::new(Object::new(&self.collections[of].kind, key.clone(), self.version, last));
         self.tell(of, Some(before), Arc::clone(&object), true);
         Some(object)
     }

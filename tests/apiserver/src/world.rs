@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     asked::Verb,
+    kind::Kind,
     object::{Key, Object},
     refusal::Refusal,
     rules,
@@ -72,8 +73,15 @@ impl World {
     /// # Errors
     /// Its kind is not served.
     pub fn put<T: Held>(&self, object: &T) -> Result<T, Refusal> {
-        let stored = self.put_value(with_kind(object)?)?;
-        stored.read().map_err(unreadable)
+        self.store(object)?.read().map_err(unreadable)
+    }
+
+    /// As [`World::put`], for those who need nothing back.
+    ///
+    /// # Errors
+    /// Its kind is not served.
+    pub fn store<T: Held>(&self, object: &T) -> Result<Arc<Object>, Refusal> {
+        self.put_as(with_kind(object)?, |kind, object| Ok(rules::encoded(kind, object)))
     }
 
     /// As [`World::put`], of any kind.
@@ -81,22 +89,29 @@ impl World {
     /// # Errors
     /// Its kind is not served.
     pub fn put_value(&self, object: Value) -> Result<Arc<Object>, Refusal> {
+        self.put_as(object, |kind, object| rules::decoded(kind, object).map_err(unreadable))
+    }
+
+    fn put_as(
+        &self,
+        object: Value,
+        encode: impl FnOnce(&Kind, Value) -> Result<Value, Refusal>,
+    ) -> Result<Arc<Object>, Refusal> {
         let (of, key) = self.place(&object)?;
         let now = self.server.now();
         self.work(Verb::Update, |store| {
             let kind = store.kind(of);
-            let mut object = rules::decoded(&kind, object).map_err(unreadable)?;
-            let old = store.collections[of].objects.get(&key).map(|old| old.value());
+            let mut object = encode(&kind, object)?;
+            let old = store.collections[of].objects.get(&key).cloned();
             let meta = &mut object["metadata"];
             if kind.namespaced {
                 meta["namespace"] = json!(key.namespace());
             }
             if meta["uid"].is_null() {
-                meta["uid"] =
-                    old.as_ref().map_or_else(|| json!(store.uid()), |old| old["metadata"]["uid"].clone());
+                meta["uid"] = json!(old.as_ref().map_or_else(|| store.uid(), |old| old.uid().to_owned()));
             }
             if meta["creationTimestamp"].is_null() {
-                let known = old.as_ref().map(|old| old["metadata"]["creationTimestamp"].clone());
+                let known = old.as_ref().map(|old| old.value()["metadata"]["creationTimestamp"].take());
                 meta["creationTimestamp"] = known.unwrap_or_else(|| json!(rules::seconds(now)));
             }
             let released = !meta["deletionTimestamp"].is_null() && meta["finalizers"].is_null();

@@ -83,7 +83,7 @@ impl Store {
         }
         let uid = self.uid();
         rules::new_meta(&mut object, uid, to.now);
-        Ok(if to.dry { Arc::new(Object::new(&kind, key, 0, &object)) } else { self.put(to.of, key, object) })
+        Ok(if to.dry { Arc::new(Object::new(&kind, key, 0, object)) } else { self.put(to.of, key, object) })
     }
 
     fn check_namespace(&self, kind: &Kind, key: &Key) -> Result<(), Refusal> {
@@ -183,7 +183,7 @@ impl Store {
             return self.find(to.of, to.key);
         }
         if to.dry || released {
-            let answer = Arc::new(Object::new(&kind, to.key.clone(), old.version(), &object));
+            let answer = Arc::new(Object::new(&kind, to.key.clone(), old.version(), object.clone()));
             if !to.dry {
                 self.remove(to.of, to.key, object);
             }
@@ -235,7 +235,7 @@ impl Store {
             object["metadata"]["deletionGracePeriodSeconds"] = json!(0);
         }
         Ok(Deleted::Held(if to.dry {
-            Arc::new(Object::new(&kind, to.key.clone(), old.version(), &object))
+            Arc::new(Object::new(&kind, to.key.clone(), old.version(), object))
         } else {
             self.put(to.of, to.key.clone(), object)
         }))

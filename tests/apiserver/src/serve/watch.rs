@@ -286,7 +286,7 @@ impl Watch {
             Some(before) => {
                 let mut last = before.value();
                 last["metadata"]["resourceVersion"] = json!(event.version.to_string());
-                let last = Object::new(&self.kind, before.key().clone(), event.version, &last);
+                let last = Object::new(&self.kind, before.key().clone(), event.version, last);
                 line(type_, &self.shape.render(&last))
             }
             None => line(type_, &self.shape.render(&event.object)),
