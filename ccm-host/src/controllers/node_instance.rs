@@ -30,13 +30,18 @@ pub enum Found {
     },
     /// A provider has not introduced itself yet.
     Undecided,
-    /// The node's provider ID is none of ours.
+    /// The node's provider ID is none of ours, or the node is gone.
     Nobody,
 }
 
 /// Waits until the cache of nodes keeps what these providers want to know of them: a provider that tells instances by a
-/// label it has just asked for would look for another one, or none (N5). Out comes the node as it is known then.
-async fn known_well(nodes: &Cache<Node>, node: &Arc<Node>, candidates: &[Arc<dyn Provider>]) -> Arc<Node> {
+/// label it has just asked for would look for another one, or none (N5). Out comes the node as it is known then; none if it
+/// is gone, since what was known of it before may be too little.
+async fn known_well(
+    nodes: &Cache<Node>,
+    node: &Arc<Node>,
+    candidates: &[Arc<dyn Provider>],
+) -> Option<Arc<Node>> {
     for info in candidates.iter().filter_map(|provider| provider.info()) {
         let wanted = info.keep_of_nodes();
         if !nodes.holds(&wanted) {
@@ -44,7 +49,7 @@ async fn known_well(nodes: &Cache<Node>, node: &Arc<Node>, candidates: &[Arc<dyn
             nodes.synced().await;
         }
     }
-    nodes.get(&node.name).filter(|now| now.uid == node.uid).unwrap_or_else(|| Arc::clone(node))
+    nodes.get(&node.name).filter(|now| now.uid == node.uid)
 }
 
 /// Asks whoever looks after the node. Where that is not certain, one after the other is asked until one has the machine; a
@@ -62,7 +67,7 @@ pub async fn ask(
         NodeOwner::Undecided => return Found::Undecided,
         NodeOwner::Nobody => return Found::Nobody,
     };
-    let node = known_well(nodes, node, &candidates).await;
+    let Some(node) = known_well(nodes, node, &candidates).await else { return Found::Nobody };
     let mut verdict: Option<Result<InstanceAnswer, CloudError>> = None;
     for provider in &candidates {
         let query = InstanceQuery { node: Arc::clone(&node), view, freshness };
@@ -189,11 +194,24 @@ mod tests {
         assert!(nodes.holds(&wanted));
     }
 
+    /// N5: what was known of it before the provider said what it wants may be too little.
+    #[tokio::test]
+    async fn nobody_is_asked_about_a_node_that_is_gone() {
+        let (a, b) = (FakeProvider::new("a"), FakeProvider::new("b"));
+        let (both, nodes) = (registry(&a, &b), filled().await);
+        for gone in [node("gone"), node("n").uid("former-uid")] {
+            let found =
+                ask(&both, &nodes, &Arc::new(gone), InstanceView::Existence, Freshness::ReadThrough).await;
+            assert_eq!(words(&found), "nobody");
+        }
+        assert_eq!((a.calls().len(), b.calls().len()), (0, 0));
+    }
+
     #[tokio::test]
     async fn nobody_is_asked_about_a_foreign_node() {
         let (a, b) = (FakeProvider::new("a"), FakeProvider::new("b"));
         let (both, nodes) = (registry(&a, &b), filled().await);
-        let foreign = Arc::new(node("n").with_provider_id("other://1"));
+        let foreign = Arc::new(node("foreign").with_provider_id("other://1"));
         let found = ask(&both, &nodes, &foreign, InstanceView::All, Freshness::ReadThrough).await;
         assert_eq!(words(&found), "nobody");
         b.forget_info();
@@ -202,9 +220,10 @@ mod tests {
         assert_eq!((a.calls().len(), b.calls().len()), (0, 0));
     }
 
-    /// A cache that has seen everything there is: nothing.
+    /// A cache that has seen everything there is.
     async fn filled() -> Cache<Node> {
-        NodeServer::new([]).cache(Keep::default(), &CancellationToken::new()).await
+        let foreign = node("foreign").with_provider_id("other://1");
+        NodeServer::new([node("n"), foreign]).cache(Keep::default(), &CancellationToken::new()).await
     }
 
     fn registry(a: &Arc<FakeProvider>, b: &Arc<FakeProvider>) -> Providers {

@@ -51,10 +51,10 @@ impl Act<'_> {
         self.recognise(lane);
         match action {
             Action::Rest => rest(lane),
-            Action::Wait => Step::End(Outcome::Done),
+            Action::Wait => self.wait(lane, Outcome::Done).await,
             Action::Forget => forget(lane),
             Action::Park(why) => self.park(lane, &why),
-            Action::HoldBack(delay) => Step::End(Outcome::RetryAfter(delay)),
+            Action::HoldBack(delay) => self.wait(lane, Outcome::RetryAfter(delay)).await,
             Action::Publish => self.publish(lane).await,
             Action::Ensure(wish) => self.ensure(lane, wish).await,
             Action::Update(wish) => self.update(lane, wish).await,

@@ -62,7 +62,7 @@ impl Act<'_> {
         let Some((order, lane)) = self.begin(lane, wish) else { return Step::End(Outcome::Done) };
         lane.settled = false;
         let Some(service) = &self.seen.service else { return Step::End(Outcome::Done) };
-        if let Err(error) = self.set_finalizer(service, true).await {
+        if let Err(error) = self.guard(service, lane).await {
             return self.unwritten(lane, service, "finalizer", &error);
         }
         self.announce(lane, &order);

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::{Act, Step, lane_of};
 use crate::{
     controllers::service_lb::{
+        decide::Difference,
         events::Warning,
-        lane::{Lane, Taken},
-        needs::FINALIZER,
+        lane::{Lane, Presence, Taken},
+        needs::{FINALIZER, has_finalizer, is_load_balancer},
     },
     kube::{
         patch::{Patch, WriteError, service_annotations, service_finalizer, service_ingress},
@@ -29,6 +30,33 @@ impl Act<'_> {
         }
         lane.settled = true;
         Step::End(Outcome::Done)
+    }
+
+    /// What has to wait keeps nobody from using the balancer that works already.
+    pub(super) async fn wait(&self, lane: &mut Taken, outcome: Outcome) -> Step {
+        if let (Some(service), Some(lane)) = (&self.seen.service, lane.as_mut())
+            && is_load_balancer(service)
+            && lane.applied.is_some()
+            && let Err(error) = self.write_answer(lane).await
+        {
+            return self.unwritten(lane, service, "status", &error);
+        }
+        Step::End(outcome)
+    }
+
+    /// The finalizer stands before the balancer does. That the cache shows it is no proof where the balancer may be gone: the
+    /// cache may not have heard yet that the finalizer, or the Service, went with it.
+    pub(super) async fn guard(&self, service: &Service, lane: &Lane) -> Result<(), WriteError> {
+        let stands = lane.presence == Presence::Present && lane.doubt != Difference::Service;
+        if stands || !has_finalizer(service) {
+            return self.set_finalizer(service, true).await;
+        }
+        let context = &self.shared.context;
+        match context.writer.get_service(self.key, &context.services.keep()).await? {
+            None => Err(WriteError::NotFound),
+            Some(fresh) if fresh.uid != service.uid => Err(WriteError::Gone),
+            Some(fresh) => self.set_finalizer(&fresh, true).await,
+        }
     }
 
     /// Adds or removes our finalizer and leaves others'. If somebody changed the list meanwhile, it is read afresh.

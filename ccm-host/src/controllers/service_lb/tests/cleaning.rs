@@ -314,6 +314,35 @@ async fn a_deletion_waits_for_the_update_that_is_under_way() {
     assert_eq!(world.take(), ["update web n1,n2", "delete web-uid", "finalizer removed"]);
 }
 
+/// The cache shows the Service that wants its balancer again with the finalizer that went with the former one.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_the_cache_still_shows_is_put_back_before_the_balancer() {
+    let behind = Duration::from_secs(5);
+    let world = World::settled([node("n1"), lb("web")]).await;
+    world.cluster.change_service("web", |service| service["spec"]["type"] = json!("ClusterIP"));
+    world.cluster.late(behind);
+    world.pass(Duration::from_secs(1)).await;
+    world.cluster.change_service("web", |service| service["spec"]["type"] = json!("LoadBalancer"));
+    world.cluster.late(behind);
+    world.pass(Duration::from_secs(20)).await;
+    let story =
+        ["delete web-uid", "finalizer removed", "finalizer added", "ensure web n1", "status 192.0.2.1"];
+    assert_eq!(world.take(), story);
+}
+
+/// Two hosts overlap: the other one has finished with the Service, and this one has not heard of it yet.
+#[tokio::test(start_paused = true)]
+async fn no_balancer_is_made_anew_for_a_service_that_is_gone() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    world.cloud.fail_next(method::UPDATE, error(method::UPDATE, Some(ErrorReason::NeedsEnsure)));
+    world.cluster.put(node("n2"));
+    world.cluster.late(Duration::from_secs(5));
+    world.pass(Duration::from_secs(2)).await;
+    world.cluster.remove_service("web");
+    world.pass(Duration::from_secs(20)).await;
+    assert_eq!(world.calls(), ["update web n1,n2", "delete web-uid"]);
+}
+
 /// S9: half gone, and wanted again: only an Ensure makes it whole.
 #[tokio::test(start_paused = true)]
 async fn a_removal_that_is_taken_back_is_an_ensure() {

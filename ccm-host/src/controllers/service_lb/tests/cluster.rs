@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use ::apiserver::{ApiServer, Asked, Fault, Faults, Object, Refusal, Verb, View};
@@ -111,6 +112,11 @@ impl Cluster {
             service["status"] = json!({"loadBalancer": {}});
         }
         self.put(service);
+    }
+
+    /// Watches hear of the last change only after a while, and of what follows, until something is put.
+    pub(super) fn late(&self, behind: Duration) {
+        self.faults.view(View::Late(behind));
     }
 
     pub(super) fn change_node(&self, name: &str, change: impl FnOnce(&mut Value)) {

@@ -6,11 +6,13 @@ use serde_json::json;
 
 use super::{
     cluster::{lb, node},
+    ownership::balancer,
+    restarting::A_SWEEP,
     world::{A_WHILE, World},
 };
 use crate::cloud::{
-    CloudError, ErrorReason, LoadBalancer, LoadBalancerState, Ownership, SyncState,
-    fake::{Call, error, method},
+    CloudError, ErrorReason, Ingress, LoadBalancer, LoadBalancerState, Ownership, SyncState,
+    fake::{Call, digest_for, error, method},
 };
 
 /// Fails every Ensure so; the seconds between the first tries, and the Events.
@@ -57,6 +59,22 @@ async fn each_class_of_errors_has_its_pace() {
         assert_eq!(said.len(), events, "{id}: the same is said once: {said:?}");
         assert_eq!(said[0], "EnsuringLoadBalancer", "{id}");
     }
+}
+
+/// A balancer that works is published, however long a change of it has to wait, and however it fails.
+#[tokio::test(start_paused = true)]
+async fn what_works_is_published_while_the_rest_waits() {
+    let world = World::settled([node("n1")]).await;
+    world.cloud.fail_always(method::ENSURE, Some(error(method::ENSURE, Some(ErrorReason::QuotaExceeded))));
+    world.cluster.put(lb("web"));
+    world.until("the first", |world| world.count("ensure") == 1).await;
+    let ip = "192.0.2.7".parse().ok();
+    let ingress = vec![Ingress { ip, hostname: None, ip_mode: None, ports: Vec::new() }];
+    let applied_digest = Some(digest_for(None));
+    world.cloud.set_balancer(LoadBalancer { ingress, applied_digest, ..balancer("web") });
+    world.pass(A_SWEEP).await;
+    let story = world.take();
+    assert!(story.iter().any(|word| word == "status 192.0.2.7"), "{story:?}");
 }
 
 /// success clears the count.
