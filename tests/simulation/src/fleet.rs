@@ -172,7 +172,8 @@ impl Fleet {
     /// The steps that the failure does not need.
     #[must_use]
     pub fn shrink(&self, seed: u64, outcome: &Outcome) -> Vec<usize> {
-        let all: Vec<usize> = Plan::of(seed).steps.iter().map(|timed| timed.number).collect();
+        let plan = Plan::of(seed);
+        let all: Vec<usize> = plan.steps.iter().chain(&plan.encore).map(|timed| timed.number).collect();
         let others = |kept: &[usize]| -> Vec<usize> {
             all.iter().filter(|one| !kept.contains(one)).copied().collect()
         };

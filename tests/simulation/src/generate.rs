@@ -32,10 +32,16 @@ impl Plan {
             let step = if random.f64() < share { fault(&mut random) } else { work(&mut random) };
             steps.push((at, step));
         }
+        if random.f64() < 0.3 {
+            last_words(&mut random, length, &mut steps);
+        }
         steps.sort_by_key(|(at, _)| *at);
-        let steps: Vec<_> =
-            steps.into_iter().enumerate().map(|(number, (at, step))| Timed { number, at, step }).collect();
-        let mut plan = Self { seed, setup, steps, calm_after: Duration::ZERO };
+        let first_of_encore = steps.len();
+        steps.extend(encore(&mut random));
+        let timed = |(number, (at, step))| Timed { number, at, step };
+        let mut steps: Vec<_> = steps.into_iter().enumerate().map(timed).collect();
+        let encore = steps.split_off(first_of_encore);
+        let mut plan = Self { seed, setup, steps, calm_after: Duration::ZERO, encore };
         plan.find_calm();
         plan
     }
@@ -43,15 +49,49 @@ impl Plan {
     /// The same plan without these steps.
     #[must_use]
     pub fn without(mut self, numbers: &[usize]) -> Self {
-        self.steps.retain(|timed| !numbers.contains(&timed.number));
+        for steps in [&mut self.steps, &mut self.encore] {
+            steps.retain(|timed| !numbers.contains(&timed.number));
+        }
         self.find_calm();
         self
     }
 
     fn find_calm(&mut self) {
         let ends = self.steps.iter().map(|timed| timed.at + timed.step.lasts());
-        self.calm_after = ends.max().unwrap_or_default() + Duration::from_secs(1);
+        self.calm_after = ends.chain([self.setup.late]).max().unwrap_or_default() + Duration::from_secs(1);
     }
+}
+
+/// After everything else, changes that follow so closely that each comes while the one before is being worked off, and then
+/// nothing: what is overlooked now is overlooked for good.
+fn last_words(random: &mut Rng, length: u64, steps: &mut Vec<(Duration, Step)>) {
+    let begin = (length + 60) * 1000;
+    let slow = "latency,time=1s,jitter=4s,method=BatchUpdateLoadBalancers".to_owned();
+    steps.push((Duration::from_millis(begin), Step::Cloud(Duration::from_secs(20), slow)));
+    for _ in 0..random.u8(2..6) {
+        let at = Duration::from_millis(begin + 1000 + random.u64(0..6000));
+        steps.push((at, Step::Exclude(random.u8(..NODES), random.bool())));
+    }
+}
+
+/// Changes by users that follow each other closely, while nothing is in the way.
+fn encore(random: &mut Rng) -> Vec<(Duration, Step)> {
+    let mut steps: Vec<(Duration, Step)> = (0..random.u8(1..7))
+        .map(|_| {
+            let service = random.u8(..SERVICES);
+            let step = match random.u8(..8) {
+                0..=2 => Step::Exclude(random.u8(..NODES), random.bool()),
+                3 => Step::Edit(service, random.u16(81..90)),
+                4 => Step::Create(service),
+                5 => Step::Delete(service),
+                6 => Step::Join(random.u8(LASTING..NODES)),
+                _ => Step::Flip(service, Duration::from_millis(random.u64(100..15_000))),
+            };
+            (Duration::from_millis(random.u64(0..6000)), step)
+        })
+        .collect();
+    steps.sort_by_key(|(at, _)| *at);
+    steps
 }
 
 fn setup(random: &mut Rng) -> Setup {
@@ -80,6 +120,7 @@ fn setup(random: &mut Rng) -> Setup {
         "deadline.EnsureLoadBalancer=5s,deadline.BatchUpdateLoadBalancers=5s,deadline.BatchGetInstances=3s",
         "bookmark-interval=5s,watch-max-age=20s,resume-token-validity=15s",
         "reads-per-second=5,mutations-per-second=2",
+        "reads-per-second=2,max-concurrent-reads=1,max-concurrent-mutations=3",
     ];
     let seconds = |random: &mut Rng, chance: f64, most: u64| {
         let hit = random.f64() < chance;
@@ -87,11 +128,18 @@ fn setup(random: &mut Rng) -> Setup {
     };
     Setup {
         flags,
-        advertise: advertised[random.usize(..advertised.len())].to_owned(),
+        advertise: format!(
+            "keyed-by-name={},{}",
+            random.bool(),
+            advertised[random.usize(..advertised.len())]
+        ),
+        reads_labels: random.f64() < 0.3,
+        late: seconds(random, 0.1, 90),
         latency: seconds(random, 0.5, 2),
         provisioning: seconds(random, 0.3, 30),
         nodes: random.u8(3..10),
-        patience: Duration::from_secs(if quick { 15 * 60 } else { 60 * 60 }),
+        // Two nodes in a zone without a Ready one, which nobody can vouch for, go ten minutes after each other.
+        patience: Duration::from_secs(if quick { 35 * 60 } else { 60 * 60 }),
     }
 }
 
@@ -134,7 +182,7 @@ fn work(random: &mut Rng) -> Step {
 fn fault(random: &mut Rng) -> Step {
     let time = Duration::from_millis(random.u64(500..60_000));
     let short = Duration::from_millis(random.u64(100..20_000));
-    match random.u8(..28) {
+    match random.u8(..29) {
         0 | 1 => Step::Crash(short),
         2 => Step::Restart,
         3 => Step::Hold(short),
@@ -153,6 +201,8 @@ fn fault(random: &mut Rng) -> Step {
         18 => Step::Credentials(time),
         19 => Step::NotServing(time),
         20 => Step::Doubled(time, random.u8(1..60)),
+        21 if random.bool() => Step::SpoilNode(random.u8(LASTING..NODES), random.bool()),
+        21 => Step::SpoilService(random.u8(..SERVICES), random.bool()),
         _ => Step::Cloud(time, cloud_fault(random)),
     }
 }

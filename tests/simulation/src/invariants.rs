@@ -7,14 +7,19 @@ use std::{
 };
 
 use apiserver::{Object, Verb, World as Objects, Write};
+use cloudprovider_sdk::{contract::defaults, proto::Limits};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Event, Node, Service};
 use parking_lot::Mutex;
-use provider_mock::cloud::{Balancer, Cloud, Route};
+use provider_mock::{
+    calls::Call,
+    cloud::{Balancer, Cloud, Route, Settings},
+};
 use tokio::time::{Duration, Instant};
 
 use crate::{
     kubelets::{self, Kubelets, UNINITIALIZED},
+    paces,
     record::Record,
     world::{OTHER_CLUSTER, World},
 };
@@ -34,7 +39,11 @@ pub struct Invariants {
     foreign: (Vec<Balancer>, Vec<Route>),
     calls_seen: u64,
     generation: (u64, u64),
-    largest: BTreeMap<&'static str, usize>,
+    limits: Limits,
+    /// Services whose balancers some host began to remove, and has not made anew.
+    going: BTreeSet<String>,
+    /// The last calls before one host was alone with nothing in its way, and while it still was.
+    alone: Option<(u64, u64)>,
 }
 
 /// What a write is judged by.
@@ -76,23 +85,21 @@ pub fn watch(world: &World) -> Invariants {
         foreign: foreign(world),
         calls_seen: 0,
         generation: (0, 0),
-        largest: largest(&world.mock.advertised),
+        limits: world.mock.advertised.answer(&Settings::default()).limits.unwrap_or_default(),
+        going: BTreeSet::new(),
+        alone: None,
     }
 }
 
 /// Items in one call at most.
-fn largest(advertised: &provider_mock::provider::Advertised) -> BTreeMap<&'static str, usize> {
-    let limits = advertised.answer(&provider_mock::cloud::Settings::default()).limits.unwrap_or_default();
-    [
-        ("BatchGetInstances", limits.max_batch_instances),
-        ("BatchUpdateLoadBalancers", limits.max_batch_load_balancers),
-        ("BatchEnsureRoutes", limits.max_batch_routes),
-        ("BatchDeleteRoutes", limits.max_batch_routes),
-    ]
-    .into_iter()
-    .filter(|(_, most)| *most > 0)
-    .map(|(method, most)| (method, most as usize))
-    .collect()
+fn largest(limits: &Limits, method: &str) -> u64 {
+    let most = match method {
+        "BatchGetInstances" => limits.max_batch_instances,
+        "BatchUpdateLoadBalancers" => limits.max_batch_load_balancers,
+        "BatchEnsureRoutes" | "BatchDeleteRoutes" => limits.max_batch_routes,
+        _ => return u64::MAX,
+    };
+    u64::from(if most == 0 { defaults::MAX_BATCH } else { most })
 }
 
 fn foreign(world: &World) -> (Vec<Balancer>, Vec<Route>) {
@@ -106,7 +113,7 @@ fn foreign(world: &World) -> (Vec<Balancer>, Vec<Route>) {
 impl Invariants {
     /// Looks at the cloud, if something changed.
     pub fn check(&mut self, world: &World) {
-        self.limits(world);
+        self.calls(world);
         let generation = world.generation();
         if std::mem::replace(&mut self.generation, generation) == generation {
             return;
@@ -143,15 +150,53 @@ impl Invariants {
         }
     }
 
-    /// No call holds more than the provider takes.
-    fn limits(&mut self, world: &World) {
+    /// No call holds more than the provider takes, and none is an update of what goes.
+    fn calls(&mut self, world: &World) {
+        if !world.is_one_host_alone() {
+            // What one of them removes, the other may not know yet.
+            self.going.clear();
+        }
         for call in world.mock.calls.list(None, self.calls_seen, usize::MAX) {
             self.calls_seen = self.calls_seen.max(call.sequence);
-            let items = usize::try_from(call.items).unwrap_or(usize::MAX);
-            world.record.note("call", &format!("{} {} {:?}", call.method, items, call.keys));
-            if self.largest.get(call.method.as_str()).is_some_and(|most| items > *most) {
-                world.record.broken("calls keep the limits", format!("{} with {items} items", call.method));
+            world.record.note("call", &format!("{} {} {:?}", call.method, call.items, call.keys));
+            if call.items > largest(&self.limits, &call.method) {
+                let what = format!("{} with {} items", call.method, call.items);
+                world.record.broken("calls keep the limits", what);
             }
+            if world.is_one_host_alone()
+                && let Some(service) = self.updates_what_goes(&call)
+            {
+                world.record.broken("what was half removed is made anew, not updated", service);
+            }
+        }
+    }
+
+    /// A list tells a host more than it remembers, and a new host remembers nothing.
+    fn updates_what_goes(&mut self, call: &Call) -> Option<String> {
+        match call.method.as_str() {
+            "DeleteLoadBalancer" => self.going.extend(call.keys.iter().cloned()),
+            "EnsureLoadBalancer" => call.keys.iter().for_each(|key| _ = self.going.remove(key)),
+            "ListLoadBalancers" | "GetInfo" => self.going.clear(),
+            "BatchUpdateLoadBalancers" => {
+                return call.keys.iter().find(|key| self.going.contains(*key)).cloned();
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Whether one host is alone and nothing in its way: what it calls then keeps the provider's paces.
+    pub fn alone(&mut self, world: &World, alone: bool) {
+        if alone {
+            let (after, _) = self.alone.unwrap_or((self.calls_seen, 0));
+            self.alone = Some((after, self.calls_seen));
+            return;
+        }
+        let Some((after, until)) = self.alone.take() else { return };
+        let mut calls = world.mock.calls.list(None, after, usize::MAX);
+        calls.retain(|call| call.sequence <= until);
+        if let Some(what) = paces::exceeded(&calls, &self.limits) {
+            world.record.broken("calls keep the limits", what);
         }
     }
 }

@@ -5,8 +5,11 @@ use std::{collections::BTreeMap, rc::Rc};
 use apiserver::World as Objects;
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::core::v1::{Node, NodeCondition, Taint},
-    apimachinery::pkg::apis::meta::v1::Time,
+    api::{
+        coordination::v1::{Lease, LeaseSpec},
+        core::v1::{Node, NodeCondition, Taint},
+    },
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time},
 };
 use provider_mock::cloud::{Cloud, Instance, InstanceState};
 use serde_json::json;
@@ -25,6 +28,7 @@ const RESTART: Duration = Duration::from_secs(20);
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const LEASES: &str = "kube-node-lease";
+const LABELS: &str = "example.com/of-life-";
 
 /// All of them, by node.
 #[derive(Debug, Default)]
@@ -137,13 +141,7 @@ impl Kubelet {
         self.heard_since.get_or_insert_with(Instant::now);
         if self.renewed.is_none_or(|last| last.elapsed() >= RENEWAL) {
             self.renewed = Some(Instant::now());
-            let lease = json!({
-                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-                "metadata": { "name": name, "namespace": LEASES },
-                "spec": { "holderIdentity": name, "leaseDurationSeconds": 40,
-                          "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string() },
-            });
-            let _stored = objects.put_value(lease);
+            let _stored = objects.store(&lease(name, now));
             set_ready(name, node, objects, now, "True");
         }
     }
@@ -154,6 +152,24 @@ impl Kubelet {
         if silent && self.renewed.is_some() {
             set_ready(name, node, objects, now, "Unknown");
         }
+    }
+}
+
+fn lease(name: &str, now: Timestamp) -> Lease {
+    Lease {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(LEASES.to_owned()),
+            // Nobody asks how old it is; without it, the apiserver reads the Lease before.
+            creation_timestamp: Some(Time(now)),
+            ..ObjectMeta::default()
+        },
+        spec: Some(LeaseSpec {
+            holder_identity: Some(name.to_owned()),
+            lease_duration_seconds: Some(40),
+            renew_time: Some(MicroTime(now)),
+            ..LeaseSpec::default()
+        }),
     }
 }
 
@@ -189,8 +205,14 @@ pub fn ready(node: &Node) -> Option<String> {
     conditions.iter().find(|condition| condition.type_ == "Ready").map(|ready| ready.status.clone())
 }
 
+/// A label that a provider may want to know in one of its lives.
+#[must_use]
+pub fn label(life: u64) -> String {
+    format!("{LABELS}{}", life % 4)
+}
+
 fn registration(name: &str) -> serde_json::Value {
-    json!({
+    let mut node = json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {
             "name": name,
@@ -208,5 +230,9 @@ fn registration(name: &str) -> serde_json::Value {
                 "operatingSystem": "linux", "architecture": "amd64",
             },
         },
-    })
+    });
+    for life in 0..4 {
+        node["metadata"]["labels"][label(life)] = json!(name);
+    }
+    node
 }

@@ -9,7 +9,7 @@ use simulation::{
     fleet::{Fleet, Outcome},
     plan::Plan,
     record::Record,
-    run,
+    run, scale,
 };
 
 #[derive(Debug, Parser)]
@@ -39,6 +39,8 @@ struct One {
 
 #[derive(Debug, Subcommand)]
 enum Work {
+    /// What the host costs with so many nodes; wants `--release`, and the host's binary beside this program.
+    Scale(scale::Arguments),
     /// Runs one seed in this process and prints how it ended; the environment must name the seed, too.
     #[command(name = "one", hide = true)]
     Here {
@@ -63,8 +65,14 @@ fn main() -> ExitCode {
 
 fn work(arguments: Arguments) -> Result<ExitCode> {
     let Arguments { work, seeds, from, one } = arguments;
-    if let Some(Work::Here { one, log }) = work {
-        return here(&one, log);
+    match work {
+        Some(Work::Here { one, log }) => return here(&one, log),
+        Some(Work::Scale(arguments)) => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            runtime.block_on(scale::measure(&arguments, |line| println!("{line}")))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        None => {}
     }
     let program = std::env::current_exe()?;
     if let Some(seed) = one.seed {

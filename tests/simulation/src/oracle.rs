@@ -6,7 +6,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Node;
-use provider_mock::cloud::{Address, AddressKind, Instance, InstanceState};
+use provider_mock::cloud::{Address, AddressKind, Instance, InstanceState, Route};
 
 use crate::{
     kubelets::{UNINITIALIZED, ready},
@@ -23,8 +23,9 @@ pub fn differences(world: &World) -> Vec<String> {
     let machines: BTreeMap<String, Instance> =
         world.look(|state| state.instances().map(|one| (one.provider_id.clone(), one.clone())).collect());
     let nodes = world.nodes();
-    for node in nodes.iter() {
-        wrong.extend(wrong_with_node(node, &machines));
+    let keyed = world.mock.advertised.keyed_by_name();
+    for node in nodes.iter().filter(|node| !world.is_spoilt(name(&node.metadata.name))) {
+        wrong.extend(wrong_with_node(node, &machines, keyed));
     }
     for machine in machines.values().filter(|machine| machine.state == InstanceState::Running) {
         if !nodes.iter().any(|node| name(&node.metadata.name) == machine.name) {
@@ -40,13 +41,14 @@ fn name(name: &Option<String>) -> &str {
     name.as_deref().unwrap_or_default()
 }
 
-fn wrong_with_node(node: &Node, machines: &BTreeMap<String, Instance>) -> Vec<String> {
+/// `keyed`: the provider's absence is believed of nodes without provider ID, too.
+fn wrong_with_node(node: &Node, machines: &BTreeMap<String, Instance>, keyed: bool) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut say = |what: String| wrong.push(format!("node {}: {what}", name(&node.metadata.name)));
     let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default();
     if provider_id.is_empty() {
-        // By decision E3 such a node stays, unless its provider says that names are keys, which none can say yet.
-        if machines.values().any(|machine| machine.name == name(&node.metadata.name)) {
+        // Such a node stays when its machine is gone, unless its provider says that names are keys.
+        if keyed || machines.values().any(|machine| machine.name == name(&node.metadata.name)) {
             say("has no provider ID".to_owned());
         }
         return wrong;
@@ -105,20 +107,29 @@ fn address(address: &Address) -> (String, String) {
 
 fn wrong_with_routes(world: &World, nodes: &[Rc<Node>]) -> Vec<String> {
     let cluster = world.cluster();
+    let unknown: BTreeSet<&str> = (nodes.iter())
+        .filter(|node| node.spec.as_ref().is_none_or(|spec| spec.provider_id.is_none()))
+        .map(|node| name(&node.metadata.name))
+        .collect();
     let mut has: BTreeMap<String, String> = world.look(|state| {
         let ours = state.routes().map(|route| route.route).filter(|route| route.cluster_uid == cluster);
-        ours.map(|route| {
-            let target = route.target.map(|target| target.provider_id).unwrap_or_default();
-            (route.destination_cidr.to_string(), target)
-        })
-        .collect()
+        // A node that was never initialised (see above) may be on the machine that its name had a route to.
+        let unknown = |route: &Route| {
+            route.target.as_ref().is_some_and(|target| unknown.contains(target.node.as_str()))
+        };
+        ours.filter(|route| !unknown(route))
+            .map(|route| {
+                let target = route.target.map(|target| target.provider_id).unwrap_or_default();
+                (route.destination_cidr.to_string(), target)
+            })
+            .collect()
     });
     let mut must = BTreeMap::new();
     let mut wrong = Vec::new();
     for node in nodes {
         let Some(spec) = &node.spec else { continue };
-        if spec.provider_id.is_none() {
-            // Never initialised, see above: nobody knows where its route should lead.
+        if spec.provider_id.is_none() || world.is_spoilt(name(&node.metadata.name)) {
+            // Never initialised, see above, or its machine gone unseen: nobody knows where its route should lead.
             spec.pod_cidrs.iter().flatten().for_each(|cidr| _ = has.remove(cidr));
             continue;
         }
@@ -144,8 +155,13 @@ fn wrong_with_services(world: &World, nodes: &[Rc<Node>]) -> Vec<String> {
         let ours = state.balancers().filter(|one| one.cluster_uid == cluster);
         ours.map(|one| (one.service_uid.clone(), one.clone())).collect()
     });
-    let behind: BTreeSet<&str> =
-        nodes.iter().filter(|node| is_behind(node)).map(|node| name(&node.metadata.name)).collect();
+    let behind: BTreeSet<(&str, &str)> = (nodes.iter().filter(|node| is_behind(node)))
+        .map(|node| (name(&node.metadata.name), provider_id(node)))
+        .filter(|(node, _)| !world.is_spoilt(node))
+        .collect();
+    // The cloud finds a node without provider ID by its name.
+    let by_name: BTreeSet<&str> =
+        behind.iter().filter(|(_, provider_id)| provider_id.is_empty()).map(|(node, _)| *node).collect();
     let services = world.services();
     let mut wrong = Vec::new();
     let known: BTreeSet<&str> =
@@ -181,8 +197,12 @@ fn wrong_with_services(world: &World, nodes: &[Rc<Node>]) -> Vec<String> {
         if published != ways || ways.is_empty() {
             say(format!("publishes {published:?}, its balancer has {ways:?}"));
         }
-        let stand: BTreeSet<&str> = balancer.backends.iter().map(|backend| backend.node.as_str()).collect();
-        if stand != behind {
+        let stand: BTreeSet<(&str, &str)> = (balancer.backends.iter())
+            .map(|backend| (backend.node.as_str(), backend.provider_id.as_str()))
+            .map(|(node, id)| (node, if by_name.contains(node) { "" } else { id }))
+            .filter(|(node, _)| !world.is_spoilt(node))
+            .collect();
+        if stand != behind && !world.is_spoilt(name(&service.metadata.name)) {
             say(format!("backends are {stand:?}, not {behind:?}"));
         }
         let open: Vec<i32> = balancer.ports.iter().map(|port| port.port).collect();
@@ -192,6 +212,10 @@ fn wrong_with_services(world: &World, nodes: &[Rc<Node>]) -> Vec<String> {
         }
     }
     wrong
+}
+
+fn provider_id(node: &Node) -> &str {
+    node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default()
 }
 
 fn is_behind(node: &Node) -> bool {

@@ -13,6 +13,23 @@ pub struct Plan {
     pub steps: Vec<Timed>,
     /// When the last fault is over.
     pub calm_after: Duration,
+    /// What happens once all is right, with nothing in the way, since then: the host has to be quick about it.
+    pub encore: Vec<Timed>,
+}
+
+impl Plan {
+    /// How long the world may take to become right after the encore: far less than the periods in which a host finds by
+    /// itself what it overlooked.
+    #[must_use]
+    pub fn haste(&self) -> Duration {
+        Duration::from_secs(40) + self.setup.latency * 12 + self.setup.provisioning * 3
+    }
+
+    /// How long the encore lasts.
+    #[must_use]
+    pub fn encore_lasts(&self) -> Duration {
+        self.encore.iter().map(|timed| timed.at + timed.step.lasts()).max().unwrap_or_default()
+    }
 }
 
 /// How host and provider are set up.
@@ -22,6 +39,10 @@ pub struct Setup {
     pub flags: Vec<String>,
     /// What the provider advertises, as `--advertise` of the mock takes it.
     pub advertise: String,
+    /// The provider wants to know a label of nodes, in each of its lives another one.
+    pub reads_labels: bool,
+    /// The provider comes up so late.
+    pub late: Duration,
     /// Each call of the cloud takes so long.
     pub latency: Duration,
     /// Balancers take so long to come and to go.
@@ -122,20 +143,29 @@ pub enum Step {
     NotServing(Duration),
     /// Calls to the provider arrive twice, so many in a hundred.
     Doubled(Duration, u8),
+    /// From now on, in calm times too, the provider breaks on this node, or hangs on it.
+    SpoilNode(u8, bool),
+    /// As above, on updates of the balancer of this Service.
+    SpoilService(u8, bool),
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Setup { flags, advertise, latency, provisioning, nodes, patience: _ } = &self.setup;
+        let Setup { flags, advertise, reads_labels, late, latency, provisioning, nodes, patience: _ } =
+            &self.setup;
         writeln!(out, "seed {}, {nodes} nodes, flags {}", self.seed, flags.join(" "))?;
         writeln!(
             out,
-            "provider: advertises {advertise:?}, latency {latency:?}, provisioning {provisioning:?}"
+            "provider: up after {late:?}, advertises {advertise:?}, reads labels: {reads_labels}, latency {latency:?}, provisioning {provisioning:?}"
         )?;
         for Timed { number, at, step } in &self.steps {
             writeln!(out, "{number:>4} {:>8.3}s  {step:?}", at.as_secs_f64())?;
         }
-        write!(out, "     {:>8.3}s  calm", self.calm_after.as_secs_f64())
+        write!(out, "     {:>8.3}s  calm", self.calm_after.as_secs_f64())?;
+        for Timed { number, at, step } in &self.encore {
+            write!(out, "\n{number:>4} {:>8.3}s  after all is right: {step:?}", at.as_secs_f64())?;
+        }
+        Ok(())
     }
 }
 

@@ -10,7 +10,11 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use crate::{
     doubling::Doubling,
+    ear::Ear,
+    kubelets,
     line::{Line, stream},
+    plan::Setup,
+    record::Record,
 };
 
 /// The provider, through all its lives.
@@ -21,6 +25,11 @@ pub struct Provider(Arc<Inner>);
 struct Inner {
     mock: Mock,
     doubling: Doubling,
+    record: Record,
+    /// What it advertises.
+    advertise: String,
+    /// Whether it wants to know a label of nodes, in each life another one.
+    reads_labels: bool,
     life: Mutex<Option<Life>>,
     lives: Mutex<u64>,
 }
@@ -36,8 +45,16 @@ struct Life {
 impl Provider {
     /// The provider of this mock, not started yet.
     #[must_use]
-    pub fn new(mock: Mock, doubling: Doubling) -> Self {
-        Self(Arc::new(Inner { mock, doubling, life: Mutex::default(), lives: Mutex::default() }))
+    pub fn new(mock: Mock, doubling: Doubling, record: Record, setup: &Setup) -> Self {
+        Self(Arc::new(Inner {
+            mock,
+            doubling,
+            record,
+            advertise: setup.advertise.clone(),
+            reads_labels: setup.reads_labels,
+            life: Mutex::default(),
+            lives: Mutex::default(),
+        }))
     }
 
     /// Starts it, if it is not running.
@@ -46,18 +63,26 @@ impl Provider {
         if life.is_some() {
             return;
         }
-        let epoch = {
+        let number = {
             let mut lives = self.0.lives.lock();
             *lives += 1;
-            format!("life-{}", *lives)
+            *lives
         };
+        let epoch = format!("life-{number}");
         let (streams, incoming) = mpsc::unbounded_channel();
-        let (mock, doubling) = (self.0.mock.clone(), self.0.doubling.clone());
+        let (mut mock, doubling) = (self.0.mock.clone(), self.0.doubling.clone());
+        let label = self.0.reads_labels.then(|| kubelets::label(number));
+        if let Some(label) = &label
+            && let Ok(advertised) = format!("{},node-label={label}", self.0.advertise).parse()
+        {
+            mock.advertised = advertised;
+        }
+        let ear = Ear::new(self.0.record.clone(), label);
         let running = tokio::spawn(async move {
             let options = ServeOptions::new(Endpoint::Unix("/simulated".into()));
             let Ok((server, handle)) = mock.server(&epoch, options) else { return };
             tokio::select! {
-                _ended = server.layer(doubling).run_over(UnboundedReceiverStream::new(incoming)) => {}
+                _ended = server.layer(doubling).layer(ear).run_over(UnboundedReceiverStream::new(incoming)) => {}
                 never = mock.live(handle) => match never {},
             }
         });

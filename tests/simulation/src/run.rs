@@ -5,12 +5,14 @@ use std::time::Duration;
 use anyhow::Result;
 use tokio::time::{Instant, sleep_until};
 
-use crate::{invariants, plan::Plan, record::Record, world::World};
+use crate::{invariants, paces::is_mutation, plan::Plan, record::Record, world::World};
 
 /// Between two looks at everything.
 const TICK: Duration = Duration::from_secs(1);
 /// How long all must stay as it is once it is right.
 const QUIET: Duration = Duration::from_secs(90);
+/// Until what was held up has come through.
+const LINES_ARE_FREE: Duration = Duration::from_secs(30);
 /// Of calls to the provider in quiet times, a minute: health, status and sweeps.
 const CALLS_A_MINUTE: u64 = 60;
 
@@ -35,7 +37,7 @@ async fn play(world: &World, plan: &Plan) -> Result<()> {
     let start = Instant::now();
     let mut eyes = invariants::watch(world);
     world.start_host()?;
-    let mut steps = plan.steps.iter().peekable();
+    let (mut steps, mut encore) = (plan.steps.iter().peekable(), plan.encore.iter().peekable());
     let mut calls = Calls::default();
     let mut stage = Stage::Trouble;
     let mut now = start;
@@ -48,15 +50,26 @@ async fn play(world: &World, plan: &Plan) -> Result<()> {
         }
         world.tick();
         eyes.check(world);
+        eyes.alone(world, stage.is_calm() && world.is_one_host_alone());
         stage = match stage {
             Stage::Trouble if now >= start + plan.calm_after => {
                 world.record.note("world", "calm");
                 world.calm()?;
-                Stage::Settling(now, 0)
+                Stage::Settling(now, Act::Trouble)
             }
-            Stage::Settling(since, life) => settle(world, plan, since, life, &mut calls),
-            Stage::Quiet(since, life) => keep_quiet(world, since, life, &calls)?,
-            Stage::Done => return Ok(()),
+            Stage::Settling(since, act) => settle(world, plan, since, act, &mut calls),
+            Stage::Quiet(since, act) => keep_quiet(world, plan, since, act, &calls)?,
+            Stage::Encore(since) => {
+                while let Some(timed) = encore.next_if(|timed| since + timed.at <= now) {
+                    world.apply(&timed.step)?;
+                }
+                let is_over = since.elapsed() > plan.encore_lasts();
+                if is_over { Stage::Settling(now, Act::Encore) } else { stage }
+            }
+            Stage::Done => {
+                eyes.alone(world, false);
+                return Ok(());
+            }
             other @ Stage::Trouble => other,
         };
     }
@@ -68,11 +81,33 @@ async fn play(world: &World, plan: &Plan) -> Result<()> {
 enum Stage {
     /// Things happen.
     Trouble,
-    /// Nothing is in the way any more, since then; the host has been replaced so often.
-    Settling(Instant, u8),
+    /// Nothing is in the way any more, since then.
+    Settling(Instant, Act),
     /// All is right, since then.
-    Quiet(Instant, u8),
+    Quiet(Instant, Act),
+    /// Things happen, but nothing is in the way.
+    Encore(Instant),
     Done,
+}
+
+/// After what the world becomes right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Act {
+    Trouble,
+    /// A new host finds everything done.
+    FreshStart,
+    Encore,
+}
+
+impl Stage {
+    /// Whether nothing is in anybody's way, and what was held up has come through.
+    fn is_calm(self) -> bool {
+        match self {
+            Self::Trouble | Self::Done => false,
+            Self::Settling(since, _) => since.elapsed() > LINES_ARE_FREE,
+            Self::Quiet(..) | Self::Encore(_) => true,
+        }
+    }
 }
 
 /// What was written and called until all was right.
@@ -86,50 +121,60 @@ struct Calls {
 impl Calls {
     fn of(world: &World) -> Self {
         let methods = world.mock.calls.methods();
-        let is_change =
-            |name: &str| !name.starts_with("Get") && !name.starts_with("List") && !name.contains("Instances");
-        let changes = methods.iter().filter(|(name, _)| is_change(name)).map(|(_, seen)| seen.calls).sum();
+        let changes = methods.iter().filter(|(name, _)| is_mutation(name)).map(|(_, seen)| seen.calls).sum();
         let all = methods.values().map(|seen| seen.calls).sum();
         Self { version: world.host_writes(), changes, all }
     }
 }
 
-fn settle(world: &World, plan: &Plan, since: Instant, life: u8, calls: &mut Calls) -> Stage {
+fn settle(world: &World, plan: &Plan, since: Instant, act: Act, calls: &mut Calls) -> Stage {
     let wrong = world.wrong();
     if wrong.is_empty() {
         world.record.note("world", &format!("all is right after {:?}", since.elapsed()));
         *calls = Calls::of(world);
-        return Stage::Quiet(Instant::now(), life);
+        return if act == Act::Encore { Stage::Done } else { Stage::Quiet(Instant::now(), act) };
     }
-    if since.elapsed() > plan.setup.patience {
-        world.record.broken("everything converges", wrong.join("; "));
+    let (patience, rule) = match act {
+        Act::Encore => (plan.haste(), "what users do takes effect at once"),
+        Act::Trouble | Act::FreshStart => (plan.setup.patience, "everything converges"),
+    };
+    if since.elapsed() > patience {
+        world.record.broken(rule, wrong.join("; "));
     }
-    Stage::Settling(since, life)
+    Stage::Settling(since, act)
 }
 
 /// All stays right, nothing is written and nothing is changed in the cloud; then once more after a restart.
-fn keep_quiet(world: &World, since: Instant, life: u8, before: &Calls) -> Result<Stage> {
+fn keep_quiet(world: &World, plan: &Plan, since: Instant, act: Act, before: &Calls) -> Result<Stage> {
     let wrong = world.wrong();
     if !wrong.is_empty() {
         // A machine that was still going, a node that was still being shown: it settles again, once.
         world.record.note("world", &format!("not right any more: {}", wrong.join("; ")));
-        return Ok(Stage::Settling(Instant::now(), life));
+        return Ok(Stage::Settling(Instant::now(), act));
     }
     if since.elapsed() < QUIET {
-        return Ok(Stage::Quiet(since, life));
+        return Ok(Stage::Quiet(since, act));
     }
     let after = Calls::of(world);
-    if life > 0 && (after.changes, after.version) != (before.changes, before.version) {
+    // What fails for good is tried again for good.
+    let all_works = !world.is_anything_spoilt();
+    let is_fresh = act == Act::FreshStart;
+    if all_works && is_fresh && (after.changes, after.version) != (before.changes, before.version) {
         let what = format!("{before:?} became {after:?} though all was right");
         world.record.broken("a fresh start changes nothing", what);
     }
-    if after.all.saturating_sub(before.all) > CALLS_A_MINUTE * QUIET.as_secs() / 60 {
+    if all_works && after.all.saturating_sub(before.all) > CALLS_A_MINUTE * QUIET.as_secs() / 60 {
         world.record.broken("quiet times are quiet", format!("{before:?} became {after:?}"));
     }
-    if life > 0 {
+    if !is_fresh {
+        world.record.note("world", "a fresh start");
+        world.replace_host()?;
+        return Ok(Stage::Settling(Instant::now(), Act::FreshStart));
+    }
+    if plan.encore.is_empty() || !all_works {
         return Ok(Stage::Done);
     }
-    world.record.note("world", "a fresh start");
-    world.replace_host()?;
-    Ok(Stage::Settling(Instant::now(), life + 1))
+    // The host has nothing to wait for: it has met no fault.
+    world.record.note("world", "an encore");
+    Ok(Stage::Encore(Instant::now()))
 }

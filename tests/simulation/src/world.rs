@@ -1,7 +1,11 @@
 //! Everything around the host, and what happens to it.
 
+mod people;
+mod trouble;
+
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeMap,
     rc::Rc,
     sync::{
         Arc,
@@ -10,20 +14,16 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use apiserver::{ApiServer, Cut, Fault, History, Interception, Options, View, World as Objects};
+use apiserver::{ApiServer, Options, World as Objects};
 use ccm_host::clock;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Namespace, Node, Service, Taint};
+use k8s_openapi::api::core::v1::{Namespace, Node, Service};
 use parking_lot::Mutex;
 use provider_mock::{
-    cloud::{
-        BalancerPatch, Cloud, ConditionsPatch, Credentials, NewInstances, NewLegacyBalancer, NewRoute,
-        Settings, State, Store,
-    },
+    cloud::{Cloud, ConditionsPatch, Credentials, NewLegacyBalancer, NewRoute, Settings, State, Store},
     fault::FaultSpec,
     serve::Mock,
 };
-use serde_json::json;
 use tokio::time::{Duration, sleep};
 
 use crate::{
@@ -73,6 +73,8 @@ pub struct Inner {
     started: Cell<u32>,
     /// The apiserver is away.
     away: Cell<bool>,
+    /// The nodes and Services on which the provider breaks for good, and the fault that makes it.
+    spoilt: RefCell<BTreeMap<String, FaultSpec>>,
 }
 
 impl std::ops::Deref for World {
@@ -126,8 +128,7 @@ impl World {
             ..Mock::new(cloud, Arc::new(clock::now))
         };
         let doubling = Doubling::default();
-        let provider = Provider::new(mock.clone(), doubling.clone());
-        provider.start();
+        let provider = Provider::new(mock.clone(), doubling.clone(), record.clone(), setup);
         let world = Self(Rc::new(Inner {
             record,
             server,
@@ -143,8 +144,10 @@ impl World {
             flags: setup.flags.clone(),
             started: Cell::new(0),
             away: Cell::new(false),
+            spoilt: RefCell::default(),
         }));
         world.neighbours()?;
+        world.later(setup.late, |world| world.provider.start());
         Ok(world)
     }
 
@@ -191,6 +194,18 @@ impl World {
     #[must_use]
     pub fn services(&self) -> Rc<[Rc<Service>]> {
         self.services.list(&self.objects(), self.writes.load(Ordering::Relaxed))
+    }
+
+    /// Whether the provider breaks on this node or Service whatever happens.
+    #[must_use]
+    pub fn is_spoilt(&self, name: &str) -> bool {
+        self.spoilt.borrow().contains_key(name)
+    }
+
+    /// Whether the provider breaks on any of them.
+    #[must_use]
+    pub fn is_anything_spoilt(&self) -> bool {
+        !self.spoilt.borrow().is_empty()
     }
 
     /// What is not as it must be in calm times.
@@ -247,6 +262,12 @@ impl World {
         self.hosts.borrow().iter().filter(|host| !host.is_leaving()).for_each(&mut act);
     }
 
+    /// Whether there is one host, and no other that is still on its way out.
+    #[must_use]
+    pub fn is_one_host_alone(&self) -> bool {
+        self.hosts.borrow().len() == 1
+    }
+
     /// How many objects hosts have written so far.
     #[must_use]
     pub fn host_writes(&self) -> u64 {
@@ -275,6 +296,9 @@ impl World {
     /// No host can be started.
     pub fn calm(&self) -> Result<()> {
         self.mock.faults.clear();
+        for spec in self.spoilt.borrow().values() {
+            self.mock.faults.add(spec.clone().into_fault());
+        }
         self.provider.start();
         self.doubling.percent(0);
         self.condition(ConditionsPatch {
@@ -353,249 +377,10 @@ impl World {
                 self.doubling.percent(*percent);
                 self.later(*time, |world| world.doubling.percent(0));
             }
+            Step::SpoilNode(..) | Step::SpoilService(..) => self.spoil(step)?,
             Step::ApiDown(time, compacted) => self.api_down(*time, *compacted),
             _ => self.disturb_api(step),
         }
         Ok(())
     }
-
-    fn join(&self, number: u8) {
-        let name = node(number);
-        let known = self.look(|state| state.instance(&name).is_some());
-        if known {
-            return;
-        }
-        let made = self.alter(|state, now| state.create_instances(&NewInstances::named(name.clone()), now));
-        if let Ok([machine, ..]) = made.as_deref() {
-            self.kubelets.lock().boot(&name, &machine.provider_id);
-        }
-    }
-
-    fn terminate(&self, number: u8) {
-        let _none_is_fine = self.alter(|state, now| state.terminate_instance(&node(number), None, now));
-    }
-
-    fn scale_down(&self, numbers: Vec<u8>) {
-        let objects = self.objects().named("autoscaler");
-        for number in &numbers {
-            let _none_is_fine = objects.change::<Node>("", &node(*number), |node| {
-                let taints = node.spec.get_or_insert_default().taints.get_or_insert_default();
-                taints.retain(|taint| taint.key != AUTOSCALER);
-                let (key, effect) = (AUTOSCALER.to_owned(), "NoSchedule".to_owned());
-                taints.push(Taint { key, effect, ..Taint::default() });
-            });
-        }
-        self.later(Duration::from_secs(10), move |world| {
-            numbers.iter().for_each(|number| world.terminate(*number));
-        });
-    }
-
-    fn label(&self, number: u8, key: &str, value: Option<&str>) {
-        let _none_is_fine = self.objects().named("user").change::<Node>("", &node(number), |node| {
-            let labels = node.metadata.labels.get_or_insert_default();
-            match value {
-                Some(value) => drop(labels.insert(key.to_owned(), value.to_owned())),
-                None => drop(labels.remove(key)),
-            }
-        });
-    }
-
-    fn create(&self, number: u8) {
-        let _there_is_fine = self.objects().named("user").create_value(json!({
-            "apiVersion": "v1", "kind": "Service",
-            "metadata": { "name": service(number), "namespace": "default" },
-            "spec": {
-                "type": "LoadBalancer", "selector": { "app": service(number) },
-                "ports": [{ "name": "http", "protocol": "TCP", "port": 80, "targetPort": 8080 }],
-            },
-        }));
-    }
-
-    fn edit(&self, step: &Step) {
-        let objects = self.objects().named("user");
-        let change = |number: u8, act: &dyn Fn(&mut Service)| {
-            let _none_is_fine = objects.change::<Service>("default", &service(number), act);
-        };
-        match step {
-            Step::Edit(number, port) => change(*number, &|service| {
-                let ports = service.spec.get_or_insert_default().ports.get_or_insert_default();
-                ports.iter_mut().for_each(|one| one.port = i32::from(*port));
-            }),
-            Step::Retype(number, balanced) => change(*number, &|service| {
-                let type_ = if *balanced { "LoadBalancer" } else { "ClusterIP" };
-                service.spec.get_or_insert_default().type_ = Some(type_.to_owned());
-                if !balanced {
-                    // As the apiserver does.
-                    service.status.get_or_insert_default().load_balancer = None;
-                }
-            }),
-            Step::Finalizer(number, on) => change(*number, &|service| {
-                let finalizers = service.metadata.finalizers.get_or_insert_default();
-                finalizers.retain(|one| one != OTHER_FINALIZER);
-                if *on && service.metadata.deletion_timestamp.is_none() {
-                    finalizers.push(OTHER_FINALIZER.to_owned());
-                }
-            }),
-            Step::Delete(number) => drop(objects.delete::<Service>("default", &service(*number))),
-            _ => {}
-        }
-    }
-
-    /// What somebody does in the cloud's own console.
-    fn meddle(&self, step: &Step) {
-        let cluster = self.cluster();
-        let balancer = |state: &State, number: u8| {
-            let mut ours = state.balancers().filter(|one| one.cluster_uid == cluster);
-            ours.find(|one| one.service_name == service(number)).map(|one| one.id.clone())
-        };
-        self.alter(|state, _| match step {
-            Step::Drift(number) => {
-                let patch = BalancerPatch { ports: Some(Vec::new()), ..BalancerPatch::default() };
-                let _none_is_fine = balancer(state, *number).map(|id| state.patch_balancer(&id, patch));
-            }
-            Step::DropBalancer(number) => {
-                let _none_is_fine = balancer(state, *number).map(|id| state.remove_balancer_outside(&id));
-            }
-            Step::StrayRoute(third) => {
-                let destination_cidr = format!("10.244.{third}.0/24");
-                let wish = NewRoute { cluster_uid: cluster.clone(), destination_cidr, target: None };
-                let taken =
-                    state.routes().any(|one| one.route.destination_cidr.to_string() == wish.destination_cidr);
-                let _refused_is_fine = (!taken).then(|| state.create_route_outside(wish));
-            }
-            Step::DropRoute(number) => {
-                let name = node(*number);
-                let is_its = |route: &provider_mock::cloud::ListedRoute| {
-                    route.route.target.as_ref().is_some_and(|target| target.node == name)
-                };
-                let found = state.routes().find(is_its).map(|route| route.route.id);
-                let _none_is_fine = found.map(|id| state.remove_route_outside(&id));
-            }
-            _ => {}
-        });
-    }
-
-    fn disturb_host(&self, step: &Step) -> Result<()> {
-        match step {
-            Step::Crash(time) => {
-                self.active(Host::kill);
-                self.later(*time, Self::host_again);
-            }
-            Step::Restart => self.replace_host()?,
-            Step::Hold(time) => self.hold(*time, |host, held| {
-                host.api.hold(held);
-                host.cloud.hold(held);
-            }),
-            Step::Overlap(time) => {
-                let old: Vec<String> = self.hosts.borrow().iter().map(|host| host.name.clone()).collect();
-                self.start_host()?;
-                self.later(*time, move |world| {
-                    let hosts = world.hosts.borrow();
-                    hosts.iter().filter(|host| old.contains(&host.name)).for_each(Host::stop);
-                });
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// After a crash, unless another one was started meanwhile.
-    fn host_again(&self) {
-        let mut alive = false;
-        self.active(|_| alive = true);
-        if !alive && let Err(error) = self.start_host() {
-            self.record.broken("a host cannot be started", format!("{error:#}"));
-        }
-    }
-
-    /// For all hosts of now.
-    fn hold(&self, time: Duration, switch: impl Fn(&Host, bool) + Copy + 'static) {
-        let mut names = Vec::new();
-        self.active(|host| {
-            switch(host, true);
-            names.push(host.name.clone());
-        });
-        self.later(time, move |world| {
-            let hosts = world.hosts.borrow();
-            hosts.iter().filter(|host| names.contains(&host.name)).for_each(|host| switch(host, false));
-        });
-    }
-
-    fn disturb_provider(&self, step: &Step) {
-        match step {
-            Step::ProviderCrash(time) => {
-                self.provider.kill();
-                self.later(*time, |world| world.provider.start());
-            }
-            Step::ProviderHold(time) => self.hold(*time, |host, held| host.cloud.hold(held)),
-            Step::ProviderCut => self.active(|host| host.cloud.break_connections()),
-            _ => {}
-        }
-    }
-
-    fn fault(&self, time: Duration, spec: FaultSpec) {
-        let id = self.mock.faults.add(spec.into_fault()).id;
-        self.later(time, move |world| _ = world.mock.faults.remove(id));
-    }
-
-    fn disturb_cloud(&self, step: &Step) {
-        let patch = |good: bool| match step {
-            Step::Unreachable(_) => ConditionsPatch { cloud_reachable: Some(good), ..Default::default() },
-            Step::Credentials(_) => {
-                let credentials = if good { Credentials::Valid } else { Credentials::Expired };
-                ConditionsPatch { credentials: Some(credentials), ..Default::default() }
-            }
-            _ => ConditionsPatch { serving: Some(good), ..Default::default() },
-        };
-        self.condition(patch(false));
-        let end = patch(true);
-        self.later(step.lasts(), move |world| world.condition(end));
-    }
-
-    fn api_down(&self, time: Duration, compacted: bool) {
-        self.server.stop();
-        self.away.set(true);
-        self.later(time, move |world| {
-            world.server.start(if compacted { History::Compacted } else { History::Kept });
-            world.away.set(false);
-        });
-    }
-
-    fn disturb_api(&self, step: &Step) {
-        match step {
-            Step::ApiHold(time) => self.hold(*time, |host, held| host.api.hold(held)),
-            Step::ApiCutWatches => self.active(|host| host.faults.cut_watches(Cut::Break)),
-            Step::ApiSilent(time) => self.hold(*time, |host, on| host.faults.silence_watches(on)),
-            Step::ApiLagging(time, behind) => {
-                self.active(|host| host.faults.view(View::Late(*behind)));
-                self.later(*time, |world| world.active(|host| host.faults.view(View::Current)));
-            }
-            Step::ApiNoStreamingLists(time) => {
-                self.hold(*time, |host, off| host.faults.streaming_lists(!off));
-            }
-            Step::ApiLossy(time, percent) => {
-                let mut kept: Vec<Interception> = Vec::new();
-                let percent = *percent;
-                self.active(|host| kept.push(host.faults.intercept(move |_| lossy(percent))));
-                self.later(*time, move |_| drop(kept));
-            }
-            _ => {}
-        }
-    }
-}
-
-fn lossy(percent: u8) -> Option<Fault> {
-    if fastrand::u8(..100) >= percent {
-        return None;
-    }
-    let time = Duration::from_millis(fastrand::u64(1..8000));
-    Some(match fastrand::u8(..7) {
-        0 => Fault::Lose,
-        1 => Fault::LoseAnswer,
-        2 => Fault::Delay(time),
-        3 => Fault::AnswerAfter(time),
-        4 => Fault::Hang,
-        5 => Fault::HangAfter,
-        _ => Fault::Refuse(apiserver::Refusal::too_many_requests(Duration::from_secs(2))),
-    })
 }

@@ -24,6 +24,7 @@ pub struct Advertised {
     without: Vec<Capability>,
     no_default_class: bool,
     keyed_by_name: bool,
+    node_labels: Vec<String>,
 }
 
 /// What is wrong with a text.
@@ -53,7 +54,7 @@ pub enum AdvertisedError {
     },
 }
 
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "max-batch-instances",
     "max-batch-load-balancers",
     "max-batch-routes",
@@ -73,6 +74,7 @@ const KEYS: [&str; 19] = [
     "without",
     "default-class",
     "keyed-by-name",
+    "node-label",
 ];
 
 impl FromStr for Advertised {
@@ -114,6 +116,7 @@ impl Advertised {
             "watch-max-age" => intervals.watch_max_age = Some(time(key, value)?),
             "instance-sweep" => intervals.instance_sweep = Some(time(key, value)?),
             "without" => self.without.push(capability(key, value)?),
+            "node-label" => self.node_labels.push(value.to_owned()),
             "default-class" => self.no_default_class = !truth(key, value)?,
             "keyed-by-name" => self.keyed_by_name = truth(key, value)?,
             _ => return Err(AdvertisedError::Key { key: key.to_owned() }),
@@ -192,22 +195,28 @@ impl Advertised {
             capabilities: capabilities.into_iter().map(i32::from).collect(),
             limits: Some(self.limits.clone()),
             intervals: Some(self.intervals),
-            wants: Some(wants()),
+            wants: Some(self.wants()),
             load_balancer_classes: vec!["mock".to_owned()],
             no_default_load_balancer_class: self.no_default_class,
         }
     }
-}
 
-fn wants() -> Wants {
-    let identity =
-        NodeFields { system_uuid: true, provided_node_ips: true, addresses: true, ..NodeFields::default() };
-    Wants {
-        identity: Some(identity),
-        backend: Some(NodeFields::default()),
-        route_target: Some(NodeFields::default()),
-        service: Some(ServiceFields { labels: Vec::new(), annotations: vec![ANNOTATION_PREFIX.to_owned()] }),
-        service_annotation_writes: vec![WRITTEN_PREFIX.to_owned()],
+    fn wants(&self) -> Wants {
+        let identity = NodeFields {
+            system_uuid: true,
+            provided_node_ips: true,
+            addresses: true,
+            labels: self.node_labels.clone(),
+            ..NodeFields::default()
+        };
+        let annotations = vec![ANNOTATION_PREFIX.to_owned()];
+        Wants {
+            identity: Some(identity),
+            backend: Some(NodeFields::default()),
+            route_target: Some(NodeFields::default()),
+            service: Some(ServiceFields { labels: Vec::new(), annotations }),
+            service_annotation_writes: vec![WRITTEN_PREFIX.to_owned()],
+        }
     }
 }
 

@@ -1,0 +1,152 @@
+//! What the host costs with so many nodes: the binary as it ships in a process of its own, between this process' apiserver
+//! and cloud, over loopback and in real time.
+//!
+//! In: sizes of clusters. Out: a table: memory, processor time and calls to the provider, per node, for the start beside a
+//! cluster of new nodes, for a label that changes on all of them, and for one node that joins.
+
+mod cluster;
+mod process;
+mod serve;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+
+use self::{
+    cluster::{Calls, Cluster},
+    process::Process,
+};
+
+/// Services for one node, as 5,000 are for 65,000.
+const SERVICES: f64 = 5_000.0 / 65_000.0;
+/// Nodes that stand behind balancers at most: clouds take no more targets, so people label the others out.
+const TARGETS: u32 = 500;
+/// However long a phase may take.
+const PATIENCE: Duration = Duration::from_secs(400);
+
+/// What is measured.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Arguments {
+    /// Sizes of clusters, in nodes.
+    #[arg(long, value_delimiter = ',', default_value = "500,2000,8000,20000,65000")]
+    nodes: Vec<u32>,
+    /// The host's binary; the one beside this program when left out.
+    #[arg(long)]
+    host: Option<PathBuf>,
+    /// More flags for the host.
+    #[arg(long, allow_hyphen_values = true)]
+    flag: Vec<String>,
+}
+
+/// Measures and prints row by row.
+///
+/// # Errors
+/// The host cannot be started, or does not come to an end of its work.
+pub async fn measure(arguments: &Arguments, mut tell: impl FnMut(&str)) -> Result<()> {
+    let host = match &arguments.host {
+        Some(path) => path.clone(),
+        None => std::env::current_exe()?.with_file_name("ccm-host"),
+    };
+    ensure!(
+        host.exists(),
+        "{} is not there; build it with `cargo build --release -p ccm-host`",
+        host.display()
+    );
+    tell(HEAD);
+    for nodes in &arguments.nodes {
+        let row = size(*nodes, &host, &arguments.flag).await.with_context(|| format!("{nodes} nodes"))?;
+        tell(&row.to_string());
+    }
+    Ok(())
+}
+
+const HEAD: &str = "\
+| nodes | Services | start, s | CPU ms/node | RPCs/node | items/node | memory, MiB | KiB/node | label: CPU ms/node | calls | join: CPU ms | of it µs/node | calls |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|";
+
+/// One phase.
+#[derive(Debug)]
+struct Phase {
+    took: Duration,
+    cpu: f64,
+    calls: Calls,
+}
+
+#[derive(Debug)]
+struct Row {
+    nodes: u32,
+    services: u32,
+    /// Resident with nothing to do.
+    empty: f64,
+    /// Resident at most.
+    peak: f64,
+    start: Phase,
+    label: Phase,
+    join: Phase,
+}
+
+async fn size(nodes: u32, host: &Path, flags: &[String]) -> Result<Row> {
+    let services = (f64::from(nodes) * SERVICES).round() as u32;
+    let empty = {
+        let cluster = Cluster::new().await?;
+        let host = Process::start(host, &cluster, flags)?;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        host.peak_mib()?
+    };
+    let cluster = Cluster::new().await?;
+    cluster.add_nodes(0..nodes, TARGETS)?;
+    cluster.add_services(services)?;
+    let process = Process::start(host, &cluster, flags)?;
+    let start = phase(&cluster, &process, || cluster.is_served()).await.context("the start")?;
+    cluster.label_all()?;
+    let label = phase(&cluster, &process, || true).await.context("a label on all nodes")?;
+    cluster.add_nodes(nodes..nodes + 1, u32::MAX)?;
+    let join = phase(&cluster, &process, || cluster.is_served() && cluster.is_behind_all(nodes)).await;
+    Ok(Row {
+        nodes,
+        services,
+        empty,
+        peak: process.peak_mib()?,
+        start,
+        label,
+        join: join.context("a node that joins")?,
+    })
+}
+
+/// From now until it is done and the host has nothing more to do.
+async fn phase(cluster: &Cluster, host: &Process, is_done: impl Fn() -> bool) -> Result<Phase> {
+    let (begun, calls, cpu) = (Instant::now(), cluster.calls(), host.cpu_at_begin());
+    while !is_done() {
+        ensure!(begun.elapsed() < PATIENCE, "not done after {PATIENCE:?}: {}", cluster.left());
+        ensure!(host.is_running()?, "the host ended");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let took = begun.elapsed();
+    host.idle(PATIENCE).await?;
+    Ok(Phase { took, cpu: host.take_cpu(cpu)?, calls: cluster.calls().since(calls) })
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { nodes, services, empty, peak, start, label, join } = self;
+        let each = |value: f64| value / f64::from(*nodes);
+        write!(
+            out,
+            "| {nodes} | {services} | {:.1} | {:.3} | {:.3} | {:.2} | {peak:.0} | {:.2} | {:.3} | {} | {:.0} | {:.1} | {} |",
+            start.took.as_secs_f64(),
+            each(start.cpu * 1e3),
+            each(start.calls.calls as f64),
+            each(start.calls.items as f64),
+            each((peak - empty) * 1024.0),
+            each(label.cpu * 1e3),
+            label.calls.calls,
+            join.cpu * 1e3,
+            each(join.cpu * 1e6),
+            join.calls.calls,
+        )
+    }
+}

@@ -1,0 +1,112 @@
+//! The host's process, and what it has used, as the kernel counts.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use parking_lot::Mutex;
+
+use super::cluster::Cluster;
+
+/// Clock ticks a second; Linux has shown 100 to programs on every architecture for decades.
+const TICKS: f64 = 100.0;
+/// Who uses less of a processor is idle.
+const IDLE: f64 = 0.02;
+/// Idle for so long is done.
+const WINDOW: Duration = Duration::from_secs(3);
+/// The host must not be what holds up the host.
+const FLAGS: [&str; 9] = [
+    "--leader-elect=false",
+    "--serving-port=0",
+    "--allocate-node-cidrs=true",
+    "--cluster-cidr=10.0.0.0/8",
+    "--service-cluster-ip-range=192.168.0.0/16",
+    "--kube-api-qps=100000",
+    "--kube-api-burst=100000",
+    "--concurrent-node-syncs=32",
+    "--concurrent-service-syncs=32",
+];
+
+/// Ends with this value.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Mutex<Child>,
+    /// What the phases so far have used.
+    counted: Mutex<f64>,
+}
+
+impl Process {
+    pub(super) fn start(host: &Path, cluster: &Cluster, flags: &[String]) -> Result<Self> {
+        let child = Command::new(host)
+            .args(FLAGS)
+            .args([
+                format!("--master=http://{}", cluster.apiserver),
+                format!("--provider=mock={}", cluster.provider),
+            ])
+            .args(flags)
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(std::env::temp_dir().join("ccm-host-scale.log"))?)
+            .spawn()
+            .with_context(|| format!("cannot start {}", host.display()))?;
+        Ok(Self { child: Mutex::new(child), counted: Mutex::new(0.0) })
+    }
+
+    pub(super) fn is_running(&self) -> Result<bool> {
+        Ok(self.child.lock().try_wait()?.is_none())
+    }
+
+    /// What was used before the phase that begins; the start of the process belongs to its first one.
+    pub(super) fn cpu_at_begin(&self) -> f64 {
+        *self.counted.lock()
+    }
+
+    /// What was used since.
+    pub(super) fn take_cpu(&self, begin: f64) -> Result<f64> {
+        let now = self.cpu_seconds()?;
+        *self.counted.lock() = now;
+        Ok(now - begin)
+    }
+
+    /// Waits until the host does next to nothing.
+    pub(super) async fn idle(&self, patience: Duration) -> Result<()> {
+        let begun = Instant::now();
+        let mut before = self.cpu_seconds()?;
+        loop {
+            tokio::time::sleep(WINDOW).await;
+            let now = self.cpu_seconds()?;
+            if now - before <= IDLE * WINDOW.as_secs_f64() {
+                return Ok(());
+            }
+            before = now;
+            ensure!(begun.elapsed() < patience, "the host is still busy after {patience:?}");
+        }
+    }
+
+    /// The largest resident size so far.
+    pub(super) fn peak_mib(&self) -> Result<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.lock().id()))?;
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).context("VmHWM")?;
+        let kib: f64 = line.split_whitespace().nth(1).context("a number")?.parse()?;
+        Ok(kib / 1024.0)
+    }
+
+    fn cpu_seconds(&self) -> Result<f64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.lock().id()))?;
+        // The name may hold blanks; it ends with the last parenthesis.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
+        Ok((ticks(11).context("utime")? + ticks(12).context("stime")?) / TICKS)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let child = self.child.get_mut();
+        let _ended = child.kill();
+        let _reaped = child.wait();
+    }
+}

@@ -1,0 +1,151 @@
+//! What goes wrong around the host, and with it.
+
+use anyhow::Result;
+use apiserver::{Cut, Fault, History, Interception, View};
+use provider_mock::{
+    cloud::{ConditionsPatch, Credentials},
+    fault::FaultSpec,
+};
+use tokio::time::Duration;
+
+use super::{World, node, service};
+use crate::{host::Host, plan::Step};
+
+impl World {
+    pub(super) fn disturb_host(&self, step: &Step) -> Result<()> {
+        match step {
+            Step::Crash(time) => {
+                self.active(Host::kill);
+                self.later(*time, Self::host_again);
+            }
+            Step::Restart => self.replace_host()?,
+            Step::Hold(time) => self.hold(*time, |host, held| {
+                host.api.hold(held);
+                host.cloud.hold(held);
+            }),
+            Step::Overlap(time) => {
+                let old: Vec<String> = self.hosts.borrow().iter().map(|host| host.name.clone()).collect();
+                self.start_host()?;
+                self.later(*time, move |world| {
+                    let hosts = world.hosts.borrow();
+                    hosts.iter().filter(|host| old.contains(&host.name)).for_each(Host::stop);
+                });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// After a crash, unless another one was started meanwhile.
+    pub(super) fn host_again(&self) {
+        let mut alive = false;
+        self.active(|_| alive = true);
+        if !alive && let Err(error) = self.start_host() {
+            self.record.broken("a host cannot be started", format!("{error:#}"));
+        }
+    }
+
+    /// For all hosts of now.
+    pub(super) fn hold(&self, time: Duration, switch: impl Fn(&Host, bool) + Copy + 'static) {
+        let mut names = Vec::new();
+        self.active(|host| {
+            switch(host, true);
+            names.push(host.name.clone());
+        });
+        self.later(time, move |world| {
+            let hosts = world.hosts.borrow();
+            hosts.iter().filter(|host| names.contains(&host.name)).for_each(|host| switch(host, false));
+        });
+    }
+
+    pub(super) fn disturb_provider(&self, step: &Step) {
+        match step {
+            Step::ProviderCrash(time) => {
+                self.provider.kill();
+                self.later(*time, |world| world.provider.start());
+            }
+            Step::ProviderHold(time) => self.hold(*time, |host, held| host.cloud.hold(held)),
+            Step::ProviderCut => self.active(|host| host.cloud.break_connections()),
+            _ => {}
+        }
+    }
+
+    pub(super) fn fault(&self, time: Duration, spec: FaultSpec) {
+        let id = self.mock.faults.add(spec.into_fault()).id;
+        self.later(time, move |world| _ = world.mock.faults.remove(id));
+    }
+
+    pub(super) fn spoil(&self, step: &Step) -> Result<()> {
+        let (name, method, hangs) = match step {
+            Step::SpoilNode(number, hangs) => (node(*number), "BatchGetInstances", *hangs),
+            Step::SpoilService(number, hangs) => (service(*number), "BatchUpdateLoadBalancers", *hangs),
+            _ => return Ok(()),
+        };
+        let kind = if hangs { "hang" } else { "error,reason=INTERNAL_ERROR" };
+        let spec: FaultSpec = format!("{kind},method={method},on={name}").parse()?;
+        self.mock.faults.add(spec.clone().into_fault());
+        self.spoilt.borrow_mut().insert(name, spec);
+        Ok(())
+    }
+
+    pub(super) fn disturb_cloud(&self, step: &Step) {
+        let patch = |good: bool| match step {
+            Step::Unreachable(_) => ConditionsPatch { cloud_reachable: Some(good), ..Default::default() },
+            Step::Credentials(_) => {
+                let credentials = if good { Credentials::Valid } else { Credentials::Expired };
+                ConditionsPatch { credentials: Some(credentials), ..Default::default() }
+            }
+            _ => ConditionsPatch { serving: Some(good), ..Default::default() },
+        };
+        self.condition(patch(false));
+        let end = patch(true);
+        self.later(step.lasts(), move |world| world.condition(end));
+    }
+
+    pub(super) fn api_down(&self, time: Duration, compacted: bool) {
+        self.server.stop();
+        self.away.set(true);
+        self.later(time, move |world| {
+            world.server.start(if compacted { History::Compacted } else { History::Kept });
+            world.away.set(false);
+        });
+    }
+
+    pub(super) fn disturb_api(&self, step: &Step) {
+        match step {
+            Step::ApiHold(time) => self.hold(*time, |host, held| host.api.hold(held)),
+            Step::ApiCutWatches => self.active(|host| host.faults.cut_watches(Cut::Break)),
+            Step::ApiSilent(time) => self.hold(*time, |host, on| host.faults.silence_watches(on)),
+            Step::ApiLagging(time, behind) => {
+                self.active(|host| host.faults.view(View::Late(*behind)));
+                self.later(*time, |world| world.active(|host| host.faults.view(View::Current)));
+            }
+            Step::ApiNoStreamingLists(time) => {
+                self.hold(*time, |host, off| host.faults.streaming_lists(!off));
+            }
+            Step::ApiLossy(time, percent) => {
+                let mut kept: Vec<Interception> = Vec::new();
+                let percent = *percent;
+                self.active(|host| kept.push(host.faults.intercept(move |_| lossy(percent))));
+                self.later(*time, move |_| drop(kept));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn lossy(percent: u8) -> Option<Fault> {
+    if fastrand::u8(..100) >= percent {
+        return None;
+    }
+    let time = Duration::from_millis(fastrand::u64(1..8000));
+    Some(match fastrand::u8(..7) {
+        0 => Fault::Lose,
+        1 => Fault::LoseAnswer,
+        2 => Fault::Delay(time),
+        3 => Fault::AnswerAfter(time),
+        4 => Fault::Hang,
+        5 => Fault::HangAfter,
+        _ => Fault::Refuse(apiserver::Refusal::too_many_requests(Duration::from_secs(2))),
+    })
+}
