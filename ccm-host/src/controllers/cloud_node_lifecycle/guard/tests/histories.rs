@@ -333,8 +333,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
-
+    // `PROPTEST_CASES` says how many.
     /// E1, D13.
     #[test]
     fn no_living_node_goes_and_every_dead_one_does(
