@@ -30,11 +30,12 @@ use prost::Message as _;
 
 use super::Dialer;
 use grammar::Grammar;
-use honest::honest;
+use honest::Honest;
 
 /// See the module.
 pub(crate) struct Hostile {
     mood: Mood,
+    honest: Honest,
     grammar: &'static Grammar,
     random: Mutex<fastrand::Rng>,
     answers: AtomicU64,
@@ -128,6 +129,7 @@ impl Hostile {
         static GRAMMAR: OnceLock<Grammar> = OnceLock::new();
         Arc::new(Self {
             mood,
+            honest: Honest::default(),
             grammar: GRAMMAR.get_or_init(Grammar::new),
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
             answers: AtomicU64::new(0),
@@ -233,7 +235,7 @@ impl Hostile {
             "GetInfo" => ".ccm.discovery.v1.GetInfoResponse".to_owned(),
             rpc => format!(".ccm.cloudprovider.v1alpha1.{rpc}Response"),
         };
-        let mut honest = honest(rpc, asked);
+        let mut honest = self.honest.answer(rpc, asked);
         match manner {
             Manner::Flooded => flood::flooded(rpc, &honest, &self.unknown),
             Manner::Made => self.grammar.message(&name, random),

@@ -91,8 +91,8 @@ impl Grammar {
         bytes
     }
 
-    /// An honest message, in which much of what it does not say, and a little of what it says, is made up. Keys stay, so
-    /// that it is believed to be the answer to what was asked.
+    /// An honest message, in which much of what it does not say, and a little of what it says, is made up or left out. Keys
+    /// stay, so that it is believed to be the answer to what was asked.
     pub(super) fn graft(&self, name: &str, honest: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
         let Some(message) = self.messages.get(name) else { return honest.to_vec() };
         let (mut bytes, mut said, mut rest) = (Vec::new(), HashSet::new(), honest);
@@ -110,6 +110,7 @@ impl Grammar {
             let (content, after) = rest.split_at(length.min(rest.len()));
             rest = after;
             match field {
+                Some(field) if field.label() == Label::Repeated && random.u8(..20) == 0 => {}
                 Some(field) if field.r#type() == Type::Message => {
                     delimited(tag & !7, &self.graft(field.type_name(), content, random), &mut bytes);
                 }
@@ -121,8 +122,13 @@ impl Grammar {
                 }
             }
         }
-        for field in message.field.iter().filter(|field| !said.contains(&field.number())) {
-            let most = if field.label() == Label::Repeated { 4 } else { 2 };
+        for field in &message.field {
+            let most = match (said.contains(&field.number()), field.label()) {
+                (true, Label::Repeated) if random.u8(..4) == 0 => 3,
+                (true, _) => continue,
+                (false, Label::Repeated) => 4,
+                (false, _) => 2,
+            };
             (0..random.usize(..most)).for_each(|_| self.field(field, 150, 1, random, &mut bytes));
         }
         bytes

@@ -1,87 +1,114 @@
 //! What an honest provider says. It has no instance of nodes whose names begin with one of
 //! the letters a, d, u and y.
 
+use std::collections::BTreeMap;
+
 use cloudprovider_proto::v1alpha1 as pb;
+use parking_lot::Mutex;
 use prost::Message as _;
 use tonic_health::pb::{HealthCheckResponse, health_check_response::ServingStatus};
 
 use crate::cloud::scripted::{all_removed, all_routed, all_running, all_updated, introduction};
 
 /// See the module.
-pub(super) fn honest(rpc: &str, asked: &[u8]) -> Vec<u8> {
-    let service = pb::ServiceRef { namespace: "default".into(), name: "s0".into(), uid: "s0-uid".into() };
-    let balancer = |service: Option<pb::ServiceRef>, digest: String| pb::LoadBalancer {
-        service,
+#[derive(Default)]
+pub(super) struct Honest {
+    /// The balancers that it made, by uid of their Services.
+    balancers: Mutex<BTreeMap<String, pb::LoadBalancer>>,
+}
+
+fn balancer(service: pb::ServiceRef, digest: String) -> pb::LoadBalancer {
+    pb::LoadBalancer {
+        service: Some(service),
         state: pb::LoadBalancerState::Active.into(),
         ownership: pb::Ownership::ByUid.into(),
         applied_digest: digest,
         ingress: vec![pb::LoadBalancerIngress { ip: "192.0.2.1".into(), ..Default::default() }],
         ..Default::default()
-    };
-    match rpc {
-        "GetInfo" => introduction("e1").encode_to_vec(),
-        "GetCapabilities" => pb::GetCapabilitiesResponse {
-            capabilities: vec![
-                pb::Capability::InstancesWatch.into(),
-                pb::Capability::InstancePodCidrs.into(),
-            ],
-            wants: Some(pb::Wants {
-                service_annotation_writes: vec!["test.example/".into()],
+    }
+}
+
+impl Honest {
+    /// The answer.
+    pub(super) fn answer(&self, rpc: &str, asked: &[u8]) -> Vec<u8> {
+        match rpc {
+            "GetInfo" => introduction("e1").encode_to_vec(),
+            "GetCapabilities" => pb::GetCapabilitiesResponse {
+                capabilities: vec![
+                    pb::Capability::InstancesWatch.into(),
+                    pb::Capability::InstancePodCidrs.into(),
+                ],
+                wants: Some(pb::Wants {
+                    service_annotation_writes: vec!["test.example/".into()],
+                    ..Default::default()
+                }),
                 ..Default::default()
-            }),
-            ..Default::default()
-        }
-        .encode_to_vec(),
-        "BatchGetInstances" => {
-            let mut all = all_running(pb::BatchGetInstancesRequest::decode(asked).unwrap_or_default());
-            for gone in all.results.iter_mut().filter(|one| one.key.starts_with(['a', 'd', 'u', 'y'])) {
-                gone.state = pb::InstanceState::Absent.into();
-                gone.instance = None;
             }
-            all.encode_to_vec()
+            .encode_to_vec(),
+            "BatchGetInstances" => {
+                let mut all = all_running(pb::BatchGetInstancesRequest::decode(asked).unwrap_or_default());
+                for gone in all.results.iter_mut().filter(|one| one.key.starts_with(['a', 'd', 'u', 'y'])) {
+                    gone.state = pb::InstanceState::Absent.into();
+                    gone.instance = None;
+                }
+                all.encode_to_vec()
+            }
+            "BatchUpdateLoadBalancers" => {
+                let asked = pb::BatchUpdateLoadBalancersRequest::decode(asked).unwrap_or_default();
+                let mut known = self.balancers.lock();
+                for item in &asked.items {
+                    let about = item.service.as_ref().and_then(|service| service.r#ref.as_ref());
+                    if let Some(one) = about.and_then(|about| known.get_mut(&about.uid)) {
+                        one.applied_digest.clone_from(&item.desired_digest);
+                    }
+                }
+                all_updated(&asked).encode_to_vec()
+            }
+            "BatchEnsureRoutes" => {
+                all_routed(pb::BatchEnsureRoutesRequest::decode(asked).unwrap_or_default()).encode_to_vec()
+            }
+            "BatchDeleteRoutes" => {
+                all_removed(pb::BatchDeleteRoutesRequest::decode(asked).unwrap_or_default()).encode_to_vec()
+            }
+            "EnsureLoadBalancer" => {
+                let asked = pb::EnsureLoadBalancerRequest::decode(asked).unwrap_or_default();
+                let about = asked.service.and_then(|service| service.r#ref).unwrap_or_default();
+                let made = balancer(about.clone(), asked.desired_digest);
+                self.balancers.lock().insert(about.uid, made.clone());
+                let service_annotations = [("test.example/id".to_owned(), "1".to_owned())].into();
+                let load_balancer = Some(made);
+                pb::EnsureLoadBalancerResponse { load_balancer, service_annotations, ..Default::default() }
+                    .encode_to_vec()
+            }
+            "DeleteLoadBalancer" => {
+                let asked = pb::DeleteLoadBalancerRequest::decode(asked).unwrap_or_default();
+                self.balancers.lock().remove(&asked.service.unwrap_or_default().uid);
+                Vec::new()
+            }
+            "GetLoadBalancer" => {
+                let asked = pb::GetLoadBalancerRequest::decode(asked).unwrap_or_default();
+                let load_balancer = Some(balancer(asked.service.unwrap_or_default(), "d".into()));
+                pb::GetLoadBalancerResponse { load_balancer }.encode_to_vec()
+            }
+            "ListLoadBalancers" => {
+                let load_balancers = self.balancers.lock().values().cloned().collect();
+                pb::ListLoadBalancersResponse { load_balancers, ..Default::default() }.encode_to_vec()
+            }
+            "ListRoutes" => {
+                let route = |destination_cidr: &str, name: &str| pb::Route {
+                    id: format!("rt-{destination_cidr}"),
+                    destination_cidr: destination_cidr.to_owned(),
+                    target: Some(pb::NodeRef { name: name.to_owned(), ..Default::default() }),
+                    state: pb::RouteState::Active.into(),
+                };
+                let routes = vec![route("10.0.0.0/24", "r0"), route("10.0.99.0/24", "gone")];
+                pb::ListRoutesResponse { routes, ..Default::default() }.encode_to_vec()
+            }
+            "Check" | "Watch" => {
+                let status = ServingStatus::Serving.into();
+                HealthCheckResponse { status }.encode_to_vec()
+            }
+            _ => Vec::new(),
         }
-        "BatchUpdateLoadBalancers" => {
-            all_updated(&pb::BatchUpdateLoadBalancersRequest::decode(asked).unwrap_or_default())
-                .encode_to_vec()
-        }
-        "BatchEnsureRoutes" => {
-            all_routed(pb::BatchEnsureRoutesRequest::decode(asked).unwrap_or_default()).encode_to_vec()
-        }
-        "BatchDeleteRoutes" => {
-            all_removed(pb::BatchDeleteRoutesRequest::decode(asked).unwrap_or_default()).encode_to_vec()
-        }
-        "EnsureLoadBalancer" => {
-            let asked = pb::EnsureLoadBalancerRequest::decode(asked).unwrap_or_default();
-            let about = asked.service.and_then(|service| service.r#ref);
-            let load_balancer = Some(balancer(about, asked.desired_digest));
-            let service_annotations = [("test.example/id".to_owned(), "1".to_owned())].into();
-            pb::EnsureLoadBalancerResponse { load_balancer, service_annotations, ..Default::default() }
-                .encode_to_vec()
-        }
-        "GetLoadBalancer" => {
-            let asked = pb::GetLoadBalancerRequest::decode(asked).unwrap_or_default();
-            let load_balancer = Some(balancer(asked.service, "d".into()));
-            pb::GetLoadBalancerResponse { load_balancer }.encode_to_vec()
-        }
-        "ListLoadBalancers" => pb::ListLoadBalancersResponse {
-            load_balancers: vec![balancer(Some(service), "d".into())],
-            ..Default::default()
-        }
-        .encode_to_vec(),
-        "ListRoutes" => {
-            let route = |destination_cidr: &str, name: &str| pb::Route {
-                id: format!("rt-{destination_cidr}"),
-                destination_cidr: destination_cidr.to_owned(),
-                target: Some(pb::NodeRef { name: name.to_owned(), ..Default::default() }),
-                state: pb::RouteState::Active.into(),
-            };
-            let routes = vec![route("10.0.0.0/24", "r0"), route("10.0.99.0/24", "gone")];
-            pb::ListRoutesResponse { routes, ..Default::default() }.encode_to_vec()
-        }
-        "Check" | "Watch" => {
-            let status = ServingStatus::Serving.into();
-            HealthCheckResponse { status }.encode_to_vec()
-        }
-        _ => Vec::new(),
     }
 }
