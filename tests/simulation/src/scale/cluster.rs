@@ -2,8 +2,10 @@
 
 use std::{
     collections::BTreeMap,
+    fs::Permissions,
     net::SocketAddr,
     ops::Range,
+    os::unix::fs::PermissionsExt as _,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
@@ -79,7 +81,8 @@ impl Cluster {
         let (apiserver, requests) = serve(&server).await?;
         let cloud = Cloud::new(State::new(Settings::default()), Store::nowhere());
         let mock = Mock::new(cloud, Arc::new(Timestamp::now));
-        let folder = tempfile::tempdir()?;
+        // A provider serves in no directory that others may enter.
+        let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir()?;
         let socket = folder.path().join("provider.sock");
         let provider = format!("unix://{}", socket.display());
         let (process, handle) = mock.server("life-1", ServeOptions::new(Endpoint::Unix(socket)))?;
