@@ -52,6 +52,20 @@ func updateRequest(items ...*pb.LoadBalancerUpdate) *pb.BatchUpdateLoadBalancers
 	}
 }
 
+// update answers what became of each Service.
+func update(t *testing.T, client pb.LoadBalancersClient, ctx context.Context, items ...*pb.LoadBalancerUpdate) map[string]*pb.LoadBalancerUpdateResult {
+	t.Helper()
+	answer, err := client.BatchUpdateLoadBalancers(ctx, updateRequest(items...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := map[string]*pb.LoadBalancerUpdateResult{}
+	for _, result := range answer.GetResults() {
+		results[result.GetServiceUid()] = result
+	}
+	return results
+}
+
 func TestServicesAreTranslated(t *testing.T) {
 	cloud := newer()
 	cloud.ensure = func(_ context.Context, got *v1.Service, nodes []*v1.Node) (*v1.LoadBalancerStatus, error) {
@@ -154,14 +168,7 @@ func TestAnUpdateReplacesBackendsOnly(t *testing.T) {
 		}
 		items = append(items, &pb.LoadBalancerUpdate{Service: wanted, DesiredDigest: "digest-2"})
 	}
-	answer, err := client.BatchUpdateLoadBalancers(soon(t), updateRequest(items...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	results := map[string]*pb.LoadBalancerUpdateResult{}
-	for _, result := range answer.GetResults() {
-		results[result.GetServiceUid()] = result
-	}
+	results := update(t, client, soon(t), items...)
 	if results["fine"].GetOutcome() != pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED ||
 		results["slow"].GetInProgress().GetRetryAfter().AsDuration() != 3*time.Second ||
 		results["failing"].GetError().GetReason() != pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR ||

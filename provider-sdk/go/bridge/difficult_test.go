@@ -3,12 +3,15 @@ package bridge_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"cloudprovider.ccm/sdk"
 	"cloudprovider.ccm/sdk/bridge"
 	"cloudprovider.ccm/sdk/bridge/examples/difficult/habits"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
@@ -204,6 +207,41 @@ func set(t *testing.T, api *privateapi.API, resource string, object runtime.Obje
 	t.Helper()
 	if _, err := api.Set(resource, object); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// P6: a registry of the provider's own is served where main names it, and component-base's always.
+func TestADifficultProvidersMetricsAreServed(t *testing.T) {
+	provider, err := bridge.New(withHabits(t, habits.OwnMetrics), bridge.WithSDKOptions(sdk.WithGatherers(habits.Registry)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	if err := os.Chmod(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	server, err := sdk.Listen(provider, sdk.WithEndpoint(filepath.Join(folder, "p.sock")), sdk.WithoutSignals(), sdk.WithMetricsAddress("127.0.0.1:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(context.Background()) }()
+	t.Cleanup(func() {
+		provider.Stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	answer, err := http.Get("http://" + server.MetricsAddress().String() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	for _, name := range []string{"difficult_own_total 1", "difficult_shared_total"} {
+		if err != nil || !strings.Contains(string(text), name) {
+			t.Errorf("no %s, %v", name, err)
+		}
 	}
 }
 

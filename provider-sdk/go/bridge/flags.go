@@ -63,8 +63,8 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 		"the pod's service account (\"in-cluster\"); without it, it sees only the nodes and Services that the host names")
 	own.StringVar(&out.stateDir, "state-dir", "", "keep in this `folder` what was applied to load balancers, over restarts; it must "+
 		"be the same one for all replicas, or there must be one replica only")
-	own.BoolVar(&out.completeState, "state-dir-is-complete", false, "the folder of --state-dir is as old as the first load balancer of "+
-		"this cluster: lists are complete")
+	own.BoolVar(&out.completeState, "state-dir-is-complete", false, "the folder of --state-dir holds every load balancer that this provider "+
+		"made behind the bridge, from the first one on: lists are complete, and others of its names are a former controller's")
 	own.DurationVar(&out.tokenValidity, "page-token-validity", tokenValidity, "how long a page of a list can be followed by the next")
 	own.Var(&out.prefixes, "provider-id-prefixes", "how the provider IDs begin, as `PREFIX,...`, where that is not NAME://")
 	own.Var(&out.backendLabels, "backend-node-labels", "`KEY,...`: a balancer is updated when one of its nodes changes these labels; one "+

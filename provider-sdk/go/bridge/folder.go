@@ -24,8 +24,8 @@ func WithStateDir(path string) Option {
 	return func(b *bridge) { b.stateDir = path }
 }
 
-// WithCompleteState says that the folder of WithStateDir holds every balancer of the cluster, since it is as old as the first
-// of them: lists are complete then.
+// WithCompleteState says that the folder of WithStateDir holds every balancer that this provider made behind the bridge, from the first
+// one on: lists are complete then, and other balancers of its names are a former controller's.
 func WithCompleteState() Option {
 	return func(b *bridge) { b.completeState = true }
 }

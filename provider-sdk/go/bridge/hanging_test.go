@@ -59,36 +59,32 @@ func (g *gate) called(name string) int {
 	return g.calls[name]
 }
 
-// S3: of 20 updates one hangs. The other 19 are done, once; the one goes on, and its outcome is picked up.
-func TestAnUpdateThatHangsCostsNoOther(t *testing.T) {
-	gate := hangingFor(t, "7")
+// updating serves so many Services, whose updates pass a gate, and answers the updates.
+func (g *gate) updating(t *testing.T, services int, options ...bridge.Option) (pb.LoadBalancersClient, []*pb.LoadBalancerUpdate) {
+	t.Helper()
 	cloud := newer()
 	cloud.update = func(_ context.Context, service *v1.Service, _ []*v1.Node) error {
-		gate.pass(string(service.UID))
+		g.pass(string(service.UID))
 		return nil
 	}
-	client := pb.NewLoadBalancersClient(serve(t, cloud, impatient))
+	client := pb.NewLoadBalancersClient(serve(t, cloud, options...))
 	var items []*pb.LoadBalancerUpdate
-	for i := range 20 {
+	for i := range services {
 		uid := fmt.Sprint(i)
 		if _, err := client.EnsureLoadBalancer(soon(t), ensureRequest(uid)); err != nil {
 			t.Fatal(err)
 		}
 		items = append(items, &pb.LoadBalancerUpdate{Service: service(uid), DesiredDigest: "digest-2"})
 	}
-	update := func() map[string]*pb.LoadBalancerUpdateResult {
-		answer, err := client.BatchUpdateLoadBalancers(soon(t), updateRequest(items...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		results := map[string]*pb.LoadBalancerUpdateResult{}
-		for _, result := range answer.GetResults() {
-			results[result.GetServiceUid()] = result
-		}
-		return results
-	}
+	return client, items
+}
+
+// S3: of 20 updates one hangs. The other 19 are done, once; the one goes on, and its outcome is picked up.
+func TestAnUpdateThatHangsCostsNoOther(t *testing.T) {
+	gate := hangingFor(t, "7")
+	client, items := gate.updating(t, 20, impatient)
 	for range 2 {
-		for uid, result := range update() {
+		for uid, result := range update(t, client, soon(t), items...) {
 			hangs := uid == "7"
 			if (result.GetOutcome() == pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED) == hangs ||
 				(result.GetInProgress().GetRetryAfter().AsDuration() > 0) != hangs || result.GetError() != nil {
@@ -97,7 +93,7 @@ func TestAnUpdateThatHangsCostsNoOther(t *testing.T) {
 		}
 	}
 	gate.release()
-	for end := time.Now().Add(patience); update()["7"].GetOutcome() != pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED; {
+	for end := time.Now().Add(patience); update(t, client, soon(t), items...)["7"].GetOutcome() != pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED; {
 		if time.Now().After(end) {
 			t.Fatal("never updated")
 		}
@@ -111,31 +107,14 @@ func TestAnUpdateThatHangsCostsNoOther(t *testing.T) {
 
 // S3: calls that hang take every place of a batch; what had no turn has one in the next.
 func TestUpdatesThatHangTakeNoPlaceForEver(t *testing.T) {
-	gate := hangingFor(t, "0", "1")
-	cloud := newer()
-	cloud.update = func(_ context.Context, service *v1.Service, _ []*v1.Node) error {
-		gate.pass(string(service.UID))
-		return nil
-	}
-	client := pb.NewLoadBalancersClient(serve(t, cloud, impatient, bridge.WithConcurrency(2)))
-	var items []*pb.LoadBalancerUpdate
-	for i := range 6 {
-		uid := fmt.Sprint(i)
-		if _, err := client.EnsureLoadBalancer(soon(t), ensureRequest(uid)); err != nil {
-			t.Fatal(err)
-		}
-		items = append(items, &pb.LoadBalancerUpdate{Service: service(uid), DesiredDigest: "digest-2"})
-	}
+	client, items := hangingFor(t, "0", "1").updating(t, 6, impatient, bridge.WithConcurrency(2))
 	updated := 0
 	for end := time.Now().Add(patience); updated < 4 && time.Now().Before(end); {
 		ctx, done := context.WithTimeout(context.Background(), time.Second)
-		answer, err := client.BatchUpdateLoadBalancers(ctx, updateRequest(items...))
+		results := update(t, client, ctx, items...)
 		done()
-		if err != nil {
-			t.Fatal(err)
-		}
 		updated = 0
-		for _, result := range answer.GetResults() {
+		for _, result := range results {
 			if result.GetOutcome() == pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED {
 				updated++
 			} else if result.GetInProgress() == nil {

@@ -72,7 +72,7 @@ const (
 	Namespace, Name = "kube-system", "difficult-provider"
 )
 
-var given = pflag.StringSlice("habits", nil, "what the cloud provider does beside calling its cloud")
+var given = pflag.String("habits", "", "`HABIT,...`: what the cloud provider does beside calling its cloud")
 
 func init() {
 	cloudprovider.RegisterCloudProvider("difficult", func(io.Reader) (cloudprovider.Interface, error) { return flagged(nil) })
@@ -85,7 +85,7 @@ func Build(_ context.Context, _ io.Reader, _ cloudprovider.ControllerClientBuild
 
 func flagged(shared informers.SharedInformerFactory) (cloudprovider.Interface, error) {
 	var all []Habit
-	for _, habit := range *given {
+	for habit := range strings.SplitSeq(*given, ",") {
 		all = append(all, Habit(habit))
 	}
 	made, err := New(cloud.Folder(), all...)

@@ -42,7 +42,9 @@ func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <
 
 func (c *Cloud) SetInformers(shared informers.SharedInformerFactory) {
 	services := shared.Core().V1().Services()
-	c.services = services.Lister()
+	if c.has(ListsServices) || c.has(RunsLoops) {
+		c.services = services.Lister()
+	}
 	if c.has(WantsNodeLister) && c.nodes == nil {
 		c.nodes = shared.Core().V1().Nodes().Lister()
 	}
