@@ -1,0 +1,9 @@
+// gce-mock is bridged-gce over the vendor's in-memory mock: nothing is asked but a folder.
+package main
+
+import (
+	_ "cloudprovider.ccm/bridged-gce/mocked" // Registers the provider "gce-mock".
+	"cloudprovider.ccm/sdk/bridge"
+)
+
+func main() { bridge.Main("gce-mock") }
