@@ -1,36 +1,9 @@
-// Upstream's cloud controller manager with the example cloud of the bridge in its own process, as vendors build theirs.
+// Upstream's cloud controller manager with the example cloud of the bridge in its own process: what the host is measured against.
 package main
 
 import (
-	"os"
-
+	"cloudprovider.ccm/bench/peer/manager"
 	_ "cloudprovider.ccm/sdk/bridge/examples/fake/cloud" // Registers the provider "fake".
-	cloudprovider "k8s.io/cloud-provider"
-	"k8s.io/cloud-provider/app"
-	"k8s.io/cloud-provider/app/config"
-	"k8s.io/cloud-provider/options"
-	"k8s.io/component-base/cli"
-	_ "k8s.io/component-base/metrics/prometheus/workqueue"
-	"k8s.io/klog/v2"
 )
 
-func main() {
-	settings, err := options.NewCloudControllerManagerOptions()
-	if err != nil {
-		klog.Fatalf("no options: %v", err)
-	}
-	builder := app.NewBuilder()
-	builder.SetOptions(settings)
-	builder.RegisterDefaultControllers()
-	builder.SetCloudInitializer(cloud)
-	os.Exit(cli.Run(builder.BuildCommand()))
-}
-
-func cloud(completed *config.CompletedConfig) cloudprovider.Interface {
-	name := completed.ComponentConfig.KubeCloudShared.CloudProvider
-	cloud, err := cloudprovider.InitCloudProvider(name.Name, name.CloudConfigFile)
-	if err != nil || cloud == nil {
-		klog.Fatalf("no provider %q: %v", name.Name, err)
-	}
-	return cloud
-}
+func main() { manager.Run() }

@@ -215,6 +215,13 @@ impl Cluster {
         Process::start("ccm-host", &self.binaries.join("ccm-host"), &flags, &[], &log)
     }
 
+    /// Kills the provider and starts it again, with more flags; later ones win over earlier ones.
+    pub async fn restart_provider_with(&mut self, flags: &[String]) -> Result<()> {
+        self.provider()?.kill()?;
+        self.provider_flags.extend_from_slice(flags);
+        self.start_provider().await
+    }
+
     /// Ends the host and starts it again, with more flags; later ones win over earlier ones. It is ready then.
     pub async fn restart_host_with(&mut self, flags: &[String]) -> Result<()> {
         let status = self.host()?.terminate().await?;

@@ -2,6 +2,9 @@
 
 mod bad_input;
 mod balancer_sweeps;
+mod bridged;
+mod difficult;
+mod gce;
 mod guard;
 mod ipam;
 mod leadership;
