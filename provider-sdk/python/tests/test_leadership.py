@@ -75,6 +75,7 @@ async def test_a_former_leader_never_comes_back(monkeypatch: pytest.MonkeyPatch)
     first = bench.led(leader("lease", 1))
     second = bench.led(leader("lease", 2))
     assert first.over
+    assert bench.stale(lambda: bench.hear("c", leader("", 0), None)), "it was not elected"
     assert bench.stale(lambda: bench.hear("c", leader("lease", 1), LONG))
     assert bench.hear("c", leader("lease", 2), LONG) is None, "renewed, not begun anew"
     bench.led(leader("new lease", 1))

@@ -49,7 +49,9 @@ func (l *Leadership) Hear(cluster string, leader *pb.Fencing, validFor *time.Dur
 			l.offices = map[string]*office{}
 		}
 		l.offices[cluster] = of
-	case of.former[leader.GetScope()], of.scope == leader.GetScope() && leader.GetEpoch() < of.epoch:
+	case of.former[leader.GetScope()], of.scope == leader.GetScope() && leader.GetEpoch() < of.epoch,
+		// A host that was started without leader election by mistake.
+		leader.GetScope() == "" && of.scope != "" && !of.term.over():
 		return nil, of.stale(leader)
 	case of.heldBy(leader) && !of.term.over():
 		l.extend(of.term, leader, validFor)

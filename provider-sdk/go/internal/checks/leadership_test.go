@@ -75,11 +75,13 @@ func TestAFormerLeaderNeverComesBack(t *testing.T) {
 	atBench(t, func(b *bench) {
 		first := b.hear(leader("lease", 1), long)
 		second := b.hear(leader("lease", 2), long)
+		_, err := b.Hear("c", leader("", 0), nil)
+		b.isStale("it was not elected", err)
 		if first.Err() == nil {
 			b.Error("the first one leads still")
 		}
 		patience := long
-		_, err := b.Hear("c", leader("lease", 1), &patience)
+		_, err = b.Hear("c", leader("lease", 1), &patience)
 		b.isStale("a lower epoch", err)
 		if b.hear(leader("lease", 2), long) != nil {
 			b.Error("it was begun anew, not renewed")

@@ -90,7 +90,9 @@ impl Leadership {
 impl Office {
     fn refuse_former(&self, leader: &Fencing) -> Result<()> {
         let lower = self.holder.scope == leader.scope && leader.epoch < self.holder.epoch;
-        if lower || self.former.contains(&leader.scope) {
+        // A host that was started without leader election by mistake.
+        let unelected = leader.scope.is_empty() && !self.holder.scope.is_empty() && !self.term.is_over();
+        if lower || unelected || self.former.contains(&leader.scope) {
             return Err(stale(leader).with_metadata("leader", self.holder.epoch.to_string()));
         }
         Ok(())
@@ -175,6 +177,7 @@ mod tests {
         let first = leadership.hear("c", &leader("lease", 1), LONG).unwrap().unwrap();
         let second = leadership.hear("c", &leader("lease", 2), LONG).unwrap().unwrap();
         first.ended().await;
+        assert!(is_stale(leadership.hear("c", &leader("", 0), None)), "it was not elected");
         assert!(is_stale(leadership.hear("c", &leader("lease", 1), LONG)));
         assert!(
             leadership.hear("c", &leader("lease", 2), LONG).unwrap().is_none(),
@@ -198,6 +201,8 @@ mod tests {
         let again = leadership.hear("c", &leader("lease", 1), LONG).unwrap().unwrap();
         leadership.hear("c", &leader("lease", 1), Some(Duration::ZERO)).unwrap();
         again.ended().await;
+        assert!(leadership.hear("d", &leader("lease", 1), Some(Duration::ZERO)).unwrap().is_none());
+        assert!(leadership.hear("d", &leader("", 0), None).unwrap().is_some(), "election was turned off");
         assert_eq!(start.elapsed(), Duration::from_secs(16), "at once");
         assert!(is_stale(leadership.term("c", &leader("lease", 1))));
     }

@@ -179,7 +179,7 @@ impl ProviderError {
     /// The caller is a former leader.
     #[must_use]
     pub fn stale_leader(scope: &str) -> Self {
-        Self::new(R::StaleLeader, format!("a later leader of lease {scope:?} has called"))
+        Self::new(R::StaleLeader, format!("the caller does not lead by lease {scope:?}"))
     }
 }
 

@@ -93,6 +93,7 @@ async fn takes_over(t: &Trial) -> Outcome {
     good("the second leader", reign.lead(&second, LONG).await)?;
     stale("the first leader's call", reign.change(&first).await)?;
     stale("the first leader's Lead", reign.lead(&first, LONG).await)?;
+    stale("Lead by who was not elected", reign.lead(&leader("", 0), None).await)?;
     good("the second leader's call", reign.change(&second).await)?;
     good("the leader by another Lease", reign.lead(&third, LONG).await)?;
     stale("Lead by the former Lease", reign.lead(&leader("lease", 9), LONG).await)?;

@@ -75,7 +75,10 @@ class Leadership:
         office = self._offices.get(cluster)
         if office is not None:
             scope, epoch = office.holder
-            if leader.scope in office.former or (leader.scope == scope and leader.epoch < epoch):
+            lower = leader.scope == scope and leader.epoch < epoch
+            # A host that was started without leader election by mistake.
+            unelected = not leader.scope and bool(scope) and not office.term.over
+            if leader.scope in office.former or lower or unelected:
                 raise stale(leader, epoch)
             if office.holder == holder and not office.term.over:
                 office.term.lasts(valid_for)

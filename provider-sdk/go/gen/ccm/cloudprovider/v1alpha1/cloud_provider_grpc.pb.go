@@ -88,7 +88,7 @@ type CloudProviderClient interface {
 	//
 	// Leadership is per cluster uid. The leader's fencing is remembered while it leads and afterwards: within one scope a
 	// higher epoch takes over, a lower one never does [R:lead-takes-over]; another scope takes over, too, and the former scope
-	// never comes back. A mutation with any other fencing than the present leader's MUST be refused with STALE_LEADER
+	// never comes back; a leader that was not elected (scope empty) does not take over while an elected one leads. A mutation with any other fencing than the present leader's MUST be refused with STALE_LEADER
 	// [R:lead-needed]; so is every one while nobody leads, save with epoch 0 (leader election is off) in a cluster of which no
 	// elected leader was heard since the process started. When leadership ends (valid_for is over, zero was said, somebody took over), a running
 	// mutation MUST be given up: no further call of the cloud is begun for it, and it answers STALE_LEADER. [R:lead-ends]
@@ -175,7 +175,7 @@ type CloudProviderServer interface {
 	//
 	// Leadership is per cluster uid. The leader's fencing is remembered while it leads and afterwards: within one scope a
 	// higher epoch takes over, a lower one never does [R:lead-takes-over]; another scope takes over, too, and the former scope
-	// never comes back. A mutation with any other fencing than the present leader's MUST be refused with STALE_LEADER
+	// never comes back; a leader that was not elected (scope empty) does not take over while an elected one leads. A mutation with any other fencing than the present leader's MUST be refused with STALE_LEADER
 	// [R:lead-needed]; so is every one while nobody leads, save with epoch 0 (leader election is off) in a cluster of which no
 	// elected leader was heard since the process started. When leadership ends (valid_for is over, zero was said, somebody took over), a running
 	// mutation MUST be given up: no further call of the cloud is begun for it, and it answers STALE_LEADER. [R:lead-ends]
