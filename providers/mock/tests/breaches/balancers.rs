@@ -93,3 +93,25 @@ async fn deletion() {
     mock.breach("delete-not-elsewhere").await;
     assert_eq!(reason(&mock.delete(SERVICE).await.unwrap_err()), ErrorReason::ImplementedElsewhere);
 }
+
+#[tokio::test]
+async fn updates_and_ways_in() {
+    let mock = Mock::start(&[]).await;
+    mock.breach("ingress-required").await;
+    let made = mock.ensure(SERVICE, "d").await.unwrap().load_balancer.unwrap();
+    assert_eq!((made.state(), made.ingress), (LoadBalancerState::Active, Vec::new()));
+    mock.breach("update-backends-only").await;
+    let item = LoadBalancerUpdate {
+        service: Some(service(SERVICE)),
+        desired_digest: "e".into(),
+        ..LoadBalancerUpdate::default()
+    };
+    let update = BatchUpdateLoadBalancersRequest {
+        cluster: cluster(),
+        fencing: fencing(),
+        backend_sets: vec![BackendSet::default()],
+        items: vec![item],
+    };
+    let answer = mock.balancers().batch_update_load_balancers(update).await.unwrap().into_inner();
+    assert_eq!(answer.results[0].error.as_ref().unwrap().reason(), ErrorReason::NeedsEnsure);
+}

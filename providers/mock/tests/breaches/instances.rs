@@ -34,6 +34,9 @@ async fn keys_of_batches() {
 #[tokio::test]
 async fn existence() {
     let mock = Mock::start(&["--seed-instances", "1"]).await;
+    mock.breach("absence-needs-id").await;
+    let result = mock.get_one("nobody").await;
+    assert_eq!((result.state(), result.authoritative), (InstanceState::Absent, true));
     mock.breach("stopped-exists").await;
     mock.admin.stop_instance("node-0").await.unwrap();
     assert_eq!(mock.get_one("node-0").await.state(), InstanceState::Absent);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::*;
+use crate::{delete, support::*};
 use cloudprovider_sdk::{ProviderError, proto::*};
 use provider_mock::{
     breach::CANARY,
@@ -143,4 +143,29 @@ async fn messages() {
     assert!(large.message().contains("message length too large"), "{large}");
     mock.breach("required-missing").await;
     assert_eq!(mock.get_one("node-0").await.instance, None);
+}
+
+#[tokio::test]
+async fn leadership() {
+    let mock = Mock::start(&[]).await;
+    let by = |epoch| Some(Fencing { scope: "lease".into(), epoch });
+    let lead = async |epoch, seconds| {
+        let valid_for = Some(prost_types::Duration { seconds, nanos: 0 });
+        mock.base().lead(LeadRequest { cluster: cluster(), fencing: by(epoch), valid_for }).await
+    };
+    let change = async |epoch| {
+        let delete = DeleteLoadBalancerRequest { fencing: by(epoch), ..delete("nobody") };
+        mock.balancers().delete_load_balancer(delete).await
+    };
+    assert_eq!(reason(&change(1).await.unwrap_err()), ErrorReason::StaleLeader);
+    mock.breach("lead-needed").await;
+    change(1).await.unwrap();
+    mock.clear().await;
+    lead(2, 600).await.unwrap();
+    assert_eq!(reason(&lead(1, 600).await.unwrap_err()), ErrorReason::StaleLeader);
+    mock.breach("lead-takes-over").await;
+    lead(1, 600).await.unwrap();
+    mock.breach("lead-ends").await;
+    lead(2, 0).await.unwrap();
+    change(2).await.unwrap();
 }

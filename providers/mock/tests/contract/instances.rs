@@ -18,7 +18,8 @@ async fn machines_are_seen_in_every_state() {
     let wanted = [S::Running, S::Stopped, S::Terminating, S::Absent, S::Pending, S::NotOwned];
     for (result, wanted) in results.iter().zip(wanted) {
         assert_eq!(result.state(), wanted, "{}", result.key);
-        assert!(result.authoritative && result.observed_at.is_some(), "{}: R:observed-at", result.key);
+        assert!(result.observed_at.is_some(), "{}: R:observed-at", result.key);
+        assert_eq!(result.authoritative, wanted != S::Absent, "{}: R:absence-needs-id", result.key);
     }
     let instance = results[0].instance.clone().unwrap();
     assert_eq!(

@@ -161,8 +161,9 @@ pub fn cluster() -> Option<ClusterRef> {
     Some(ClusterRef { uid: CLUSTER.into(), name: "prod".into() })
 }
 
+/// Leader election is off.
 pub fn fencing() -> Option<Fencing> {
-    Some(Fencing { scope: "lease".into(), epoch: 1 })
+    Some(Fencing::default())
 }
 
 pub fn node(name: &str) -> NodeRef {
