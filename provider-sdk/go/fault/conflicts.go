@@ -48,5 +48,5 @@ func RouteTableFull(table string) *Error {
 // StaleLeader says that the caller is a former leader.
 func StaleLeader(scope string, options ...Option) *Error {
 	return New(pb.ErrorReason_ERROR_REASON_STALE_LEADER,
-		fmt.Sprintf("a later leader of lease %q has called", scope), options...)
+		fmt.Sprintf("the caller does not lead by lease %q", scope), options...)
 }

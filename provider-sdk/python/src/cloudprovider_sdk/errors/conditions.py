@@ -161,7 +161,7 @@ def route_changed(route: str) -> ProviderError:
 
 def stale_leader(scope: str, *, epoch: int, highest: int) -> ProviderError:
     """The caller is a former leader."""
-    message = f"a later leader of lease {_quote(scope)} has called"
+    message = f"the caller does not lead by lease {_quote(scope)}"
     metadata = {"epoch": str(epoch), "highest": str(highest)}
     return ProviderError(pb.ERROR_REASON_STALE_LEADER, message, metadata=metadata)
 
