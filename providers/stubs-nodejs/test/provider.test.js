@@ -40,7 +40,7 @@ test('machines are found by provider ID, then by name', async (t) => {
   const nodes = [{ name: 'x', provider_id: 'stub://m-1' }, { name: 'node-2' }, { name: 'x' }, { name: 'x', provider_id: 'aws://1' }];
   const { results } = await instances('BatchGetInstances', asking(...nodes));
   const states = results.map(({ state, authoritative }) => [state.replace('INSTANCE_STATE_', ''), authoritative]);
-  assert.deepEqual(states, [['RUNNING', true], ['STOPPED', true], ['ABSENT', true], ['NOT_OWNED', false]]);
+  assert.deepEqual(states, [['RUNNING', true], ['STOPPED', true], ['ABSENT', false], ['NOT_OWNED', false]]);
   assert.equal(results[0].instance.provider_id, 'stub://m-1');
 });
 
