@@ -24,7 +24,6 @@ use tokio::time::timeout;
 
 use crate::{
     cloud::{CloudMetrics, Dialer, Providers},
-    election::Leading,
     kube::{ClientOptions, Events, KubeMetrics, WritePressure, Writer, client},
     manager::process::Process,
 };
@@ -109,7 +108,7 @@ async fn start_with(
     let is_late = timeout(MOMENT, &mut introduced).await.is_err();
     let (asking, alone) = controllers::by_need(process.settings());
     shared.caches.start(process, &client, &shared.providers);
-    if leadership.now() == Leading::No {
+    if !leadership.holds() {
         process.standing_by();
         leadership.elected().await;
         process.waiting_for("a provider");

@@ -48,7 +48,7 @@ mod walk;
 mod wanted;
 mod wishes;
 
-pub use config::{ClusterRef, Fencing, Paces, ProviderConfig};
+pub use config::{ClusterRef, Paces, ProviderConfig};
 pub use connect::Dialer;
 pub use desired::{covers_backends, differ_in_backends_only, is_for_another_class, with_backends_of};
 pub use error::{CloudError, ErrorReason, RetryClass, SLOW_RETRY};

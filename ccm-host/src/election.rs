@@ -21,14 +21,12 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, timeout_at},
+    time::{Instant, sleep, sleep_until, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 
 pub use lock::Lock;
 pub use metrics::Metrics;
-
-use crate::cloud::Fencing;
 
 /// How replicas compete.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +41,15 @@ pub struct Settings {
     pub renew_deadline: Duration,
     /// Between two tries.
     pub retry_period: Duration,
+}
+
+/// Tells the present leader from a former one. The default is right while leader election is off.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fencing {
+    /// Uid of the Lease that this process holds.
+    pub scope: String,
+    /// `leaseTransitions` plus one; 0 without election.
+    pub epoch: u64,
 }
 
 /// Whether this process leads.
@@ -78,12 +85,6 @@ impl Leadership {
         let sender = watch::Sender::new(Leading::No);
         let leadership = Self(sender.subscribe());
         (sender, leadership)
-    }
-
-    /// How it is now.
-    #[must_use]
-    pub fn now(&self) -> Leading {
-        self.0.borrow().clone()
     }
 
     /// How it is now; only what comes later is a change.
@@ -130,12 +131,16 @@ impl Leadership {
     pub async fn lost(&self) {
         let mut changes = self.0.clone();
         loop {
-            let leading = changes.borrow_and_update().clone();
+            // None: not foreseen.
+            let end = match &*changes.borrow_and_update() {
+                Leading::Always => None,
+                Leading::No => return,
+                Leading::Until { end, .. } => Some(*end),
+            };
             let over = async {
-                match leading {
-                    Leading::Always => std::future::pending().await,
-                    Leading::No => {}
-                    Leading::Until { end, .. } => tokio::time::sleep_until(end).await,
+                match end {
+                    None => std::future::pending().await,
+                    Some(end) => sleep_until(end).await,
                 }
             };
             tokio::select! {

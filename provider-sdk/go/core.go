@@ -37,37 +37,37 @@ var optional = map[string]pb.Capability{
 	"Lead":                    pb.Capability_CAPABILITY_LEADERSHIP,
 }
 
-// admit refuses what must not reach a method, in the contract's order.
-func (c *core) admit(ctx context.Context, call *Call, request any) error {
+// admit refuses what must not reach a method, in the contract's order, and answers the term under which a mutation runs.
+func (c *core) admit(ctx context.Context, call *Call, request any) (term context.Context, err error) {
 	call.clusterIs(checks.Cluster(request))
 	if items, batch := checks.Items(request); batch {
 		c.provider.metrics.batch(call.method, items)
 	}
 	if capability, needed := optional[call.Method]; needed && !c.provider.advertised.has(capability) {
-		return fail(ctx, fault.MethodNotSupported(call.Method))
+		return nil, fail(ctx, fault.MethodNotSupported(call.Method))
 	}
-	if err := c.check(call, request); err != nil {
-		return fail(ctx, err)
+	if term, err = c.check(call, request); err != nil {
+		return nil, fail(ctx, err)
 	}
 	checks.Fit(request, c.provider.advertised.limits)
-	return nil
+	return term, nil
 }
 
-func (c *core) check(call *Call, request any) error {
+func (c *core) check(call *Call, request any) (term context.Context, err error) {
 	if c.provider.life.stop.Err() != nil {
-		return fault.ShuttingDown()
+		return nil, fault.ShuttingDown()
 	}
 	if call.method.kind == mutation {
 		if c.provider.advertised.has(pb.Capability_CAPABILITY_FENCING) {
 			if err := c.fences.Check(checks.Fencing(request)); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		if _, err := c.term(request); err != nil {
-			return err
+		if term, err = c.term(request); err != nil {
+			return nil, err
 		}
 	}
-	return checks.Shape(request, c.provider.advertised.limits)
+	return term, checks.Shape(request, c.provider.advertised.limits)
 }
 
 func (c *core) unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -75,12 +75,13 @@ func (c *core) unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, 
 	if !known || call.method.kind == always {
 		return handler(ctx, request)
 	}
-	if err := c.admit(ctx, call, request); err != nil {
+	term, err := c.admit(ctx, call, request)
+	if err != nil {
 		return nil, err
 	}
 	handler = c.gated(call, handler)
 	if call.method.kind == mutation {
-		return c.mutate(ctx, request, handler)
+		return c.mutate(ctx, term, request, handler)
 	}
 	work, done := context.WithCancel(ctx)
 	defer done()
@@ -106,11 +107,7 @@ func (c *core) gated(call *Call, handler grpc.UnaryHandler) grpc.UnaryHandler {
 }
 
 // mutate runs a mutation: once begun it is run to its end, whatever becomes of the caller, unless leadership ends.
-func (c *core) mutate(ctx context.Context, request any, handler grpc.UnaryHandler) (any, error) {
-	term, err := c.term(request)
-	if err != nil {
-		return nil, fail(ctx, err)
-	}
+func (c *core) mutate(ctx, term context.Context, request any, handler grpc.UnaryHandler) (any, error) {
 	if !c.provider.life.beginMutation() {
 		return nil, fail(ctx, fault.ShuttingDown())
 	}

@@ -42,7 +42,7 @@ func (s *instancesServer) WatchInstances(request *pb.WatchInstancesRequest, stre
 	ctx, done := context.WithCancel(stream.Context())
 	defer done()
 	if call, known := ctx.Value(callKey{}).(*Call); known {
-		if err := s.core.admit(ctx, call, request); err != nil {
+		if _, err := s.core.admit(ctx, call, request); err != nil {
 			return err
 		}
 	}

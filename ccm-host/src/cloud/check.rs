@@ -59,6 +59,8 @@ pub(super) mod rule {
     pub(crate) const UNKNOWN_ENUM: &str = "unknown-enum";
 }
 
+/// Of labels, or of addresses, of an instance: more than any node has, and far less than an object can hold.
+const MOST: usize = 256;
 /// However much is wrong with an answer, people are told of so many things, and the metrics of all.
 const MOST_SENTENCES: usize = 32;
 const LONGEST_SENTENCE: usize = 512;

@@ -5,7 +5,10 @@ use std::time::Duration;
 use cloudprovider_proto::v1alpha1 as pb;
 
 use super::connect::Dialer;
-use crate::{election::Leadership, manager::flags::Endpoint};
+use crate::{
+    election::{Fencing, Leadership},
+    manager::flags::Endpoint,
+};
 
 /// The cluster on whose behalf every call is made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,15 +17,6 @@ pub struct ClusterRef {
     pub uid: String,
     /// For people.
     pub name: String,
-}
-
-/// Tells the present leader from a former one. The default is right while leader election is off.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Fencing {
-    /// Uid of the Lease that this process holds.
-    pub scope: String,
-    /// `leaseTransitions` plus one; 0 without election.
-    pub epoch: u64,
 }
 
 /// One provider, as the command line names it.

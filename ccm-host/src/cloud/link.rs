@@ -27,7 +27,7 @@ use tokio::{
 use tonic::{Request, Response, Status};
 
 use super::{
-    CloudError, Fencing, ProviderConfig, ProviderInfo, ProviderStatus,
+    CloudError, ProviderConfig, ProviderInfo, ProviderStatus,
     check::rule,
     limit::{Limiter, Permit},
     method::{Class, Method},
@@ -38,6 +38,7 @@ use super::{
     standing::Standing,
     status,
 };
+use crate::election::Fencing;
 
 pub(super) use run::run;
 

@@ -1,5 +1,7 @@
 //! The Lease on the apiserver. Each write names the version that it is based on: of two replicas one meets a conflict.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
@@ -10,10 +12,10 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::{
-    Settings,
+    Fencing, Settings,
     record::{Step, decide, epoch},
 };
-use crate::{clock, cloud::Fencing};
+use crate::clock;
 
 /// One replica's view of the Lease.
 pub struct Lock {
@@ -121,14 +123,14 @@ impl Lock {
     }
 
     /// How long it has stayed as it is.
-    fn see(&self, lease: Option<&Lease>) -> std::time::Duration {
+    fn see(&self, lease: Option<&Lease>) -> Duration {
         let mut seen = self.seen.lock();
         let version = |lease: &Lease| lease.metadata.resource_version.clone();
         match (&*seen, lease) {
             (Some((before, since)), Some(now)) if version(before) == version(now) => since.elapsed(),
             (_, now) => {
                 *seen = now.map(|now| (now.clone(), Instant::now()));
-                std::time::Duration::ZERO
+                Duration::ZERO
             }
         }
     }

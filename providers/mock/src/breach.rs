@@ -18,6 +18,16 @@ pub use errors::CANARY;
 
 use crate::wire::{Method, Reply, Request, Shot, Turn};
 
+/// All that changes the cloud.
+const CHANGES: &[Method] = &[
+    Method::EnsureLoadBalancer,
+    Method::BatchUpdateLoadBalancers,
+    Method::DeleteLoadBalancer,
+    Method::BatchEnsureRoutes,
+    Method::BatchDeleteRoutes,
+    Method::AddSshKeyToAllInstances,
+];
+
 type Before = fn(&mut Request, &Shot<'_>) -> Turn;
 type After = fn(&Request, &mut Reply, &Shot<'_>);
 

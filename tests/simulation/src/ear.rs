@@ -1,20 +1,16 @@
 //! What the provider hears: each message as it comes over the wire.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::sync::Arc;
 
 use cloudprovider_sdk::{
-    BoxError, GrpcRequest, GrpcResponse, GrpcService,
+    BoxError, GrpcRequest, GrpcResponse, GrpcService, HookService,
     proto::{BatchGetInstancesRequest, NodeRef},
 };
-use futures::future::BoxFuture;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use prost::Message as _;
 use tonic::body::Body;
-use tower::{Layer, Service, ServiceExt as _};
+use tower::{Layer, ServiceExt as _, layer::layer_fn, service_fn};
 
 use crate::record::Record;
 
@@ -39,6 +35,22 @@ impl Ear {
         Self(Arc::new(Inner { record, label }))
     }
 
+    /// Stands before all services.
+    #[must_use]
+    pub fn layer(self) -> impl Layer<GrpcService, Service: HookService> {
+        layer_fn(move |inner: GrpcService| {
+            let ear = self.clone();
+            service_fn(move |request| ear.clone().call(inner.clone(), request))
+        })
+    }
+
+    async fn call(self, inner: GrpcService, request: GrpcRequest) -> Result<GrpcResponse, BoxError> {
+        let (parts, body) = request.into_parts();
+        let bytes = body.collect().await?.to_bytes();
+        self.hear(parts.uri.path(), &bytes);
+        inner.oneshot(GrpcRequest::from_parts(parts, Body::new(Full::new(bytes)))).await
+    }
+
     fn hear(&self, path: &str, bytes: &Bytes) {
         let is_plain = bytes.first() == Some(&0);
         if path.ends_with("/BatchGetInstances") && is_plain {
@@ -55,40 +67,5 @@ impl Ear {
             let what = format!("{} without its label {label}", node.name);
             self.0.record.broken("a provider is told what it wants to know", what);
         }
-    }
-}
-
-impl Layer<GrpcService> for Ear {
-    type Service = Heard;
-
-    fn layer(&self, inner: GrpcService) -> Heard {
-        Heard { ear: self.clone(), inner }
-    }
-}
-
-/// All services behind it.
-#[derive(Debug, Clone)]
-pub struct Heard {
-    ear: Ear,
-    inner: GrpcService,
-}
-
-impl Service<GrpcRequest> for Heard {
-    type Response = GrpcResponse;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<GrpcResponse, BoxError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: GrpcRequest) -> Self::Future {
-        let (ear, inner) = (self.ear.clone(), self.inner.clone());
-        Box::pin(async move {
-            let (parts, body) = request.into_parts();
-            let bytes = body.collect().await?.to_bytes();
-            ear.hear(parts.uri.path(), &bytes);
-            inner.oneshot(GrpcRequest::from_parts(parts, Body::new(Full::new(bytes)))).await
-        })
     }
 }

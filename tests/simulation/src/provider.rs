@@ -82,7 +82,7 @@ impl Provider {
             let options = ServeOptions::new(Endpoint::Unix("/simulated".into()));
             let Ok((server, handle)) = mock.server(&epoch, options) else { return };
             tokio::select! {
-                _ended = server.layer(doubling).layer(ear).run_over(UnboundedReceiverStream::new(incoming)) => {}
+                _ended = server.layer(doubling.layer()).layer(ear.layer()).run_over(UnboundedReceiverStream::new(incoming)) => {}
                 never = mock.live(handle) => match never {},
             }
         });

@@ -5,12 +5,10 @@ use std::{collections::HashSet, net::IpAddr};
 use cloudprovider_proto::v1alpha1 as pb;
 use ipnet::IpNet;
 
-use super::{Findings, rule};
+use super::{Findings, MOST, rule};
 use crate::cloud::{AddressType, NodeAddress};
 
 const LONGEST: usize = 253;
-/// More than any node has, and far less than an object can hold.
-const MOST: usize = 256;
 
 /// The valid addresses in their order, no pair twice.
 pub(super) fn addresses(given: Vec<pb::NodeAddress>, findings: &mut Findings) -> Vec<NodeAddress> {

@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Findings, rule};
+use super::{Findings, MOST, rule};
 
-/// More than any node has, and far less than an object can hold.
-const MOST: usize = 256;
 const LONGEST_NAME: usize = 63;
 const LONGEST_PREFIX: usize = 253;
 

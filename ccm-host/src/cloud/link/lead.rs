@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Link;
 use crate::{
-    cloud::{CloudError, ErrorReason, Fencing, method, session::Session},
-    election::{Leadership, Leading},
+    cloud::{CloudError, ErrorReason, method, session::Session},
+    election::{Fencing, Leadership, Leading},
 };
 
 /// A word that was not taken is said again after this time.
@@ -30,13 +30,9 @@ impl<'a> Lead<'a> {
         Self { link, session, leadership: link.config.leadership.clone() }
     }
 
-    fn is_wanted(&self) -> bool {
-        self.session.capabilities.capabilities.contains(&pb::Capability::Leadership.into())
-    }
-
     /// How it is now, once. False: it was not taken.
     pub(super) async fn tell(&mut self) -> bool {
-        if !self.is_wanted() {
+        if !self.session.capabilities.capabilities.contains(&pb::Capability::Leadership.into()) {
             return true;
         }
         let (fencing, valid_for) = match self.leadership.heard() {
@@ -61,9 +57,6 @@ impl<'a> Lead<'a> {
 
     /// Whenever it changes.
     pub(super) async fn keep_telling(mut self, mut is_told: bool) -> Infallible {
-        if !self.is_wanted() {
-            return std::future::pending().await;
-        }
         loop {
             tokio::select! {
                 () = self.leadership.changed() => {}

@@ -1,7 +1,5 @@
 //! Whether replicas elect a leader, and at which pace.
 
-use std::time::Duration;
-
 use super::error::{FlagError, Mistakes};
 use super::value;
 use crate::election::Settings;
@@ -92,7 +90,7 @@ impl RawElection {
         Some(elect?.then(|| Settings {
             name: self.leader_elect_resource_name.clone(),
             namespace: self.leader_elect_resource_namespace.clone(),
-            lease_duration: lease.max(Duration::from_secs(1)),
+            lease_duration: lease,
             renew_deadline: renew,
             retry_period: retry,
         }))

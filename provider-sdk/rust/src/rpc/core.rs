@@ -42,6 +42,8 @@ pub(super) struct Call<Q> {
     pub(super) ctx: CallContext,
     pub(super) request: Q,
     pub(super) timeout: Option<Duration>,
+    /// Under which a mutation runs, if terms are told and somebody was elected.
+    term: Option<Term>,
     /// Held by whoever waits for the answer: dropped, it tells that the caller is gone.
     pub(super) waiting: DropGuard,
 }
@@ -95,8 +97,7 @@ impl Core {
     {
         let give_up = self.lifecycle.give_up.child_token();
         let call = self.admit(method, request, give_up.clone())?;
-        let ctx = call.ctx.clone();
-        let term = self.term(&call.request).map_err(|error| fail(&ctx, error))?;
+        let (ctx, term) = (call.ctx.clone(), call.term);
         let fencing = call.request.fencing().cloned().unwrap_or_default();
         let work = AssertUnwindSafe(run(call.ctx, call.request)).catch_unwind();
         let work = async move {
@@ -147,9 +148,9 @@ impl Core {
         };
         let mut request = request.into_inner();
         self.note(method, &ctx, &request);
-        self.check(&request).map_err(|error| fail(&ctx, error))?;
+        let term = self.check(&request).map_err(|error| fail(&ctx, error))?;
         request.fit(&self.advertised);
-        Ok(Call { ctx, request, timeout, waiting: caller_gone.drop_guard() })
+        Ok(Call { ctx, request, timeout, term, waiting: caller_gone.drop_guard() })
     }
 
     fn note<Q: Shape>(&self, method: Method, ctx: &CallContext, request: &Q) {
@@ -160,15 +161,17 @@ impl Core {
         }
     }
 
-    fn check<Q: Shape>(&self, request: &Q) -> Result<()> {
+    /// The term under which a mutation may run.
+    fn check<Q: Shape>(&self, request: &Q) -> Result<Option<Term>> {
         if self.lifecycle.stop.is_cancelled() {
             return Err(ProviderError::shutting_down());
         }
         if let Some(fencing) = request.fencing().filter(|_| self.advertised.has(Capability::Fencing)) {
             self.fences.check(fencing)?;
         }
-        self.term(request)?;
-        request.check(&self.advertised)
+        let term = self.term(request)?;
+        request.check(&self.advertised)?;
+        Ok(term)
     }
 
     /// The term under which a mutation runs, if terms are told at all; its refusal if it is not the present leader's.

@@ -6,7 +6,7 @@ use cloudprovider_sdk::{
 };
 use tonic::Status;
 
-use super::{Breach, early, late};
+use super::{Breach, CHANGES, early, late};
 use crate::{
     cloud::WRITTEN_PREFIX,
     provider::balancer_message,
@@ -17,14 +17,6 @@ const ENSURE: &[Method] = &[Method::EnsureLoadBalancer];
 const UPDATE: &[Method] = &[Method::BatchUpdateLoadBalancers];
 const DELETE: &[Method] = &[Method::DeleteLoadBalancer];
 const SHOWN: &[Method] = &[Method::GetLoadBalancer, Method::EnsureLoadBalancer, Method::ListLoadBalancers];
-const CHANGES: &[Method] = &[
-    Method::EnsureLoadBalancer,
-    Method::BatchUpdateLoadBalancers,
-    Method::DeleteLoadBalancer,
-    Method::BatchEnsureRoutes,
-    Method::BatchDeleteRoutes,
-    Method::AddSshKeyToAllInstances,
-];
 
 pub(super) const BREACHES: &[Breach] = &[
     late("ensure-idempotent", "each Ensure of one that is there makes another", ENSURE, double)

@@ -2,17 +2,9 @@
 
 use cloudprovider_sdk::proto::{Fencing, LeadResponse};
 
-use super::{Breach, early, late};
+use super::{Breach, CHANGES, early, late};
 use crate::wire::{Answer, Method, Reply, Request, Shot, Turn};
 
-const CHANGES: &[Method] = &[
-    Method::EnsureLoadBalancer,
-    Method::BatchUpdateLoadBalancers,
-    Method::DeleteLoadBalancer,
-    Method::BatchEnsureRoutes,
-    Method::BatchDeleteRoutes,
-    Method::AddSshKeyToAllInstances,
-];
 const LED: &[Method] = &[
     Method::Lead,
     Method::EnsureLoadBalancer,

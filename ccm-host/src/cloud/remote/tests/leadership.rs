@@ -3,7 +3,7 @@
 use cloudprovider_proto::v1alpha1 as pb;
 
 use super::*;
-use crate::cloud::Fencing;
+use crate::election::Fencing;
 
 /// The epoch, and for how many seconds.
 type Word = (u64, Option<i64>);

@@ -50,9 +50,9 @@ class Core:
         call = self._call(method, request, context, headers)
         with self._observer.watch(method, call, headers, checks.items(request)) as outcome:
             try:
-                self._admit(method, request)
+                term = self._admit(method, request)
                 async with asyncio.timeout(_patience(call)):
-                    answer = await self._run(method, run, call, request)
+                    answer = await self._run(method, run, call, term, request)
             except ProviderError as error:
                 outcome.failed(error)
                 await _abort(context, error)
@@ -133,25 +133,27 @@ class Core:
             return None
         return self._leadership.term(request.cluster.uid, request.fencing)
 
-    def _admit(self, method: Method, request: Any) -> None:
-        """Refuse what must not reach a method, in the contract's order."""
+    def _admit(self, method: Method, request: Any) -> checks.Term | None:
+        """Refuse what must not reach a method, in the contract's order; answer the term under which a mutation runs."""
         # Who is there and what can it do are answered to the end.
         if self._lifecycle.stop.is_set() and "cluster" in request.DESCRIPTOR.fields_by_name:
             raise errors.shutting_down()
         if method.mutates and pb.CAPABILITY_FENCING in self._advertised.capabilities:
             self._fences.check(request.fencing)
-        self._term(method, request)
+        term = self._term(method, request)
         checks.check(request, self._advertised)
         checks.fit(request, self._advertised)
+        return term
 
-    async def _run(self, method: Method, run: Implementation, call: Call, request: Any) -> Any:
+    async def _run(
+        self, method: Method, run: Implementation, call: Call, term: checks.Term | None, request: Any
+    ) -> Any:
         async def work() -> Any:
             answer = await guarded(call, run(call, request))
             answers.settle(request, answer)
             return answer
 
         if method.mutates:
-            term = self._term(method, request)
             return await self._mutations.run(call, term, request, method.response(), work)
         return await work()
 
