@@ -25,13 +25,14 @@ _sym_db = _symbol_database.Default()
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import cluster_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_cluster__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)ccm/cloudprovider/v1alpha1/clusters.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\"u\n\x13ListClustersRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\">\n\x14ListClustersResponse\x12\r\n\x05names\x18\x01 \x03(\t\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"o\n\x1eGetControlPlaneEndpointRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x14\n\x0c\x63luster_name\x18\x02 \x01(\t\"=\n\x1fGetControlPlaneEndpointResponse\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\x05\x32\x9c\x02\n\x08\x43lusters\x12v\n\x0cListClusters\x12/.ccm.cloudprovider.v1alpha1.ListClustersRequest\x1a\x30.ccm.cloudprovider.v1alpha1.ListClustersResponse\"\x03\x90\x02\x01\x12\x97\x01\n\x17GetControlPlaneEndpoint\x12:.ccm.cloudprovider.v1alpha1.GetControlPlaneEndpointRequest\x1a;.ccm.cloudprovider.v1alpha1.GetControlPlaneEndpointResponse\"\x03\x90\x02\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)ccm/cloudprovider/v1alpha1/clusters.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\"u\n\x13ListClustersRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\">\n\x14ListClustersResponse\x12\r\n\x05names\x18\x01 \x03(\t\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"o\n\x1eGetControlPlaneEndpointRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x14\n\x0c\x63luster_name\x18\x02 \x01(\t\"=\n\x1fGetControlPlaneEndpointResponse\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\x05\x32\x9c\x02\n\x08\x43lusters\x12v\n\x0cListClusters\x12/.ccm.cloudprovider.v1alpha1.ListClustersRequest\x1a\x30.ccm.cloudprovider.v1alpha1.ListClustersResponse\"\x03\x90\x02\x01\x12\x97\x01\n\x17GetControlPlaneEndpoint\x12:.ccm.cloudprovider.v1alpha1.GetControlPlaneEndpointRequest\x1a;.ccm.cloudprovider.v1alpha1.GetControlPlaneEndpointResponse\"\x03\x90\x02\x01\x42\x1e\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ccm.cloudprovider.v1alpha1.clusters_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\032ccm.cloudprovider.v1alpha1P\001'
   _globals['_CLUSTERS'].methods_by_name['ListClusters']._loaded_options = None
   _globals['_CLUSTERS'].methods_by_name['ListClusters']._serialized_options = b'\220\002\001'
   _globals['_CLUSTERS'].methods_by_name['GetControlPlaneEndpoint']._loaded_options = None
