@@ -11,7 +11,8 @@ from typing import Any
 from cloudprovider_sdk import errors
 
 Row = dict[str, Any]
-"""One balancer: `cluster`, `namespace`, `name`, `uid`, `address`, `ports`, `digest`, `backends` (addresses by node)."""
+"""One balancer: `cluster`, `namespace`, `name`, `uid`, `address`, `ports` (protocol, port, node port), `source_ranges`,
+`health_check_port` (of a node that says whether it serves; 0: all do), `digest`, `backends` (addresses by node)."""
 
 
 class Allocations:

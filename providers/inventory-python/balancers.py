@@ -23,7 +23,7 @@ class Balancers(sdk.LoadBalancers):
             "name": ref.name,
             "uid": ref.uid,
             "address": self.address(request.service, before, {row["address"] for row in rows.values()}),
-            "ports": [port.port for port in request.service.ports],
+            **pools.asked(request.service),
             "digest": request.desired_digest,
             "backends": backends(request.backends),
         }

@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Iterator
+from typing import Any
 
 from cloudprovider_sdk import errors
 from cloudprovider_sdk import proto as pb
@@ -16,6 +17,17 @@ def check(service: pb.Service) -> None:
     for at, port in enumerate(service.ports):
         if port.protocol == pb.PROTOCOL_UNSPECIFIED:
             raise errors.unsupported_feature(f"spec.ports[{at}].protocol", "the protocol is not known here")
+
+
+def asked(service: pb.Service) -> dict[str, Any]:
+    """What announces the address has to know of the Service."""
+    local = service.external_traffic_policy == pb.TRAFFIC_POLICY_LOCAL
+    name = pb.Protocol.Name
+    return {
+        "ports": [[name(one.protocol).removeprefix("PROTOCOL_"), one.port, one.node_port] for one in service.ports],
+        "source_ranges": list(service.source_ranges),
+        "health_check_port": service.health_check_node_port if local else 0,
+    }
 
 
 def version_of(service: pb.Service) -> int:

@@ -188,7 +188,7 @@ async def test_an_address_is_kept_over_restarts_and_freed_by_deletion(there: The
         gone = await balancers.GetLoadBalancer(pb.GetLoadBalancerRequest(cluster=CLUSTER, service=first.service))
         assert gone.load_balancer.state == pb.LOAD_BALANCER_STATE_ABSENT
     rows = json.loads(there.allocations.read_text())
-    assert {row["name"]: row["ports"] for row in rows.values()} == {"b": [80], "c": [80]}
+    assert {row["name"]: row["ports"] for row in rows.values()} == {"b": [["TCP", 80, 0]], "c": [["TCP", 80, 0]]}
 
 
 async def test_a_service_may_ask_for_an_address_or_a_family(there: There) -> None:

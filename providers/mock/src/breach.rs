@@ -4,6 +4,7 @@
 //! on when work goes on. Combine these with another fault, or with the state of the cloud.
 
 mod batch;
+mod built;
 mod discovery;
 mod errors;
 mod instances;
@@ -84,13 +85,14 @@ fn leave(_request: &Request, _reply: &mut Reply, _shot: &Shot<'_>) {}
 
 /// All breaches, by subject.
 pub fn all() -> impl Iterator<Item = &'static Breach> {
-    let subjects: [&'static [Breach]; 10] = [
+    let subjects: [&'static [Breach]; 11] = [
         discovery::BREACHES,
         batch::BREACHES,
         instances::BREACHES,
         watch::BREACHES,
         lists::BREACHES,
         load_balancers::BREACHES,
+        built::BREACHES,
         routes::BREACHES,
         ownership::BREACHES,
         errors::BREACHES,

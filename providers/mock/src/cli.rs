@@ -6,6 +6,7 @@ mod instances;
 mod load_balancers;
 mod rest;
 mod routes;
+mod standing;
 mod table;
 
 use std::{

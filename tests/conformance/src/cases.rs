@@ -6,6 +6,7 @@
 mod adoption;
 mod balancers;
 mod batches;
+mod built;
 mod capabilities;
 mod clusters;
 mod deadlines;
@@ -43,7 +44,7 @@ use crate::case::Case;
 
 /// All cases, in the order in which they run.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    let subjects: [&'static [Case]; 35] = [
+    let subjects: [&'static [Case]; 36] = [
         discovery::CASES,
         capabilities::CASES,
         status::CASES,
@@ -59,6 +60,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         watch_tokens::CASES,
         ssh_keys::CASES,
         balancers::CASES,
+        built::CASES,
         refusals::CASES,
         idempotency::CASES,
         revisions::CASES,

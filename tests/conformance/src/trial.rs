@@ -8,6 +8,7 @@ mod machines;
 mod pages;
 mod routes;
 mod rpc;
+mod standing;
 mod steer;
 
 use std::{
@@ -32,6 +33,7 @@ pub(crate) use errors::{examine, no_secret, read as read_error, reason_of, small
 pub(crate) use machines::Machine;
 pub(crate) use pages::List;
 pub(crate) use rpc::{By, Rpc};
+pub(crate) use standing::{INSPECT, port_of};
 
 use crate::{
     case::Stop,

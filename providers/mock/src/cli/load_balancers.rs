@@ -4,6 +4,7 @@ use clap::Subcommand;
 
 use super::{
     Screen,
+    standing::Standing,
     table::{Table, or_dash, word},
 };
 use crate::{
@@ -19,6 +20,11 @@ pub(super) enum Verb {
     Get {
         /// Id, name, Service uid or namespace/name.
         reference: String,
+    },
+    /// Print what there is for one Service, in the form that the conformance suite reads.
+    Inspect {
+        /// Uid of the Service.
+        service_uid: String,
     },
     /// Make a former controller's balancer, or another cluster's.
     Legacy {
@@ -52,6 +58,12 @@ impl Verb {
         let shown = match self {
             Self::List => client.balancers().await?,
             Self::Get { reference } => vec![client.balancer(&reference).await?],
+            Self::Inspect { service_uid } => {
+                let mut of_service = client.balancers().await?;
+                of_service.retain(|balancer| balancer.service_uid == service_uid);
+                let standing: Vec<_> = of_service.iter().map(Standing::of).collect();
+                return Screen { json: true }.show(&standing, |_| table(&of_service));
+            }
             Self::Legacy { service_uid, service, cluster_name, cluster_uid } => {
                 let (namespace, service_name) = service.split_once('/').unwrap_or(("", &service));
                 let wish = NewLegacyBalancer {

@@ -122,6 +122,8 @@ pub struct WantedService {
     pub requested_ip: String,
     /// Who may come in; empty: everybody.
     pub source_ranges: Vec<String>,
+    /// Where a node says whether it has endpoints; 0: every node serves.
+    pub health_check_port: i32,
     /// Families in their order.
     pub families: Vec<Family>,
     /// How many families.
@@ -155,6 +157,9 @@ pub struct Balancer {
     pub annotations: BTreeMap<String, String>,
     /// Who may come in; empty: everybody.
     pub source_ranges: Vec<String>,
+    /// Port of the nodes that is asked whether they serve; 0: none is.
+    #[serde(default)]
+    pub health_check_port: i32,
     /// Nodes behind it.
     pub backends: Arc<Vec<Backend>>,
     /// Digest of the set behind it.

@@ -109,6 +109,7 @@ impl State {
             ports: wish.ports,
             annotations: BTreeMap::new(),
             source_ranges: Vec::new(),
+            health_check_port: 0,
             backends: Arc::default(),
             backend_digest: String::new(),
             ingress: vec![Ingress { ip: Some(ip), hostname: None, proxy: false }],

@@ -102,6 +102,7 @@ impl State {
             ports: Vec::new(),
             annotations: std::collections::BTreeMap::new(),
             source_ranges: Vec::new(),
+            health_check_port: 0,
             backends: Arc::default(),
             backend_digest: String::new(),
             ingress: Vec::new(),
@@ -202,6 +203,7 @@ impl State {
             && balancer.ports == service.ports
             && balancer.annotations == service.annotations
             && balancer.source_ranges == service.source_ranges
+            && balancer.health_check_port == service.health_check_port
             && balancer.backends == backends;
         balancer.cluster_uid = wish.cluster_uid.into();
         balancer.service_uid.clone_from(&service.uid);
@@ -210,6 +212,7 @@ impl State {
         balancer.ports.clone_from(&service.ports);
         balancer.annotations.clone_from(&service.annotations);
         balancer.source_ranges.clone_from(&service.source_ranges);
+        balancer.health_check_port = service.health_check_port;
         balancer.backends = backends;
         balancer.backend_digest = wish.backend_digest.into();
         balancer.drifted = false;

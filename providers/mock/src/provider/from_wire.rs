@@ -22,6 +22,7 @@ pub(super) fn target(node: &proto::NodeRef) -> RouteTarget {
 /// A Service.
 pub(super) fn service(service: proto::Service) -> WantedService {
     let policy = service.ip_family_policy();
+    let local = service.external_traffic_policy() == proto::TrafficPolicy::Local;
     let families = service.ip_families().filter_map(family).collect();
     let reference = service.r#ref.unwrap_or_default();
     WantedService {
@@ -33,6 +34,7 @@ pub(super) fn service(service: proto::Service) -> WantedService {
         ports: service.ports.into_iter().map(port).collect(),
         requested_ip: service.load_balancer_ip,
         source_ranges: service.source_ranges,
+        health_check_port: if local { service.health_check_node_port } else { 0 },
         families,
         family_policy: match policy {
             proto::IpFamilyPolicy::Unspecified | proto::IpFamilyPolicy::SingleStack => FamilyPolicy::Single,

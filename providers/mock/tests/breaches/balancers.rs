@@ -95,6 +95,61 @@ async fn deletion() {
 }
 
 #[tokio::test]
+async fn balancers_that_are_built_otherwise() {
+    let mock = Mock::start(&[]).await;
+    let mut whole = ensure(SERVICE, "d", 0);
+    let service = whole.service.as_mut().unwrap();
+    service.ports.push(ServicePort { port: 53, node_port: 30053, ..service.ports[0].clone() });
+    service.ports[1].set_protocol(Protocol::Udp);
+    service.source_ranges = vec!["192.0.2.0/24".into()];
+    service.ip_families = vec![IpFamily::Ipv6.into()];
+    service.set_external_traffic_policy(TrafficPolicy::Local);
+    service.health_check_node_port = 32000;
+    let mut seen = std::collections::HashMap::new();
+    for part in ["", "backends", "source-ranges", "ports", "node-ports", "protocol", "family", "health-check"]
+    {
+        mock.clear().await;
+        if !part.is_empty() {
+            mock.breach(&format!("built-as-asked/{part}")).await;
+        }
+        mock.balancers().ensure_load_balancer(whole.clone()).await.unwrap();
+        seen.insert(part, mock.admin.balancer("ns/web").await.unwrap());
+    }
+    let (good, ports) = (&seen[""], |part: &str| seen[part].ports.clone());
+    assert_eq!((good.backends.len(), good.source_ranges.len(), good.health_check_port), (1, 1, 32000));
+    assert!(good.ingress[0].ip.unwrap().is_ipv6());
+    assert_eq!(seen["backends"].backends.len(), 0);
+    assert_eq!(seen["source-ranges"].source_ranges.len(), 0);
+    assert_eq!(ports("ports").len(), 1);
+    assert_eq!(ports("node-ports")[1].node_port, 53);
+    assert_eq!(ports("protocol")[1].protocol, provider_mock::cloud::Protocol::Tcp);
+    assert!(seen["family"].ingress[0].ip.unwrap().is_ipv4());
+    assert_eq!(seen["health-check"].health_check_port, 0);
+}
+
+#[tokio::test]
+async fn sets_that_are_mixed_up() {
+    let mock = Mock::start(&[]).await;
+    mock.ensure(SERVICE, "d").await.unwrap();
+    mock.breach("update-own-set").await;
+    let set = |name: &str| BackendSet { digest: name.into(), nodes: vec![node(name)] };
+    let item = LoadBalancerUpdate {
+        service: Some(service(SERVICE)),
+        backend_set: 1,
+        desired_digest: "e".into(),
+        ..LoadBalancerUpdate::default()
+    };
+    let update = BatchUpdateLoadBalancersRequest {
+        cluster: cluster(),
+        fencing: fencing(),
+        backend_sets: vec![set("first"), set("second")],
+        items: vec![item],
+    };
+    mock.balancers().batch_update_load_balancers(update).await.unwrap();
+    assert_eq!(mock.admin.balancer("ns/web").await.unwrap().backends[0].node, "first");
+}
+
+#[tokio::test]
 async fn updates_and_ways_in() {
     let mock = Mock::start(&[]).await;
     mock.breach("ingress-required").await;

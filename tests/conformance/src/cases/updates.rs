@@ -1,7 +1,7 @@
 //! New backends for many balancers in one call.
 
 use cloudprovider_proto::v1alpha1::{
-    BatchUpdateLoadBalancersRequest, ErrorReason, LoadBalancerState, LoadBalancerUpdate,
+    BackendSet, BatchUpdateLoadBalancersRequest, ErrorReason, LoadBalancerState, LoadBalancerUpdate,
     LoadBalancerUpdateResult, UpdateOutcome,
 };
 
@@ -10,6 +10,7 @@ use crate::{
     trial::{Trial, Wanted, expect, failed, good, refused, same},
 };
 
+const MACHINE: &[&str] = &["create-instance", "terminate-instance"];
 const NEEDS_ENSURE: &[&str] = &["| absent, drifted, or must be rebuilt | OK, item error | NEEDS_ENSURE"];
 
 pub(super) const CASES: &[Case] = &[
@@ -20,7 +21,8 @@ pub(super) const CASES: &[Case] = &[
         &["applied-digest"],
         &applied,
     )
-    .words(&["| done, or nothing to do | OK, item UPDATED |"]),
+    .words(&["| done, or nothing to do | OK, item UPDATED |"])
+    .hooks(MACHINE),
     Case::new("UPD-02", LoadBalancers, "a balancer that is absent is never made: NEEDS_ENSURE", &[], &absent)
         .words(&[
             "It never makes a balancer.",
@@ -34,7 +36,7 @@ pub(super) const CASES: &[Case] = &[
         &drifted,
     )
     .words(NEEDS_ENSURE)
-    .hooks(&["make-drift"])
+    .hooks(&["make-drift", "create-instance", "terminate-instance"])
     .extended(),
     Case::new(
         "UPD-04",
@@ -43,13 +45,16 @@ pub(super) const CASES: &[Case] = &[
         &["stale-revision"],
         &stale,
     )
-    .words(&["| a newer revision was accepted | OK, item error | STALE_REVISION"]),
+    .words(&["| a newer revision was accepted | OK, item error | STALE_REVISION"])
+    .hooks(MACHINE),
     Case::new("UPD-05", LoadBalancers, "an index without a set is refused", &[], &no_set)
         .words(&["| a set index is out of range | INVALID_ARGUMENT | INVALID_ARGUMENT_SHAPE|"]),
     Case::new("UPD-06", LoadBalancers, "one bad item costs the others nothing", &["batch-keys"], &mixed)
-        .words(&["one bad item never costs the others."]),
+        .words(&["one bad item never costs the others."])
+        .hooks(MACHINE),
     Case::new("UPD-07", LoadBalancers, "the same update again is OK", &[], &again)
-        .words(&["| done, or nothing to do | OK, item UPDATED |"]),
+        .words(&["| done, or nothing to do | OK, item UPDATED |"])
+        .hooks(MACHINE),
     Case::new(
         "UPD-08",
         LoadBalancers,
@@ -57,7 +62,8 @@ pub(super) const CASES: &[Case] = &[
         &["update-backends-only"],
         &edited,
     )
-    .words(&["| the Service was edited meanwhile | OK, item UPDATED |"]),
+    .words(&["| the Service was edited meanwhile | OK, item UPDATED |"])
+    .hooks(MACHINE),
 ];
 
 fn update(wanted: &Wanted) -> LoadBalancerUpdate {
@@ -69,17 +75,32 @@ fn update(wanted: &Wanted) -> LoadBalancerUpdate {
     }
 }
 
+/// Each item with its own set; equal sets travel once.
 fn request(t: &Trial, items: &[&Wanted]) -> BatchUpdateLoadBalancersRequest {
+    let mut backend_sets: Vec<BackendSet> = Vec::new();
+    let mut updates = Vec::new();
+    for wanted in items {
+        let set = wanted.backends();
+        let known = backend_sets.iter().position(|known| known.digest == set.digest);
+        let place = known.unwrap_or(backend_sets.len());
+        if known.is_none() {
+            backend_sets.push(set);
+        }
+        updates.push(LoadBalancerUpdate {
+            backend_set: u32::try_from(place).unwrap_or(u32::MAX),
+            ..update(wanted)
+        });
+    }
     BatchUpdateLoadBalancersRequest {
         cluster: t.cluster(),
         fencing: t.fencing(),
-        backend_sets: items.first().map(|wanted| wanted.backends()).into_iter().collect(),
-        items: items.iter().map(|wanted| update(wanted)).collect(),
+        backend_sets,
+        items: updates,
     }
 }
 
 /// The results in the order of the items, once nothing goes on.
-async fn updated(t: &Trial, items: &[&Wanted]) -> Result<Vec<LoadBalancerUpdateResult>, Stop> {
+pub(super) async fn updated(t: &Trial, items: &[&Wanted]) -> Result<Vec<LoadBalancerUpdateResult>, Stop> {
     t.eventually("results that go on no more", async || {
         let answer = t.load_balancers().batch_update_load_balancers(t.ask(request(t, items))).await;
         let results = good("BatchUpdateLoadBalancers", answer)?.results;
@@ -98,15 +119,11 @@ async fn updated(t: &Trial, items: &[&Wanted]) -> Result<Vec<LoadBalancerUpdateR
     .await
 }
 
-/// The same balancer with other nodes behind it.
-fn with_nodes(t: &Trial, wanted: &Wanted) -> Wanted {
-    let nodes = vec![t.stranger()];
-    Wanted {
-        nodes,
-        digest: format!("{}-nodes", wanted.digest),
-        revision: wanted.revision + 1,
-        ..wanted.clone()
-    }
+/// The same balancer with a machine behind it.
+async fn with_machine(t: &Trial, wanted: &Wanted) -> Result<Wanted, Stop> {
+    let nodes = vec![t.machine().await?.node()];
+    let digest = format!("{}-nodes", wanted.digest);
+    Ok(Wanted { nodes, digest, revision: wanted.revision + 1, ..wanted.clone() })
 }
 
 fn is_updated(result: &LoadBalancerUpdateResult) -> Outcome {
@@ -125,7 +142,7 @@ fn has(result: &LoadBalancerUpdateResult, reason: ErrorReason) -> Outcome {
 async fn applied(t: &Trial) -> Outcome {
     let wanted = t.wanted()?;
     t.ensure(&wanted).await?;
-    let next = with_nodes(t, &wanted);
+    let next = with_machine(t, &wanted).await?;
     is_updated(&updated(t, &[&next]).await?[0])?;
     same("applied_digest", &t.get(&next).await?.applied_digest, &next.digest)
 }
@@ -140,7 +157,7 @@ async fn absent(t: &Trial) -> Outcome {
 async fn drifted(t: &Trial) -> Outcome {
     let wanted = t.wanted()?;
     t.made_drifted(&wanted).await?;
-    let result = updated(t, &[&with_nodes(t, &wanted)]).await?.remove(0);
+    let result = updated(t, &[&with_machine(t, &wanted).await?]).await?.remove(0);
     let mended = result.outcome() == UpdateOutcome::Updated;
     if mended { Ok(()) } else { has(&result, ErrorReason::NeedsEnsure) }
 }
@@ -148,7 +165,7 @@ async fn drifted(t: &Trial) -> Outcome {
 async fn stale(t: &Trial) -> Outcome {
     let wanted = t.wanted()?;
     t.ensure(&wanted).await?;
-    let former = Wanted { revision: wanted.revision - 1, ..with_nodes(t, &wanted) };
+    let former = Wanted { revision: wanted.revision - 1, ..with_machine(t, &wanted).await? };
     has(&updated(t, &[&former]).await?[0], ErrorReason::StaleRevision)?;
     same("applied_digest", &t.get(&wanted).await?.applied_digest, &wanted.digest)
 }
@@ -165,7 +182,7 @@ async fn mixed(t: &Trial) -> Outcome {
     let (there, missing, also_there) = (t.wanted()?, t.wanted()?, t.wanted()?);
     t.ensure(&there).await?;
     t.ensure(&also_there).await?;
-    let (one, two) = (with_nodes(t, &there), with_nodes(t, &also_there));
+    let (one, two) = (with_machine(t, &there).await?, with_machine(t, &also_there).await?);
     let two = Wanted { nodes: one.nodes.clone(), ..two };
     let results = updated(t, &[&one, &missing, &two]).await?;
     is_updated(&results[0])?;
@@ -176,7 +193,7 @@ async fn mixed(t: &Trial) -> Outcome {
 async fn again(t: &Trial) -> Outcome {
     let wanted = t.wanted()?;
     t.ensure(&wanted).await?;
-    let next = with_nodes(t, &wanted);
+    let next = with_machine(t, &wanted).await?;
     for _time in 0..3 {
         is_updated(&updated(t, &[&next]).await?[0])?;
     }
@@ -186,7 +203,7 @@ async fn again(t: &Trial) -> Outcome {
 async fn edited(t: &Trial) -> Outcome {
     let wanted = t.wanted()?;
     t.ensure(&wanted).await?;
-    let mut next = with_nodes(t, &wanted);
+    let mut next = with_machine(t, &wanted).await?;
     for port in &mut next.service.ports {
         port.port += 1;
     }

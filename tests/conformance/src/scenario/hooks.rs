@@ -59,6 +59,12 @@ pub const HOOKS: &[HookInfo] = &[
     hook("slow-load-balancers", &[], "a new load balancer takes some seconds from now on", ""),
     hook("restore-load-balancers", &[], "load balancers are as quick as ever", ""),
     hook(
+        "inspect-load-balancer",
+        &["SERVICE_UID", "SERVICE_NAMESPACE", "SERVICE_NAME", "CLUSTER_UID", "CLUSTER_NAME"],
+        "asks the cloud, never the provider, what there is for this Service",
+        "a list with an object for each balancer, see [what was built](#what-was-built); empty when there is none",
+    ),
+    hook(
         "make-drift",
         &["SERVICE_UID", "LOAD_BALANCER_ID", "LOAD_BALANCER_NAME"],
         "changes a load balancer behind the provider's back",

@@ -44,6 +44,7 @@ func (c *Cloud) GetLoadBalancer(ctx context.Context, cluster string, service *v1
 		return nil, false, err
 	}
 	status, _, err := c.Cloud.GetLoadBalancer(ctx, cluster, service)
+	status = c.reached(c.balancer(ctx, cluster, service), status)
 	for _, port := range service.Spec.Ports {
 		one := &status.Ingress[0]
 		one.Ports = append(one.Ports, v1.PortStatus{Port: port.Port, Protocol: port.Protocol})
@@ -64,7 +65,24 @@ func (c *Cloud) EnsureLoadBalancer(ctx context.Context, cluster string, service 
 	if err := c.write(c.balancer(ctx, cluster, service), service, nodes); err != nil {
 		return nil, err
 	}
-	return c.Cloud.EnsureLoadBalancer(ctx, cluster, service, nodes)
+	made := asked(service)
+	if err := c.attach(made, nodes); err != nil {
+		return nil, err
+	}
+	if err := c.build(c.balancer(ctx, cluster, service), made); err != nil {
+		return nil, err
+	}
+	status, err := c.Cloud.EnsureLoadBalancer(ctx, cluster, service, nodes)
+	return c.reached(c.balancer(ctx, cluster, service), status), err
+}
+
+// reached answers another address where upstream's fake knows one only.
+func (c *Cloud) reached(balancer string, status *v1.LoadBalancerStatus) *v1.LoadBalancerStatus {
+	made, err := c.stands(balancer)
+	if err == nil && status != nil && made.Families[0] == v1.IPv6Protocol {
+		return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{IP: "2001:db8::1"}}}
+	}
+	return status
 }
 
 // built waits, as providers do, by an error that says when to come back: while there is a file "slow", a new balancer takes two
@@ -96,6 +114,16 @@ func (c *Cloud) UpdateLoadBalancer(ctx context.Context, cluster string, service 
 	if err := c.write(c.balancer(ctx, cluster, service), service, nodes); err != nil {
 		return err
 	}
+	made, err := c.stands(c.balancer(ctx, cluster, service))
+	if err != nil {
+		return err
+	}
+	if err := c.attach(made, nodes); err != nil {
+		return err
+	}
+	if err := c.build(c.balancer(ctx, cluster, service), made); err != nil {
+		return err
+	}
 	return c.Cloud.UpdateLoadBalancer(ctx, cluster, service, nodes)
 }
 
@@ -107,6 +135,9 @@ func (c *Cloud) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, s
 		return err
 	}
 	if err := os.Remove(c.balancer(ctx, cluster, service)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Remove(c.standingAt(c.balancer(ctx, cluster, service))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return c.Cloud.EnsureLoadBalancerDeleted(ctx, cluster, service)

@@ -3,6 +3,7 @@
 //
 //	machines/NAME     one line: "STATE ZONE ADDRESS", for example "running zone-a 10.0.0.1"; states are running and stopped
 //	balancers/NAME    one line: "NAMESPACE/SERVICE", then one line for each backend
+//	standing/NAME     what the cloud has of it, as JSON: ports, families, source ranges, targets, health check
 //	routes/...        as the cloud likes
 //	disks/NAME        one line: its zone
 //	clusters/NAME     one line: the address of its control plane
@@ -61,7 +62,7 @@ func New(folder string) (*Cloud, error) {
 	if folder == "" {
 		return nil, errors.New("there is no cloud: give --fake-cloud-dir")
 	}
-	for _, part := range []string{"machines", "balancers", "routes", "disks", "clusters"} {
+	for _, part := range []string{"machines", "balancers", "standing", "routes", "disks", "clusters"} {
 		if err := os.MkdirAll(filepath.Join(folder, part), 0o700); err != nil {
 			return nil, err
 		}

@@ -43,6 +43,10 @@ class LoadBalancersStub:
     that may grow with the cluster: up to `Limits.max_message_bytes`; above it the host stops with an Event and never
     sends a part of the set.
 
+    When it is done, the cloud MUST hold what was asked for: each port with its protocol and node port, the families, the
+    source ranges, each backend that has a machine, and for external policy LOCAL a check of `health_check_node_port`
+    [R:built-as-asked]. What the cloud cannot do is refused as INVALID_CONFIGURATION or UNSUPPORTED_FEATURE, never left out.
+
     | Condition                               | Code                | Reason                 | The host then                     |
     |-----------------------------------------|---------------------|------------------------|-----------------------------------|
     | done                                    | OK                  |                        | publishes the status              |
@@ -63,9 +67,9 @@ class LoadBalancersStub:
     Idempotent. Required: cluster, fencing, backend_sets, items (1 to `Limits.max_batch_load_balancers`), each with its
     whole Service and the index of its set. It never makes a balancer. It replaces backends and nothing else
     [R:update-backends-only]: where the Service in the item differs from the applied one (an edit whose Ensure fails), the
-    balancer MUST get the new backends all the same, and keeps the rest as it was applied. Deadline: 120 s by default, 600 s
-    at most. The
-    host splits by bytes; a set is never cut.
+    balancer MUST get the new backends all the same, and keeps the rest as it was applied. Each balancer MUST get the set
+    that its own item names [R:update-own-set]. Deadline: 120 s by default, 600 s at most. The host splits by bytes; a set is
+    never cut.
 
     The answer MUST hold each service uid exactly once and no other. [R:batch-keys]
 
@@ -149,6 +153,10 @@ class LoadBalancersServicer(metaclass=_abc_1.ABCMeta):
         that may grow with the cluster: up to `Limits.max_message_bytes`; above it the host stops with an Event and never
         sends a part of the set.
 
+        When it is done, the cloud MUST hold what was asked for: each port with its protocol and node port, the families, the
+        source ranges, each backend that has a machine, and for external policy LOCAL a check of `health_check_node_port`
+        [R:built-as-asked]. What the cloud cannot do is refused as INVALID_CONFIGURATION or UNSUPPORTED_FEATURE, never left out.
+
         | Condition                               | Code                | Reason                 | The host then                     |
         |-----------------------------------------|---------------------|------------------------|-----------------------------------|
         | done                                    | OK                  |                        | publishes the status              |
@@ -175,9 +183,9 @@ class LoadBalancersServicer(metaclass=_abc_1.ABCMeta):
         Idempotent. Required: cluster, fencing, backend_sets, items (1 to `Limits.max_batch_load_balancers`), each with its
         whole Service and the index of its set. It never makes a balancer. It replaces backends and nothing else
         [R:update-backends-only]: where the Service in the item differs from the applied one (an edit whose Ensure fails), the
-        balancer MUST get the new backends all the same, and keeps the rest as it was applied. Deadline: 120 s by default, 600 s
-        at most. The
-        host splits by bytes; a set is never cut.
+        balancer MUST get the new backends all the same, and keeps the rest as it was applied. Each balancer MUST get the set
+        that its own item names [R:update-own-set]. Deadline: 120 s by default, 600 s at most. The host splits by bytes; a set is
+        never cut.
 
         The answer MUST hold each service uid exactly once and no other. [R:batch-keys]
 

@@ -1,0 +1,88 @@
+package cloud
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// standing is what the cloud has of a balancer, as the conformance suite reads it.
+type standing struct {
+	Ports        []standingPort `json:"ports"`
+	Families     []v1.IPFamily  `json:"families"`
+	SourceRanges []string       `json:"source_ranges"`
+	Targets      []string       `json:"targets"`
+	HealthCheck  *healthCheck   `json:"health_check,omitempty"`
+}
+
+type standingPort struct {
+	Protocol v1.Protocol `json:"protocol"`
+	Port     int32       `json:"port"`
+	NodePort int32       `json:"node_port"`
+}
+
+type healthCheck struct {
+	Port int32 `json:"port"`
+}
+
+func asked(service *v1.Service) *standing {
+	made := &standing{Ports: []standingPort{}, Families: service.Spec.IPFamilies, SourceRanges: service.Spec.LoadBalancerSourceRanges}
+	if len(made.Families) == 0 {
+		made.Families = []v1.IPFamily{v1.IPv4Protocol}
+	}
+	if made.SourceRanges == nil {
+		made.SourceRanges = []string{}
+	}
+	for _, port := range service.Spec.Ports {
+		made.Ports = append(made.Ports, standingPort{port.Protocol, port.Port, port.NodePort})
+	}
+	if service.Spec.ExternalTrafficPolicy == v1.ServiceExternalTrafficPolicyLocal {
+		made.HealthCheck = &healthCheck{service.Spec.HealthCheckNodePort}
+	}
+	return made
+}
+
+// attach puts these nodes, and no others, behind a balancer; a node without a machine gets nothing.
+func (c *Cloud) attach(made *standing, nodes []*v1.Node) error {
+	made.Targets = []string{}
+	for _, node := range nodes {
+		switch found, err := c.machine(node); {
+		case err != nil:
+			return err
+		case found != nil && node.Spec.ProviderID != "":
+			made.Targets = append(made.Targets, node.Spec.ProviderID)
+		case found != nil:
+			made.Targets = append(made.Targets, prefix+node.Name)
+		}
+	}
+	return nil
+}
+
+// standingAt is where a balancer's own file stands, beside the one that names its Service.
+func (c *Cloud) standingAt(balancer string) string {
+	return filepath.Join(c.folder, "standing", filepath.Base(balancer))
+}
+
+// stands reads what the cloud has; nothing for the balancer of a former controller.
+func (c *Cloud) stands(balancer string) (*standing, error) {
+	made := &standing{}
+	text, err := os.ReadFile(c.standingAt(balancer))
+	if err != nil {
+		return nil, err
+	}
+	return made, json.Unmarshal(text, made)
+}
+
+func (c *Cloud) build(balancer string, made *standing) error {
+	text, err := json.Marshal(made)
+	if err != nil {
+		return err
+	}
+	path := c.standingAt(balancer)
+	if err := os.WriteFile(path+"~", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+"~", path)
+}

@@ -1,0 +1,180 @@
+//! What was built: the cloud is asked, not the provider.
+
+use cloudprovider_proto::v1alpha1::{ErrorReason, IpFamily, Protocol, TrafficPolicy};
+
+use super::updates::updated;
+use crate::{
+    case::{Case, Outcome, Profile::LoadBalancers},
+    provider::in_words,
+    trial::{INSPECT, Machine, Trial, Wanted, failed, port_of, reason_of, tcp},
+};
+
+const RULE: &[&str] = &["built-as-asked"];
+const LOOK: &[&str] = &[INSPECT];
+const LOOK_AT_MACHINES: &[&str] = &[INSPECT, "create-instance", "terminate-instance"];
+
+pub(super) const CASES: &[Case] = &[
+    Case::new("BUILT-01", LoadBalancers, "each port stands, with its protocol and node port", RULE, &ports)
+        .hooks(LOOK),
+    Case::new("BUILT-02", LoadBalancers, "ports that are wanted no more go", RULE, &fewer_ports).hooks(LOOK),
+    Case::new("BUILT-03", LoadBalancers, "the machines of the set stand behind it, no other", RULE, &targets)
+        .hooks(LOOK_AT_MACHINES),
+    Case::new("BUILT-04", LoadBalancers, "source ranges stand, or are refused", RULE, &source_ranges)
+        .hooks(LOOK),
+    Case::new("BUILT-05", LoadBalancers, "UDP stands as UDP, or is refused", RULE, &udp).hooks(LOOK),
+    Case::new("BUILT-06", LoadBalancers, "IPv6 stands as IPv6, or is refused", RULE, &ipv6).hooks(LOOK),
+    Case::new(
+        "BUILT-07",
+        LoadBalancers,
+        "policy LOCAL asks the nodes at their health port, or is refused",
+        RULE,
+        &local,
+    )
+    .hooks(LOOK),
+    Case::new(
+        "BUILT-08",
+        LoadBalancers,
+        "each balancer of a batch gets its own set",
+        &["update-own-set"],
+        &own_sets,
+    )
+    .hooks(LOOK_AT_MACHINES),
+    Case::new(
+        "BUILT-09",
+        LoadBalancers,
+        "new backends replace backends and nothing else",
+        &["update-backends-only"],
+        &backends_only,
+    )
+    .hooks(LOOK_AT_MACHINES),
+    Case::new(
+        "BUILT-10",
+        LoadBalancers,
+        "nothing stands once Delete is done",
+        &["delete-by-key"],
+        &nothing_after_delete,
+    )
+    .hooks(LOOK),
+];
+
+/// The next state of a balancer, as this changes it.
+fn next(wanted: &Wanted, change: impl FnOnce(&mut Wanted)) -> Wanted {
+    let mut next = Wanted {
+        digest: format!("{}-{}", wanted.digest, wanted.revision % 1000),
+        revision: wanted.revision + 1,
+        ..wanted.clone()
+    };
+    change(&mut next);
+    next
+}
+
+fn behind(machines: &[Machine]) -> Vec<cloudprovider_proto::v1alpha1::NodeRef> {
+    machines.iter().map(Machine::node).collect()
+}
+
+async fn stands(t: &Trial, wanted: &Wanted) -> Outcome {
+    t.ensure(wanted).await?;
+    t.stands(wanted).await
+}
+
+/// It stands as asked for, or it is refused: the one thing that it must not be is something else.
+async fn stands_or_is_refused(t: &Trial, what: &str, wanted: &Wanted) -> Outcome {
+    match t.ensure_once(wanted).await {
+        Ok(_) => stands(t, wanted).await,
+        Err(status) => match reason_of(&status) {
+            Some(ErrorReason::UnsupportedFeature | ErrorReason::InvalidConfiguration) => Ok(()),
+            _ => Err(failed(
+                format!("{what} that stands, UNSUPPORTED_FEATURE or INVALID_CONFIGURATION"),
+                in_words(&status),
+            )),
+        },
+    }
+}
+
+async fn ports(t: &Trial) -> Outcome {
+    stands(t, &t.wanted()?.changed(443)).await
+}
+
+async fn fewer_ports(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?.changed(443);
+    t.ensure(&wanted).await?;
+    stands(t, &next(&wanted, |next| next.service.ports = vec![tcp(8080)])).await
+}
+
+async fn targets(t: &Trial) -> Outcome {
+    let machines = t.machines(3).await?;
+    let first = next(&t.wanted()?, |first| first.nodes = behind(&machines[..2]));
+    stands(t, &first).await?;
+    let second = next(&first, |second| second.nodes = behind(&machines[1..]));
+    stands(t, &second).await?;
+    stands(t, &next(&second, |none| none.nodes.clear())).await
+}
+
+async fn source_ranges(t: &Trial) -> Outcome {
+    let ranges = ["192.0.2.0/24", "198.51.100.7/32"].map(str::to_owned);
+    let wanted = next(&t.wanted()?, |wanted| wanted.service.source_ranges = ranges.to_vec());
+    stands_or_is_refused(t, "a restriction", &wanted).await?;
+    // Whoever is open to few now is open to all later, and the other way round.
+    let open = t.wanted()?;
+    stands(t, &open).await?;
+    let closed = next(&open, |closed| closed.service.source_ranges = ranges[..1].to_vec());
+    stands_or_is_refused(t, "a restriction", &closed).await
+}
+
+async fn udp(t: &Trial) -> Outcome {
+    let wanted = next(&t.wanted()?, |wanted| wanted.service.ports = vec![port_of(Protocol::Udp, 5353)]);
+    stands_or_is_refused(t, "a UDP port", &wanted).await
+}
+
+async fn ipv6(t: &Trial) -> Outcome {
+    let wanted = next(&t.wanted()?, |wanted| wanted.service.ip_families = vec![IpFamily::Ipv6.into()]);
+    stands_or_is_refused(t, "a balancer of family IPv6", &wanted).await
+}
+
+async fn local(t: &Trial) -> Outcome {
+    let wanted = next(&t.wanted()?, |wanted| {
+        wanted.service.external_traffic_policy = TrafficPolicy::Local.into();
+        wanted.service.health_check_node_port = 32_123;
+    });
+    stands_or_is_refused(t, "policy LOCAL", &wanted).await
+}
+
+async fn own_sets(t: &Trial) -> Outcome {
+    let machines = t.machines(2).await?;
+    let (one, other) = (t.wanted()?, t.wanted()?);
+    t.ensure(&one).await?;
+    t.ensure(&other).await?;
+    let one = next(&one, |one| one.nodes = behind(&machines[..1]));
+    let other = next(&other, |other| other.nodes = behind(&machines[1..]));
+    done(updated(t, &[&one, &other]).await?)?;
+    t.stands(&one).await?;
+    t.stands(&other).await
+}
+
+async fn backends_only(t: &Trial) -> Outcome {
+    let machines = t.machines(1).await?;
+    let wanted = t.wanted()?.changed(443);
+    t.ensure(&wanted).await?;
+    let with_nodes = next(&wanted, |next| next.nodes = behind(&machines));
+    // The Service was edited meanwhile, and its Ensure waits.
+    let edited = Wanted {
+        service: next(&wanted, |next| next.service.ports.truncate(1)).service,
+        ..with_nodes.clone()
+    };
+    done(updated(t, &[&edited]).await?)?;
+    t.stands(&with_nodes).await
+}
+
+fn done(results: Vec<cloudprovider_proto::v1alpha1::LoadBalancerUpdateResult>) -> Outcome {
+    match results.into_iter().find(|result| result.error.is_some()) {
+        Some(refused) => Err(failed("UPDATED", format!("{refused:?}"))),
+        None => Ok(()),
+    }
+}
+
+async fn nothing_after_delete(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    stands(t, &wanted).await?;
+    t.delete(&t.delete_request(&wanted)).await?;
+    t.nothing_stands(&wanted).await
+}
