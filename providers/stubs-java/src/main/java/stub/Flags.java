@@ -1,0 +1,54 @@
+package stub;
+
+import java.net.InetSocketAddress;
+import java.net.URI;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Set;
+
+/**
+ * The command line.
+ *
+ * @param socket null when it listens at an address
+ * @param door where to write the port of the operator's door; null: it stays shut
+ */
+record Flags(Path socket, InetSocketAddress address, Path tls, Path cloud, Path door, long pageTokenSeconds) {
+    static final String USAGE = """
+            usage: stubs-java --endpoint unix:///path/of/the/socket | tcp://address:port --tls-dir DIRECTORY
+                   --cloud FILE [--door FILE] [--page-token-validity SECONDS]""";
+
+    static Flags parse(String... arguments) {
+        Map<String, String> told = new HashMap<>();
+        for (int at = 0; at < arguments.length; at++) {
+            String[] parts = arguments[at].split("=", 2);
+            if (parts.length == 1 && at + 1 == arguments.length) throw new IllegalArgumentException(parts[0] + " wants a value");
+            told.put(parts[0], parts.length == 2 ? parts[1] : arguments[++at]);
+        }
+        URI endpoint = URI.create(needed(told, "--endpoint"));
+        boolean unix = "unix".equals(endpoint.getScheme());
+        if (!unix && !("tcp".equals(endpoint.getScheme()) && told.containsKey("--tls-dir"))) {
+            throw new IllegalArgumentException("--endpoint " + endpoint + " is neither unix:///path nor tcp://address:port with --tls-dir");
+        }
+        Flags flags = new Flags(
+                unix ? Path.of(endpoint.getPath()) : null,
+                unix ? null : new InetSocketAddress(endpoint.getHost(), endpoint.getPort()),
+                path(told.remove("--tls-dir")),
+                path(needed(told, "--cloud")),
+                path(told.remove("--door")),
+                Long.parseLong(told.getOrDefault("--page-token-validity", "300")));
+        told.keySet().removeAll(Set.of("--endpoint", "--cloud", "--page-token-validity"));
+        if (!told.isEmpty()) throw new IllegalArgumentException("unknown: " + told.keySet());
+        return flags;
+    }
+
+    private static String needed(Map<String, String> told, String flag) {
+        String value = told.get(flag);
+        if (value == null) throw new IllegalArgumentException(flag + " is missing");
+        return value;
+    }
+
+    private static Path path(String value) {
+        return value == null ? null : Path.of(value);
+    }
+}

@@ -1,0 +1,126 @@
+package stub;
+
+import ccm.cloudprovider.v1alpha1.BatchGetInstancesRequest;
+import ccm.cloudprovider.v1alpha1.BatchGetInstancesResponse;
+import ccm.cloudprovider.v1alpha1.ErrorReason;
+import ccm.cloudprovider.v1alpha1.Instance;
+import ccm.cloudprovider.v1alpha1.InstanceQuery;
+import ccm.cloudprovider.v1alpha1.InstanceResult;
+import ccm.cloudprovider.v1alpha1.InstanceState;
+import ccm.cloudprovider.v1alpha1.InstanceView;
+import ccm.cloudprovider.v1alpha1.InstancesGrpc;
+import ccm.cloudprovider.v1alpha1.ListInstancesRequest;
+import ccm.cloudprovider.v1alpha1.ListInstancesResponse;
+import ccm.cloudprovider.v1alpha1.ListedInstance;
+import ccm.cloudprovider.v1alpha1.NodeAddress;
+import ccm.cloudprovider.v1alpha1.NodeAddressType;
+import ccm.cloudprovider.v1alpha1.NodeRef;
+import ccm.cloudprovider.v1alpha1.UnreachableLocation;
+import com.google.protobuf.Timestamp;
+import com.google.protobuf.util.Timestamps;
+import io.grpc.stub.StreamObserver;
+import java.util.List;
+import stub.cloud.Cloud;
+import stub.cloud.Machine;
+
+/** Machines: one call of the cloud for a batch, whatever its size. */
+final class InstancesService extends InstancesGrpc.InstancesImplBase {
+    private final Calls calls;
+    private final Cloud cloud;
+    private final Pager pager;
+
+    InstancesService(Calls calls, Cloud cloud, Pager pager) {
+        this.calls = calls;
+        this.cloud = cloud;
+        this.pager = pager;
+    }
+
+    @Override
+    public void batchGetInstances(BatchGetInstancesRequest request, StreamObserver<BatchGetInstancesResponse> out) {
+        calls.read(out, gate -> {
+            check(request);
+            List<NodeRef> nodes = request.getQueriesList().stream().map(InstanceQuery::getNode).toList();
+            Timestamp now = Timestamps.now();
+            Looked found = gate.call(() -> Looked.up(cloud, nodes));
+            BatchGetInstancesResponse.Builder answer = BatchGetInstancesResponse.newBuilder();
+            for (InstanceQuery query : request.getQueriesList()) {
+                answer.addResults(result(found, request.getCluster().getUid(), query, request.getView()).setObservedAt(now));
+            }
+            return answer.build();
+        });
+    }
+
+    @Override
+    public void listInstances(ListInstancesRequest request, StreamObserver<ListInstancesResponse> out) {
+        calls.read(out, gate -> {
+            String cluster = request.getCluster().getUid();
+            int size = Shape.page(request.getCluster(), request.getPageSize(), request.getPageToken());
+            String list = "instances " + cluster;
+            String after = pager.after(list, request.getPageToken());
+            Cloud.Found found = gate.call(() -> cloud.machinesOf(cluster));
+            Pager.Page<Machine> page = pager.page(list, after, size, found.machines().stream(), Machine::id);
+            ListInstancesResponse.Builder answer = ListInstancesResponse.newBuilder().setNextPageToken(page.next());
+            for (Machine one : page.items()) {
+                answer.addInstances(ListedInstance.newBuilder().setState(state(one)).setInstance(describe(one, request.getView())).setNodeName(one.name()));
+            }
+            for (String zone : found.lostZones()) {
+                answer.addUnreachable(UnreachableLocation.newBuilder().setLocation(zone).setError(unreachable(zone).toItem()));
+            }
+            return answer.build();
+        });
+    }
+
+    private static InstanceResult.Builder result(Looked found, String cluster, InstanceQuery query, InstanceView view) {
+        NodeRef node = query.getNode();
+        String given = node.getProviderId();
+        InstanceResult.Builder answer = InstanceResult.newBuilder().setKey(query.getKey());
+        // An ID that this provider never makes names no place where to look.
+        if (!given.isEmpty() && !(given.startsWith(Looked.PREFIX) && Looked.idOf(given).contains("/"))) {
+            return answer.setState(InstanceState.INSTANCE_STATE_NOT_OWNED);
+        }
+        List<Machine> machines = found.of(node);
+        if (machines.size() > 1) {
+            String message = machines.size() + " machines claim node " + node.getName();
+            return answer.setError(Refusal.of(ErrorReason.ERROR_REASON_INSTANCE_AMBIGUOUS, message).toItem());
+        }
+        if (machines.isEmpty()) {
+            String lost = found.lostZones().stream().filter(zone -> given.isEmpty() || Looked.idOf(given).startsWith(zone + "/")).findFirst().orElse(null);
+            if (lost != null) return answer.setError(unreachable(lost).toItem());
+            // By its name alone a machine may be missed: only a provider ID makes absence evidence.
+            return answer.setState(InstanceState.INSTANCE_STATE_ABSENT).setAuthoritative(!given.isEmpty());
+        }
+        Machine machine = machines.get(0);
+        if (!machine.cluster().equals(cluster) && !machine.cluster().isEmpty()) return answer.setState(InstanceState.INSTANCE_STATE_NOT_OWNED);
+        return answer.setState(state(machine)).setAuthoritative(true).setInstance(describe(machine, view));
+    }
+
+    private static InstanceState state(Machine machine) {
+        return machine.running() ? InstanceState.INSTANCE_STATE_RUNNING : InstanceState.INSTANCE_STATE_STOPPED;
+    }
+
+    /** A view that this build does not know is UNRECOGNIZED in Java, and told everything like ALL. */
+    private static Instance describe(Machine machine, InstanceView view) {
+        Instance.Builder answer = Instance.newBuilder().setProviderId(Looked.PREFIX + machine.id()).setName(machine.name());
+        if (view == InstanceView.INSTANCE_VIEW_EXISTENCE) return answer.build();
+        return answer.setInstanceType("small")
+                .setZone(machine.zone())
+                .setRegion("eu-1")
+                .setSystemUuid(machine.uuid())
+                .addAddresses(NodeAddress.newBuilder().setType(NodeAddressType.NODE_ADDRESS_TYPE_INTERNAL_IP).setAddress(machine.address()))
+                .build();
+    }
+
+    private static Refusal unreachable(String zone) {
+        return Refusal.of(ErrorReason.ERROR_REASON_LOCATION_UNREACHABLE, "zone " + zone + " does not answer");
+    }
+
+    private static void check(BatchGetInstancesRequest request) {
+        Shape.cluster(request.getCluster());
+        Shape.batch("queries", request.getQueriesCount());
+        Shape.Keys keys = new Shape.Keys();
+        for (int at = 0; at < request.getQueriesCount(); at++) {
+            keys.add("queries[" + at + "].key", request.getQueries(at).getKey());
+            Shape.node("queries[" + at + "].node", request.getQueries(at).getNode());
+        }
+    }
+}

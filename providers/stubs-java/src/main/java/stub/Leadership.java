@@ -1,0 +1,136 @@
+package stub;
+
+import ccm.cloudprovider.v1alpha1.ErrorReason;
+import ccm.cloudprovider.v1alpha1.Fencing;
+import ccm.cloudprovider.v1alpha1.LeadRequest;
+import com.google.protobuf.util.Durations;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashSet;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
+
+/** Who leads for which cluster, as `Lead` said it. Everything is under one lock. */
+final class Leadership {
+    /** How long something is led. */
+    final class Term {
+        private final Fencing leader;
+        private final Set<Runnable> watching = new LinkedHashSet<>();
+        private ScheduledFuture<?> timer;
+        /** By the monotonic clock; null: until somebody else leads. */
+        private Long until;
+        private boolean ended;
+
+        private Term(Fencing leader) {
+            this.leader = leader;
+        }
+
+        /** Asks the clock, too: after a pause of the process the timer may be late. */
+        boolean over() {
+            synchronized (Leadership.this) {
+                return ended || until != null && clock.getAsLong() - until >= 0;
+            }
+        }
+
+        /** Runs this when the term ends; at once if it has. Answers how to take it back. */
+        Runnable atEnd(Runnable what) {
+            synchronized (Leadership.this) {
+                if (!over()) {
+                    watching.add(what);
+                    return () -> {
+                        synchronized (Leadership.this) {
+                            watching.remove(what);
+                        }
+                    };
+                }
+            }
+            what.run();
+            return () -> {};
+        }
+
+        Refusal stale() {
+            return Leadership.stale(leader);
+        }
+
+        private void lasts(LeadRequest said) {
+            if (timer != null) timer.cancel(false);
+            until = null;
+            if (!said.hasValidFor()) return;
+            long nanos = Durations.toNanos(said.getValidFor());
+            until = clock.getAsLong() + nanos;
+            if (nanos <= 0) end();
+            else timer = timers.schedule(this::end, nanos, TimeUnit.NANOSECONDS);
+        }
+
+        private void end() {
+            synchronized (Leadership.this) {
+                if (until != null && !over()) return; // It was renewed while this waited for the lock.
+                ended = true;
+                watching.forEach(Runnable::run);
+                watching.clear();
+            }
+        }
+
+        private void endNow() {
+            until = clock.getAsLong();
+            end();
+        }
+    }
+
+    private static final class Office {
+        private Term term;
+        /** Leases that were replaced by another one. */
+        private final Set<String> former = new HashSet<>();
+    }
+
+    private final Map<String, Office> offices = new HashMap<>();
+    private final ScheduledExecutorService timers;
+    private final LongSupplier clock;
+
+    Leadership(ScheduledExecutorService timers, LongSupplier clock) {
+        this.timers = timers;
+        this.clock = clock;
+    }
+
+    /** Hears what a leader says of itself. */
+    synchronized void hear(LeadRequest said) {
+        Fencing leader = said.getFencing();
+        Office office = offices.computeIfAbsent(said.getCluster().getUid(), uid -> new Office());
+        if (office.term == null) {
+            office.term = new Term(leader);
+        } else {
+            Fencing last = office.term.leader;
+            boolean sameScope = leader.getScope().equals(last.getScope());
+            boolean lower = sameScope && Long.compareUnsigned(leader.getEpoch(), last.getEpoch()) < 0;
+            boolean unelected = leader.getScope().isEmpty() && !last.getScope().isEmpty() && !office.term.over();
+            if (lower || unelected || office.former.contains(leader.getScope())) throw stale(leader);
+            if (!leader.equals(last) || office.term.over()) {
+                office.term.endNow();
+                if (!sameScope && !last.getScope().isEmpty()) office.former.add(last.getScope());
+                office.term = new Term(leader);
+            }
+        }
+        office.term.lasts(said);
+    }
+
+    /** The term under which a mutation runs; null where leader election is off and nobody ever led. */
+    synchronized Term admit(String cluster, Fencing caller) {
+        Office office = offices.get(cluster);
+        if (office == null) {
+            if (caller.getEpoch() == 0) return null;
+            throw stale(caller);
+        }
+        if (office.term.over() || !office.term.leader.equals(caller)) throw stale(caller);
+        return office.term;
+    }
+
+    private static Refusal stale(Fencing caller) {
+        String epoch = Long.toUnsignedString(caller.getEpoch());
+        String message = "epoch " + epoch + " of lease \"" + caller.getScope() + "\" does not lead";
+        return Refusal.of(ErrorReason.ERROR_REASON_STALE_LEADER, message, Map.of("epoch", epoch));
+    }
+}

@@ -1,0 +1,85 @@
+package stub;
+
+import ccm.cloudprovider.v1alpha1.CloudProviderGrpc;
+import ccm.cloudprovider.v1alpha1.InstancesGrpc;
+import ccm.cloudprovider.v1alpha1.LoadBalancersGrpc;
+import ccm.discovery.v1.DiscoveryGrpc;
+import io.grpc.Server;
+import io.grpc.health.v1.HealthCheckResponse.ServingStatus;
+import io.grpc.health.v1.HealthGrpc;
+import io.grpc.netty.NettyServerBuilder;
+import io.grpc.protobuf.services.HealthStatusManager;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import stub.cloud.Cloud;
+
+/** A provider that serves: all parts put together, and how they end. */
+final class Provider {
+    private static final long STOP_SECONDS = 25;
+    private static final long FLUSH_SECONDS = 1;
+    private static final List<String> SERVICES = List.of(
+            DiscoveryGrpc.SERVICE_NAME, CloudProviderGrpc.SERVICE_NAME, InstancesGrpc.SERVICE_NAME, LoadBalancersGrpc.SERVICE_NAME,
+            HealthGrpc.SERVICE_NAME);
+
+    private final HealthStatusManager health = new HealthStatusManager();
+    private final ScheduledExecutorService timers = Executors.newSingleThreadScheduledExecutor(work -> {
+        Thread thread = new Thread(work, "timers");
+        thread.setDaemon(true);
+        return thread;
+    });
+    /** Runs the work of all calls, beside gRPC's own threads: what is in here at a stop is what must be waited for. */
+    private final ExecutorService pool = Executors.newCachedThreadPool();
+    private final Server server;
+
+    private Provider(Flags flags, Cloud cloud) throws IOException {
+        Calls calls = new Calls(pool);
+        Leadership leadership = new Leadership(timers, System::nanoTime);
+        Pager pager = new Pager(TimeUnit.SECONDS.toNanos(flags.pageTokenSeconds()), System::nanoTime);
+        Pulse pulse = new Pulse(cloud);
+        pulse.start(timers);
+        Path socket = flags.socket();
+        NettyServerBuilder builder = socket != null ? Listener.atSocket(socket) : Listener.atAddress(flags.address(), flags.tls(), timers);
+        server = builder.maxInboundMessageSize(Identity.MAX_MESSAGE_BYTES) // 4 MiB without it.
+                .addService(new Identity.Door(calls, SERVICES))
+                .addService(new Identity(calls, leadership, pulse, flags.pageTokenSeconds()))
+                .addService(new InstancesService(calls, cloud, pager))
+                .addService(new LoadBalancersService(calls, leadership, new Mutations(pool), new Balancers(cloud), pager))
+                .addService(health.getHealthService())
+                .build();
+        SERVICES.forEach(name -> health.setStatus(name, ServingStatus.SERVING));
+        server.start();
+        if (socket != null) Listener.guard(socket);
+    }
+
+    static Provider start(Flags flags, Cloud cloud) throws IOException {
+        return new Provider(flags, cloud);
+    }
+
+    Object where() {
+        return server.getListenSockets().get(0);
+    }
+
+    void await() throws InterruptedException {
+        server.awaitTermination();
+    }
+
+    /** Says that nothing new is taken, answers what runs, and ends. The server alone would wait for watchers of health, who never go. */
+    void stop() {
+        try {
+            health.enterTerminalState();
+            server.shutdown();
+            pool.shutdown();
+            pool.awaitTermination(STOP_SECONDS, TimeUnit.SECONDS);
+            server.awaitTermination(FLUSH_SECONDS, TimeUnit.SECONDS);
+        } catch (InterruptedException again) {
+            Thread.currentThread().interrupt();
+        }
+        server.shutdownNow();
+        timers.shutdownNow();
+    }
+}

@@ -1,0 +1,95 @@
+package stub;
+
+import ccm.cloudprovider.v1alpha1.ErrorReason;
+import ccm.cloudprovider.v1alpha1.ItemError;
+import com.google.protobuf.Any;
+import com.google.protobuf.Duration;
+import com.google.rpc.ErrorInfo;
+import com.google.rpc.RetryInfo;
+import com.google.rpc.Status;
+import io.grpc.Status.Code;
+import io.grpc.StatusRuntimeException;
+import io.grpc.protobuf.StatusProto;
+import java.util.Map;
+import stub.cloud.CloudException;
+
+/** An error of the contract: a reason, a message that is the same from call to call, and what varies in metadata. */
+public final class Refusal extends RuntimeException {
+    private static final String DOMAIN = "cloudprovider.ccm";
+    private static final String PREFIX = "ERROR_REASON_";
+
+    private final transient ErrorReason reason;
+    private final transient Map<String, String> metadata;
+    private final transient Duration retryAfter;
+
+    private Refusal(ErrorReason reason, String message, Map<String, String> metadata, Duration retryAfter) {
+        super(message);
+        this.reason = reason;
+        this.metadata = metadata;
+        this.retryAfter = retryAfter;
+    }
+
+    public static Refusal of(ErrorReason reason, String message) {
+        return new Refusal(reason, message, Map.of(), null);
+    }
+
+    public static Refusal of(ErrorReason reason, String message, Map<String, String> metadata) {
+        return new Refusal(reason, message, metadata, null);
+    }
+
+    public static Refusal outOfShape(String field, String why) {
+        return of(ErrorReason.ERROR_REASON_INVALID_ARGUMENT_SHAPE, field + " " + why);
+    }
+
+    /** What a refusal of the cloud is in the contract's words. */
+    public static Refusal of(CloudException error) {
+        ErrorReason reason = switch (error.kind()) {
+            case UNREACHABLE -> ErrorReason.ERROR_REASON_CLOUD_API_UNAVAILABLE;
+            case BAD_CREDENTIALS -> ErrorReason.ERROR_REASON_CLOUD_CREDENTIALS_INVALID;
+            case EXPIRED_CREDENTIALS -> ErrorReason.ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED;
+            case FORBIDDEN -> ErrorReason.ERROR_REASON_CLOUD_PERMISSION_DENIED;
+            case THROTTLED -> ErrorReason.ERROR_REASON_RATE_LIMITED;
+            case QUOTA -> ErrorReason.ERROR_REASON_QUOTA_EXCEEDED;
+            case NO_CAPACITY -> ErrorReason.ERROR_REASON_CAPACITY_UNAVAILABLE;
+            case NAME_TAKEN -> ErrorReason.ERROR_REASON_OWNED_BY_OTHER_CLUSTER;
+            // It went between two calls of ours.
+            case NOT_FOUND -> ErrorReason.ERROR_REASON_CONCURRENT_OPERATION;
+        };
+        return switch (reason) {
+            case ERROR_REASON_CLOUD_PERMISSION_DENIED -> of(reason, "a right is missing", Map.of("action", error.getMessage()));
+            case ERROR_REASON_RATE_LIMITED -> new Refusal(reason, error.getMessage(), Map.of(), Duration.newBuilder().setSeconds(1).build());
+            default -> of(reason, error.getMessage());
+        };
+    }
+
+    /** As the error of one item. */
+    public ItemError toItem() {
+        ItemError.Builder error = ItemError.newBuilder().setReason(reason).setMessage(getMessage());
+        if (retryAfter != null) error.setRetryAfter(retryAfter);
+        return error.build();
+    }
+
+    /** As gRPC carries it: a google.rpc.Status in a trailer. */
+    public StatusRuntimeException toStatus() {
+        ErrorInfo info = ErrorInfo.newBuilder().setDomain(DOMAIN).setReason(reason.name().substring(PREFIX.length())).putAllMetadata(metadata).build();
+        Status.Builder status = Status.newBuilder().setCode(code(reason).value()).setMessage(getMessage()).addDetails(Any.pack(info));
+        if (retryAfter != null) status.addDetails(Any.pack(RetryInfo.newBuilder().setRetryDelay(retryAfter).build()));
+        return StatusProto.toStatusRuntimeException(status.build());
+    }
+
+    /** The code that the contract names beside each reason that this provider uses. */
+    private static Code code(ErrorReason reason) {
+        return switch (reason) {
+            case ERROR_REASON_INVALID_ARGUMENT_SHAPE, ERROR_REASON_BATCH_TOO_LARGE, ERROR_REASON_INVALID_TOKEN, ERROR_REASON_UNSUPPORTED_FEATURE,
+                ERROR_REASON_INVALID_CONFIGURATION -> Code.INVALID_ARGUMENT;
+            case ERROR_REASON_PAGE_TOKEN_EXPIRED, ERROR_REASON_STALE_REVISION, ERROR_REASON_CONCURRENT_OPERATION -> Code.ABORTED;
+            case ERROR_REASON_RATE_LIMITED, ERROR_REASON_QUOTA_EXCEEDED, ERROR_REASON_CAPACITY_UNAVAILABLE -> Code.RESOURCE_EXHAUSTED;
+            case ERROR_REASON_CLOUD_API_UNAVAILABLE, ERROR_REASON_SHUTTING_DOWN -> Code.UNAVAILABLE;
+            case ERROR_REASON_CLOUD_CREDENTIALS_INVALID, ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED -> Code.UNAUTHENTICATED;
+            case ERROR_REASON_CLOUD_PERMISSION_DENIED -> Code.PERMISSION_DENIED;
+            case ERROR_REASON_OWNED_BY_OTHER_CLUSTER -> Code.ALREADY_EXISTS;
+            case ERROR_REASON_ADOPTION_REFUSED, ERROR_REASON_STALE_LEADER -> Code.FAILED_PRECONDITION;
+            default -> Code.INTERNAL;
+        };
+    }
+}

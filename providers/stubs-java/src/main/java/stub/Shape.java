@@ -1,0 +1,82 @@
+package stub;
+
+import ccm.cloudprovider.v1alpha1.ClusterRef;
+import ccm.cloudprovider.v1alpha1.ErrorReason;
+import ccm.cloudprovider.v1alpha1.NodeRef;
+import ccm.cloudprovider.v1alpha1.ServiceRef;
+import java.nio.charset.StandardCharsets;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+
+/** Refuses requests that break the contract, before anything is looked at. Sizes are bytes. */
+final class Shape {
+    static final int MAX_BATCH = 500;
+    static final int MAX_PAGE = 500;
+    private static final int KEY = 1 << 10;
+    private static final int UID = 64;
+    private static final int NAME = 253;
+    private static final int DIGEST = 128;
+
+    private Shape() {}
+
+    static void cluster(ClusterRef cluster) {
+        text("cluster.uid", cluster.getUid(), UID);
+        bounded("cluster.name", cluster.getName(), NAME);
+    }
+
+    /** Absent is not the same as epoch 0: who is not elected says so. */
+    static void present(String field, boolean there) {
+        if (!there) throw Refusal.outOfShape(field, "is missing");
+    }
+
+    static void batch(String field, int size) {
+        present(field, size > 0);
+        if (size > MAX_BATCH) {
+            String most = Integer.toString(MAX_BATCH);
+            throw Refusal.of(ErrorReason.ERROR_REASON_BATCH_TOO_LARGE, field + " has more than " + most + " items", Map.of("max", most));
+        }
+    }
+
+    /** Answers the size of the page: the limit where nothing or more was asked. */
+    static int page(ClusterRef cluster, int size, String token) {
+        cluster(cluster);
+        if (size < 0) throw Refusal.outOfShape("page_size", "is negative");
+        bounded("page_token", token, KEY);
+        return size == 0 ? MAX_PAGE : Math.min(size, MAX_PAGE);
+    }
+
+    static void node(String field, NodeRef node) {
+        text(field + ".name", node.getName(), NAME);
+        bounded(field + ".provider_id", node.getProviderId(), KEY);
+    }
+
+    static void service(String field, ServiceRef service) {
+        text(field + ".uid", service.getUid(), UID);
+        text(field + ".name", service.getName(), NAME);
+        text(field + ".namespace", service.getNamespace(), NAME);
+    }
+
+    static void digest(String field, String digest) {
+        text(field, digest, DIGEST);
+    }
+
+    /** The keys of a batch, of which each must be there once. */
+    static final class Keys {
+        private final Set<String> seen = new HashSet<>();
+
+        void add(String field, String key) {
+            text(field, key, KEY);
+            if (!seen.add(key)) throw Refusal.outOfShape(field, "is doubled");
+        }
+    }
+
+    private static void text(String field, String value, int most) {
+        present(field, !value.isEmpty());
+        bounded(field, value, most);
+    }
+
+    private static void bounded(String field, String value, int most) {
+        if (value.getBytes(StandardCharsets.UTF_8).length > most) throw Refusal.outOfShape(field, "has more than " + most + " bytes");
+    }
+}

@@ -1,0 +1,49 @@
+package stub;
+
+import ccm.cloudprovider.v1alpha1.ErrorReason;
+import ccm.cloudprovider.v1alpha1.IpFamily;
+import ccm.cloudprovider.v1alpha1.Service;
+import ccm.cloudprovider.v1alpha1.ServicePort;
+import ccm.cloudprovider.v1alpha1.TrafficPolicy;
+import java.util.List;
+import stub.cloud.Balancer.Config;
+import stub.cloud.Balancer.Listener;
+
+/** What a Service asks of a balancer, in the cloud's words; what this cloud does not have is refused by the field's name. */
+final class Wanted {
+    private static final int LAST_PORT = 65_535;
+
+    private Wanted() {}
+
+    static Config config(Service service) {
+        if (!service.getLoadBalancerIp().isEmpty()) throw unsupported("spec.loadBalancerIP");
+        if (service.hasAllocateNodePorts() && !service.getAllocateNodePorts()) throw unsupported("spec.allocateLoadBalancerNodePorts");
+        List<Listener> listeners = service.getPortsList().stream().map(Wanted::listener).toList();
+        List<String> families = service.getIpFamiliesList().stream()
+                .filter(one -> one == IpFamily.IP_FAMILY_IPV4 || one == IpFamily.IP_FAMILY_IPV6)
+                .map(one -> one == IpFamily.IP_FAMILY_IPV6 ? "IPv6" : "IPv4")
+                .toList();
+        boolean local = service.getExternalTrafficPolicy() == TrafficPolicy.TRAFFIC_POLICY_LOCAL;
+        return new Config(
+                listeners,
+                List.copyOf(service.getSourceRangesList()),
+                families.isEmpty() ? List.of("IPv4") : families,
+                service.getClientIpAffinity().getSeconds(),
+                local ? service.getHealthCheckNodePort() : 0);
+    }
+
+    private static Listener listener(ServicePort port) {
+        String protocol = switch (port.getProtocol()) {
+            case PROTOCOL_TCP -> "TCP";
+            case PROTOCOL_UDP -> "UDP";
+            // SCTP, and UNRECOGNIZED: what a newer host may send.
+            default -> throw unsupported("spec.ports[].protocol");
+        };
+        if (port.getPort() < 1 || port.getPort() > LAST_PORT) throw Refusal.outOfShape("service.ports.port", "is no port");
+        return new Listener(protocol, port.getPort(), port.getNodePort());
+    }
+
+    private static Refusal unsupported(String field) {
+        return Refusal.of(ErrorReason.ERROR_REASON_UNSUPPORTED_FEATURE, field + " is not supported by this cloud as it is");
+    }
+}
