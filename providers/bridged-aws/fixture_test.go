@@ -40,7 +40,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { moto.Stop() })
-	w := &world{T: t, ctx: ctx, cloud: emulator.Open(moto.URL)}
+	w := &world{T: t, ctx: ctx, cloud: emulator.At(moto.URL)}
 	w.network = must(w.cloud.MakeNetwork(ctx))(t)
 	w.serve(moto.URL)
 	return w

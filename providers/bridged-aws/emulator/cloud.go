@@ -19,8 +19,8 @@ type Cloud struct {
 	elbv2 *elbv2.Client
 }
 
-// Open answers the cloud at a URL; nothing is asked yet.
-func Open(url string) *Cloud {
+// At answers the cloud at a URL; nothing is asked yet.
+func At(url string) *Cloud {
 	key := credentials.NewStaticCredentialsProvider(Environment["AWS_ACCESS_KEY_ID"], Environment["AWS_SECRET_ACCESS_KEY"], "")
 	return &Cloud{
 		ec2:   ec2.New(ec2.Options{Region: Region, BaseEndpoint: &url, Credentials: key}),
@@ -77,6 +77,12 @@ func (c *Cloud) Instance(ctx context.Context, id string) (Instance, error) {
 // Stop stops a machine; it can be started again.
 func (c *Cloud) Stop(ctx context.Context, id string) error {
 	_, err := c.ec2.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: []string{id}})
+	return err
+}
+
+// Start starts a machine that was stopped.
+func (c *Cloud) Start(ctx context.Context, id string) error {
+	_, err := c.ec2.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{id}})
 	return err
 }
 

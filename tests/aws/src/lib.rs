@@ -114,6 +114,21 @@ impl Aws {
         self.ask(&format!("launch {zone}")).await
     }
 
+    /// The machine stops, and can be started again.
+    pub async fn stop(&mut self, instance: &Instance) -> Result<()> {
+        self.ask::<Value>(&format!("stop {}", instance.id)).await.map(drop)
+    }
+
+    /// The machine runs again.
+    pub async fn start_again(&mut self, instance: &Instance) -> Result<()> {
+        self.ask::<Value>(&format!("start {}", instance.id)).await.map(drop)
+    }
+
+    /// What becomes of the provider's requests: `open`, `half` an answer, `nothing`, or a status code that refuses them.
+    pub async fn door(&mut self, state: &str) -> Result<()> {
+        self.ask::<Value>(&format!("door {state}")).await.map(drop)
+    }
+
     /// The machine ends.
     pub async fn terminate(&mut self, instance: &Instance) -> Result<()> {
         self.ask::<Value>(&format!("terminate {}", instance.id)).await.map(drop)

@@ -1,20 +1,22 @@
 //! The shipped host on a real control plane, the published provider of AWS behind the bridge, and an emulated AWS.
 
 use anyhow::{Context as _, Result};
-use e2e::{event, node, node_gone, nothing_was_forbidden, service, service_gone};
+use e2e::{event, node, node_count, node_gone, nothing_was_forbidden, service, service_gone};
 use e2e_aws::{Aws, Balancer, Instance, Route};
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::{
     Api,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 use test_cluster::{
     Cluster, Options,
-    nodes::{addresses, as_registered, is_uninitialized, label, register, set_ready},
+    nodes::{addresses, as_registered, has_taint, is_uninitialized, label, register, set_ready},
     services::{create, ingress, load_balancer},
     wait,
 };
+
+const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// A cluster with a node in each of two zones, initialised and ready.
 struct World {
@@ -138,6 +140,84 @@ fn has_network(node: &Node) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
+async fn a_stopped_machine_taints_its_node_until_it_runs_again() -> Result<()> {
+    let mut world = World::start(&[]).await?;
+    let stopped = world.machines[0].clone();
+    world.aws.stop(&stopped).await?;
+    set_ready(&world.cluster.client, &stopped.node, "Unknown").await?;
+    node(&world.cluster, &stopped.node, "the shutdown taint", |node| has_taint(node, SHUTDOWN)).await?;
+
+    world.aws.start_again(&stopped).await?;
+    set_ready(&world.cluster.client, &stopped.node, "True").await?;
+    node(&world.cluster, &stopped.node, "no shutdown taint", |node| !has_taint(node, SHUTDOWN)).await?;
+    nothing_was_forbidden(&world.cluster)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
+async fn restarts_of_either_side_lose_nothing_and_make_nothing_twice() -> Result<()> {
+    let mut world = World::start(&[]).await?;
+    create(&world.cluster.client, load_balancer("web")).await?;
+    let made = world.balancer(&[80]).await?;
+
+    world.cluster.restart_provider_with(&[]).await?;
+    world.join(0).await?;
+    world.balancer(&[80]).await?;
+    world.cluster.restart_host_with(&[]).await?;
+    world.join(1).await?;
+    world.balancer(&[80]).await?;
+    world.cluster.restart_provider_with(&[]).await?;
+    let ended = world.machines.remove(0);
+    world.aws.terminate(&ended).await?;
+    set_ready(&world.cluster.client, &ended.node, "Unknown").await?;
+    node_gone(&world.cluster, &ended.node).await?;
+    let left = world.balancer(&[80]).await?;
+
+    assert_eq!(left.dns, made.dns);
+    assert_eq!(world.aws.balancers().await?.len(), 1);
+    delete(&world.cluster, "web").await?;
+    assert_eq!(world.aws.balancers().await?, [], "the finalizer went before the balancer");
+    nothing_was_forbidden(&world.cluster)
+}
+
+/// Without credentials, without rights, throttled, broken, cut off: users are told, nobody's node goes, nothing is left behind.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
+async fn a_cloud_that_refuses_is_told_and_costs_nothing() -> Result<()> {
+    let mut world = World::start(&[]).await?;
+    let silent = world.machines[0].node.clone();
+    for state in ["401", "403", "404", "409", "422", "429", "500", "half"] {
+        world.aws.door(state).await?;
+        let name = format!("web-{state}");
+        create(&world.cluster.client, load_balancer(&name)).await?;
+        set_ready(&world.cluster.client, &silent, "Unknown").await?;
+        let told = event(&world.cluster, &name, "SyncLoadBalancerFailed").await?;
+        let (message, what) = (told.message.unwrap_or_default(), state.replace("half", "unexpected EOF"));
+        assert!(message.contains(&what), "{state}: {message}");
+        set_ready(&world.cluster.client, &silent, "True").await?;
+        world.aws.door("open").await?;
+        delete(&world.cluster, &name).await?;
+    }
+    assert_eq!(node_count(&world.cluster).await?, 2);
+    assert_eq!(world.aws.balancers().await?, []);
+
+    // What was in the way is over: nobody has to do anything.
+    world.aws.door("500").await?;
+    create(&world.cluster.client, load_balancer("web")).await?;
+    event(&world.cluster, "web", "SyncLoadBalancerFailed").await?;
+    world.aws.door("open").await?;
+    world.balancer(&[80]).await?;
+    nothing_was_forbidden(&world.cluster)
+}
+
+async fn delete(cluster: &Cluster, name: &str) -> Result<()> {
+    let api = Api::<Service>::namespaced(cluster.client.clone(), "default");
+    api.delete(name, &DeleteParams::default()).await?;
+    service_gone(cluster, name).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
 async fn a_classic_balancer_lives_and_goes_with_its_service() -> Result<()> {
     a_balancers_life("classic", load_balancer("web")).await
 }
@@ -167,8 +247,7 @@ async fn a_balancers_life(kind: &str, wish: Value) -> Result<()> {
     world.join(0).await?;
     world.balancer(&[80, 443]).await?;
 
-    api.delete("web", &Default::default()).await?;
-    service_gone(&world.cluster, "web").await?;
+    delete(&world.cluster, "web").await?;
     assert_eq!(world.aws.balancers().await?, [], "the finalizer went before the balancer");
     nothing_was_forbidden(&world.cluster)
 }

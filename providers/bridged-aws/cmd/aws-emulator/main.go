@@ -14,7 +14,7 @@ import (
 	"cloudprovider.ccm/bridged-aws/emulator"
 )
 
-const usage = "launch ZONE, stop ID, terminate ID, instance ID, balancers, or routes"
+const usage = "launch ZONE, stop ID, start ID, terminate ID, instance ID, balancers, routes, or door STATE"
 
 func main() {
 	if err := run(context.Background(), os.Args[1:]); err != nil {
@@ -32,12 +32,17 @@ func run(ctx context.Context, arguments []string) error {
 		return err
 	}
 	defer moto.Stop()
-	cloud := emulator.Open(moto.URL)
+	door, err := emulator.NewDoor(moto.URL)
+	if err != nil {
+		return err
+	}
+	defer door.Close()
+	cloud := emulator.At(moto.URL)
 	network, err := cloud.MakeNetwork(ctx)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(arguments[0], []byte(network.Config(moto.URL)), 0o600); err != nil {
+	if err := os.WriteFile(arguments[0], []byte(network.Config(door.URL)), 0o600); err != nil {
 		return err
 	}
 	answers := json.NewEncoder(os.Stdout)
@@ -46,7 +51,7 @@ func run(ctx context.Context, arguments []string) error {
 	}
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
-		answer, err := obey(ctx, cloud, network, strings.Fields(lines.Text()))
+		answer, err := obey(ctx, cloud, door, network, strings.Fields(lines.Text()))
 		if err != nil {
 			answer = map[string]string{"error": err.Error()}
 		}
@@ -57,13 +62,15 @@ func run(ctx context.Context, arguments []string) error {
 	return lines.Err()
 }
 
-func obey(ctx context.Context, cloud *emulator.Cloud, network emulator.Network, words []string) (any, error) {
+func obey(ctx context.Context, cloud *emulator.Cloud, door *emulator.Door, network emulator.Network, words []string) (any, error) {
 	words = append(words, "", "")
 	switch what, of := words[0], words[1]; what {
 	case "launch":
 		return cloud.Launch(ctx, network, of)
 	case "stop":
 		return struct{}{}, cloud.Stop(ctx, of)
+	case "start":
+		return struct{}{}, cloud.Start(ctx, of)
 	case "terminate":
 		return struct{}{}, cloud.Terminate(ctx, of)
 	case "instance":
@@ -72,6 +79,8 @@ func obey(ctx context.Context, cloud *emulator.Cloud, network emulator.Network, 
 		return cloud.Balancers(ctx)
 	case "routes":
 		return cloud.Routes(ctx, network)
+	case "door":
+		return struct{}{}, door.Set(of)
 	default:
 		return nil, fmt.Errorf("%q is not understood; say %s", what, usage)
 	}

@@ -1,0 +1,130 @@
+package emulator
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+)
+
+// What a door does with a request, besides the status codes from 400 on, with which it refuses.
+const (
+	// Open lets requests through.
+	Open = "open"
+	// Half carries a request out, and breaks off in the middle of the answer.
+	Half = "half"
+	// Nothing keeps a request until the caller gives up.
+	Nothing = "nothing"
+)
+
+// codes are AWS' own words for refusals, where the status line's would not be understood.
+var codes = map[int]string{
+	http.StatusUnauthorized: "AuthFailure", http.StatusForbidden: "UnauthorizedOperation",
+	http.StatusTooManyRequests: "RequestLimitExceeded",
+}
+
+// Door stands before moto and answers in its place what a cloud in trouble answers.
+type Door struct {
+	// URL is where the provider finds the cloud.
+	URL    string
+	state  atomic.Value
+	moto   *httputil.ReverseProxy
+	server http.Server
+}
+
+// NewDoor opens a door to moto on a free port of the loopback address.
+func NewDoor(moto string) (*Door, error) {
+	target, err := url.Parse(moto)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	door := &Door{URL: "http://" + listener.Addr().String()}
+	door.moto = &httputil.ReverseProxy{
+		Rewrite:        func(request *httputil.ProxyRequest) { request.SetURL(target) },
+		ModifyResponse: door.cut,
+	}
+	door.server.Handler = door
+	door.state.Store(Open)
+	go door.server.Serve(listener)
+	return door, nil
+}
+
+// Set says what becomes of requests from now on: [Open], [Half], [Nothing], or a status code.
+func (d *Door) Set(state string) error {
+	code, err := strconv.Atoi(state)
+	isCode := err == nil && code >= 400 && code < 600
+	if state != Open && state != Half && state != Nothing && !isCode {
+		return fmt.Errorf("%q is nothing that a door does; say %s, %s, %s, or a status code from 400 on", state, Open, Half, Nothing)
+	}
+	d.state.Store(state)
+	return nil
+}
+
+// Close ends it.
+func (d *Door) Close() error { return d.server.Close() }
+
+func (d *Door) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
+	switch state := d.state.Load().(string); state {
+	case Open, Half:
+		d.moto.ServeHTTP(answer, request)
+	case Nothing:
+		// A server learns that its caller has gone only once it has read the request.
+		io.Copy(io.Discard, request.Body)
+		<-request.Context().Done()
+	default:
+		code, _ := strconv.Atoi(state)
+		refuse(answer, code, strings.Contains(request.Header.Get("Authorization"), "/ec2/"))
+	}
+}
+
+// cut breaks the answer off where the door says so.
+func (d *Door) cut(response *http.Response) error {
+	if d.state.Load() != Half {
+		return nil
+	}
+	body, err := io.ReadAll(response.Body)
+	err = errors.Join(err, response.Body.Close())
+	response.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body[:len(body)/2]), broken{}))
+	return err
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// refuse answers as EC2 does, or as Elastic Load Balancing does.
+func refuse(answer http.ResponseWriter, status int, isEC2 bool) {
+	code, known := codes[status]
+	if !known {
+		code = strings.ReplaceAll(http.StatusText(status), " ", "")
+	}
+	type failure struct {
+		Code    string `xml:"Code"`
+		Message string `xml:"Message"`
+	}
+	body := any(struct {
+		XMLName xml.Name `xml:"ErrorResponse"`
+		Error   failure
+	}{Error: failure{code, "the emulator was told to refuse"}})
+	if isEC2 {
+		body = struct {
+			XMLName xml.Name `xml:"Response"`
+			Error   failure  `xml:"Errors>Error"`
+		}{Error: failure{code, "the emulator was told to refuse"}}
+	}
+	answer.Header().Set("Content-Type", "text/xml")
+	answer.WriteHeader(status)
+	xml.NewEncoder(answer).Encode(body)
+}
