@@ -79,7 +79,7 @@ fn types() -> Vec<Step> {
         merge(W, json!({"spec": {"loadBalancerIP": "1.2.3.4", "loadBalancerSourceRanges": ["1.1.1.1/32"]}})),
         merge(W, json!({"spec": {"externalTrafficPolicy": "Local"}})),
         merge(W, json!({"spec": {"externalTrafficPolicy": "Cluster"}})),
-        merge(W, json!({"spec": {"clusterIP": "10.0.0.250", "clusterIPs": ["10.0.0.250"]}})),
+        merge(W, json!({"spec": {"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"]}})),
         put(C, json!({"metadata": {"name": "c"}, "spec": {"ports": [{"port": 81}]}})),
         put(
             "/api/v1/namespaces/default/services/new",
