@@ -87,6 +87,7 @@ pub(crate) fn router(door: Door) -> Router {
         .route("/instances/{reference}/start", post(doors::instances::start))
         .route("/instances/{reference}/terminate", post(doors::instances::terminate))
         .route("/balancers", get(doors::balancers::list))
+        .route("/balancers/behind/{node}", get(doors::balancers::behind))
         .route("/balancers/legacy", post(doors::balancers::create_legacy))
         .route(
             "/balancers/{reference}",

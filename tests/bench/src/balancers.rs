@@ -70,7 +70,7 @@ pub(crate) async fn joined(subject: &Subject, number: usize, count: usize) -> Re
     nodes::register(&subject.cluster.client, realistic::node(number)).await?;
     let newcomer = realistic::name(number);
     wait::until_within(LIMIT, "the node stands behind all balancers", async || {
-        Ok((subject.behind(&newcomer).await?.0 >= count).then_some(()))
+        Ok((subject.behind(&newcomer).await? >= count).then_some(()))
     })
     .await
     .with_context(|| subject.parts())?;
@@ -91,7 +91,7 @@ pub(crate) async fn terminated(subject: &Subject, number: usize) -> Result<Phase
     let api = Api::<Node>::all(client.clone());
     let (mut out, mut gone) = (None, None);
     wait::until_within(LIMIT, "the machine is out of all balancers, and its Node gone", async || {
-        if out.is_none() && subject.behind(&name).await?.0 == 0 {
+        if out.is_none() && subject.behind(&name).await? == 0 {
             out = Some(begun.elapsed().as_secs_f64());
         }
         if gone.is_none() && api.get_metadata_opt(&name).await?.is_none() {

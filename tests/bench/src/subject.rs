@@ -126,20 +126,13 @@ impl Subject {
         }
     }
 
-    /// How many balancers have this node behind them, and how many there are.
-    pub(crate) async fn behind(&self, node: &str) -> Result<(usize, usize)> {
+    /// How many balancers have this node behind them.
+    pub(crate) async fn behind(&self, node: &str) -> Result<usize> {
         if self.kind == Kind::Mock {
-            let balancers = self.mock()?.balancers().await?;
-            let behind = balancers.iter().filter(|balancer| {
-                balancer
-                    .backends
-                    .iter()
-                    .any(|backend| backend.node == node && !backend.provider_id.is_empty())
-            });
-            return Ok((behind.count(), balancers.len()));
+            return Ok(self.mock()?.balancers_with(node).await?.len());
         }
         let backends = CloudFolder::new(self.folder.path())?.backends().await?;
-        Ok((backends.values().filter(|nodes| nodes.iter().any(|name| name == node)).count(), backends.len()))
+        Ok(backends.values().filter(|nodes| nodes.iter().any(|name| name == node)).count())
     }
 
     /// The door of the mock, which only [`Kind::Mock`] has.

@@ -103,6 +103,11 @@ impl Cloud {
         Ok(self.0.balancers().await?)
     }
 
+    /// Ids of the balancers that have this node behind them.
+    pub async fn balancers_with(&self, node: &str) -> Result<Vec<String>> {
+        Ok(self.0.balancers_with(node).await?)
+    }
+
     /// The nodes behind the balancer of the Service with this name, sorted.
     pub async fn backends_of(&self, service: &str) -> Result<Vec<String>> {
         let balancers = self.0.balancers().await?;

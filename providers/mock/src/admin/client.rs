@@ -151,6 +151,11 @@ impl Client {
         self.door.get(&["balancers", reference]).await
     }
 
+    /// Ids of the balancers that have the machine of this node behind them.
+    pub async fn balancers_with(&self, node: &str) -> Result<Vec<String>> {
+        self.door.get(&["balancers", "behind", node]).await
+    }
+
     /// Makes a former controller's balancer, or another cluster's.
     pub async fn create_legacy_balancer(&self, wish: &NewLegacyBalancer) -> Result<Balancer> {
         self.door.send(Verb::Post, &["balancers", "legacy"], wish).await

@@ -20,6 +20,17 @@ pub(crate) async fn get(In(door): In<Door>, Path(reference): Path<String>) -> An
     found.map(Json).ok_or_else(|| Refused::not_found(format!("load balancer {reference} does not exist")))
 }
 
+/// Far less to read than all balancers with all their backends.
+pub(crate) async fn behind(In(door): In<Door>, Path(node): Path<String>) -> Json<Vec<String>> {
+    door.look(|state| {
+        let holds = |balancer: &&Balancer| {
+            let mut backends = balancer.backends.iter();
+            backends.any(|backend| backend.node == node && !backend.provider_id.is_empty())
+        };
+        state.balancers().filter(holds).map(|balancer| balancer.id.clone()).collect()
+    })
+}
+
 pub(crate) async fn create_legacy(In(door): In<Door>, wish: Body<NewLegacyBalancer>) -> Answer<Balancer> {
     let Json(wish) = wish?;
     door.change(|state, now| state.create_legacy_balancer(wish, now)).await
