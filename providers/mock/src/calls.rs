@@ -33,6 +33,8 @@ pub struct Call {
     pub request_id: String,
     /// Uid of the cluster.
     pub cluster_uid: String,
+    /// The leader's epoch, of a mutation; 0 without leader election.
+    pub epoch: u64,
     /// How many items it was about.
     pub items: u64,
     /// The first few of them.
@@ -90,6 +92,7 @@ pub(crate) struct Arrival {
     pub(crate) peer: String,
     pub(crate) request_id: String,
     pub(crate) cluster_uid: String,
+    pub(crate) epoch: u64,
     pub(crate) items: u64,
     pub(crate) keys: Vec<String>,
 }
@@ -116,6 +119,7 @@ impl Calls {
             peer: arrival.peer,
             request_id: arrival.request_id,
             cluster_uid: arrival.cluster_uid,
+            epoch: arrival.epoch,
             items: arrival.items,
             keys: arrival.keys,
             code: RUNNING.to_owned(),

@@ -26,10 +26,10 @@ impl Plan {
         for service in 0..random.u8(1..4) {
             steps.push((Duration::from_millis(random.u64(0..20_000)), Step::Create(service)));
         }
-        let share = random.f64() * 0.6;
+        let (share, elects) = (random.f64() * 0.6, setup.elects);
         for _ in 0..random.usize(10..60) {
             let at = Duration::from_millis(random.u64(15_000..length * 1000));
-            let step = if random.f64() < share { fault(&mut random) } else { work(&mut random) };
+            let step = if random.f64() < share { fault(&mut random, elects) } else { work(&mut random) };
             steps.push((at, step));
         }
         if random.f64() < 0.3 {
@@ -111,6 +111,8 @@ fn setup(random: &mut Rng) -> Setup {
     if random.bool() {
         flags.push("--delete-orphaned-load-balancers=true".to_owned());
     }
+    let elects = random.bool();
+    flags.push(format!("--leader-elect={elects}"));
     let advertised = [
         "",
         "",
@@ -128,6 +130,7 @@ fn setup(random: &mut Rng) -> Setup {
     };
     Setup {
         flags,
+        elects,
         advertise: format!(
             "keyed-by-name={},{}",
             random.bool(),
@@ -179,14 +182,15 @@ fn work(random: &mut Rng) -> Step {
     }
 }
 
-fn fault(random: &mut Rng) -> Step {
+fn fault(random: &mut Rng, elects: bool) -> Step {
     let time = Duration::from_millis(random.u64(500..60_000));
     let short = Duration::from_millis(random.u64(100..20_000));
     match random.u8(..29) {
         0 | 1 => Step::Crash(short),
         2 => Step::Restart,
         3 => Step::Hold(short),
-        4 => Step::Overlap(time),
+        4 if elects => Step::Overlap(time),
+        4 => Step::Restart,
         5 | 6 => Step::ProviderCrash(short),
         7 => Step::ProviderHold(time),
         8 => Step::ProviderCut,

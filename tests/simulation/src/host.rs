@@ -81,6 +81,7 @@ impl Host {
                 Dialer::new(move |_| provider.dial(&cloud))
             },
         };
+        let elects = settings.election.is_some();
         let (asked, end, record, who) = (stop.clone(), Arc::clone(&ended), record.clone(), name.clone());
         tokio::task::spawn_local(async move {
             let mut told = false;
@@ -100,7 +101,8 @@ impl Host {
             .await;
             let how = ran.map_or_else(|error| format!("{error:#}"), |()| "ended".to_owned());
             record.note(&who, &format!("ends: {how}"));
-            if !asked.is_cancelled() {
+            let is_lost = elects && how.contains("leadership was lost");
+            if !asked.is_cancelled() && !is_lost {
                 record.broken("a host ended that nobody had told to", format!("{who}: {how}"));
             }
             *end.lock() = Some(how);

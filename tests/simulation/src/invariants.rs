@@ -9,7 +9,11 @@ use std::{
 use apiserver::{Object, Verb, World as Objects, Write};
 use cloudprovider_sdk::{contract::defaults, proto::Limits};
 use ipnet::IpNet;
-use k8s_openapi::api::core::v1::{Event, Node, Service};
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{Event, Node, Service},
+};
 use parking_lot::Mutex;
 use provider_mock::{
     calls::Call,
@@ -40,6 +44,8 @@ pub struct Invariants {
     calls_seen: u64,
     generation: (u64, u64),
     limits: Limits,
+    /// From when on each leader held the Lease, by its epoch.
+    reigns: Arc<Mutex<BTreeMap<u64, Timestamp>>>,
     /// Services whose balancers some host began to remove, and has not made anew.
     going: BTreeSet<String>,
     /// The last calls before one host was alone with nothing in its way, and while it still was.
@@ -81,7 +87,19 @@ pub fn watch(world: &World) -> Invariants {
         })
         .stay();
     world.server.on_write(move |write| judge.write(write));
+    let reigns = Arc::<Mutex<BTreeMap<u64, Timestamp>>>::default();
+    let begun = Arc::clone(&reigns);
+    world.server.on_write(move |write| {
+        if write.resource == "leases"
+            && write.client.starts_with(HOST)
+            && let Some(lease) = read::<Lease>(write.after.as_ref())
+        {
+            let former = lease.spec.and_then(|spec| spec.lease_transitions).unwrap_or_default();
+            begun.lock().entry(former.unsigned_abs().into()).or_insert(write.at);
+        }
+    });
     Invariants {
+        reigns,
         foreign: foreign(world),
         calls_seen: 0,
         generation: (0, 0),
@@ -183,6 +201,32 @@ impl Invariants {
             _ => {}
         }
         None
+    }
+
+    /// No mutation is done for a leader whose Lease another one holds.
+    pub fn reigns(&self, world: &World) {
+        let reigns = self.reigns.lock();
+        let calls = world.mock.calls.list(None, 0, usize::MAX);
+        for call in calls.iter().filter(|call| paces::is_mutation(&call.method) && call.code == "OK") {
+            // The Lease of the first leader counts no change yet, and its epoch is 1.
+            let Some((epoch, since)) = reigns.range(call.epoch..).next().filter(|_| call.epoch != 0) else {
+                continue;
+            };
+            let ended = call
+                .took_ms
+                .and_then(|took| call.at.checked_add(std::time::Duration::from_millis(took)).ok());
+            if ended.is_none_or(|ended| ended > *since) {
+                let what = format!(
+                    "{} {:?} of epoch {} from {} to {ended:?}, epoch {} from {since}",
+                    call.method,
+                    call.keys,
+                    call.epoch,
+                    call.at,
+                    epoch + 1
+                );
+                world.record.broken("mutations lie within the reign of their leader", what);
+            }
+        }
     }
 
     /// Whether one host is alone and nothing in its way: what it calls then keeps the provider's paces.

@@ -86,7 +86,7 @@ mod tests {
     fn call(method: &str, at: i64, took: u64) -> Call {
         let at = Timestamp::from_millisecond(at).unwrap();
         serde_json::from_value(json!({
-            "sequence": 1, "at": at, "method": method, "peer": "", "request_id": "", "cluster_uid": "", "items": 1,
+            "sequence": 1, "at": at, "method": method, "peer": "", "request_id": "", "cluster_uid": "", "epoch": 0, "items": 1,
             "keys": [], "code": "OK", "reason": "", "took_ms": took, "faults": [],
         }))
         .unwrap()

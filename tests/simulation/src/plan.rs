@@ -37,6 +37,8 @@ impl Plan {
 pub struct Setup {
     /// Flags of the host, besides those that every run has.
     pub flags: Vec<String>,
+    /// Hosts elect a leader, and several of them live at a time.
+    pub elects: bool,
     /// What the provider advertises, as `--advertise` of the mock takes it.
     pub advertise: String,
     /// The provider wants to know a label of nodes, in each of its lives another one.
@@ -151,8 +153,7 @@ pub enum Step {
 
 impl fmt::Display for Plan {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Setup { flags, advertise, reads_labels, late, latency, provisioning, nodes, patience: _ } =
-            &self.setup;
+        let Setup { flags, advertise, reads_labels, late, latency, provisioning, nodes, .. } = &self.setup;
         writeln!(out, "seed {}, {nodes} nodes, flags {}", self.seed, flags.join(" "))?;
         writeln!(
             out,

@@ -45,6 +45,8 @@ pub const AUTOSCALER: &str = "ToBeDeletedByClusterAutoscaler";
 pub const OTHER_FINALIZER: &str = "example.com/other";
 /// The cluster beside ours.
 pub const OTHER_CLUSTER: &str = "99999999-0000-4000-8000-000000000000";
+/// What the kubelet waits before it starts a container again.
+const BACKOFF: Duration = Duration::from_secs(10);
 /// When all runs begin.
 const BEGIN: i64 = 1_767_225_600;
 
@@ -70,7 +72,11 @@ pub struct Inner {
     provider: Provider,
     doubling: Doubling,
     flags: Vec<String>,
+    /// Hosts elect a leader.
+    elects: bool,
     started: Cell<u32>,
+    /// All trouble is over.
+    is_calm: Cell<bool>,
     /// The apiserver is away.
     away: Cell<bool>,
     /// The nodes and Services on which the provider breaks for good, and the fault that makes it.
@@ -142,7 +148,9 @@ impl World {
             provider,
             doubling,
             flags: setup.flags.clone(),
+            elects: setup.elects,
             started: Cell::new(0),
+            is_calm: Cell::new(false),
             away: Cell::new(false),
             spoilt: RefCell::default(),
         }));
@@ -240,7 +248,14 @@ impl World {
         let objects = self.objects().named("kubelet");
         let nodes = self.nodes();
         self.kubelets.lock().tick(&objects, &nodes, &self.mock.cloud, clock::now(), !self.away.get());
-        self.hosts.borrow_mut().retain(|host| !host.has_ended());
+        self.hosts.borrow_mut().retain(|host| {
+            let ended = host.has_ended();
+            if ended && !host.is_leaving() {
+                // It lost the Lease: the kubelet starts it again.
+                self.later(BACKOFF, Self::host_again);
+            }
+            !ended
+        });
     }
 
     /// Starts a host.
@@ -255,6 +270,17 @@ impl World {
         let host = Host::start(name, settings, &self.server, &self.provider, &self.record);
         self.hosts.borrow_mut().push(host);
         Ok(())
+    }
+
+    /// The first of the hosts, which leads as a rule; all, where they do not elect a leader.
+    fn leaders(&self, mut act: impl FnMut(&Host)) {
+        let mut left = if self.elects { 1 } else { usize::MAX };
+        self.active(|host| {
+            if left > 0 {
+                left -= 1;
+                act(host);
+            }
+        });
     }
 
     /// The hosts that were not told to stop.
@@ -275,6 +301,7 @@ impl World {
             .flat_map(|number| self.server.counts(&format!("host-{number}")))
             .filter(|(what, _)| {
                 !what.ends_with("events")
+                    && !what.ends_with("leases")
                     && !["get ", "list ", "watch "].iter().any(|read| what.starts_with(read))
             })
             .map(|(_, count)| count)
@@ -295,6 +322,7 @@ impl World {
     /// # Errors
     /// No host can be started.
     pub fn calm(&self) -> Result<()> {
+        self.is_calm.set(true);
         self.mock.faults.clear();
         for spec in self.spoilt.borrow().values() {
             self.mock.faults.add(spec.clone().into_fault());

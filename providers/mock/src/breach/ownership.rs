@@ -84,16 +84,7 @@ fn any_cluster(request: &mut Request, _shot: &Shot<'_>) -> Turn {
 }
 
 fn any_leader(request: &mut Request, _shot: &Shot<'_>) -> Turn {
-    let fencing = match request {
-        Request::EnsureLoadBalancer(request) => &mut request.fencing,
-        Request::BatchUpdateLoadBalancers(request) => &mut request.fencing,
-        Request::DeleteLoadBalancer(request) => &mut request.fencing,
-        Request::BatchEnsureRoutes(request) => &mut request.fencing,
-        Request::BatchDeleteRoutes(request) => &mut request.fencing,
-        Request::AddSshKeyToAllInstances(request) => &mut request.fencing,
-        _ => return Turn::GoOn,
-    };
-    if let Some(fencing) = fencing {
+    if let Some(fencing) = request.fencing_mut() {
         *fencing = Fencing::default();
     }
     Turn::GoOn

@@ -51,7 +51,12 @@ impl Drop for Entry {
 }
 
 /// Logs a call as it comes in, and finds the faults that it meets.
-pub(super) fn arrive(stage: Arc<Stage>, method: Method, request: Request, parts: &Parts) -> (Call, Entry) {
+pub(super) fn arrive(
+    stage: Arc<Stage>,
+    method: Method,
+    mut request: Request,
+    parts: &Parts,
+) -> (Call, Entry) {
     let subjects: Subjects = request.subjects().into();
     let shown = subjects.iter().filter_map(|subject| subject.names.first().cloned());
     let header = |name: &str| {
@@ -64,6 +69,7 @@ pub(super) fn arrive(stage: Arc<Stage>, method: Method, request: Request, parts:
             peer: parts.extensions.get::<Peer>().map(peer).unwrap_or_default(),
             request_id: header("x-request-id"),
             cluster_uid: request.cluster_uid().to_owned(),
+            epoch: request.fencing_mut().map_or(0, |fencing| fencing.epoch),
             items: subjects.len() as u64,
             keys: shown.take(SHOWN_KEYS).collect(),
         },

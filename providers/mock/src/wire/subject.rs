@@ -1,6 +1,6 @@
 //! What a request is about: for the call log, and for faults that are meant for one node or Service only.
 
-use cloudprovider_sdk::proto::{ClusterRef, NodeRef, Service, ServiceRef};
+use cloudprovider_sdk::proto::{ClusterRef, Fencing, NodeRef, Service, ServiceRef};
 
 use super::message::Request;
 
@@ -59,6 +59,19 @@ impl Request {
             Self::GetControlPlaneEndpoint(request) => &mut request.cluster,
         };
         Some(slot.get_or_insert_default())
+    }
+
+    /// Which leader a mutation comes from, to be changed.
+    pub(crate) fn fencing_mut(&mut self) -> Option<&mut Fencing> {
+        match self {
+            Self::EnsureLoadBalancer(request) => request.fencing.as_mut(),
+            Self::BatchUpdateLoadBalancers(request) => request.fencing.as_mut(),
+            Self::DeleteLoadBalancer(request) => request.fencing.as_mut(),
+            Self::BatchEnsureRoutes(request) => request.fencing.as_mut(),
+            Self::BatchDeleteRoutes(request) => request.fencing.as_mut(),
+            Self::AddSshKeyToAllInstances(request) => request.fencing.as_mut(),
+            _ => None,
+        }
     }
 
     pub(crate) fn cluster_uid(&self) -> &str {

@@ -15,7 +15,7 @@ impl World {
     pub(super) fn disturb_host(&self, step: &Step) -> Result<()> {
         match step {
             Step::Crash(time) => {
-                self.active(Host::kill);
+                self.leaders(Host::kill);
                 self.later(*time, Self::host_again);
             }
             Step::Restart => self.replace_host()?,
@@ -36,19 +36,20 @@ impl World {
         Ok(())
     }
 
-    /// After a crash, unless another one was started meanwhile.
+    /// After a crash, unless another one was started meanwhile; replicas come back in any case.
     pub(super) fn host_again(&self) {
         let mut alive = false;
         self.active(|_| alive = true);
-        if !alive && let Err(error) = self.start_host() {
+        let is_missing = !alive || self.elects && !self.is_calm.get();
+        if is_missing && let Err(error) = self.start_host() {
             self.record.broken("a host cannot be started", format!("{error:#}"));
         }
     }
 
-    /// For all hosts of now.
+    /// For the host that leads, or all.
     pub(super) fn hold(&self, time: Duration, switch: impl Fn(&Host, bool) + Copy + 'static) {
         let mut names = Vec::new();
-        self.active(|host| {
+        self.leaders(|host| {
             switch(host, true);
             names.push(host.name.clone());
         });
