@@ -40,6 +40,7 @@ mod rpc;
 #[cfg(test)]
 mod scripted;
 mod session;
+mod sets;
 mod spliced;
 mod standing;
 mod status;

@@ -75,6 +75,8 @@ pub mod defaults {
     pub const MAX_MESSAGE_BYTES: u32 = 16 << 20;
     /// Largest `Limits.max_message_bytes` that a host accepts.
     pub const HARD_MAX_MESSAGE_BYTES: u32 = 64 << 20;
+    /// `BackendSet`: the sets that came last and are known by their digests.
+    pub const KNOWN_BACKEND_SETS: usize = 4;
     /// `Limits.max_concurrent_reads`.
     pub const MAX_CONCURRENT_READS: u32 = 16;
     /// `Limits.max_concurrent_mutations`.

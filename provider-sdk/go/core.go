@@ -26,6 +26,7 @@ type core struct {
 	provider  *Provider
 	fences    checks.Fences
 	revisions checks.Revisions
+	sets      checks.BackendSets
 	leaders
 }
 
@@ -67,7 +68,10 @@ func (c *core) check(call *Call, request any) (term context.Context, err error) 
 			return nil, err
 		}
 	}
-	return term, checks.Shape(request, c.provider.advertised.limits)
+	if err := checks.Shape(request, c.provider.advertised.limits); err != nil {
+		return nil, err
+	}
+	return term, c.sets.Complete(request)
 }
 
 func (c *core) unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {

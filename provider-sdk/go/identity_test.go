@@ -53,10 +53,13 @@ func TestCapabilitiesAreSeenFromMethods(t *testing.T) {
 		want    []pb.Capability
 	}{
 		"all": {nil, []pb.Capability{
-			pb.Capability_CAPABILITY_INSTANCES_WATCH, pb.Capability_CAPABILITY_INSTANCES_LIST, pb.Capability_CAPABILITY_LEADERSHIP,
+			pb.Capability_CAPABILITY_INSTANCES_WATCH, pb.Capability_CAPABILITY_INSTANCES_LIST,
+			pb.Capability_CAPABILITY_BACKEND_SETS_BY_DIGEST, pb.Capability_CAPABILITY_LEADERSHIP,
 		}},
 		"instances only": {[]sdk.Option{sdk.WithInstances(onlyInstances{&cloud{}}), sdk.WithLoadBalancers(nil)}, nil},
-		"compared":       {[]sdk.Option{sdk.WithLeaders(sdk.Compared), sdk.WithInstances(onlyInstances{&cloud{}})}, []pb.Capability{pb.Capability_CAPABILITY_FENCING}},
+		"compared": {[]sdk.Option{sdk.WithLeaders(sdk.Compared), sdk.WithInstances(onlyInstances{&cloud{}})}, []pb.Capability{
+			pb.Capability_CAPABILITY_BACKEND_SETS_BY_DIGEST, pb.Capability_CAPABILITY_FENCING,
+		}},
 		"works while led": {
 			[]sdk.Option{
 				sdk.WithInstances(onlyInstances{&cloud{}}), sdk.WithLoadBalancers(nil),

@@ -78,7 +78,7 @@ func WithProviderIDPrefix(prefixes ...string) Option {
 }
 
 // WithCapabilities tells limits, intervals, wanted fields, classes, and capabilities that cannot be seen from methods. All
-// defaults unless given; what can be seen from methods, and leadership, is added.
+// defaults unless given; what can be seen from methods, and what this package does by itself, is added.
 func WithCapabilities(capabilities *pb.GetCapabilitiesResponse) Option {
 	return func(p *Provider) { p.capabilities = capabilities }
 }
@@ -202,6 +202,7 @@ func (p *Provider) advertise() {
 		{pb.Capability_CAPABILITY_INSTANCES_WATCH, watches},
 		{pb.Capability_CAPABILITY_INSTANCES_LIST, lists},
 		{pb.Capability_CAPABILITY_SSH_KEYS, addsKeys},
+		{pb.Capability_CAPABILITY_BACKEND_SETS_BY_DIGEST, p.loadBalancers != nil},
 		{pb.Capability_CAPABILITY_LEADERSHIP, p.leaders == Told && (mutates || p.whileLeading != nil)},
 		{pb.Capability_CAPABILITY_FENCING, p.leaders == Compared && mutates},
 	} {

@@ -14,6 +14,7 @@ import (
 
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	discovery "cloudprovider.ccm/sdk/gen/ccm/discovery/v1"
+	"cloudprovider.ccm/sdk/internal/checks"
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
@@ -171,13 +172,12 @@ func inTime(done <-chan struct{}, limit time.Duration) bool {
 func (s *Server) servers() (main, refusing *grpc.Server) {
 	provider := s.provider
 	observer := &observer{provider.log, provider.metrics}
-	core := &core{provider: provider}
+	core := &core{provider: provider, sets: checks.BackendSets{MessageBytes: provider.advertised.messageBytes}}
 	common := []grpc.ServerOption{
 		grpc.Creds(s.door.credentials),
 		grpc.ConnectionTimeout(handshakeWithin),
 		grpc.MaxRecvMsgSize(provider.advertised.messageBytes),
 		grpc.MaxSendMsgSize(provider.advertised.messageBytes),
-		grpc.ForceServerCodecV2(newCodec()),
 		grpc.ChainStreamInterceptor(observer.stream),
 	}
 	refusing = grpc.NewServer(slices.Concat(common, []grpc.ServerOption{grpc.UnknownServiceHandler(refuse)})...)

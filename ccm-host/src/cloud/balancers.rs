@@ -9,6 +9,7 @@ use super::{
     link::Link,
     method::{self, Method},
     session::Session,
+    sets,
     spliced::Spliced,
     status,
     walk::{Page, Paged, Walked, walk},
@@ -42,17 +43,18 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
     let _permit = link.permit(method).await?;
     let session = link.session(method)?;
     let wants = &session.wants;
-    let message = pb::EnsureLoadBalancerRequest {
+    let message = || pb::EnsureLoadBalancerRequest {
         cluster: Some(link.config.cluster.message()),
         fencing: Some(link.fencing()),
         service: Some(wanted::service(&given.service, &wants.service.clone().unwrap_or_default())),
         backends: None,
-        desired_digest: given.desired_digest,
+        desired_digest: given.desired_digest.clone(),
         revision: given.revision,
         adoption: adoption(given.adopt).into(),
     };
-    let message = Spliced { message, tag: BACKENDS, entries: vec![given.backends.encoded.clone()] };
-    let bytes = message.encoded_len();
+    // Whoever forgot the set gets all of it.
+    let whole = Spliced { message: message(), tag: BACKENDS, entries: vec![given.backends.encoded.clone()] };
+    let bytes = whole.encoded_len();
     if bytes > session.message_bytes {
         let nodes = given.backends.nodes.len();
         let most = session.message_bytes;
@@ -63,8 +65,9 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
             ),
         ));
     }
+    let sets = (BACKENDS, &[&*given.backends][..]);
     let response: pb::EnsureLoadBalancerResponse =
-        link.call(&session, method, None, message, |request| session.send_balancers(method, request)).await?;
+        sets::call(link, &session, method, None, sets, message).await?;
     let mut findings = Findings::default();
     let prefixes = &wants.service_annotation_writes;
     let ensured = check::ensured(response, &given.service.key, &given.service.uid, prefixes, &mut findings);

@@ -30,7 +30,7 @@ use tonic_prost::ProstCodec;
 pub(super) use handshake::{HandshakeError, handshake};
 pub(super) use limits::Intervals;
 
-use super::{ProviderInfo, method::Method, negotiate::Served, spliced::Spliced};
+use super::{ProviderInfo, method::Method, negotiate::Served, sets::SentSets, spliced::Spliced};
 
 /// See the module.
 #[derive(Debug)]
@@ -48,6 +48,8 @@ pub(super) struct Session {
     pub(super) wants: Arc<pb::Wants>,
     /// The largest message, either way.
     pub(super) message_bytes: usize,
+    /// The sets of backends that it has.
+    pub(super) sets: SentSets,
     most_instances: AtomicUsize,
     most_balancers: AtomicUsize,
     most_routes: AtomicUsize,

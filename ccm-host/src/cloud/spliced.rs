@@ -59,6 +59,7 @@ mod tests {
             nodes: (0..nodes)
                 .map(|number| pb::NodeRef { name: format!("n{number}"), ..Default::default() })
                 .collect(),
+            nodes_omitted: false,
         };
         let sets = [set("a", 3), set("b", 0), set("c", 300)];
         let whole = pb::BatchUpdateLoadBalancersRequest {

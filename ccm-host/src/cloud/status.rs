@@ -178,7 +178,8 @@ fn code_of(reason: ErrorReason) -> Code {
         | R::AdoptionRefused
         | R::InvalidProviderConfig
         | R::StaleLeader
-        | R::NeedsEnsure => Code::FailedPrecondition,
+        | R::NeedsEnsure
+        | R::UnknownBackendSet => Code::FailedPrecondition,
         R::PageTokenExpired | R::ConcurrentOperation | R::StaleRevision | R::RouteChanged => Code::Aborted,
         R::ResumeTokenExpired => Code::OutOfRange,
         R::RateLimited | R::QuotaExceeded | R::CapacityUnavailable | R::RouteTableFull => {

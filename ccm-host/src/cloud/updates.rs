@@ -17,7 +17,7 @@ use super::{
     method::{self, Method},
     parts::{Answers, Calls, Errand, Offenders},
     session::Session,
-    status,
+    sets, status,
 };
 
 /// Whom an update is about, and which one: another wish for the same Service is another update.
@@ -152,12 +152,16 @@ async fn update(
     items: &[Item],
 ) -> Result<HashMap<UpdateKey, Answer>, CloudError> {
     let method = &method::BATCH_UPDATE_LOAD_BALANCERS;
-    let mut message = plan::message(items, &session.wants);
-    message.message.cluster = Some(link.config.cluster.message());
-    message.message.fencing = Some(link.fencing());
-    let response: pb::BatchUpdateLoadBalancersResponse = link
-        .call(session, method, Some(items.len()), message, |request| session.send_balancers(method, request))
-        .await?;
+    let (sets, updates) = plan::message(items, &session.wants);
+    let message = || pb::BatchUpdateLoadBalancersRequest {
+        cluster: Some(link.config.cluster.message()),
+        fencing: Some(link.fencing()),
+        backend_sets: Vec::new(),
+        items: updates.clone(),
+    };
+    let sets = (plan::BACKEND_SETS, &sets[..]);
+    let response: pb::BatchUpdateLoadBalancersResponse =
+        sets::call(link, session, method, Some(items.len()), sets, message).await?;
     let keys: Vec<String> = items.iter().map(|(key, _)| key.uid.clone()).collect();
     let given = response
         .results

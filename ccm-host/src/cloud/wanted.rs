@@ -33,7 +33,7 @@ pub(super) fn backend_set(mut nodes: Vec<Arc<Node>>, fields: &pb::NodeFields) ->
     text.count(nodes.len());
     let told: Vec<_> = nodes.iter().map(|node| node_ref(node, fields)).collect();
     told.iter().for_each(|node| text.node(node));
-    let message = pb::BackendSet { digest: text.finish(), nodes: told };
+    let message = pb::BackendSet { digest: text.finish(), nodes: told, nodes_omitted: false };
     BackendSet { encoded: message.encode_to_vec().into(), digest: message.digest, nodes }
 }
 

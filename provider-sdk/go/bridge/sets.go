@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"context"
-	"hash/maphash"
 	"slices"
 	"time"
 
@@ -15,15 +14,12 @@ const keptSets = 16
 
 // namedSet is a set of backends, converted and made known once for all Services that share it.
 type namedSet struct {
-	digest string
-	// members tells sets of one digest apart: a digest that lies must not give a balancer the wrong machines.
-	members uint64
+	// set is shared by all requests of a cluster that name it, whole or by its digest.
+	set     *pb.BackendSet
 	changes uint64
 	known   []*namedNode
 	version int64
 }
-
-var seed = maphash.MakeSeed()
 
 // backends is nodes for a set of backends: the slice is the caller's own, the nodes are shared, as those of an informer are.
 func (m *mirror) backends(ctx context.Context, set *pb.BackendSet) []*v1.Node {
@@ -39,15 +35,14 @@ func (m *mirror) backends(ctx context.Context, set *pb.BackendSet) []*v1.Node {
 
 // set answers a set as it is known, or makes it known. The caller holds the lock.
 func (m *mirror) set(set *pb.BackendSet, now time.Time) *namedSet {
-	members := membersOf(set.GetNodes())
-	at := slices.IndexFunc(m.sets, func(one *namedSet) bool { return one.digest == set.GetDigest() && one.members == members })
+	at := slices.IndexFunc(m.sets, func(one *namedSet) bool { return one.set == set })
 	var found *namedSet
 	if at >= 0 {
 		found = m.sets[at]
 		m.sets = slices.Delete(m.sets, at, at+1)
 	}
 	if found == nil || found.changes != m.changes {
-		found = &namedSet{digest: set.GetDigest(), members: members}
+		found = &namedSet{set: set}
 		found.known, found.version = m.note(m.wants.GetBackend(), set.GetNodes(), now)
 		found.changes = m.changes
 	}
@@ -59,16 +54,4 @@ func (m *mirror) set(set *pb.BackendSet, now time.Time) *namedSet {
 		m.sets = slices.Delete(m.sets, 0, 1)
 	}
 	return found
-}
-
-func membersOf(nodes []*pb.NodeRef) uint64 {
-	var hash maphash.Hash
-	hash.SetSeed(seed)
-	for _, node := range nodes {
-		for _, text := range []string{node.GetName(), node.GetUid(), node.GetProviderId()} {
-			hash.WriteString(text)
-			hash.WriteByte(0)
-		}
-	}
-	return hash.Sum64()
 }

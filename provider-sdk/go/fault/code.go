@@ -49,7 +49,8 @@ func CodeOf(reason pb.ErrorReason) codes.Code {
 		pb.ErrorReason_ERROR_REASON_ADOPTION_REFUSED,
 		pb.ErrorReason_ERROR_REASON_NEEDS_ENSURE,
 		pb.ErrorReason_ERROR_REASON_INVALID_PROVIDER_CONFIG,
-		pb.ErrorReason_ERROR_REASON_STALE_LEADER:
+		pb.ErrorReason_ERROR_REASON_STALE_LEADER,
+		pb.ErrorReason_ERROR_REASON_UNKNOWN_BACKEND_SET:
 		return codes.FailedPrecondition
 	case pb.ErrorReason_ERROR_REASON_METADATA_NOT_READY,
 		pb.ErrorReason_ERROR_REASON_LOCATION_UNREACHABLE,

@@ -35,6 +35,22 @@ func NeedsEnsure(object string) *Error {
 	return New(pb.ErrorReason_ERROR_REASON_NEEDS_ENSURE, fmt.Sprintf("the balancer of %q must be ensured", object))
 }
 
+// UnknownBackendSet says that sets of backends are named by these digests, and not known here. The SDK answers it by itself.
+func UnknownBackendSet(digests ...string) *Error {
+	told := ""
+	for i, digest := range digests {
+		if i > 0 {
+			digest = "," + digest
+		}
+		if len(told)+len(digest) > maxValue {
+			break
+		}
+		told += digest
+	}
+	return New(pb.ErrorReason_ERROR_REASON_UNKNOWN_BACKEND_SET, "a set of backends is not known by its digest",
+		WithMetadata("digests", told))
+}
+
 // RouteChanged says that the route was re-pointed since it was listed: the error of an item.
 func RouteChanged(route string) *Error {
 	return New(pb.ErrorReason_ERROR_REASON_ROUTE_CHANGED, fmt.Sprintf("route %q changed since it was listed", route))

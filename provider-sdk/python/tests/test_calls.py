@@ -200,7 +200,12 @@ async def test_what_is_advertised_is_what_is_implemented(tmp_path: Path) -> None
 
     async with served(Cloud().provider(), tmp_path) as there:
         answer = await there.base.GetCapabilities(pb.GetCapabilitiesRequest())
-        wanted = [pb.CAPABILITY_INSTANCES_WATCH, pb.CAPABILITY_INSTANCES_LIST, pb.CAPABILITY_LEADERSHIP]
+        wanted = [
+            pb.CAPABILITY_INSTANCES_WATCH,
+            pb.CAPABILITY_INSTANCES_LIST,
+            pb.CAPABILITY_BACKEND_SETS_BY_DIGEST,
+            pb.CAPABILITY_LEADERSHIP,
+        ]
         assert list(answer.capabilities) == wanted
         assert not (await there.base.GetStatus(pb.GetStatusRequest())).conditions
     least = Provider("least", provider_id_prefixes=["least://"], instances=Least())

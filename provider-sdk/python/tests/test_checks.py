@@ -62,6 +62,8 @@ def changed(request: Any, **fields: Any) -> Any:
 
 SSH = pb.AddSshKeyToAllInstancesRequest(cluster=CLUSTER, fencing=pb.Fencing(), user="u", public_key="k")
 GET = pb.GetLoadBalancerRequest(cluster=CLUSTER, service=service("s").ref)
+NAMED_WITH_NODES = ensure("s")
+NAMED_WITH_NODES.backends.MergeFrom(pb.BackendSet(nodes=[NODE], nodes_omitted=True))
 LIST = pb.ListRoutesRequest(cluster=CLUSTER)
 GOOD = [
     batch("a", "b"),
@@ -111,6 +113,8 @@ def test_every_request_that_reaches_a_cloud_has_its_row() -> None:
         (changed(batch("a"), queries__0__key="x" * 1025), SHAPE, "queries[0].key"),
         (changed(batch("a"), queries__0__node=None), SHAPE, "queries[0].node.name"),
         (changed(batch("a"), queries__0__node__provider_id="x" * 1025), SHAPE, "queries[0].node.provider_id"),
+        (changed(ensure("s"), backends__nodes_omitted=True, backends__digest=None), SHAPE, "backends.digest"),
+        (NAMED_WITH_NODES, SHAPE, "backends.nodes"),
         (changed(LIST, page_size=-1), SHAPE, "page_size"),
         (changed(LIST, page_token="x" * 1025), SHAPE, "page_token"),
         (changed(SSH, user=""), SHAPE, "user"),

@@ -14,7 +14,7 @@ from cloudprovider_sdk.errors import ProviderError, conditions
 from cloudprovider_sdk.errors.wire import to_status
 
 CONTRACT = Path(__file__).parents[3] / "proto/ccm/cloudprovider/v1alpha1/errors.proto"
-ARGUMENTS: dict[str, Any] = {"float": 7.0, "int": 3, "str": "x"}
+ARGUMENTS: dict[str, Any] = {"float": 7.0, "int": 3, "str": "x", "Sequence": ["x", "y"]}
 
 
 def back(error: ProviderError) -> ProviderError:

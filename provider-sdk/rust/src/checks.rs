@@ -1,5 +1,6 @@
 //! What is checked of every call before a method sees it, in the contract's fixed order: peer (in `server`), leader
-//! epoch, shape of the arguments. Rights in the cloud and existence are the provider's to check, in this order.
+//! epoch, shape of the arguments, sets of backends by their digests. Rights in the cloud and existence are the provider's
+//! to check, in this order.
 
 mod fencing;
 mod instances;
@@ -9,10 +10,12 @@ mod others;
 mod parts;
 mod revision;
 mod routes;
+mod sets;
 
 pub(crate) use fencing::Fences;
 pub(crate) use leadership::{Leadership, Term, stale};
 pub(crate) use revision::Revisions;
+pub(crate) use sets::BackendSets;
 
 use crate::Result;
 use crate::proto::{ClusterRef, Fencing};
@@ -38,6 +41,11 @@ pub(crate) trait Shape {
 
     /// Puts optional values within bounds, so that each method need not.
     fn fit(&mut self, _advertised: &Advertised) {}
+
+    /// Fills in the sets of backends that are named by their digests.
+    fn complete(&mut self, _sets: &BackendSets) -> Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod load_balancers;
 mod message;
 mod ownership;
 mod routes;
+mod sets;
 mod watch;
 
 pub use errors::CANARY;
@@ -85,7 +86,7 @@ fn leave(_request: &Request, _reply: &mut Reply, _shot: &Shot<'_>) {}
 
 /// All breaches, by subject.
 pub fn all() -> impl Iterator<Item = &'static Breach> {
-    let subjects: [&'static [Breach]; 11] = [
+    let subjects: [&'static [Breach]; 12] = [
         discovery::BREACHES,
         batch::BREACHES,
         instances::BREACHES,
@@ -93,6 +94,7 @@ pub fn all() -> impl Iterator<Item = &'static Breach> {
         lists::BREACHES,
         load_balancers::BREACHES,
         built::BREACHES,
+        sets::BREACHES,
         routes::BREACHES,
         ownership::BREACHES,
         errors::BREACHES,

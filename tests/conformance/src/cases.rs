@@ -30,6 +30,7 @@ mod refusals;
 mod revisions;
 mod routes;
 mod security;
+mod sets;
 mod skew;
 mod ssh_keys;
 mod status;
@@ -44,7 +45,7 @@ use crate::case::Case;
 
 /// All cases, in the order in which they run.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    let subjects: [&'static [Case]; 36] = [
+    let subjects: [&'static [Case]; 37] = [
         discovery::CASES,
         capabilities::CASES,
         status::CASES,
@@ -65,6 +66,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         idempotency::CASES,
         revisions::CASES,
         updates::CASES,
+        sets::CASES,
         deletion::CASES,
         adoption::CASES,
         routes::CASES,

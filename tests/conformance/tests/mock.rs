@@ -7,7 +7,8 @@ use serde_json::Value;
 use support::{Mock, scenario};
 
 /// What the whole suite cannot try against a mock on a Unix socket, and why.
-const EXPLAINED: [(&str, &str); 4] = [
+const EXPLAINED: [(&str, &str); 5] = [
+    ("SET-06", "it keeps sets"),
     // Who is told of its leaders compares no epochs; what breaks that rule is tried without `Lead`, see breaches.rs.
     ("FENCE-", "CAPABILITY_FENCING is not advertised"),
     ("SEC-03", "only root can call as another user"),

@@ -8,6 +8,7 @@ mod isolation;
 mod leadership;
 mod paces;
 mod routes;
+mod sets;
 mod tls;
 mod watch;
 

@@ -21,7 +21,9 @@ use crate::cloud::{
     method,
     metrics::ProviderMetrics,
     negotiate::{NegotiationError, Served, host_services, negotiate},
-    rpc, wanted,
+    rpc,
+    sets::SentSets,
+    wanted,
 };
 use crate::kube::service::SOURCE_RANGES;
 
@@ -126,6 +128,7 @@ fn session(
     let intervals = super::Intervals::of(capabilities.intervals.as_ref(), findings);
     let wants = limits::wants(capabilities.wants.clone().unwrap_or_default(), findings);
     let info = info(hello, &served, &capabilities, &wants, &intervals);
+    let sets = SentSets::new(has(&capabilities, Capability::BackendSetsByDigest));
     Session {
         channel: connection.channel,
         lost: connection.lost,
@@ -134,6 +137,7 @@ fn session(
         intervals,
         wants: Arc::new(wants),
         deadlines: limits::deadlines(&limits.deadlines, findings),
+        sets,
         message_bytes: limits::message_bytes(limits.max_message_bytes),
         most_instances: AtomicUsize::new(limits::batch(limits.max_batch_instances)),
         most_balancers: AtomicUsize::new(limits::batch(limits.max_batch_load_balancers)),
@@ -144,6 +148,10 @@ fn session(
     }
 }
 
+fn has(answer: &pb::GetCapabilitiesResponse, capability: Capability) -> bool {
+    answer.capabilities.contains(&capability.into())
+}
+
 fn info(
     hello: GetInfoResponse,
     served: &Served,
@@ -151,7 +159,7 @@ fn info(
     wants: &pb::Wants,
     intervals: &super::Intervals,
 ) -> ProviderInfo {
-    let can = |capability: Capability| capabilities.capabilities.contains(&(capability as i32));
+    let can = |capability| has(capabilities, capability);
     let nodes: Vec<&pb::NodeFields> =
         [&wants.identity, &wants.backend, &wants.route_target].into_iter().flatten().collect();
     let mut node_annotations = wanted::union(nodes.iter().map(|fields| fields.annotations.as_slice()));

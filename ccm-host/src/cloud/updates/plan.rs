@@ -6,12 +6,12 @@ use cloudprovider_proto::v1alpha1 as pb;
 use prost::Message as _;
 
 use super::{Item, UpdateKey};
-use crate::cloud::{CloudError, method, spliced::Spliced, status, wanted};
+use crate::cloud::{BackendSet, CloudError, method, status, wanted};
 
 /// For the cluster, the fencing, and what stands before each item.
 const RESERVE: usize = 8 << 10;
 /// `BatchUpdateLoadBalancersRequest.backend_sets`.
-const BACKEND_SETS: u32 = 3;
+pub(super) const BACKEND_SETS: u32 = 3;
 /// Tag, length and index of an item or a set.
 const PER_ENTRY: usize = 16;
 
@@ -50,18 +50,21 @@ pub(super) fn plan(items: Vec<Item>, wants: &pb::Wants, most_bytes: usize, most_
 }
 
 /// The sets and items of a call.
-pub(super) fn message(items: &[Item], wants: &pb::Wants) -> Spliced<pb::BatchUpdateLoadBalancersRequest> {
-    let mut message = pb::BatchUpdateLoadBalancersRequest::default();
-    let mut sets = Vec::new();
+pub(super) fn message<'a>(
+    items: &'a [Item],
+    wants: &pb::Wants,
+) -> (Vec<&'a BackendSet>, Vec<pb::LoadBalancerUpdate>) {
+    let mut sets: Vec<&BackendSet> = Vec::new();
     let mut index: HashMap<&str, u32> = HashMap::new();
-    for (_, wanted) in items {
+    let updates = items.iter().map(|(_, wanted)| {
         let at = *index.entry(&wanted.backends.digest).or_insert_with(|| {
-            sets.push(wanted.backends.encoded.clone());
+            sets.push(&wanted.backends);
             u32::try_from(sets.len() - 1).unwrap_or(u32::MAX)
         });
-        message.items.push(update(wanted, at, wants));
-    }
-    Spliced { message, tag: BACKEND_SETS, entries: sets }
+        update(wanted, at, wants)
+    });
+    let updates = updates.collect();
+    (sets, updates)
 }
 
 #[derive(Default)]
@@ -133,8 +136,9 @@ mod tests {
 
     /// As the provider reads it.
     fn sent(items: &[Item]) -> pb::BatchUpdateLoadBalancersRequest {
-        let bytes = message(items, &pb::Wants::default()).encode_to_vec();
-        pb::BatchUpdateLoadBalancersRequest::decode(&bytes[..]).unwrap()
+        let (sets, items) = message(items, &pb::Wants::default());
+        let backend_sets = sets.iter().map(|set| pb::BackendSet::decode(&set.encoded[..]).unwrap()).collect();
+        pb::BatchUpdateLoadBalancersRequest { backend_sets, items, ..Default::default() }
     }
 
     fn shape(planned: &Planned) -> Vec<usize> {
@@ -175,7 +179,7 @@ mod tests {
         assert!(planned.chunks.len() > 1 && planned.too_large.is_empty());
         assert_eq!(shape(&planned).iter().sum::<usize>(), 10);
         for chunk in &planned.chunks {
-            let bytes = message(chunk, &pb::Wants::default()).encoded_len();
+            let bytes = sent(chunk).encoded_len();
             assert!(bytes <= small, "{bytes} bytes");
         }
     }

@@ -70,11 +70,29 @@ func ensureLoadBalancer(request *pb.EnsureLoadBalancerRequest) error {
 		present("service", request.GetService() != nil),
 		service("service.ref", request.GetService().GetRef()),
 		present("backends", request.GetBackends() != nil),
+		backendSet("backends", request.GetBackends()),
 		text("desired_digest", request.GetDesiredDigest(), maxDigest),
 	)
 }
 
+// backendSet checks that a set that is named has its digest, and nothing else.
+func backendSet(field string, set *pb.BackendSet) error {
+	switch {
+	case !set.GetNodesOmitted():
+		return short(field+".digest", set.GetDigest(), maxDigest)
+	case len(set.GetNodes()) > 0:
+		return fault.InvalidArgumentShape(field+".nodes", "are there, and said to be left out")
+	default:
+		return text(field+".digest", set.GetDigest(), maxDigest)
+	}
+}
+
 func loadBalancerUpdates(request *pb.BatchUpdateLoadBalancersRequest, max uint32) error {
+	for i, set := range request.GetBackendSets() {
+		if err := backendSet(fmt.Sprintf("backend_sets[%d]", i), set); err != nil {
+			return err
+		}
+	}
 	seen, sets := keys{}, uint64(len(request.GetBackendSets()))
 	return each("items", request.GetItems(), max, func(at string, item *pb.LoadBalancerUpdate) error {
 		err := first(

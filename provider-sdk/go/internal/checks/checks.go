@@ -1,6 +1,6 @@
 // Package checks looks at every call before a method sees it, in the contract's fixed order: the peer (done where
-// connections are accepted), the leader's epoch, the shape of the arguments. Rights in the cloud and existence are the
-// provider's to check, in this order.
+// connections are accepted), the leader's epoch, the shape of the arguments, sets of backends by their digests. Rights in the
+// cloud and existence are the provider's to check, in this order.
 package checks
 
 import (
@@ -52,8 +52,6 @@ func Items(request any) (int, bool) {
 		return len(request.GetItems()), true
 	case *pb.BatchGetVolumeLabelsRequest:
 		return len(request.GetQueries()), true
-	case *pb.EnsureLoadBalancerRequest:
-		return len(request.GetBackends().GetNodes()), true
 	default:
 		return 0, false
 	}

@@ -168,12 +168,17 @@ func TestBatchesOfRoutes(t *testing.T) {
 
 func TestEnsuredBalancers(t *testing.T) {
 	for want, change := range map[string]func(*pb.EnsureLoadBalancerRequest){
-		"":                      func(*pb.EnsureLoadBalancerRequest) {},
-		"fencing":               func(request *pb.EnsureLoadBalancerRequest) { request.Fencing = nil },
-		"service":               func(request *pb.EnsureLoadBalancerRequest) { request.Service = nil },
-		"service.ref":           func(request *pb.EnsureLoadBalancerRequest) { request.Service.Ref = nil },
-		"service.ref.name":      func(request *pb.EnsureLoadBalancerRequest) { request.Service.Ref.Name = "" },
-		"backends":              func(request *pb.EnsureLoadBalancerRequest) { request.Backends = nil },
+		"":                 func(*pb.EnsureLoadBalancerRequest) {},
+		"fencing":          func(request *pb.EnsureLoadBalancerRequest) { request.Fencing = nil },
+		"service":          func(request *pb.EnsureLoadBalancerRequest) { request.Service = nil },
+		"service.ref":      func(request *pb.EnsureLoadBalancerRequest) { request.Service.Ref = nil },
+		"service.ref.name": func(request *pb.EnsureLoadBalancerRequest) { request.Service.Ref.Name = "" },
+		"backends":         func(request *pb.EnsureLoadBalancerRequest) { request.Backends = nil },
+		"backends.digest":  func(request *pb.EnsureLoadBalancerRequest) { request.Backends.NodesOmitted = true },
+		"backends.nodes": func(request *pb.EnsureLoadBalancerRequest) {
+			request.Backends = whole("d", 1)
+			request.Backends.NodesOmitted = true
+		},
 		"desired_digest":        func(request *pb.EnsureLoadBalancerRequest) { request.DesiredDigest = strings.Repeat("d", 129) },
 		"service.ref.uid":       func(request *pb.EnsureLoadBalancerRequest) { request.Service.Ref.Uid = "" },
 		"service.ref.namespace": func(request *pb.EnsureLoadBalancerRequest) { request.Service.Ref.Namespace = "" },

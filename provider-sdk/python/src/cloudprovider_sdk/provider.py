@@ -116,6 +116,8 @@ class Provider:
             for capability, method in _OPTIONAL.items()
             if instances is not None and getattr(type(instances), method) is not getattr(Instances, method)
         ]
+        if contract.LOAD_BALANCERS in self.services:
+            seen.append(pb.CAPABILITY_BACKEND_SETS_BY_DIGEST)
         mutates = pb.CAPABILITY_SSH_KEYS in seen or {contract.LOAD_BALANCERS, contract.ROUTES} & self.services.keys()
         if leaders is Leaders.TOLD and (mutates or self.while_leading):
             return [*seen, pb.CAPABILITY_LEADERSHIP]

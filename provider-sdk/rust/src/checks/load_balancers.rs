@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use super::{Shape, parts};
+use super::{BackendSets, Shape, parts};
 use crate::proto::{
-    BatchUpdateLoadBalancersRequest, ClusterRef, DeleteLoadBalancerRequest, EnsureLoadBalancerRequest,
-    Fencing, GetLoadBalancerRequest, ListLoadBalancersRequest, LoadBalancerUpdate,
+    BackendSet, BatchUpdateLoadBalancersRequest, ClusterRef, DeleteLoadBalancerRequest,
+    EnsureLoadBalancerRequest, Fencing, GetLoadBalancerRequest, ListLoadBalancersRequest, LoadBalancerUpdate,
 };
 use crate::provider::Advertised;
 use crate::{ProviderError, Result};
@@ -30,16 +30,16 @@ impl Shape for EnsureLoadBalancerRequest {
         self.fencing.as_ref()
     }
 
-    fn items(&self) -> Option<usize> {
-        self.backends.as_ref().map(|backends| backends.nodes.len())
-    }
-
     fn check(&self, _advertised: &Advertised) -> Result<()> {
         parts::mutation(&self.cluster, &self.fencing)?;
         let service = parts::present("service", &self.service)?;
         parts::service("service.ref", &service.r#ref)?;
-        parts::present("backends", &self.backends)?;
+        backend_set("backends", parts::present("backends", &self.backends)?)?;
         parts::digest("desired_digest", &self.desired_digest)
+    }
+
+    fn complete(&mut self, sets: &BackendSets) -> Result<()> {
+        sets.complete(self.cluster.as_ref().map_or("", |cluster| &cluster.uid), &mut self.backends)
     }
 }
 
@@ -59,6 +59,9 @@ impl Shape for BatchUpdateLoadBalancersRequest {
     fn check(&self, advertised: &Advertised) -> Result<()> {
         parts::mutation(&self.cluster, &self.fencing)?;
         parts::batch("items", self.items.len(), advertised.max_batch_load_balancers)?;
+        for (at, set) in self.backend_sets.iter().enumerate() {
+            backend_set(&format!("backend_sets[{at}]"), set)?;
+        }
         let mut seen = HashSet::new();
         for (at, item) in self.items.iter().enumerate() {
             let uid = update(&format!("items[{at}]"), item, self.backend_sets.len())?;
@@ -69,6 +72,26 @@ impl Shape for BatchUpdateLoadBalancersRequest {
         }
         Ok(())
     }
+
+    fn complete(&mut self, sets: &BackendSets) -> Result<()> {
+        sets.complete(self.cluster.as_ref().map_or("", |cluster| &cluster.uid), &mut self.backend_sets)
+    }
+}
+
+/// A set that is named has its digest, and nothing else.
+fn backend_set(field: &str, set: &BackendSet) -> Result<()> {
+    let digest = format!("{field}.digest");
+    if !set.nodes_omitted {
+        return parts::short(&digest, &set.digest, parts::DIGEST);
+    }
+    parts::digest(&digest, &set.digest)?;
+    if set.nodes.is_empty() {
+        return Ok(());
+    }
+    Err(ProviderError::invalid_argument_shape(
+        &format!("{field}.nodes"),
+        "are there, and said to be left out",
+    ))
 }
 
 /// One item; answers its key.

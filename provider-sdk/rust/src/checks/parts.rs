@@ -12,7 +12,7 @@ const UID: usize = 64;
 /// Longest name.
 const NAME: usize = 253;
 /// Longest digest.
-const DIGEST: usize = 128;
+pub(super) const DIGEST: usize = 128;
 
 /// A text that must be there and may not be longer.
 pub(super) fn text(field: &str, value: &str, max: usize) -> Result<()> {

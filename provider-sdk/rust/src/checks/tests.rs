@@ -62,6 +62,12 @@ fn ensure() -> EnsureLoadBalancerRequest {
     }
 }
 
+/// A set that is named by its digest, though it may have nodes.
+fn named(digest: &str, nodes: usize) -> Option<BackendSet> {
+    let nodes = vec![NodeRef::default(); nodes];
+    Some(BackendSet { digest: digest.into(), nodes, nodes_omitted: true })
+}
+
 fn route(key: &str, cidr: &str) -> RouteToEnsure {
     RouteToEnsure { key: key.into(), destination_cidr: cidr.into(), target: node() }
 }
@@ -155,6 +161,8 @@ fn one_balancer() {
         (EnsureLoadBalancerRequest { service: Some(Service::default()), ..ensure() }, "service.ref"),
         (EnsureLoadBalancerRequest { service: service(""), ..ensure() }, "service.ref.uid"),
         (EnsureLoadBalancerRequest { backends: None, ..ensure() }, "backends"),
+        (EnsureLoadBalancerRequest { backends: named("", 0), ..ensure() }, "backends.digest"),
+        (EnsureLoadBalancerRequest { backends: named("d", 1), ..ensure() }, "backends.nodes"),
         (EnsureLoadBalancerRequest { desired_digest: String::new(), ..ensure() }, "desired_digest"),
         (EnsureLoadBalancerRequest { desired_digest: "d".repeat(129), ..ensure() }, "desired_digest"),
     ] {

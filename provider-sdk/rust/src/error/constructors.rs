@@ -4,6 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use super::ProviderError;
+use super::status::MAX_VALUE_BYTES;
 use crate::proto::ErrorReason as R;
 
 /// Instances.
@@ -168,6 +169,20 @@ impl ProviderError {
     #[must_use]
     pub fn needs_ensure(object: &str) -> Self {
         Self::new(R::NeedsEnsure, format!("the balancer of {object:?} must be ensured"))
+    }
+
+    /// Sets of backends are named by these digests, and not known here. The crate answers this by itself.
+    #[must_use]
+    pub fn unknown_backend_set(digests: &[String]) -> Self {
+        let mut told = digests.first().cloned().unwrap_or_default();
+        for digest in digests.iter().skip(1) {
+            if told.len() + 1 + digest.len() > MAX_VALUE_BYTES {
+                break;
+            }
+            told = format!("{told},{digest}");
+        }
+        Self::new(R::UnknownBackendSet, "a set of backends is not known by its digest")
+            .with_metadata("digests", told)
     }
 
     /// The route was re-pointed since it was listed: the error of an item.

@@ -13,7 +13,7 @@ use crate::proto::ErrorReason;
 /// Longest key of `ErrorInfo.metadata`.
 const MAX_KEY_BYTES: usize = 64;
 /// Longest value of one entry of the details, before the sum is looked at.
-const MAX_VALUE_BYTES: usize = 256;
+pub(super) const MAX_VALUE_BYTES: usize = 256;
 
 impl ProviderError {
     /// The error as a status: code by the table, `ErrorInfo` always, `RetryInfo`, `BadRequest` and `QuotaFailure` where

@@ -34,7 +34,8 @@ pub fn code_of(reason: ErrorReason) -> Code {
         | R::AdoptionRefused
         | R::NeedsEnsure
         | R::InvalidProviderConfig
-        | R::StaleLeader => Code::FailedPrecondition,
+        | R::StaleLeader
+        | R::UnknownBackendSet => Code::FailedPrecondition,
         R::MetadataNotReady
         | R::LocationUnreachable
         | R::RetryLater

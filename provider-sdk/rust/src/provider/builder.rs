@@ -151,6 +151,9 @@ impl ProviderBuilder {
     pub fn build(self) -> Result<Provider, BuildError> {
         let Self { identity, mut capabilities, services, metrics, leaders, while_leading } = self;
         advertise_leaders(&mut capabilities, &services, leaders, while_leading.is_some());
+        if services.load_balancers.is_some() {
+            advertise(&mut capabilities, Capability::BackendSetsByDigest);
+        }
         check::identity(&identity, &services)?;
         check::capabilities(&capabilities, &services)?;
         check::limits(&capabilities)?;
@@ -177,12 +180,16 @@ fn advertise_leaders(
     let mutations =
         services.load_balancers.is_some() || services.routes.is_some() || answer.capabilities.contains(&keys);
     let capability = match leaders {
-        Leaders::Told if mutations || in_background => Capability::Leadership.into(),
-        Leaders::Compared if mutations => Capability::Fencing.into(),
+        Leaders::Told if mutations || in_background => Capability::Leadership,
+        Leaders::Compared if mutations => Capability::Fencing,
         Leaders::Told | Leaders::Compared | Leaders::Ignored => return,
     };
-    if !answer.capabilities.contains(&capability) {
-        answer.capabilities.push(capability);
+    advertise(answer, capability);
+}
+
+fn advertise(answer: &mut GetCapabilitiesResponse, capability: Capability) {
+    if !answer.capabilities.contains(&capability.into()) {
+        answer.capabilities.push(capability.into());
     }
 }
 

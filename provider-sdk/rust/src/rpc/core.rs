@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 use tracing::{Instrument as _, Span};
 
 use super::deadline;
-use crate::checks::{Fences, Leadership, Revisions, Shape, Term, stale};
+use crate::checks::{BackendSets, Fences, Leadership, Revisions, Shape, Term, stale};
 use crate::context::{CallContext, Peer};
 use crate::metrics::{Method, Metrics};
 use crate::proto::{Capability, ErrorReason, LeadRequest, LeadResponse};
@@ -31,6 +31,7 @@ pub(crate) struct Core {
     pub(crate) advertised: Advertised,
     pub(crate) lifecycle: Arc<Lifecycle>,
     pub(crate) revisions: Revisions,
+    sets: BackendSets,
     metrics: Arc<Metrics>,
     fences: Fences,
     leadership: Leadership,
@@ -54,6 +55,7 @@ impl Core {
             advertised: provider.advertised.clone(),
             lifecycle: Arc::clone(&provider.lifecycle),
             revisions: Revisions::default(),
+            sets: BackendSets::new(provider.advertised.max_message_bytes),
             metrics: Arc::clone(&provider.metrics),
             fences: Fences::default(),
             leadership: Leadership::default(),
@@ -149,6 +151,7 @@ impl Core {
         let mut request = request.into_inner();
         self.note(method, &ctx, &request);
         let term = self.check(&request).map_err(|error| fail(&ctx, error))?;
+        request.complete(&self.sets).map_err(|error| fail(&ctx, error))?;
         request.fit(&self.advertised);
         Ok(Call { ctx, request, timeout, term, waiting: caller_gone.drop_guard() })
     }

@@ -42,13 +42,13 @@ async fn discovery_names_exactly_what_is_served() {
 
 /// [R:capabilities-constant]
 #[tokio::test]
-async fn capabilities_go_out_as_they_were_given_and_with_leadership() {
+async fn capabilities_go_out_as_they_were_given_and_with_what_the_crate_does() {
     let served = serve(Cloud::new().provider()).await;
     let mut base = CloudProviderClient::new(served.channel().await);
     let answer = base.get_capabilities(GetCapabilitiesRequest::default()).await.unwrap().into_inner();
-    // Former leaders are refused by the crate, so the crate advertises it.
+    // Former leaders are refused, and sets of backends kept, by the crate, so the crate advertises it.
     let mut given = capabilities();
-    given.capabilities.push(Capability::Leadership.into());
+    given.capabilities.extend([Capability::Leadership, Capability::BackendSetsByDigest].map(i32::from));
     assert_eq!(answer, given);
     let status = base.get_status(GetStatusRequest {}).await.unwrap().into_inner();
     assert!(status.conditions.is_empty());

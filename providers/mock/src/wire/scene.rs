@@ -8,7 +8,10 @@ use std::{
     },
 };
 
-use cloudprovider_sdk::{ProviderError, proto::InstanceResult};
+use cloudprovider_sdk::{
+    ProviderError,
+    proto::{InstanceResult, NodeRef},
+};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tonic::Status;
@@ -34,6 +37,8 @@ pub(crate) struct Memory {
     count: AtomicU64,
     /// The first answer about each node, to be given ever after.
     pub(crate) first_answers: Mutex<HashMap<String, InstanceResult>>,
+    /// Sets of backends that came, by digest.
+    pub(crate) sets: Mutex<Vec<(String, Vec<NodeRef>)>>,
     /// Services whose answer was lost.
     pub(crate) lost_answers: Mutex<HashSet<String>>,
 }

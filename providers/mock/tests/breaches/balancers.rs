@@ -132,7 +132,7 @@ async fn sets_that_are_mixed_up() {
     let mock = Mock::start(&[]).await;
     mock.ensure(SERVICE, "d").await.unwrap();
     mock.breach("update-own-set").await;
-    let set = |name: &str| BackendSet { digest: name.into(), nodes: vec![node(name)] };
+    let set = |name: &str| BackendSet { digest: name.into(), nodes: vec![node(name)], nodes_omitted: false };
     let item = LoadBalancerUpdate {
         service: Some(service(SERVICE)),
         backend_set: 1,
@@ -169,4 +169,52 @@ async fn updates_and_ways_in() {
     };
     let answer = mock.balancers().batch_update_load_balancers(update).await.unwrap().into_inner();
     assert_eq!(answer.results[0].error.as_ref().unwrap().reason(), ErrorReason::NeedsEnsure);
+}
+
+#[tokio::test]
+async fn sets_that_are_forgotten_or_mixed() {
+    let mock = Mock::start(&[]).await;
+    let set = |digest: &str, nodes: usize| BackendSet {
+        digest: digest.to_owned(),
+        nodes: (0..nodes).map(|at| node(&format!("node-{at}"))).collect(),
+        nodes_omitted: nodes == 0,
+    };
+    let send = async |cluster: &str, set: BackendSet| {
+        let mut request = ensure(SERVICE, "d", 0);
+        request.cluster.as_mut().unwrap().uid = cluster.to_owned();
+        request.backends = Some(set);
+        let answer = mock.balancers().ensure_load_balancer(request).await;
+        answer.map(drop).map_err(|status| reason(&status))
+    };
+    let backends = async || mock.admin.balancer("ns/web").await.unwrap().backends.len();
+    let (unknown, shape) = (Err(ErrorReason::UnknownBackendSet), Err(ErrorReason::InvalidArgumentShape));
+    assert_eq!(send(CLUSTER, set("two", 0)).await, unknown);
+    send(CLUSTER, set("two", 2)).await.unwrap();
+    send(CLUSTER, set("one", 1)).await.unwrap();
+    send(CLUSTER, set("two", 0)).await.unwrap();
+    assert_eq!(backends().await, 2);
+    for (breach, one, two) in [
+        ("set-by-digest", unknown, unknown),
+        ("set-by-digest/all-but-one", Ok(()), unknown),
+        ("set-by-digest/empty", Ok(()), Ok(())),
+        ("set-unknown", Ok(()), Ok(())),
+        ("set-needs-capability", Ok(()), Ok(())),
+    ] {
+        mock.breach(breach).await;
+        send(CLUSTER, set("two", 2)).await.unwrap();
+        send(CLUSTER, set("one", 1)).await.unwrap();
+        assert_eq!(
+            (send(CLUSTER, set("one", 0)).await, send(CLUSTER, set("two", 0)).await),
+            (one, two),
+            "{breach}"
+        );
+    }
+    assert_eq!(backends().await, 0, "taken for an empty set");
+    mock.breach("set-per-cluster").await;
+    send(CLUSTER, set("two", 2)).await.unwrap();
+    let passed = Err(ErrorReason::OwnedByOtherCluster);
+    assert_eq!(send("other", set("two", 0)).await, passed);
+    mock.clear().await;
+    assert_eq!(send("another", set("two", 0)).await, unknown);
+    assert_eq!(send("another", BackendSet { nodes: vec![node("n")], ..set("two", 0) }).await, shape);
 }

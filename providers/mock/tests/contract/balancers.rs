@@ -23,7 +23,11 @@ async fn a_balancer_lives_from_ensure_to_delete() {
         revision: 2,
     };
     let absent = LoadBalancerUpdate { service: Some(service("other")), ..item.clone() };
-    let set = BackendSet { digest: "two".into(), nodes: vec![node("node-0"), node("node-1")] };
+    let set = BackendSet {
+        digest: "two".into(),
+        nodes: vec![node("node-0"), node("node-1")],
+        nodes_omitted: false,
+    };
     let update = BatchUpdateLoadBalancersRequest {
         cluster: cluster(),
         fencing: fencing(),

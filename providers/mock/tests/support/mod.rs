@@ -207,7 +207,11 @@ pub fn ensure(uid: &str, digest: &str, revision: u64) -> EnsureLoadBalancerReque
         cluster: cluster(),
         fencing: fencing(),
         service: Some(service(uid)),
-        backends: Some(BackendSet { digest: "set".into(), nodes: vec![node("node-0")] }),
+        backends: Some(BackendSet {
+            digest: "set".into(),
+            nodes: vec![node("node-0")],
+            nodes_omitted: false,
+        }),
         desired_digest: digest.into(),
         revision,
         adoption: 0,

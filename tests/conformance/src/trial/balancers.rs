@@ -47,6 +47,7 @@ impl Wanted {
         BackendSet {
             digest: format!("set-{}", names.join("+")).chars().take(120).collect(),
             nodes: self.nodes.clone(),
+            nodes_omitted: false,
         }
     }
 

@@ -121,7 +121,8 @@ pub(crate) fn codes_of(reason: ErrorReason) -> &'static [Code] {
         | R::ImplementedElsewhere
         | R::AdoptionRefused
         | R::InvalidProviderConfig
-        | R::StaleLeader => &[Code::FailedPrecondition],
+        | R::StaleLeader
+        | R::UnknownBackendSet => &[Code::FailedPrecondition],
         R::MethodNotSupported => &[Code::Unimplemented],
         R::UnsupportedFeature
         | R::InvalidConfiguration

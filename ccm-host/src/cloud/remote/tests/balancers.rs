@@ -16,12 +16,12 @@ pub(super) fn wanted(host: &Host, name: &str, nodes: usize) -> EnsureLoadBalance
     EnsureLoadBalancer { service, backends, desired_digest, revision: 7, adopt: false }
 }
 
-fn update(wanted: EnsureLoadBalancer) -> UpdateLoadBalancer {
+pub(super) fn update(wanted: EnsureLoadBalancer) -> UpdateLoadBalancer {
     let EnsureLoadBalancer { service, backends, desired_digest, revision, .. } = wanted;
     UpdateLoadBalancer { service, backends, desired_digest, revision }
 }
 
-fn ensured(request: &pb::EnsureLoadBalancerRequest) -> pb::EnsureLoadBalancerResponse {
+pub(super) fn ensured(request: &pb::EnsureLoadBalancerRequest) -> pb::EnsureLoadBalancerResponse {
     pb::EnsureLoadBalancerResponse {
         load_balancer: Some(pb::LoadBalancer {
             service: request.service.as_ref().and_then(|service| service.r#ref.clone()),
@@ -38,7 +38,7 @@ fn ensured(request: &pb::EnsureLoadBalancerRequest) -> pb::EnsureLoadBalancerRes
     }
 }
 
-fn on_ensure(
+pub(super) fn on_ensure(
     script: &Script,
     handler: impl Fn(pb::EnsureLoadBalancerRequest) -> Result<pb::EnsureLoadBalancerResponse, tonic::Status>
     + Send

@@ -86,6 +86,16 @@ def service(field: str, value: pb.ServiceRef) -> None:
     text(f"{field}.namespace", value.namespace, _NAME)
 
 
+def backend_set(field: str, value: pb.BackendSet) -> None:
+    """A set; one that is named has its digest, and nothing else."""
+    if not value.nodes_omitted:
+        short(f"{field}.digest", value.digest, _DIGEST)
+    elif value.nodes:
+        raise errors.invalid_argument_shape(f"{field}.nodes", "are there, and said to be left out")
+    else:
+        digest(f"{field}.digest", value.digest)
+
+
 def digest(field: str, value: str) -> None:
     """A digest that must be there."""
     text(field, value, _DIGEST)

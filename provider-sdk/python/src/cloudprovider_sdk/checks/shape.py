@@ -35,8 +35,6 @@ def items(request: Any) -> int | None:
             return len(request.queries)
         case pb.BatchUpdateLoadBalancersRequest() | pb.BatchEnsureRoutesRequest() | pb.BatchDeleteRoutesRequest():
             return len(request.items)
-        case pb.EnsureLoadBalancerRequest():
-            return len(request.backends.nodes)
     return None
 
 
@@ -68,6 +66,7 @@ def _ensure_load_balancer(request: pb.EnsureLoadBalancerRequest, _: Advertised) 
     parts.mutation(request)
     parts.service("service.ref", request.service.ref)
     parts.present(request, "backends")
+    parts.backend_set("backends", request.backends)
     parts.digest("desired_digest", request.desired_digest)
 
 
@@ -92,6 +91,8 @@ def _batch_get_instances(request: pb.BatchGetInstancesRequest, advertised: Adver
 def _batch_update_load_balancers(request: pb.BatchUpdateLoadBalancersRequest, advertised: Advertised) -> None:
     parts.mutation(request)
     parts.batch("items", len(request.items), advertised.max_batch_load_balancers)
+    for at, backends in enumerate(request.backend_sets):
+        parts.backend_set(f"backend_sets[{at}]", backends)
     for at, item in enumerate(request.items):
         parts.service(f"items[{at}].service.ref", item.service.ref)
         parts.digest(f"items[{at}].desired_digest", item.desired_digest)

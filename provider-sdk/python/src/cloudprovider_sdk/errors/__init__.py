@@ -41,6 +41,7 @@ from cloudprovider_sdk.errors.conditions import (
     shutting_down,
     stale_leader,
     stale_revision,
+    unknown_backend_set,
     unsupported_feature,
     volume_not_found,
 )
@@ -87,6 +88,7 @@ __all__ = [
     "stale_leader",
     "stale_revision",
     "to_item",
+    "unknown_backend_set",
     "unsupported_feature",
     "volume_not_found",
 ]

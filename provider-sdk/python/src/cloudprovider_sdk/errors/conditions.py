@@ -1,9 +1,11 @@
 """One function for each condition, asking for all that the contract wants said with it. They answer; raise what they answer."""
 
 import json
+from collections.abc import Sequence
 
 from cloudprovider_sdk import proto as pb
 from cloudprovider_sdk.errors.provider_error import ProviderError
+from cloudprovider_sdk.errors.wire import MAX_VALUE_BYTES
 
 
 def _quote(name: str) -> str:
@@ -152,6 +154,17 @@ def stale_revision(what: str, *, revision: int, accepted: int) -> ProviderError:
 def needs_ensure(what: str) -> ProviderError:
     """An update of a balancer that is absent or must be rebuilt: the error of an item."""
     return ProviderError(pb.ERROR_REASON_NEEDS_ENSURE, f"the balancer of {_quote(what)} must be ensured")
+
+
+def unknown_backend_set(digests: Sequence[str]) -> ProviderError:
+    """Sets of backends are named by these digests, and not known here. The package answers this by itself."""
+    told, *rest = digests
+    for digest in rest:
+        if len(told) + 1 + len(digest) > MAX_VALUE_BYTES:
+            break
+        told += f",{digest}"
+    message = "a set of backends is not known by its digest"
+    return ProviderError(pb.ERROR_REASON_UNKNOWN_BACKEND_SET, message, metadata={"digests": told})
 
 
 def route_changed(route: str) -> ProviderError:

@@ -18,7 +18,7 @@ D = TypeVar("D", bound=message.Message)
 
 _DETAILS: Final = "grpc-status-details-bin"
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_MAX_VALUE_BYTES: Final = 256
+MAX_VALUE_BYTES: Final = 256
 """Longest value of one entry of the details, before the sum is looked at."""
 
 
@@ -79,7 +79,7 @@ def from_call(failed: grpc.aio.AioRpcError) -> ProviderError | None:
 
 
 def _short(pairs: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
-    return [(cut(left, _MAX_VALUE_BYTES), cut(right, _MAX_VALUE_BYTES)) for left, right in pairs]
+    return [(cut(left, MAX_VALUE_BYTES), cut(right, MAX_VALUE_BYTES)) for left, right in pairs]
 
 
 def _encode(

@@ -40,6 +40,7 @@ class Core:
         self._lifecycle = provider.lifecycle
         self._fences = checks.Fences()
         self._leadership = checks.Leadership()
+        self._sets = checks.BackendSets(provider.advertised.max_message_bytes)
         self._background = Background(provider.while_leading, provider.lifecycle)
         self._mutations = Mutations(provider.lifecycle)
         self._observer = Observer(Metrics(provider.registry))
@@ -143,11 +144,10 @@ class Core:
         term = self._term(method, request)
         checks.check(request, self._advertised)
         checks.fit(request, self._advertised)
+        self._sets.complete(request)
         return term
 
-    async def _run(
-        self, method: Method, run: Implementation, call: Call, term: checks.Term | None, request: Any
-    ) -> Any:
+    async def _run(self, method: Method, run: Implementation, call: Call, term: checks.Term | None, request: Any) -> Any:
         async def work() -> Any:
             answer = await guarded(call, run(call, request))
             answers.settle(request, answer)

@@ -32,8 +32,9 @@ const (
 //
 // A status without our ErrorInfo proves nothing. Above all, a bare NOT_FOUND is not absence.
 //
-// The order of checks is fixed: peer, leader epoch, shape of the arguments, rights in the cloud, existence. Missing
-// rights MUST win over absence, or a lost permission would look like deleted machines. [R:error-order]
+// The order of checks is fixed: peer, leader epoch, shape of the arguments, sets that are named by their digest, rights in
+// the cloud, existence. Missing rights MUST win over absence, or a lost permission would look like deleted machines.
+// [R:error-order]
 //
 // "retry": the host tries again by itself with exponential backoff per object. "slow": likewise, at least 5 minutes
 // apart. "wait": only when the object's wanted fields change, or at the slow resync.
@@ -97,6 +98,10 @@ const (
 	ErrorReason_ERROR_REASON_ROUTE_CHANGED ErrorReason = 45
 	// The route tables of the cloud have no room. Code RESOURCE_EXHAUSTED. slow; an Event on the node.
 	ErrorReason_ERROR_REASON_ROUTE_TABLE_FULL ErrorReason = 46
+	// A set of backends is named by its digest, and not known here. Code FAILED_PRECONDITION, metadata "digests": those that
+	// are not known, in the order of the request, with a comma between them, as many as fit into 256 bytes. Only ever at call
+	// level. The host sends all nodes along at once.
+	ErrorReason_ERROR_REASON_UNKNOWN_BACKEND_SET ErrorReason = 47
 	// The provider does not trust the peer. Code UNAUTHENTICATED. The host is not ready and says so; slow.
 	ErrorReason_ERROR_REASON_PEER_NOT_TRUSTED ErrorReason = 50
 	// The cloud refuses the provider's credentials. Code UNAUTHENTICATED. slow; destructive work is frozen.
@@ -154,6 +159,7 @@ var (
 		44: "ERROR_REASON_NEEDS_ENSURE",
 		45: "ERROR_REASON_ROUTE_CHANGED",
 		46: "ERROR_REASON_ROUTE_TABLE_FULL",
+		47: "ERROR_REASON_UNKNOWN_BACKEND_SET",
 		50: "ERROR_REASON_PEER_NOT_TRUSTED",
 		51: "ERROR_REASON_CLOUD_CREDENTIALS_INVALID",
 		52: "ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED",
@@ -194,6 +200,7 @@ var (
 		"ERROR_REASON_NEEDS_ENSURE":              44,
 		"ERROR_REASON_ROUTE_CHANGED":             45,
 		"ERROR_REASON_ROUTE_TABLE_FULL":          46,
+		"ERROR_REASON_UNKNOWN_BACKEND_SET":       47,
 		"ERROR_REASON_PEER_NOT_TRUSTED":          50,
 		"ERROR_REASON_CLOUD_CREDENTIALS_INVALID": 51,
 		"ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED": 52,
@@ -309,8 +316,7 @@ const file_ccm_cloudprovider_v1alpha1_errors_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\x0e2'.ccm.cloudprovider.v1alpha1.ErrorReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12:\n" +
 	"\vretry_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"retryAfter*\xf6\n" +
-	"\n" +
+	"retryAfter*\x9c\v\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12#\n" +
 	"\x1fERROR_REASON_INSTANCE_NOT_FOUND\x10\x01\x12#\n" +
@@ -338,7 +344,8 @@ const file_ccm_cloudprovider_v1alpha1_errors_proto_rawDesc = "" +
 	"\x1bERROR_REASON_STALE_REVISION\x10+\x12\x1d\n" +
 	"\x19ERROR_REASON_NEEDS_ENSURE\x10,\x12\x1e\n" +
 	"\x1aERROR_REASON_ROUTE_CHANGED\x10-\x12!\n" +
-	"\x1dERROR_REASON_ROUTE_TABLE_FULL\x10.\x12!\n" +
+	"\x1dERROR_REASON_ROUTE_TABLE_FULL\x10.\x12$\n" +
+	" ERROR_REASON_UNKNOWN_BACKEND_SET\x10/\x12!\n" +
 	"\x1dERROR_REASON_PEER_NOT_TRUSTED\x102\x12*\n" +
 	"&ERROR_REASON_CLOUD_CREDENTIALS_INVALID\x103\x12*\n" +
 	"&ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED\x104\x12(\n" +

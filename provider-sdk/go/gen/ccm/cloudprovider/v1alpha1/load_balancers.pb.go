@@ -299,12 +299,23 @@ func (UpdateOutcome) EnumDescriptor() ([]byte, []int) {
 }
 
 // BackendSet is a set of nodes that stand behind balancers.
+//
+// A provider with CAPABILITY_BACKEND_SETS_BY_DIGEST keeps the sets that came with their nodes, in memory, by cluster uid and
+// digest; from then on a request may name such a set by its digest alone, in Ensure and in BatchUpdate alike. The last four
+// sets that came MUST be known [R:set-by-digest]. A digest says nothing in a cluster for which its set did not come
+// [R:set-per-cluster]; one that is not known, as after a restart, MUST be refused with UNKNOWN_BACKEND_SET before anything
+// is changed [R:set-unknown]. A provider without the capability MUST refuse `nodes_omitted` with INVALID_ARGUMENT_SHAPE,
+// lest it be taken for an empty set. [R:set-needs-capability]
 type BackendSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Digest of the set as the host computes it: equal digests mean equal sets, whatever the order. At most 128 bytes.
+	// Digest of the set as the host computes it, over all that it says of the nodes: within a cluster equal digests mean equal
+	// sets, whatever the order. At most 128 bytes, no comma. Required with nodes_omitted.
 	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
-	// The nodes, with the fields of `Wants.backend`. A node may lack a provider ID; the provider copes.
-	Nodes         []*NodeRef `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// The nodes, with the fields of `Wants.backend`. A node may lack a provider ID; the provider copes. Empty with
+	// nodes_omitted, else INVALID_ARGUMENT_SHAPE.
+	Nodes []*NodeRef `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// The nodes are left out: this process of the provider got them before, under this digest and for this cluster.
+	NodesOmitted  bool `protobuf:"varint,3,opt,name=nodes_omitted,json=nodesOmitted,proto3" json:"nodes_omitted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -351,6 +362,13 @@ func (x *BackendSet) GetNodes() []*NodeRef {
 		return x.Nodes
 	}
 	return nil
+}
+
+func (x *BackendSet) GetNodesOmitted() bool {
+	if x != nil {
+		return x.NodesOmitted
+	}
+	return false
 }
 
 // LoadBalancer describes a balancer.
@@ -1303,11 +1321,12 @@ var File_ccm_cloudprovider_v1alpha1_load_balancers_proto protoreflect.FileDescri
 
 const file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDesc = "" +
 	"\n" +
-	"/ccm/cloudprovider/v1alpha1/load_balancers.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a'ccm/cloudprovider/v1alpha1/errors.proto\x1a*ccm/cloudprovider/v1alpha1/instances.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\x1a(ccm/cloudprovider/v1alpha1/service.proto\"_\n" +
+	"/ccm/cloudprovider/v1alpha1/load_balancers.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a'ccm/cloudprovider/v1alpha1/errors.proto\x1a*ccm/cloudprovider/v1alpha1/instances.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\x1a(ccm/cloudprovider/v1alpha1/service.proto\"\x84\x01\n" +
 	"\n" +
 	"BackendSet\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x129\n" +
-	"\x05nodes\x18\x02 \x03(\v2#.ccm.cloudprovider.v1alpha1.NodeRefR\x05nodes\"\xb6\x03\n" +
+	"\x05nodes\x18\x02 \x03(\v2#.ccm.cloudprovider.v1alpha1.NodeRefR\x05nodes\x12#\n" +
+	"\rnodes_omitted\x18\x03 \x01(\bR\fnodesOmitted\"\xb6\x03\n" +
 	"\fLoadBalancer\x12@\n" +
 	"\aservice\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ServiceRefR\aservice\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +

@@ -73,6 +73,7 @@ type LoadBalancersClient interface {
 	// | a legacy balancer exists, adoption REFUSE| FAILED_PRECONDITION | ADOPTION_REFUSED       | Event naming the flag; waits      |
 	// | quota is used up                        | RESOURCE_EXHAUSTED  | QUOTA_EXCEEDED         | Event; slow                       |
 	// | a former leader calls                   | FAILED_PRECONDITION | STALE_LEADER           | freezes, reads its Lease          |
+	// | the digest of backends is not known     | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET    | sends the nodes along at once     |
 	EnsureLoadBalancer(ctx context.Context, in *EnsureLoadBalancerRequest, opts ...grpc.CallOption) (*EnsureLoadBalancerResponse, error)
 	// BatchUpdateLoadBalancers gives many balancers new backends in one call: what a node that comes or goes costs.
 	//
@@ -95,6 +96,7 @@ type LoadBalancersClient interface {
 	// | too many items                         | INVALID_ARGUMENT    | BATCH_TOO_LARGE      | splits                    |
 	// | a set index is out of range            | INVALID_ARGUMENT    | INVALID_ARGUMENT_SHAPE| counts a defect of its own|
 	// | a former leader calls                  | FAILED_PRECONDITION | STALE_LEADER         | freezes, reads its Lease  |
+	// | a digest of backends is not known      | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET  | sends all nodes along     |
 	BatchUpdateLoadBalancers(ctx context.Context, in *BatchUpdateLoadBalancersRequest, opts ...grpc.CallOption) (*BatchUpdateLoadBalancersResponse, error)
 	// DeleteLoadBalancer removes the balancer of a Service with all that was made for it.
 	//
@@ -228,6 +230,7 @@ type LoadBalancersServer interface {
 	// | a legacy balancer exists, adoption REFUSE| FAILED_PRECONDITION | ADOPTION_REFUSED       | Event naming the flag; waits      |
 	// | quota is used up                        | RESOURCE_EXHAUSTED  | QUOTA_EXCEEDED         | Event; slow                       |
 	// | a former leader calls                   | FAILED_PRECONDITION | STALE_LEADER           | freezes, reads its Lease          |
+	// | the digest of backends is not known     | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET    | sends the nodes along at once     |
 	EnsureLoadBalancer(context.Context, *EnsureLoadBalancerRequest) (*EnsureLoadBalancerResponse, error)
 	// BatchUpdateLoadBalancers gives many balancers new backends in one call: what a node that comes or goes costs.
 	//
@@ -250,6 +253,7 @@ type LoadBalancersServer interface {
 	// | too many items                         | INVALID_ARGUMENT    | BATCH_TOO_LARGE      | splits                    |
 	// | a set index is out of range            | INVALID_ARGUMENT    | INVALID_ARGUMENT_SHAPE| counts a defect of its own|
 	// | a former leader calls                  | FAILED_PRECONDITION | STALE_LEADER         | freezes, reads its Lease  |
+	// | a digest of backends is not known      | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET  | sends all nodes along     |
 	BatchUpdateLoadBalancers(context.Context, *BatchUpdateLoadBalancersRequest) (*BatchUpdateLoadBalancersResponse, error)
 	// DeleteLoadBalancer removes the balancer of a Service with all that was made for it.
 	//

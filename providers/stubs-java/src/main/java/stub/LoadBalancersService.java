@@ -63,6 +63,7 @@ final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase
             Shape.service("service.ref", request.getService().getRef());
             Shape.present("service.ports", request.getService().getPortsCount() > 0);
             Shape.present("backends", request.hasBackends());
+            Shape.backends("backends", request.getBackends());
             Shape.digest("desired_digest", request.getDesiredDigest());
             EnsureLoadBalancerRequest plain = request.toBuilder().clearFencing().build();
             Subject about = subject(request.getCluster(), request.getService().getRef().getUid(), request.getRevision());
@@ -113,6 +114,7 @@ final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase
     private static void check(BatchUpdateLoadBalancersRequest request) {
         mutation(request.getCluster(), request.hasFencing());
         Shape.batch("items", request.getItemsCount());
+        request.getBackendSetsList().forEach(set -> Shape.backends("backend_sets", set));
         Shape.Keys keys = new Shape.Keys();
         for (int at = 0; at < request.getItemsCount(); at++) {
             LoadBalancerUpdate item = request.getItems(at);

@@ -1,5 +1,6 @@
 package stub;
 
+import ccm.cloudprovider.v1alpha1.BackendSet;
 import ccm.cloudprovider.v1alpha1.ClusterRef;
 import ccm.cloudprovider.v1alpha1.ErrorReason;
 import ccm.cloudprovider.v1alpha1.NodeRef;
@@ -55,6 +56,11 @@ final class Shape {
         text(field + ".uid", service.getUid(), UID);
         text(field + ".name", service.getName(), NAME);
         text(field + ".namespace", service.getNamespace(), NAME);
+    }
+
+    /** No sets are kept here: one that is named by its digest alone is not an empty one. */
+    static void backends(String field, BackendSet set) {
+        if (set.getNodesOmitted()) throw Refusal.outOfShape(field + ".nodes_omitted", "is not advertised");
     }
 
     static void digest(String field, String digest) {

@@ -79,6 +79,8 @@ class _CapabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Capability
     """
     CAPABILITY_LEADERSHIP: _Capability.ValueType  # 10
     """Lead: mutations and background work only on behalf of the present leader."""
+    CAPABILITY_BACKEND_SETS_BY_DIGEST: _Capability.ValueType  # 11
+    """`BackendSet.nodes_omitted` is understood: a set of backends travels once, and then as its digest."""
 
 class Capability(_Capability, metaclass=_CapabilityEnumTypeWrapper):
     """Capability is something optional that a provider can do. An RPC that needs a capability MUST NOT answer UNIMPLEMENTED
@@ -109,6 +111,8 @@ ABSENT for a query without provider ID is evidence.
 """
 CAPABILITY_LEADERSHIP: Capability.ValueType  # 10
 """Lead: mutations and background work only on behalf of the present leader."""
+CAPABILITY_BACKEND_SETS_BY_DIGEST: Capability.ValueType  # 11
+"""`BackendSet.nodes_omitted` is understood: a set of backends travels once, and then as its digest."""
 Global___Capability: _TypeAlias = Capability  # noqa: Y015
 
 class _ConditionType:

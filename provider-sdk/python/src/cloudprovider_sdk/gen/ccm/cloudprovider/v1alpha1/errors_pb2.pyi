@@ -86,6 +86,11 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The route was re-pointed since it was listed. Item error. The host lists again."""
     ERROR_REASON_ROUTE_TABLE_FULL: _ErrorReason.ValueType  # 46
     """The route tables of the cloud have no room. Code RESOURCE_EXHAUSTED. slow; an Event on the node."""
+    ERROR_REASON_UNKNOWN_BACKEND_SET: _ErrorReason.ValueType  # 47
+    """A set of backends is named by its digest, and not known here. Code FAILED_PRECONDITION, metadata "digests": those that
+    are not known, in the order of the request, with a comma between them, as many as fit into 256 bytes. Only ever at call
+    level. The host sends all nodes along at once.
+    """
     ERROR_REASON_PEER_NOT_TRUSTED: _ErrorReason.ValueType  # 50
     """The provider does not trust the peer. Code UNAUTHENTICATED. The host is not ready and says so; slow."""
     ERROR_REASON_CLOUD_CREDENTIALS_INVALID: _ErrorReason.ValueType  # 51
@@ -126,8 +131,9 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
 
     A status without our ErrorInfo proves nothing. Above all, a bare NOT_FOUND is not absence.
 
-    The order of checks is fixed: peer, leader epoch, shape of the arguments, rights in the cloud, existence. Missing
-    rights MUST win over absence, or a lost permission would look like deleted machines. [R:error-order]
+    The order of checks is fixed: peer, leader epoch, shape of the arguments, sets that are named by their digest, rights in
+    the cloud, existence. Missing rights MUST win over absence, or a lost permission would look like deleted machines.
+    [R:error-order]
 
     "retry": the host tries again by itself with exponential backoff per object. "slow": likewise, at least 5 minutes
     apart. "wait": only when the object's wanted fields change, or at the slow resync.
@@ -195,6 +201,11 @@ ERROR_REASON_ROUTE_CHANGED: ErrorReason.ValueType  # 45
 """The route was re-pointed since it was listed. Item error. The host lists again."""
 ERROR_REASON_ROUTE_TABLE_FULL: ErrorReason.ValueType  # 46
 """The route tables of the cloud have no room. Code RESOURCE_EXHAUSTED. slow; an Event on the node."""
+ERROR_REASON_UNKNOWN_BACKEND_SET: ErrorReason.ValueType  # 47
+"""A set of backends is named by its digest, and not known here. Code FAILED_PRECONDITION, metadata "digests": those that
+are not known, in the order of the request, with a comma between them, as many as fit into 256 bytes. Only ever at call
+level. The host sends all nodes along at once.
+"""
 ERROR_REASON_PEER_NOT_TRUSTED: ErrorReason.ValueType  # 50
 """The provider does not trust the peer. Code UNAUTHENTICATED. The host is not ready and says so; slow."""
 ERROR_REASON_CLOUD_CREDENTIALS_INVALID: ErrorReason.ValueType  # 51

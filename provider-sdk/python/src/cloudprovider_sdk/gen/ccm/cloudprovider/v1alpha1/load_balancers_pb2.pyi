@@ -159,27 +159,43 @@ Global___UpdateOutcome: _TypeAlias = UpdateOutcome  # noqa: Y015
 
 @_typing.final
 class BackendSet(_message.Message):
-    """BackendSet is a set of nodes that stand behind balancers."""
+    """BackendSet is a set of nodes that stand behind balancers.
+
+    A provider with CAPABILITY_BACKEND_SETS_BY_DIGEST keeps the sets that came with their nodes, in memory, by cluster uid and
+    digest; from then on a request may name such a set by its digest alone, in Ensure and in BatchUpdate alike. The last four
+    sets that came MUST be known [R:set-by-digest]. A digest says nothing in a cluster for which its set did not come
+    [R:set-per-cluster]; one that is not known, as after a restart, MUST be refused with UNKNOWN_BACKEND_SET before anything
+    is changed [R:set-unknown]. A provider without the capability MUST refuse `nodes_omitted` with INVALID_ARGUMENT_SHAPE,
+    lest it be taken for an empty set. [R:set-needs-capability]
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     DIGEST_FIELD_NUMBER: _builtins.int
     NODES_FIELD_NUMBER: _builtins.int
+    NODES_OMITTED_FIELD_NUMBER: _builtins.int
     digest: _builtins.str
-    """Digest of the set as the host computes it: equal digests mean equal sets, whatever the order. At most 128 bytes."""
+    """Digest of the set as the host computes it, over all that it says of the nodes: within a cluster equal digests mean equal
+    sets, whatever the order. At most 128 bytes, no comma. Required with nodes_omitted.
+    """
+    nodes_omitted: _builtins.bool
+    """The nodes are left out: this process of the provider got them before, under this digest and for this cluster."""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[_node_pb2.NodeRef]:
-        """The nodes, with the fields of `Wants.backend`. A node may lack a provider ID; the provider copes."""
+        """The nodes, with the fields of `Wants.backend`. A node may lack a provider ID; the provider copes. Empty with
+        nodes_omitted, else INVALID_ARGUMENT_SHAPE.
+        """
 
     def __init__(
         self,
         *,
         digest: _builtins.str = ...,
         nodes: _abc.Iterable[_node_pb2.NodeRef] | None = ...,
+        nodes_omitted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "nodes", b"nodes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "nodes", b"nodes", "nodes_omitted", b"nodes_omitted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

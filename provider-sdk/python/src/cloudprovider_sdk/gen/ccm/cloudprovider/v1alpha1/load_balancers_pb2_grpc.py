@@ -118,6 +118,7 @@ class LoadBalancersServicer:
         | a legacy balancer exists, adoption REFUSE| FAILED_PRECONDITION | ADOPTION_REFUSED       | Event naming the flag; waits      |
         | quota is used up                        | RESOURCE_EXHAUSTED  | QUOTA_EXCEEDED         | Event; slow                       |
         | a former leader calls                   | FAILED_PRECONDITION | STALE_LEADER           | freezes, reads its Lease          |
+        | the digest of backends is not known     | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET    | sends the nodes along at once     |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -145,6 +146,7 @@ class LoadBalancersServicer:
         | too many items                         | INVALID_ARGUMENT    | BATCH_TOO_LARGE      | splits                    |
         | a set index is out of range            | INVALID_ARGUMENT    | INVALID_ARGUMENT_SHAPE| counts a defect of its own|
         | a former leader calls                  | FAILED_PRECONDITION | STALE_LEADER         | freezes, reads its Lease  |
+        | a digest of backends is not known      | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET  | sends all nodes along     |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

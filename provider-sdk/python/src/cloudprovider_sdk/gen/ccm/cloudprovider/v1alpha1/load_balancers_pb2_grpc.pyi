@@ -60,6 +60,7 @@ class LoadBalancersStub:
     | a legacy balancer exists, adoption REFUSE| FAILED_PRECONDITION | ADOPTION_REFUSED       | Event naming the flag; waits      |
     | quota is used up                        | RESOURCE_EXHAUSTED  | QUOTA_EXCEEDED         | Event; slow                       |
     | a former leader calls                   | FAILED_PRECONDITION | STALE_LEADER           | freezes, reads its Lease          |
+    | the digest of backends is not known     | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET    | sends the nodes along at once     |
     """
     BatchUpdateLoadBalancers: _aio.UnaryUnaryMultiCallable[_load_balancers_pb2.BatchUpdateLoadBalancersRequest, _load_balancers_pb2.BatchUpdateLoadBalancersResponse]
     """BatchUpdateLoadBalancers gives many balancers new backends in one call: what a node that comes or goes costs.
@@ -83,6 +84,7 @@ class LoadBalancersStub:
     | too many items                         | INVALID_ARGUMENT    | BATCH_TOO_LARGE      | splits                    |
     | a set index is out of range            | INVALID_ARGUMENT    | INVALID_ARGUMENT_SHAPE| counts a defect of its own|
     | a former leader calls                  | FAILED_PRECONDITION | STALE_LEADER         | freezes, reads its Lease  |
+    | a digest of backends is not known      | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET  | sends all nodes along     |
     """
     DeleteLoadBalancer: _aio.UnaryUnaryMultiCallable[_load_balancers_pb2.DeleteLoadBalancerRequest, _load_balancers_pb2.DeleteLoadBalancerResponse]
     """DeleteLoadBalancer removes the balancer of a Service with all that was made for it.
@@ -170,6 +172,7 @@ class LoadBalancersServicer(metaclass=_abc_1.ABCMeta):
         | a legacy balancer exists, adoption REFUSE| FAILED_PRECONDITION | ADOPTION_REFUSED       | Event naming the flag; waits      |
         | quota is used up                        | RESOURCE_EXHAUSTED  | QUOTA_EXCEEDED         | Event; slow                       |
         | a former leader calls                   | FAILED_PRECONDITION | STALE_LEADER           | freezes, reads its Lease          |
+        | the digest of backends is not known     | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET    | sends the nodes along at once     |
         """
 
     @_abc_1.abstractmethod
@@ -199,6 +202,7 @@ class LoadBalancersServicer(metaclass=_abc_1.ABCMeta):
         | too many items                         | INVALID_ARGUMENT    | BATCH_TOO_LARGE      | splits                    |
         | a set index is out of range            | INVALID_ARGUMENT    | INVALID_ARGUMENT_SHAPE| counts a defect of its own|
         | a former leader calls                  | FAILED_PRECONDITION | STALE_LEADER         | freezes, reads its Lease  |
+        | a digest of backends is not known      | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET  | sends all nodes along     |
         """
 
     @_abc_1.abstractmethod

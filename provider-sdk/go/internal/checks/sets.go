@@ -1,0 +1,88 @@
+package checks
+
+import (
+	"slices"
+	"sync"
+
+	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/protobuf/proto"
+)
+
+const (
+	// keptSets is how many sets are kept; beyond that, those whose last use is longest ago are forgotten, as after a restart.
+	keptSets = 16
+	// keptMessages is how many messages of the largest size they may fill together: the contract's last four are always known.
+	keptMessages = 4
+)
+
+// BackendSets keeps sets of backends that came with their nodes, so that later requests may name them by their digests alone.
+// Methods always see whole sets, which the requests of a cluster share.
+type BackendSets struct {
+	// MessageBytes is the largest message.
+	MessageBytes int
+
+	mu sync.Mutex
+	// sets holds the one used last at the end.
+	sets  []knownSet
+	bytes int
+}
+
+type knownSet struct {
+	cluster string
+	set     *pb.BackendSet
+	bytes   int
+}
+
+// Complete keeps the sets of a request that are whole, and fills in those that are not.
+func (b *BackendSets) Complete(request any) error {
+	var sets []*pb.BackendSet
+	switch request := request.(type) {
+	case *pb.EnsureLoadBalancerRequest:
+		sets = []*pb.BackendSet{request.GetBackends()}
+		defer func() { request.Backends = sets[0] }()
+	case *pb.BatchUpdateLoadBalancersRequest:
+		sets = request.GetBackendSets()
+	default:
+		return nil
+	}
+	cluster, unknown := Cluster(request).GetUid(), []string(nil)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, set := range sets {
+		known, found := b.take(cluster, set.GetDigest())
+		switch {
+		case set.GetNodesOmitted() && found:
+			sets[i] = known.set
+			b.put(known)
+		case set.GetNodesOmitted():
+			unknown = append(unknown, set.GetDigest())
+		case set.GetDigest() != "":
+			b.put(knownSet{cluster, set, proto.Size(set)})
+		}
+	}
+	for len(b.sets) > keptSets || b.bytes > keptMessages*b.MessageBytes {
+		b.bytes -= b.sets[0].bytes
+		b.sets = slices.Delete(b.sets, 0, 1)
+	}
+	if len(unknown) > 0 {
+		return fault.UnknownBackendSet(unknown...)
+	}
+	return nil
+}
+
+func (b *BackendSets) take(cluster, digest string) (known knownSet, found bool) {
+	at := slices.IndexFunc(b.sets, func(one knownSet) bool { return one.cluster == cluster && one.set.GetDigest() == digest })
+	if at < 0 {
+		return known, false
+	}
+	known = b.sets[at]
+	b.sets = slices.Delete(b.sets, at, at+1)
+	b.bytes -= known.bytes
+	return known, true
+}
+
+func (b *BackendSets) put(known knownSet) {
+	b.bytes += known.bytes
+	b.sets = append(b.sets, known)
+}

@@ -1,0 +1,60 @@
+"""Sets of backends that came with their nodes, so that later requests may name them by their digests alone."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from cloudprovider_sdk import errors
+from cloudprovider_sdk import proto as pb
+
+_MOST: Final = 16
+"""Sets kept; beyond that, those whose last use is longest ago are forgotten, as after a restart."""
+_MESSAGES: Final = 4
+"""So many messages of the largest size they may take together: the contract's last four are always known."""
+
+
+class BackendSets:
+    """Sets by (cluster uid, digest), the one used last at the end. A method always sees whole sets."""
+
+    def __init__(self, max_message_bytes: int) -> None:
+        self._most_bytes = max_message_bytes * _MESSAGES
+        self._kept: dict[tuple[str, str], pb.BackendSet] = {}
+        self._bytes = 0
+
+    def complete(self, request: Any) -> None:
+        """Keep the sets of a request that are whole, and fill in those that are not."""
+        unknown = []
+        for given in _sets(request):
+            key = (request.cluster.uid, given.digest)
+            known = self._take(key)
+            if not given.nodes_omitted:
+                if given.digest:
+                    known = pb.BackendSet()
+                    known.CopyFrom(given)
+                    self._put(key, known)
+            elif known is None:
+                unknown.append(given.digest)
+            else:
+                given.CopyFrom(known)
+                self._put(key, known)
+        while len(self._kept) > _MOST or self._bytes > self._most_bytes:
+            self._take(next(iter(self._kept)))
+        if unknown:
+            raise errors.unknown_backend_set(unknown)
+
+    def _take(self, key: tuple[str, str]) -> pb.BackendSet | None:
+        known = self._kept.pop(key, None)
+        self._bytes -= 0 if known is None else known.ByteSize()
+        return known
+
+    def _put(self, key: tuple[str, str], known: pb.BackendSet) -> None:
+        self._kept[key] = known
+        self._bytes += known.ByteSize()
+
+
+def _sets(request: Any) -> Iterable[pb.BackendSet]:
+    match request:
+        case pb.EnsureLoadBalancerRequest():
+            return [request.backends]
+        case pb.BatchUpdateLoadBalancersRequest():
+            return request.backend_sets
+    return []

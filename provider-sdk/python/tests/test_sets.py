@@ -1,0 +1,75 @@
+"""Sets of backends that are named by their digests."""
+
+from typing import Any
+
+import pytest
+from fixture import ensure, update
+
+from cloudprovider_sdk import ProviderError
+from cloudprovider_sdk import proto as pb
+from cloudprovider_sdk.checks import BackendSets
+
+
+def whole(digest: str, nodes: int) -> pb.BackendSet:
+    return pb.BackendSet(digest=digest, nodes=[pb.NodeRef(name=f"{digest}-{at}") for at in range(nodes)])
+
+
+def named(digest: str) -> pb.BackendSet:
+    return pb.BackendSet(digest=digest, nodes_omitted=True)
+
+
+def seen(sets: BackendSets, given: pb.BackendSet, cluster: str = "one") -> pb.BackendSet | str:
+    """What a method sees of a set, or the digests that are not known."""
+    request = ensure("s")
+    request.cluster.uid = cluster
+    request.backends.CopyFrom(given)
+    return request.backends if (unknown := refused(sets, request)) is None else unknown
+
+
+def refused(sets: BackendSets, request: Any) -> str | None:
+    try:
+        sets.complete(request)
+    except ProviderError as error:
+        return error.metadata["digests"] if error.reason == pb.ERROR_REASON_UNKNOWN_BACKEND_SET else error.message
+    return None
+
+
+def test_a_set_that_came_is_known_by_its_digest_in_its_cluster() -> None:
+    """[R:set-by-digest] [R:set-per-cluster]."""
+    sets = BackendSets(1 << 20)
+    assert seen(sets, named("a")) == "a"
+    assert seen(sets, whole("a", 3)) == whole("a", 3)
+    assert seen(sets, named("a")) == whole("a", 3)
+    assert seen(sets, named("a"), "two") == "a"
+    assert seen(sets, whole("a", 1), "two") == whole("a", 1)
+    assert seen(sets, named("a")) == whole("a", 3)
+    # What comes again counts: nobody here can tell which of two sets a digest is of.
+    assert seen(sets, whole("a", 2)) == whole("a", 2)
+    assert seen(sets, named("a")) == whole("a", 2)
+
+
+def test_all_that_are_not_known_are_named() -> None:
+    sets, request = BackendSets(1 << 20), update("s")
+    del request.backend_sets[:]
+    request.backend_sets.extend([whole("a", 1), named("b"), named("c")])
+    assert refused(sets, request) == "b,c"
+    del request.backend_sets[1:]
+    request.backend_sets[0].CopyFrom(named("a"))
+    request.cluster.uid = "cluster-1"
+    assert refused(sets, request) is None, "what came, came"
+    assert request.backend_sets[0] == whole("a", 1)
+    request.backend_sets.extend(named(f"{at:0>128}") for at in range(500))
+    assert len(refused(sets, request) or "") == 128, "as many as fit, and none in part"
+
+
+@pytest.mark.parametrize(("size", "sets"), [(1000, ["f", "e", "d", "c"]), (1 << 20, ["a", "f", "e", "d"])])
+def test_memory_is_bounded_and_the_last_four_stay(size: int, sets: list[str]) -> None:
+    kept = BackendSets(size)
+    for digest in "abcdef":
+        seen(kept, whole(digest, 120))
+    for digest in sets:
+        assert seen(kept, named(digest)) == whole(digest, 120)
+    for at in range(100):
+        seen(kept, whole(str(at), 1))
+        assert seen(kept, named("0")) == whole("0", 1), "what is used stays"
+    assert [seen(kept, named(str(at))) for at in (84, 99)] == ["84", whole("99", 1)]
