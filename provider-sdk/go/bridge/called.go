@@ -57,6 +57,10 @@ func missed(verb string, of schema.GroupResource) {
 
 // begin makes a Service known to the provider, and answers it as the provider shall see it. The caller ends the call.
 func (c *called) begin(ctx context.Context, key balancerKey, service *pb.Service) (out *v1.Service, of *call, err error) {
+	// The provider was asked whose balancer it is meanwhile, and leadership may have ended with that call.
+	if err := context.Cause(ctx); err != nil {
+		return nil, nil, err
+	}
 	if c.mirror.live != nil {
 		out, err = c.mirror.live.service(ctx, service)
 		return out, &call{key: key}, err

@@ -8,6 +8,7 @@
 //	disks/NAME        one line: its zone
 //	clusters/NAME     one line: the address of its control plane
 //	slow              while it is there, a new balancer takes two seconds
+//	latency           while it is there, every call takes as long as it says, for example "1s"
 //	outage            while it is there, every call fails with its text
 //	calls/METHOD      grows by one byte with each call, where the folder "calls" is there
 //
@@ -82,13 +83,23 @@ func (c *Cloud) Routes() (cloudprovider.Routes, bool) { return c, true }
 
 // called counts a call of the cloud, and takes the time that it takes.
 func (c *Cloud) called(method string) {
-	time.Sleep(*latency)
+	defer time.Sleep(c.takes())
 	file, err := os.OpenFile(filepath.Join(c.folder, "calls", method), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return // Nobody counts.
 	}
 	defer func() { _ = file.Close() }()
 	_, _ = file.WriteString(".")
+}
+
+// takes answers how long a call takes now.
+func (c *Cloud) takes() time.Duration {
+	text, err := os.ReadFile(filepath.Join(c.folder, "latency"))
+	if err != nil {
+		return *latency
+	}
+	now, _ := time.ParseDuration(strings.TrimSpace(string(text)))
+	return now
 }
 
 // outage answers why the cloud answers nothing now.
