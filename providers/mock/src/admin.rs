@@ -83,6 +83,7 @@ pub(crate) fn router(door: Door) -> Router {
             "/instances/{reference}",
             get(doors::instances::get).patch(doors::instances::patch).delete(doors::instances::delete),
         )
+        .route("/instances-named/{prefix}", delete(doors::instances::delete_named))
         .route("/instances/{reference}/stop", post(doors::instances::stop))
         .route("/instances/{reference}/start", post(doors::instances::start))
         .route("/instances/{reference}/terminate", post(doors::instances::terminate))
@@ -105,6 +106,7 @@ pub(crate) fn router(door: Door) -> Router {
         .route("/ssh-keys", get(doors::rest::ssh_keys))
         .route("/quota", get(doors::rest::quota).put(doors::rest::set_quota))
         .route("/conditions", get(doors::rest::conditions).patch(doors::rest::patch_conditions))
+        .route("/held/{cluster_uid}", get(doors::rest::held))
         .route("/calls", get(doors::calls::list).delete(doors::calls::reset))
         .route("/calls/summary", get(doors::calls::summary))
         .route("/faults", get(doors::faults::list).post(doors::faults::add).delete(doors::faults::clear))

@@ -5,6 +5,7 @@
 
 mod batch;
 mod built;
+mod caches;
 mod discovery;
 mod errors;
 mod instances;
@@ -72,6 +73,11 @@ impl Breach {
         self
     }
 
+    const fn and_late(mut self, after: After) -> Self {
+        self.after = after;
+        self
+    }
+
     const fn and_early(mut self, before: Before) -> Self {
         self.before = before;
         self
@@ -86,10 +92,11 @@ fn leave(_request: &Request, _reply: &mut Reply, _shot: &Shot<'_>) {}
 
 /// All breaches, by subject.
 pub fn all() -> impl Iterator<Item = &'static Breach> {
-    let subjects: [&'static [Breach]; 12] = [
+    let subjects: [&'static [Breach]; 13] = [
         discovery::BREACHES,
         batch::BREACHES,
         instances::BREACHES,
+        caches::BREACHES,
         watch::BREACHES,
         lists::BREACHES,
         load_balancers::BREACHES,

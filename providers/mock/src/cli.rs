@@ -93,6 +93,11 @@ enum What {
     /// Hosted clusters.
     #[command(subcommand, visible_alias = "cluster")]
     Clusters(rest::ClusterVerb),
+    /// What the cloud holds for a cluster, beside its machines.
+    Held {
+        /// Uid of the cluster.
+        cluster_uid: String,
+    },
     /// SSH keys that were spread.
     SshKeys,
     /// Upper bounds of the account.
@@ -135,6 +140,9 @@ pub async fn admin(arguments: AdminArguments) -> anyhow::Result<()> {
         What::Routes(verb) => verb.run(&client, &screen).await,
         What::Volumes(verb) => verb.run(&client, &screen).await,
         What::Clusters(verb) => verb.run(&client, &screen).await,
+        What::Held { cluster_uid } => {
+            screen.show(&client.held(&cluster_uid).await?, |held| rest::held_table(held))
+        }
         What::SshKeys => screen.show(&client.ssh_keys().await?, |keys| rest::key_table(keys)),
         What::Quota(verb) => verb.run(&client, &screen).await,
         What::Conditions(verb) => verb.run(&client, &screen).await,

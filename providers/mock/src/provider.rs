@@ -44,6 +44,15 @@ impl Mock {
     fn now(&self) -> Timestamp {
         (self.clock)()
     }
+
+    /// The time at which a call of the cloud's API is answered, once it took as long as it takes.
+    async fn at_cloud(&self) -> Timestamp {
+        let latency = self.cloud.read(self.now(), |state| state.conditions().latency_ms);
+        if latency > 0 {
+            tokio::time::sleep(Duration::from_millis(latency)).await;
+        }
+        self.now()
+    }
 }
 
 impl std::fmt::Debug for Mock {

@@ -3,10 +3,12 @@
 //! A case is a row: an id, its profile, what holds when it passes, the rules of the contract that it tries, and a function.
 //! Whoever adds one adds a row and a function; `tests/rules.rs` checks that rules and cases cover each other.
 
+mod abandoned;
 mod adoption;
 mod balancers;
 mod batches;
 mod built;
+mod calls;
 mod capabilities;
 mod clusters;
 mod deadlines;
@@ -31,6 +33,7 @@ mod revisions;
 mod routes;
 mod security;
 mod sets;
+mod sizes;
 mod skew;
 mod ssh_keys;
 mod status;
@@ -45,7 +48,7 @@ use crate::case::Case;
 
 /// All cases, in the order in which they run.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    let subjects: [&'static [Case]; 37] = [
+    let subjects: [&'static [Case]; 40] = [
         discovery::CASES,
         capabilities::CASES,
         status::CASES,
@@ -54,6 +57,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         instances::CASES,
         description::CASES,
         machines::CASES,
+        calls::CASES,
         trouble::CASES,
         batches::CASES,
         mixed::CASES,
@@ -64,6 +68,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         built::CASES,
         refusals::CASES,
         idempotency::CASES,
+        abandoned::CASES,
         revisions::CASES,
         updates::CASES,
         sets::CASES,
@@ -79,6 +84,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         leadership::CASES,
         fencing::CASES,
         deadlines::CASES,
+        sizes::CASES,
         skew::CASES,
         errors::CASES,
         reasons::CASES,

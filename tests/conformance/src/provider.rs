@@ -56,6 +56,12 @@ impl Provider {
         count(self.limits().max_page_size, defaults::MAX_PAGE_SIZE)
     }
 
+    /// Bytes of a message at most.
+    #[must_use]
+    pub fn max_message_bytes(&self) -> usize {
+        count(self.limits().max_message_bytes, defaults::MAX_MESSAGE_BYTES)
+    }
+
     /// How long a page token is valid.
     #[must_use]
     pub fn page_token_validity(&self) -> Duration {

@@ -2,7 +2,9 @@
 
 mod junit;
 mod markdown;
+mod remedy;
 mod screen;
+mod summary;
 mod verdict;
 
 use std::{fs, path::Path, time::Duration};
@@ -10,6 +12,7 @@ use std::{fs, path::Path, time::Duration};
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
+pub use remedy::remedy;
 pub use screen::Screen;
 pub use verdict::{Conformance, EarlyEnd, ProfileReport, Verdict};
 
@@ -79,6 +82,9 @@ pub struct CaseReport {
     pub contract: Vec<RuleReport>,
     /// How it ended.
     pub verdict: Verdict,
+    /// What to do about it, if it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
     /// How long it took.
     pub millis: u128,
 }
@@ -99,7 +105,11 @@ impl CaseReport {
     #[must_use]
     pub fn new(case: &Case, verdict: Verdict, took: Duration) -> Self {
         let Case { id, profile, level, title, .. } = *case;
-        Self { id, profile, level, title, contract: cited(case), verdict, millis: took.as_millis() }
+        let failed = matches!(verdict, Verdict::Fail { .. });
+        let (contract, millis) = (cited(case), took.as_millis());
+        let mut report = Self { id, profile, level, title, contract, verdict, remedy: None, millis };
+        report.remedy = failed.then(|| remedy::of_case(&report));
+        report
     }
 }
 
@@ -172,6 +182,11 @@ impl Report {
         }
         Whole { verdict: self.conformance(), profiles: self.profiles(), report: self }
     }
+}
+
+/// A text that may stand in a cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
 }
 
 fn left_words<S: serde::Serializer>(left: &[Left], to: S) -> Result<S::Ok, S::Error> {

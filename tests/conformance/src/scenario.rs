@@ -128,15 +128,19 @@ mod tests {
     #[tokio::test]
     async fn hooks_get_variables_and_print_json() {
         let text = "hooks:\n  create-instance: 'echo \"{\\\"name\\\": \\\"$CONFORMANCE_NAME\\\"}\"'\n  make-drift: 'echo no >&2; exit 3'\n  \
-                    create-volume: 'echo words'\n  stop-instance: 'echo words'\n";
+                    create-volume: 'echo words'\n  delete-volume: \"echo gone >&2;\\n exit 7\"\n  stop-instance: 'echo words'\n";
         let scenario = Scenario::from_yaml(text).unwrap();
         let variables = Variables::new().with("NAME", "n1");
         let printed = scenario.hook("create-instance", &variables).await.unwrap();
         assert_eq!(printed["name"], "n1");
         assert!(scenario.hook("stop-instance", &variables).await.unwrap().is_null());
         for (hook, wanted) in [
-            ("make-drift", "hook make-drift says that it cannot: no"),
-            ("create-volume", "hook create-volume printed no JSON: words"),
+            ("make-drift", "hook make-drift says that it cannot (exit code 3): no"),
+            ("create-volume", "hook create-volume printed no JSON: words; its command: echo words"),
+            (
+                "delete-volume",
+                "hook delete-volume failed (exit status: 7): gone; its command: echo gone >&2; exit 7",
+            ),
             ("terminate-instance", "no hook terminate-instance"),
         ] {
             assert_eq!(scenario.hook(hook, &variables).await.unwrap_err().to_string(), wanted);

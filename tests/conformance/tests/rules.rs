@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use provider_conformance::{cases, cli, contract, scenario::HOOKS};
+use provider_conformance::{cases, cli, contract, report, scenario::HOOKS};
 
 #[test]
 fn every_rule_has_a_case_and_every_case_a_sentence() {
@@ -16,6 +16,12 @@ fn every_rule_has_a_case_and_every_case_a_sentence() {
             assert!(contract::says(words), "{}: the contract does not say {words:?}", case.id);
         }
     }
+}
+
+#[test]
+fn every_rule_has_a_remedy() {
+    let without: Vec<_> = contract::tags().filter(|tag| report::remedy(tag).is_none()).collect();
+    assert_eq!(without, Vec::<&str>::new());
 }
 
 #[test]

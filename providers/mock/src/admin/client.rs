@@ -12,7 +12,7 @@ use super::{Cleared, Info, Termination};
 use crate::{
     calls::{Call, CallSummary},
     cloud::{
-        Balancer, BalancerPatch, Conditions, ConditionsPatch, HostedCluster, Instance, InstancePatch,
+        Balancer, BalancerPatch, Conditions, ConditionsPatch, Held, HostedCluster, Instance, InstancePatch,
         ListedRoute, NewInstances, NewLegacyBalancer, NewRoute, Quota, Route, RoutePatch, SshKey, Volume,
     },
     duration,
@@ -132,6 +132,11 @@ impl Client {
         self.door.send(Verb::Post, &["instances", reference, "terminate"], &wish).await
     }
 
+    /// Takes away at once all machines whose name begins so.
+    pub async fn delete_instances_named(&self, prefix: &str) -> Result<Vec<Instance>> {
+        self.door.delete(&["instances-named", prefix]).await
+    }
+
     /// Takes a machine away at once.
     pub async fn delete_instance(&self, reference: &str) -> Result<Instance> {
         self.door.delete(&["instances", reference]).await
@@ -169,6 +174,11 @@ impl Client {
     /// Takes a balancer away behind the provider's back.
     pub async fn delete_balancer(&self, reference: &str) -> Result<Balancer> {
         self.door.delete(&["balancers", reference]).await
+    }
+
+    /// What the cloud holds for a cluster, beside its machines.
+    pub async fn held(&self, cluster_uid: &str) -> Result<Vec<Held>> {
+        self.door.get(&["held", cluster_uid]).await
     }
 
     /// All routes.

@@ -12,7 +12,8 @@ const BATCH: &[Method] = &[Method::BatchGetInstances];
 const BOTH: &[Method] = &[Method::BatchGetInstances, Method::ListInstances];
 
 pub(super) const BREACHES: &[Breach] = &[
-    late("absent-means-looked", "what could not be asked is said to be absent, with authority", BATCH, blind),
+    late("absent-means-looked", "what could not be asked is said to be absent, with authority", BATCH, blind)
+        .ways(&["anything", "by-name"]),
     late(
         "absence-needs-id",
         "who is not found by name is said to be absent, with authority",
@@ -21,12 +22,7 @@ pub(super) const BREACHES: &[Breach] = &[
     ),
     late("stopped-exists", "a stopped machine is said to be absent", BATCH, stopped),
     late("observed-at", "an answer with authority does not say when", BATCH, observed_at),
-    late(
-        "read-through",
-        "the first answer is given ever after, whatever staleness was asked for",
-        BATCH,
-        stale,
-    ),
+    early("batched-at-cloud", "each node of a batch costs a call of the cloud", BATCH, one_by_one),
     early("node-by-provider-id", "nodes are found by name, whatever their provider ID", BATCH, by_name),
     late("provider-id-prefix", "provider IDs begin otherwise than advertised, or are missing", BOTH, prefix)
         .ways(&["foreign", "missing"]),
@@ -55,11 +51,18 @@ fn each(reply: &mut Reply, shot: &Shot<'_>, mut change: impl FnMut(&mut Instance
 }
 
 fn blind(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
-    if reply.outcome.is_err() {
+    let names_only = shot.variant == "by-name";
+    if reply.outcome.is_err() && !names_only {
         reply.outcome = Ok(super::errors::all_absent(request, shot));
     }
+    let Request::BatchGetInstances(request) = request else { return };
+    let named = |key: &str| {
+        let node =
+            request.queries.iter().find(|query| query.key == key).and_then(|query| query.node.as_ref());
+        node.is_some_and(|node| node.provider_id.is_empty())
+    };
     if let Ok(Answer::BatchGetInstances(answer)) = &mut reply.outcome {
-        for result in &mut answer.results {
+        for result in answer.results.iter_mut().filter(|result| !names_only || named(&result.key)) {
             if result.state == i32::from(InstanceState::Unspecified) && shot.hits(&result.key) {
                 result.state = InstanceState::Absent.into();
                 result.authoritative = true;
@@ -98,18 +101,14 @@ fn observed_at(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
     }
 }
 
-fn stale(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
-    if let Ok(Answer::BatchGetInstances(answer)) = &mut reply.outcome {
-        let mut first = shot.world.memory.first_answers.lock();
-        for result in answer.results.iter_mut().filter(|result| shot.hits(&result.key)) {
-            let subject = shot.subjects.iter().find(|subject| subject.key == result.key);
-            let Some(name) = subject.and_then(|subject| subject.names.first()) else { continue };
-            let known = first.entry(name.clone()).or_insert_with(|| result.clone());
-            let key = std::mem::take(&mut result.key);
-            *result = known.clone();
-            result.key = key;
-        }
+fn one_by_one(request: &mut Request, shot: &Shot<'_>) -> Turn {
+    if let Request::BatchGetInstances(request) = request {
+        let each = |state: &crate::cloud::State| {
+            request.queries.iter().for_each(|_| state.count_call("instances:read"));
+        };
+        shot.world.cloud.read(shot.world.now(), each);
     }
+    Turn::GoOn
 }
 
 fn by_name(request: &mut Request, _shot: &Shot<'_>) -> Turn {

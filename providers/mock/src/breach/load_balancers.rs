@@ -16,6 +16,7 @@ use crate::{
 const ENSURE: &[Method] = &[Method::EnsureLoadBalancer];
 const UPDATE: &[Method] = &[Method::BatchUpdateLoadBalancers];
 const DELETE: &[Method] = &[Method::DeleteLoadBalancer];
+const REMEMBERED: &[Method] = &[Method::EnsureLoadBalancer, Method::DeleteLoadBalancer];
 const SHOWN: &[Method] = &[Method::GetLoadBalancer, Method::EnsureLoadBalancer, Method::ListLoadBalancers];
 
 pub(super) const BREACHES: &[Breach] = &[
@@ -30,12 +31,14 @@ pub(super) const BREACHES: &[Breach] = &[
     early("ensure-keeps-working", "an Ensure takes down what worked, then fails", ENSURE, take_down),
     late(
         "mutation-finishes",
-        "an Ensure whose caller goes away leaves the balancer half made",
+        "an Ensure whose caller goes away leaves the balancer half made, or is given up",
         ENSURE,
         abandon,
-    ),
-    late("applied-digest", "another digest than the applied one, or none", SHOWN, digest)
-        .ways(&["wrong", "missing"]),
+    )
+    .ways(&["half-made", "given-up"])
+    .and_early(if_awaited),
+    late("applied-digest", "another digest than the applied one, none, or that of what is not done yet", SHOWN, digest)
+        .ways(&["wrong", "missing", "too-early"]),
     late("ingress-valid", "a way in without IP and name, or with a text that is no IP", SHOWN, ingress)
         .ways(&["empty", "no-ip"]),
     late("ingress-required", "nothing says how a balancer that serves can be reached", SHOWN, no_ingress),
@@ -52,11 +55,12 @@ pub(super) const BREACHES: &[Breach] = &[
     early("delete-absent-ok", "to delete what is absent is an error", DELETE, absent),
     early(
         "delete-by-key",
-        "nothing is deleted without the last known Service: an error, or OK without the work",
-        DELETE,
+        "nothing is deleted without the last known Service: an error, or OK without the work; or without what memory holds",
+        REMEMBERED,
         hint,
     )
-    .ways(&["error", "ignored"]),
+    .ways(&["error", "ignored", "after-restart"]),
+    early("delete-leaves-nothing", "the balancer's firewall stays", DELETE, leak),
     early("delete-not-elsewhere", "Delete says that another controller does it", DELETE, elsewhere),
 ];
 
@@ -113,7 +117,14 @@ fn take_down(request: &mut Request, shot: &Shot<'_>) -> Turn {
     }
 }
 
+fn if_awaited(_request: &mut Request, shot: &Shot<'_>) -> Turn {
+    if shot.variant == "given-up" { Turn::IfAwaited } else { Turn::GoOn }
+}
+
 fn abandon(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    if shot.variant == "given-up" {
+        return;
+    }
     if let Some(id) = there(request, shot) {
         reply.delivery = Delivery::OrHalve(id);
     }
@@ -131,8 +142,21 @@ fn shown(reply: &mut Reply) -> Vec<&mut LoadBalancer> {
 
 fn digest(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
     for balancer in shown(reply) {
-        balancer.applied_digest =
-            if shot.variant == "missing" { String::new() } else { "a-digest-of-something-else".to_owned() };
+        match shot.variant {
+            "missing" => balancer.applied_digest.clear(),
+            "too-early" => early_digest(balancer, shot),
+            _ => "a-digest-of-something-else".clone_into(&mut balancer.applied_digest),
+        }
+    }
+}
+
+/// The digest of what is being made, as if it were there.
+fn early_digest(balancer: &mut LoadBalancer, shot: &Shot<'_>) {
+    let pending = shot.world.cloud.read(shot.world.now(), |state| {
+        state.balancer(&balancer.id).map(|found| found.pending_digest.clone()).unwrap_or_default()
+    });
+    if !pending.is_empty() {
+        balancer.applied_digest = pending;
     }
 }
 
@@ -218,6 +242,9 @@ fn absent(request: &mut Request, shot: &Shot<'_>) -> Turn {
 }
 
 fn hint(request: &mut Request, shot: &Shot<'_>) -> Turn {
+    if shot.variant == "after-restart" {
+        return from_memory(request, shot);
+    }
     match request {
         Request::DeleteLoadBalancer(delete) if delete.last_known.is_none() => match shot.variant {
             "ignored" => Turn::Answer(Box::new(Ok(Answer::empty(Method::DeleteLoadBalancer)))),
@@ -225,6 +252,27 @@ fn hint(request: &mut Request, shot: &Shot<'_>) -> Turn {
         },
         _ => Turn::GoOn,
     }
+}
+
+fn from_memory(request: &Request, shot: &Shot<'_>) -> Turn {
+    let uid = request.service().map(|service| service.uid.clone()).unwrap_or_default();
+    let mut made_here = shot.world.memory.made_here.lock();
+    match request {
+        Request::EnsureLoadBalancer(_) => {
+            made_here.insert(uid);
+            Turn::GoOn
+        }
+        _ if made_here.contains(&uid) => Turn::GoOn,
+        _ => Turn::Answer(Box::new(Ok(Answer::empty(Method::DeleteLoadBalancer)))),
+    }
+}
+
+fn leak(request: &mut Request, shot: &Shot<'_>) -> Turn {
+    if let Some(id) = there(request, shot) {
+        // What is not there leaves nothing.
+        let _gone_already = shot.world.cloud.alter(shot.world.now(), |state| state.forget_firewall(&id));
+    }
+    Turn::GoOn
 }
 
 fn elsewhere(_request: &mut Request, _shot: &Shot<'_>) -> Turn {

@@ -4,8 +4,10 @@
 
 use prost::encoding::{WireType, encode_key, encode_varint};
 
-use super::{Breach, late};
-use crate::wire::{Answer, Method, Reply, Request, Shot};
+use tonic::Status;
+
+use super::{Breach, early, late};
+use crate::wire::{Answer, Method, Reply, Request, Shot, Turn};
 
 /// A number for states and types that no contract has yet.
 const FUTURE: i32 = 99;
@@ -16,6 +18,7 @@ pub(super) const BREACHES: &[Breach] = &[
     late("unknown-enum", "states and types have numbers of a newer contract (legal)", &[], numbers),
     late("unknown-field", "messages have a field of a newer contract (legal)", &[], field),
     late("unknown-frame", "a watch has frames of a newer contract (legal)", &[Method::WatchInstances], frame),
+    early("message-limit", "requests above 4 MiB are refused, whatever is advertised", &[], small_requests),
     late("message-size", "an answer above the advertised size", &[], large),
     late("required-missing", "what an answer must hold is missing", &[], bare),
 ];
@@ -79,6 +82,18 @@ fn frame(_request: &Request, reply: &mut Reply, _shot: &Shot<'_>) {
 
 fn large(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
     unknown_field(shot.world.advertised.message_bytes(), &mut reply.tail);
+}
+
+/// What gRPC libraries take unless they are told otherwise.
+const USUAL: usize = 4 << 20;
+
+fn small_requests(request: &mut Request, _shot: &Shot<'_>) -> Turn {
+    let bytes = request.encode().len();
+    if bytes > USUAL {
+        let text = format!("a message of {bytes} bytes is larger than {USUAL}");
+        return Turn::status(Status::resource_exhausted(text));
+    }
+    Turn::GoOn
 }
 
 fn bare(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {

@@ -1,5 +1,7 @@
 //! Breaches by whose a thing is, who leads, and when.
 
+use std::time::Duration;
+
 use cloudprovider_sdk::proto::{Fencing, LeadResponse};
 
 use super::{Breach, CHANGES, early, late};
@@ -48,9 +50,18 @@ pub(super) const BREACHES: &[Breach] = &[
     early("fencing", "a former leader is obeyed", CHANGES, any_leader),
     early("lead-needed", "whoever calls is obeyed", LED, nobody_leads),
     late("lead-takes-over", "a former leader leads again", &[Method::Lead], leads_again),
-    early("lead-ends", "who once led leads for ever", &[Method::Lead], leads_for_ever),
+    early(
+        "lead-ends",
+        "who once led leads for ever, or a mutation that was given up goes on in the cloud",
+        &[Method::Lead, Method::EnsureLoadBalancer],
+        leads_for_ever,
+    )
+    .ways(&["leads-on", "work-goes-on"])
+    .and_late(works_on),
+    late("lead-background", "background work writes to the cloud, led or not", &[Method::Lead], background),
     early("stale-revision", "a former revision is accepted", REVISED, any_revision),
-    early("deadline-honoured", "the work is done long after the deadline", CLOUD_FACING, too_late),
+    early("deadline-honoured", "the work is done long after the deadline", CLOUD_FACING, too_late)
+        .ways(&["unanswered", "answered"]),
 ];
 
 /// The call is made in the name of whoever owns the thing.
@@ -104,11 +115,35 @@ fn leads_again(_request: &Request, reply: &mut Reply, _shot: &Shot<'_>) {
     }
 }
 
-fn leads_for_ever(request: &mut Request, _shot: &Shot<'_>) -> Turn {
-    if let Request::Lead(request) = request {
+fn leads_for_ever(request: &mut Request, shot: &Shot<'_>) -> Turn {
+    if let Request::Lead(request) = request
+        && shot.variant != "work-goes-on"
+    {
         request.valid_for = None;
     }
     Turn::GoOn
+}
+
+fn works_on(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    let given_up = matches!(request, Request::EnsureLoadBalancer(_)) && reply.outcome.is_err();
+    if given_up && shot.variant == "work-goes-on" {
+        write_for_a_while(shot);
+    }
+}
+
+fn background(_request: &Request, _reply: &mut Reply, shot: &Shot<'_>) {
+    write_for_a_while(shot);
+}
+
+/// Writes to the cloud again and again, as a loop does that nobody stops.
+fn write_for_a_while(shot: &Shot<'_>) {
+    let (cloud, clock) = (shot.world.cloud.clone(), std::sync::Arc::clone(&shot.world.clock));
+    tokio::spawn(async move {
+        for _time in 0..50 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            cloud.read(clock(), |state| state.count_call("balancers:write"));
+        }
+    });
 }
 
 fn any_revision(request: &mut Request, _shot: &Shot<'_>) -> Turn {
@@ -123,6 +158,9 @@ fn any_revision(request: &mut Request, _shot: &Shot<'_>) -> Turn {
     Turn::GoOn
 }
 
-fn too_late(_request: &mut Request, _shot: &Shot<'_>) -> Turn {
-    Turn::TooLate
+fn too_late(_request: &mut Request, shot: &Shot<'_>) -> Turn {
+    let told = shot.variant == "answered";
+    let is_slow = || shot.world.cloud.read(shot.world.now(), |state| state.conditions().latency_ms > 0);
+    // Who tells in time that the deadline passed shows only in what the cloud is asked afterwards.
+    if told && !is_slow() { Turn::GoOn } else { Turn::TooLate { told } }
 }

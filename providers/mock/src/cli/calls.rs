@@ -1,6 +1,7 @@
 //! `admin calls`.
 
 use clap::Subcommand;
+use serde::Serialize;
 
 use super::{
     Screen,
@@ -27,8 +28,16 @@ pub(super) enum Verb {
     },
     /// Show how often each RPC was called, and the cloud's own API behind them.
     Summary,
+    /// Show how often the cloud's own API was called, and how many of these calls change something.
+    Count,
     /// Forget all calls.
     Reset,
+}
+
+#[derive(Debug, Serialize)]
+struct Count {
+    calls: u64,
+    changes: u64,
 }
 
 impl Verb {
@@ -39,6 +48,15 @@ impl Verb {
                 screen.show(&client.calls(&filter).await?, |calls| list(calls))
             }
             Self::Summary => screen.show(&client.call_summary().await?, summary),
+            Self::Count => {
+                let cloud = client.call_summary().await?.cloud;
+                let changes = cloud.iter().filter(|(action, _)| action.ends_with(":write"));
+                let count =
+                    Count { calls: cloud.values().sum(), changes: changes.map(|(_, times)| times).sum() };
+                screen.show(&count, |count| {
+                    Table::new(["CALLS", "CHANGES"]).row([count.calls.to_string(), count.changes.to_string()])
+                })
+            }
             Self::Reset => {
                 client.reset_calls().await?;
                 screen.show(&client.call_summary().await?, summary)

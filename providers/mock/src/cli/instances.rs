@@ -94,6 +94,11 @@ pub(super) enum Verb {
         #[arg(long, value_parser = duration::parse)]
         linger: Option<Duration>,
     },
+    /// Take away at once all machines whose name begins so.
+    DeleteNamed {
+        /// How their names begin.
+        prefix: String,
+    },
     /// Take machines away at once.
     Delete {
         /// Ids, provider IDs or names.
@@ -144,6 +149,7 @@ impl Verb {
                 each(&references, async |reference| client.terminate_instance(reference, linger).await)
                     .await?
             }
+            Self::DeleteNamed { prefix } => client.delete_instances_named(&prefix).await?,
             Self::Delete { references } => {
                 each(&references, async |reference| client.delete_instance(reference).await).await?
             }

@@ -1,5 +1,7 @@
 //! `admin volumes`, `clusters`, `quota`, `conditions`, and what is only shown.
 
+use std::time::Duration;
+
 use clap::Subcommand;
 
 use super::{
@@ -8,7 +10,8 @@ use super::{
 };
 use crate::{
     admin::{Client, Info},
-    cloud::{Conditions, ConditionsPatch, HostedCluster, Quota, SshKey, Volume},
+    cloud::{Conditions, ConditionsPatch, Held, HostedCluster, Quota, SshKey, Volume},
+    duration,
 };
 
 #[derive(Debug, Subcommand)]
@@ -155,6 +158,12 @@ pub(super) enum ConditionsVerb {
         /// Whether the condition CONFIG_VALID is shown.
         #[arg(long)]
         config_valid: Option<bool>,
+        /// How long every call of the cloud's API takes.
+        #[arg(long, value_parser = duration::parse)]
+        latency: Option<Duration>,
+        /// How long a new load balancer takes at least.
+        #[arg(long, value_parser = duration::parse)]
+        provisioning_delay: Option<Duration>,
         /// All zones that do not answer; an empty text for none.
         #[arg(long, value_name = "ZONE,...")]
         unreachable_zones: Option<String>,
@@ -175,6 +184,8 @@ impl ConditionsVerb {
                 rate_limited,
                 watch_healthy,
                 config_valid,
+                latency,
+                provisioning_delay,
                 unreachable_zones,
                 denied_actions,
             } => {
@@ -187,6 +198,8 @@ impl ConditionsVerb {
                     rate_limited,
                     watch_healthy,
                     config_valid,
+                    latency_ms: latency.map(duration::millis),
+                    provisioning_ms: provisioning_delay.map(duration::millis),
                     unreachable_zones: unreachable_zones.map(set),
                     denied_actions: denied_actions.map(set),
                 };
@@ -207,6 +220,8 @@ fn condition_table(conditions: &Conditions) -> Table {
         ("rate limited", conditions.rate_limited.to_string()),
         ("watch healthy", conditions.watch_healthy.to_string()),
         ("config valid", conditions.config_valid.to_string()),
+        ("latency", format!("{} ms", conditions.latency_ms)),
+        ("provisioning delay", format!("{} ms", conditions.provisioning_ms)),
         ("unreachable zones", joined(&conditions.unreachable_zones)),
         ("denied actions", joined(&conditions.denied_actions)),
     ];
@@ -225,4 +240,8 @@ pub(super) fn info_table(info: &Info) -> Table {
 pub(super) fn key_table(keys: &[SshKey]) -> Table {
     Table::new(["CLUSTER", "USER", "KEY"])
         .rows(keys, |key| [key.cluster_uid.clone(), key.user.clone(), key.public_key.clone()])
+}
+
+pub(super) fn held_table(held: &[Held]) -> Table {
+    Table::new(["KIND", "ID"]).rows(held, |one| [one.kind.clone(), one.id.clone()])
 }

@@ -1,6 +1,6 @@
 //! What Ensure does: one balancer made, changed, taken over or left alone.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
@@ -88,7 +88,8 @@ impl State {
         {
             return Err(CloudError::QuotaExceeded { subject: "load balancers".into(), limit });
         }
-        let delay = self.settings.provisioning_delay;
+        let slow = Duration::from_millis(self.conditions.provisioning_ms);
+        let delay = self.settings.provisioning_delay.max(slow);
         let id = self.next_id("lb");
         Ok(Balancer {
             name: legacy_name(&wish.service.uid),

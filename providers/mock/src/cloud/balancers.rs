@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Backend, Balancer, BalancerKey, BalancerState, CloudError, NodeQuery, State, lookup::Found};
+use super::{
+    Backend, Balancer, BalancerKey, BalancerState, CloudError, NodeQuery, State, held, lookup::Found,
+};
 
 /// What is found for a natural key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +95,9 @@ impl State {
             self.unindex_balancer(&old);
         }
         self.index_balancer(&balancer);
+        if !balancer.is_legacy() {
+            self.firewalls.insert(held::firewall_of(&balancer), balancer.cluster_uid.clone());
+        }
         self.balancers.insert(balancer.id.clone(), balancer);
         self.touch();
     }
@@ -100,6 +105,7 @@ impl State {
     pub(super) fn remove_balancer(&mut self, id: &str) {
         if let Some(balancer) = self.balancers.remove(id) {
             self.unindex_balancer(&balancer);
+            self.firewalls.remove(&held::firewall_of(&balancer));
             self.free_addresses(&balancer);
             self.touch();
         }

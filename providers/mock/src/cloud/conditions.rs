@@ -37,6 +37,10 @@ pub struct Conditions {
     pub rate_limited: bool,
     /// Whether gRPC health says SERVING.
     pub serving: bool,
+    /// Every call of the API takes so many milliseconds.
+    pub latency_ms: u64,
+    /// A new load balancer takes at least so many milliseconds.
+    pub provisioning_ms: u64,
     /// Zones that do not answer.
     pub unreachable_zones: BTreeSet<String>,
     /// Rights that are missing, for example `instances:read`.
@@ -53,6 +57,8 @@ impl Default for Conditions {
             config_valid: true,
             rate_limited: false,
             serving: true,
+            latency_ms: 0,
+            provisioning_ms: 0,
             unreachable_zones: BTreeSet::new(),
             denied_actions: BTreeSet::new(),
         }
@@ -81,6 +87,12 @@ pub struct ConditionsPatch {
     /// Whether gRPC health says SERVING.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serving: Option<bool>,
+    /// How many milliseconds a call of the API takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<u64>,
+    /// How many milliseconds a new load balancer takes at least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provisioning_ms: Option<u64>,
     /// All zones that do not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreachable_zones: Option<BTreeSet<String>>,
@@ -115,6 +127,8 @@ impl Conditions {
             config_valid,
             rate_limited,
             serving,
+            latency_ms,
+            provisioning_ms,
             unreachable_zones,
             denied_actions,
         } = patch;
@@ -129,6 +143,8 @@ impl Conditions {
         set(&mut self.config_valid, config_valid);
         set(&mut self.rate_limited, rate_limited);
         set(&mut self.serving, serving);
+        set(&mut self.latency_ms, latency_ms);
+        set(&mut self.provisioning_ms, provisioning_ms);
         set(&mut self.unreachable_zones, unreachable_zones);
         set(&mut self.denied_actions, denied_actions);
     }

@@ -221,6 +221,14 @@ impl State {
         Ok(instance)
     }
 
+    /// Takes away at once all machines whose name begins so.
+    pub fn delete_instances(&mut self, prefix: &str, now: Timestamp) -> Vec<Instance> {
+        let named = self.instances.values().filter(|machine| machine.name.starts_with(prefix));
+        let gone: Vec<Instance> = named.cloned().collect();
+        gone.iter().for_each(|machine| self.remove_instance(&machine.id, now));
+        gone
+    }
+
     fn existing(&self, reference: &str) -> Result<Instance, CloudError> {
         self.instance(reference)
             .cloned()

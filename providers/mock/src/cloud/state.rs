@@ -26,6 +26,8 @@ pub struct State {
     pub(super) instances: BTreeMap<String, Instance>,
     /// Balancers by id.
     pub(super) balancers: BTreeMap<String, Balancer>,
+    /// Owners of the balancers' firewalls, by the firewall's id.
+    pub(super) firewalls: BTreeMap<String, String>,
     /// Addresses that balancers hold.
     pub(super) taken_addresses: BTreeSet<IpAddr>,
     /// Routes by id.
@@ -117,7 +119,7 @@ impl State {
     }
 
     /// Notes one use of the cloud's own API.
-    pub(super) fn count_call(&self, operation: &str) {
+    pub fn count_call(&self, operation: &str) {
         let mut calls = self.calls.lock();
         match calls.get_mut(operation) {
             Some(count) => *count += 1,

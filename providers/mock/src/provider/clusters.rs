@@ -18,7 +18,7 @@ impl Clusters for Mock {
         _ctx: &CallContext,
         request: ListClustersRequest,
     ) -> Result<ListClustersResponse> {
-        let now = self.now();
+        let now = self.at_cloud().await;
         self.cloud.read(now, |state| {
             let all = state.list_clusters().map_err(provider_error)?;
             let items = all.into_iter().map(|cluster| (&cluster.name, cluster.name.clone()));
@@ -35,7 +35,7 @@ impl Clusters for Mock {
         _ctx: &CallContext,
         request: GetControlPlaneEndpointRequest,
     ) -> Result<GetControlPlaneEndpointResponse> {
-        self.cloud.read(self.now(), |state| match state.cluster(&request.cluster_name) {
+        self.cloud.read(self.at_cloud().await, |state| match state.cluster(&request.cluster_name) {
             Ok(cluster) => Ok(GetControlPlaneEndpointResponse {
                 host: cluster.host.clone(),
                 port: i32::from(cluster.port),

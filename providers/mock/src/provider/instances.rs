@@ -26,7 +26,7 @@ impl Instances for Mock {
             .into_iter()
             .map(|query| (query.key, from_wire::node(query.node.unwrap_or_default())))
             .unzip();
-        let now = self.now();
+        let now = self.at_cloud().await;
         self.cloud.read(now, |state| {
             let found = state.find_nodes(ctx.cluster_uid(), &nodes).map_err(provider_error)?;
             let results = keys.into_iter().zip(&nodes).zip(found);
@@ -53,7 +53,7 @@ impl Instances for Mock {
         ctx: &CallContext,
         request: ListInstancesRequest,
     ) -> Result<ListInstancesResponse> {
-        let (now, view, cluster) = (self.now(), request.view(), ctx.cluster_uid());
+        let (now, view, cluster) = (self.at_cloud().await, request.view(), ctx.cluster_uid());
         self.cloud.read(now, |state| {
             state.begin_instance_list().map_err(provider_error)?;
             let unreachable = &state.conditions().unreachable_zones;
@@ -88,7 +88,11 @@ impl Instances for Mock {
         let add = |state: &mut crate::cloud::State| {
             state.add_ssh_key(ctx.cluster_uid(), &request.user, &request.public_key)
         };
-        self.cloud.change(self.now(), add).await.map_err(errors::not_saved)?.map_err(provider_error)?;
+        self.cloud
+            .change(self.at_cloud().await, add)
+            .await
+            .map_err(errors::not_saved)?
+            .map_err(provider_error)?;
         Ok(AddSshKeyToAllInstancesResponse { in_progress: None })
     }
 }

@@ -34,7 +34,7 @@ impl LoadBalancers for Mock {
             state: state.into(),
             ..LoadBalancer::default()
         };
-        self.cloud.read(self.now(), |state| {
+        self.cloud.read(self.at_cloud().await, |state| {
             let load_balancer = match state.get_balancer(&key).map_err(provider_error)? {
                 FoundBalancer::ByUid(balancer) => to_wire::balancer(balancer),
                 FoundBalancer::ByLegacyName(balancer) => {
@@ -56,7 +56,7 @@ impl LoadBalancers for Mock {
         let service = from_wire::service(request.service.unwrap_or_default());
         let set = request.backends.unwrap_or_default();
         let nodes: Vec<_> = set.nodes.into_iter().map(from_wire::node).collect();
-        let now = self.now();
+        let now = self.at_cloud().await;
         let ensure = |state: &mut State| {
             let backends = state.resolve_backends(ctx.cluster_uid(), &nodes);
             let wish = EnsureWish {
@@ -80,7 +80,7 @@ impl LoadBalancers for Mock {
         ctx: &CallContext,
         request: BatchUpdateLoadBalancersRequest,
     ) -> Result<BatchUpdateLoadBalancersResponse> {
-        let now = self.now();
+        let now = self.at_cloud().await;
         let update = |state: &mut State| update_all(state, ctx.cluster_uid(), request, now);
         let results =
             self.cloud.change(now, update).await.map_err(errors::not_saved)?.map_err(provider_error)?;
@@ -94,7 +94,7 @@ impl LoadBalancers for Mock {
     ) -> Result<DeleteLoadBalancerResponse> {
         let adopt = request.adoption() == Adoption::AdoptByLegacyName;
         let key = key(ctx, &request.service.unwrap_or_default());
-        let now = self.now();
+        let now = self.at_cloud().await;
         let delete = |state: &mut State| state.delete_balancer(&key, adopt, now);
         let deleted =
             self.cloud.change(now, delete).await.map_err(errors::not_saved)?.map_err(provider_error)?;
@@ -114,7 +114,7 @@ impl LoadBalancers for Mock {
         ctx: &CallContext,
         request: ListLoadBalancersRequest,
     ) -> Result<ListLoadBalancersResponse> {
-        let now = self.now();
+        let now = self.at_cloud().await;
         let name = ctx.cluster().map_or("", |cluster| cluster.name.as_str());
         self.cloud.read(now, |state| {
             let all = state.list_balancers(ctx.cluster_uid(), name).map_err(provider_error)?;

@@ -15,7 +15,7 @@ use crate::cloud::{CloudError, State, canonical_cidr};
 #[async_trait]
 impl Routes for Mock {
     async fn list_routes(&self, ctx: &CallContext, request: ListRoutesRequest) -> Result<ListRoutesResponse> {
-        let now = self.now();
+        let now = self.at_cloud().await;
         let within: Vec<_> = request.within.iter().filter_map(|cidr| canonical_cidr(cidr)).collect();
         self.cloud.read(now, |state| {
             let all = state.list_routes(ctx.cluster_uid(), &within).map_err(provider_error)?;
@@ -44,7 +44,7 @@ impl Routes for Mock {
             Ok(request.items.into_iter().map(|item| ensure_one(state, cluster, item)).collect::<Vec<_>>())
         };
         let done: Result<_, CloudError> =
-            self.cloud.change(self.now(), ensure).await.map_err(errors::not_saved)?;
+            self.cloud.change(self.at_cloud().await, ensure).await.map_err(errors::not_saved)?;
         Ok(BatchEnsureRoutesResponse { results: done.map_err(provider_error)? })
     }
 
@@ -59,7 +59,7 @@ impl Routes for Mock {
             Ok(request.items.into_iter().map(|item| delete_one(state, cluster, item)).collect::<Vec<_>>())
         };
         let done: Result<_, CloudError> =
-            self.cloud.change(self.now(), delete).await.map_err(errors::not_saved)?;
+            self.cloud.change(self.at_cloud().await, delete).await.map_err(errors::not_saved)?;
         Ok(BatchDeleteRoutesResponse { results: done.map_err(provider_error)? })
     }
 }

@@ -19,6 +19,8 @@ use crate::calls::GONE;
 const HELD_BACK: Duration = Duration::from_millis(500);
 /// How long after its deadline work is done that does not honour it.
 const TOO_LATE: Duration = Duration::from_millis(200);
+/// The same where the caller was told that the deadline passed.
+const MUCH_TOO_LATE: Duration = Duration::from_secs(1);
 const DEADLINE: &str = "grpc-timeout";
 
 /// Leaves a balancer half made, unless it was disarmed.
@@ -64,9 +66,15 @@ where
         Turn::Answer(outcome) => return Ok(call.deliver(*outcome, entry).await),
         Turn::Hang => never().await,
         Turn::Crash => crash(method),
-        Turn::TooLate => {
-            let _goes_on_without_us = tokio::spawn(work_too_late(inner, request));
-            never().await;
+        Turn::IfAwaited => tokio::time::sleep(HELD_BACK).await,
+        Turn::TooLate { told } => {
+            let deadline = deadline_of(&request);
+            let _goes_on_without_us = tokio::spawn(work_too_late(inner, request, deadline, told));
+            if !told {
+                never().await;
+            }
+            tokio::time::sleep(deadline.mul_f64(0.9)).await;
+            return Ok(call.deliver(Err(Status::deadline_exceeded("the deadline passed")), entry).await);
         }
     }
     let answer = inner.call(request).await?;
@@ -103,13 +111,17 @@ fn forward(parts: Parts, body: Bytes, call: &Call) -> HttpRequest<Body> {
     HttpRequest::from_parts(parts, Body::new(Full::new(body)))
 }
 
-async fn work_too_late<S>(mut inner: S, mut request: HttpRequest<Body>)
+fn deadline_of(request: &HttpRequest<Body>) -> Duration {
+    let text = request.headers().get(DEADLINE).and_then(|text| text.to_str().ok());
+    text.and_then(millis_of).unwrap_or_default()
+}
+
+async fn work_too_late<S>(mut inner: S, mut request: HttpRequest<Body>, deadline: Duration, told: bool)
 where
     S: Service<HttpRequest<Body>, Response = HttpResponse<Body>>,
 {
-    let deadline = request.headers_mut().remove(DEADLINE);
-    let deadline = deadline.and_then(|text| text.to_str().ok().and_then(millis_of));
-    tokio::time::sleep(deadline.unwrap_or_default() + TOO_LATE).await;
+    request.headers_mut().remove(DEADLINE);
+    tokio::time::sleep(deadline + if told { MUCH_TOO_LATE } else { TOO_LATE }).await;
     let _nobody_waits_for_it = inner.call(request).await;
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use cloudprovider_sdk::{
     ProviderError,
-    proto::{InstanceResult, NodeRef},
+    proto::{GetLoadBalancerResponse, InstanceResult, NodeRef},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -41,6 +41,10 @@ pub(crate) struct Memory {
     pub(crate) sets: Mutex<Vec<(String, Vec<NodeRef>)>>,
     /// Services whose answer was lost.
     pub(crate) lost_answers: Mutex<HashSet<String>>,
+    /// Services whose balancer was made since the provider started.
+    pub(crate) made_here: Mutex<HashSet<String>>,
+    /// Balancers as they were read last, and when.
+    pub(crate) read_balancers: Mutex<HashMap<String, (Timestamp, GetLoadBalancerResponse)>>,
 }
 
 impl World {
@@ -90,8 +94,13 @@ pub(crate) enum Turn {
     Answer(Box<Outcome>),
     /// It is never answered.
     Hang,
-    /// The work is done long after the deadline, the caller never hears of it.
-    TooLate,
+    /// The work is done long after the deadline. The caller hears in time that the deadline passed, or never anything.
+    TooLate {
+        /// Whether the caller hears.
+        told: bool,
+    },
+    /// It goes on if the caller still waits a moment later.
+    IfAwaited,
     /// The process ends.
     Crash,
 }

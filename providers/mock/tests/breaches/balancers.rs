@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::support::*;
 use cloudprovider_sdk::proto::*;
+use provider_mock::cloud::ConditionsPatch;
 use tonic::Code;
 
 #[tokio::test]
@@ -39,7 +40,11 @@ async fn balancers_that_are_broken() {
         }
     };
     tokio::time::timeout(PATIENCE, half).await.unwrap();
+    mock.breach("mutation-finishes/given-up").await;
+    let left = within(ensure("left", "d", 1), Duration::from_millis(100));
+    mock.balancers().ensure_load_balancer(left).await.unwrap_err();
     mock.ensure("patient", "d").await.unwrap();
+    assert!(mock.admin.balancer("left").await.is_err(), "it was given up");
     assert_eq!(mock.admin.balancer("patient").await.unwrap().ingress.len(), 1);
 }
 
@@ -51,6 +56,19 @@ async fn what_is_said_of_balancers() {
     assert_eq!(mock.balancer(SERVICE).await.applied_digest, "a-digest-of-something-else");
     mock.breach("applied-digest/missing").await;
     assert_eq!(mock.balancer(SERVICE).await.applied_digest, "");
+    let slow = ConditionsPatch { provisioning_ms: Some(3_600_000), ..Default::default() };
+    mock.admin.patch_conditions(&slow).await.unwrap();
+    mock.breach("applied-digest/too-early").await;
+    let begun = mock.ensure("slow", "half").await.unwrap().load_balancer.unwrap();
+    assert_eq!((begun.state(), begun.applied_digest.as_str()), (LoadBalancerState::Pending, "half"));
+    mock.breach("get-reads-through").await;
+    mock.balancer(SERVICE).await;
+    mock.admin.delete_balancer("ns/web").await.unwrap();
+    assert_eq!(mock.balancer(SERVICE).await.state(), LoadBalancerState::Active);
+    mock.clear().await;
+    mock.admin.delete_balancer("slow").await.unwrap();
+    mock.admin.patch_conditions(&ConditionsPatch { provisioning_ms: Some(0), ..slow }).await.unwrap();
+    mock.ensure(SERVICE, "d").await.unwrap();
     mock.breach("ingress-valid").await;
     let way = mock.balancer(SERVICE).await.ingress.pop().unwrap();
     assert_eq!((way.ip.as_str(), way.hostname.as_str()), ("", ""));
@@ -90,6 +108,14 @@ async fn deletion() {
     mock.breach("delete-by-key/ignored").await;
     mock.delete(SERVICE).await.unwrap();
     assert_eq!(mock.balancer_count().await, 1);
+    mock.breach("delete-by-key/after-restart").await;
+    mock.delete(SERVICE).await.unwrap();
+    assert_eq!(mock.balancer_count().await, 1, "it was made before");
+    mock.breach("delete-leaves-nothing").await;
+    let held = async || mock.admin.held(CLUSTER).await.unwrap().len();
+    assert_eq!(held().await, 2);
+    mock.delete(SERVICE).await.unwrap();
+    assert_eq!((mock.balancer_count().await, held().await), (0, 1), "the firewall stays");
     mock.breach("delete-not-elsewhere").await;
     assert_eq!(reason(&mock.delete(SERVICE).await.unwrap_err()), ErrorReason::ImplementedElsewhere);
 }

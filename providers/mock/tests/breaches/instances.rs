@@ -32,6 +32,23 @@ async fn keys_of_batches() {
 }
 
 #[tokio::test]
+async fn what_the_cloud_is_asked() {
+    let mock = Mock::start(&["--seed-instances", "2"]).await;
+    let asked = async |breach: &str| {
+        mock.breach(breach).await;
+        mock.get(&["node-0", "node-1"]).await.unwrap();
+        mock.admin.reset_calls().await.unwrap();
+        mock.get(&["node-0", "node-1"]).await.unwrap();
+        mock.admin.call_summary().await.unwrap().cloud.get("instances:read").copied().unwrap_or(0)
+    };
+    assert_eq!(asked("read-through/seconds").await, 1);
+    assert_eq!(asked("batched-at-cloud").await, 3);
+    assert_eq!(asked("read-through/disguised").await, 0);
+    mock.admin.stop_instance("node-0").await.unwrap();
+    assert_eq!(mock.get_one("node-0").await.state(), InstanceState::Running);
+}
+
+#[tokio::test]
 async fn existence() {
     let mock = Mock::start(&["--seed-instances", "1"]).await;
     mock.breach("absence-needs-id").await;

@@ -99,6 +99,18 @@ async fn work_after_the_deadline() {
     assert_eq!(mock.balancer_count().await, 0);
     let late = async { while mock.balancer_count().await == 0 {} };
     tokio::time::timeout(PATIENCE, late).await.expect("the work is done in the end");
+    mock.breach("deadline-honoured/answered").await;
+    mock.ensure("quick", "d").await.expect("a cloud that is quick shows nothing");
+    let slow = ConditionsPatch { latency_ms: Some(1), ..Default::default() };
+    mock.admin.patch_conditions(&slow).await.unwrap();
+    let before = mock.balancer_count().await;
+    let hurried = within(ensure("answered", "d", 1), Duration::from_millis(100));
+    assert_eq!(
+        mock.balancers().ensure_load_balancer(hurried).await.unwrap_err().code(),
+        Code::DeadlineExceeded
+    );
+    let late = async { while mock.balancer_count().await == before {} };
+    tokio::time::timeout(PATIENCE, late).await.expect("the work is done in the end");
 }
 
 #[tokio::test]
@@ -129,6 +141,17 @@ async fn errors() {
     let result = mock.get_one("node-0").await;
     assert_eq!((result.state(), result.authoritative), (InstanceState::Absent, true));
     assert_eq!(mock.list(0, "").await.unwrap_err().code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn requests_that_are_large() {
+    let mock = Mock::start(&["--seed-instances", "1"]).await;
+    let mut large = batch(&["node-0"]);
+    large.queries[0].node.as_mut().unwrap().system_uuid = "x".repeat(5 << 20);
+    mock.instances().batch_get_instances(timely(large.clone())).await.unwrap();
+    mock.breach("message-limit").await;
+    let refused = mock.instances().batch_get_instances(timely(large)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
 }
 
 #[tokio::test]
@@ -168,4 +191,16 @@ async fn leadership() {
     mock.breach("lead-ends").await;
     lead(2, 0).await.unwrap();
     change(2).await.unwrap();
+    mock.clear().await;
+    for breach in ["lead-background", "lead-ends/work-goes-on"] {
+        mock.breach(breach).await;
+        lead(2, 0).await.unwrap();
+        mock.admin.reset_calls().await.unwrap();
+        let by_nobody = EnsureLoadBalancerRequest { fencing: by(2), ..ensure("u", "d", 1) };
+        mock.balancers().ensure_load_balancer(by_nobody).await.unwrap_err();
+        let writes = async {
+            while !mock.admin.call_summary().await.unwrap().cloud.contains_key("balancers:write") {}
+        };
+        tokio::time::timeout(PATIENCE, writes).await.expect("the cloud is written to, led or not");
+    }
 }

@@ -53,6 +53,16 @@ pub(super) const CASES: &[Case] = &[
     .hooks(&["slow-load-balancers", "restore-load-balancers"])
     .extended(),
     Case::new(
+        "LB-16",
+        LoadBalancers,
+        "a digest counts once the cloud has finished, not before",
+        &["applied-digest"],
+        &digest_when_done,
+    )
+    .words(&["was applied wholly"])
+    .hooks(&["slow-load-balancers", "restore-load-balancers"])
+    .extended(),
+    Case::new(
         "LB-14",
         LoadBalancers,
         "the next state of a Service changes the same balancer",
@@ -170,6 +180,23 @@ async fn progress(t: &Trial) -> Outcome {
     expect(going_on, "load_balancer, as far as it is", &answer)?;
     t.restore("slow-load-balancers").await?;
     serves(&t.ensured(&wanted).await?)
+}
+
+async fn digest_when_done(t: &Trial) -> Outcome {
+    t.steer("slow-load-balancers", Variables::new()).await?;
+    let wanted = t.wanted()?;
+    let answer = good("EnsureLoadBalancer", t.ensure_once(&wanted).await)?;
+    if answer.in_progress.is_none() {
+        return Err(failed("in_progress: slow-load-balancers makes it take time", format!("{answer:?}")));
+    }
+    let seen = t.get(&wanted).await?;
+    for half_made in [answer.load_balancer.unwrap_or_default(), seen] {
+        let early =
+            half_made.state() != LoadBalancerState::Active && half_made.applied_digest == wanted.digest;
+        expect(!early, "another applied_digest, or none, while work goes on", half_made)?;
+    }
+    t.restore("slow-load-balancers").await?;
+    same("applied_digest", &t.ensured(&wanted).await?.applied_digest, &wanted.digest)
 }
 
 async fn changed(t: &Trial) -> Outcome {

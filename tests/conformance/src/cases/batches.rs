@@ -82,13 +82,17 @@ fn keys(count: usize) -> Vec<String> {
 }
 
 /// Each key is answered exactly once, and no other.
-fn each_once(rpc: &str, asked: &[String], answered: &[String]) -> Outcome {
+fn each_once(sent: &str, asked: &[String], answered: &[String]) -> Outcome {
     let (asked_set, answered_set): (BTreeSet<_>, BTreeSet<_>) =
         (asked.iter().collect(), answered.iter().collect());
     let fits = asked_set == answered_set && answered.len() == asked.len();
     let strange: Vec<_> = asked_set.symmetric_difference(&answered_set).take(5).collect();
     let seen = format!("{} keys; missing or strange: {strange:?}", answered.len());
-    if fits { Ok(()) } else { Err(failed(format!("{rpc}: each of {} keys exactly once", asked.len()), seen)) }
+    if fits {
+        Ok(())
+    } else {
+        Err(failed(format!("{sent}: each of {} keys exactly once", asked.len()), seen))
+    }
 }
 
 struct Keys(Batch, Size);
@@ -106,8 +110,9 @@ impl Run for Keys {
                 Size::Most => batch.most(t),
             });
             t.shuffle(&mut asked);
-            let answered = good(batch.rpc(), batch.call(t, &asked).await)?;
-            each_once(batch.rpc(), &asked, &answered)
+            let sent = batch.sent(&asked);
+            let answered = good(&sent, batch.call(t, &asked).await)?;
+            each_once(&sent, &asked, &answered)
         })
     }
 }
@@ -116,8 +121,9 @@ impl Run for TooMany {
     fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
         Box::pin(async move {
             let most = self.0.most(t);
-            let answer = self.0.call(t, &keys(most + 1)).await;
-            let seen = refused(self.0.rpc(), answer, ErrorReason::BatchTooLarge)?;
+            let asked = keys(most + 1);
+            let answer = self.0.call(t, &asked).await;
+            let seen = refused(&self.0.sent(&asked), answer, ErrorReason::BatchTooLarge)?;
             let told = seen.info.and_then(|info| info.metadata.get("max").cloned());
             same("metadata \"max\"", &told, &Some(most.to_string()))
         })
@@ -128,7 +134,8 @@ impl Run for Doubled {
     fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
         Box::pin(async move {
             let twice = vec!["twice".to_owned(), "twice".to_owned()];
-            refused(self.0.rpc(), self.0.call(t, &twice).await, ErrorReason::InvalidArgumentShape).map(drop)
+            let sent = self.0.sent(&twice);
+            refused(&sent, self.0.call(t, &twice).await, ErrorReason::InvalidArgumentShape).map(drop)
         })
     }
 }
@@ -136,8 +143,9 @@ impl Run for Doubled {
 impl Run for Empty {
     fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
         Box::pin(async move {
-            refused(self.0.rpc(), self.0.call(t, &[String::new()]).await, ErrorReason::InvalidArgumentShape)
-                .map(drop)
+            let empty = [String::new()];
+            let sent = self.0.sent(&empty);
+            refused(&sent, self.0.call(t, &empty).await, ErrorReason::InvalidArgumentShape).map(drop)
         })
     }
 }
@@ -145,7 +153,7 @@ impl Run for Empty {
 impl Run for Nothing {
     fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
         Box::pin(async move {
-            refused(self.0.rpc(), self.0.call(t, &[]).await, ErrorReason::InvalidArgumentShape).map(drop)
+            refused(&self.0.sent(&[]), self.0.call(t, &[]).await, ErrorReason::InvalidArgumentShape).map(drop)
         })
     }
 }
@@ -157,6 +165,7 @@ async fn odd_keys(t: &Trial) -> Outcome {
         "Schlüssel-☃".to_owned(),
         "\u{1}\n\t".to_owned(),
     ];
-    let answered = good("BatchGetInstances", Batch::Instances.call(t, &asked).await)?;
-    each_once("BatchGetInstances", &asked, &answered)
+    let sent = Batch::Instances.sent(&asked);
+    let answered = good(&sent, Batch::Instances.call(t, &asked).await)?;
+    each_once(&sent, &asked, &answered)
 }

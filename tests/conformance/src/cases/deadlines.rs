@@ -100,16 +100,17 @@ pub(super) const CASES: &[Case] = &[
 
 /// Answered in time: with whatever came of it, or with the words that a deadline has.
 fn in_time(what: &str, deadline: Duration, answer: Result<(), Status>) -> Outcome {
-    match answer {
-        Ok(()) => Ok(()),
+    let Err(status) = answer else { return Ok(()) };
+    let (layer, honoured) = match no_answer(&status) {
         // Stock servers give the stream up by themselves when `grpc-timeout` passes.
-        Err(status) if matches!(no_answer(&status), Some(WireError::Reset(h2::Reason::CANCEL))) => Ok(()),
-        Err(status) if no_answer(&status).is_some() => {
-            Err(failed(format!("{what}: an answer of its own within {deadline:?}"), in_words(&status)))
-        }
-        Err(status) if matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled) => Ok(()),
-        Err(status) => Err(failed(format!("{what}: OK, DEADLINE_EXCEEDED or CANCELLED"), in_words(&status))),
-    }
+        Some(WireError::Reset(reason)) => ("HTTP/2, no gRPC status", *reason == h2::Reason::CANCEL),
+        Some(WireError::NoAnswer(_)) => ("HTTP/2: neither a status nor a reset of the stream", false),
+        Some(_) => ("the connection", false),
+        None => ("gRPC status", matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled)),
+    };
+    let ways = "OK, DEADLINE_EXCEEDED or CANCELLED as gRPC status, or a reset of the stream with CANCEL";
+    let expected = || format!("{what} with deadline {deadline:?}: {ways}");
+    if honoured { Ok(()) } else { Err(failed(expected(), format!("{layer}: {}", in_words(&status)))) }
 }
 
 struct Short(Rpc);

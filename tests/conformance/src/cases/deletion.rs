@@ -9,7 +9,7 @@ use crate::{
         Case, Outcome,
         Profile::{LoadBalancers, LoadBalancersList},
     },
-    trial::{Trial, Wanted, expect},
+    trial::{HOLDS, INSPECT, Machine, Trial, Wanted, expect},
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -45,6 +45,24 @@ pub(super) const CASES: &[Case] = &[
         &["delete-by-key"],
         &made_again,
     ),
+    Case::new(
+        "DEL-09",
+        LoadBalancers,
+        "after a restart, Delete needs nothing that the provider had in memory",
+        &["delete-by-key"],
+        &after_restart,
+    )
+    .hooks(&["restart-provider", INSPECT])
+    .extended(),
+    Case::new(
+        "DEL-10",
+        LoadBalancers,
+        "with the balancer goes all that was made for it",
+        &["delete-leaves-nothing"],
+        &leaves_nothing,
+    )
+    .hooks(&[HOLDS, "create-instance", "terminate-instance"])
+    .extended(),
 ];
 
 async fn is_gone(t: &Trial, wanted: &Wanted) -> Outcome {
@@ -123,4 +141,32 @@ async fn made_again(t: &Trial) -> Outcome {
     let next = wanted.changed(443);
     let state = t.ensured(&next).await?.state();
     expect(state == LoadBalancerState::Active, "state ACTIVE", state)
+}
+
+async fn after_restart(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    t.ensure(&wanted).await?;
+    t.restart("restart-provider").await?;
+    t.delete(&t.delete_request(&wanted)).await?;
+    is_gone(t, &wanted).await?;
+    t.nothing_stands(&wanted).await
+}
+
+async fn leaves_nothing(t: &Trial) -> Outcome {
+    let before = t.cloud_holds().await?;
+    let nodes = t.machines(1).await?.iter().map(Machine::node).collect();
+    let mut wanted = Wanted { nodes, ..t.wanted()?.changed(443) };
+    // Restrictions are what needs rules of its own; who refuses them makes none.
+    wanted.service.source_ranges = vec!["192.0.2.0/24".to_owned()];
+    if t.ensure_once(&wanted).await.is_err() {
+        wanted.service.source_ranges.clear();
+    }
+    t.ensure(&wanted).await?;
+    t.delete(&t.delete_request(&wanted)).await?;
+    t.eventually("nothing that was not there before", async || {
+        let now = t.cloud_holds().await?;
+        let left: Vec<_> = now.difference(&before).collect();
+        Ok(if left.is_empty() { Ok(()) } else { Err(format!("left behind: {left:?}")) })
+    })
+    .await
 }

@@ -1,6 +1,6 @@
 //! Calls that are repeated, lost, cut short, or made at once.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use cloudprovider_proto::v1alpha1::{
     ErrorReason, LoadBalancer, LoadBalancerState, load_balancers_client::LoadBalancersClient,
@@ -14,7 +14,7 @@ use crate::{
         Profile::{LoadBalancers, LoadBalancersList},
         Stop,
     },
-    provider::{in_words, no_answer},
+    provider::in_words,
     trial::{Trial, Wanted, expect, failed, good, reason_of, same, within},
 };
 
@@ -65,13 +65,6 @@ pub(super) const CASES: &[Case] = &[
         &conflicting_at_once,
     )
     .words(&["conflicting ones end in one winner and CONCURRENT_OPERATION"]),
-    Case::new(
-        "IDEM-07",
-        LoadBalancers,
-        "an Ensure whose caller goes away is finished",
-        &["mutation-finishes"],
-        &caller_gone,
-    ),
     Case::new(
         "IDEM-08",
         LoadBalancersList,
@@ -187,42 +180,6 @@ async fn conflicting_at_once(t: &Trial) -> Outcome {
     t.ensure(last).await?;
     let listed = only_one(t, last).await?;
     same("applied_digest", &listed.applied_digest, &last.digest)
-}
-
-async fn caller_gone(t: &Trial) -> Outcome {
-    let mut left = Vec::new();
-    for millis in [2, 20, 200] {
-        let wanted = t.wanted()?;
-        let request = within(t.ensure_request(&wanted), t.scenario().call_deadline);
-        let mut client = t.load_balancers();
-        let call = client.ensure_load_balancer(request);
-        // Dropping the call is a caller that goes away; whoever was quicker has done it already.
-        let ended = tokio::time::timeout(Duration::from_millis(millis), call).await;
-        if let Ok(Err(status)) = &ended
-            && no_answer(status).is_none()
-        {
-            return Err(failed("an Ensure that works", in_words(status)));
-        }
-        left.push(wanted);
-    }
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    for wanted in &left {
-        // Never begun, still being made, or whole: but never left half made.
-        t.eventually("a balancer that is absent, being made, or ACTIVE with a way in", async || {
-            let balancer = t.get(wanted).await?;
-            let whole = match balancer.state() {
-                LoadBalancerState::Active => {
-                    !balancer.ingress.is_empty() && balancer.applied_digest == wanted.digest
-                }
-                LoadBalancerState::Absent | LoadBalancerState::Pending => true,
-                _ => false,
-            };
-            Ok(if whole { Ok(()) } else { Err(format!("{balancer:?}")) })
-        })
-        .await?;
-        t.ensure(wanted).await?;
-    }
-    Ok(())
 }
 
 async fn ensure_and_delete(t: &Trial) -> Outcome {

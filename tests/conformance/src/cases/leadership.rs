@@ -7,7 +7,9 @@ use tonic::{Response, Status};
 
 use crate::{
     case::{Case, Outcome, Profile::LoadBalancers},
-    trial::{By, Rpc, Trial, Wanted, good, refused},
+    provider::in_words,
+    scenario::Variables,
+    trial::{By, COUNT, Rpc, Trial, Wanted, expect, failed, good, reason_of, refused},
 };
 
 const LONG: Option<Duration> = Some(Duration::from_secs(600));
@@ -33,7 +35,39 @@ pub(super) const CASES: &[Case] = &[
         .capability(Capability::Leadership),
     Case::new("LEAD-04", LoadBalancers, "a leader who falls silent leads no more", &["lead-ends"], &silent)
         .capability(Capability::Leadership),
+    Case::new(
+        "LEAD-05",
+        LoadBalancers,
+        "a mutation that runs when its leader steps down changes the cloud no more",
+        &["lead-ends"],
+        &down_in_mid_mutation,
+    )
+    .capability(Capability::Leadership)
+    .hooks(SLOW)
+    .extended(),
+    Case::new(
+        "LEAD-06",
+        LoadBalancers,
+        "a mutation that runs when its leader falls silent, as one that is paused, changes the cloud no more",
+        &["lead-ends"],
+        &silent_in_mid_mutation,
+    )
+    .capability(Capability::Leadership)
+    .hooks(SLOW)
+    .extended(),
+    Case::new(
+        "LEAD-07",
+        LoadBalancers,
+        "while nobody leads, no background work changes the cloud",
+        &["lead-background"],
+        &no_background_work,
+    )
+    .capability(Capability::Leadership)
+    .hooks(&[COUNT])
+    .extended(),
 ];
+
+const SLOW: &[&str] = &[COUNT, "slow-cloud", "restore-cloud-speed"];
 
 /// A cluster, and its leaders.
 struct Reign<'a> {
@@ -119,4 +153,55 @@ async fn silent(t: &Trial) -> Outcome {
         Ok(stale("a call afterwards", reign.change(&present).await).map_err(|stop| format!("{stop:?}")))
     })
     .await
+}
+
+async fn down_in_mid_mutation(t: &Trial) -> Outcome {
+    let reign = Reign::new(t)?;
+    let present = leader("lease", 1);
+    good("Lead", reign.lead(&present, LONG).await)?;
+    let ends = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        good("stepping down", reign.lead(&present, Some(Duration::ZERO)).await)
+    };
+    changes_no_more(&reign, &present, ends).await
+}
+
+async fn silent_in_mid_mutation(t: &Trial) -> Outcome {
+    let reign = Reign::new(t)?;
+    let present = leader("lease", 1);
+    good("Lead", reign.lead(&present, Some(Duration::from_millis(400))).await)?;
+    changes_no_more(&reign, &present, async { Ok(()) }).await
+}
+
+/// An Ensure that is still running when leadership ends is given up, and what was begun by then is the last change.
+async fn changes_no_more(
+    reign: &Reign<'_>,
+    present: &Fencing,
+    leadership_ends: impl Future<Output = Outcome>,
+) -> Outcome {
+    let t = reign.t;
+    t.steer("slow-cloud", Variables::new()).await?;
+    let by = By { cluster: Some(reign.cluster.clone()), fencing: Some(present.clone()), ..By::usual(t) };
+    let ensure = Rpc::EnsureLoadBalancer.call_about(t, &reign.wanted, by);
+    let (ended, begun) = tokio::join!(ensure, leadership_ends);
+    begun?;
+    match ended {
+        // It was done before.
+        Ok(()) => {}
+        Err(status) if reason_of(&status) == Some(ErrorReason::StaleLeader) => {}
+        Err(status) => {
+            return Err(failed("STALE_LEADER for the Ensure that was running", in_words(&status)));
+        }
+    }
+    let (_, changes) = t.idle_calls(Duration::from_secs(2)).await?;
+    expect(changes == 0, "no change of the cloud once leadership has ended", format!("{changes} changes"))
+}
+
+async fn no_background_work(t: &Trial) -> Outcome {
+    let reign = Reign::new(t)?;
+    let present = leader("lease", 1);
+    good("Lead", reign.lead(&present, LONG).await)?;
+    good("stepping down", reign.lead(&present, Some(Duration::ZERO)).await)?;
+    let (_, changes) = t.idle_calls(Duration::from_secs(2)).await?;
+    expect(changes == 0, "no change of the cloud while nobody leads", format!("{changes} changes"))
 }

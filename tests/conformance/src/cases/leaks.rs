@@ -1,11 +1,13 @@
-//! Last of all: is anything left of this run?
+//! Last of all: is anything left of this run, in the cloud or in logs?
 
 use crate::{
     case::{
         Case, Outcome,
-        Profile::{LoadBalancersList, Routes},
+        Profile::{LoadBalancersList, Routes, Security},
+        Stop,
     },
-    trial::{Trial, expect},
+    scenario::Variables,
+    trial::{Trial, expect, failed},
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -18,6 +20,15 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case::new("LEAK-02", Routes, "no route of this run is left", &[], &routes)
         .words(&["BatchDeleteRoutes removes routes that were listed."]),
+    Case::new(
+        "SEC-06",
+        Security,
+        "after all that was tried, no log tells a secret",
+        &["error-no-secret"],
+        &logs,
+    )
+    .hooks(&["find-logs"])
+    .extended(),
 ];
 
 async fn balancers(t: &Trial) -> Outcome {
@@ -40,6 +51,28 @@ async fn routes(t: &Trial) -> Outcome {
     for cluster in [t.cluster().unwrap_or_default(), t.other_cluster()] {
         let left = t.listed_routes(&cluster, &[]).await?;
         expect(left.is_empty(), "no route of a cluster that this run made up", left)?;
+    }
+    Ok(())
+}
+
+async fn logs(t: &Trial) -> Outcome {
+    if t.scenario().secrets.is_empty() {
+        return Err(Stop::NotRun("the scenario names no secrets to look for".to_owned()));
+    }
+    let printed = t.hook("find-logs", &Variables::new()).await?;
+    let files = printed.get("files").and_then(serde_json::Value::as_array).map(Vec::as_slice);
+    for file in files.unwrap_or_default().iter().filter_map(serde_json::Value::as_str) {
+        let log = tokio::fs::read(file).await;
+        let log = log.map_err(|error| Stop::NotRun(format!("the log {file} cannot be read: {error}")))?;
+        let log = String::from_utf8_lossy(&log);
+        for (number, line) in log.lines().enumerate() {
+            if t.scenario().secrets.iter().any(|secret| line.contains(secret)) {
+                return Err(failed(
+                    "a log without secrets",
+                    format!("a secret in line {} of {file}", number + 1),
+                ));
+            }
+        }
     }
     Ok(())
 }

@@ -27,8 +27,7 @@ pub(super) const CASES: &[Case] = &[
         &["absent-means-looked"],
         &cloud_down,
     )
-    .hooks(CLOUD)
-    .extended(),
+    .hooks(CLOUD),
     Case::new(
         "TRBL-02",
         Instances,
@@ -109,7 +108,14 @@ async fn location_down(t: &Trial) -> Outcome {
     let result = t.look(machine.node()).await?;
     let unknown = result.state() == InstanceState::Unspecified
         && result.error.as_ref().is_some_and(|error| error.reason() == ErrorReason::LocationUnreachable);
-    expect(unknown, "UNSPECIFIED with LOCATION_UNREACHABLE", result)
+    expect(unknown, "UNSPECIFIED with LOCATION_UNREACHABLE", result)?;
+    // By their names these may be just where nobody can look.
+    for nameless in [machine.new_node(), t.stranger()] {
+        let result = t.look(nameless).await?;
+        let evident = result.state() == InstanceState::Absent && result.authoritative;
+        expect(!evident, "no absence with authority while a location cannot be asked", result)?;
+    }
+    Ok(())
 }
 
 async fn rights(t: &Trial) -> Outcome {

@@ -1,33 +1,21 @@
-//! The shape that people read: the verdict first, then what failed, then everything.
+//! The shape that people read: a first page for everybody, then details.
 
 use std::fmt::Write as _;
 
-use super::{CaseReport, Report, Verdict};
+use super::{CaseReport, Report, Verdict, cell, summary};
 
 pub(super) fn text(report: &Report) -> String {
     let mut page = String::new();
     let provider = &report.provider;
-    let _never_fails = write!(
+    let _never_fails = writeln!(
         page,
-        "# Conformance of {} {}: {}\n\n\
-         Suite {}, endpoint `{}`, SDK {}, run {}, seed {}, began {}, took {:.1} s.\n",
+        "# Conformance of {} {}: {}",
         provider.name,
         provider.version,
-        report.conformance().word(),
-        report.suite,
-        report.endpoint,
-        if provider.sdk.is_empty() { "unknown" } else { &provider.sdk },
-        report.run_id,
-        report.seed,
-        report.began,
-        report.seconds
+        report.conformance().word()
     );
-    if let Some(why) = &report.ended_early {
-        let _never_fails = write!(page, "\n**The run ended early: {why}.**\n");
-    }
-    page.push_str(
-        "\n| Profile | Verdict | Passed | Failed | Not advertised | Not run |\n|---|---|---|---|---|---|\n",
-    );
+    summary::text(&mut page, report);
+    page.push_str("\n## Profiles\n\n| Profile | Verdict | Passed | Failed | Not advertised | Not run |\n|---|---|---|---|---|---|\n");
     for profile in report.profiles() {
         let verdict = profile.verdict.map_or("not advertised", super::Conformance::word);
         let _never_fails = writeln!(
@@ -40,6 +28,17 @@ pub(super) fn text(report: &Report) -> String {
             profile.not_run
         );
     }
+    let _never_fails = write!(
+        page,
+        "\nSuite {}, endpoint `{}`, SDK {}, run {}, seed {}, began {}, took {:.1} s.\n",
+        report.suite,
+        report.endpoint,
+        if provider.sdk.is_empty() { "unknown" } else { &provider.sdk },
+        report.run_id,
+        report.seed,
+        report.began,
+        report.seconds
+    );
     failures(&mut page, report);
     if !report.left.is_empty() {
         page.push_str("\n## Left behind\n\n");
@@ -68,7 +67,7 @@ fn failures(page: &mut String, report: &Report) {
     if failed.is_empty() {
         return;
     }
-    page.push_str("\n## Failures\n");
+    page.push_str("\n## Failures in detail\n");
     for case in failed {
         let Verdict::Fail { expected, seen } = &case.verdict else { continue };
         let _never_fails = write!(page, "\n### {} ({:?}): {}\n\n", case.id, case.level, case.title);
@@ -87,8 +86,4 @@ fn words(verdict: &Verdict) -> String {
             format!("{}: {}", verdict.word(), cell(why))
         }
     }
-}
-
-fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', " ")
 }

@@ -68,7 +68,8 @@ impl<W: Write> Screen<W> {
                     let tag = rule.rule.map(|tag| format!("[R:{tag}] ")).unwrap_or_default();
                     writeln!(self.to, "    contract: {tag}{}", rule.sentence)?;
                 }
-                writeln!(self.to, "    expected: {expected}\n    seen:     {seen}")
+                writeln!(self.to, "    expected: {expected}\n    seen:     {seen}")?;
+                writeln!(self.to, "    remedy:   {}", case.remedy.as_deref().unwrap_or_default())
             }
         }
     }

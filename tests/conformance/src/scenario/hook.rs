@@ -7,6 +7,8 @@ use tokio::process::Command;
 
 /// Exit code of a hook for "this cannot be done here".
 const CANNOT: i32 = 3;
+/// Characters of a command that are shown.
+const SHOWN: usize = 300;
 const PREFIX: &str = "CONFORMANCE_";
 
 /// What a hook is told, under names that begin with `CONFORMANCE_`.
@@ -50,7 +52,7 @@ pub enum HookError {
         hook: String,
     },
     /// It said so.
-    #[error("hook {hook} says that it cannot: {text}")]
+    #[error("hook {hook} says that it cannot (exit code 3): {text}")]
     Cannot {
         /// Which.
         hook: String,
@@ -58,28 +60,34 @@ pub enum HookError {
         text: String,
     },
     /// It failed.
-    #[error("hook {hook} failed ({status}): {text}")]
+    #[error("hook {hook} failed ({status}): {text}; its command: {command}")]
     Failed {
         /// Which.
         hook: String,
-        /// How it ended.
+        /// How it ended, with its exit code.
         status: String,
-        /// What it printed.
+        /// What it wrote to stderr, or else to stdout.
         text: String,
+        /// What was run, on one line.
+        command: String,
     },
     /// It took too long.
-    #[error("hook {hook} did not end within {after:?}")]
+    #[error("hook {hook} did not end within {after:?} (hook-timeout); its command: {command}")]
     TooLong {
         /// Which.
         hook: String,
+        /// What was run, on one line.
+        command: String,
         /// How long it was waited for.
         after: Duration,
     },
     /// It printed something else.
-    #[error("hook {hook} printed no JSON: {text}")]
+    #[error("hook {hook} printed no JSON: {text}; its command: {command}")]
     NoJson {
         /// Which.
         hook: String,
+        /// What was run, on one line.
+        command: String,
         /// What it printed.
         text: String,
     },
@@ -93,17 +101,19 @@ pub(super) async fn run(
     prints: bool,
 ) -> Result<Value, HookError> {
     let name = || hook.to_owned();
+    let said = || on_one_line(command);
     let mut shell = Command::new("/bin/sh");
     shell.args(["-e", "-c", command]).envs(&variables.0).stdin(Stdio::null()).kill_on_drop(true);
     // A hook that leaves a process behind may keep its pipes open; its own end is what counts.
     let ended = tokio::time::timeout(after, shell.output()).await;
     let output = match ended {
-        Err(_) => return Err(HookError::TooLong { hook: name(), after }),
+        Err(_) => return Err(HookError::TooLong { hook: name(), command: said(), after }),
         Ok(Err(error)) => {
             return Err(HookError::Failed {
                 hook: name(),
                 status: "not begun".into(),
                 text: error.to_string(),
+                command: said(),
             });
         }
         Ok(Ok(output)) => output,
@@ -114,12 +124,24 @@ pub(super) async fn run(
         let text = if complaint.is_empty() { printed } else { complaint };
         return Err(match output.status.code() {
             Some(CANNOT) => HookError::Cannot { hook: name(), text },
-            _ => HookError::Failed { hook: name(), status: output.status.to_string(), text },
+            _ => {
+                let (status, command) = (output.status.to_string(), said());
+                HookError::Failed { hook: name(), status, text, command }
+            }
         });
     }
     // Who need not print anything may print what it likes.
     if printed.is_empty() || !prints {
         return Ok(Value::Null);
     }
-    serde_json::from_str(&printed).map_err(|_| HookError::NoJson { hook: name(), text: printed })
+    serde_json::from_str(&printed).map_err(|_| HookError::NoJson {
+        hook: name(),
+        command: said(),
+        text: printed,
+    })
+}
+
+fn on_one_line(command: &str) -> String {
+    let words = command.split_whitespace().collect::<Vec<_>>().join(" ");
+    if words.chars().count() > SHOWN { words.chars().take(SHOWN).chain(['…']).collect() } else { words }
 }

@@ -23,6 +23,18 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    /// As a hook printed it; its node has this name unless it says another.
+    fn made(hook: &str, printed: &Value, name: String) -> Result<Self, Stop> {
+        let provider_id = text(printed, "provider_id");
+        if provider_id.is_empty() {
+            return Err(Stop::NotRun(format!("hook {hook} printed no provider_id: {printed}")));
+        }
+        let named = text(printed, "name");
+        let name = if named.is_empty() { name } else { named };
+        let (system_uuid, addresses) = (text(printed, "system_uuid"), addresses(printed));
+        Ok(Self { name, provider_id, system_uuid, addresses })
+    }
+
     fn variables(&self) -> Variables {
         Variables::new().with("NAME", &self.name).with("PROVIDER_ID", &self.provider_id)
     }
@@ -68,19 +80,8 @@ impl Trial {
             .with("NAME", &name)
             .with("CLUSTER_UID", cluster.uid)
             .with("CLUSTER_NAME", cluster.name);
-        let printed = self.hook("create-instance", &asked).await?;
-        let made = first(printed.clone());
-        let provider_id = text(&made, "provider_id");
-        if provider_id.is_empty() {
-            return Err(Stop::NotRun(format!("hook create-instance printed no provider_id: {printed}")));
-        }
-        let named = text(&made, "name");
-        let machine = Machine {
-            name: if named.is_empty() { name } else { named },
-            provider_id,
-            system_uuid: text(&made, "system_uuid"),
-            addresses: addresses(&made),
-        };
+        let machine =
+            Machine::made("create-instance", &first(self.hook("create-instance", &asked).await?), name)?;
         self.register_hook("terminate-instance", machine.variables())?;
         Ok(machine)
     }
@@ -97,6 +98,21 @@ impl Trial {
             made.push(self.machine().await?);
         }
         Ok(made)
+    }
+
+    /// Very many machines, by one hook: the nodes of them.
+    pub(crate) async fn machines_at_once(&self, count: usize) -> Result<Vec<NodeRef>, Stop> {
+        let (hook, name, cluster) = ("create-instances", self.name(), self.cluster().unwrap_or_default());
+        let told = Variables::new().with("NAME", &name).with("COUNT", count.to_string());
+        self.register_hook("terminate-instances", told.clone())?;
+        let asked = told.with("CLUSTER_UID", cluster.uid).with("CLUSTER_NAME", cluster.name);
+        let printed = self.hook(hook, &asked).await?;
+        let made = printed.as_array().map(Vec::as_slice).unwrap_or_default();
+        if made.len() != count {
+            return Err(Stop::NotRun(format!("hook {hook} made {} machines, not {count}", made.len())));
+        }
+        let node = |(at, one): (usize, &Value)| Machine::made(hook, one, format!("{name}-{at}"));
+        made.iter().enumerate().map(|one| node(one).map(|machine| machine.node())).collect()
     }
 
     /// Steers one machine: `stop-instance`, `start-instance`, `terminate-instance`, `cut-location`.

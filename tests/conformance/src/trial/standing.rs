@@ -20,17 +20,17 @@ const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 /// One balancer in the cloud.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct Standing {
-    pub(crate) ports: BTreeSet<StandingPort>,
+    ports: BTreeSet<StandingPort>,
     /// Nothing where the cloud's balancer has a name only.
     families: Option<BTreeSet<String>>,
     source_ranges: BTreeSet<String>,
     /// Provider IDs.
-    pub(crate) targets: BTreeSet<String>,
+    targets: BTreeSet<String>,
     health_check: Option<HealthCheck>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-pub(crate) struct StandingPort {
+struct StandingPort {
     protocol: String,
     port: i32,
     /// Nothing where the cloud reaches nodes or pods in another way.
@@ -57,7 +57,7 @@ impl Standing {
     }
 
     /// What differs from what was asked for, in words; nothing when it is all there.
-    fn differs(&self, wanted: &Wanted) -> Option<String> {
+    pub(crate) fn differs(&self, wanted: &Wanted) -> Option<String> {
         let service = &wanted.service;
         let machines = wanted.nodes.iter().map(|node| node.provider_id.clone());
         let machines: BTreeSet<String> = machines.filter(|id| !id.is_empty()).collect();

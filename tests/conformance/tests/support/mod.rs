@@ -104,10 +104,16 @@ impl Mock {
     }
 
     /// What the hooks of the scenario look for.
-    pub fn surroundings(&self) -> [(&'static str, String); 3] {
+    pub fn surroundings(&self) -> [(&'static str, String); 4] {
         let path = format!("{}:{}", programs().display(), std::env::var("PATH").unwrap_or_default());
         let pid = self.folder.path().join("pid").display().to_string();
-        [("PATH", path), ("PROVIDER_MOCK_ADMIN", self.address.to_string()), ("PROVIDER_PID_FILE", pid)]
+        let log = self.folder.path().join("log").display().to_string();
+        [
+            ("PATH", path),
+            ("PROVIDER_MOCK_ADMIN", self.address.to_string()),
+            ("PROVIDER_PID_FILE", pid),
+            ("PROVIDER_LOG", log),
+        ]
     }
 
     /// From now on it stays down when it goes down.

@@ -40,6 +40,10 @@ pub(crate) async fn delete(In(door): In<Door>, Path(reference): Path<String>) ->
     door.change(|state, now| state.delete_instance(&reference, now)).await
 }
 
+pub(crate) async fn delete_named(In(door): In<Door>, Path(prefix): Path<String>) -> Answer<Vec<Instance>> {
+    door.change(|state, now| Ok(state.delete_instances(&prefix, now))).await
+}
+
 pub(crate) async fn stop(In(door): In<Door>, Path(reference): Path<String>) -> Answer<Instance> {
     door.change(|state, now| state.stop_instance(&reference, now)).await
 }

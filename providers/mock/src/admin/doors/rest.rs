@@ -6,7 +6,7 @@ use axum::{
 };
 
 use super::{Answer, Body, Door};
-use crate::cloud::{Conditions, ConditionsPatch, HostedCluster, Quota, SshKey, Volume};
+use crate::cloud::{Conditions, ConditionsPatch, Held, HostedCluster, Quota, SshKey, Volume};
 
 pub(crate) async fn volumes(In(door): In<Door>) -> Json<Vec<Volume>> {
     door.look(|state| state.volumes().cloned().collect())
@@ -58,4 +58,8 @@ pub(crate) async fn conditions(In(door): In<Door>) -> Json<Conditions> {
 pub(crate) async fn patch_conditions(In(door): In<Door>, patch: Body<ConditionsPatch>) -> Answer<Conditions> {
     let Json(patch) = patch?;
     door.change(|state, _now| Ok(state.patch_conditions(patch))).await
+}
+
+pub(crate) async fn held(In(door): In<Door>, Path(cluster_uid): Path<String>) -> Json<Vec<Held>> {
+    door.look(|state| state.held(&cluster_uid))
 }

@@ -36,6 +36,22 @@ impl Batch {
         }
     }
 
+    /// What was sent, in words: somebody who reads a failure has no other way to see it.
+    pub(super) fn sent(self, keys: &[String]) -> String {
+        let what = match self {
+            Self::Instances => "nodes that no cloud ever had, without provider ID",
+            Self::Updates => {
+                "Services that nobody made (TCP port 80, node port 30080), with one backend set without nodes"
+            }
+            Self::EnsureRoutes => "routes below 198.18.0.0/16 to a node that no cloud ever had",
+            Self::DeleteRoutes => "routes below 198.18.0.0/16 that are not there",
+            Self::Volumes => "volumes of an unknown plugin",
+        };
+        let shown: Vec<_> = keys.iter().take(3).collect();
+        let more = if keys.len() > shown.len() { ", …" } else { "" };
+        format!("{} of {} {what}, keys {shown:?}{more}", self.rpc(), keys.len())
+    }
+
     pub(super) fn most(self, t: &Trial) -> usize {
         let limits = t.provider().limits();
         let advertised = match self {

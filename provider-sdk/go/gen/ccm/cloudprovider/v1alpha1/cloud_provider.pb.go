@@ -410,7 +410,8 @@ type Limits struct {
 	MaxBatchVolumes uint32 `protobuf:"varint,4,opt,name=max_batch_volumes,json=maxBatchVolumes,proto3" json:"max_batch_volumes,omitempty"`
 	// Items of one page. Default 500.
 	MaxPageSize uint32 `protobuf:"varint,5,opt,name=max_page_size,json=maxPageSize,proto3" json:"max_page_size,omitempty"`
-	// Bytes of one message, either way. Default 16 MiB, at least 4 MiB, at most 64 MiB.
+	// Bytes of one message, either way. Default 16 MiB, at least 4 MiB, at most 64 MiB. A request of up to so many MUST be
+	// taken [R:message-limit]: libraries take 4 MiB unless told otherwise.
 	MaxMessageBytes uint32 `protobuf:"varint,6,opt,name=max_message_bytes,json=maxMessageBytes,proto3" json:"max_message_bytes,omitempty"`
 	// Reads at once. Default 16.
 	MaxConcurrentReads uint32 `protobuf:"varint,7,opt,name=max_concurrent_reads,json=maxConcurrentReads,proto3" json:"max_concurrent_reads,omitempty"`

@@ -31,8 +31,8 @@ const (
 //
 // Instances are the machines behind the nodes. It replaces Instances, InstancesV2 and Zones of `cloudprovider.Interface`.
 type InstancesClient interface {
-	// BatchGetInstances reads many machines in one call. It is the primary read: one RPC per node is a defect of the host,
-	// and one cloud call per item is a defect of the provider wherever the cloud has anything better.
+	// BatchGetInstances reads many machines in one call. It is the primary read: one RPC per node is a defect of the host.
+	// A provider MUST NOT make one cloud call per item wherever the cloud has anything better [R:batched-at-cloud].
 	//
 	// Idempotent, no side effects. Required: cluster, queries (1 to `Limits.max_batch_instances`, 500 unless advertised
 	// otherwise), each with a key that is unique in the request. Optional: view, max_staleness.
@@ -161,8 +161,8 @@ func (c *instancesClient) AddSshKeyToAllInstances(ctx context.Context, in *AddSs
 //
 // Instances are the machines behind the nodes. It replaces Instances, InstancesV2 and Zones of `cloudprovider.Interface`.
 type InstancesServer interface {
-	// BatchGetInstances reads many machines in one call. It is the primary read: one RPC per node is a defect of the host,
-	// and one cloud call per item is a defect of the provider wherever the cloud has anything better.
+	// BatchGetInstances reads many machines in one call. It is the primary read: one RPC per node is a defect of the host.
+	// A provider MUST NOT make one cloud call per item wherever the cloud has anything better [R:batched-at-cloud].
 	//
 	// Idempotent, no side effects. Required: cluster, queries (1 to `Limits.max_batch_instances`, 500 unless advertised
 	// otherwise), each with a key that is unique in the request. Optional: view, max_staleness.

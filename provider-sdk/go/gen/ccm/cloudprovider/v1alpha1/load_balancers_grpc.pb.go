@@ -37,7 +37,7 @@ const (
 // CONCURRENT_OPERATION. A started mutation is finished even when the caller is gone [R:mutation-finishes], unless leadership
 // ends.
 type LoadBalancersClient interface {
-	// GetLoadBalancer reads one balancer.
+	// GetLoadBalancer reads one balancer. The answer MUST be read from the cloud now, not from a cache [R:get-reads-through].
 	//
 	// Idempotent, no side effects. Required: cluster, service. Deadline: 30 s by default, 120 s at most.
 	//
@@ -98,7 +98,8 @@ type LoadBalancersClient interface {
 	// | a former leader calls                  | FAILED_PRECONDITION | STALE_LEADER         | freezes, reads its Lease  |
 	// | a digest of backends is not known      | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET  | sends all nodes along     |
 	BatchUpdateLoadBalancers(ctx context.Context, in *BatchUpdateLoadBalancersRequest, opts ...grpc.CallOption) (*BatchUpdateLoadBalancersResponse, error)
-	// DeleteLoadBalancer removes the balancer of a Service with all that was made for it.
+	// DeleteLoadBalancer removes the balancer of a Service. With it MUST go all that was made for it: rules, groups, checks,
+	// addresses [R:delete-leaves-nothing].
 	//
 	// Idempotent: what is absent or half there is removed, and absence is OK. [R:delete-absent-ok] Required: cluster,
 	// fencing, service. Optional: last_known, a hint: it MUST work from the natural key alone. [R:delete-by-key] Adoption
@@ -194,7 +195,7 @@ func (c *loadBalancersClient) ListLoadBalancers(ctx context.Context, in *ListLoa
 // CONCURRENT_OPERATION. A started mutation is finished even when the caller is gone [R:mutation-finishes], unless leadership
 // ends.
 type LoadBalancersServer interface {
-	// GetLoadBalancer reads one balancer.
+	// GetLoadBalancer reads one balancer. The answer MUST be read from the cloud now, not from a cache [R:get-reads-through].
 	//
 	// Idempotent, no side effects. Required: cluster, service. Deadline: 30 s by default, 120 s at most.
 	//
@@ -255,7 +256,8 @@ type LoadBalancersServer interface {
 	// | a former leader calls                  | FAILED_PRECONDITION | STALE_LEADER         | freezes, reads its Lease  |
 	// | a digest of backends is not known      | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET  | sends all nodes along     |
 	BatchUpdateLoadBalancers(context.Context, *BatchUpdateLoadBalancersRequest) (*BatchUpdateLoadBalancersResponse, error)
-	// DeleteLoadBalancer removes the balancer of a Service with all that was made for it.
+	// DeleteLoadBalancer removes the balancer of a Service. With it MUST go all that was made for it: rules, groups, checks,
+	// addresses [R:delete-leaves-nothing].
 	//
 	// Idempotent: what is absent or half there is removed, and absence is OK. [R:delete-absent-ok] Required: cluster,
 	// fencing, service. Optional: last_known, a hint: it MUST work from the natural key alone. [R:delete-by-key] Adoption

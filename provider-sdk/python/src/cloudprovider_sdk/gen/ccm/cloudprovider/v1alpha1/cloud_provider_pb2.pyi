@@ -277,7 +277,9 @@ class Limits(_message.Message):
     max_page_size: _builtins.int
     """Items of one page. Default 500."""
     max_message_bytes: _builtins.int
-    """Bytes of one message, either way. Default 16 MiB, at least 4 MiB, at most 64 MiB."""
+    """Bytes of one message, either way. Default 16 MiB, at least 4 MiB, at most 64 MiB. A request of up to so many MUST be
+    taken [R:message-limit]: libraries take 4 MiB unless told otherwise.
+    """
     max_concurrent_reads: _builtins.int
     """Reads at once. Default 16."""
     max_concurrent_mutations: _builtins.int

@@ -103,7 +103,7 @@ class CloudProviderServicer:
         [R:lead-needed]; so is every one while nobody leads, save with epoch 0 (leader election is off) in a cluster of which no
         elected leader was heard since the process started. When leadership ends (valid_for is over, zero was said, somebody took over), a running
         mutation MUST be given up: no further call of the cloud is begun for it, and it answers STALE_LEADER. [R:lead-ends]
-        A vendor's background work that writes to the cloud runs only while led. Reads need no leadership.
+        A vendor's background work that writes to the cloud MUST run only while led [R:lead-background]. Reads need no leadership.
 
         | Condition                      | Code                | Reason       | The host then                             |
         |--------------------------------|---------------------|--------------|-------------------------------------------|

@@ -62,8 +62,8 @@ class InstancesServicer:
     """
 
     def BatchGetInstances(self, request, context):
-        """BatchGetInstances reads many machines in one call. It is the primary read: one RPC per node is a defect of the host,
-        and one cloud call per item is a defect of the provider wherever the cloud has anything better.
+        """BatchGetInstances reads many machines in one call. It is the primary read: one RPC per node is a defect of the host.
+        A provider MUST NOT make one cloud call per item wherever the cloud has anything better [R:batched-at-cloud].
 
         Idempotent, no side effects. Required: cluster, queries (1 to `Limits.max_batch_instances`, 500 unless advertised
         otherwise), each with a key that is unique in the request. Optional: view, max_staleness.

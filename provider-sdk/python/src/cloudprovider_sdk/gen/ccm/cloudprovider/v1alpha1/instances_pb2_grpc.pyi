@@ -17,8 +17,8 @@ class InstancesStub:
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     BatchGetInstances: _aio.UnaryUnaryMultiCallable[_instances_pb2.BatchGetInstancesRequest, _instances_pb2.BatchGetInstancesResponse]
-    """BatchGetInstances reads many machines in one call. It is the primary read: one RPC per node is a defect of the host,
-    and one cloud call per item is a defect of the provider wherever the cloud has anything better.
+    """BatchGetInstances reads many machines in one call. It is the primary read: one RPC per node is a defect of the host.
+    A provider MUST NOT make one cloud call per item wherever the cloud has anything better [R:batched-at-cloud].
 
     Idempotent, no side effects. Required: cluster, queries (1 to `Limits.max_batch_instances`, 500 unless advertised
     otherwise), each with a key that is unique in the request. Optional: view, max_staleness.
@@ -95,8 +95,8 @@ class InstancesServicer(metaclass=_abc_1.ABCMeta):
         request: _instances_pb2.BatchGetInstancesRequest,
         context: _aio.ServicerContext[_instances_pb2.BatchGetInstancesRequest, _abc.Awaitable[_instances_pb2.BatchGetInstancesResponse]],
     ) -> _abc.Awaitable[_instances_pb2.BatchGetInstancesResponse]:
-        """BatchGetInstances reads many machines in one call. It is the primary read: one RPC per node is a defect of the host,
-        and one cloud call per item is a defect of the provider wherever the cloud has anything better.
+        """BatchGetInstances reads many machines in one call. It is the primary read: one RPC per node is a defect of the host.
+        A provider MUST NOT make one cloud call per item wherever the cloud has anything better [R:batched-at-cloud].
 
         Idempotent, no side effects. Required: cluster, queries (1 to `Limits.max_batch_instances`, 500 unless advertised
         otherwise), each with a key that is unique in the request. Optional: view, max_staleness.

@@ -77,7 +77,7 @@ class LoadBalancersServicer:
     """
 
     def GetLoadBalancer(self, request, context):
-        """GetLoadBalancer reads one balancer.
+        """GetLoadBalancer reads one balancer. The answer MUST be read from the cloud now, not from a cache [R:get-reads-through].
 
         Idempotent, no side effects. Required: cluster, service. Deadline: 30 s by default, 120 s at most.
 
@@ -153,7 +153,8 @@ class LoadBalancersServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteLoadBalancer(self, request, context):
-        """DeleteLoadBalancer removes the balancer of a Service with all that was made for it.
+        """DeleteLoadBalancer removes the balancer of a Service. With it MUST go all that was made for it: rules, groups, checks,
+        addresses [R:delete-leaves-nothing].
 
         Idempotent: what is absent or half there is removed, and absence is OK. [R:delete-absent-ok] Required: cluster,
         fencing, service. Optional: last_known, a hint: it MUST work from the natural key alone. [R:delete-by-key] Adoption

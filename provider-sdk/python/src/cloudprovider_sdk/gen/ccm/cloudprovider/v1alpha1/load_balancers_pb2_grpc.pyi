@@ -23,7 +23,7 @@ class LoadBalancersStub:
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetLoadBalancer: _aio.UnaryUnaryMultiCallable[_load_balancers_pb2.GetLoadBalancerRequest, _load_balancers_pb2.GetLoadBalancerResponse]
-    """GetLoadBalancer reads one balancer.
+    """GetLoadBalancer reads one balancer. The answer MUST be read from the cloud now, not from a cache [R:get-reads-through].
 
     Idempotent, no side effects. Required: cluster, service. Deadline: 30 s by default, 120 s at most.
 
@@ -87,7 +87,8 @@ class LoadBalancersStub:
     | a digest of backends is not known      | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET  | sends all nodes along     |
     """
     DeleteLoadBalancer: _aio.UnaryUnaryMultiCallable[_load_balancers_pb2.DeleteLoadBalancerRequest, _load_balancers_pb2.DeleteLoadBalancerResponse]
-    """DeleteLoadBalancer removes the balancer of a Service with all that was made for it.
+    """DeleteLoadBalancer removes the balancer of a Service. With it MUST go all that was made for it: rules, groups, checks,
+    addresses [R:delete-leaves-nothing].
 
     Idempotent: what is absent or half there is removed, and absence is OK. [R:delete-absent-ok] Required: cluster,
     fencing, service. Optional: last_known, a hint: it MUST work from the natural key alone. [R:delete-by-key] Adoption
@@ -129,7 +130,7 @@ class LoadBalancersServicer(metaclass=_abc_1.ABCMeta):
         request: _load_balancers_pb2.GetLoadBalancerRequest,
         context: _aio.ServicerContext[_load_balancers_pb2.GetLoadBalancerRequest, _abc.Awaitable[_load_balancers_pb2.GetLoadBalancerResponse]],
     ) -> _abc.Awaitable[_load_balancers_pb2.GetLoadBalancerResponse]:
-        """GetLoadBalancer reads one balancer.
+        """GetLoadBalancer reads one balancer. The answer MUST be read from the cloud now, not from a cache [R:get-reads-through].
 
         Idempotent, no side effects. Required: cluster, service. Deadline: 30 s by default, 120 s at most.
 
@@ -211,7 +212,8 @@ class LoadBalancersServicer(metaclass=_abc_1.ABCMeta):
         request: _load_balancers_pb2.DeleteLoadBalancerRequest,
         context: _aio.ServicerContext[_load_balancers_pb2.DeleteLoadBalancerRequest, _abc.Awaitable[_load_balancers_pb2.DeleteLoadBalancerResponse]],
     ) -> _abc.Awaitable[_load_balancers_pb2.DeleteLoadBalancerResponse]:
-        """DeleteLoadBalancer removes the balancer of a Service with all that was made for it.
+        """DeleteLoadBalancer removes the balancer of a Service. With it MUST go all that was made for it: rules, groups, checks,
+        addresses [R:delete-leaves-nothing].
 
         Idempotent: what is absent or half there is removed, and absence is OK. [R:delete-absent-ok] Required: cluster,
         fencing, service. Optional: last_known, a hint: it MUST work from the natural key alone. [R:delete-by-key] Adoption

@@ -1,0 +1,102 @@
+//! Breaches by what is answered from memory.
+
+use std::time::Duration;
+
+use cloudprovider_sdk::proto::InstanceResult;
+
+use super::{Breach, late};
+use crate::{
+    provider::timestamp,
+    wire::{Answer, Method, Reply, Request, Shot, Turn},
+};
+
+/// How long a cache keeps what it read, where it forgets at all.
+const KEPT: Duration = Duration::from_secs(5);
+const BALANCERS: &[Method] = &[
+    Method::GetLoadBalancer,
+    Method::EnsureLoadBalancer,
+    Method::BatchUpdateLoadBalancers,
+    Method::DeleteLoadBalancer,
+];
+
+pub(super) const BREACHES: &[Breach] = &[
+    late(
+        "read-through",
+        "an answer is given ever after or for five seconds, whatever staleness was asked for; `disguised` as a new one",
+        &[Method::BatchGetInstances],
+        stale,
+    )
+    .ways(&["for-ever", "seconds", "disguised"])
+    .and_early(without_asking),
+    late("get-reads-through", "a balancer is read from a cache of five seconds", BALANCERS, keep)
+        .and_early(kept),
+];
+
+fn is_young(at: prost_types::Timestamp, shot: &Shot<'_>) -> bool {
+    let age = shot.world.now().as_second().saturating_sub(at.seconds);
+    u64::try_from(age).is_ok_and(|age| age < KEPT.as_secs())
+}
+
+/// The first name of the node with this key.
+fn name_of(key: &str, shot: &Shot<'_>) -> Option<String> {
+    let subject = shot.subjects.iter().find(|subject| subject.key == key);
+    subject.and_then(|subject| subject.names.first()).cloned()
+}
+
+fn stale(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    let Ok(Answer::BatchGetInstances(answer)) = &mut reply.outcome else { return };
+    let mut first = shot.world.memory.first_answers.lock();
+    for result in answer.results.iter_mut().filter(|result| shot.hits(&result.key)) {
+        let Some(name) = name_of(&result.key, shot) else { continue };
+        if shot.variant != "for-ever"
+            && first.get(&name).and_then(|known| known.observed_at).is_some_and(|at| !is_young(at, shot))
+        {
+            first.remove(&name);
+        }
+        let known = first.entry(name).or_insert_with(|| result.clone());
+        *result = InstanceResult { key: std::mem::take(&mut result.key), ..known.clone() };
+    }
+}
+
+/// Answers from the cache what it knows, as if it had looked.
+fn without_asking(request: &mut Request, shot: &Shot<'_>) -> Turn {
+    let Request::BatchGetInstances(request) = request else { return Turn::GoOn };
+    if shot.variant != "disguised" {
+        return Turn::GoOn;
+    }
+    let first = shot.world.memory.first_answers.lock();
+    let known = request.queries.iter().map(|query| {
+        let known = first.get(&name_of(&query.key, shot)?)?;
+        known.observed_at.filter(|at| is_young(*at, shot))?;
+        let observed_at = Some(timestamp(shot.world.now()));
+        Some(InstanceResult { key: query.key.clone(), observed_at, ..known.clone() })
+    });
+    let Some(results) = known.collect::<Option<Vec<_>>>() else { return Turn::GoOn };
+    Turn::Answer(Box::new(Ok(Answer::BatchGetInstances(
+        cloudprovider_sdk::proto::BatchGetInstancesResponse { results },
+    ))))
+}
+
+fn keep(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    if let (Ok(Answer::GetLoadBalancer(answer)), Some(service)) = (&reply.outcome, request.service()) {
+        let now = shot.world.now();
+        shot.world.memory.read_balancers.lock().insert(service.uid.clone(), (now, answer.clone()));
+    }
+}
+
+fn kept(request: &mut Request, shot: &Shot<'_>) -> Turn {
+    let mut read = shot.world.memory.read_balancers.lock();
+    match (&*request, request.service()) {
+        (Request::GetLoadBalancer(_), Some(service)) => match read.get(&service.uid) {
+            Some((at, answer)) if is_young(timestamp(*at), shot) => {
+                Turn::Answer(Box::new(Ok(Answer::GetLoadBalancer(answer.clone()))))
+            }
+            _ => Turn::GoOn,
+        },
+        // Its own changes it knows of.
+        _ => {
+            read.clear();
+            Turn::GoOn
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Callers that go away in mid-mutation, and never come back.
+
+use std::time::Duration;
+
+use cloudprovider_proto::v1alpha1::LoadBalancerState;
+
+use crate::{
+    case::{Case, Outcome, Profile::LoadBalancers, Stop},
+    provider::{in_words, no_answer},
+    scenario::Variables,
+    trial::{INSPECT, Trial, Wanted, failed, within},
+};
+
+const RULE: &[&str] = &["mutation-finishes"];
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        "IDEM-07",
+        LoadBalancers,
+        "an Ensure whose caller goes away leaves nothing half made",
+        RULE,
+        &nothing_half_made,
+    ),
+    Case::new(
+        "IDEM-09",
+        LoadBalancers,
+        "an Ensure that began is finished, though its caller is gone and nobody calls again",
+        RULE,
+        &finished,
+    )
+    .hooks(&[INSPECT, "slow-cloud", "restore-cloud-speed"])
+    .extended(),
+];
+
+/// Begins an Ensure and goes away after so long. Answers whether it was still running.
+async fn leave(t: &Trial, wanted: &Wanted, after: Duration) -> Result<bool, Stop> {
+    let request = within(t.ensure_request(wanted), t.scenario().call_deadline);
+    let mut client = t.load_balancers();
+    // Dropping the call is a caller that goes away; whoever was quicker has done it already.
+    match tokio::time::timeout(after, client.ensure_load_balancer(request)).await {
+        Ok(Err(status)) if no_answer(&status).is_none() => {
+            Err(failed("an Ensure that works", in_words(&status)))
+        }
+        ended => Ok(ended.is_err()),
+    }
+}
+
+async fn nothing_half_made(t: &Trial) -> Outcome {
+    let mut left = Vec::new();
+    for millis in [2, 20, 200] {
+        let wanted = t.wanted()?;
+        leave(t, &wanted, Duration::from_millis(millis)).await?;
+        left.push(wanted);
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    for wanted in &left {
+        // Never begun, still being made, or whole: but never left half made.
+        t.eventually("a balancer that is absent, being made, or ACTIVE with a way in", async || {
+            let balancer = t.get(wanted).await?;
+            let whole = match balancer.state() {
+                LoadBalancerState::Active => {
+                    !balancer.ingress.is_empty() && balancer.applied_digest == wanted.digest
+                }
+                LoadBalancerState::Absent | LoadBalancerState::Pending => true,
+                _ => false,
+            };
+            Ok(if whole { Ok(()) } else { Err(format!("{balancer:?}")) })
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+async fn finished(t: &Trial) -> Outcome {
+    t.steer("slow-cloud", Variables::new()).await?;
+    let wanted = t.wanted()?;
+    if !leave(t, &wanted, Duration::from_millis(300)).await? {
+        return Err(Stop::NotRun("slow-cloud: the Ensure ended before its caller could go away".to_owned()));
+    }
+    // Each call of the cloud is slow, and an Ensure may need several.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    t.eventually("the cloud has what was begun", async || {
+        let standing = t.standing(&wanted).await?;
+        let being_made = t.get(&wanted).await?.state() == LoadBalancerState::Pending;
+        let told = match standing.as_slice() {
+            [one] => one.differs(&wanted).filter(|_| !being_made),
+            several => Some(format!("{} balancers of this Service", several.len())),
+        };
+        Ok(told.map_or(Ok(()), Err))
+    })
+    .await
+}

@@ -1,0 +1,149 @@
+//! What the cloud is asked, and when: it is the cloud that counts.
+
+use std::time::Duration;
+
+use cloudprovider_proto::v1alpha1::InstanceResult;
+
+use crate::{
+    case::{
+        Case, Outcome,
+        Profile::{Instances, LoadBalancers},
+        Stop,
+    },
+    scenario::Variables,
+    trial::{By, COUNT, Rpc, Trial, expect, failed, good},
+};
+
+const MACHINE: &[&str] = &["create-instance", "terminate-instance"];
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        "CALL-01",
+        Instances,
+        "many nodes in a batch cost few calls of the cloud",
+        &["batched-at-cloud"],
+        &batched,
+    )
+    .hooks(&[COUNT])
+    .extended(),
+    Case::new(
+        "CALL-02",
+        Instances,
+        "a read with max_staleness 0 was observed during the call",
+        &["read-through"],
+        &observed_now,
+    )
+    .hooks(MACHINE),
+    Case::new(
+        "CALL-03",
+        Instances,
+        "each read with max_staleness 0 asks the cloud",
+        &["read-through"],
+        &asks_each_time,
+    )
+    .hooks(&[COUNT, "create-instance", "terminate-instance"])
+    .extended(),
+    Case::new(
+        "CALL-04",
+        LoadBalancers,
+        "each GetLoadBalancer asks the cloud",
+        &["get-reads-through"],
+        &get_asks,
+    )
+    .hooks(&[COUNT])
+    .extended(),
+    Case::new(
+        "CALL-05",
+        Instances,
+        "no call of the cloud is begun once the deadline passed",
+        &["deadline-honoured"],
+        &bounded,
+    )
+    .hooks(&[COUNT, "slow-cloud", "restore-cloud-speed"])
+    .extended(),
+];
+
+async fn batched(t: &Trial) -> Outcome {
+    let many = t.provider().limits().max_batch_instances.clamp(1, 100);
+    let before = t.cloud_calls().await?;
+    if !before.batches {
+        return Err(Stop::NotAdvertised("the cloud has no call for many machines".to_owned()));
+    }
+    let nodes = (0..many).map(|_| t.stranger()).collect();
+    good("BatchGetInstances", t.instances().batch_get_instances(t.ask(t.batch(nodes))).await)?;
+    let calls = t.cloud_calls().await?.calls.saturating_sub(before.calls);
+    // Zones and pages cost calls, too; one for each node is what must not be.
+    expect(calls <= u64::from(many / 2).max(1), format!("far fewer calls than {many} nodes"), calls)
+}
+
+/// When it was observed, in nanoseconds on the provider's own clock.
+fn observed(result: &InstanceResult) -> Result<i128, Stop> {
+    let at = result.observed_at.filter(|_| result.authoritative);
+    let at = at.ok_or_else(|| failed("an answer with authority and observed_at", format!("{result:?}")))?;
+    Ok(i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanos))
+}
+
+/// Two reads, two seconds apart, were observed apart: whatever the clocks, and even where observed_at has whole seconds.
+async fn observed_now(t: &Trial) -> Outcome {
+    let machine = t.machine().await?;
+    let first = t.look(machine.node()).await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let second = t.look(machine.node()).await?;
+    let apart = observed(&second)? - observed(&first)?;
+    expect(
+        apart >= 1_000_000_000,
+        "observed_at of a second read, two seconds later, to be later",
+        format!("{apart} ns apart: {:?}, then {:?}", first.observed_at, second.observed_at),
+    )
+}
+
+async fn asks_each_time(t: &Trial) -> Outcome {
+    let machine = t.machine().await?;
+    t.look(machine.node()).await?;
+    grows(t, "a read of the machine", async || t.look(machine.node()).await.map(drop)).await
+}
+
+async fn get_asks(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    t.ensure(&wanted).await?;
+    t.get(&wanted).await?;
+    grows(t, "GetLoadBalancer", async || t.get(&wanted).await.map(drop)).await
+}
+
+/// Each of three calls asks the cloud.
+async fn grows(t: &Trial, what: &str, call: impl AsyncFn() -> Outcome) -> Outcome {
+    for _time in 0..3 {
+        let before = t.cloud_calls().await?.calls;
+        call().await?;
+        let after = t.cloud_calls().await?.calls;
+        expect(
+            after > before,
+            format!("{what} asks the cloud each time"),
+            format!("{before}, then {after}"),
+        )?;
+    }
+    Ok(())
+}
+
+/// Calls that are cut short while the cloud is slow.
+const HURRIED: u64 = 8;
+
+async fn bounded(t: &Trial) -> Outcome {
+    let time = Duration::from_secs(2);
+    let (idle, _) = t.idle_calls(time).await?;
+    t.steer("slow-cloud", Variables::new()).await?;
+    let deadline = Duration::from_millis(200);
+    let hurried = (0..HURRIED).map(|_| Rpc::BatchGetInstances.call(t, By { deadline, ..By::usual(t) }));
+    for answer in futures::future::join_all(hurried).await {
+        // In which way they end is the subject of other cases.
+        let _ended = answer?;
+    }
+    // What was begun within the deadline is counted by now.
+    tokio::time::sleep(deadline).await;
+    let (begun, _) = t.idle_calls(time).await?;
+    expect(
+        begun < idle + HURRIED / 2,
+        format!("no call of the cloud after the deadline of {HURRIED} calls ({idle} while nothing happens)"),
+        format!("{begun} calls"),
+    )
+}

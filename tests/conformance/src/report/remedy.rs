@@ -1,0 +1,103 @@
+//! What to do about a broken rule, in one sentence for those who decide who mends it.
+
+use super::CaseReport;
+
+/// By the rule's tag.
+const REMEDIES: &[(&str, &str)] = &[
+    (
+        "absence-needs-id",
+        "call absence by name not authoritative, unless the cloud's own key is the node's name",
+    ),
+    (
+        "absent-means-looked",
+        "answer an error where the cloud could not be asked, never ABSENT: nodes are deleted on that word",
+    ),
+    ("address-unique", "tell each address of a machine once"),
+    ("address-valid", "tell IPs in text form under the types of IPs"),
+    ("advertised-works", "advertise only what is served"),
+    ("annotation-prefix", "write annotations only under the advertised prefixes"),
+    ("applied-digest", "store the digest with the balancer, once the cloud has finished and not before"),
+    ("batch-keys", "answer each key of a batch exactly once"),
+    ("batched-at-cloud", "ask the cloud about many machines in one call"),
+    (
+        "built-as-asked",
+        "build all of what is asked for, or refuse it: what is left out serves nobody, or everybody",
+    ),
+    ("capabilities-constant", "give the same capabilities for the life of the process"),
+    ("cluster-owns-by-uid", "compare the cluster's uid before anything is changed or deleted"),
+    ("cluster-uid-required", "refuse calls without a cluster uid"),
+    ("deadline-honoured", "bound calls of the cloud by the caller's deadline"),
+    ("delete-absent-ok", "answer OK to a deletion of what is not there"),
+    ("delete-by-key", "find what is to be deleted by cluster uid and Service uid, also after a restart"),
+    (
+        "delete-leaves-nothing",
+        "remove with a balancer all that was made for it: what stays is billed and blocks",
+    ),
+    ("delete-not-elsewhere", "delete what is yours, whoever looks after the Service now"),
+    ("discovery-always", "answer GetInfo whatever happens"),
+    ("discovery-epoch", "give one epoch for the life of the process, and another after a start"),
+    ("discovery-name", "name the provider as a DNS subdomain"),
+    ("discovery-no-cloud", "answer GetInfo without asking the cloud"),
+    ("discovery-no-refusal", "answer GetInfo to every host, whatever its name"),
+    ("discovery-prefix", "tell how provider IDs begin"),
+    ("discovery-services", "name exactly the services that are served"),
+    ("ensure-after-lost-answer", "look for the balancer by its natural key before one is made"),
+    ("ensure-idempotent", "look for the balancer by its natural key before one is made"),
+    ("ensure-keeps-working", "leave what works alone until the new is there"),
+    ("error-info", "give each error an ErrorInfo with a reason of the contract, and that reason's code"),
+    ("error-no-secret", "keep secrets out of errors and logs"),
+    ("error-order", "tell missing rights as such, before anything is said of existence"),
+    ("error-size", "keep details of errors below 4 KiB"),
+    ("fencing", "remember the highest epoch and refuse lower ones"),
+    ("get-reads-through", "read a balancer from the cloud each time it is asked for"),
+    ("in-progress-not-error", "tell work that goes on by in_progress, not by an error"),
+    ("ingress-required", "tell how an ACTIVE balancer is reached, in lists, too"),
+    ("ingress-valid", "give each way in an IP or a name"),
+    ("label-reserved", "set no labels within kubernetes.io and k8s.io"),
+    ("label-valid", "give labels that Kubernetes takes"),
+    ("lead-background", "run loops that write to the cloud only while led"),
+    ("lead-ends", "give mutations up when leadership ends, before their next call of the cloud"),
+    ("lead-needed", "refuse mutations by anybody but the present leader"),
+    ("lead-takes-over", "never take a former leader back"),
+    ("list-own-only", "list balancers of the cluster that asks, and no others"),
+    ("list-unreachable", "name what a list could not ask"),
+    ("message-limit", "raise the gRPC library's limit to what is advertised (it takes 4 MiB unless told)"),
+    ("mutation-finishes", "run a mutation to its end on a task of its own, whatever becomes of the caller"),
+    ("node-by-provider-id", "find a node by its provider ID where it has one"),
+    ("observed-at", "say when an answer with authority was observed"),
+    ("page-size", "give no more items than a page may hold"),
+    ("page-token-validity", "keep page tokens valid for as long as advertised"),
+    ("page-walk-ends", "make walks over pages end"),
+    ("provider-id-prefix", "begin each provider ID as advertised"),
+    ("provider-id-stable", "give a machine one provider ID for its life"),
+    ("read-through", "ask the cloud where max_staleness is 0, whatever a cache holds"),
+    ("retry-after-positive", "give a positive retry_after"),
+    ("route-canonical", "compare and tell routes in canonical form"),
+    ("route-changed", "change a route that leads elsewhere"),
+    ("route-echo-target", "tell a route's target as it was asked for"),
+    ("set-by-digest", "keep the last four sets of backends by cluster and digest"),
+    (
+        "set-needs-capability",
+        "refuse nodes_omitted where the capability is not advertised: it is no empty set",
+    ),
+    ("set-per-cluster", "keep sets of backends by cluster and digest, not by digest alone"),
+    ("set-unknown", "refuse the digest of an unknown set before anything is changed"),
+    ("stale-revision", "refuse revisions below the accepted one"),
+    ("stopped-exists", "tell a stopped machine as STOPPED: it still exists"),
+    ("update-backends-only", "replace backends and nothing else"),
+    ("update-own-set", "give each balancer the set that its item names"),
+    ("watch-bookmark", "send bookmarks as often as advertised"),
+    ("watch-started", "begin each watch with `started`"),
+];
+
+/// What to do about a rule that is broken.
+#[must_use]
+pub fn remedy(rule: &str) -> Option<&'static str> {
+    REMEDIES.iter().find(|(tag, _)| *tag == rule).map(|(_, remedy)| *remedy)
+}
+
+/// What to do about a case that failed.
+pub(super) fn of_case(case: &CaseReport) -> String {
+    let by_rule = case.contract.iter().filter_map(|cited| cited.rule).find_map(remedy);
+    by_rule.map_or_else(|| format!("see to it that {}", case.title), str::to_owned)
+}
