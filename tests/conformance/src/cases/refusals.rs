@@ -25,7 +25,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// A state that nobody can serve: a port of a protocol that is not known.
-fn impossible(wanted: &Wanted) -> Wanted {
+pub(super) fn impossible(wanted: &Wanted) -> Wanted {
     let mut bad = wanted.clone();
     let port = ServicePort { protocol: Protocol::Unspecified.into(), port: 99, ..ServicePort::default() };
     bad.service.ports.push(port);

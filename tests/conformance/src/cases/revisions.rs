@@ -2,6 +2,7 @@
 
 use cloudprovider_proto::v1alpha1::{ErrorReason, LoadBalancerState};
 
+use super::refusals::impossible;
 use crate::{
     case::{Case, Outcome, Profile::LoadBalancers},
     trial::{Trial, Wanted, expect, refused, same},
@@ -24,6 +25,10 @@ pub(super) const CASES: &[Case] = &[
     Case::new("REV-04", LoadBalancers, "revisions of one Service say nothing of another", RULE, &per_service),
     Case::new("REV-05", LoadBalancers, "an Ensure that a Delete overtook is refused", RULE, &after_delete)
         .words(&["an older Ensure that arrives later is refused."]),
+    Case::new("REV-06", LoadBalancers, "a Delete that an Ensure overtook is refused", RULE, &overtaken_delete)
+        .words(&["So is a Delete that an Ensure overtook."]),
+    Case::new("REV-07", LoadBalancers, "an Ensure that is refused has used its revision", RULE, &used_by_refused)
+        .words(&["an Ensure that is refused for what it asks has used its revision."]),
 ];
 
 async fn lower(t: &Trial) -> Outcome {
@@ -57,6 +62,22 @@ async fn per_service(t: &Trial) -> Outcome {
         ErrorReason::StaleRevision,
     )
     .map(drop)
+}
+
+async fn overtaken_delete(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    t.ensure(&wanted).await?;
+    let mut delete = t.delete_request(&wanted);
+    delete.revision = wanted.revision - 1;
+    refused("a Delete from before the Ensure", t.delete_once(delete).await, ErrorReason::StaleRevision)?;
+    same("applied_digest", &t.get(&wanted).await?.applied_digest, &wanted.digest)
+}
+
+async fn used_by_refused(t: &Trial) -> Outcome {
+    let wanted = t.wanted()?;
+    let refusal = t.ensure_once(&impossible(&wanted)).await;
+    refused("a port of no protocol", refusal, ErrorReason::UnsupportedFeature)?;
+    refused("the state before it", t.ensure_once(&wanted).await, ErrorReason::StaleRevision).map(drop)
 }
 
 async fn after_delete(t: &Trial) -> Outcome {

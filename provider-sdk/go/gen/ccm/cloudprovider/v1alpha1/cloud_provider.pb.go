@@ -25,6 +25,10 @@
 // | provider stopping                      | UNAVAILABLE         | SHUTTING_DOWN               | reconnects                             |
 // | defect of the provider                 | INTERNAL            | INTERNAL_ERROR              | retries, counts                        |
 //
+// Every unary call carries metadata: `x-request-id` (1 to 64 bytes; the same in the log of both ends) and, where the host
+// traces, `traceparent` and `tracestate` of W3C Trace Context. A provider notes them, and never answers otherwise because of
+// them.
+//
 // Every unary call carries its deadline on the wire. A provider MUST bound its own cloud calls below it
 // [R:deadline-honoured], MUST finish a mutation that it began, and needs no retry logic of its own: retries live in the
 // host's work queues only.

@@ -32,9 +32,10 @@ const (
 //
 // A status without our ErrorInfo proves nothing. Above all, a bare NOT_FOUND is not absence.
 //
-// The order of checks is fixed: peer, leader epoch, shape of the arguments, sets that are named by their digest, rights in
-// the cloud, existence. Missing rights MUST win over absence, or a lost permission would look like deleted machines.
-// [R:error-order]
+// The order of checks is fixed: peer, leader, shape of the arguments, sets that are named by their digest, what else this
+// process remembers (page and resume tokens, revisions, operations that run), rights in the cloud, existence. Missing rights
+// MUST win over absence, or a lost permission would look like deleted machines. [R:error-order] What the user configured is
+// looked at where it costs nothing: anywhere after the shape.
 //
 // "retry": the host tries again by itself with exponential backoff per object. "slow": likewise, at least 5 minutes
 // apart. "wait": only when the object's wanted fields change, or at the slow resync.
@@ -102,7 +103,8 @@ const (
 	// are not known, in the order of the request, with a comma between them, as many as fit into 256 bytes. Only ever at call
 	// level. The host sends all nodes along at once.
 	ErrorReason_ERROR_REASON_UNKNOWN_BACKEND_SET ErrorReason = 47
-	// The provider does not trust the peer. Code UNAUTHENTICATED. The host is not ready and says so; slow.
+	// The provider does not trust the peer. Code UNAUTHENTICATED. The host is not ready and says so; slow. Where a gRPC library
+	// cannot tell who calls over a Unix socket, the modes of the socket and of its directory are the check.
 	ErrorReason_ERROR_REASON_PEER_NOT_TRUSTED ErrorReason = 50
 	// The cloud refuses the provider's credentials. Code UNAUTHENTICATED. slow; destructive work is frozen.
 	ErrorReason_ERROR_REASON_CLOUD_CREDENTIALS_INVALID ErrorReason = 51

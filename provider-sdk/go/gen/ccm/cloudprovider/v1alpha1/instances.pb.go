@@ -55,7 +55,8 @@ const (
 	// The provider looked where this machine must be, with the rights to see it, and it is not there. A provider MUST NOT
 	// answer this when it could not look. [R:absent-means-looked]
 	InstanceState_INSTANCE_STATE_ABSENT InstanceState = 5
-	// The provider ID or name belongs to another cloud, account or region. Never touched.
+	// The provider ID or name belongs to another cloud, account or region. Never touched. The same is said of a machine of another
+	// cluster, and of an ID that this provider never makes though it begins with one of its prefixes: nobody knows where to look.
 	InstanceState_INSTANCE_STATE_NOT_OWNED InstanceState = 6
 	// It is there; whether it runs, the cloud was not asked. A provider answers so where asking would cost a further cloud
 	// call, and only to INSTANCE_VIEW_METADATA: the other views ask whether the machine runs.
@@ -967,7 +968,7 @@ type ListInstancesResponse struct {
 	Instances []*ListedInstance `protobuf:"bytes,1,rep,name=instances,proto3" json:"instances,omitempty"`
 	// Empty on the last page; else opaque, at most 1 KiB.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// What could not be asked. A walk with any such part is incomplete.
+	// What could not be asked; on any page of the walk. A walk with any such part is incomplete.
 	Unreachable   []*UnreachableLocation `protobuf:"bytes,3,rep,name=unreachable,proto3" json:"unreachable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -387,7 +387,8 @@ type LoadBalancer struct {
 	// [R:ingress-required]: the host publishes what it reads, and takes an entry without it for incomplete.
 	Ingress []*LoadBalancerIngress `protobuf:"bytes,5,rep,name=ingress,proto3" json:"ingress,omitempty"`
 	// `desired_digest` of the last Ensure or Update that was applied wholly: it MUST be stored with the balancer, so that a
-	// restart of the provider does not lose it. [R:applied-digest] Empty: not known.
+	// restart of the provider does not lose it. [R:applied-digest] Empty: not known. "Wholly" is: all that the cloud can hold. A
+	// node without a machine gets no traffic, is left out, and keeps nothing from being applied.
 	AppliedDigest string `protobuf:"bytes,6,opt,name=applied_digest,json=appliedDigest,proto3" json:"applied_digest,omitempty"`
 	// Whether the cloud still holds what was applied.
 	SyncState SyncState `protobuf:"varint,7,opt,name=sync_state,json=syncState,proto3,enum=ccm.cloudprovider.v1alpha1.SyncState" json:"sync_state,omitempty"`
@@ -599,7 +600,9 @@ type EnsureLoadBalancerRequest struct {
 	DesiredDigest string `protobuf:"bytes,5,opt,name=desired_digest,json=desiredDigest,proto3" json:"desired_digest,omitempty"`
 	// Grows with every change of this Service's wanted state, also over restarts of the host (it starts at the wall clock
 	// in microseconds). A provider MUST refuse a lower one than it accepted for the same service uid with STALE_REVISION
-	// [R:stale-revision]; an equal one is the same call again. 0 is never refused. Need not survive the provider's restart.
+	// [R:stale-revision]; an equal one is the same call again. 0 is never refused. It counts as accepted once leader and shape
+	// are in order, whatever becomes of the call then: an Ensure that is refused for what it asks has used its revision. It
+	// outlives Delete, and need not survive the provider's restart.
 	Revision uint64 `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Optional.
 	Adoption      Adoption `protobuf:"varint,7,opt,name=adoption,proto3,enum=ccm.cloudprovider.v1alpha1.Adoption" json:"adoption,omitempty"`
@@ -1056,7 +1059,8 @@ type DeleteLoadBalancerRequest struct {
 	LastKnown *Service `protobuf:"bytes,4,opt,name=last_known,json=lastKnown,proto3" json:"last_known,omitempty"`
 	// Whether a balancer found by its legacy name may go.
 	Adoption Adoption `protobuf:"varint,5,opt,name=adoption,proto3,enum=ccm.cloudprovider.v1alpha1.Adoption" json:"adoption,omitempty"`
-	// As in EnsureLoadBalancerRequest: an older Ensure that arrives later is refused.
+	// As in EnsureLoadBalancerRequest: an older Ensure that arrives later is refused. So is a Delete that an Ensure
+	// overtook.
 	Revision      uint64 `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

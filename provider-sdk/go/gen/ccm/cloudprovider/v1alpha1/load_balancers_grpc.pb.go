@@ -110,6 +110,8 @@ type LoadBalancersClient interface {
 	// | gone                          | OK                  |                        | removes the finalizer               |
 	// | it takes time                 | OK with in_progress |                        | asks again, keeps the finalizer     |
 	// | it is another cluster's       | OK                  |                        | removes the finalizer; nothing was touched |
+	// | only a legacy one, adoption REFUSE | OK             |                        | removes the finalizer; nothing was touched |
+	// | an Ensure overtook it         | ABORTED             | STALE_REVISION         | looks at the Service again                 |
 	// | a former leader calls         | FAILED_PRECONDITION | STALE_LEADER           | freezes, reads its Lease            |
 	// | rights are missing            | PERMISSION_DENIED   | CLOUD_PERMISSION_DENIED| Event; slow; keeps the finalizer    |
 	DeleteLoadBalancer(ctx context.Context, in *DeleteLoadBalancerRequest, opts ...grpc.CallOption) (*DeleteLoadBalancerResponse, error)
@@ -117,7 +119,8 @@ type LoadBalancersClient interface {
 	// Service, how it sees drift, and how it finds what nobody wants any more.
 	//
 	// Idempotent, no side effects. Required: cluster. Optional: page_size, page_token. Deadline: 30 s by default, 120 s at
-	// most, per page. Pages as in ListInstances. It MUST NOT list a balancer of another cluster uid. [R:list-own-only]
+	// most, per page. Pages as in ListInstances. It MUST NOT list a balancer of another cluster uid. [R:list-own-only] It may
+	// list those of a former controller of this cluster, as BY_LEGACY_NAME.
 	//
 	// | Condition                  | Code             | Reason             | The host then           |
 	// |----------------------------|------------------|--------------------|-------------------------|
@@ -268,6 +271,8 @@ type LoadBalancersServer interface {
 	// | gone                          | OK                  |                        | removes the finalizer               |
 	// | it takes time                 | OK with in_progress |                        | asks again, keeps the finalizer     |
 	// | it is another cluster's       | OK                  |                        | removes the finalizer; nothing was touched |
+	// | only a legacy one, adoption REFUSE | OK             |                        | removes the finalizer; nothing was touched |
+	// | an Ensure overtook it         | ABORTED             | STALE_REVISION         | looks at the Service again                 |
 	// | a former leader calls         | FAILED_PRECONDITION | STALE_LEADER           | freezes, reads its Lease            |
 	// | rights are missing            | PERMISSION_DENIED   | CLOUD_PERMISSION_DENIED| Event; slow; keeps the finalizer    |
 	DeleteLoadBalancer(context.Context, *DeleteLoadBalancerRequest) (*DeleteLoadBalancerResponse, error)
@@ -275,7 +280,8 @@ type LoadBalancersServer interface {
 	// Service, how it sees drift, and how it finds what nobody wants any more.
 	//
 	// Idempotent, no side effects. Required: cluster. Optional: page_size, page_token. Deadline: 30 s by default, 120 s at
-	// most, per page. Pages as in ListInstances. It MUST NOT list a balancer of another cluster uid. [R:list-own-only]
+	// most, per page. Pages as in ListInstances. It MUST NOT list a balancer of another cluster uid. [R:list-own-only] It may
+	// list those of a former controller of this cluster, as BY_LEGACY_NAME.
 	//
 	// | Condition                  | Code             | Reason             | The host then           |
 	// |----------------------------|------------------|--------------------|-------------------------|

@@ -7,8 +7,6 @@ import ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersResponse;
 import ccm.cloudprovider.v1alpha1.ClusterRef;
 import ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest;
 import ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse;
-import ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest;
-import ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse;
 import ccm.cloudprovider.v1alpha1.ErrorReason;
 import ccm.cloudprovider.v1alpha1.InProgress;
 import ccm.cloudprovider.v1alpha1.LoadBalancer;
@@ -23,13 +21,12 @@ import java.util.List;
 import java.util.Map;
 import stub.Found.Whose;
 import stub.cloud.Balancer;
-import stub.cloud.Balancer.Config;
 import stub.cloud.Balancer.Retarget;
 import stub.cloud.Balancer.Tags;
 import stub.cloud.Cloud;
 import stub.cloud.Machine;
 
-/** Makes, changes and removes balancers. Finds them by their tags alone, so that a lost answer or a restart does no harm. */
+/** Reads, updates and removes balancers; {@link Ensure} makes and changes them. Finds them by their tags alone, so that a lost answer or a restart does no harm. */
 final class Balancers {
     private static final long ASK_AGAIN_MILLIS = 500;
 
@@ -45,35 +42,6 @@ final class Balancers {
 
     List<LoadBalancer> list(Gate gate, ClusterRef cluster) {
         return gate.call(() -> cloud.balancersOf(cluster.getUid(), cluster.getName())).stream().map(Found::describe).toList();
-    }
-
-    EnsureLoadBalancerResponse ensure(Gate gate, EnsureLoadBalancerRequest request) {
-        Config config = Wanted.config(request.getService());
-        ServiceRef service = request.getService().getRef();
-        ClusterRef cluster = request.getCluster();
-        Found found = Found.in(find(gate, List.of(service)), cluster, service);
-        if (found.whose() == Whose.ANOTHER_CLUSTERS) {
-            throw Refusal.of(ErrorReason.ERROR_REASON_OWNED_BY_OTHER_CLUSTER, "load balancer " + found.balancer().name() + " is another cluster's");
-        }
-        if (found.whose() == Whose.LEGACY && request.getAdoption() != Adoption.ADOPTION_ADOPT_BY_LEGACY_NAME) {
-            throw Refusal.of(ErrorReason.ERROR_REASON_ADOPTION_REFUSED, "load balancer " + found.balancer().name() + " is a former controller's");
-        }
-        List<String> targets = targets(cluster, request.getBackends(), machines(gate, List.of(request.getBackends())));
-        String applied = Balancer.applied(config, targets);
-        Tags ours = new Tags(cluster.getUid(), cluster.getName(), service.getUid(), service.getNamespace(), service.getName(), "", "");
-        Tags done = ours.applied(applied, request.getDesiredDigest());
-
-        Balancer balancer = found.balancer() != null ? found.balancer() : gate.call(() -> cloud.create(Found.nameOf(service), ours, config, targets));
-        // The digest is noted last: until the cloud has all of it, nobody may believe so.
-        boolean serves = balancer.serves();
-        Tags tags = serves ? done : ours;
-        if (!balancer.tags().equals(tags) || !balancer.config().equals(config) || !balancer.targets().equals(targets)) {
-            String id = balancer.id();
-            balancer = gate.call(() -> cloud.configure(id, tags, config, targets));
-        }
-        EnsureLoadBalancerResponse.Builder answer = EnsureLoadBalancerResponse.newBuilder().setLoadBalancer(Found.describe(balancer));
-        if (!serves) answer.setInProgress(later());
-        return answer.build();
     }
 
     BatchUpdateLoadBalancersResponse update(Gate gate, BatchUpdateLoadBalancersRequest request, Map<String, Refusal> refused) {
@@ -125,19 +93,19 @@ final class Balancers {
         return DeleteLoadBalancerResponse.getDefaultInstance();
     }
 
-    private List<Balancer> find(Gate gate, List<ServiceRef> services) {
+    List<Balancer> find(Gate gate, List<ServiceRef> services) {
         List<String> uids = services.stream().map(ServiceRef::getUid).toList();
         List<String> names = services.stream().flatMap(one -> List.of(Found.nameOf(one), Found.legacyNameOf(one)).stream()).toList();
         return gate.call(() -> cloud.balancers(uids, names));
     }
 
-    private Looked machines(Gate gate, List<BackendSet> sets) {
+    Looked machines(Gate gate, List<BackendSet> sets) {
         List<NodeRef> nodes = sets.stream().flatMap(set -> set.getNodesList().stream()).distinct().toList();
         return gate.call(() -> Looked.up(cloud, nodes));
     }
 
     /** The machines of a set. A node without a machine of this cluster is left out: there is nothing that could get traffic. */
-    private static List<String> targets(ClusterRef cluster, BackendSet set, Looked machines) {
+    static List<String> targets(ClusterRef cluster, BackendSet set, Looked machines) {
         return set.getNodesList().stream()
                 .flatMap(node -> machines.of(node).stream())
                 .filter(one -> one.cluster().equals(cluster.getUid()) || one.cluster().isEmpty())
@@ -147,7 +115,7 @@ final class Balancers {
                 .toList();
     }
 
-    private static InProgress later() {
+    static InProgress later() {
         return InProgress.newBuilder().setRetryAfter(Durations.fromMillis(ASK_AGAIN_MILLIS)).setReason("PROVISIONING").build();
     }
 }

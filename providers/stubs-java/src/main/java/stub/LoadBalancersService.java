@@ -18,20 +18,23 @@ import io.grpc.stub.StreamObserver;
 import java.util.List;
 import stub.Leadership.Term;
 import stub.Mutations.Subject;
+import stub.cloud.Cloud;
 
-/** The RPCs of balancers: who may call, whether the request is in shape, and what it is about. {@link Balancers} does the work. */
+/** The RPCs of balancers: who may call, whether the request is in shape, and what it is about. {@link Balancers} and {@link Ensure} do the work. */
 final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase {
     private final Calls calls;
     private final Leadership leadership;
     private final Mutations mutations;
     private final Balancers balancers;
+    private final Ensure ensure;
     private final Pager pager;
 
-    LoadBalancersService(Calls calls, Leadership leadership, Mutations mutations, Balancers balancers, Pager pager) {
+    LoadBalancersService(Calls calls, Leadership leadership, Mutations mutations, Cloud cloud, Pager pager) {
         this.calls = calls;
         this.leadership = leadership;
         this.mutations = mutations;
-        this.balancers = balancers;
+        balancers = new Balancers(cloud);
+        ensure = new Ensure(cloud, balancers);
         this.pager = pager;
     }
 
@@ -69,7 +72,7 @@ final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase
             Subject about = subject(request.getCluster(), request.getService().getRef().getUid(), request.getRevision());
             return mutations.run(term, plain, List.of(about), (gate, refused) -> {
                 for (Refusal why : refused.values()) throw why;
-                return balancers.ensure(gate, plain);
+                return ensure.run(gate, plain);
             });
         });
     }

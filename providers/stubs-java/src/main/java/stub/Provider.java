@@ -48,7 +48,7 @@ final class Provider {
                 .addService(new Identity.Door(calls, SERVICES))
                 .addService(new Identity(calls, leadership, pulse, flags.pageTokenSeconds()))
                 .addService(new InstancesService(calls, cloud, pager))
-                .addService(new LoadBalancersService(calls, leadership, new Mutations(pool), new Balancers(cloud), pager))
+                .addService(new LoadBalancersService(calls, leadership, new Mutations(pool), cloud, pager))
                 .addService(health.getHealthService())
                 .build();
         SERVICES.forEach(name -> health.setStatus(name, ServingStatus.SERVING));

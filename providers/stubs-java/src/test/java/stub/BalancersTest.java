@@ -23,11 +23,13 @@ class BalancersTest {
     private final Gate gate = new Gate(() -> false);
     private Cloud cloud;
     private Balancers balancers;
+    private Ensure ensure;
 
     @BeforeEach
     void open() throws IOException {
         cloud = new Cloud(folder.resolve("cloud.json"));
         balancers = new Balancers(cloud);
+        ensure = new Ensure(cloud, balancers);
     }
 
     private static EnsureLoadBalancerRequest.Builder wish(String digest) {
@@ -52,13 +54,13 @@ class BalancersTest {
 
     @Test
     void theCloudHasWhatTheServiceAsksFor() throws InterruptedException {
-        LoadBalancer made = balancers.ensure(gate, wish("d1").build()).getLoadBalancer();
+        LoadBalancer made = ensure.run(gate, wish("d1").build()).getLoadBalancer();
         Balancer.Config config = inTheCloud().config();
         assertEquals(List.of(new Balancer.Listener("UDP", 53, 30053)), config.listeners());
         assertEquals(List.of("192.0.2.0/24"), config.sourceRanges());
         assertEquals("2001:db8::1", made.getIngress(0).getIp());
         assertEquals("d1", made.getAppliedDigest());
-        assertEquals(made, balancers.ensure(gate, wish("d1").build()).getLoadBalancer());
+        assertEquals(made, ensure.run(gate, wish("d1").build()).getLoadBalancer());
         assertEquals(List.of(made), balancers.list(gate, CLUSTER));
         balancers.delete(gate, removal());
         assertEquals(LoadBalancerState.LOAD_BALANCER_STATE_ABSENT, balancers.get(gate, CLUSTER, SERVICE).getState());
@@ -66,16 +68,16 @@ class BalancersTest {
 
     @Test
     void whatOutlivesTheProcessIsEnoughToGoOn() throws IOException {
-        LoadBalancer made = balancers.ensure(gate, wish("d1").build()).getLoadBalancer();
+        LoadBalancer made = ensure.run(gate, wish("d1").build()).getLoadBalancer();
         Balancers after = new Balancers(new Cloud(folder.resolve("cloud.json")));
         assertEquals(made, after.get(gate, CLUSTER, SERVICE));
     }
 
     @Test
     void anotherClustersBalancerIsLeftAlone() throws InterruptedException {
-        balancers.ensure(gate, wish("d1").build());
+        ensure.run(gate, wish("d1").build());
         ClusterRef other = ClusterRef.newBuilder().setUid("another").build();
-        assertEquals("OWNED_BY_OTHER_CLUSTER", reason(() -> balancers.ensure(gate, wish("d2").setCluster(other).build())));
+        assertEquals("OWNED_BY_OTHER_CLUSTER", reason(() -> ensure.run(gate, wish("d2").setCluster(other).build())));
         balancers.delete(gate, removal().toBuilder().setCluster(other).build());
         assertEquals(LoadBalancerState.LOAD_BALANCER_STATE_NOT_OWNED, balancers.get(gate, other, SERVICE).getState());
         assertEquals("d1", inTheCloud().tags().digest());
@@ -85,10 +87,10 @@ class BalancersTest {
     void aFormerControllersBalancerIsTakenOverOnlyWhenAsked() throws InterruptedException {
         var legacy = new Balancer.Tags("", "prod", "", "default", "web", "", "");
         cloud.create(Found.legacyNameOf(SERVICE), legacy, new Balancer.Config(List.of(), List.of(), List.of("IPv4"), 0, 0), List.of());
-        assertEquals("ADOPTION_REFUSED", reason(() -> balancers.ensure(gate, wish("d1").build())));
+        assertEquals("ADOPTION_REFUSED", reason(() -> ensure.run(gate, wish("d1").build())));
         balancers.delete(gate, removal());
         assertEquals("", inTheCloud().tags().cluster());
-        balancers.ensure(gate, wish("d1").setAdoption(Adoption.ADOPTION_ADOPT_BY_LEGACY_NAME).build());
+        ensure.run(gate, wish("d1").setAdoption(Adoption.ADOPTION_ADOPT_BY_LEGACY_NAME).build());
         assertEquals("c", inTheCloud().tags().cluster());
     }
 
@@ -99,7 +101,7 @@ class BalancersTest {
         var absent = balancers.update(gate, request, Map.of()).getResults(0);
         assertEquals(ErrorReason.ERROR_REASON_NEEDS_ENSURE, absent.getError().getReason());
         assertTrue(cloud.balancersOf("c", "prod").isEmpty());
-        balancers.ensure(gate, wish("d1").build());
+        ensure.run(gate, wish("d1").build());
         assertEquals(UpdateOutcome.UPDATE_OUTCOME_UPDATED, balancers.update(gate, request, Map.of()).getResults(0).getOutcome());
         assertEquals(List.of("192.0.2.0/24"), inTheCloud().config().sourceRanges());
         assertEquals("d2", inTheCloud().tags().digest());
@@ -107,11 +109,11 @@ class BalancersTest {
 
     @Test
     void whatWasChangedByOthersIsSeenAndMended() throws InterruptedException {
-        balancers.ensure(gate, wish("d1").build());
+        ensure.run(gate, wish("d1").build());
         Balancer there = inTheCloud();
         cloud.configure(there.id(), there.tags(), new Balancer.Config(List.of(), List.of(), List.of("IPv6"), 0, 0), List.of());
         assertEquals(SyncState.SYNC_STATE_DRIFTED, balancers.get(gate, CLUSTER, SERVICE).getSyncState());
-        assertEquals(SyncState.SYNC_STATE_IN_SYNC, balancers.ensure(gate, wish("d1").build()).getLoadBalancer().getSyncState());
+        assertEquals(SyncState.SYNC_STATE_IN_SYNC, ensure.run(gate, wish("d1").build()).getLoadBalancer().getSyncState());
     }
 
     @Test
@@ -120,7 +122,7 @@ class BalancersTest {
         sctp.getServiceBuilder().getPortsBuilder(0).setProtocol(Protocol.PROTOCOL_SCTP);
         var ofANewerHost = wish("d1");
         ofANewerHost.getServiceBuilder().getPortsBuilder(0).setProtocolValue(99);
-        assertEquals("UNSUPPORTED_FEATURE", reason(() -> balancers.ensure(gate, sctp.build())));
-        assertEquals("UNSUPPORTED_FEATURE", reason(() -> balancers.ensure(gate, ofANewerHost.build())));
+        assertEquals("UNSUPPORTED_FEATURE", reason(() -> ensure.run(gate, sctp.build())));
+        assertEquals("UNSUPPORTED_FEATURE", reason(() -> ensure.run(gate, ofANewerHost.build())));
     }
 }

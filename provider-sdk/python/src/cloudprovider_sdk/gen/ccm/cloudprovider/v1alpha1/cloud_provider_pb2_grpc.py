@@ -77,7 +77,8 @@ class CloudProviderServicer:
     def GetStatus(self, request, context):
         """GetStatus says how the provider is, in conditions. Health (grpc.health.v1) says only whether it accepts work.
 
-        Idempotent, no side effects; it answers from memory. Deadline: 5 s by default, 10 s at most. The host asks every 60 s,
+        Idempotent, no side effects; it answers from memory. What it tells is noted by other calls, and by a look at the cloud now
+        and then while there are none. Deadline: 5 s by default, 10 s at most. The host asks every 60 s,
         and every 10 s while a condition is bad. While CREDENTIALS_VALID or CLOUD_REACHABLE is FALSE, destructive work on
         behalf of this provider is frozen; reads go on.
 

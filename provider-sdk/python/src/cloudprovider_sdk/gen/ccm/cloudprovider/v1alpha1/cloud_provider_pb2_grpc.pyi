@@ -22,6 +22,10 @@ sizes, and holds a table of condition, code, reason and what the host then does.
 | provider stopping                      | UNAVAILABLE         | SHUTTING_DOWN               | reconnects                             |
 | defect of the provider                 | INTERNAL            | INTERNAL_ERROR              | retries, counts                        |
 
+Every unary call carries metadata: `x-request-id` (1 to 64 bytes; the same in the log of both ends) and, where the host
+traces, `traceparent` and `tracestate` of W3C Trace Context. A provider notes them, and never answers otherwise because of
+them.
+
 Every unary call carries its deadline on the wire. A provider MUST bound its own cloud calls below it
 [R:deadline-honoured], MUST finish a mutation that it began, and needs no retry logic of its own: retries live in the
 host's work queues only.
@@ -59,7 +63,8 @@ class CloudProviderStub:
     GetStatus: _aio.UnaryUnaryMultiCallable[_cloud_provider_pb2.GetStatusRequest, _cloud_provider_pb2.GetStatusResponse]
     """GetStatus says how the provider is, in conditions. Health (grpc.health.v1) says only whether it accepts work.
 
-    Idempotent, no side effects; it answers from memory. Deadline: 5 s by default, 10 s at most. The host asks every 60 s,
+    Idempotent, no side effects; it answers from memory. What it tells is noted by other calls, and by a look at the cloud now
+    and then while there are none. Deadline: 5 s by default, 10 s at most. The host asks every 60 s,
     and every 10 s while a condition is bad. While CREDENTIALS_VALID or CLOUD_REACHABLE is FALSE, destructive work on
     behalf of this provider is frozen; reads go on.
 
@@ -119,7 +124,8 @@ class CloudProviderServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_cloud_provider_pb2.GetStatusResponse]:
         """GetStatus says how the provider is, in conditions. Health (grpc.health.v1) says only whether it accepts work.
 
-        Idempotent, no side effects; it answers from memory. Deadline: 5 s by default, 10 s at most. The host asks every 60 s,
+        Idempotent, no side effects; it answers from memory. What it tells is noted by other calls, and by a look at the cloud now
+        and then while there are none. Deadline: 5 s by default, 10 s at most. The host asks every 60 s,
         and every 10 s while a condition is bad. While CREDENTIALS_VALID or CLOUD_REACHABLE is FALSE, destructive work on
         behalf of this provider is frozen; reads go on.
 

@@ -50,7 +50,8 @@ Global___ClusterRef: _TypeAlias = ClusterRef  # noqa: Y015
 
 @_typing.final
 class Fencing(_message.Message):
-    """Fencing tells an old leader from the present one. Every mutation carries it.
+    """Fencing tells an old leader from the present one. Every mutation carries it: where leader election is off it is there and
+    empty. Absent it is INVALID_ARGUMENT_SHAPE, not epoch 0.
 
     A provider that advertises CAPABILITY_LEADERSHIP compares it with what `Lead` said. One that advertises CAPABILITY_FENCING
     serves several hosts, each through a connection of its own, and keeps epochs beyond the life of its process: it remembers

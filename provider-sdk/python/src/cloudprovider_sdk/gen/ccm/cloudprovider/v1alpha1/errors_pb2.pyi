@@ -92,7 +92,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     level. The host sends all nodes along at once.
     """
     ERROR_REASON_PEER_NOT_TRUSTED: _ErrorReason.ValueType  # 50
-    """The provider does not trust the peer. Code UNAUTHENTICATED. The host is not ready and says so; slow."""
+    """The provider does not trust the peer. Code UNAUTHENTICATED. The host is not ready and says so; slow. Where a gRPC library
+    cannot tell who calls over a Unix socket, the modes of the socket and of its directory are the check.
+    """
     ERROR_REASON_CLOUD_CREDENTIALS_INVALID: _ErrorReason.ValueType  # 51
     """The cloud refuses the provider's credentials. Code UNAUTHENTICATED. slow; destructive work is frozen."""
     ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED: _ErrorReason.ValueType  # 52
@@ -131,9 +133,10 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
 
     A status without our ErrorInfo proves nothing. Above all, a bare NOT_FOUND is not absence.
 
-    The order of checks is fixed: peer, leader epoch, shape of the arguments, sets that are named by their digest, rights in
-    the cloud, existence. Missing rights MUST win over absence, or a lost permission would look like deleted machines.
-    [R:error-order]
+    The order of checks is fixed: peer, leader, shape of the arguments, sets that are named by their digest, what else this
+    process remembers (page and resume tokens, revisions, operations that run), rights in the cloud, existence. Missing rights
+    MUST win over absence, or a lost permission would look like deleted machines. [R:error-order] What the user configured is
+    looked at where it costs nothing: anywhere after the shape.
 
     "retry": the host tries again by itself with exponential backoff per object. "slow": likewise, at least 5 minutes
     apart. "wait": only when the object's wanted fields change, or at the slow resync.
@@ -207,7 +210,9 @@ are not known, in the order of the request, with a comma between them, as many a
 level. The host sends all nodes along at once.
 """
 ERROR_REASON_PEER_NOT_TRUSTED: ErrorReason.ValueType  # 50
-"""The provider does not trust the peer. Code UNAUTHENTICATED. The host is not ready and says so; slow."""
+"""The provider does not trust the peer. Code UNAUTHENTICATED. The host is not ready and says so; slow. Where a gRPC library
+cannot tell who calls over a Unix socket, the modes of the socket and of its directory are the check.
+"""
 ERROR_REASON_CLOUD_CREDENTIALS_INVALID: ErrorReason.ValueType  # 51
 """The cloud refuses the provider's credentials. Code UNAUTHENTICATED. slow; destructive work is frozen."""
 ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED: ErrorReason.ValueType  # 52

@@ -46,7 +46,9 @@ class _InstanceStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Instanc
     answer this when it could not look. [R:absent-means-looked]
     """
     INSTANCE_STATE_NOT_OWNED: _InstanceState.ValueType  # 6
-    """The provider ID or name belongs to another cloud, account or region. Never touched."""
+    """The provider ID or name belongs to another cloud, account or region. Never touched. The same is said of a machine of another
+    cluster, and of an ID that this provider never makes though it begins with one of its prefixes: nobody knows where to look.
+    """
     INSTANCE_STATE_EXISTS: _InstanceState.ValueType  # 7
     """It is there; whether it runs, the cloud was not asked. A provider answers so where asking would cost a further cloud
     call, and only to INSTANCE_VIEW_METADATA: the other views ask whether the machine runs.
@@ -86,7 +88,9 @@ INSTANCE_STATE_ABSENT: InstanceState.ValueType  # 5
 answer this when it could not look. [R:absent-means-looked]
 """
 INSTANCE_STATE_NOT_OWNED: InstanceState.ValueType  # 6
-"""The provider ID or name belongs to another cloud, account or region. Never touched."""
+"""The provider ID or name belongs to another cloud, account or region. Never touched. The same is said of a machine of another
+cluster, and of an ID that this provider never makes though it begins with one of its prefixes: nobody knows where to look.
+"""
 INSTANCE_STATE_EXISTS: InstanceState.ValueType  # 7
 """It is there; whether it runs, the cloud was not asked. A provider answers so where asking would cost a further cloud
 call, and only to INSTANCE_VIEW_METADATA: the other views ask whether the machine runs.
@@ -559,7 +563,7 @@ class ListInstancesResponse(_message.Message):
 
     @_builtins.property
     def unreachable(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnreachableLocation]:
-        """What could not be asked. A walk with any such part is incomplete."""
+        """What could not be asked; on any page of the walk. A walk with any such part is incomplete."""
 
     def __init__(
         self,

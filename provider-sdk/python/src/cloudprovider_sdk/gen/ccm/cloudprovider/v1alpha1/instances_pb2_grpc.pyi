@@ -49,7 +49,8 @@ class InstancesStub:
     Idempotent, no side effects. Required: cluster. Optional: resume_token. No deadline on the wire; the provider ends the
     stream with OK after `Intervals.watch_max_age`, the host reconnects. The first frame MUST be `started`
     [R:watch-started], and a `bookmark` MUST follow at least every `Intervals.bookmark_interval` [R:watch-bookmark]: after
-    three intervals of silence the host reconnects. A slow reader is a reason to end the stream, never to drop a key.
+    three intervals of silence the host reconnects. A slow reader is a reason to end the stream, never to drop a key. It then
+    ends with OK, as at its age.
 
     | Condition                    | Code             | Reason               | The host then                         |
     |------------------------------|------------------|----------------------|---------------------------------------|
@@ -61,7 +62,8 @@ class InstancesStub:
     """ListInstances walks over the machines of this cluster. Optional: CAPABILITY_INSTANCES_LIST.
 
     Idempotent, no side effects. Required: cluster. Optional: page_size (0: the provider's choice; above
-    `Limits.max_page_size`: that), page_token, view. Deadline: 30 s by default, 120 s at most, per page.
+    `Limits.max_page_size`: that), page_token, view. A negative size is INVALID_ARGUMENT_SHAPE. Deadline: 30 s by default,
+    120 s at most, per page.
 
     A page token MUST stay valid for `Intervals.page_token_validity` within one process epoch [R:page-token-validity]; a
     walk MUST end [R:page-walk-ends]. What could not be asked MUST be named in `unreachable` [R:list-unreachable]. Absence
@@ -133,7 +135,8 @@ class InstancesServicer(metaclass=_abc_1.ABCMeta):
         Idempotent, no side effects. Required: cluster. Optional: resume_token. No deadline on the wire; the provider ends the
         stream with OK after `Intervals.watch_max_age`, the host reconnects. The first frame MUST be `started`
         [R:watch-started], and a `bookmark` MUST follow at least every `Intervals.bookmark_interval` [R:watch-bookmark]: after
-        three intervals of silence the host reconnects. A slow reader is a reason to end the stream, never to drop a key.
+        three intervals of silence the host reconnects. A slow reader is a reason to end the stream, never to drop a key. It then
+        ends with OK, as at its age.
 
         | Condition                    | Code             | Reason               | The host then                         |
         |------------------------------|------------------|----------------------|---------------------------------------|
@@ -151,7 +154,8 @@ class InstancesServicer(metaclass=_abc_1.ABCMeta):
         """ListInstances walks over the machines of this cluster. Optional: CAPABILITY_INSTANCES_LIST.
 
         Idempotent, no side effects. Required: cluster. Optional: page_size (0: the provider's choice; above
-        `Limits.max_page_size`: that), page_token, view. Deadline: 30 s by default, 120 s at most, per page.
+        `Limits.max_page_size`: that), page_token, view. A negative size is INVALID_ARGUMENT_SHAPE. Deadline: 30 s by default,
+        120 s at most, per page.
 
         A page token MUST stay valid for `Intervals.page_token_validity` within one process epoch [R:page-token-validity]; a
         walk MUST end [R:page-walk-ends]. What could not be asked MUST be named in `unreachable` [R:list-unreachable]. Absence

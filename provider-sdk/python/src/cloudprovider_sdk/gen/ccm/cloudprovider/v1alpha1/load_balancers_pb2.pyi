@@ -223,7 +223,8 @@ class LoadBalancer(_message.Message):
     """Required."""
     applied_digest: _builtins.str
     """`desired_digest` of the last Ensure or Update that was applied wholly: it MUST be stored with the balancer, so that a
-    restart of the provider does not lose it. [R:applied-digest] Empty: not known.
+    restart of the provider does not lose it. [R:applied-digest] Empty: not known. "Wholly" is: all that the cloud can hold. A
+    node without a machine gets no traffic, is left out, and keeps nothing from being applied.
     """
     sync_state: Global___SyncState.ValueType
     """Whether the cloud still holds what was applied."""
@@ -333,7 +334,9 @@ class EnsureLoadBalancerRequest(_message.Message):
     revision: _builtins.int
     """Grows with every change of this Service's wanted state, also over restarts of the host (it starts at the wall clock
     in microseconds). A provider MUST refuse a lower one than it accepted for the same service uid with STALE_REVISION
-    [R:stale-revision]; an equal one is the same call again. 0 is never refused. Need not survive the provider's restart.
+    [R:stale-revision]; an equal one is the same call again. 0 is never refused. It counts as accepted once leader and shape
+    are in order, whatever becomes of the call then: an Ensure that is refused for what it asks has used its revision. It
+    outlives Delete, and need not survive the provider's restart.
     """
     adoption: Global___Adoption.ValueType
     """Optional."""
@@ -603,7 +606,9 @@ class DeleteLoadBalancerRequest(_message.Message):
     adoption: Global___Adoption.ValueType
     """Whether a balancer found by its legacy name may go."""
     revision: _builtins.int
-    """As in EnsureLoadBalancerRequest: an older Ensure that arrives later is refused."""
+    """As in EnsureLoadBalancerRequest: an older Ensure that arrives later is refused. So is a Delete that an Ensure
+    overtook.
+    """
     @_builtins.property
     def cluster(self) -> _cluster_pb2.ClusterRef:
         """Required."""

@@ -165,6 +165,8 @@ class LoadBalancersServicer:
         | gone                          | OK                  |                        | removes the finalizer               |
         | it takes time                 | OK with in_progress |                        | asks again, keeps the finalizer     |
         | it is another cluster's       | OK                  |                        | removes the finalizer; nothing was touched |
+        | only a legacy one, adoption REFUSE | OK             |                        | removes the finalizer; nothing was touched |
+        | an Ensure overtook it         | ABORTED             | STALE_REVISION         | looks at the Service again                 |
         | a former leader calls         | FAILED_PRECONDITION | STALE_LEADER           | freezes, reads its Lease            |
         | rights are missing            | PERMISSION_DENIED   | CLOUD_PERMISSION_DENIED| Event; slow; keeps the finalizer    |
         """
@@ -177,7 +179,8 @@ class LoadBalancersServicer:
         Service, how it sees drift, and how it finds what nobody wants any more.
 
         Idempotent, no side effects. Required: cluster. Optional: page_size, page_token. Deadline: 30 s by default, 120 s at
-        most, per page. Pages as in ListInstances. It MUST NOT list a balancer of another cluster uid. [R:list-own-only]
+        most, per page. Pages as in ListInstances. It MUST NOT list a balancer of another cluster uid. [R:list-own-only] It may
+        list those of a former controller of this cluster, as BY_LEGACY_NAME.
 
         | Condition                  | Code             | Reason             | The host then           |
         |----------------------------|------------------|--------------------|-------------------------|

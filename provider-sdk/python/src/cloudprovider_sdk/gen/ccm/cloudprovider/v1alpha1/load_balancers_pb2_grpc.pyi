@@ -99,6 +99,8 @@ class LoadBalancersStub:
     | gone                          | OK                  |                        | removes the finalizer               |
     | it takes time                 | OK with in_progress |                        | asks again, keeps the finalizer     |
     | it is another cluster's       | OK                  |                        | removes the finalizer; nothing was touched |
+    | only a legacy one, adoption REFUSE | OK             |                        | removes the finalizer; nothing was touched |
+    | an Ensure overtook it         | ABORTED             | STALE_REVISION         | looks at the Service again                 |
     | a former leader calls         | FAILED_PRECONDITION | STALE_LEADER           | freezes, reads its Lease            |
     | rights are missing            | PERMISSION_DENIED   | CLOUD_PERMISSION_DENIED| Event; slow; keeps the finalizer    |
     """
@@ -107,7 +109,8 @@ class LoadBalancersStub:
     Service, how it sees drift, and how it finds what nobody wants any more.
 
     Idempotent, no side effects. Required: cluster. Optional: page_size, page_token. Deadline: 30 s by default, 120 s at
-    most, per page. Pages as in ListInstances. It MUST NOT list a balancer of another cluster uid. [R:list-own-only]
+    most, per page. Pages as in ListInstances. It MUST NOT list a balancer of another cluster uid. [R:list-own-only] It may
+    list those of a former controller of this cluster, as BY_LEGACY_NAME.
 
     | Condition                  | Code             | Reason             | The host then           |
     |----------------------------|------------------|--------------------|-------------------------|
@@ -224,6 +227,8 @@ class LoadBalancersServicer(metaclass=_abc_1.ABCMeta):
         | gone                          | OK                  |                        | removes the finalizer               |
         | it takes time                 | OK with in_progress |                        | asks again, keeps the finalizer     |
         | it is another cluster's       | OK                  |                        | removes the finalizer; nothing was touched |
+        | only a legacy one, adoption REFUSE | OK             |                        | removes the finalizer; nothing was touched |
+        | an Ensure overtook it         | ABORTED             | STALE_REVISION         | looks at the Service again                 |
         | a former leader calls         | FAILED_PRECONDITION | STALE_LEADER           | freezes, reads its Lease            |
         | rights are missing            | PERMISSION_DENIED   | CLOUD_PERMISSION_DENIED| Event; slow; keeps the finalizer    |
         """
@@ -238,7 +243,8 @@ class LoadBalancersServicer(metaclass=_abc_1.ABCMeta):
         Service, how it sees drift, and how it finds what nobody wants any more.
 
         Idempotent, no side effects. Required: cluster. Optional: page_size, page_token. Deadline: 30 s by default, 120 s at
-        most, per page. Pages as in ListInstances. It MUST NOT list a balancer of another cluster uid. [R:list-own-only]
+        most, per page. Pages as in ListInstances. It MUST NOT list a balancer of another cluster uid. [R:list-own-only] It may
+        list those of a former controller of this cluster, as BY_LEGACY_NAME.
 
         | Condition                  | Code             | Reason             | The host then           |
         |----------------------------|------------------|--------------------|-------------------------|

@@ -109,6 +109,7 @@ class RoutesServicer:
         | gone                    | OK, item            |                 | forgets it               |
         | it takes time           | OK, item in_progress|                 | asks again               |
         | re-pointed since        | OK, item error      | ROUTE_CHANGED   | lists again              |
+        | it is another cluster's | OK, item error      | OWNED_BY_OTHER_CLUSTER | Event; waits      |
         | too many items          | INVALID_ARGUMENT    | BATCH_TOO_LARGE | splits                   |
         | a former leader calls   | FAILED_PRECONDITION | STALE_LEADER    | freezes, reads its Lease |
         """
