@@ -1,8 +1,12 @@
 //! Compiles the contract without a protoc binary and keeps its descriptors for reflection.
 
+#[path = "build/reasons.rs"]
+mod reasons;
+
 use std::{env, error::Error, fs, path::PathBuf};
 
 use prost::Message as _;
+use prost_types::FileDescriptorSet;
 
 const FILES: [&str; 7] = [
     "ccm/discovery/v1/discovery.proto",
@@ -16,12 +20,17 @@ const FILES: [&str; 7] = [
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=ccm");
-    let descriptors = protox::compile(FILES, ["."])?;
+    println!("cargo:rerun-if-changed=build");
+    let mut compiler = protox::Compiler::new(["."])?;
+    // Encoded, since only so the options of our own are kept.
+    compiler.include_imports(true).include_source_info(true);
+    let descriptors = compiler.open_files(FILES)?.encode_file_descriptor_set();
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
+    fs::write(out.join("descriptors.bin"), &descriptors)?;
+    fs::write(out.join("traits.rs"), reasons::traits(&descriptors)?)?;
     tonic_prost_build::configure()
         // A provider serves some RPCs of a service and not others: the rest answers UNIMPLEMENTED.
         .generate_default_stubs(true)
-        .compile_fds(descriptors)?;
+        .compile_fds(FileDescriptorSet::decode(descriptors.as_slice())?)?;
     Ok(())
 }

@@ -1,6 +1,11 @@
-//! The text of an error reason on the wire, in both directions.
+//! The text of an error reason on the wire, in both directions, and what goes with it: `traits.rs` is made from the options
+//! of the enum.
 
-use crate::v1alpha1::ErrorReason;
+use tonic::Code;
+
+use crate::v1alpha1::{ErrorReason, RetryClass};
+
+include!(concat!(env!("OUT_DIR"), "/traits.rs"));
 
 const PREFIX: &str = "ERROR_REASON_";
 
@@ -9,6 +14,12 @@ impl ErrorReason {
     #[must_use]
     pub fn wire_name(self) -> &'static str {
         self.as_str_name().strip_prefix(PREFIX).unwrap_or("UNSPECIFIED")
+    }
+
+    /// The gRPC code of a call that ends for this reason.
+    #[must_use]
+    pub fn code(self) -> Code {
+        self.codes().first().copied().unwrap_or(Code::Unknown)
     }
 
     /// The reason with this text on the wire, if this version of the contract knows it.
@@ -33,6 +44,15 @@ mod tests {
             }
         }
         assert!(known > 30, "only {known} reasons seen");
+    }
+
+    #[test]
+    fn what_goes_with_a_reason_is_read_from_its_options() {
+        assert_eq!(ErrorReason::Unspecified.codes(), [Code::Unknown, Code::Internal]);
+        assert_eq!(ErrorReason::StaleLeader.code(), Code::FailedPrecondition);
+        assert_eq!(ErrorReason::QuotaExceeded.retry(), RetryClass::Slow);
+        assert_eq!(ErrorReason::AdoptionRefused.retry(), RetryClass::Wait);
+        assert!(ErrorReason::CloudApiUnavailable.freezes() && !ErrorReason::RateLimited.freezes());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use cloudprovider_proto::v1alpha1 as pb;
 pub use cloudprovider_proto::v1alpha1::ErrorReason;
 
 /// A call, or one item of a call, that did not succeed. It proves nothing about existence.
@@ -23,7 +24,7 @@ pub struct CloudError {
     pub retry_after: Option<Duration>,
 }
 
-/// How a work queue shall treat an error. The table is that of `errors.proto`.
+/// How a work queue shall treat an error: as the contract says of its reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryClass {
     /// Exponential backoff.
@@ -43,30 +44,9 @@ impl CloudError {
     /// How to try again.
     #[must_use]
     pub fn retry_class(&self) -> RetryClass {
-        use ErrorReason as R;
-        match self.reason {
-            Some(
-                R::UnsupportedFeature
-                | R::InvalidConfiguration
-                | R::ImplementedElsewhere
-                | R::OwnedByOtherCluster
-                | R::AdoptionRefused
-                | R::InvalidSshKey
-                | R::ClusterNotFound
-                | R::MethodNotSupported,
-            ) => RetryClass::Wait,
-            Some(
-                R::QuotaExceeded
-                | R::CapacityUnavailable
-                | R::RouteTableFull
-                | R::PeerNotTrusted
-                | R::CloudCredentialsInvalid
-                | R::CloudCredentialsExpired
-                | R::CloudPermissionDenied
-                | R::InvalidProviderConfig
-                | R::InstanceAmbiguous
-                | R::InvalidArgumentShape,
-            ) => RetryClass::Slow,
+        match self.reason.map(ErrorReason::retry) {
+            Some(pb::RetryClass::Wait) => RetryClass::Wait,
+            Some(pb::RetryClass::Slow) => RetryClass::Slow,
             // The same message again will be as large.
             None if self.is_too_large() => RetryClass::Slow,
             _ => match self.retry_after {

@@ -70,12 +70,7 @@ impl Standing {
                 false
             }
             Some(error) => match error.reason {
-                Some(
-                    ErrorReason::CloudCredentialsInvalid
-                    | ErrorReason::CloudCredentialsExpired
-                    | ErrorReason::InvalidProviderConfig
-                    | ErrorReason::CloudApiUnavailable,
-                ) => {
+                Some(reason) if reason.freezes() => {
                     self.cloud.insert(rpc, (error.to_string(), now + CLOUD_FREEZE));
                     self.unlooked = Some(error.to_string());
                     true

@@ -54,7 +54,7 @@ pub(super) fn item_error(method: &'static str, error: pb::ItemError, findings: &
     CloudError {
         method,
         reason: Some(reason),
-        code: code_of(reason),
+        code: reason.code(),
         message: check::shown(&error.message, defaults::MAX_MESSAGE_TEXT_BYTES),
         retry_after: error.retry_after.and_then(|given| retry_after(given, findings)),
     }
@@ -92,7 +92,7 @@ pub(super) fn local(method: &'static str, reason: ErrorReason, message: impl Int
     CloudError {
         method,
         reason: Some(reason),
-        code: code_of(reason),
+        code: reason.code(),
         message: message.into(),
         retry_after: None,
     }
@@ -158,42 +158,5 @@ fn append_sources(text: &mut String, mut source: Option<&(dyn std::error::Error 
             text.push_str(&words);
         }
         source = error.source();
-    }
-}
-
-fn code_of(reason: ErrorReason) -> Code {
-    use ErrorReason as R;
-    match reason {
-        R::Unspecified => Code::Unknown,
-        R::InstanceNotFound | R::VolumeNotFound | R::ClusterNotFound => Code::NotFound,
-        R::MethodNotSupported => Code::Unimplemented,
-        R::UnsupportedFeature
-        | R::InvalidConfiguration
-        | R::InvalidArgumentShape
-        | R::BatchTooLarge
-        | R::InvalidToken
-        | R::InvalidSshKey => Code::InvalidArgument,
-        R::ImplementedElsewhere
-        | R::InstanceAmbiguous
-        | R::AdoptionRefused
-        | R::InvalidProviderConfig
-        | R::StaleLeader
-        | R::NeedsEnsure
-        | R::UnknownBackendSet => Code::FailedPrecondition,
-        R::PageTokenExpired | R::ConcurrentOperation | R::StaleRevision | R::RouteChanged => Code::Aborted,
-        R::ResumeTokenExpired => Code::OutOfRange,
-        R::RateLimited | R::QuotaExceeded | R::CapacityUnavailable | R::RouteTableFull => {
-            Code::ResourceExhausted
-        }
-        R::OwnedByOtherCluster => Code::AlreadyExists,
-        R::PeerNotTrusted | R::CloudCredentialsInvalid | R::CloudCredentialsExpired => Code::Unauthenticated,
-        R::CloudPermissionDenied => Code::PermissionDenied,
-        R::MetadataNotReady
-        | R::LocationUnreachable
-        | R::RetryLater
-        | R::ProviderOverloaded
-        | R::CloudApiUnavailable
-        | R::ShuttingDown => Code::Unavailable,
-        R::InternalError => Code::Internal,
     }
 }

@@ -29,6 +29,13 @@ func TestEveryReasonSurvivesTheWire(t *testing.T) {
 	}
 }
 
+func TestAReasonThatNamesNoCodeIsRefused(t *testing.T) {
+	bare := pb.RetryClass(0).Descriptor().Values().Get(0)
+	if code, err := codeFrom(bare); err == nil {
+		t.Errorf("a value without options has code %v", code)
+	}
+}
+
 func TestConstructorsSayWhatTheContractWantsSaid(t *testing.T) {
 	second := time.Second
 	for _, row := range []struct {

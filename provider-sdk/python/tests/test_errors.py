@@ -7,10 +7,11 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool
 
 from cloudprovider_sdk import errors
 from cloudprovider_sdk import proto as pb
-from cloudprovider_sdk.errors import ProviderError, conditions
+from cloudprovider_sdk.errors import ProviderError, conditions, table
 from cloudprovider_sdk.errors.wire import to_status
 
 CONTRACT = Path(__file__).parents[3] / "proto/ccm/cloudprovider/v1alpha1/errors.proto"
@@ -33,7 +34,19 @@ def test_codes_are_those_of_the_contract() -> None:
     for comment, name in rows:
         told = re.findall(r"\b[Cc]ode ([A-Z_]+)", comment)
         if told:
-            assert errors.code_of(pb.ErrorReason.Value(name)).name in (told[0], "UNKNOWN"), name
+            assert errors.code_of(pb.ErrorReason.Value(name)).name == told[0], name
+
+
+def test_a_reason_without_a_code_or_a_class_does_not_pass() -> None:
+    file = descriptor_pb2.FileDescriptorProto(name="bare.proto", package="bare", syntax="proto3")
+    file.enum_type.add(name="Bare").value.add(name="NAKED", number=0)
+    half = file.enum_type.add(name="Half").value.add(name="HALF", number=0)
+    half.options.Extensions[pb.reason].codes.append("ABORTED")
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    for enum in ("bare.Bare", "bare.Half"):
+        with pytest.raises(ValueError, match="names no code, or no retry class"):
+            table.read(pool.FindEnumTypeByName(enum))
 
 
 def test_every_condition_keeps_what_it_says_over_the_wire() -> None:

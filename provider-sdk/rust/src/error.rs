@@ -6,7 +6,6 @@
 mod constructors;
 mod item;
 mod status;
-mod table;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -17,8 +16,6 @@ use cloudprovider_proto::defaults::MAX_MESSAGE_TEXT_BYTES;
 
 use crate::proto::ErrorReason;
 use crate::scrub;
-
-pub use table::code_of;
 
 /// A result of a provider.
 pub type Result<T, E = ProviderError> = std::result::Result<T, E>;
@@ -103,7 +100,7 @@ impl ProviderError {
     /// The gRPC code that belongs to the reason.
     #[must_use]
     pub fn code(&self) -> tonic::Code {
-        code_of(self.0.reason)
+        self.0.reason.code()
     }
 
     /// The message for people.

@@ -23,7 +23,7 @@ pub use cloudprovider_proto::v1alpha1 as proto;
 
 pub use async_trait::async_trait;
 pub use context::{CallContext, Peer};
-pub use error::{ProviderError, Result, code_of};
+pub use error::{ProviderError, Result};
 pub use options::{DEFAULT_SHUTDOWN_GRACE, Endpoint, EndpointError, ServeOptions};
 pub use prometheus_client;
 pub use provider::{BuildError, Leaders, Provider, ProviderBuilder, ProviderHandle};

@@ -4,6 +4,7 @@ from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1.cloud_provider_pb2 import 
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1.cluster_pb2 import *  # noqa: F403
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1.clusters_pb2 import *  # noqa: F403
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1.effects_pb2 import *  # noqa: F403
+from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1.error_options_pb2 import *  # noqa: F403
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1.errors_pb2 import *  # noqa: F403
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1.instances_pb2 import *  # noqa: F403
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1.load_balancers_pb2 import *  # noqa: F403

@@ -96,5 +96,5 @@ fn encode(
         let quotas = quotas.iter().map(|(subject, what)| QuotaViolation::new(subject, what));
         details.set_quota_failure(quotas.collect::<Vec<_>>());
     }
-    Status::with_error_details(super::code_of(inner.reason), inner.message.as_str(), details)
+    Status::with_error_details(inner.reason.code(), inner.message.as_str(), details)
 }

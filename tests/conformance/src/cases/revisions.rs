@@ -25,10 +25,22 @@ pub(super) const CASES: &[Case] = &[
     Case::new("REV-04", LoadBalancers, "revisions of one Service say nothing of another", RULE, &per_service),
     Case::new("REV-05", LoadBalancers, "an Ensure that a Delete overtook is refused", RULE, &after_delete)
         .words(&["an older Ensure that arrives later is refused."]),
-    Case::new("REV-06", LoadBalancers, "a Delete that an Ensure overtook is refused", RULE, &overtaken_delete)
-        .words(&["So is a Delete that an Ensure overtook."]),
-    Case::new("REV-07", LoadBalancers, "an Ensure that is refused has used its revision", RULE, &used_by_refused)
-        .words(&["an Ensure that is refused for what it asks has used its revision."]),
+    Case::new(
+        "REV-06",
+        LoadBalancers,
+        "a Delete that an Ensure overtook is refused",
+        RULE,
+        &overtaken_delete,
+    )
+    .words(&["So is a Delete that an Ensure overtook."]),
+    Case::new(
+        "REV-07",
+        LoadBalancers,
+        "an Ensure that is refused has used its revision",
+        RULE,
+        &used_by_refused,
+    )
+    .words(&["an Ensure that is refused for what it asks has used its revision."]),
 ];
 
 async fn lower(t: &Trial) -> Outcome {

@@ -42,7 +42,7 @@ pub(crate) fn refused<T: Debug>(
     answer: Result<Response<T>, Status>,
     reason: ErrorReason,
 ) -> Result<ErrorSeen, Stop> {
-    let codes = errors::codes_of(reason);
+    let codes = reason.codes();
     let expected = || format!("{what}: {} with code {codes:?}", reason.wire_name());
     let status = match answer {
         Ok(answer) => return Err(failed(expected(), format!("OK: {:?}", answer.into_inner()))),

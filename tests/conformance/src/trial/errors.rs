@@ -2,7 +2,7 @@
 
 use cloudprovider_proto::{ERROR_DOMAIN, defaults, v1alpha1::ErrorReason};
 use prost::Message as _;
-use tonic::{Code, Status};
+use tonic::Status;
 use tonic_types::{ErrorInfo, RetryInfo, StatusExt as _, pb};
 
 use super::{Trial, expect, failed};
@@ -60,11 +60,7 @@ pub(crate) fn examine(trial: &Trial, status: &Status) -> Outcome {
     let Some(reason) = seen.reason else {
         return Err(failed("the name of a reason of the contract", seen.words()));
     };
-    expect(
-        codes_of(reason).contains(&status.code()),
-        format!("a code of {:?}", codes_of(reason)),
-        seen.words(),
-    )?;
+    expect(reason.codes().contains(&status.code()), format!("a code of {:?}", reason.codes()), seen.words())?;
     let mut types = seen.types.clone();
     types.sort();
     types.dedup();
@@ -104,48 +100,6 @@ fn secret_in(text: &str, known: &[String]) -> Option<String> {
     let assigned = telling.iter().find(assigned).map(|word| format!("a value for {word}"));
     let marks = ["authorization: ", "bearer ey", "-----begin ", "akia"];
     assigned.or_else(|| marks.iter().find(|mark| small.contains(**mark)).map(|mark| format!("{mark:?}")))
-}
-
-/// The codes that go with a reason.
-pub(crate) fn codes_of(reason: ErrorReason) -> &'static [Code] {
-    use ErrorReason as R;
-    match reason {
-        R::Unspecified => &[Code::Unknown, Code::Internal],
-        R::InstanceNotFound | R::VolumeNotFound | R::ClusterNotFound => &[Code::NotFound],
-        R::LocationUnreachable
-        | R::RetryLater
-        | R::ProviderOverloaded
-        | R::CloudApiUnavailable
-        | R::ShuttingDown => &[Code::Unavailable],
-        R::InstanceAmbiguous
-        | R::ImplementedElsewhere
-        | R::AdoptionRefused
-        | R::InvalidProviderConfig
-        | R::StaleLeader
-        | R::UnknownBackendSet => &[Code::FailedPrecondition],
-        R::MethodNotSupported => &[Code::Unimplemented],
-        R::UnsupportedFeature
-        | R::InvalidConfiguration
-        | R::InvalidArgumentShape
-        | R::BatchTooLarge
-        | R::InvalidToken
-        | R::InvalidSshKey => &[Code::InvalidArgument],
-        R::PageTokenExpired | R::ConcurrentOperation | R::StaleRevision => &[Code::Aborted],
-        R::ResumeTokenExpired => &[Code::OutOfRange],
-        R::RateLimited | R::QuotaExceeded | R::CapacityUnavailable | R::RouteTableFull => {
-            &[Code::ResourceExhausted]
-        }
-        R::OwnedByOtherCluster => &[Code::AlreadyExists],
-        R::PeerNotTrusted | R::CloudCredentialsInvalid | R::CloudCredentialsExpired => {
-            &[Code::Unauthenticated]
-        }
-        R::CloudPermissionDenied => &[Code::PermissionDenied],
-        R::InternalError => &[Code::Internal],
-        // Only beside an item; as a status the contract names no code.
-        R::MetadataNotReady | R::NeedsEnsure | R::RouteChanged => {
-            &[Code::Unavailable, Code::FailedPrecondition, Code::Aborted]
-        }
-    }
 }
 
 #[cfg(test)]

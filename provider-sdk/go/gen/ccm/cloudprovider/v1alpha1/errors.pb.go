@@ -37,8 +37,8 @@ const (
 // MUST win over absence, or a lost permission would look like deleted machines. [R:error-order] What the user configured is
 // looked at where it costs nothing: anywhere after the shape.
 //
-// "retry": the host tries again by itself with exponential backoff per object. "slow": likewise, at least 5 minutes
-// apart. "wait": only when the object's wanted fields change, or at the slow resync.
+// Codes and retries stand beside each value as an option, which programs read; "retry", "slow" and "wait" are explained at
+// RetryClass.
 type ErrorReason int32
 
 const (
@@ -313,53 +313,93 @@ var File_ccm_cloudprovider_v1alpha1_errors_proto protoreflect.FileDescriptor
 
 const file_ccm_cloudprovider_v1alpha1_errors_proto_rawDesc = "" +
 	"\n" +
-	"'ccm/cloudprovider/v1alpha1/errors.proto\x12\x1accm.cloudprovider.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\"\xa2\x01\n" +
+	"'ccm/cloudprovider/v1alpha1/errors.proto\x12\x1accm.cloudprovider.v1alpha1\x1a.ccm/cloudprovider/v1alpha1/error_options.proto\x1a\x1egoogle/protobuf/duration.proto\"\xa2\x01\n" +
 	"\tItemError\x12?\n" +
 	"\x06reason\x18\x01 \x01(\x0e2'.ccm.cloudprovider.v1alpha1.ErrorReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12:\n" +
 	"\vretry_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"retryAfter*\x9c\v\n" +
-	"\vErrorReason\x12\x1c\n" +
-	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12#\n" +
-	"\x1fERROR_REASON_INSTANCE_NOT_FOUND\x10\x01\x12#\n" +
-	"\x1fERROR_REASON_METADATA_NOT_READY\x10\x02\x12%\n" +
-	"!ERROR_REASON_LOCATION_UNREACHABLE\x10\x03\x12#\n" +
-	"\x1fERROR_REASON_INSTANCE_AMBIGUOUS\x10\x04\x12%\n" +
+	"retryAfter*\xce\x12\n" +
+	"\vErrorReason\x127\n" +
+	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x1a\x19\x92\xdb\x18\x15\n" +
+	"\aUNKNOWN\n" +
+	"\bINTERNAL\x10\x01\x126\n" +
+	"\x1fERROR_REASON_INSTANCE_NOT_FOUND\x10\x01\x1a\x11\x92\xdb\x18\r\n" +
+	"\tNOT_FOUND\x10\x01\x128\n" +
+	"\x1fERROR_REASON_METADATA_NOT_READY\x10\x02\x1a\x13\x92\xdb\x18\x0f\n" +
+	"\vUNAVAILABLE\x10\x01\x12:\n" +
+	"!ERROR_REASON_LOCATION_UNREACHABLE\x10\x03\x1a\x13\x92\xdb\x18\x0f\n" +
+	"\vUNAVAILABLE\x10\x01\x12@\n" +
+	"\x1fERROR_REASON_INSTANCE_AMBIGUOUS\x10\x04\x1a\x1b\x92\xdb\x18\x17\n" +
+	"\x13FAILED_PRECONDITION\x10\x02\x12<\n" +
 	"!ERROR_REASON_METHOD_NOT_SUPPORTED\x10\n" +
-	"\x12$\n" +
-	" ERROR_REASON_UNSUPPORTED_FEATURE\x10\v\x12&\n" +
-	"\"ERROR_REASON_IMPLEMENTED_ELSEWHERE\x10\f\x12&\n" +
-	"\"ERROR_REASON_INVALID_CONFIGURATION\x10\r\x12'\n" +
-	"#ERROR_REASON_INVALID_ARGUMENT_SHAPE\x10\x0e\x12 \n" +
-	"\x1cERROR_REASON_BATCH_TOO_LARGE\x10\x14\x12#\n" +
-	"\x1fERROR_REASON_PAGE_TOKEN_EXPIRED\x10\x15\x12\x1e\n" +
-	"\x1aERROR_REASON_INVALID_TOKEN\x10\x16\x12%\n" +
-	"!ERROR_REASON_RESUME_TOKEN_EXPIRED\x10\x17\x12\x1d\n" +
-	"\x19ERROR_REASON_RATE_LIMITED\x10\x1e\x12\x1f\n" +
-	"\x1bERROR_REASON_QUOTA_EXCEEDED\x10\x1f\x12%\n" +
-	"!ERROR_REASON_CAPACITY_UNAVAILABLE\x10 \x12\x1c\n" +
-	"\x18ERROR_REASON_RETRY_LATER\x10!\x12$\n" +
-	" ERROR_REASON_PROVIDER_OVERLOADED\x10\"\x12%\n" +
-	"!ERROR_REASON_CONCURRENT_OPERATION\x10(\x12'\n" +
-	"#ERROR_REASON_OWNED_BY_OTHER_CLUSTER\x10)\x12!\n" +
-	"\x1dERROR_REASON_ADOPTION_REFUSED\x10*\x12\x1f\n" +
-	"\x1bERROR_REASON_STALE_REVISION\x10+\x12\x1d\n" +
-	"\x19ERROR_REASON_NEEDS_ENSURE\x10,\x12\x1e\n" +
-	"\x1aERROR_REASON_ROUTE_CHANGED\x10-\x12!\n" +
-	"\x1dERROR_REASON_ROUTE_TABLE_FULL\x10.\x12$\n" +
-	" ERROR_REASON_UNKNOWN_BACKEND_SET\x10/\x12!\n" +
-	"\x1dERROR_REASON_PEER_NOT_TRUSTED\x102\x12*\n" +
-	"&ERROR_REASON_CLOUD_CREDENTIALS_INVALID\x103\x12*\n" +
-	"&ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED\x104\x12(\n" +
-	"$ERROR_REASON_CLOUD_PERMISSION_DENIED\x105\x12(\n" +
-	"$ERROR_REASON_INVALID_PROVIDER_CONFIG\x106\x12\x1d\n" +
-	"\x19ERROR_REASON_STALE_LEADER\x107\x12&\n" +
-	"\"ERROR_REASON_CLOUD_API_UNAVAILABLE\x10<\x12\x1f\n" +
-	"\x1bERROR_REASON_INTERNAL_ERROR\x10=\x12\x1e\n" +
-	"\x1aERROR_REASON_SHUTTING_DOWN\x10>\x12!\n" +
-	"\x1dERROR_REASON_VOLUME_NOT_FOUND\x10F\x12\"\n" +
-	"\x1eERROR_REASON_CLUSTER_NOT_FOUND\x10G\x12 \n" +
-	"\x1cERROR_REASON_INVALID_SSH_KEY\x10HB\x83\x02\n" +
+	"\x1a\x15\x92\xdb\x18\x11\n" +
+	"\rUNIMPLEMENTED\x10\x03\x12>\n" +
+	" ERROR_REASON_UNSUPPORTED_FEATURE\x10\v\x1a\x18\x92\xdb\x18\x14\n" +
+	"\x10INVALID_ARGUMENT\x10\x03\x12C\n" +
+	"\"ERROR_REASON_IMPLEMENTED_ELSEWHERE\x10\f\x1a\x1b\x92\xdb\x18\x17\n" +
+	"\x13FAILED_PRECONDITION\x10\x03\x12@\n" +
+	"\"ERROR_REASON_INVALID_CONFIGURATION\x10\r\x1a\x18\x92\xdb\x18\x14\n" +
+	"\x10INVALID_ARGUMENT\x10\x03\x12A\n" +
+	"#ERROR_REASON_INVALID_ARGUMENT_SHAPE\x10\x0e\x1a\x18\x92\xdb\x18\x14\n" +
+	"\x10INVALID_ARGUMENT\x10\x02\x12:\n" +
+	"\x1cERROR_REASON_BATCH_TOO_LARGE\x10\x14\x1a\x18\x92\xdb\x18\x14\n" +
+	"\x10INVALID_ARGUMENT\x10\x01\x124\n" +
+	"\x1fERROR_REASON_PAGE_TOKEN_EXPIRED\x10\x15\x1a\x0f\x92\xdb\x18\v\n" +
+	"\aABORTED\x10\x01\x128\n" +
+	"\x1aERROR_REASON_INVALID_TOKEN\x10\x16\x1a\x18\x92\xdb\x18\x14\n" +
+	"\x10INVALID_ARGUMENT\x10\x01\x12;\n" +
+	"!ERROR_REASON_RESUME_TOKEN_EXPIRED\x10\x17\x1a\x14\x92\xdb\x18\x10\n" +
+	"\fOUT_OF_RANGE\x10\x01\x129\n" +
+	"\x19ERROR_REASON_RATE_LIMITED\x10\x1e\x1a\x1a\x92\xdb\x18\x16\n" +
+	"\x12RESOURCE_EXHAUSTED\x10\x01\x12;\n" +
+	"\x1bERROR_REASON_QUOTA_EXCEEDED\x10\x1f\x1a\x1a\x92\xdb\x18\x16\n" +
+	"\x12RESOURCE_EXHAUSTED\x10\x02\x12A\n" +
+	"!ERROR_REASON_CAPACITY_UNAVAILABLE\x10 \x1a\x1a\x92\xdb\x18\x16\n" +
+	"\x12RESOURCE_EXHAUSTED\x10\x02\x121\n" +
+	"\x18ERROR_REASON_RETRY_LATER\x10!\x1a\x13\x92\xdb\x18\x0f\n" +
+	"\vUNAVAILABLE\x10\x01\x129\n" +
+	" ERROR_REASON_PROVIDER_OVERLOADED\x10\"\x1a\x13\x92\xdb\x18\x0f\n" +
+	"\vUNAVAILABLE\x10\x01\x126\n" +
+	"!ERROR_REASON_CONCURRENT_OPERATION\x10(\x1a\x0f\x92\xdb\x18\v\n" +
+	"\aABORTED\x10\x01\x12?\n" +
+	"#ERROR_REASON_OWNED_BY_OTHER_CLUSTER\x10)\x1a\x16\x92\xdb\x18\x12\n" +
+	"\x0eALREADY_EXISTS\x10\x03\x12>\n" +
+	"\x1dERROR_REASON_ADOPTION_REFUSED\x10*\x1a\x1b\x92\xdb\x18\x17\n" +
+	"\x13FAILED_PRECONDITION\x10\x03\x120\n" +
+	"\x1bERROR_REASON_STALE_REVISION\x10+\x1a\x0f\x92\xdb\x18\v\n" +
+	"\aABORTED\x10\x01\x12:\n" +
+	"\x19ERROR_REASON_NEEDS_ENSURE\x10,\x1a\x1b\x92\xdb\x18\x17\n" +
+	"\x13FAILED_PRECONDITION\x10\x01\x12/\n" +
+	"\x1aERROR_REASON_ROUTE_CHANGED\x10-\x1a\x0f\x92\xdb\x18\v\n" +
+	"\aABORTED\x10\x01\x12=\n" +
+	"\x1dERROR_REASON_ROUTE_TABLE_FULL\x10.\x1a\x1a\x92\xdb\x18\x16\n" +
+	"\x12RESOURCE_EXHAUSTED\x10\x02\x12A\n" +
+	" ERROR_REASON_UNKNOWN_BACKEND_SET\x10/\x1a\x1b\x92\xdb\x18\x17\n" +
+	"\x13FAILED_PRECONDITION\x10\x01\x12:\n" +
+	"\x1dERROR_REASON_PEER_NOT_TRUSTED\x102\x1a\x17\x92\xdb\x18\x13\n" +
+	"\x0fUNAUTHENTICATED\x10\x02\x12E\n" +
+	"&ERROR_REASON_CLOUD_CREDENTIALS_INVALID\x103\x1a\x19\x92\xdb\x18\x15\n" +
+	"\x0fUNAUTHENTICATED\x10\x02\x18\x01\x12E\n" +
+	"&ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED\x104\x1a\x19\x92\xdb\x18\x15\n" +
+	"\x0fUNAUTHENTICATED\x10\x02\x18\x01\x12C\n" +
+	"$ERROR_REASON_CLOUD_PERMISSION_DENIED\x105\x1a\x19\x92\xdb\x18\x15\n" +
+	"\x11PERMISSION_DENIED\x10\x02\x12G\n" +
+	"$ERROR_REASON_INVALID_PROVIDER_CONFIG\x106\x1a\x1d\x92\xdb\x18\x19\n" +
+	"\x13FAILED_PRECONDITION\x10\x02\x18\x01\x12:\n" +
+	"\x19ERROR_REASON_STALE_LEADER\x107\x1a\x1b\x92\xdb\x18\x17\n" +
+	"\x13FAILED_PRECONDITION\x10\x01\x12=\n" +
+	"\"ERROR_REASON_CLOUD_API_UNAVAILABLE\x10<\x1a\x15\x92\xdb\x18\x11\n" +
+	"\vUNAVAILABLE\x10\x01\x18\x01\x121\n" +
+	"\x1bERROR_REASON_INTERNAL_ERROR\x10=\x1a\x10\x92\xdb\x18\f\n" +
+	"\bINTERNAL\x10\x01\x123\n" +
+	"\x1aERROR_REASON_SHUTTING_DOWN\x10>\x1a\x13\x92\xdb\x18\x0f\n" +
+	"\vUNAVAILABLE\x10\x01\x124\n" +
+	"\x1dERROR_REASON_VOLUME_NOT_FOUND\x10F\x1a\x11\x92\xdb\x18\r\n" +
+	"\tNOT_FOUND\x10\x01\x125\n" +
+	"\x1eERROR_REASON_CLUSTER_NOT_FOUND\x10G\x1a\x11\x92\xdb\x18\r\n" +
+	"\tNOT_FOUND\x10\x03\x12:\n" +
+	"\x1cERROR_REASON_INVALID_SSH_KEY\x10H\x1a\x18\x92\xdb\x18\x14\n" +
+	"\x10INVALID_ARGUMENT\x10\x03B\x83\x02\n" +
 	"\x1ecom.ccm.cloudprovider.v1alpha1B\vErrorsProtoP\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1\xa2\x02\x03CCX\xaa\x02\x1aCcm.Cloudprovider.V1alpha1\xca\x02\x1aCcm\\Cloudprovider\\V1alpha1\xe2\x02&Ccm\\Cloudprovider\\V1alpha1\\GPBMetadata\xea\x02\x1cCcm::Cloudprovider::V1alpha1b\x06proto3"
 
 var (
@@ -396,6 +436,7 @@ func file_ccm_cloudprovider_v1alpha1_errors_proto_init() {
 	if File_ccm_cloudprovider_v1alpha1_errors_proto != nil {
 		return
 	}
+	file_ccm_cloudprovider_v1alpha1_error_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

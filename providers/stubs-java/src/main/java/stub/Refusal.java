@@ -1,5 +1,6 @@
 package stub;
 
+import ccm.cloudprovider.v1alpha1.ErrorOptions;
 import ccm.cloudprovider.v1alpha1.ErrorReason;
 import ccm.cloudprovider.v1alpha1.ItemError;
 import com.google.protobuf.Any;
@@ -77,19 +78,8 @@ public final class Refusal extends RuntimeException {
         return StatusProto.toStatusRuntimeException(status.build());
     }
 
-    /** The code that the contract names beside each reason that this provider uses. */
+    /** The code that the contract names beside each reason, as an option of the enum's value. */
     private static Code code(ErrorReason reason) {
-        return switch (reason) {
-            case ERROR_REASON_INVALID_ARGUMENT_SHAPE, ERROR_REASON_BATCH_TOO_LARGE, ERROR_REASON_INVALID_TOKEN, ERROR_REASON_UNSUPPORTED_FEATURE,
-                ERROR_REASON_INVALID_CONFIGURATION -> Code.INVALID_ARGUMENT;
-            case ERROR_REASON_PAGE_TOKEN_EXPIRED, ERROR_REASON_STALE_REVISION, ERROR_REASON_CONCURRENT_OPERATION -> Code.ABORTED;
-            case ERROR_REASON_RATE_LIMITED, ERROR_REASON_QUOTA_EXCEEDED, ERROR_REASON_CAPACITY_UNAVAILABLE -> Code.RESOURCE_EXHAUSTED;
-            case ERROR_REASON_CLOUD_API_UNAVAILABLE, ERROR_REASON_SHUTTING_DOWN -> Code.UNAVAILABLE;
-            case ERROR_REASON_CLOUD_CREDENTIALS_INVALID, ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED -> Code.UNAUTHENTICATED;
-            case ERROR_REASON_CLOUD_PERMISSION_DENIED -> Code.PERMISSION_DENIED;
-            case ERROR_REASON_OWNED_BY_OTHER_CLUSTER -> Code.ALREADY_EXISTS;
-            case ERROR_REASON_ADOPTION_REFUSED, ERROR_REASON_STALE_LEADER -> Code.FAILED_PRECONDITION;
-            default -> Code.INTERNAL;
-        };
+        return Code.valueOf(reason.getValueDescriptor().getOptions().getExtension(ErrorOptions.reason).getCodes(0));
     }
 }

@@ -22,10 +22,11 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import error_options_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_error__options__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'ccm/cloudprovider/v1alpha1/errors.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\"\x85\x01\n\tItemError\x12\x37\n\x06reason\x18\x01 \x01(\x0e\x32\'.ccm.cloudprovider.v1alpha1.ErrorReason\x12\x0f\n\x07message\x18\x02 \x01(\t\x12.\n\x0bretry_after\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration*\x9c\x0b\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12#\n\x1f\x45RROR_REASON_INSTANCE_NOT_FOUND\x10\x01\x12#\n\x1f\x45RROR_REASON_METADATA_NOT_READY\x10\x02\x12%\n!ERROR_REASON_LOCATION_UNREACHABLE\x10\x03\x12#\n\x1f\x45RROR_REASON_INSTANCE_AMBIGUOUS\x10\x04\x12%\n!ERROR_REASON_METHOD_NOT_SUPPORTED\x10\n\x12$\n ERROR_REASON_UNSUPPORTED_FEATURE\x10\x0b\x12&\n\"ERROR_REASON_IMPLEMENTED_ELSEWHERE\x10\x0c\x12&\n\"ERROR_REASON_INVALID_CONFIGURATION\x10\r\x12\'\n#ERROR_REASON_INVALID_ARGUMENT_SHAPE\x10\x0e\x12 \n\x1c\x45RROR_REASON_BATCH_TOO_LARGE\x10\x14\x12#\n\x1f\x45RROR_REASON_PAGE_TOKEN_EXPIRED\x10\x15\x12\x1e\n\x1a\x45RROR_REASON_INVALID_TOKEN\x10\x16\x12%\n!ERROR_REASON_RESUME_TOKEN_EXPIRED\x10\x17\x12\x1d\n\x19\x45RROR_REASON_RATE_LIMITED\x10\x1e\x12\x1f\n\x1b\x45RROR_REASON_QUOTA_EXCEEDED\x10\x1f\x12%\n!ERROR_REASON_CAPACITY_UNAVAILABLE\x10 \x12\x1c\n\x18\x45RROR_REASON_RETRY_LATER\x10!\x12$\n ERROR_REASON_PROVIDER_OVERLOADED\x10\"\x12%\n!ERROR_REASON_CONCURRENT_OPERATION\x10(\x12\'\n#ERROR_REASON_OWNED_BY_OTHER_CLUSTER\x10)\x12!\n\x1d\x45RROR_REASON_ADOPTION_REFUSED\x10*\x12\x1f\n\x1b\x45RROR_REASON_STALE_REVISION\x10+\x12\x1d\n\x19\x45RROR_REASON_NEEDS_ENSURE\x10,\x12\x1e\n\x1a\x45RROR_REASON_ROUTE_CHANGED\x10-\x12!\n\x1d\x45RROR_REASON_ROUTE_TABLE_FULL\x10.\x12$\n ERROR_REASON_UNKNOWN_BACKEND_SET\x10/\x12!\n\x1d\x45RROR_REASON_PEER_NOT_TRUSTED\x10\x32\x12*\n&ERROR_REASON_CLOUD_CREDENTIALS_INVALID\x10\x33\x12*\n&ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED\x10\x34\x12(\n$ERROR_REASON_CLOUD_PERMISSION_DENIED\x10\x35\x12(\n$ERROR_REASON_INVALID_PROVIDER_CONFIG\x10\x36\x12\x1d\n\x19\x45RROR_REASON_STALE_LEADER\x10\x37\x12&\n\"ERROR_REASON_CLOUD_API_UNAVAILABLE\x10<\x12\x1f\n\x1b\x45RROR_REASON_INTERNAL_ERROR\x10=\x12\x1e\n\x1a\x45RROR_REASON_SHUTTING_DOWN\x10>\x12!\n\x1d\x45RROR_REASON_VOLUME_NOT_FOUND\x10\x46\x12\"\n\x1e\x45RROR_REASON_CLUSTER_NOT_FOUND\x10G\x12 \n\x1c\x45RROR_REASON_INVALID_SSH_KEY\x10HB\x1e\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'ccm/cloudprovider/v1alpha1/errors.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a.ccm/cloudprovider/v1alpha1/error_options.proto\x1a\x1egoogle/protobuf/duration.proto\"\x85\x01\n\tItemError\x12\x37\n\x06reason\x18\x01 \x01(\x0e\x32\'.ccm.cloudprovider.v1alpha1.ErrorReason\x12\x0f\n\x07message\x18\x02 \x01(\t\x12.\n\x0bretry_after\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration*\xce\x12\n\x0b\x45rrorReason\x12\x37\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x1a\x19\x92\xdb\x18\x15\n\x07UNKNOWN\n\x08INTERNAL\x10\x01\x12\x36\n\x1f\x45RROR_REASON_INSTANCE_NOT_FOUND\x10\x01\x1a\x11\x92\xdb\x18\r\n\tNOT_FOUND\x10\x01\x12\x38\n\x1f\x45RROR_REASON_METADATA_NOT_READY\x10\x02\x1a\x13\x92\xdb\x18\x0f\n\x0bUNAVAILABLE\x10\x01\x12:\n!ERROR_REASON_LOCATION_UNREACHABLE\x10\x03\x1a\x13\x92\xdb\x18\x0f\n\x0bUNAVAILABLE\x10\x01\x12@\n\x1f\x45RROR_REASON_INSTANCE_AMBIGUOUS\x10\x04\x1a\x1b\x92\xdb\x18\x17\n\x13\x46\x41ILED_PRECONDITION\x10\x02\x12<\n!ERROR_REASON_METHOD_NOT_SUPPORTED\x10\n\x1a\x15\x92\xdb\x18\x11\n\rUNIMPLEMENTED\x10\x03\x12>\n ERROR_REASON_UNSUPPORTED_FEATURE\x10\x0b\x1a\x18\x92\xdb\x18\x14\n\x10INVALID_ARGUMENT\x10\x03\x12\x43\n\"ERROR_REASON_IMPLEMENTED_ELSEWHERE\x10\x0c\x1a\x1b\x92\xdb\x18\x17\n\x13\x46\x41ILED_PRECONDITION\x10\x03\x12@\n\"ERROR_REASON_INVALID_CONFIGURATION\x10\r\x1a\x18\x92\xdb\x18\x14\n\x10INVALID_ARGUMENT\x10\x03\x12\x41\n#ERROR_REASON_INVALID_ARGUMENT_SHAPE\x10\x0e\x1a\x18\x92\xdb\x18\x14\n\x10INVALID_ARGUMENT\x10\x02\x12:\n\x1c\x45RROR_REASON_BATCH_TOO_LARGE\x10\x14\x1a\x18\x92\xdb\x18\x14\n\x10INVALID_ARGUMENT\x10\x01\x12\x34\n\x1f\x45RROR_REASON_PAGE_TOKEN_EXPIRED\x10\x15\x1a\x0f\x92\xdb\x18\x0b\n\x07\x41\x42ORTED\x10\x01\x12\x38\n\x1a\x45RROR_REASON_INVALID_TOKEN\x10\x16\x1a\x18\x92\xdb\x18\x14\n\x10INVALID_ARGUMENT\x10\x01\x12;\n!ERROR_REASON_RESUME_TOKEN_EXPIRED\x10\x17\x1a\x14\x92\xdb\x18\x10\n\x0cOUT_OF_RANGE\x10\x01\x12\x39\n\x19\x45RROR_REASON_RATE_LIMITED\x10\x1e\x1a\x1a\x92\xdb\x18\x16\n\x12RESOURCE_EXHAUSTED\x10\x01\x12;\n\x1b\x45RROR_REASON_QUOTA_EXCEEDED\x10\x1f\x1a\x1a\x92\xdb\x18\x16\n\x12RESOURCE_EXHAUSTED\x10\x02\x12\x41\n!ERROR_REASON_CAPACITY_UNAVAILABLE\x10 \x1a\x1a\x92\xdb\x18\x16\n\x12RESOURCE_EXHAUSTED\x10\x02\x12\x31\n\x18\x45RROR_REASON_RETRY_LATER\x10!\x1a\x13\x92\xdb\x18\x0f\n\x0bUNAVAILABLE\x10\x01\x12\x39\n ERROR_REASON_PROVIDER_OVERLOADED\x10\"\x1a\x13\x92\xdb\x18\x0f\n\x0bUNAVAILABLE\x10\x01\x12\x36\n!ERROR_REASON_CONCURRENT_OPERATION\x10(\x1a\x0f\x92\xdb\x18\x0b\n\x07\x41\x42ORTED\x10\x01\x12?\n#ERROR_REASON_OWNED_BY_OTHER_CLUSTER\x10)\x1a\x16\x92\xdb\x18\x12\n\x0e\x41LREADY_EXISTS\x10\x03\x12>\n\x1d\x45RROR_REASON_ADOPTION_REFUSED\x10*\x1a\x1b\x92\xdb\x18\x17\n\x13\x46\x41ILED_PRECONDITION\x10\x03\x12\x30\n\x1b\x45RROR_REASON_STALE_REVISION\x10+\x1a\x0f\x92\xdb\x18\x0b\n\x07\x41\x42ORTED\x10\x01\x12:\n\x19\x45RROR_REASON_NEEDS_ENSURE\x10,\x1a\x1b\x92\xdb\x18\x17\n\x13\x46\x41ILED_PRECONDITION\x10\x01\x12/\n\x1a\x45RROR_REASON_ROUTE_CHANGED\x10-\x1a\x0f\x92\xdb\x18\x0b\n\x07\x41\x42ORTED\x10\x01\x12=\n\x1d\x45RROR_REASON_ROUTE_TABLE_FULL\x10.\x1a\x1a\x92\xdb\x18\x16\n\x12RESOURCE_EXHAUSTED\x10\x02\x12\x41\n ERROR_REASON_UNKNOWN_BACKEND_SET\x10/\x1a\x1b\x92\xdb\x18\x17\n\x13\x46\x41ILED_PRECONDITION\x10\x01\x12:\n\x1d\x45RROR_REASON_PEER_NOT_TRUSTED\x10\x32\x1a\x17\x92\xdb\x18\x13\n\x0fUNAUTHENTICATED\x10\x02\x12\x45\n&ERROR_REASON_CLOUD_CREDENTIALS_INVALID\x10\x33\x1a\x19\x92\xdb\x18\x15\n\x0fUNAUTHENTICATED\x10\x02\x18\x01\x12\x45\n&ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED\x10\x34\x1a\x19\x92\xdb\x18\x15\n\x0fUNAUTHENTICATED\x10\x02\x18\x01\x12\x43\n$ERROR_REASON_CLOUD_PERMISSION_DENIED\x10\x35\x1a\x19\x92\xdb\x18\x15\n\x11PERMISSION_DENIED\x10\x02\x12G\n$ERROR_REASON_INVALID_PROVIDER_CONFIG\x10\x36\x1a\x1d\x92\xdb\x18\x19\n\x13\x46\x41ILED_PRECONDITION\x10\x02\x18\x01\x12:\n\x19\x45RROR_REASON_STALE_LEADER\x10\x37\x1a\x1b\x92\xdb\x18\x17\n\x13\x46\x41ILED_PRECONDITION\x10\x01\x12=\n\"ERROR_REASON_CLOUD_API_UNAVAILABLE\x10<\x1a\x15\x92\xdb\x18\x11\n\x0bUNAVAILABLE\x10\x01\x18\x01\x12\x31\n\x1b\x45RROR_REASON_INTERNAL_ERROR\x10=\x1a\x10\x92\xdb\x18\x0c\n\x08INTERNAL\x10\x01\x12\x33\n\x1a\x45RROR_REASON_SHUTTING_DOWN\x10>\x1a\x13\x92\xdb\x18\x0f\n\x0bUNAVAILABLE\x10\x01\x12\x34\n\x1d\x45RROR_REASON_VOLUME_NOT_FOUND\x10\x46\x1a\x11\x92\xdb\x18\r\n\tNOT_FOUND\x10\x01\x12\x35\n\x1e\x45RROR_REASON_CLUSTER_NOT_FOUND\x10G\x1a\x11\x92\xdb\x18\r\n\tNOT_FOUND\x10\x03\x12:\n\x1c\x45RROR_REASON_INVALID_SSH_KEY\x10H\x1a\x18\x92\xdb\x18\x14\n\x10INVALID_ARGUMENT\x10\x03\x42\x1e\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,8 +34,86 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ccm.cloudprovider.v1alpha1.
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\032ccm.cloudprovider.v1alpha1P\001'
-  _globals['_ERRORREASON']._serialized_start=240
-  _globals['_ERRORREASON']._serialized_end=1676
-  _globals['_ITEMERROR']._serialized_start=104
-  _globals['_ITEMERROR']._serialized_end=237
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_UNSPECIFIED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_UNSPECIFIED"]._serialized_options = b'\222\333\030\025\n\007UNKNOWN\n\010INTERNAL\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_INSTANCE_NOT_FOUND"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_INSTANCE_NOT_FOUND"]._serialized_options = b'\222\333\030\r\n\tNOT_FOUND\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_METADATA_NOT_READY"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_METADATA_NOT_READY"]._serialized_options = b'\222\333\030\017\n\013UNAVAILABLE\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_LOCATION_UNREACHABLE"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_LOCATION_UNREACHABLE"]._serialized_options = b'\222\333\030\017\n\013UNAVAILABLE\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_INSTANCE_AMBIGUOUS"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_INSTANCE_AMBIGUOUS"]._serialized_options = b'\222\333\030\027\n\023FAILED_PRECONDITION\020\002'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_METHOD_NOT_SUPPORTED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_METHOD_NOT_SUPPORTED"]._serialized_options = b'\222\333\030\021\n\rUNIMPLEMENTED\020\003'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_UNSUPPORTED_FEATURE"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_UNSUPPORTED_FEATURE"]._serialized_options = b'\222\333\030\024\n\020INVALID_ARGUMENT\020\003'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_IMPLEMENTED_ELSEWHERE"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_IMPLEMENTED_ELSEWHERE"]._serialized_options = b'\222\333\030\027\n\023FAILED_PRECONDITION\020\003'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_INVALID_CONFIGURATION"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_INVALID_CONFIGURATION"]._serialized_options = b'\222\333\030\024\n\020INVALID_ARGUMENT\020\003'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_INVALID_ARGUMENT_SHAPE"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_INVALID_ARGUMENT_SHAPE"]._serialized_options = b'\222\333\030\024\n\020INVALID_ARGUMENT\020\002'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_BATCH_TOO_LARGE"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_BATCH_TOO_LARGE"]._serialized_options = b'\222\333\030\024\n\020INVALID_ARGUMENT\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_PAGE_TOKEN_EXPIRED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_PAGE_TOKEN_EXPIRED"]._serialized_options = b'\222\333\030\013\n\007ABORTED\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_INVALID_TOKEN"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_INVALID_TOKEN"]._serialized_options = b'\222\333\030\024\n\020INVALID_ARGUMENT\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_RESUME_TOKEN_EXPIRED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_RESUME_TOKEN_EXPIRED"]._serialized_options = b'\222\333\030\020\n\014OUT_OF_RANGE\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_RATE_LIMITED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_RATE_LIMITED"]._serialized_options = b'\222\333\030\026\n\022RESOURCE_EXHAUSTED\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_QUOTA_EXCEEDED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_QUOTA_EXCEEDED"]._serialized_options = b'\222\333\030\026\n\022RESOURCE_EXHAUSTED\020\002'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CAPACITY_UNAVAILABLE"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CAPACITY_UNAVAILABLE"]._serialized_options = b'\222\333\030\026\n\022RESOURCE_EXHAUSTED\020\002'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_RETRY_LATER"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_RETRY_LATER"]._serialized_options = b'\222\333\030\017\n\013UNAVAILABLE\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_PROVIDER_OVERLOADED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_PROVIDER_OVERLOADED"]._serialized_options = b'\222\333\030\017\n\013UNAVAILABLE\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CONCURRENT_OPERATION"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CONCURRENT_OPERATION"]._serialized_options = b'\222\333\030\013\n\007ABORTED\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_OWNED_BY_OTHER_CLUSTER"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_OWNED_BY_OTHER_CLUSTER"]._serialized_options = b'\222\333\030\022\n\016ALREADY_EXISTS\020\003'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_ADOPTION_REFUSED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_ADOPTION_REFUSED"]._serialized_options = b'\222\333\030\027\n\023FAILED_PRECONDITION\020\003'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_STALE_REVISION"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_STALE_REVISION"]._serialized_options = b'\222\333\030\013\n\007ABORTED\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_NEEDS_ENSURE"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_NEEDS_ENSURE"]._serialized_options = b'\222\333\030\027\n\023FAILED_PRECONDITION\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_ROUTE_CHANGED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_ROUTE_CHANGED"]._serialized_options = b'\222\333\030\013\n\007ABORTED\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_ROUTE_TABLE_FULL"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_ROUTE_TABLE_FULL"]._serialized_options = b'\222\333\030\026\n\022RESOURCE_EXHAUSTED\020\002'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_UNKNOWN_BACKEND_SET"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_UNKNOWN_BACKEND_SET"]._serialized_options = b'\222\333\030\027\n\023FAILED_PRECONDITION\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_PEER_NOT_TRUSTED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_PEER_NOT_TRUSTED"]._serialized_options = b'\222\333\030\023\n\017UNAUTHENTICATED\020\002'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CLOUD_CREDENTIALS_INVALID"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CLOUD_CREDENTIALS_INVALID"]._serialized_options = b'\222\333\030\025\n\017UNAUTHENTICATED\020\002\030\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED"]._serialized_options = b'\222\333\030\025\n\017UNAUTHENTICATED\020\002\030\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CLOUD_PERMISSION_DENIED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CLOUD_PERMISSION_DENIED"]._serialized_options = b'\222\333\030\025\n\021PERMISSION_DENIED\020\002'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_INVALID_PROVIDER_CONFIG"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_INVALID_PROVIDER_CONFIG"]._serialized_options = b'\222\333\030\031\n\023FAILED_PRECONDITION\020\002\030\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_STALE_LEADER"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_STALE_LEADER"]._serialized_options = b'\222\333\030\027\n\023FAILED_PRECONDITION\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CLOUD_API_UNAVAILABLE"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CLOUD_API_UNAVAILABLE"]._serialized_options = b'\222\333\030\021\n\013UNAVAILABLE\020\001\030\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_INTERNAL_ERROR"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_INTERNAL_ERROR"]._serialized_options = b'\222\333\030\014\n\010INTERNAL\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_SHUTTING_DOWN"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_SHUTTING_DOWN"]._serialized_options = b'\222\333\030\017\n\013UNAVAILABLE\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_VOLUME_NOT_FOUND"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_VOLUME_NOT_FOUND"]._serialized_options = b'\222\333\030\r\n\tNOT_FOUND\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CLUSTER_NOT_FOUND"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CLUSTER_NOT_FOUND"]._serialized_options = b'\222\333\030\r\n\tNOT_FOUND\020\003'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_INVALID_SSH_KEY"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_INVALID_SSH_KEY"]._serialized_options = b'\222\333\030\024\n\020INVALID_ARGUMENT\020\003'
+  _globals['_ERRORREASON']._serialized_start=288
+  _globals['_ERRORREASON']._serialized_end=2670
+  _globals['_ITEMERROR']._serialized_start=152
+  _globals['_ITEMERROR']._serialized_end=285
 # @@protoc_insertion_point(module_scope)

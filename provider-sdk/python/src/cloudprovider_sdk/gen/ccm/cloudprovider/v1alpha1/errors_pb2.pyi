@@ -138,8 +138,8 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     MUST win over absence, or a lost permission would look like deleted machines. [R:error-order] What the user configured is
     looked at where it costs nothing: anywhere after the shape.
 
-    "retry": the host tries again by itself with exponential backoff per object. "slow": likewise, at least 5 minutes
-    apart. "wait": only when the object's wanted fields change, or at the slow resync.
+    Codes and retries stand beside each value as an option, which programs read; "retry", "slow" and "wait" are explained at
+    RetryClass.
     """
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
