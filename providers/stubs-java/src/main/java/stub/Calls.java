@@ -25,14 +25,17 @@ final class Calls {
     /** A read: given up when its caller is gone or its deadline passes, which gRPC tells alike. */
     <A> void read(StreamObserver<A> out, Function<Gate, A> work) {
         Gate gate = new Gate(() -> false);
-        // With a handler, answering a call that is gone is no error.
-        ((ServerCallStreamObserver<A>) out).setOnCancelHandler(gate::shut);
-        answer(out, () -> CompletableFuture.supplyAsync(() -> work.apply(gate), pool));
+        answer(out, gate::shut, () -> CompletableFuture.supplyAsync(() -> work.apply(gate), pool));
     }
 
     /** A mutation, or what is answered from memory: whoever waits for it may go. */
     <A> void answer(StreamObserver<A> out, Supplier<CompletableFuture<A>> begin) {
-        ((ServerCallStreamObserver<A>) out).setOnCancelHandler(() -> {});
+        answer(out, () -> {}, begin);
+    }
+
+    private static <A> void answer(StreamObserver<A> out, Runnable gone, Supplier<CompletableFuture<A>> begin) {
+        // Without a handler, answering a call that is gone would throw.
+        ((ServerCallStreamObserver<A>) out).setOnCancelHandler(gone);
         CompletableFuture<A> answer;
         try {
             answer = begin.get();
