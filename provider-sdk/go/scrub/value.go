@@ -35,7 +35,7 @@ func afterName(tail string) value {
 	if rest == "" || (rest[0] != ':' && rest[0] != '=') || strings.HasPrefix(rest, "::") {
 		return value{}
 	}
-	rest = strings.TrimLeft(rest[1:], "> \t")
+	rest = strings.TrimPrefix(strings.TrimLeft(rest[1:], "> \t"), "Some(")
 	gap := len(tail) - len(rest)
 	unescaped := strings.TrimLeft(rest, `\`)
 	escapes := len(rest) - len(unescaped)

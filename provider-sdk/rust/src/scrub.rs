@@ -82,6 +82,9 @@ fn word(rest: &str, length: usize, out: &mut String) -> usize {
     out.push_str(word);
     let secret = if value::is_scheme(word) {
         value::after_scheme(tail)
+    } else if word.starts_with("//") && !tail.starts_with('=') {
+        // The end of a URL names a place, even where that is "/token"; what follows is told of it.
+        None
     } else if names_a_secret(word) {
         value::after_key(tail)
     } else {
@@ -102,7 +105,15 @@ fn is_random(word: &str) -> bool {
     }
     let classes: Vec<u8> = word.bytes().map(class).collect();
     let changes = classes.windows(2).filter(|pair| pair[0] != pair[1] && pair[0] > 0 && pair[1] > 0).count();
-    (1..=3).all(|class| classes.contains(&class)) && changes * 10 >= word.len() * 3
+    (1..=3).all(|class| classes.contains(&class)) && changes * 10 >= word.len() * 3 && !is_spelled(word)
+}
+
+/// Is it made of words, as a path of methods is? Most of it is runs of small letters then, which less than one random word in
+/// five hundred has.
+fn is_spelled(word: &str) -> bool {
+    let runs = word.split(|one: char| !one.is_ascii_lowercase()).map(str::len).filter(|run| *run >= 3);
+    let all = word.bytes().filter(|byte| class(*byte) > 0).count();
+    runs.sum::<usize>() * 100 >= all * 55
 }
 
 fn class(byte: u8) -> u8 {

@@ -70,7 +70,8 @@ def _word(piece: str, word: str, end: int, out: list[str]) -> int:
     secret = None
     if word.lower() in _SCHEMES:
         secret = _after_scheme(piece, end)
-    elif names_a_secret(word):
+    elif names_a_secret(word) and not (word.startswith("//") and not piece.startswith("=", end)):
+        # The end of a URL names a place, even where that is "/token"; what follows is told of it.
         secret = _after_key(piece, end)
     if secret is None:
         return end
@@ -84,7 +85,16 @@ def _is_random(word: str) -> bool:
         return False
     classes = [1 if c.isupper() else 2 if c.islower() else 3 if c.isdigit() else 0 for c in word]
     changes = sum(a != b and a > 0 and b > 0 for a, b in pairwise(classes))
-    return {1, 2, 3} <= set(classes) and changes * 10 >= len(word) * 3
+    return {1, 2, 3} <= set(classes) and changes * 10 >= len(word) * 3 and not _is_spelled(word)
+
+
+def _is_spelled(word: str) -> bool:
+    """Say whether it is made of words, as a path of methods is: most of it is runs of small letters.
+
+    Of random letters and digits less than one word in five hundred has as many.
+    """
+    spelled = sum(map(len, re.findall(r"[a-z]{3,}", word)))
+    return spelled * 100 >= sum(map(str.isalnum, word)) * 55
 
 
 class _Value(NamedTuple):
