@@ -12,6 +12,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Predicate;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
@@ -35,6 +36,8 @@ public final class Cloud {
     private final Path file;
     private final Held held;
     final Conditions conditions = new Conditions();
+    final AtomicLong calls = new AtomicLong();
+    final AtomicLong changes = new AtomicLong();
     private long lastId;
 
     public Cloud(Path file) throws IOException {
@@ -43,9 +46,10 @@ public final class Cloud {
         lastId = System.currentTimeMillis();
     }
 
-    /** Whether it answers at all. */
+    /** The status page: whether the API answers, and takes the token. */
     public void ping() throws InterruptedException {
-        read("ping", () -> null);
+        Thread.sleep(conditions.latencyMillis);
+        conditions.check("ping");
     }
 
     /** The machines with one of these ids, or one of these names, or one of these firmware uuids. */
@@ -128,8 +132,8 @@ public final class Cloud {
         return balancer;
     }
 
-    Stream<Balancer> standing(String service, String cluster) {
-        return held.balancers.values().stream().filter(one -> one.tags().service().equals(service) && one.tags().cluster().equals(cluster));
+    Stream<Balancer> standing(String cluster) {
+        return held.balancers.values().stream().filter(one -> one.tags().cluster().equals(cluster));
     }
 
     boolean removeIf(Predicate<Balancer> unwanted) {
@@ -148,6 +152,7 @@ public final class Cloud {
     }
 
     private <T> T read(String operation, Supplier<T> work) throws InterruptedException {
+        calls.incrementAndGet();
         Thread.sleep(conditions.latencyMillis);
         conditions.check(operation);
         synchronized (this) {
@@ -156,6 +161,8 @@ public final class Cloud {
     }
 
     private <T> T change(String operation, Supplier<T> work) throws InterruptedException {
+        calls.incrementAndGet();
+        changes.incrementAndGet();
         Thread.sleep(conditions.latencyMillis);
         conditions.check(operation);
         return changing(work);

@@ -14,6 +14,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import java.util.stream.IntStream;
 import stub.cloud.CloudException.Kind;
 
 /**
@@ -88,6 +89,17 @@ public final class Door {
             case "calm" -> now.provoked.clear();
             case "slow" -> now.buildMillis = Long.parseLong(told.get("millis"));
             case "delay" -> now.latencyMillis = Long.parseLong(told.get("millis"));
+            case "crowd" -> {
+                IntStream all = IntStream.range(0, Integer.parseInt(told.get("count")));
+                return cloud.changing(() -> all.mapToObj(at -> create(told.get("name") + "-" + at, told.get("cluster"))).toList());
+            }
+            case "scatter" -> cloud.changing(() -> cloud.held().values().removeIf(one -> one.name().startsWith(told.get("name") + "-")));
+            case "count" -> {
+                return Map.of("calls", cloud.calls, "changes", cloud.changes);
+            }
+            case "objects" -> {
+                return cloud.changing(() -> cloud.standing(told.get("cluster")).map(one -> Map.of("kind", "balancer", "id", one.id())).toList());
+            }
             case "inspect" -> {
                 return cloud.changing(() -> inspect(told.get("service"), told.get("cluster")));
             }
@@ -116,7 +128,7 @@ public final class Door {
 
     /** What stands for a Service, as the conformance suite wants it told. */
     private List<Map<String, Object>> inspect(String service, String cluster) {
-        return cloud.standing(service, cluster).map(one -> {
+        return cloud.standing(cluster).filter(one -> one.tags().service().equals(service)).map(one -> {
             Map<String, Object> told = new HashMap<>();
             told.put("ports", one.config().listeners().stream()
                     .map(port -> Map.of("protocol", port.protocol(), "port", port.port(), "node_port", port.nodePort()))
