@@ -9,7 +9,6 @@ mod core;
 mod deadline;
 mod discovery;
 mod instances;
-mod lanes;
 mod load_balancers;
 pub(crate) mod method;
 mod outcome;

@@ -7,13 +7,15 @@ use serde_json::Value;
 use support::{Mock, scenario};
 
 /// What the whole suite cannot try against a mock on a Unix socket, and why.
-const EXPLAINED: [(&str, &str); 5] = [
+const EXPLAINED: [(&str, &str); 6] = [
     ("SET-06", "it keeps sets"),
     // Who is told of its leaders compares no epochs; what breaks that rule is tried without `Lead`, see breaches.rs.
     ("FENCE-", "CAPABILITY_FENCING is not advertised"),
     ("SEC-03", "only root can call as another user"),
     ("SEC-04", "the endpoint is a Unix socket"),
     ("SEC-05", "the endpoint is a Unix socket"),
+    // Tried in tls.rs.
+    ("SEC-07", "no hook renew-certificates"),
 ];
 
 #[tokio::test]

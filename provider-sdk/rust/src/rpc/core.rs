@@ -8,15 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
-use futures::future::{Either, ready};
 use tokio::time;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Request, Response, Status};
 use tracing::{Instrument as _, Span};
 
 use super::deadline;
-use super::lanes::Lanes;
-use crate::checks::{BackendSets, Fences, Leadership, Mutation, Revisions, Shape, Term, stale};
+use crate::checks::{BackendSets, Fences, Leadership, Revisions, Shape, Term, stale};
 use crate::context::{CallContext, Peer};
 use crate::metrics::{Method, Metrics};
 use crate::proto::{Capability, ErrorReason, LeadRequest, LeadResponse};
@@ -32,9 +30,8 @@ pub(crate) struct RequestId(pub(crate) String);
 pub(crate) struct Core {
     pub(crate) advertised: Advertised,
     pub(crate) lifecycle: Arc<Lifecycle>,
-    revisions: Revisions,
+    pub(crate) revisions: Revisions,
     sets: BackendSets,
-    lanes: Lanes,
     metrics: Arc<Metrics>,
     fences: Fences,
     leadership: Leadership,
@@ -59,7 +56,6 @@ impl Core {
             lifecycle: Arc::clone(&provider.lifecycle),
             revisions: Revisions::default(),
             sets: BackendSets::new(provider.advertised.max_message_bytes),
-            lanes: Lanes::default(),
             metrics: Arc::clone(&provider.metrics),
             fences: Fences::default(),
             leadership: Leadership::default(),
@@ -86,59 +82,45 @@ impl Core {
         let work = AssertUnwindSafe(run(call.ctx, call.request)).catch_unwind();
         let ended = within(call.timeout, work).await?;
         drop(call.waiting.disarm());
-        answer(&ctx, ended).map(Response::new)
+        answer(&ctx, ended)
     }
 
-    /// A mutation: once begun it is run to its end, whatever becomes of the caller, unless leadership ends. An equal one that
-    /// runs is joined; on a key that another one works on, it is refused.
-    pub(super) async fn mutate<Q, F>(
+    /// A mutation: once begun it is run to its end, whatever becomes of the caller, unless leadership ends.
+    pub(super) async fn mutate<Q, A, F>(
         &self,
         method: Method,
         request: Request<Q>,
         run: impl FnOnce(CallContext, Q) -> F,
-    ) -> Result<Response<Q::Answer>, Status>
+    ) -> Result<Response<A>, Status>
     where
-        Q: Mutation,
-        F: Future<Output = Result<Q::Answer>> + Send + 'static,
+        Q: Shape,
+        A: Send + 'static,
+        F: Future<Output = Result<A>> + Send + 'static,
     {
         let give_up = self.lifecycle.give_up.child_token();
-        let Call { ctx, request, timeout, term, waiting } = self.admit(method, request, give_up.clone())?;
-        let about = ctx.clone();
-        let joined = self.lanes.run(request, &self.lifecycle, |mut request, claim| {
-            let refused = request.admit(&mut |subject, revision| {
-                self.revisions.accept(&subject, revision)?;
-                claim.take(subject)
-            })?;
-            let (ctx, fencing) = (about.clone(), request.fencing().cloned().unwrap_or_default());
-            let work = if request.is_empty() {
-                Either::Left(ready(Ok(Q::Answer::default())))
-            } else {
-                Either::Right(run(about, request))
-            };
-            let work = AssertUnwindSafe(work).catch_unwind();
-            let work = async move {
-                let Some(term) = term else { return work.await };
-                // Dropped where it waits, it begins no further call of the cloud; its own tasks hear of it, too.
-                tokio::select! {
-                    biased;
-                    () = term.ended() => {
-                        give_up.cancel();
-                        Ok(Err(stale(&fencing)))
-                    }
-                    ended = work => ended,
+        let call = self.admit(method, request, give_up.clone())?;
+        let (ctx, term) = (call.ctx.clone(), call.term);
+        let fencing = call.request.fencing().cloned().unwrap_or_default();
+        let work = AssertUnwindSafe(run(call.ctx, call.request)).catch_unwind();
+        let work = async move {
+            let Some(term) = term else { return work.await };
+            // Dropped where it waits, it begins no further call of the cloud; its own tasks hear of it, too.
+            tokio::select! {
+                biased;
+                () = term.ended() => {
+                    give_up.cancel();
+                    Ok(Err(stale(&fencing)))
                 }
-            };
-            let work = async move {
-                let mut answer = answer(&ctx, work.await)?;
-                Q::add(&mut answer, refused);
-                Ok(answer)
-            };
-            Ok(work.in_current_span().boxed())
-        });
-        let joined = joined.map_err(|error| fail(&ctx, error))?;
-        let answer = within(timeout, joined).await?;
-        drop(waiting.disarm());
-        answer.map(Response::new)
+                ended = work => ended,
+            }
+        };
+        let task = self.lifecycle.mutations.spawn(work.in_current_span());
+        let ended = match within(call.timeout, task).await? {
+            Ok(ended) => ended,
+            Err(lost) => Err(Box::new(lost.to_string()) as Box<dyn Any + Send>),
+        };
+        drop(call.waiting.disarm());
+        answer(&ctx, ended)
     }
 
     /// Refuses what must not reach a method, in the contract's order.
@@ -243,9 +225,9 @@ async fn within<T>(timeout: Option<Duration>, work: impl Future<Output = T>) -> 
 
 type Ended<A> = Result<Result<A>, Box<dyn Any + Send>>;
 
-fn answer<A>(ctx: &CallContext, ended: Ended<A>) -> Result<A, Status> {
+fn answer<A>(ctx: &CallContext, ended: Ended<A>) -> Result<Response<A>, Status> {
     match ended {
-        Ok(Ok(answer)) => Ok(answer),
+        Ok(Ok(answer)) => Ok(Response::new(answer)),
         Ok(Err(error)) => Err(fail(ctx, error)),
         // What the panic said was logged where it happened; it may hold anything.
         Err(_panic) => Err(fail(ctx, ProviderError::internal("the method panicked"))),

@@ -7,7 +7,6 @@ use tonic::{Request, Response, Status};
 
 use super::core::Core;
 use super::method;
-use crate::checks::settle;
 use crate::proto::{
     BatchDeleteRoutesRequest, BatchDeleteRoutesResponse, BatchEnsureRoutesRequest, BatchEnsureRoutesResponse,
     ListRoutesRequest, ListRoutesResponse,
@@ -41,12 +40,7 @@ impl Rpc for RoutesRpc {
         request: Request<BatchEnsureRoutesRequest>,
     ) -> Result<Response<BatchEnsureRoutesResponse>, Status> {
         let ours = Arc::clone(&self.ours);
-        let run = |ctx, request: BatchEnsureRoutesRequest| async move {
-            let asked: Vec<String> = request.items.iter().map(|item| item.key.clone()).collect();
-            let mut answer = ours.batch_ensure_routes(&ctx, request).await?;
-            settle(&asked, &mut answer.results);
-            Ok(answer)
-        };
+        let run = |ctx, request| async move { ours.batch_ensure_routes(&ctx, request).await };
         self.core.mutate(method::BATCH_ENSURE_ROUTES, request, run).await
     }
 
@@ -55,12 +49,7 @@ impl Rpc for RoutesRpc {
         request: Request<BatchDeleteRoutesRequest>,
     ) -> Result<Response<BatchDeleteRoutesResponse>, Status> {
         let ours = Arc::clone(&self.ours);
-        let run = |ctx, request: BatchDeleteRoutesRequest| async move {
-            let asked: Vec<String> = request.items.iter().map(|item| item.key.clone()).collect();
-            let mut answer = ours.batch_delete_routes(&ctx, request).await?;
-            settle(&asked, &mut answer.results);
-            Ok(answer)
-        };
+        let run = |ctx, request| async move { ours.batch_delete_routes(&ctx, request).await };
         self.core.mutate(method::BATCH_DELETE_ROUTES, request, run).await
     }
 }

@@ -78,8 +78,11 @@ async fn batched(t: &Trial) -> Outcome {
 
 /// When it was observed, in nanoseconds on the provider's own clock.
 fn observed(result: &InstanceResult) -> Result<i128, Stop> {
-    let at = result.observed_at.filter(|_| result.authoritative);
-    let at = at.ok_or_else(|| failed("an answer with authority and observed_at", format!("{result:?}")))?;
+    if !result.authoritative {
+        return Err(Stop::NotAdvertised("no authority is claimed for what is said of a machine".to_owned()));
+    }
+    let at =
+        result.observed_at.ok_or_else(|| failed("observed_at beside authority", format!("{result:?}")))?;
     Ok(i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanos))
 }
 

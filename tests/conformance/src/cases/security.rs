@@ -1,6 +1,7 @@
 //! Who may call, and how.
 
 use std::{
+    cell::Cell,
     os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process::Stdio,
@@ -10,8 +11,9 @@ use cloudprovider_proto::discovery::v1::{GetInfoRequest, discovery_client::Disco
 
 use crate::{
     case::{Case, Outcome, Profile::Security, Stop},
+    scenario::Variables,
     target::{Endpoint, Wire},
-    trial::{Trial, expect, failed},
+    trial::{Trial, expect, failed, good},
 };
 
 const PEER: &[&str] = &["The provider does not trust the peer. Code UNAUTHENTICATED."];
@@ -31,6 +33,16 @@ pub(super) const CASES: &[Case] = &[
     Case::new("SEC-04", Security, "TCP without TLS is not served", &[], &plain_tcp).words(PEER),
     Case::new("SEC-05", Security, "TLS without a client's certificate is not served", &[], &anonymous_tls)
         .words(PEER),
+    Case::new(
+        "SEC-07",
+        Security,
+        "renewed certificates are taken up without a restart, and no call is cut for it",
+        &[],
+        &renewed_certificates,
+    )
+    .words(&["takes up renewed ones without a restart, and cuts no call for it"])
+    .hooks(&["renew-certificates"])
+    .extended(),
 ];
 
 /// A user that owns nothing.
@@ -112,4 +124,44 @@ async fn anonymous_tls(t: &Trial) -> Outcome {
         return Err(failed("no answer without a client's certificate", "an answer"));
     }
     Ok(())
+}
+
+async fn renewed_certificates(t: &Trial) -> Outcome {
+    tcp(t)?;
+    let no_connection = |error: std::io::Error| failed("a connection by TLS", error.to_string());
+    let before = t.wire().certificate().await.map_err(no_connection)?;
+    let standing = t.wire().another();
+    let renewed = Cell::new(false);
+    let renew = async {
+        let done = renew_and_wait(t, &before).await;
+        renewed.set(true);
+        done
+    };
+    let calls = async {
+        while !renewed.get() {
+            let mut client = DiscoveryClient::new(standing.clone());
+            good(
+                "a call while certificates are renewed",
+                client.get_info(t.ask(GetInfoRequest::default())).await,
+            )?;
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        Ok(())
+    };
+    let (done, called) = tokio::join!(renew, calls);
+    done.and(called)?;
+    let mut client = DiscoveryClient::new(t.wire().another());
+    good("a call on a new connection", client.get_info(t.ask(GetInfoRequest::default())).await).map(drop)
+}
+
+async fn renew_and_wait(t: &Trial, before: &Option<Vec<u8>>) -> Outcome {
+    t.hook("renew-certificates", &Variables::new()).await?;
+    t.eventually("another certificate on a new connection", async || {
+        Ok(match t.wire().certificate().await {
+            Ok(now) if now != *before => Ok(()),
+            Ok(_) => Err("the former certificate".to_owned()),
+            Err(error) => Err(error.to_string()),
+        })
+    })
+    .await
 }

@@ -94,6 +94,7 @@ fn what_to_do(why: &str) -> String {
     let hook = why.strip_prefix("no hook ").and_then(|name| HOOKS.iter().find(|hook| hook.name == name));
     match hook {
         Some(hook) => format!("give the scenario a hook that {}", hook.what),
+        None if why.starts_with("hook ") => "mend this hook of the scenario".to_owned(),
         None => "see the reason".to_owned(),
     }
 }

@@ -103,6 +103,12 @@ pub const HOOKS: &[HookInfo] = &[
     hook("create-cluster", &["NAME"], "makes a hosted cluster of this name", "an object with `host`"),
     hook("delete-cluster", &["NAME"], "takes a hosted cluster away; one that is gone is no error", ""),
     hook(
+        "renew-certificates",
+        &[],
+        "gives the provider another certificate of the same authority, as whatever renews certificates does",
+        "",
+    ),
+    hook(
         "find-logs",
         &[],
         "tells where the provider's logs of this run are",

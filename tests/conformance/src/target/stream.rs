@@ -17,6 +17,8 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
+use tokio_rustls::client::TlsStream;
+
 use super::{Endpoint, tls};
 
 /// What a byte stream can do.
@@ -39,19 +41,31 @@ impl Dial {
     pub(super) async fn open(&self) -> io::Result<Box<dyn Duplex>> {
         match &self.endpoint {
             Endpoint::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
-            Endpoint::Tls { host, port } => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await?;
-                stream.set_nodelay(true)?;
-                if self.plain {
-                    return Ok(Box::new(stream));
-                }
-                let folder = self.tls_folder.as_deref().unwrap_or(Path::new("."));
-                let config = tls::config(folder, self.anonymous).map_err(io::Error::other)?;
-                let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
-                Ok(Box::new(tokio_rustls::TlsConnector::from(config).connect(name, stream).await?))
-            }
+            Endpoint::Tls { host, port } if self.plain => Ok(Box::new(tcp(host, *port).await?)),
+            Endpoint::Tls { host, port } => Ok(Box::new(self.secured(host, *port).await?)),
         }
     }
+
+    /// The certificate that a new connection is shown; nothing without TLS.
+    pub(super) async fn certificate(&self) -> io::Result<Option<Vec<u8>>> {
+        let Endpoint::Tls { host, port } = &self.endpoint else { return Ok(None) };
+        let stream = self.secured(host, *port).await?;
+        let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+        Ok(shown.map(|certificate| certificate.to_vec()))
+    }
+
+    async fn secured(&self, host: &str, port: u16) -> io::Result<TlsStream<TcpStream>> {
+        let folder = self.tls_folder.as_deref().unwrap_or(Path::new("."));
+        let config = tls::config(folder, self.anonymous).map_err(io::Error::other)?;
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        tokio_rustls::TlsConnector::from(config).connect(name, tcp(host, port).await?).await
+    }
+}
+
+async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((host, port)).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// A stream that can be made deaf: what the other end says from then on is lost.

@@ -114,6 +114,15 @@ impl Wire {
         &self.dial.endpoint
     }
 
+    /// The certificate that a new connection is shown; nothing without TLS.
+    ///
+    /// # Errors
+    ///
+    /// When there is no connection.
+    pub async fn certificate(&self) -> io::Result<Option<Vec<u8>>> {
+        self.dial.certificate().await
+    }
+
     /// From now on every answer on this connection is lost.
     pub fn lose_answers(&self) {
         self.deaf.store(true, Ordering::SeqCst);

@@ -30,6 +30,8 @@ Every unary call carries its deadline on the wire. A provider MUST bound its own
 [R:deadline-honoured], MUST finish a mutation that it began, and needs no retry logic of its own: retries live in the
 host's work queues only.
 
+Over TCP both ends show certificates. A provider takes up renewed ones without a restart, and cuts no call for it.
+
 The zero value of every field means "not known" or "not set", and an unknown enum number is read as zero: always the
 safe branch. Unknown fields are ignored.
 """
