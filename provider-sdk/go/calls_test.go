@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -297,6 +298,109 @@ func TestAMutationIsFinishedThoughItsCallerIsGone(t *testing.T) {
 	receive(t, gone, "the news that the caller is gone")
 	if err := receive(t, finished, "the end of the mutation"); err != nil {
 		t.Errorf("the mutation was ended: %v", err)
+	}
+}
+
+// What a host does after an answer that was lost, or a deadline that passed.
+func TestAnEqualMutationJoinsTheOneThatRuns(t *testing.T) {
+	begun, release := make(chan bool, 9), make(chan bool)
+	cloud := &cloud{ensure: func(context.Context, *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
+		begun <- true
+		<-release
+		return &pb.EnsureLoadBalancerResponse{LoadBalancer: &pb.LoadBalancer{Id: "one"}}, nil
+	}}
+	client := pb.NewLoadBalancersClient(serve(t, provider(t, cloud)).dial(t))
+	request := ensureRequest()
+	request.Service.Labels = map[string]string{"a": "1", "b": "2", "c": "3"}
+	answers := make(chan string, 2)
+	ensure := func() {
+		answer, err := client.EnsureLoadBalancer(soon(t), request)
+		answers <- fmt.Sprint(answer.GetLoadBalancer().GetId(), err)
+	}
+	go ensure()
+	receive(t, begun, "the mutation")
+	hasty, done := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer done()
+	if _, err := client.EnsureLoadBalancer(hasty, request); err == nil {
+		t.Error("an answer out of nothing")
+	}
+	go ensure()
+	if _, err := client.ListLoadBalancers(soon(t), &pb.ListLoadBalancersRequest{Cluster: clusterRef()}); err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	for range 2 {
+		if got := receive(t, answers, "an answer"); got != "one<nil>" {
+			t.Errorf("got %s", got)
+		}
+	}
+	if _, err := client.EnsureLoadBalancer(soon(t), request); err != nil || len(begun) > 2 {
+		t.Errorf("%v after %d more", err, len(begun))
+	}
+}
+
+func TestAMutationOnAKeyThatAnotherOneWorksOnIsRefused(t *testing.T) {
+	begun, release := make(chan bool, 9), make(chan bool)
+	cloud := &cloud{
+		ensure: func(context.Context, *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
+			begun <- true
+			<-release
+			return &pb.EnsureLoadBalancerResponse{}, nil
+		},
+		update: func(_ context.Context, request *pb.BatchUpdateLoadBalancersRequest) (*pb.BatchUpdateLoadBalancersResponse, error) {
+			answer := &pb.BatchUpdateLoadBalancersResponse{}
+			for _, item := range request.GetItems() {
+				// "doubled" is answered twice, "lacking" not at all.
+				uid := item.GetService().GetRef().GetUid()
+				times := map[string]int{"doubled": 2, "lacking": 0, "free": 1}[uid]
+				for range times {
+					answer.Results = append(answer.Results, &pb.LoadBalancerUpdateResult{ServiceUid: uid, Outcome: pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED})
+				}
+			}
+			return answer, nil
+		},
+	}
+	client := pb.NewLoadBalancersClient(serve(t, provider(t, cloud)).dial(t))
+	request := ensureRequest()
+	busy := request.GetService().GetRef().GetUid()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := client.EnsureLoadBalancer(soon(t), request)
+		ended <- err
+	}()
+	receive(t, begun, "the mutation")
+
+	other := ensureRequest()
+	other.DesiredDigest = "another"
+	_, err := client.EnsureLoadBalancer(soon(t), other)
+	expect(t, err, codes.Aborted, pb.ErrorReason_ERROR_REASON_CONCURRENT_OPERATION)
+	items := []*pb.LoadBalancerUpdate{}
+	for _, uid := range []string{busy, "free", "doubled", "lacking"} {
+		items = append(items, &pb.LoadBalancerUpdate{Service: service(uid), DesiredDigest: "d"})
+	}
+	answer, err := client.BatchUpdateLoadBalancers(soon(t), &pb.BatchUpdateLoadBalancersRequest{
+		Cluster: clusterRef(), Fencing: &pb.Fencing{}, BackendSets: []*pb.BackendSet{{}}, Items: items,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]pb.ErrorReason{}
+	for _, result := range answer.GetResults() {
+		got[result.GetServiceUid()] = result.GetError().GetReason()
+	}
+	want := map[string]pb.ErrorReason{
+		busy: pb.ErrorReason_ERROR_REASON_CONCURRENT_OPERATION, "free": 0,
+		"doubled": pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, "lacking": pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR,
+	}
+	if !maps.Equal(got, want) || len(answer.GetResults()) != len(want) {
+		t.Errorf("got %v", answer.GetResults())
+	}
+	close(release)
+	if err := receive(t, ended, "the end of the first"); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.EnsureLoadBalancer(soon(t), other); err != nil {
+		t.Errorf("the key stays busy: %v", err)
 	}
 }
 

@@ -27,6 +27,7 @@ type core struct {
 	fences    checks.Fences
 	revisions checks.Revisions
 	sets      checks.BackendSets
+	lanes     lanes
 	leaders
 }
 
@@ -83,7 +84,7 @@ func (c *core) unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, 
 	if err != nil {
 		return nil, err
 	}
-	handler = c.gated(call, handler)
+	handler = c.gated(call, settled(handler))
 	if call.method.kind == mutation {
 		return c.mutate(ctx, term, request, handler)
 	}
@@ -92,6 +93,19 @@ func (c *core) unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, 
 	stop := context.AfterFunc(c.provider.life.giveUp, done)
 	defer stop()
 	return within(ctx, call, begin(work, request, handler))
+}
+
+// settled makes sure that the answer of a batch holds each key exactly once.
+func settled(handler grpc.UnaryHandler) grpc.UnaryHandler {
+	return func(ctx context.Context, request any) (any, error) {
+		answer, err := handler(ctx, request)
+		if err == nil {
+			if wrong := checks.Settle(request, answer); len(wrong) > 0 {
+				Logger(ctx).Error("the answer of a batch does not hold each key exactly once", "keys", wrong[:min(len(wrong), 10)])
+			}
+		}
+		return answer, err
+	}
 }
 
 // gated asks first whether the method may be called.
@@ -110,21 +124,34 @@ func (c *core) gated(call *Call, handler grpc.UnaryHandler) grpc.UnaryHandler {
 	}
 }
 
-// mutate runs a mutation: once begun it is run to its end, whatever becomes of the caller, unless leadership ends.
+// mutate runs a mutation: once begun it is run to its end, whatever becomes of the caller, unless leadership ends. An equal one that runs
+// is joined; on a key that another one works on, it is refused.
 func (c *core) mutate(ctx, term context.Context, request any, handler grpc.UnaryHandler) (any, error) {
-	if !c.provider.life.beginMutation() {
-		return nil, fail(ctx, fault.ShuttingDown())
-	}
-	work, done := (&mandate{c.provider.life, term}).begin(ctx)
 	call, _ := CallFrom(ctx)
-	ended := begin(work, request, func(work context.Context, request any) (any, error) {
-		defer done()
-		return handler(work, request)
+	run, err := c.lanes.run(request.(proto.Message), c.revisions.Accept, func(left any, refused proto.Message) (context.Context, <-chan outcome, error) {
+		if !c.provider.life.beginMutation() {
+			return nil, nil, fault.ShuttingDown()
+		}
+		work, done := (&mandate{c.provider.life, term}).begin(ctx)
+		return work, begin(work, left, func(work context.Context, left any) (any, error) {
+			defer done()
+			if left == nil {
+				return refused, nil
+			}
+			answer, err := handler(work, left)
+			if err == nil && refused != nil && !missing(answer) {
+				proto.Merge(answer.(proto.Message), refused)
+			}
+			return answer, err
+		}), nil
 	})
-	if term == nil {
-		return within(ctx, &call, ended)
+	if err != nil {
+		return nil, fail(ctx, err)
 	}
-	return within(ctx, &call, unlessOver(ctx, term, ended))
+	if term == nil {
+		return within(ctx, &call, run.wait())
+	}
+	return within(ctx, &call, unlessOver(ctx, term, run.wait()))
 }
 
 // mandate is what a mutation runs under: the lifecycle that counts it, and the term of its leader, nil where there is none.

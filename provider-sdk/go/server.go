@@ -217,7 +217,7 @@ func (s *Server) register(server *grpc.Server, core *core) {
 	}
 	if provider.loadBalancers != nil {
 		pb.RegisterLoadBalancersServer(server,
-			&loadBalancersServer{revisions: &core.revisions, LoadBalancers: provider.loadBalancers})
+			&loadBalancersServer{LoadBalancers: provider.loadBalancers})
 	}
 	if provider.routes != nil {
 		pb.RegisterRoutesServer(server, &routesServer{Routes: provider.routes})

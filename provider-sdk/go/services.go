@@ -47,9 +47,9 @@ type SSHKeyAdder interface {
 // service uid).
 //
 // Mutations are run to their end even when the caller is gone: their context is not cancelled with the call, and its
-// deadline is the contract's longest, not the caller's (CallFrom tells that one). They may run at the same time as another
-// one of the same key: join, queue, or answer fault.ConcurrentOperation. A revision below the highest accepted one of the
-// same key is refused before a method is called.
+// deadline is the contract's longest, not the caller's (CallFrom tells that one). One at a time runs for each key: an equal one joins
+// the one that runs, another one is answered CONCURRENT_OPERATION. A revision below the highest accepted one of the same key is
+// refused before a method is called.
 type LoadBalancers interface {
 	// GetLoadBalancer reads one balancer. Absence is LOAD_BALANCER_STATE_ABSENT, never an error.
 	GetLoadBalancer(context.Context, *pb.GetLoadBalancerRequest) (*pb.GetLoadBalancerResponse, error)

@@ -2,18 +2,22 @@
 //! epoch, shape of the arguments, sets of backends by their digests. Rights in the cloud and existence are the provider's
 //! to check, in this order.
 
+mod batch;
 mod fencing;
 mod instances;
 mod leadership;
 mod load_balancers;
+mod mutation;
 mod others;
 mod parts;
 mod revision;
 mod routes;
 mod sets;
 
+pub(crate) use batch::settle;
 pub(crate) use fencing::Fences;
 pub(crate) use leadership::{Leadership, Term, stale};
+pub(crate) use mutation::{Mutation, Subject, uid_of};
 pub(crate) use revision::Revisions;
 pub(crate) use sets::BackendSets;
 

@@ -9,6 +9,7 @@ mod core;
 mod deadline;
 mod discovery;
 mod instances;
+mod lanes;
 mod load_balancers;
 pub(crate) mod method;
 mod outcome;

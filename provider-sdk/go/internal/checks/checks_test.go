@@ -143,7 +143,7 @@ func TestRevisionsGrowAsInEverySDK(t *testing.T) {
 		Revision         unsigned
 		Refused          bool
 	}](t, "revisions.json") {
-		err := revisions.Accept(row.Cluster, row.Service, uint64(row.Revision))
+		err := revisions.Accept(balancer(&pb.ClusterRef{Uid: row.Cluster}, row.Service), uint64(row.Revision))
 		if stale := fault.ReasonOf(err) == pb.ErrorReason_ERROR_REASON_STALE_REVISION; stale != row.Refused {
 			t.Errorf("row %d: %v", i, err)
 		}
@@ -153,14 +153,14 @@ func TestRevisionsGrowAsInEverySDK(t *testing.T) {
 func TestMemoryOfRevisionsIsBoundedAndTheNewestStay(t *testing.T) {
 	revisions := &Revisions{}
 	for service := range remembered + 1 {
-		if err := revisions.Accept("c", fmt.Sprint(service), 9); err != nil {
+		if err := revisions.Accept(Subject{Name: fmt.Sprint(service)}, 9); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if len(revisions.highest) > remembered {
 		t.Errorf("%d services are remembered", len(revisions.highest))
 	}
-	if revisions.Accept("c", "0", 1) != nil || revisions.Accept("c", fmt.Sprint(remembered), 1) == nil {
+	if revisions.Accept(Subject{Name: "0"}, 1) != nil || revisions.Accept(Subject{Name: fmt.Sprint(remembered)}, 1) == nil {
 		t.Error("the wrong ones were forgotten")
 	}
 }

@@ -15,33 +15,30 @@ const remembered = 1 << 16
 // Revisions refuses what was overtaken: the wanted state of a Service that is older than one accepted before.
 type Revisions struct {
 	mu      sync.Mutex
-	highest map[serviceKey]accepted
+	highest map[Subject]accepted
 	clock   uint64
 }
-
-type serviceKey struct{ cluster, service string }
 
 type accepted struct{ revision, touched uint64 }
 
 // Accept accepts a revision, or refuses it below the highest accepted one. An equal one is the same call again; 0 is never
 // refused nor kept.
-func (r *Revisions) Accept(cluster, service string, revision uint64) error {
+func (r *Revisions) Accept(subject Subject, revision uint64) error {
 	if revision == 0 {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := serviceKey{cluster, service}
-	if highest := r.highest[key].revision; revision < highest {
-		return fault.StaleRevision(service,
+	if highest := r.highest[subject].revision; revision < highest {
+		return fault.StaleRevision(subject.Name,
 			fault.WithMetadata("revision", strconv.FormatUint(revision, 10)),
 			fault.WithMetadata("accepted", strconv.FormatUint(highest, 10)))
 	}
 	if r.highest == nil {
-		r.highest = map[serviceKey]accepted{}
+		r.highest = map[Subject]accepted{}
 	}
 	r.clock++
-	r.highest[key] = accepted{revision, r.clock}
+	r.highest[subject] = accepted{revision, r.clock}
 	r.forgetTheOldest()
 	return nil
 }

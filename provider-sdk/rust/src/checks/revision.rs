@@ -4,18 +4,19 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
+use super::Subject;
 use crate::{ProviderError, Result};
 
 /// Services kept in mind; beyond that, those whose last change is longest ago are forgotten, as after a restart.
 const REMEMBERED: usize = 1 << 16;
 
-/// The highest accepted revision of each Service, by (cluster uid, service uid).
+/// The highest accepted revision of each Service.
 #[derive(Debug, Default)]
 pub(crate) struct Revisions(Mutex<Accepted>);
 
 #[derive(Debug, Default)]
 struct Accepted {
-    highest: HashMap<(String, String), Entry>,
+    highest: HashMap<Subject, Entry>,
     clock: u64,
 }
 
@@ -28,17 +29,16 @@ struct Entry {
 impl Revisions {
     /// Accepts a revision, or refuses it below the highest accepted one. An equal one is the same call again; 0 is never
     /// refused nor kept.
-    pub(crate) fn accept(&self, cluster: &str, service: &str, revision: u64) -> Result<()> {
+    pub(crate) fn accept(&self, subject: &Subject, revision: u64) -> Result<()> {
         if revision == 0 {
             return Ok(());
         }
         let mut accepted = self.0.lock();
         accepted.clock += 1;
         let touched = accepted.clock;
-        let key = (cluster.to_owned(), service.to_owned());
-        let entry = accepted.highest.entry(key).or_insert(Entry { revision, touched });
+        let entry = accepted.highest.entry(subject.clone()).or_insert(Entry { revision, touched });
         if revision < entry.revision {
-            return Err(ProviderError::stale_revision(service)
+            return Err(ProviderError::stale_revision(&subject.name)
                 .with_metadata("revision", revision.to_string())
                 .with_metadata("accepted", entry.revision.to_string()));
         }
@@ -68,10 +68,10 @@ mod tests {
     fn memory_is_bounded_and_the_newest_stay() {
         let revisions = Revisions::default();
         for service in 0..=REMEMBERED {
-            revisions.accept("c", &service.to_string(), 9).unwrap();
+            revisions.accept(&Subject::service("c", &service.to_string()), 9).unwrap();
         }
         assert!(revisions.0.lock().highest.len() <= REMEMBERED);
-        revisions.accept("c", "0", 1).unwrap();
-        revisions.accept("c", &REMEMBERED.to_string(), 1).unwrap_err();
+        revisions.accept(&Subject::service("c", "0"), 1).unwrap();
+        revisions.accept(&Subject::service("c", &REMEMBERED.to_string()), 1).unwrap_err();
     }
 }

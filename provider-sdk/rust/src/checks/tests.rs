@@ -129,7 +129,7 @@ fn revisions_grow_as_in_every_sdk() {
     let revisions = Revisions::default();
     for row in rows(include_str!("../../../../proto/vectors/revisions.json")) {
         let (cluster, service) = (text(&row, "cluster"), text(&row, "service"));
-        let error = revisions.accept(cluster, service, number(&row["revision"])).err();
+        let error = revisions.accept(&Subject::service(cluster, service), number(&row["revision"])).err();
         let reason = error.as_ref().map(ProviderError::reason);
         assert_eq!(reason == Some(ErrorReason::StaleRevision), row["refused"], "{row}");
     }

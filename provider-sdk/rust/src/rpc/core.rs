@@ -8,13 +8,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
+use futures::future::{Either, ready};
 use tokio::time;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Request, Response, Status};
 use tracing::{Instrument as _, Span};
 
 use super::deadline;
-use crate::checks::{BackendSets, Fences, Leadership, Revisions, Shape, Term, stale};
+use super::lanes::Lanes;
+use crate::checks::{BackendSets, Fences, Leadership, Mutation, Revisions, Shape, Term, stale};
 use crate::context::{CallContext, Peer};
 use crate::metrics::{Method, Metrics};
 use crate::proto::{Capability, ErrorReason, LeadRequest, LeadResponse};
@@ -30,8 +32,9 @@ pub(crate) struct RequestId(pub(crate) String);
 pub(crate) struct Core {
     pub(crate) advertised: Advertised,
     pub(crate) lifecycle: Arc<Lifecycle>,
-    pub(crate) revisions: Revisions,
+    revisions: Revisions,
     sets: BackendSets,
+    lanes: Lanes,
     metrics: Arc<Metrics>,
     fences: Fences,
     leadership: Leadership,
@@ -56,6 +59,7 @@ impl Core {
             lifecycle: Arc::clone(&provider.lifecycle),
             revisions: Revisions::default(),
             sets: BackendSets::new(provider.advertised.max_message_bytes),
+            lanes: Lanes::default(),
             metrics: Arc::clone(&provider.metrics),
             fences: Fences::default(),
             leadership: Leadership::default(),
@@ -82,45 +86,59 @@ impl Core {
         let work = AssertUnwindSafe(run(call.ctx, call.request)).catch_unwind();
         let ended = within(call.timeout, work).await?;
         drop(call.waiting.disarm());
-        answer(&ctx, ended)
+        answer(&ctx, ended).map(Response::new)
     }
 
-    /// A mutation: once begun it is run to its end, whatever becomes of the caller, unless leadership ends.
-    pub(super) async fn mutate<Q, A, F>(
+    /// A mutation: once begun it is run to its end, whatever becomes of the caller, unless leadership ends. An equal one that
+    /// runs is joined; on a key that another one works on, it is refused.
+    pub(super) async fn mutate<Q, F>(
         &self,
         method: Method,
         request: Request<Q>,
         run: impl FnOnce(CallContext, Q) -> F,
-    ) -> Result<Response<A>, Status>
+    ) -> Result<Response<Q::Answer>, Status>
     where
-        Q: Shape,
-        A: Send + 'static,
-        F: Future<Output = Result<A>> + Send + 'static,
+        Q: Mutation,
+        F: Future<Output = Result<Q::Answer>> + Send + 'static,
     {
         let give_up = self.lifecycle.give_up.child_token();
-        let call = self.admit(method, request, give_up.clone())?;
-        let (ctx, term) = (call.ctx.clone(), call.term);
-        let fencing = call.request.fencing().cloned().unwrap_or_default();
-        let work = AssertUnwindSafe(run(call.ctx, call.request)).catch_unwind();
-        let work = async move {
-            let Some(term) = term else { return work.await };
-            // Dropped where it waits, it begins no further call of the cloud; its own tasks hear of it, too.
-            tokio::select! {
-                biased;
-                () = term.ended() => {
-                    give_up.cancel();
-                    Ok(Err(stale(&fencing)))
+        let Call { ctx, request, timeout, term, waiting } = self.admit(method, request, give_up.clone())?;
+        let about = ctx.clone();
+        let joined = self.lanes.run(request, &self.lifecycle, |mut request, claim| {
+            let refused = request.admit(&mut |subject, revision| {
+                self.revisions.accept(&subject, revision)?;
+                claim.take(subject)
+            })?;
+            let (ctx, fencing) = (about.clone(), request.fencing().cloned().unwrap_or_default());
+            let work = if request.is_empty() {
+                Either::Left(ready(Ok(Q::Answer::default())))
+            } else {
+                Either::Right(run(about, request))
+            };
+            let work = AssertUnwindSafe(work).catch_unwind();
+            let work = async move {
+                let Some(term) = term else { return work.await };
+                // Dropped where it waits, it begins no further call of the cloud; its own tasks hear of it, too.
+                tokio::select! {
+                    biased;
+                    () = term.ended() => {
+                        give_up.cancel();
+                        Ok(Err(stale(&fencing)))
+                    }
+                    ended = work => ended,
                 }
-                ended = work => ended,
-            }
-        };
-        let task = self.lifecycle.mutations.spawn(work.in_current_span());
-        let ended = match within(call.timeout, task).await? {
-            Ok(ended) => ended,
-            Err(lost) => Err(Box::new(lost.to_string()) as Box<dyn Any + Send>),
-        };
-        drop(call.waiting.disarm());
-        answer(&ctx, ended)
+            };
+            let work = async move {
+                let mut answer = answer(&ctx, work.await)?;
+                Q::add(&mut answer, refused);
+                Ok(answer)
+            };
+            Ok(work.in_current_span().boxed())
+        });
+        let joined = joined.map_err(|error| fail(&ctx, error))?;
+        let answer = within(timeout, joined).await?;
+        drop(waiting.disarm());
+        answer.map(Response::new)
     }
 
     /// Refuses what must not reach a method, in the contract's order.
@@ -225,9 +243,9 @@ async fn within<T>(timeout: Option<Duration>, work: impl Future<Output = T>) -> 
 
 type Ended<A> = Result<Result<A>, Box<dyn Any + Send>>;
 
-fn answer<A>(ctx: &CallContext, ended: Ended<A>) -> Result<Response<A>, Status> {
+fn answer<A>(ctx: &CallContext, ended: Ended<A>) -> Result<A, Status> {
     match ended {
-        Ok(Ok(answer)) => Ok(Response::new(answer)),
+        Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(fail(ctx, error)),
         // What the panic said was logged where it happened; it may hold anything.
         Err(_panic) => Err(fail(ctx, ProviderError::internal("the method panicked"))),

@@ -8,6 +8,7 @@ use tonic::{Request, Response, Status};
 
 use super::core::Core;
 use super::{method, watch};
+use crate::checks::settle;
 use crate::proto::{
     AddSshKeyToAllInstancesRequest, AddSshKeyToAllInstancesResponse, BatchGetInstancesRequest,
     BatchGetInstancesResponse, Capability, ListInstancesRequest, ListInstancesResponse,
@@ -33,7 +34,12 @@ impl Rpc for InstancesRpc {
         &self,
         request: Request<BatchGetInstancesRequest>,
     ) -> Result<Response<BatchGetInstancesResponse>, Status> {
-        let run = |ctx, request| async move { self.ours.batch_get_instances(&ctx, request).await };
+        let run = |ctx, request: BatchGetInstancesRequest| async move {
+            let asked: Vec<String> = request.queries.iter().map(|query| query.key.clone()).collect();
+            let mut answer = self.ours.batch_get_instances(&ctx, request).await?;
+            settle(&asked, &mut answer.results);
+            Ok(answer)
+        };
         self.core.read(method::BATCH_GET_INSTANCES, request, run).await
     }
 

@@ -7,6 +7,7 @@ use tonic::{Request, Response, Status};
 
 use super::core::Core;
 use super::method;
+use crate::checks::settle;
 use crate::proto::{
     BatchDeleteRoutesRequest, BatchDeleteRoutesResponse, BatchEnsureRoutesRequest, BatchEnsureRoutesResponse,
     ListRoutesRequest, ListRoutesResponse,
@@ -40,7 +41,12 @@ impl Rpc for RoutesRpc {
         request: Request<BatchEnsureRoutesRequest>,
     ) -> Result<Response<BatchEnsureRoutesResponse>, Status> {
         let ours = Arc::clone(&self.ours);
-        let run = |ctx, request| async move { ours.batch_ensure_routes(&ctx, request).await };
+        let run = |ctx, request: BatchEnsureRoutesRequest| async move {
+            let asked: Vec<String> = request.items.iter().map(|item| item.key.clone()).collect();
+            let mut answer = ours.batch_ensure_routes(&ctx, request).await?;
+            settle(&asked, &mut answer.results);
+            Ok(answer)
+        };
         self.core.mutate(method::BATCH_ENSURE_ROUTES, request, run).await
     }
 
@@ -49,7 +55,12 @@ impl Rpc for RoutesRpc {
         request: Request<BatchDeleteRoutesRequest>,
     ) -> Result<Response<BatchDeleteRoutesResponse>, Status> {
         let ours = Arc::clone(&self.ours);
-        let run = |ctx, request| async move { ours.batch_delete_routes(&ctx, request).await };
+        let run = |ctx, request: BatchDeleteRoutesRequest| async move {
+            let asked: Vec<String> = request.items.iter().map(|item| item.key.clone()).collect();
+            let mut answer = ours.batch_delete_routes(&ctx, request).await?;
+            settle(&asked, &mut answer.results);
+            Ok(answer)
+        };
         self.core.mutate(method::BATCH_DELETE_ROUTES, request, run).await
     }
 }

@@ -7,6 +7,7 @@ use tonic::{Request, Response, Status};
 
 use super::core::Core;
 use super::method;
+use crate::checks::settle;
 use crate::proto::{BatchGetVolumeLabelsRequest, BatchGetVolumeLabelsResponse};
 use crate::services::Volumes;
 
@@ -28,7 +29,12 @@ impl Rpc for VolumesRpc {
         &self,
         request: Request<BatchGetVolumeLabelsRequest>,
     ) -> Result<Response<BatchGetVolumeLabelsResponse>, Status> {
-        let run = |ctx, request| async move { self.ours.batch_get_volume_labels(&ctx, request).await };
+        let run = |ctx, request: BatchGetVolumeLabelsRequest| async move {
+            let asked: Vec<String> = request.queries.iter().map(|query| query.key.clone()).collect();
+            let mut answer = self.ours.batch_get_volume_labels(&ctx, request).await?;
+            settle(&asked, &mut answer.results);
+            Ok(answer)
+        };
         self.core.read(method::BATCH_GET_VOLUME_LABELS, request, run).await
     }
 }

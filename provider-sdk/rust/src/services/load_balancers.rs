@@ -11,9 +11,9 @@ use crate::{CallContext, Result};
 
 /// What stands before Services of type LoadBalancer. The natural key of a balancer is (cluster uid, service uid).
 ///
-/// Mutations are run to their end even when the caller is gone, and may run at the same time as another one of the
-/// same key: join, queue, or answer [`ProviderError::concurrent_operation`](crate::ProviderError::concurrent_operation).
-/// A revision below the highest accepted one of the same key is refused before a method is called.
+/// Mutations are run to their end even when the caller is gone, unless leadership ends, one at a time for each key: an equal one joins
+/// the one that runs, another one is answered CONCURRENT_OPERATION. A revision below the highest accepted one of the same key is
+/// refused before a method is called.
 #[async_trait]
 pub trait LoadBalancers: Send + Sync + 'static {
     /// Reads one balancer. Absence is `LOAD_BALANCER_STATE_ABSENT`, never an error.

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use cloudprovider_sdk::ProviderError;
-use cloudprovider_sdk::proto::{AddSshKeyToAllInstancesRequest, ErrorReason};
+use cloudprovider_sdk::proto::{
+    AddSshKeyToAllInstancesRequest, BatchUpdateLoadBalancersResponse, EnsureLoadBalancerRequest, ErrorReason,
+    ItemError,
+};
 use tonic::{Code, Request, Status};
 
 use crate::cloud::Cloud;
 use crate::fixture::{reason, serve, within};
-use crate::requests::{batch, cluster, ensure, fencing, watch};
+use crate::requests::{batch, cluster, ensure, fencing, update, updates, watch};
 
 const CANARY: &str = "canary-hunter2";
 
@@ -103,6 +106,78 @@ async fn a_mutation_is_finished_when_its_deadline_passed() {
     assert!(ProviderError::from_status(&status).is_none(), "the deadline proves nothing");
     cloud.go.add_permits(1);
     within(cloud.finished.subscribe().wait_for(|count| *count == 1)).await.unwrap();
+}
+
+/// What a host does after an answer that was lost, or a deadline that passed.
+#[tokio::test]
+async fn an_equal_mutation_joins_the_one_that_runs() {
+    let cloud = Cloud::new();
+    let served = serve(cloud.provider()).await;
+    let (mut one, mut other) = (served.load_balancers().await, served.load_balancers().await);
+    let first = tokio::spawn(async move { one.ensure_load_balancer(ensure("slow")).await });
+    within(cloud.began.subscribe().wait_for(|count| *count == 1)).await.unwrap();
+    let mut hasty = Request::new(ensure("slow"));
+    hasty.set_timeout(Duration::from_millis(200));
+    other.ensure_load_balancer(hasty).await.unwrap_err();
+    let second = tokio::spawn(async move { other.ensure_load_balancer(ensure("slow")).await });
+    served.instances().await.batch_get_instances(batch(&["fine"])).await.unwrap();
+    cloud.go.add_permits(1);
+    within(first).await.unwrap().unwrap();
+    within(second).await.unwrap().unwrap();
+    assert_eq!((*cloud.began.borrow(), *cloud.finished.borrow()), (1, 1));
+
+    // What has ended is no longer joined.
+    cloud.go.add_permits(1);
+    served.load_balancers().await.ensure_load_balancer(ensure("slow")).await.unwrap();
+    assert_eq!(*cloud.finished.borrow(), 2);
+}
+
+#[tokio::test]
+async fn a_mutation_on_a_key_that_another_one_works_on_is_refused() {
+    let cloud = Cloud::new();
+    let served = serve(cloud.provider()).await;
+    let mut client = served.load_balancers().await;
+    let running = tokio::spawn(async move { client.ensure_load_balancer(ensure("slow")).await });
+    within(cloud.began.subscribe().wait_for(|count| *count == 1)).await.unwrap();
+
+    let mut client = served.load_balancers().await;
+    let other = EnsureLoadBalancerRequest { desired_digest: "other".to_owned(), ..ensure("slow") };
+    let refused = client.ensure_load_balancer(other.clone()).await.unwrap_err();
+    assert_eq!(reason(&refused), ErrorReason::ConcurrentOperation);
+    let batch = updates(vec![update("uid-slow", 1), update("free", 1)]);
+    let outcome = |answer: BatchUpdateLoadBalancersResponse| {
+        let mut results: Vec<_> = answer
+            .results
+            .into_iter()
+            .map(|result| (result.service_uid, result.error.map(|error| error.reason())))
+            .collect();
+        results.sort();
+        results
+    };
+    let answer = client.batch_update_load_balancers(batch).await.unwrap().into_inner();
+    let busy = ("uid-slow".to_owned(), Some(ErrorReason::ConcurrentOperation));
+    assert_eq!(outcome(answer), [("free".to_owned(), None), busy.clone()]);
+    let answer = client.batch_update_load_balancers(updates(vec![update("uid-slow", 2)])).await.unwrap();
+    assert_eq!(outcome(answer.into_inner()), [busy], "an empty batch reaches no method");
+
+    cloud.go.add_permits(2);
+    within(running).await.unwrap().unwrap();
+    client.ensure_load_balancer(other).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_key_that_was_answered_not_once_is_unknown() {
+    let served = serve(Cloud::new().provider()).await;
+    let asked = updates(["lacking", "doubled", "fine"].map(|uid| update(uid, 1)).into());
+    let answer = served.load_balancers().await.batch_update_load_balancers(asked).await.unwrap().into_inner();
+    let mut results: Vec<_> = answer
+        .results
+        .iter()
+        .map(|result| (&*result.service_uid, result.error.as_ref().map(ItemError::reason)))
+        .collect();
+    results.sort();
+    let unknown = Some(ErrorReason::InternalError);
+    assert_eq!(results, [("doubled", unknown), ("fine", None), ("lacking", unknown)]);
 }
 
 #[tokio::test]

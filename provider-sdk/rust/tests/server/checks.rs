@@ -25,7 +25,7 @@ async fn a_former_leader_is_refused_before_its_arguments_are_looked_at() {
     let delete = DeleteLoadBalancerRequest {
         cluster: cluster(),
         fencing: fencing(4),
-        service: service("a", "uid-1").unwrap().r#ref,
+        service: service("a", "uid-a").unwrap().r#ref,
         ..Default::default()
     };
     let status = client.delete_load_balancer(delete).await.unwrap_err();
@@ -79,7 +79,7 @@ async fn overtaken_states_are_refused() {
     let delete = DeleteLoadBalancerRequest {
         cluster: cluster(),
         fencing: fencing(0),
-        service: service("a", "uid-1").unwrap().r#ref,
+        service: service("a", "uid-a").unwrap().r#ref,
         revision: 12,
         ..Default::default()
     };

@@ -192,12 +192,20 @@ impl LoadBalancers for Cloud {
         _ctx: &CallContext,
         request: BatchUpdateLoadBalancersRequest,
     ) -> Result<BatchUpdateLoadBalancersResponse> {
+        if request.items.is_empty() {
+            return Err(ProviderError::internal("an empty batch"));
+        }
         let done = |item: LoadBalancerUpdate| LoadBalancerUpdateResult {
             service_uid: item.service.and_then(|service| service.r#ref).unwrap().uid,
             outcome: UpdateOutcome::Updated.into(),
             ..Default::default()
         };
-        Ok(BatchUpdateLoadBalancersResponse { results: request.items.into_iter().map(done).collect() })
+        let mut results: Vec<_> = request.items.into_iter().map(done).collect();
+        // Answers that no provider should give.
+        results.retain(|result| result.service_uid != "lacking");
+        let doubled = results.iter().find(|result| result.service_uid == "doubled").cloned();
+        results.extend(doubled.into_iter().map(|result| LoadBalancerUpdateResult { error: None, ..result }));
+        Ok(BatchUpdateLoadBalancersResponse { results })
     }
 
     async fn delete_load_balancer(

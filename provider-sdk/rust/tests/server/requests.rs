@@ -29,7 +29,7 @@ pub(crate) fn ensure(name: &str) -> EnsureLoadBalancerRequest {
     EnsureLoadBalancerRequest {
         cluster: cluster(),
         fencing: fencing(0),
-        service: service(name, "uid-1"),
+        service: service(name, &format!("uid-{name}")),
         backends: Some(BackendSet::default()),
         desired_digest: "digest".into(),
         ..Default::default()

@@ -1,0 +1,167 @@
+package checks
+
+import (
+	"net/netip"
+	"slices"
+
+	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/protobuf/proto"
+)
+
+// Subject is a natural key: two mutations must not work on it at once.
+type Subject struct {
+	kind, cluster string
+	// Name is the uid of a Service, or the destination of a route.
+	Name string
+}
+
+// May says whether a key may be worked on, for this revision of its wanted state.
+type May func(subject Subject, revision uint64) error
+
+// Admit asks about everything that a mutation is about. A whole one ends with the refusal; of a batch, what is left holds the other
+// items, nil if there are none, and what the refused ones get is in the answer. The request stays as it is.
+func Admit(request any, may May) (left any, refused proto.Message, err error) {
+	switch request := request.(type) {
+	case *pb.EnsureLoadBalancerRequest:
+		subject := balancer(request.GetCluster(), request.GetService().GetRef().GetUid())
+		return request, nil, may(subject, request.GetRevision())
+	case *pb.DeleteLoadBalancerRequest:
+		return request, nil, may(balancer(request.GetCluster(), request.GetService().GetUid()), request.GetRevision())
+	case *pb.BatchUpdateLoadBalancersRequest:
+		answer := &pb.BatchUpdateLoadBalancersResponse{}
+		kept := slices.DeleteFunc(slices.Clone(request.GetItems()), func(item *pb.LoadBalancerUpdate) bool {
+			uid := updateKey(item)
+			err := may(balancer(request.GetCluster(), uid), item.GetRevision())
+			if err != nil {
+				answer.Results = append(answer.Results, failedUpdate(uid, err))
+			}
+			return err != nil
+		})
+		if len(kept) == 0 {
+			return nil, answer, nil
+		}
+		return &pb.BatchUpdateLoadBalancersRequest{
+			Cluster: request.GetCluster(), Fencing: request.GetFencing(), BackendSets: request.GetBackendSets(), Items: kept,
+		}, answer, nil
+	case *pb.BatchEnsureRoutesRequest:
+		answer := &pb.BatchEnsureRoutesResponse{}
+		kept := slices.DeleteFunc(slices.Clone(request.GetItems()), func(item *pb.RouteToEnsure) bool {
+			err := may(routeTo(request.GetCluster(), item.GetDestinationCidr()), 0)
+			if err != nil {
+				answer.Results = append(answer.Results, failedRoute(item.GetKey(), err))
+			}
+			return err != nil
+		})
+		if len(kept) == 0 {
+			return nil, answer, nil
+		}
+		return &pb.BatchEnsureRoutesRequest{Cluster: request.GetCluster(), Fencing: request.GetFencing(), Items: kept}, answer, nil
+	case *pb.BatchDeleteRoutesRequest:
+		answer := &pb.BatchDeleteRoutesResponse{}
+		kept := slices.DeleteFunc(slices.Clone(request.GetItems()), func(item *pb.RouteToDelete) bool {
+			err := may(routeTo(request.GetCluster(), item.GetRoute().GetDestinationCidr()), 0)
+			if err != nil {
+				answer.Results = append(answer.Results, failedDeletion(item.GetKey(), err))
+			}
+			return err != nil
+		})
+		if len(kept) == 0 {
+			return nil, answer, nil
+		}
+		return &pb.BatchDeleteRoutesRequest{Cluster: request.GetCluster(), Fencing: request.GetFencing(), Items: kept}, answer, nil
+	default:
+		return request, nil, nil
+	}
+}
+
+func balancer(cluster *pb.ClusterRef, uid string) Subject {
+	return Subject{"service", cluster.GetUid(), uid}
+}
+
+// routeTo compares CIDRs as networks, never as text; a text that is none is the provider's to refuse.
+func routeTo(cluster *pb.ClusterRef, destination string) Subject {
+	if prefix, err := netip.ParsePrefix(destination); err == nil {
+		destination = prefix.Masked().String()
+	}
+	return Subject{"route", cluster.GetUid(), destination}
+}
+
+// Settle mends the answer of a batch: what was not asked goes; what lacks or is there twice is unknown. It answers the keys that were
+// wrong: the host would do the same and count it, but the team that can mend it looks at this side's log.
+func Settle(request, answer any) (wrong []string) {
+	switch request := request.(type) {
+	case *pb.BatchGetInstancesRequest:
+		if answer, is := answer.(*pb.BatchGetInstancesResponse); is && answer != nil {
+			answer.Results, wrong = settle(request.GetQueries(), (*pb.InstanceQuery).GetKey, answer.Results, (*pb.InstanceResult).GetKey, failedInstance)
+		}
+	case *pb.BatchGetVolumeLabelsRequest:
+		if answer, is := answer.(*pb.BatchGetVolumeLabelsResponse); is && answer != nil {
+			answer.Results, wrong = settle(request.GetQueries(), (*pb.VolumeQuery).GetKey, answer.Results, (*pb.VolumeResult).GetKey, failedVolume)
+		}
+	case *pb.BatchUpdateLoadBalancersRequest:
+		if answer, is := answer.(*pb.BatchUpdateLoadBalancersResponse); is && answer != nil {
+			answer.Results, wrong = settle(request.GetItems(), updateKey, answer.Results, (*pb.LoadBalancerUpdateResult).GetServiceUid, failedUpdate)
+		}
+	case *pb.BatchEnsureRoutesRequest:
+		if answer, is := answer.(*pb.BatchEnsureRoutesResponse); is && answer != nil {
+			answer.Results, wrong = settle(request.GetItems(), (*pb.RouteToEnsure).GetKey, answer.Results, (*pb.RouteResult).GetKey, failedRoute)
+		}
+	case *pb.BatchDeleteRoutesRequest:
+		if answer, is := answer.(*pb.BatchDeleteRoutesResponse); is && answer != nil {
+			answer.Results, wrong = settle(request.GetItems(), (*pb.RouteToDelete).GetKey, answer.Results, (*pb.RouteDeletion).GetKey, failedDeletion)
+		}
+	}
+	return wrong
+}
+
+func settle[Q, R any](queries []Q, asked func(Q) string, results []R, given func(R) string, failed func(string, error) R) ([]R, []string) {
+	count := make(map[string]int, len(results))
+	for _, result := range results {
+		count[given(result)]++
+	}
+	var lacking []string
+	wanted := make(map[string]bool, len(queries))
+	for _, query := range queries {
+		key := asked(query)
+		if count[key] == 1 {
+			wanted[key] = true
+		} else {
+			lacking = append(lacking, key)
+		}
+	}
+	wrong := slices.Clone(lacking)
+	results = slices.DeleteFunc(results, func(result R) bool {
+		key := given(result)
+		if !wanted[key] && !slices.Contains(wrong, key) {
+			wrong = append(wrong, key)
+		}
+		return !wanted[key]
+	})
+	for _, key := range lacking {
+		results = append(results, failed(key, fault.New(pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, "the provider gave no single answer for this item")))
+	}
+	return results, wrong
+}
+
+func updateKey(item *pb.LoadBalancerUpdate) string { return item.GetService().GetRef().GetUid() }
+
+func failedInstance(key string, err error) *pb.InstanceResult {
+	return &pb.InstanceResult{Key: key, Error: fault.Item(err)}
+}
+
+func failedVolume(key string, err error) *pb.VolumeResult {
+	return &pb.VolumeResult{Key: key, Error: fault.Item(err)}
+}
+
+func failedUpdate(uid string, err error) *pb.LoadBalancerUpdateResult {
+	return &pb.LoadBalancerUpdateResult{ServiceUid: uid, Outcome: pb.UpdateOutcome_UPDATE_OUTCOME_NOT_UPDATED, Error: fault.Item(err)}
+}
+
+func failedRoute(key string, err error) *pb.RouteResult {
+	return &pb.RouteResult{Key: key, Error: fault.Item(err)}
+}
+
+func failedDeletion(key string, err error) *pb.RouteDeletion {
+	return &pb.RouteDeletion{Key: key, Error: fault.Item(err)}
+}

@@ -1,0 +1,94 @@
+package sdk
+
+import (
+	"context"
+	"sync"
+
+	"cloudprovider.ccm/sdk/fault"
+	"cloudprovider.ccm/sdk/internal/checks"
+	"google.golang.org/protobuf/proto"
+)
+
+// lanes let one mutation at a time work on each natural key. A caller that was cut off sends its request again while the first one still
+// runs: neither must meet a cloud that is half way.
+type lanes struct {
+	mu   sync.Mutex
+	busy map[checks.Subject]*underway
+}
+
+// underway is a mutation that runs, for all who wait for it.
+type underway struct {
+	request proto.Message
+	ended   chan struct{}
+	out     outcome
+}
+
+// wait answers how it ends.
+func (u *underway) wait() <-chan outcome {
+	out := make(chan outcome, 1)
+	go func() {
+		<-u.ended
+		out <- u.out
+	}()
+	return out
+}
+
+// run joins the equal mutation that runs, or begins one on keys that may be worked on and that nothing works on. Its keys are busy until
+// it ends, or is given up.
+func (l *lanes) run(request proto.Message, may checks.May, begin func(left any, refused proto.Message) (context.Context, <-chan outcome, error)) (*underway, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var mine []checks.Subject
+	var equal *underway
+	left, refused, err := checks.Admit(request, func(subject checks.Subject, revision uint64) error {
+		if equal != nil {
+			return nil
+		}
+		other, busy := l.busy[subject]
+		if busy && proto.Equal(other.request, request) {
+			equal = other
+			return nil
+		}
+		if err := may(subject, revision); err != nil {
+			return err
+		}
+		if busy {
+			return fault.ConcurrentOperation(subject.Name)
+		}
+		mine = append(mine, subject)
+		return nil
+	})
+	if equal != nil {
+		return equal, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	work, ended, err := begin(left, refused)
+	if err != nil {
+		return nil, err
+	}
+	begun := &underway{request: request, ended: make(chan struct{})}
+	if l.busy == nil {
+		l.busy = map[checks.Subject]*underway{}
+	}
+	for _, subject := range mine {
+		l.busy[subject] = begun
+	}
+	free := sync.OnceFunc(func() { l.free(mine) })
+	context.AfterFunc(work, free)
+	go func() {
+		begun.out = <-ended
+		free()
+		close(begun.ended)
+	}()
+	return begun, nil
+}
+
+func (l *lanes) free(mine []checks.Subject) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, subject := range mine {
+		delete(l.busy, subject)
+	}
+}

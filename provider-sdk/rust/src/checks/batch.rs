@@ -1,0 +1,74 @@
+//! What is made sure of a batch's answer: each key exactly once, and no other.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::ProviderError;
+use crate::proto::{
+    InstanceResult, ItemError, LoadBalancerUpdateResult, RouteDeletion, RouteResult, UpdateOutcome,
+    VolumeResult,
+};
+
+/// How many keys the log names.
+const SHOWN: usize = 10;
+
+/// The answer to one item of a batch.
+pub(crate) trait Keyed {
+    /// What it answers.
+    fn key(&self) -> &str;
+
+    /// Of an item that got nothing but an error.
+    fn failed(key: &str, error: ItemError) -> Self;
+}
+
+impl Keyed for LoadBalancerUpdateResult {
+    fn key(&self) -> &str {
+        &self.service_uid
+    }
+
+    fn failed(key: &str, error: ItemError) -> Self {
+        let outcome = UpdateOutcome::NotUpdated.into();
+        Self { service_uid: key.to_owned(), outcome, error: Some(error), ..Self::default() }
+    }
+}
+
+macro_rules! keyed {
+    ($($result:ty),*) => {$(
+        impl Keyed for $result {
+            fn key(&self) -> &str {
+                &self.key
+            }
+
+            fn failed(key: &str, error: ItemError) -> Self {
+                Self { key: key.to_owned(), error: Some(error), ..Self::default() }
+            }
+        }
+    )*};
+}
+
+keyed!(InstanceResult, RouteResult, RouteDeletion, VolumeResult);
+
+/// Mends the results of a batch: what was not asked goes; what lacks or is there twice is unknown.
+///
+/// The host would do the same and count it; here the log names the keys, where the team that can mend it looks.
+pub(crate) fn settle<R: Keyed>(asked: &[String], results: &mut Vec<R>) {
+    let mut given: HashMap<&str, usize> = HashMap::new();
+    for result in &*results {
+        *given.entry(result.key()).or_default() += 1;
+    }
+    let is_single = |key: &str| given.get(key) == Some(&1);
+    let lacking: Vec<&String> = asked.iter().filter(|key| !is_single(key)).collect();
+    let wanted: HashSet<&str> = asked.iter().map(String::as_str).filter(|key| is_single(key)).collect();
+    if lacking.is_empty() && wanted.len() == results.len() {
+        return;
+    }
+    let strange = given.keys().filter(|key| !wanted.contains(*key)).take(SHOWN).collect::<Vec<_>>();
+    tracing::error!(?lacking, ?strange, "the answer of a batch does not hold each key exactly once");
+    let good: Vec<bool> = results.iter().map(|result| wanted.contains(result.key())).collect();
+    let mut good = good.into_iter();
+    results.retain(|_| good.next().unwrap_or_default());
+    results.extend(lacking.into_iter().map(|key| R::failed(key, no_single_answer())));
+}
+
+fn no_single_answer() -> ItemError {
+    ProviderError::internal("the provider gave no single answer for this item").to_item()
+}
