@@ -1,5 +1,6 @@
 package stub;
 
+import ccm.cloudprovider.v1alpha1.BackendSet;
 import ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest;
 import ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersResponse;
 import ccm.cloudprovider.v1alpha1.ClusterRef;
@@ -28,6 +29,7 @@ final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase
     private final Balancers balancers;
     private final Ensure ensure;
     private final Pager pager;
+    private final BackendSets sets = new BackendSets();
 
     LoadBalancersService(Calls calls, Leadership leadership, Mutations mutations, Cloud cloud, Pager pager) {
         this.calls = calls;
@@ -68,7 +70,8 @@ final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase
             Shape.present("backends", request.hasBackends());
             Shape.backends("backends", request.getBackends());
             Shape.digest("desired_digest", request.getDesiredDigest());
-            EnsureLoadBalancerRequest plain = request.toBuilder().clearFencing().build();
+            BackendSet whole = sets.whole(request.getCluster().getUid(), List.of(request.getBackends())).get(0);
+            EnsureLoadBalancerRequest plain = request.toBuilder().clearFencing().setBackends(whole).build();
             Subject about = subject(request.getCluster(), request.getService().getRef().getUid(), request.getRevision());
             return mutations.run(term, plain, List.of(about), (gate, refused) -> {
                 for (Refusal why : refused.values()) throw why;
@@ -82,7 +85,8 @@ final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase
         calls.answer(out, () -> {
             Term term = leadership.admit(request.getCluster().getUid(), request.getFencing());
             check(request);
-            BatchUpdateLoadBalancersRequest plain = request.toBuilder().clearFencing().build();
+            List<BackendSet> whole = sets.whole(request.getCluster().getUid(), request.getBackendSetsList());
+            BatchUpdateLoadBalancersRequest plain = request.toBuilder().clearFencing().clearBackendSets().addAllBackendSets(whole).build();
             List<Subject> about = request.getItemsList().stream()
                     .map(item -> subject(request.getCluster(), item.getService().getRef().getUid(), item.getRevision()))
                     .toList();

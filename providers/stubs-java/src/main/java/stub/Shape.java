@@ -58,9 +58,12 @@ final class Shape {
         text(field + ".namespace", service.getNamespace(), NAME);
     }
 
-    /** No sets are kept here: one that is named by its digest alone is not an empty one. */
+    /** A set that is named by its digest has nothing else. */
     static void backends(String field, BackendSet set) {
-        if (set.getNodesOmitted()) throw Refusal.outOfShape(field + ".nodes_omitted", "is not advertised");
+        bounded(field + ".digest", set.getDigest(), DIGEST);
+        if (!set.getNodesOmitted()) return;
+        present(field + ".digest", !set.getDigest().isEmpty());
+        if (set.getNodesCount() > 0) throw Refusal.outOfShape(field + ".nodes", "are there, and said to be left out");
     }
 
     static void digest(String field, String digest) {
