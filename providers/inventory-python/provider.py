@@ -69,7 +69,8 @@ def provider(flags: argparse.Namespace) -> sdk.Provider:
     inventory = Inventory(flags.inventory)
     machines = Machines(inventory)
     balancers = Balancers(Allocations(flags.allocations), inventory, flags.page_token_validity) if flags.allocations else None
-    capabilities = pb.GetCapabilitiesResponse(wants=WANTS)
+    # The digest stands in the file of allocations.
+    capabilities = pb.GetCapabilitiesResponse(wants=WANTS, capabilities=[pb.CAPABILITY_DURABLE_DIGEST])
     capabilities.intervals.page_token_validity.FromTimedelta(timedelta(seconds=flags.page_token_validity))
     capabilities.intervals.bookmark_interval.FromTimedelta(timedelta(seconds=flags.bookmark_interval))
     return sdk.Provider(

@@ -104,6 +104,7 @@ impl FakeProvider {
             pod_cidrs: true,
             routes: true,
             default_load_balancer_class: true,
+            durable_digest: true,
             ..ProviderInfo::default()
         };
         Arc::new(Self {

@@ -28,6 +28,7 @@ mod observe;
 mod recovery;
 mod status;
 mod sweep;
+mod takeover;
 #[cfg(test)]
 mod tests;
 
@@ -63,6 +64,7 @@ use fan_out::NodeChanges;
 use former_classes::FormerClasses;
 use lane::Lanes;
 use sweep::Orphans;
+use takeover::Takeover;
 
 pub use events::COMPONENT;
 pub use metrics::Metrics;
@@ -139,6 +141,7 @@ struct Shared {
     listed: Listed,
     wishes: Wishes,
     orphans: Orphans,
+    takeover: Takeover,
     /// By provider: one permit for each balancer that is made, changed or removed.
     limits: HashMap<String, Semaphore>,
 }
@@ -170,6 +173,7 @@ impl Controller {
             former_classes: FormerClasses::default(),
             listed: Listed::default(),
             orphans: Orphans::default(),
+            takeover: Takeover::default(),
             wishes: Wishes::new(context.providers.clone(), context.nodes.clone(), context.services.clone()),
             limits: (context.providers.all().iter())
                 .map(|one| (one.name().to_owned(), Semaphore::new(context.settings.workers.max(1))))

@@ -273,6 +273,9 @@ func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
 	if b.completeState {
 		answer.Capabilities = append(answer.Capabilities, pb.Capability_CAPABILITY_ADOPTION)
 	}
+	if _, balancers := b.cloud.LoadBalancer(); balancers && b.stateDir != "" {
+		answer.Capabilities = append(answer.Capabilities, pb.Capability_CAPABILITY_DURABLE_DIGEST)
+	}
 	if b.tokenValidity != tokenValidity {
 		answer.Intervals = &pb.Intervals{PageTokenValidity: durationpb.New(b.tokenValidity)}
 	}

@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"cloudprovider.ccm/sdk/bridge"
@@ -228,4 +229,19 @@ func TestAPortWithoutAProtocolIsRefused(t *testing.T) {
 	request.Service.Ports = append(request.Service.Ports, &pb.ServicePort{Port: 81})
 	_, err := pb.NewLoadBalancersClient(serve(t, newer())).EnsureLoadBalancer(soon(t), request)
 	expect(t, err, codes.InvalidArgument, pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE)
+}
+
+// Only where a folder holds what was applied is it known after a restart.
+func TestADigestIsDurableInAFolder(t *testing.T) {
+	for folder, want := range map[string]bool{"": false, t.TempDir(): true} {
+		var options []bridge.Option
+		if folder != "" {
+			options = append(options, bridge.WithStateDir(folder))
+		}
+		base := pb.NewCloudProviderClient(serve(t, newer(), options...))
+		answer, err := base.GetCapabilities(soon(t), &pb.GetCapabilitiesRequest{})
+		if err != nil || slices.Contains(answer.GetCapabilities(), pb.Capability_CAPABILITY_DURABLE_DIGEST) != want {
+			t.Errorf("folder %q: %v %v", folder, answer, err)
+		}
+	}
 }

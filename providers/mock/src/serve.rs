@@ -132,7 +132,11 @@ async fn open_cloud(options: &Options, clock: &Clock) -> anyhow::Result<Cloud> {
     let settings = options.settings();
     let known = options.state_file.as_deref().map(load).transpose()?.flatten();
     let fresh = known.is_none();
-    let state = known.map_or_else(|| State::new(settings.clone()), |state| state.restored(settings.clone()));
+    let mut state =
+        known.map_or_else(|| State::new(settings.clone()), |state| state.restored(settings.clone()));
+    if !options.advertise.durable_digests() {
+        state.forget_digests();
+    }
     let store = options.state_file.clone().map_or_else(Store::nowhere, Store::file);
     let cloud = Cloud::new(state, store);
     if fresh && options.seed_instances > 0 {

@@ -36,8 +36,21 @@ async fn what_was_answered_survives_a_kill() {
     let after = (mock.admin.instances().await.unwrap(), mock.admin.routes().await.unwrap());
     assert_eq!(after, before, "and nothing is seeded again");
     let again = mock.balancers().ensure_load_balancer(ensure(SERVICE, "d1", 1)).await.unwrap().into_inner();
-    assert_eq!(again.load_balancer, made.load_balancer, "R:applied-digest, R:ensure-after-lost-answer");
+    assert_eq!(again.load_balancer, made.load_balancer, "R:durable-digest, R:ensure-after-lost-answer");
     assert_eq!(mock.admin.balancers().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_cloud_without_tags_forgets_digests_with_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("cloud.json");
+    let told = ["--advertise", "without=durable-digest", "--state-file", state.to_str().unwrap()];
+    let mock = Mock::start(&told).await;
+    mock.balancers().ensure_load_balancer(ensure(SERVICE, "d1", 1)).await.unwrap();
+    let digest = async |mock: &Mock| mock.admin.balancers().await.unwrap()[0].applied_digest.clone();
+    assert_eq!(digest(&mock).await, "d1");
+    let mock = mock.kill_and_restart().await;
+    assert_eq!(digest(&mock).await, "");
 }
 
 #[tokio::test]

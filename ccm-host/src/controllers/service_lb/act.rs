@@ -56,7 +56,10 @@ impl Act<'_> {
             Action::Park(why) => self.park(lane, &why),
             Action::HoldBack(delay) => self.wait(lane, Outcome::RetryAfter(delay)).await,
             Action::Publish => self.publish(lane).await,
-            Action::Ensure(wish) => self.ensure(lane, wish).await,
+            Action::Ensure(wish) => match self.turn_of(lane) {
+                Some(delay) => self.wait(lane, Outcome::RetryAfter(delay)).await,
+                None => self.ensure(lane, wish).await,
+            },
             Action::Update(wish) => self.update(lane, wish).await,
             Action::Remove(removal) => self.remove(lane, removal).await,
             Action::Frozen(removal, why) => self.frozen(lane, removal, &why),

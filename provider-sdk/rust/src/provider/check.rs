@@ -131,9 +131,10 @@ fn needs(capability: Capability, services: &Services) -> (bool, &'static str) {
         | Capability::InstancesKeyedByName
         | Capability::SshKeys
         | Capability::InstancePodCidrs => instances,
-        Capability::Adoption | Capability::LoadBalancerDrift | Capability::BackendSetsByDigest => {
-            load_balancers
-        }
+        Capability::Adoption
+        | Capability::LoadBalancerDrift
+        | Capability::BackendSetsByDigest
+        | Capability::DurableDigest => load_balancers,
         Capability::RouteNodeAddresses => routes,
         Capability::Leadership => (true, "the base"),
         Capability::Fencing => (

@@ -39,6 +39,8 @@ pub(super) const BREACHES: &[Breach] = &[
     .and_early(if_awaited),
     late("applied-digest", "another digest than the applied one, none, or that of what is not done yet", SHOWN, digest)
         .ways(&["wrong", "missing", "too-early"]),
+    late("durable-digest", "a digest is known only to the process that applied it", SHOWN, forget_digest)
+        .and_early(note_digest),
     late("ingress-valid", "a way in without IP and name, or with a text that is no IP", SHOWN, ingress)
         .ways(&["empty", "no-ip"]),
     late("ingress-required", "nothing says how a balancer that serves can be reached", SHOWN, no_ingress),
@@ -157,6 +159,22 @@ fn early_digest(balancer: &mut LoadBalancer, shot: &Shot<'_>) {
     });
     if !pending.is_empty() {
         balancer.applied_digest = pending;
+    }
+}
+
+fn note_digest(request: &mut Request, shot: &Shot<'_>) -> Turn {
+    if let Request::EnsureLoadBalancer(request) = request {
+        shot.world.memory.digests.lock().insert(request.desired_digest.clone());
+    }
+    Turn::GoOn
+}
+
+fn forget_digest(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    let known = shot.world.memory.digests.lock();
+    for balancer in shown(reply) {
+        if !known.contains(&balancer.applied_digest) {
+            balancer.applied_digest.clear();
+        }
     }
 }
 

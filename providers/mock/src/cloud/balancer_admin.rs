@@ -53,6 +53,11 @@ pub struct BalancerPatch {
 }
 
 impl State {
+    /// What was applied is known no more: the cloud has no tags to keep it in.
+    pub fn forget_digests(&mut self) {
+        self.balancers.values_mut().for_each(|balancer| balancer.applied_digest.clear());
+    }
+
     /// All balancers, by id.
     pub fn balancers(&self) -> impl Iterator<Item = &Balancer> {
         self.balancers.values()

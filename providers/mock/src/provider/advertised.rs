@@ -174,6 +174,12 @@ impl Advertised {
         self.keyed_by_name
     }
 
+    /// Whether the cloud has tags to keep a digest in.
+    #[must_use]
+    pub fn durable_digests(&self) -> bool {
+        !self.without.contains(&Capability::DurableDigest)
+    }
+
     /// The answer of `GetCapabilities`, but for leadership and fencing, which the SDK adds.
     #[must_use]
     pub fn answer(&self, settings: &Settings) -> GetCapabilitiesResponse {
@@ -183,6 +189,7 @@ impl Advertised {
             Capability::SshKeys,
             Capability::Adoption,
             Capability::LoadBalancerDrift,
+            Capability::DurableDigest,
         ];
         if settings.allot_pod_cidrs {
             capabilities.push(Capability::InstancePodCidrs);

@@ -39,6 +39,8 @@ pub(crate) struct Memory {
     pub(crate) first_answers: Mutex<HashMap<String, InstanceResult>>,
     /// Sets of backends that came, by digest.
     pub(crate) sets: Mutex<Vec<(String, Vec<NodeRef>)>>,
+    /// Digests that an Ensure brought.
+    pub(crate) digests: Mutex<HashSet<String>>,
     /// Services whose answer was lost.
     pub(crate) lost_answers: Mutex<HashSet<String>>,
     /// Services whose balancer was made since the provider started.

@@ -69,6 +69,10 @@ async fn what_is_said_of_balancers() {
     mock.admin.delete_balancer("slow").await.unwrap();
     mock.admin.patch_conditions(&ConditionsPatch { provisioning_ms: Some(0), ..slow }).await.unwrap();
     mock.ensure(SERVICE, "d").await.unwrap();
+    mock.breach("durable-digest").await;
+    assert_eq!(mock.balancer(SERVICE).await.applied_digest, "", "applied by who knew of no breach");
+    mock.ensure(SERVICE, "d").await.unwrap();
+    assert_eq!(mock.balancer(SERVICE).await.applied_digest, "d");
     mock.breach("ingress-valid").await;
     let way = mock.balancer(SERVICE).await.ingress.pop().unwrap();
     assert_eq!((way.ip.as_str(), way.hostname.as_str()), ("", ""));

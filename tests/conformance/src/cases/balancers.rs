@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
-use cloudprovider_proto::v1alpha1::{InProgress, LoadBalancer, LoadBalancerState, Ownership};
+use cloudprovider_proto::v1alpha1::{Capability, InProgress, LoadBalancer, LoadBalancerState, Ownership};
 
 use crate::{
     case::{Case, Outcome, Profile::LoadBalancers, Stop},
@@ -73,9 +73,10 @@ pub(super) const CASES: &[Case] = &[
         "LB-15",
         LoadBalancers,
         "the digest outlives a restart of the provider",
-        &["applied-digest"],
+        &["durable-digest"],
         &digest_after_restart,
     )
+    .capability(Capability::DurableDigest)
     .hooks(&["restart-provider"])
     .extended(),
 ];

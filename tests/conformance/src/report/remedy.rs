@@ -16,7 +16,7 @@ const REMEDIES: &[(&str, &str)] = &[
     ("address-valid", "tell IPs in text form under the types of IPs"),
     ("advertised-works", "advertise only what is served"),
     ("annotation-prefix", "write annotations only under the advertised prefixes"),
-    ("applied-digest", "store the digest with the balancer, once the cloud has finished and not before"),
+    ("applied-digest", "tell the digest that was applied, once the cloud has finished and not before"),
     ("batch-keys", "answer each key of a batch exactly once"),
     ("batched-at-cloud", "ask the cloud about many machines in one call"),
     (
@@ -41,6 +41,10 @@ const REMEDIES: &[(&str, &str)] = &[
     ("discovery-no-refusal", "answer GetInfo to every host, whatever its name"),
     ("discovery-prefix", "tell how provider IDs begin"),
     ("discovery-services", "name exactly the services that are served"),
+    (
+        "durable-digest",
+        "store the digest with the balancer, or do not advertise that it outlives the process",
+    ),
     ("ensure-after-lost-answer", "look for the balancer by its natural key before one is made"),
     ("ensure-idempotent", "look for the balancer by its natural key before one is made"),
     ("ensure-keeps-working", "leave what works alone until the new is there"),

@@ -221,3 +221,30 @@ async fn a_list_never_shrinks_a_status() {
     }
     assert_eq!(world.count("ensure") + world.count("update"), 0);
 }
+
+/// E4: a cloud without tags. The balancers serve as they are; nothing is known of them but that.
+#[tokio::test(start_paused = true)]
+async fn balancers_without_a_digest_are_ensured_one_after_the_other() {
+    let names: Vec<_> = (0..20).map(|number| format!("s{number}")).collect();
+    let mut world = World::settled([node("n1")].into_iter().chain(names.iter().map(|name| lb(name)))).await;
+    world.cloud.change_info(|info| info.durable_digest = false);
+    world.stop().await;
+    for mut balancer in world.cloud.balancers().into_values() {
+        balancer.applied_digest = None;
+        world.cloud.set_balancer(balancer);
+    }
+    world.cluster.put(lb("new"));
+    world.take();
+    world.start();
+    let ensures =
+        |story: Vec<String>| story.into_iter().filter(|line| line.starts_with("ensure")).collect::<Vec<_>>();
+    world.pass(Duration::from_millis(500)).await;
+    let first = ensures(world.take());
+    assert!(first.contains(&"ensure new n1".to_owned()), "a new one need not wait: {first:?}");
+    assert!((2..=4).contains(&first.len()), "{first:?}");
+    world.pass(Duration::from_secs(1)).await;
+    let second = ensures(world.take());
+    assert!((4..=6).contains(&second.len()), "{second:?}");
+    world.pass(Duration::from_secs(10)).await;
+    assert_eq!(first.len() + second.len() + ensures(world.take()).len(), 21, "each once");
+}

@@ -87,6 +87,8 @@ const (
 	Capability_CAPABILITY_LEADERSHIP Capability = 10
 	// `BackendSet.nodes_omitted` is understood: a set of backends travels once, and then as its digest.
 	Capability_CAPABILITY_BACKEND_SETS_BY_DIGEST Capability = 11
+	// `LoadBalancer.applied_digest` is stored with the balancer, in its tags or its description: it outlives this process.
+	Capability_CAPABILITY_DURABLE_DIGEST Capability = 12
 )
 
 // Enum value maps for Capability.
@@ -104,6 +106,7 @@ var (
 		9:  "CAPABILITY_INSTANCES_KEYED_BY_NAME",
 		10: "CAPABILITY_LEADERSHIP",
 		11: "CAPABILITY_BACKEND_SETS_BY_DIGEST",
+		12: "CAPABILITY_DURABLE_DIGEST",
 	}
 	Capability_value = map[string]int32{
 		"CAPABILITY_UNSPECIFIED":             0,
@@ -118,6 +121,7 @@ var (
 		"CAPABILITY_INSTANCES_KEYED_BY_NAME": 9,
 		"CAPABILITY_LEADERSHIP":              10,
 		"CAPABILITY_BACKEND_SETS_BY_DIGEST":  11,
+		"CAPABILITY_DURABLE_DIGEST":          12,
 	}
 )
 
@@ -1343,7 +1347,7 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\x06status\x18\x02 \x01(\x0e2+.ccm.cloudprovider.v1alpha1.ConditionStatusR\x06status\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x120\n" +
-	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since*\x87\x03\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since*\xa6\x03\n" +
 	"\n" +
 	"Capability\x12\x1a\n" +
 	"\x16CAPABILITY_UNSPECIFIED\x10\x00\x12\x1e\n" +
@@ -1358,7 +1362,8 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\"CAPABILITY_INSTANCES_KEYED_BY_NAME\x10\t\x12\x19\n" +
 	"\x15CAPABILITY_LEADERSHIP\x10\n" +
 	"\x12%\n" +
-	"!CAPABILITY_BACKEND_SETS_BY_DIGEST\x10\v*\xdd\x01\n" +
+	"!CAPABILITY_BACKEND_SETS_BY_DIGEST\x10\v\x12\x1d\n" +
+	"\x19CAPABILITY_DURABLE_DIGEST\x10\f*\xdd\x01\n" +
 	"\rConditionType\x12\x1e\n" +
 	"\x1aCONDITION_TYPE_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bCONDITION_TYPE_CONFIG_VALID\x10\x01\x12$\n" +

@@ -40,6 +40,7 @@ final class Identity extends CloudProviderGrpc.CloudProviderImplBase {
                 .addCapabilities(Capability.CAPABILITY_LOAD_BALANCER_DRIFT)
                 .addCapabilities(Capability.CAPABILITY_LEADERSHIP)
                 .addCapabilities(Capability.CAPABILITY_BACKEND_SETS_BY_DIGEST)
+                .addCapabilities(Capability.CAPABILITY_DURABLE_DIGEST)
                 .setLimits(Limits.newBuilder().setMaxMessageBytes(MAX_MESSAGE_BYTES))
                 .setIntervals(Intervals.newBuilder().setPageTokenValidity(Durations.fromSeconds(pageTokenSeconds)))
                 .setWants(Wants.newBuilder().setIdentity(NodeFields.newBuilder().setSystemUuid(true)))

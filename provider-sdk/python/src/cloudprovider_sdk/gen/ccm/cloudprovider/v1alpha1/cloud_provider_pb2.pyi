@@ -87,6 +87,8 @@ class _CapabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Capability
     """Lead: mutations and background work only on behalf of the present leader."""
     CAPABILITY_BACKEND_SETS_BY_DIGEST: _Capability.ValueType  # 11
     """`BackendSet.nodes_omitted` is understood: a set of backends travels once, and then as its digest."""
+    CAPABILITY_DURABLE_DIGEST: _Capability.ValueType  # 12
+    """`LoadBalancer.applied_digest` is stored with the balancer, in its tags or its description: it outlives this process."""
 
 class Capability(_Capability, metaclass=_CapabilityEnumTypeWrapper):
     """Capability is something optional that a provider can do. An RPC that needs a capability MUST NOT answer UNIMPLEMENTED
@@ -119,6 +121,8 @@ CAPABILITY_LEADERSHIP: Capability.ValueType  # 10
 """Lead: mutations and background work only on behalf of the present leader."""
 CAPABILITY_BACKEND_SETS_BY_DIGEST: Capability.ValueType  # 11
 """`BackendSet.nodes_omitted` is understood: a set of backends travels once, and then as its digest."""
+CAPABILITY_DURABLE_DIGEST: Capability.ValueType  # 12
+"""`LoadBalancer.applied_digest` is stored with the balancer, in its tags or its description: it outlives this process."""
 Global___Capability: _TypeAlias = Capability  # noqa: Y015
 
 class _ConditionType:
