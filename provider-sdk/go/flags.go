@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,6 +35,13 @@ func BindFlags(set *flag.FlagSet) *Flags {
 	set.StringVar(&s.tls.Key, "tls-key-file", "", "private key of the server (PEM); read again when it changes")
 	set.StringVar(&s.tls.ClientCA, "tls-client-ca-file", "",
 		"authorities that may have signed a client's certificate (PEM); read again when it changes")
+	set.Func("tls-client-names", "`name,...`: DNS names of which a client's certificate must carry one; without them every certificate of the authorities will do", func(text string) error {
+		s.tls.ClientNames = strings.Split(text, ",")
+		if slices.Contains(s.tls.ClientNames, "") {
+			return fmt.Errorf("%q holds an empty name; write for example ccm-host.kube-system", text)
+		}
+		return nil
+	})
 	set.BoolVar(&s.reflection, "reflection", false, "serve gRPC reflection (v1)")
 	set.StringVar(&s.metricsAddress, "metrics-address", "",
 		"serve metrics over HTTP at /metrics: a port (on the loopback address) or `address:port`; off by default")

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"cloudprovider.ccm/sdk/internal/mtls"
 	"cloudprovider.ccm/sdk/internal/unixsocket"
 	"google.golang.org/grpc/credentials"
 )
@@ -38,7 +37,7 @@ func (s *serving) open(provider *Provider) (door, error) {
 }
 
 func (s *serving) openUnix(endpoint Endpoint) (door, error) {
-	if s.tls != (mtls.Files{}) {
+	if !s.tls.IsZero() {
 		return door{}, fmt.Errorf("%s is a Unix socket, which has no TLS; drop the --tls flags or listen on tcp://address:port",
 			endpoint.address)
 	}

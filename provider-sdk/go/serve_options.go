@@ -45,7 +45,12 @@ func WithAllowedPeerUIDs(uids ...uint32) ServeOption {
 
 // WithTLSFiles names the PEM files of mutual TLS; they are read again when they change.
 func WithTLSFiles(certificate, key, clientCA string) ServeOption {
-	return func(s *serving) { s.tls = mtls.Files{Certificate: certificate, Key: key, ClientCA: clientCA} }
+	return func(s *serving) { s.tls.Certificate, s.tls.Key, s.tls.ClientCA = certificate, key, clientCA }
+}
+
+// WithTLSClientNames names DNS names of which a client's certificate must carry one. Otherwise every certificate of the authorities will do.
+func WithTLSClientNames(names ...string) ServeOption {
+	return func(s *serving) { s.tls.ClientNames = names }
 }
 
 // WithReflection serves gRPC reflection (v1).

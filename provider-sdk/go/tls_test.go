@@ -62,7 +62,7 @@ func template(name string) *x509.Certificate {
 	return &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{name},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 }
@@ -107,9 +107,10 @@ func replace(t *testing.T, path, kind string, der []byte) {
 	}
 }
 
-func (f files) serve(t *testing.T, made *sdk.Provider) string {
+func (f files) serve(t *testing.T, made *sdk.Provider, options ...sdk.ServeOption) string {
 	t.Helper()
-	served := serve(t, made, sdk.WithEndpoint("tcp://127.0.0.1:0"), sdk.WithTLSFiles(f.certificate, f.key, f.ca))
+	options = append([]sdk.ServeOption{sdk.WithEndpoint("tcp://127.0.0.1:0"), sdk.WithTLSFiles(f.certificate, f.key, f.ca)}, options...)
+	served := serve(t, made, options...)
 	return strings.TrimPrefix(served.Endpoint().String(), "tcp://")
 }
 
@@ -159,6 +160,17 @@ func TestTCPIsMutualTLSOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { expect(t, call(t, address, transport), codes.Unavailable, 0) })
 	}
+}
+
+func TestAClientMustCarryANameThatIsAskedFor(t *testing.T) {
+	ours, theirs, files := newAuthority(t, "ours"), newAuthority(t, "theirs"), newFiles(t)
+	files.write(t, ours.sign(t, "server"), ours)
+	address := files.serve(t, provider(t, &cloud{}), sdk.WithTLSClientNames("other", "host"))
+	if err := call(t, address, credentials.NewTLS(client(ours, ours.sign(t, "host")))); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, call(t, address, credentials.NewTLS(client(ours, ours.sign(t, "stranger")))), codes.Unavailable, 0)
+	expect(t, call(t, address, credentials.NewTLS(client(ours, theirs.sign(t, "host")))), codes.Unavailable, 0)
 }
 
 func TestCertificatesAreReadAgain(t *testing.T) {

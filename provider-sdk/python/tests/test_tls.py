@@ -110,6 +110,19 @@ async def test_others_are_not_served(tmp_path: Path, authority: Pair) -> None:
     assert not cloud.calls
 
 
+async def test_a_client_must_carry_a_name_that_is_asked_for(tmp_path: Path, authority: Pair) -> None:
+    cloud = Cloud()
+    options = Files(tmp_path).options(issue("provider", authority), authority)
+    options["tls_client_names"] = ("other", "host", "host.example")
+    async with serving(cloud.provider(), tmp_path, endpoint=LOOPBACK, **options) as it:
+        await call(it.server.endpoint, authority, issue("host", authority))
+        await call(it.server.endpoint, authority, issue("*.example", authority))
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await call(it.server.endpoint, authority, issue("stranger", authority))
+        assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
+    assert len(cloud.calls) == 2
+
+
 async def test_certificates_are_read_again_when_they_change(
     tmp_path: Path, authority: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,6 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustls_pki_types::DnsName;
+
 pub use endpoint::{Endpoint, EndpointError};
 
 use crate::telemetry::LogFormat;
@@ -46,6 +48,9 @@ pub struct ServeOptions {
     /// Authorities that may have signed a client's certificate (PEM). Read again when it changes.
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub tls_client_ca_file: Option<PathBuf>,
+    /// DNS names of which a client's certificate must carry one; without them every certificate of those authorities will do.
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...", value_parser = client_name, requires = "tls_client_ca_file")]
+    pub tls_client_names: Vec<DnsName<'static>>,
     /// Serve gRPC reflection (v1).
     #[arg(long)]
     pub reflection: bool,
@@ -73,6 +78,7 @@ impl ServeOptions {
             tls_cert_file: None,
             tls_key_file: None,
             tls_client_ca_file: None,
+            tls_client_names: Vec::new(),
             reflection: false,
             metrics_address: None,
             log_format: LogFormat::Text,
@@ -88,6 +94,11 @@ fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     }
     text.parse()
         .map_err(|_| format!("{text:?} is no port and no address:port; use for example 127.0.0.1:9090"))
+}
+
+fn client_name(text: &str) -> Result<DnsName<'static>, String> {
+    let name = DnsName::try_from(text.to_owned());
+    name.map_err(|_| format!("{text:?} is no DNS name; write for example ccm-host.kube-system"))
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -9,13 +9,21 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 )
 
-// Files names the PEM files.
+// Files names the PEM files, and who may call.
 type Files struct {
 	Certificate, Key, ClientCA string
+	// ClientNames are DNS names of which a client's certificate must carry one; without them every certificate of the authorities will do.
+	ClientNames []string
+}
+
+// IsZero says whether nothing was given.
+func (f Files) IsZero() bool {
+	return f.Certificate == "" && f.Key == "" && f.ClientCA == "" && len(f.ClientNames) == 0
 }
 
 // Config reads the files and answers a TLS 1.3 configuration that reads them again, at the next handshake, when they
@@ -52,6 +60,13 @@ func (f Files) load() (*tls.Config, error) {
 		ClientAuth:   tls.RequireAndVerifyClientCert,
 		ClientCAs:    pool,
 		NextProtos:   []string{"h2"},
+		VerifyConnection: func(state tls.ConnectionState) error {
+			carries := func(name string) bool { return state.PeerCertificates[0].VerifyHostname(name) == nil }
+			if len(f.ClientNames) == 0 || slices.ContainsFunc(f.ClientNames, carries) {
+				return nil
+			}
+			return errors.New("the client's certificate carries no name of --tls-client-names")
+		},
 		// A ticket would let a client in on an authority that is trusted no more.
 		SessionTicketsDisabled: true,
 	}, nil

@@ -76,6 +76,8 @@ class ServeOptions:
     tls_cert_file: Path | None = None
     tls_key_file: Path | None = None
     tls_client_ca_file: Path | None = None
+    tls_client_names: tuple[str, ...] = ()
+    """DNS names of which a client's certificate must carry one; without them every certificate of the authorities will do."""
     reflection: bool = False
     metrics_address: tuple[str, int] | None = None
     log_format: LogFormat = "text"
@@ -105,6 +107,13 @@ def _checked(read: Callable[[str], T]) -> Callable[[str], T]:
 
 def _metrics_address(text: str) -> tuple[str, int]:
     return host_and_port(f"127.0.0.1:{text.removeprefix(':')}" if text.removeprefix(":").isdigit() else text)
+
+
+def _client_names(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if not all(names):
+        raise ValueError(f"{text!r} holds an empty name; write for example ccm-host.kube-system")
+    return names
 
 
 def _seconds(text: str) -> float:
@@ -137,6 +146,14 @@ def add_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         type=Path,
         metavar="FILE",
         help="authorities that may have signed a client's certificate (PEM); read again on change",
+    )
+    parser.add_argument(
+        "--tls-client-names",
+        type=_checked(_client_names),
+        default=(),
+        metavar="NAME,...",
+        help="DNS names of which a client's certificate must carry one; without them every certificate of those authorities "
+        "will do",
     )
     parser.add_argument("--reflection", action="store_true", help="serve gRPC reflection (v1alpha)")
     parser.add_argument(

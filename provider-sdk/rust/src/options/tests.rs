@@ -61,12 +61,14 @@ fn flags_are_read() {
         "--tls-cert-file=/c",
         "--tls-key-file=/k",
         "--tls-client-ca-file=/ca",
+        "--tls-client-names=host,ccm.example",
         "--metrics-address=9090",
         "--log-format=json",
         "--shutdown-grace=2.5s",
     ])
     .unwrap();
     assert_eq!(options.allowed_peer_uids, [0, 1000]);
+    assert_eq!(options.tls_client_names.len(), 2);
     assert_eq!(options.metrics_address.unwrap().to_string(), "127.0.0.1:9090");
     assert_eq!(options.shutdown_grace, Duration::from_millis(2500));
     assert_eq!(options.log_format, LogFormat::Json);
@@ -76,5 +78,7 @@ fn flags_are_read() {
 fn half_of_tls_is_refused() {
     assert!(parse(&["--tls-cert-file=/c"]).unwrap_err().contains("--tls-key-file"));
     assert!(parse(&["--tls-key-file=/c"]).unwrap_err().contains("--tls-cert-file"));
+    assert!(parse(&["--tls-client-names=host"]).unwrap_err().contains("--tls-client-ca-file"));
+    assert!(parse(&["--tls-client-names=ho st"]).unwrap_err().contains("ho st"));
     assert!(parse(&["--metrics-address=x"]).unwrap_err().contains("127.0.0.1:9090"));
 }

@@ -82,8 +82,13 @@ async fn handshake(
     let shaken = async {
         io.set_nodelay(true)?;
         // Reads files when they changed.
-        let config = task::spawn_blocking(move || certificates.current()).await.map_err(io::Error::other)?;
-        TlsAcceptor::from(config).accept(io).await
+        let reader = Arc::clone(&certificates);
+        let config = task::spawn_blocking(move || reader.current()).await.map_err(io::Error::other)?;
+        let secured = TlsAcceptor::from(config).accept(io).await?;
+        // The handshake has asked for one.
+        let shown = secured.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        shown.map_or(Ok(()), |certificate| certificates.trust(certificate))?;
+        Ok::<_, io::Error>(secured)
     };
     match time::timeout(HANDSHAKE_WITHIN, shaken).await {
         Ok(Ok(secured)) => {

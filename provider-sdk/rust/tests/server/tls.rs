@@ -76,9 +76,13 @@ struct Secured {
 }
 
 async fn serve(files: &Files) -> Secured {
+    serve_with(files.options()).await
+}
+
+async fn serve_with(options: ServeOptions) -> Secured {
     let _already = rustls::crypto::ring::default_provider().install_default();
     let cloud = Cloud::new();
-    let bound = Server::new(cloud.provider(), files.options()).without_signals().bind().await.unwrap();
+    let bound = Server::new(cloud.provider(), options).without_signals().bind().await.unwrap();
     let Endpoint::Tcp(address) = *bound.endpoint() else { panic!("{:?}", bound.endpoint()) };
     let handle = bound.handle();
     Secured { address, handle, task: tokio::spawn(bound.run()), cloud }
@@ -135,6 +139,18 @@ async fn clients_without_a_good_certificate_are_refused() {
     served.info(&server, Some(Authority::new().issue("host"))).await.unwrap_err();
     served.info(&server, Some(server.issue("host"))).await.unwrap_err();
     served.info(&server, Some(clients.issue("host"))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_must_carry_a_name_that_is_asked_for() {
+    let (server, clients) = (Authority::new(), Authority::new());
+    let files = Files::new(&server, &clients);
+    let mut options = files.options();
+    options.tls_client_names = ["other", "host"].map(|name| name.try_into().unwrap()).into();
+    let served = serve_with(options).await;
+    served.info(&server, Some(clients.issue("host"))).await.unwrap();
+    served.info(&server, Some(clients.issue("stranger"))).await.unwrap_err();
+    served.info(&server, Some(Authority::new().issue("host"))).await.unwrap_err();
 }
 
 #[tokio::test]

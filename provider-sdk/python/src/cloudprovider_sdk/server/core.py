@@ -35,7 +35,8 @@ _LONGEST_REQUEST_ID: Final = 64
 class Core:
     """What all calls of one provider share."""
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: Provider, client_names: tuple[str, ...] = ()) -> None:
+        self._client_names = client_names
         self._advertised = provider.advertised
         self._lifecycle = provider.lifecycle
         self._fences = checks.Fences()
@@ -51,6 +52,7 @@ class Core:
         call = self._call(method, request, context, headers)
         with self._observer.watch(method, call, headers, checks.items(request)) as outcome:
             try:
+                self._trust(context)
                 term = self._admit(method, request)
                 async with asyncio.timeout(_patience(call)):
                     answer = await self._run(method, run, call, term, request)
@@ -78,6 +80,7 @@ class Core:
         try:
             with self._observer.watch(method, call, headers, None) as outcome:
                 try:
+                    self._trust(context)
                     self._admit(method, request)
                     watch = await self._open(run, call, request)
                 except ProviderError as error:
@@ -133,6 +136,14 @@ class Core:
         if not (method.mutates and told and request.HasField("cluster") and request.HasField("fencing")):
             return None
         return self._leadership.term(request.cluster.uid, request.fencing)
+
+    def _trust(self, context: Context) -> None:
+        """Refuse a client whose certificate carries no name that is asked for."""
+        carried = {name.decode() for name in context.auth_context().get("x509_subject_alternative_name", ())}
+        wanted = {form for name in self._client_names for form in (name, "*." + name.partition(".")[2])}
+        if self._client_names and not carried & wanted:
+            message = "the client's certificate carries no name of --tls-client-names"
+            raise ProviderError(pb.ERROR_REASON_PEER_NOT_TRUSTED, message)
 
     def _admit(self, method: Method, request: Any) -> checks.Term | None:
         """Refuse what must not reach a method, in the contract's order; answer the term under which a mutation runs."""

@@ -14,10 +14,10 @@ from cloudprovider_sdk.server.core import Core
 from cloudprovider_sdk.server.health import Health
 
 
-def handlers(provider: Provider, *, reflection: bool) -> list[grpc.GenericRpcHandler]:
+def handlers(provider: Provider, *, reflection: bool, client_names: tuple[str, ...] = ()) -> list[grpc.GenericRpcHandler]:
     """Answer the handlers of all services of a provider, and of nothing that it does not serve."""
     names = [*provider.service_names, contract.HEALTH, *([contract.REFLECTION] if reflection else [])]
-    core = Core(provider)
+    core = Core(provider, client_names)
     served = {
         contract.DISCOVERY: Discovery(provider, names),
         contract.CLOUD_PROVIDER: Base(provider, core.lead),

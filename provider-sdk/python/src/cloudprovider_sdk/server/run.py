@@ -39,7 +39,7 @@ class Server:
         self._options = options
         size = provider.advertised.max_message_bytes
         self._server = grpc.aio.server(
-            handlers=handlers(provider, reflection=options.reflection),
+            handlers=handlers(provider, reflection=options.reflection, client_names=options.tls_client_names),
             options=[
                 ("grpc.max_receive_message_length", size),
                 ("grpc.max_send_message_length", size),
@@ -57,7 +57,7 @@ class Server:
     def _open(self) -> Endpoint:
         endpoint, options = self._options.endpoint, self._options
         if endpoint.path is not None:
-            if options.tls_cert_file or options.tls_key_file or options.tls_client_ca_file:
+            if options.tls_cert_file or options.tls_key_file or options.tls_client_ca_file or options.tls_client_names:
                 raise ValueError(
                     f"{endpoint.path} is a Unix socket, which has no TLS; drop the --tls flags or listen on tcp://address:port"
                 )

@@ -12,7 +12,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::version::TLS13;
 use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
 use crate::options::ServeOptions;
 use crate::server::error::ServeError;
@@ -32,6 +32,7 @@ type Stamp = [(u64, u64, u64, i64, i64); 3];
 pub(in crate::server) struct Certificates {
     files: Files,
     loaded: Mutex<(Stamp, Arc<ServerConfig>)>,
+    client_names: Vec<ServerName<'static>>,
 }
 
 impl Certificates {
@@ -49,7 +50,18 @@ impl Certificates {
         // The stamp is taken first: a change during the reading is then seen the next time.
         let stamp = files.stamp().unwrap_or_default();
         let config = Arc::new(files.load()?);
-        Ok(Self { files, loaded: Mutex::new((stamp, config)) })
+        let client_names = options.tls_client_names.iter().cloned().map(ServerName::DnsName).collect();
+        Ok(Self { files, loaded: Mutex::new((stamp, config)), client_names })
+    }
+
+    /// Whether a client may call that one of the authorities vouches for: its certificate carries a name that is asked for, if any is.
+    pub(in crate::server) fn trust(&self, certificate: &CertificateDer<'_>) -> io::Result<()> {
+        let found = webpki::EndEntityCert::try_from(certificate).map_err(io::Error::other)?;
+        let carries = |name| found.verify_is_valid_for_subject_name(name).is_ok();
+        if self.client_names.is_empty() || self.client_names.iter().any(carries) {
+            return Ok(());
+        }
+        Err(io::Error::other("the client's certificate carries no name of --tls-client-names"))
     }
 
     /// The configuration for the next handshake. Files that changed are read; when they are no good (half written, or
