@@ -147,14 +147,16 @@ impl Controller {
         presences: Vec<Presence>,
     ) -> anyhow::Result<Control> {
         let mut control = Control { ready: parted.ready.len(), ..Control::default() };
+        let mut denied = Vec::new();
         for (node, presence) in group.iter().zip(presences) {
             memory.denials.heard(node, presence);
-            if presence == Presence::Found {
-                control.found.insert(zone(node).to_owned());
+            match presence {
+                Presence::Found => drop(control.found.insert(zone(node).to_owned())),
+                // Only what it says now: one that it denied once, and on which it hangs ever since, contradicts nothing.
+                Presence::Denied(_) => denied.extend(memory.denials.since(node).map(|since| (node, since))),
+                Presence::Unknown => {}
             }
         }
-        let denied: Vec<_> =
-            group.iter().filter_map(|node| Some((node, memory.denials.since(node)?))).collect();
         let lives = join_all(denied.iter().map(|(node, since)| self.life(node, *since))).await;
         for ((node, _), life) in denied.into_iter().zip(lives) {
             let life = life?;

@@ -107,6 +107,19 @@ async fn a_provider_that_denies_living_nodes_is_not_believed() {
     scene.stop().await;
 }
 
+/// Found by seed 4470 of the simulation: it held every deletion back for ever.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_denied_once_and_of_which_nothing_is_known_since_contradicts_nothing() {
+    let scene = cluster(10, 1, |_, node| node).await;
+    scene.fake.set_state("n005", InstanceState::Absent);
+    scene.passes(5).await;
+    assert!(scene.is_contradicted());
+    scene.fake.set_state("n005", InstanceState::Unknown);
+    scene.passes(3).await;
+    assert_eq!((scene.left(10), scene.is_contradicted()), (9, false));
+    scene.stop().await;
+}
+
 /// E1: NOT_OWNED denies as ABSENT does.
 #[tokio::test(start_paused = true)]
 async fn somebody_elses_living_node_is_a_contradiction() {
