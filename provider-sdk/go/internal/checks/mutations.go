@@ -29,15 +29,10 @@ func Admit(request any, may May) (left any, refused proto.Message, err error) {
 	case *pb.DeleteLoadBalancerRequest:
 		return request, nil, may(balancer(request.GetCluster(), request.GetService().GetUid()), request.GetRevision())
 	case *pb.BatchUpdateLoadBalancersRequest:
-		answer := &pb.BatchUpdateLoadBalancersResponse{}
-		kept := slices.DeleteFunc(slices.Clone(request.GetItems()), func(item *pb.LoadBalancerUpdate) bool {
-			uid := updateKey(item)
-			err := may(balancer(request.GetCluster(), uid), item.GetRevision())
-			if err != nil {
-				answer.Results = append(answer.Results, failedUpdate(uid, err))
-			}
-			return err != nil
+		kept, results := refuse(request.GetItems(), updateKey, failedUpdate, func(item *pb.LoadBalancerUpdate) error {
+			return may(balancer(request.GetCluster(), updateKey(item)), item.GetRevision())
 		})
+		answer := &pb.BatchUpdateLoadBalancersResponse{Results: results}
 		if len(kept) == 0 {
 			return nil, answer, nil
 		}
@@ -45,27 +40,19 @@ func Admit(request any, may May) (left any, refused proto.Message, err error) {
 			Cluster: request.GetCluster(), Fencing: request.GetFencing(), BackendSets: request.GetBackendSets(), Items: kept,
 		}, answer, nil
 	case *pb.BatchEnsureRoutesRequest:
-		answer := &pb.BatchEnsureRoutesResponse{}
-		kept := slices.DeleteFunc(slices.Clone(request.GetItems()), func(item *pb.RouteToEnsure) bool {
-			err := may(routeTo(request.GetCluster(), item.GetDestinationCidr()), 0)
-			if err != nil {
-				answer.Results = append(answer.Results, failedRoute(item.GetKey(), err))
-			}
-			return err != nil
+		kept, results := refuse(request.GetItems(), (*pb.RouteToEnsure).GetKey, failedRoute, func(item *pb.RouteToEnsure) error {
+			return may(routeTo(request.GetCluster(), item.GetDestinationCidr()), 0)
 		})
+		answer := &pb.BatchEnsureRoutesResponse{Results: results}
 		if len(kept) == 0 {
 			return nil, answer, nil
 		}
 		return &pb.BatchEnsureRoutesRequest{Cluster: request.GetCluster(), Fencing: request.GetFencing(), Items: kept}, answer, nil
 	case *pb.BatchDeleteRoutesRequest:
-		answer := &pb.BatchDeleteRoutesResponse{}
-		kept := slices.DeleteFunc(slices.Clone(request.GetItems()), func(item *pb.RouteToDelete) bool {
-			err := may(routeTo(request.GetCluster(), item.GetRoute().GetDestinationCidr()), 0)
-			if err != nil {
-				answer.Results = append(answer.Results, failedDeletion(item.GetKey(), err))
-			}
-			return err != nil
+		kept, results := refuse(request.GetItems(), (*pb.RouteToDelete).GetKey, failedDeletion, func(item *pb.RouteToDelete) error {
+			return may(routeTo(request.GetCluster(), item.GetRoute().GetDestinationCidr()), 0)
 		})
+		answer := &pb.BatchDeleteRoutesResponse{Results: results}
 		if len(kept) == 0 {
 			return nil, answer, nil
 		}
@@ -73,6 +60,18 @@ func Admit(request any, may May) (left any, refused proto.Message, err error) {
 	default:
 		return request, nil, nil
 	}
+}
+
+// refuse takes out of a batch what may not be done, and answers what that gets.
+func refuse[I, R any](items []I, key func(I) string, failed func(string, error) R, may func(I) error) (kept []I, results []R) {
+	for _, item := range items {
+		if err := may(item); err != nil {
+			results = append(results, failed(key(item), err))
+		} else {
+			kept = append(kept, item)
+		}
+	}
+	return kept, results
 }
 
 func balancer(cluster *pb.ClusterRef, uid string) Subject {
