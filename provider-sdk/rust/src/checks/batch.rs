@@ -1,6 +1,6 @@
 //! What is made sure of a batch's answer: each key exactly once, and no other.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::ProviderError;
 use crate::proto::{
@@ -8,7 +8,7 @@ use crate::proto::{
     VolumeResult,
 };
 
-/// How many keys the log names.
+/// How many keys that nobody asked for the log names.
 const SHOWN: usize = 10;
 
 /// The answer to one item of a batch.
@@ -51,21 +51,21 @@ keyed!(InstanceResult, RouteResult, RouteDeletion, VolumeResult);
 ///
 /// The host would do the same and count it; here the log names the keys, where the team that can mend it looks.
 pub(crate) fn settle<R: Keyed>(asked: &[String], results: &mut Vec<R>) {
-    let mut given: HashMap<&str, usize> = HashMap::new();
+    let mut given: HashMap<&str, usize> = asked.iter().map(|key| (key.as_str(), 0)).collect();
+    let mut strange = Vec::new();
     for result in &*results {
-        *given.entry(result.key()).or_default() += 1;
+        match given.get_mut(result.key()) {
+            Some(count) => *count += 1,
+            None => strange.push(result.key().to_owned()),
+        }
     }
-    let is_single = |key: &str| given.get(key) == Some(&1);
-    let lacking: Vec<&String> = asked.iter().filter(|key| !is_single(key)).collect();
-    let wanted: HashSet<&str> = asked.iter().map(String::as_str).filter(|key| is_single(key)).collect();
-    if lacking.is_empty() && wanted.len() == results.len() {
+    let lacking: Vec<&String> = asked.iter().filter(|key| given[key.as_str()] != 1).collect();
+    if lacking.is_empty() && strange.is_empty() {
         return;
     }
-    let strange = given.keys().filter(|key| !wanted.contains(*key)).take(SHOWN).collect::<Vec<_>>();
+    strange.truncate(SHOWN);
     tracing::error!(?lacking, ?strange, "the answer of a batch does not hold each key exactly once");
-    let good: Vec<bool> = results.iter().map(|result| wanted.contains(result.key())).collect();
-    let mut good = good.into_iter();
-    results.retain(|_| good.next().unwrap_or_default());
+    results.retain(|result| given.get(result.key()) == Some(&1));
     results.extend(lacking.into_iter().map(|key| R::failed(key, no_single_answer())));
 }
 

@@ -39,7 +39,7 @@ impl Shape for EnsureLoadBalancerRequest {
     }
 
     fn complete(&mut self, sets: &BackendSets) -> Result<()> {
-        sets.complete(self.cluster.as_ref().map_or("", |cluster| &cluster.uid), &mut self.backends)
+        sets.complete(parts::uid_of_cluster(&self.cluster), &mut self.backends)
     }
 }
 
@@ -74,7 +74,7 @@ impl Shape for BatchUpdateLoadBalancersRequest {
     }
 
     fn complete(&mut self, sets: &BackendSets) -> Result<()> {
-        sets.complete(self.cluster.as_ref().map_or("", |cluster| &cluster.uid), &mut self.backend_sets)
+        sets.complete(parts::uid_of_cluster(&self.cluster), &mut self.backend_sets)
     }
 }
 

@@ -3,11 +3,12 @@
 use ipnet::IpNet;
 
 use super::batch::Keyed;
+use super::parts::uid_of_cluster;
 use crate::Result;
 use crate::proto::{
     AddSshKeyToAllInstancesRequest, AddSshKeyToAllInstancesResponse, BackendSet, BatchDeleteRoutesRequest,
     BatchDeleteRoutesResponse, BatchEnsureRoutesRequest, BatchEnsureRoutesResponse,
-    BatchUpdateLoadBalancersRequest, BatchUpdateLoadBalancersResponse, ClusterRef, DeleteLoadBalancerRequest,
+    BatchUpdateLoadBalancersRequest, BatchUpdateLoadBalancersResponse, DeleteLoadBalancerRequest,
     DeleteLoadBalancerResponse, EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, NodeRef, Service,
     ServiceRef,
 };
@@ -64,15 +65,12 @@ impl Mutation for EnsureLoadBalancerRequest {
     type Answer = EnsureLoadBalancerResponse;
 
     fn admit(&mut self, may: &mut May<'_>) -> Result<Self::Answer> {
-        may(Subject::service(cluster_of(&self.cluster), uid_of(&self.service)), self.revision)?;
+        may(Subject::service(uid_of_cluster(&self.cluster), uid_of(&self.service)), self.revision)?;
         Ok(Self::Answer::default())
     }
 
     fn same(&mut self) -> Self {
-        let nodes: Vec<_> = self.backends.iter_mut().map(taken).collect();
-        let same = self.clone();
-        self.backends.iter_mut().zip(nodes).for_each(put_back);
-        same
+        without_nodes(self, |request| request.backends.as_mut_slice())
     }
 }
 
@@ -80,7 +78,7 @@ impl Mutation for DeleteLoadBalancerRequest {
     type Answer = DeleteLoadBalancerResponse;
 
     fn admit(&mut self, may: &mut May<'_>) -> Result<Self::Answer> {
-        may(Subject::service(cluster_of(&self.cluster), uid(&self.service)), self.revision)?;
+        may(Subject::service(uid_of_cluster(&self.cluster), uid(&self.service)), self.revision)?;
         Ok(Self::Answer::default())
     }
 }
@@ -97,7 +95,7 @@ impl Mutation for BatchUpdateLoadBalancersRequest {
     type Answer = BatchUpdateLoadBalancersResponse;
 
     fn admit(&mut self, may: &mut May<'_>) -> Result<Self::Answer> {
-        let (cluster, items) = (cluster_of(&self.cluster), &mut self.items);
+        let (cluster, items) = (uid_of_cluster(&self.cluster), &mut self.items);
         let results = refuse(items, |item| {
             let uid = uid_of(&item.service);
             (uid, may(Subject::service(cluster, uid), item.revision))
@@ -106,10 +104,7 @@ impl Mutation for BatchUpdateLoadBalancersRequest {
     }
 
     fn same(&mut self) -> Self {
-        let nodes: Vec<_> = self.backend_sets.iter_mut().map(taken).collect();
-        let same = self.clone();
-        self.backend_sets.iter_mut().zip(nodes).for_each(put_back);
-        same
+        without_nodes(self, |request| &mut request.backend_sets)
     }
 
     fn is_empty(&self) -> bool {
@@ -125,7 +120,7 @@ impl Mutation for BatchEnsureRoutesRequest {
     type Answer = BatchEnsureRoutesResponse;
 
     fn admit(&mut self, may: &mut May<'_>) -> Result<Self::Answer> {
-        let (cluster, items) = (cluster_of(&self.cluster), &mut self.items);
+        let (cluster, items) = (uid_of_cluster(&self.cluster), &mut self.items);
         let results =
             refuse(items, |item| (&*item.key, may(Subject::route(cluster, &item.destination_cidr), 0)));
         Ok(Self::Answer { results })
@@ -144,7 +139,7 @@ impl Mutation for BatchDeleteRoutesRequest {
     type Answer = BatchDeleteRoutesResponse;
 
     fn admit(&mut self, may: &mut May<'_>) -> Result<Self::Answer> {
-        let (cluster, items) = (cluster_of(&self.cluster), &mut self.items);
+        let (cluster, items) = (uid_of_cluster(&self.cluster), &mut self.items);
         let results = refuse(items, |item| {
             let destination = item.route.as_ref().map_or("", |route| &route.destination_cidr);
             (&*item.key, may(Subject::route(cluster, destination), 0))
@@ -161,13 +156,17 @@ impl Mutation for BatchDeleteRoutesRequest {
     }
 }
 
-/// The nodes of a set that has a digest; thousands are not copied for nothing.
-fn taken(set: &mut BackendSet) -> Vec<NodeRef> {
-    if set.digest.is_empty() { Vec::new() } else { std::mem::take(&mut set.nodes) }
-}
-
-fn put_back((set, mut nodes): (&mut BackendSet, Vec<NodeRef>)) {
-    set.nodes.append(&mut nodes);
+/// A copy in which sets that have a digest lack their nodes: thousands are not copied for nothing.
+fn without_nodes<Q: Clone>(request: &mut Q, sets: fn(&mut Q) -> &mut [BackendSet]) -> Q {
+    let taken = |set: &mut BackendSet| {
+        if set.digest.is_empty() { Vec::new() } else { std::mem::take(&mut set.nodes) }
+    };
+    let nodes: Vec<Vec<NodeRef>> = sets(request).iter_mut().map(taken).collect();
+    let copy = request.clone();
+    for (set, mut nodes) in sets(request).iter_mut().zip(nodes) {
+        set.nodes.append(&mut nodes);
+    }
+    copy
 }
 
 /// Takes the refused items out, by their keys.
@@ -178,10 +177,6 @@ fn refuse<I, R: Keyed>(items: &mut Vec<I>, mut may: impl FnMut(&I) -> (&str, Res
         allowed.map_err(|error| refused.push(R::failed(key, error.to_item()))).is_ok()
     });
     refused
-}
-
-fn cluster_of(cluster: &Option<ClusterRef>) -> &str {
-    cluster.as_ref().map_or("", |cluster| &cluster.uid)
 }
 
 fn uid(service: &Option<ServiceRef>) -> &str {

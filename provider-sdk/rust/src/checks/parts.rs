@@ -40,6 +40,11 @@ pub(super) fn cluster(cluster: &Option<ClusterRef>) -> Result<()> {
     short("cluster.name", &cluster.name, NAME)
 }
 
+/// Empty where no cluster is named.
+pub(super) fn uid_of_cluster(cluster: &Option<ClusterRef>) -> &str {
+    cluster.as_ref().map_or("", |cluster| &cluster.uid)
+}
+
 /// What every mutation carries beside its own fields.
 pub(super) fn mutation(of: &Option<ClusterRef>, fencing: &Option<Fencing>) -> Result<()> {
     cluster(of)?;
