@@ -76,14 +76,14 @@ fn get(address: &str, path: &str) -> String {
 
 #[test]
 fn a_wrong_command_line_ends_with_1_and_every_remedy() {
-    let result = output(&["--provider=mock=/run/mock.sock", "--no-such=1", "--cloud-config=/etc/cloud.conf"]);
+    let result = output(&["--provider=mock=/run/mock.sock", "--no-such=1", "--port=0"]);
     assert_eq!(result.status.code(), Some(1));
     assert!(result.stdout.is_empty());
     assert_eq!(
         String::from_utf8(result.stderr).unwrap(),
         "error: --no-such: unknown flag: see --help for all flags\n\
-         error: --cloud-config: belongs to the provider's sidecar: give it to the sidecar, which alone knows the \
-         cloud's configuration\n"
+         error: --port: was removed from Kubernetes components: there is no port without TLS: leave it out; see \
+         --secure-port\n"
     );
 }
 

@@ -12,13 +12,15 @@ pub enum Controller {
     CloudNode,
     CloudNodeLifecycle,
     ServiceLb,
-    /// Runs only with `--allocate-node-cidrs`.
+    /// Runs only when it is named, and with `--allocate-node-cidrs`.
     NodeIpam,
     NodeRoute,
 }
 
-/// Controllers that run only when they are named; upstream's set is empty, and so is ours.
-pub const DISABLED_BY_DEFAULT: &[Controller] = &[];
+/// Controllers that run only when they are named. Upstream's set is empty, but upstream's manager has no node-ipam:
+/// published manifests say `--allocate-node-cidrs=true` in clusters whose pod CIDRs come from kube-controller-manager,
+/// and two allocators would give one block twice.
+pub const DISABLED_BY_DEFAULT: &[Controller] = &[Controller::NodeIpam];
 
 impl Controller {
     /// All of them, in the order in which they are listed to people.

@@ -1,14 +1,17 @@
 //! The command line: arguments in, typed [`Settings`] or all mistakes at once out.
 //!
-//! Three steps, none of which touches a file or a socket: `args` sorts the words, clap fills the raw flags (text as
-//! it was written), `resolve` turns them into types. Names and meaning are upstream's where the flag exists
-//! upstream; the defaults are ours. `docs/flags.md` is made from the same definitions by [`table`].
+//! Four steps: `args` sorts the words, `file` adds what the file of `--config` says (nothing else here touches a file or a
+//! socket), clap fills the raw flags (text as it was written), `resolve` turns them into types. Names and meaning are
+//! upstream's where the flag exists upstream; the defaults are ours. `docs/flags.md` and `docs/config.schema.json` are made
+//! from the same definitions by [`table`] and [`schema`].
 
 mod args;
 mod cidrs;
 mod controllers;
 mod election;
 mod error;
+mod file;
+mod gates;
 mod kube;
 mod legacy;
 mod logging;
@@ -16,6 +19,7 @@ mod nodes;
 mod providers;
 mod removed;
 mod routes;
+pub mod schema;
 mod services;
 mod serving;
 pub mod table;
@@ -40,6 +44,8 @@ use self::cidrs::RawCidrs;
 use self::controllers::RawControllers;
 use self::election::RawElection;
 use self::error::Mistakes;
+use self::file::File;
+use self::gates::RawGates;
 use self::kube::RawKube;
 use self::legacy::RawLegacy;
 use self::logging::RawLogging;
@@ -85,6 +91,14 @@ pub struct RawFlags {
     election: RawElection,
     #[command(flatten)]
     legacy: RawLegacy,
+    #[command(flatten)]
+    gates: RawGates,
+
+    /// YAML file with the names of flags and their values; a flag on the command line wins. docs/config.schema.json
+    /// says what it may hold.
+    // Read by `file`, before clap.
+    #[arg(long = "config", value_name = "PATH", default_value = "", help_heading = "Global")]
+    _config: String,
 
     /// Print the version and exit; raw prints the whole build information.
     #[arg(
@@ -137,7 +151,8 @@ pub fn parse(words: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Req
     let mut command = RawFlags::command();
     command.build();
     let mut mistakes = Mistakes::default();
-    let words = args::sort(&command, words.into_iter().map(Into::into), &mut mistakes);
+    let mut words = args::sort(&command, words.into_iter().map(Into::into), &mut mistakes);
+    let file = File::append(&command, &mut words, &mut mistakes);
     let matches = match command.try_get_matches_from_mut(words) {
         Ok(matches) => matches,
         Err(error) if error.kind() == clap::error::ErrorKind::DisplayHelp => {
@@ -158,7 +173,7 @@ pub fn parse(words: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Req
         }
         Ok(_) => Err(mistakes.into_vec()),
         Err(errors) => {
-            mistakes.extend(errors);
+            mistakes.extend(file.locate(errors));
             Err(mistakes.into_vec())
         }
     }
@@ -183,12 +198,14 @@ fn resolve_into(raw: &RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<Stri
     let nodes = raw.nodes.resolve(mistakes);
     let lifecycle = raw.lifecycle.resolve(mistakes);
     let services = raw.services.resolve(mistakes);
-    let cidrs = raw.cidrs.resolve(mistakes, warnings);
+    let with_ipam = controllers.as_ref().is_none_or(|named| named.contains(&Controller::NodeIpam));
+    let cidrs = raw.cidrs.resolve(with_ipam, mistakes, warnings);
     let routes = raw.routes.resolve(mistakes);
     let serving = raw.serving.resolve(mistakes);
     let logging = raw.logging.resolve(mistakes);
     let election = raw.election.resolve(mistakes);
     raw.legacy.check(mistakes, warnings);
+    raw.gates.check(mistakes, warnings);
     Some(Settings {
         providers: providers?,
         kube: kube?,

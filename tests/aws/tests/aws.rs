@@ -111,8 +111,12 @@ async fn nodes_are_initialised_and_go_with_their_machines() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
 async fn routes_lead_to_the_pods_of_nodes_and_go_with_them() -> Result<()> {
-    let flags =
-        ["--allocate-node-cidrs=true", "--cluster-cidr=10.244.0.0/16", "--route-reconciliation-period=1s"];
+    let flags = [
+        "--controllers=*,nodeipam",
+        "--allocate-node-cidrs=true",
+        "--cluster-cidr=10.244.0.0/16",
+        "--route-reconciliation-period=1s",
+    ];
     let mut world = World::start(&flags).await?;
     let mut wanted = Vec::new();
     for machine in &world.machines {

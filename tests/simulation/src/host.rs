@@ -23,11 +23,12 @@ use crate::{
 };
 
 /// Flags of every host.
-const FLAGS: [&str; 6] = [
+const FLAGS: [&str; 7] = [
     "--provider=mock=unix:///simulated/mock.sock",
     "--master=http://apiserver",
     "--serving-port=0",
     "--cluster-cidr=10.244.0.0/16",
+    "--controllers=*,nodeipam",
     "--allocate-node-cidrs=true",
     "--service-cluster-ip-range=10.96.0.0/12",
 ];

@@ -113,7 +113,8 @@ fn stray(word: &str) -> FlagError {
     }
 }
 
-fn unknown(written: &str, name: &str) -> FlagError {
+/// What to say about a name that is no flag.
+pub(super) fn unknown(written: &str, name: &str) -> FlagError {
     removed::explain(name, written).unwrap_or_else(|| FlagError {
         given: written.to_owned(),
         problem: "unknown flag".to_owned(),

@@ -30,7 +30,8 @@ pub(super) struct RawCidrs {
     #[arg(long, value_name = "LIST", default_value = "")]
     pub service_cluster_ip_range: String,
 
-    /// Give each node its pod CIDRs; without it the node-ipam controller does not start.
+    /// Give each node its pod CIDRs; without it, or without nodeipam in --controllers, the node-ipam controller does
+    /// not start.
     #[arg(
         long,
         value_name = "BOOL",
@@ -87,6 +88,7 @@ pub struct NodeRange {
 impl RawCidrs {
     pub(super) fn resolve(
         &self,
+        with_ipam: bool,
         mistakes: &mut Mistakes,
         warnings: &mut Vec<String>,
     ) -> Option<CidrSettings> {
@@ -96,7 +98,15 @@ impl RawCidrs {
         let from_cloud = mistakes.keep(from_cloud(&self.cidr_allocator_type));
         let masks = self.masks.resolve(mistakes);
         let (cluster, service, masks) = (cluster?, service?, masks?);
-        let allocation = match (allocate?, from_cloud?) {
+        let allocate = allocate?;
+        if allocate && !with_ipam {
+            warnings.push(
+                "--allocate-node-cidrs=true has no effect: unless kube-controller-manager gives nodes their CIDRs, \
+                 add nodeipam to --controllers"
+                    .to_owned(),
+            );
+        }
+        let allocation = match (allocate && with_ipam, from_cloud?) {
             (false, _) => None,
             (true, true) => Some(Allocation::Cloud { cluster: cluster.clone() }),
             (true, false) => {

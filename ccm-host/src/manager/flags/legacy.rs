@@ -1,4 +1,9 @@
-//! Flags that old manifests carry: accepted with a warning, without effect.
+//! Flags that old manifests carry and that cannot mean anything here: accepted, checked, and told in a warning that says
+//! what to do instead.
+//!
+//! One row a flag; clap, the page of flags and the warnings are made from it.
+
+use clap::{Arg, ArgMatches, Command};
 
 use super::error::{FlagError, Mistakes};
 use super::value;
@@ -6,67 +11,188 @@ use super::value;
 /// The heading tells readers, and [`super::table`], that these do nothing.
 pub(super) const HEADING: &str = "Accepted without effect";
 
-#[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = HEADING)]
-pub(super) struct RawLegacy {
-    /// The cluster is always named by its uid, so nothing is ever untagged.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true"
-    )]
-    pub allow_untagged_cloud: Option<String>,
+/// A flag without effect.
+#[derive(Debug)]
+struct Legacy {
+    name: &'static str,
+    kind: Kind,
+    /// The value that asks for nothing, besides none at all: no warning is due.
+    nothing: &'static str,
+    /// Why it has no effect, and what to do.
+    instead: &'static str,
+}
 
-    /// Has had no effect upstream for years.
-    #[arg(long, value_name = "DURATION")]
-    pub node_sync_period: Option<String>,
+/// What the flag takes. Rubbish is refused here as well: it is a mistake in whichever manager.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Switch,
+    Duration,
+    Number,
+    Text,
+}
 
-    /// Belongs to in-tree volume plugins, which no longer exist.
-    #[arg(long, value_name = "STRING")]
-    pub external_cloud_volume_plugin: Option<String>,
+const LEGACY: [Legacy; 56] = [
+    switch("allow-untagged-cloud", "the cluster is named by its uid, so that nothing is ever untagged"),
+    text(
+        "cloud-config",
+        "only the provider knows its cloud: mount the file into the sidecar, and name it in the sidecar's own flag",
+    ),
+    switch("contention-profiling", NO_PROFILES),
+    Legacy {
+        name: "controller-start-interval",
+        kind: Kind::Duration,
+        nothing: "0s",
+        instead: "controllers start in a fixed order, and each waits for its caches by itself",
+    },
+    switch("enable-leader-migration", NO_MIGRATION),
+    text("external-cloud-volume-plugin", "volumes belong to CSI drivers"),
+    text("kube-api-content-type", "the apiserver is spoken to in JSON"),
+    text("leader-migration-config", NO_MIGRATION),
+    Legacy { name: "log-flush-frequency", kind: Kind::Duration, nothing: "", instead: UNBUFFERED },
+    Legacy { name: "log-json-info-buffer-size", kind: Kind::Text, nothing: "0", instead: UNBUFFERED },
+    switch("log-json-split-stream", ONE_STREAM),
+    Legacy { name: "log-text-info-buffer-size", kind: Kind::Text, nothing: "0", instead: UNBUFFERED },
+    switch("log-text-split-stream", ONE_STREAM),
+    Legacy {
+        name: "min-resync-period",
+        kind: Kind::Duration,
+        nothing: "",
+        instead: "caches are not replayed: see --node-status-update-frequency, --load-balancer-resync-period and \
+                  --route-reconciliation-period",
+    },
+    Legacy {
+        name: "node-sync-period",
+        kind: Kind::Duration,
+        nothing: "0s",
+        instead: "see --node-status-update-frequency",
+    },
+    switch("profiling", NO_PROFILES),
+    switch(
+        "use-service-account-credentials",
+        "all controllers share one identity: bind deploy/rbac.yaml to the ServiceAccount of the pod",
+    ),
+    text("vmodule", "there is no verbosity per file: raise --v"),
+    text("webhook-bind-address", NO_WEBHOOKS),
+    text("webhook-cert-dir", NO_WEBHOOKS),
+    switch("webhook-disable-http2-serving", NO_WEBHOOKS),
+    Legacy { name: "webhook-secure-port", kind: Kind::Number, nothing: "0", instead: NO_WEBHOOKS },
+    text("webhook-tls-cert-file", NO_WEBHOOKS),
+    text("webhook-tls-cipher-suites", NO_WEBHOOKS),
+    text("webhook-tls-curve-preferences", NO_WEBHOOKS),
+    text("webhook-tls-min-version", NO_WEBHOOKS),
+    text("webhook-tls-private-key-file", NO_WEBHOOKS),
+    text("webhook-tls-sni-cert-key", NO_WEBHOOKS),
+    text("webhooks", NO_WEBHOOKS),
+    text("authentication-kubeconfig", PLAIN),
+    switch("authentication-skip-lookup", PLAIN),
+    switch("authentication-tolerate-lookup-failure", PLAIN),
+    text("authentication-token-webhook-cache-ttl", PLAIN),
+    text("authorization-always-allow-paths", PLAIN),
+    text("authorization-kubeconfig", PLAIN),
+    text("authorization-webhook-cache-authorized-ttl", PLAIN),
+    text("authorization-webhook-cache-unauthorized-ttl", PLAIN),
+    text("cert-dir", PLAIN),
+    text("client-ca-file", PLAIN),
+    switch("disable-http2-serving", PLAIN),
+    Legacy { name: "http2-max-streams-per-connection", kind: Kind::Number, nothing: "0", instead: PLAIN },
+    switch("permit-address-sharing", PLAIN),
+    switch("permit-port-sharing", PLAIN),
+    text("requestheader-allowed-names", PLAIN),
+    text("requestheader-client-ca-file", PLAIN),
+    text("requestheader-extra-headers-prefix", PLAIN),
+    text("requestheader-group-headers", PLAIN),
+    text("requestheader-uid-headers", PLAIN),
+    text("requestheader-username-headers", PLAIN),
+    Legacy { name: "secure-port", kind: Kind::Number, nothing: "", instead: PLAIN },
+    text("tls-cert-file", PLAIN),
+    text("tls-cipher-suites", PLAIN),
+    text("tls-curve-preferences", PLAIN),
+    text("tls-min-version", PLAIN),
+    text("tls-private-key-file", PLAIN),
+    text("tls-sni-cert-key", PLAIN),
+];
 
-    /// The apiserver is spoken to in JSON.
-    #[arg(long, value_name = "STRING")]
-    pub kube_api_content_type: Option<String>,
+const PLAIN: &str = "health and metrics are served in plain HTTP: see --serving-port and --bind-address";
+const NO_PROFILES: &str = "no profiles are served: look at the metrics";
+const NO_MIGRATION: &str =
+    "kube-controller-manager has no cloud controllers to take over any more: leave it out";
+const NO_WEBHOOKS: &str = "no webhooks are served, and no port is bound for them: leave it out";
+const UNBUFFERED: &str = "each line is written at once";
+const ONE_STREAM: &str = "all lines go to standard error";
 
-    /// Name=true or Name=false, comma separated; this host has no feature gates.
-    #[arg(long, value_name = "LIST")]
-    pub feature_gates: Vec<String>,
+const fn switch(name: &'static str, instead: &'static str) -> Legacy {
+    Legacy { name, kind: Kind::Switch, nothing: "false", instead }
+}
+
+const fn text(name: &'static str, instead: &'static str) -> Legacy {
+    Legacy { name, kind: Kind::Text, nothing: "", instead }
+}
+
+/// Those that were given, with their values.
+#[derive(Clone, Debug)]
+pub(super) struct RawLegacy(Vec<(&'static Legacy, String)>);
+
+impl clap::Args for RawLegacy {
+    fn augment_args(command: Command) -> Command {
+        LEGACY.iter().fold(command.next_help_heading(HEADING), |command, flag| command.arg(flag.arg()))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for RawLegacy {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |flag: &'static Legacy| Some((flag, matches.get_one::<String>(flag.name)?.clone()));
+        Ok(Self(LEGACY.iter().filter_map(given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 impl RawLegacy {
     pub(super) fn check(&self, mistakes: &mut Mistakes, warnings: &mut Vec<String>) {
-        if let Some(text) = &self.allow_untagged_cloud {
-            mistakes.keep(value::switch("allow-untagged-cloud", text));
-            warnings.push(ignored("allow-untagged-cloud", text, "the cluster is named by its uid"));
-        }
-        if let Some(text) = &self.node_sync_period {
-            mistakes.keep(value::any_duration("node-sync-period", text));
-            warnings.push(ignored("node-sync-period", text, "see --node-status-update-frequency"));
-        }
-        if let Some(text) = value::non_empty(&self.external_cloud_volume_plugin) {
-            warnings.push(ignored("external-cloud-volume-plugin", text, "volumes belong to CSI drivers"));
-        }
-        if let Some(text) = value::non_empty(&self.kube_api_content_type) {
-            warnings.push(ignored("kube-api-content-type", text, "the apiserver is spoken to in JSON"));
-        }
-        for gate in self.feature_gates.iter().flat_map(|list| list.split(',')).map(str::trim) {
-            if !gate.is_empty() && mistakes.keep(feature_gate(gate)).is_some() {
-                warnings.push(ignored("feature-gates", gate, "this host knows no such gate"));
+        for (flag, value) in &self.0 {
+            if mistakes.keep(flag.asks_for_something(value)) == Some(true) {
+                warnings.push(ignored(flag.name, value, flag.instead));
             }
         }
     }
 }
 
-fn feature_gate(gate: &str) -> Result<(), FlagError> {
-    let (name, state) = value::named("feature-gates", gate, "NAME=true or NAME=false")?;
-    value::switch("feature-gates", state).map(|_| ()).map_err(|_| {
-        FlagError::value("feature-gates", gate, "is neither true nor false", format!("write {name}=true"))
-    })
+impl Legacy {
+    fn arg(&self) -> Arg {
+        let arg = Arg::new(self.name).long(self.name).help(sentence(self.instead));
+        match self.kind {
+            Kind::Switch => {
+                arg.value_name("BOOL").num_args(0..=1).require_equals(true).default_missing_value("true")
+            }
+            Kind::Duration => arg.value_name("DURATION"),
+            Kind::Number => arg.value_name("INT"),
+            Kind::Text => arg.value_name("STRING"),
+        }
+    }
+
+    fn asks_for_something(&self, text: &str) -> Result<bool, FlagError> {
+        match self.kind {
+            Kind::Switch => value::switch(self.name, text),
+            Kind::Duration => value::any_duration(self.name, text).map(|_| text != self.nothing),
+            Kind::Number => value::at_least(self.name, text, 0).map(|_| text != self.nothing),
+            Kind::Text => Ok(!text.is_empty() && text != self.nothing),
+        }
+    }
 }
 
-fn ignored(name: &str, value: &str, reason: &str) -> String {
-    format!("--{name}={value} has no effect: {reason}")
+/// The warning about a value that was given.
+pub(super) fn ignored(name: &str, value: &str, instead: &str) -> String {
+    format!("--{name}={value} has no effect: {instead}")
+}
+
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }

@@ -55,11 +55,7 @@ impl RawProviders {
         let mut providers: Vec<ProviderSettings> = Vec::new();
         let mut complete = !self.provider.is_empty();
         if self.provider.is_empty() {
-            mistakes.add(FlagError::flag(
-                "provider",
-                "no provider is given",
-                "write --provider NAME=unix:///path/of/the/socket",
-            ));
+            mistakes.add(self.missing());
         }
         for text in &self.provider {
             match mistakes.keep(provider(text, &providers, &mut tls_dirs)) {
@@ -81,6 +77,26 @@ impl RawProviders {
             provider.allowed_uids.clone_from(&allowed_uids);
         }
         complete.then_some(providers)
+    }
+
+    /// What to say to a command line that comes from a manager with the cloud inside.
+    fn missing(&self) -> FlagError {
+        match self.cloud_provider.as_str() {
+            cloud if is_name(cloud) && cloud != "external" => FlagError::flag(
+                "provider",
+                format!(
+                    "no provider is given, and this process holds the code of no cloud, nor that of {cloud}"
+                ),
+                format!(
+                    "run the provider of {cloud} beside it, and add --provider {cloud}=unix:///path/of/the/socket"
+                ),
+            ),
+            _ => FlagError::flag(
+                "provider",
+                "no provider is given",
+                "write --provider NAME=unix:///path/of/the/socket",
+            ),
+        }
     }
 
     fn tls_dirs(&self, mistakes: &mut Mistakes) -> BTreeMap<String, PathBuf> {

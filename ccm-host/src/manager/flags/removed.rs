@@ -4,11 +4,7 @@ use super::error::FlagError;
 
 /// Name, what became of it, what to do.
 const REMOVED: [(&str, &str, &str); 13] = [
-    (
-        "cloud-config",
-        "belongs to the provider's sidecar",
-        "give it to the sidecar, which alone knows the cloud's configuration",
-    ),
+    ("address", NO_PLAIN_PORT, "leave it out; see --bind-address"),
     ("logtostderr", TO_STDERR, "leave it out"),
     ("alsologtostderr", TO_STDERR, "leave it out"),
     ("stderrthreshold", TO_STDERR, "leave it out; choose how much is logged with --v"),
@@ -17,12 +13,13 @@ const REMOVED: [(&str, &str, &str); 13] = [
     ("log-file-max-size", NO_FILES, REDIRECT),
     ("one-output", NO_FILES, "leave it out"),
     ("log-backtrace-at", "was removed from Kubernetes components", "raise --v instead"),
-    ("vmodule", "there is no verbosity per file", "raise --v instead"),
+    ("port", NO_PLAIN_PORT, "leave it out; see --secure-port"),
     ("skip-headers", "was removed from Kubernetes components", "choose the shape with --logging-format"),
     ("add-dir-header", "was removed from Kubernetes components", "choose the shape with --logging-format"),
     ("skip-log-headers", "was removed from Kubernetes components", "choose the shape with --logging-format"),
 ];
 
+const NO_PLAIN_PORT: &str = "was removed from Kubernetes components: there is no port without TLS";
 const TO_STDERR: &str = "was removed from Kubernetes components: logs always go to standard error";
 const NO_FILES: &str = "was removed from Kubernetes components: no log files are written";
 const REDIRECT: &str = "redirect standard error";

@@ -35,9 +35,8 @@ pub struct FlagDoc {
 }
 
 /// Flags that upstream has, with upstream's defaults in our spelling.
-const UPSTREAM_DEFAULTS: [(&str, &str); 38] = [
+const UPSTREAM_DEFAULTS: [(&str, &str); 33] = [
     ("allocate-node-cidrs", "false"),
-    ("allow-untagged-cloud", "false"),
     ("bind-address", "0.0.0.0"),
     ("cidr-allocator-type", "RangeAllocator"),
     ("cloud-provider", ""),
@@ -48,11 +47,8 @@ const UPSTREAM_DEFAULTS: [(&str, &str); 38] = [
     ("concurrent-service-syncs", "1"),
     ("configure-cloud-routes", "true"),
     ("controllers", "*"),
-    ("external-cloud-volume-plugin", ""),
-    ("feature-gates", ""),
     ("help", ""),
     ("kube-api-burst", "30"),
-    ("kube-api-content-type", "application/vnd.kubernetes.protobuf"),
     ("kube-api-qps", "20"),
     ("kubeconfig", ""),
     ("leader-elect", "true"),
@@ -69,7 +65,6 @@ const UPSTREAM_DEFAULTS: [(&str, &str); 38] = [
     ("node-cidr-mask-size-ipv6", "0"),
     ("node-monitor-period", "5s"),
     ("node-status-update-frequency", "5m"),
-    ("node-sync-period", "0s"),
     ("route-reconciliation-period", "10s"),
     ("service-cluster-ip-range", ""),
     ("v", "0"),
@@ -104,16 +99,13 @@ fn flag_doc(arg: &clap::Arg) -> Option<FlagDoc> {
 }
 
 fn upstream(name: &str, group: &str, default: &str) -> Upstream {
+    if group == legacy::HEADING {
+        return Upstream::WithoutEffect;
+    }
     let Some((_, theirs)) = UPSTREAM_DEFAULTS.iter().find(|(upstream, _)| *upstream == name) else {
         return Upstream::New;
     };
-    if group == legacy::HEADING {
-        Upstream::WithoutEffect
-    } else if *theirs == default {
-        Upstream::Kept
-    } else {
-        Upstream::DefaultDiffers(theirs)
-    }
+    if *theirs == default { Upstream::Kept } else { Upstream::DefaultDiffers(theirs) }
 }
 
 /// Every flag with the value it has, given or default.
@@ -173,9 +165,20 @@ const HEAD: &str = "\
 
 Made from the flag definitions; after a change run `UPDATE_DOCS=1 cargo test -p ccm-host flags_doc`.
 
+Everything may stand in a YAML file for `--config` as well, by the same names; a flag on the command line wins.
+[config.schema.json](config.schema.json) says what the file may hold. Lists and maps may be written as such:
+
+```yaml
+provider:
+  mock: unix:///run/ccm/mock.sock
+controllers: [cloud-node, service]
+concurrent-node-syncs: 8
+```
+
 Flags are written `--name=value` or `--name value`, with `_` accepted for `-`; switches also as `--name` alone.
 Durations are written as in other Kubernetes components: `250ms`, `30s`, `1h30m`. Every mistake is reported at once,
-with its remedy, and ends the process with exit code 1. The column *Upstream* compares with the Kubernetes cloud
+with its remedy, and ends the process with exit code 1. A flag that upstream has and that cannot mean anything here is
+accepted with a warning that says what to do. The column *Upstream* compares with the Kubernetes cloud
 controller manager: the same, another default there, or new here.
 ";
 

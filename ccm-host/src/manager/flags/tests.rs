@@ -1,6 +1,7 @@
 //! The command line as a whole: defaults, spellings, types.
 
 mod refusals;
+mod swap;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,6 +33,12 @@ fn printed(words: &[&str]) -> String {
     }
 }
 
+fn all_by_default() -> BTreeSet<Controller> {
+    let mut all = BTreeSet::from(Controller::ALL);
+    all.remove(&Controller::NodeIpam);
+    all
+}
+
 #[test]
 fn defaults() {
     let settings = settings(&[]);
@@ -50,7 +57,7 @@ fn defaults() {
             cluster_name: "kubernetes".to_owned()
         }
     );
-    assert_eq!(settings.controllers, BTreeSet::from(Controller::ALL));
+    assert_eq!(settings.controllers, all_by_default());
     assert_eq!((settings.nodes.workers, settings.nodes.status_workers), (32, 32));
     assert_eq!(settings.nodes.status_update_frequency, Duration::from_secs(300));
     assert!(settings.nodes.selector.is_everything());
@@ -107,7 +114,7 @@ fn every_spelling_of_a_flag() {
         &["--controllers=*", "--controllers", "-service"],
         &["--controllers= * , -service "],
     ] {
-        let mut expected = BTreeSet::from(Controller::ALL);
+        let mut expected = all_by_default();
         expected.remove(&Controller::ServiceLb);
         assert_eq!(settings(words).controllers, expected, "{words:?}");
     }
@@ -167,31 +174,6 @@ fn tls_dir_names_its_files() {
 #[test]
 fn port_zero_serves_nothing() {
     assert_eq!(settings(&["--serving-port=0"]).serving.address, None);
-}
-
-#[test]
-fn old_manifests_start_with_a_warning() {
-    let settings = settings(&[
-        "--allow-untagged-cloud",
-        "--node-sync-period=10s",
-        "--external-cloud-volume-plugin=x",
-        "--kube-api-content-type=application/json",
-        "--feature-gates=A=true, B=false",
-        "--kube-api-burst=30",
-    ]);
-    assert_eq!(
-        settings.warnings,
-        [
-            "--kube-api-burst=30 is less than --kube-api-qps=1000: the rate is reached only by requests that are \
-             spread over the second",
-            "--allow-untagged-cloud=true has no effect: the cluster is named by its uid",
-            "--node-sync-period=10s has no effect: see --node-status-update-frequency",
-            "--external-cloud-volume-plugin=x has no effect: volumes belong to CSI drivers",
-            "--kube-api-content-type=application/json has no effect: the apiserver is spoken to in JSON",
-            "--feature-gates=A=true has no effect: this host knows no such gate",
-            "--feature-gates=B=false has no effect: this host knows no such gate",
-        ]
-    );
 }
 
 #[test]

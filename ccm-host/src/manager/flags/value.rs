@@ -76,8 +76,3 @@ pub(super) fn named<'a>(flag: &str, value: &'a str, shape: &str) -> Result<(&'a 
         _ => Err(FlagError::value(flag, value, format!("is not {shape}"), format!("write --{flag} {shape}"))),
     }
 }
-
-/// A flag that was given, with anything but the empty string.
-pub(super) fn non_empty(value: &Option<String>) -> Option<&str> {
-    value.as_deref().filter(|value| !value.is_empty())
-}

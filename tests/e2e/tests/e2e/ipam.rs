@@ -15,7 +15,10 @@ use test_cluster::{
 use crate::quick;
 
 fn dividing(cluster_cidr: &str) -> Options {
-    quick().host_flag("--allocate-node-cidrs").host_flag(format!("--cluster-cidr={cluster_cidr}"))
+    quick()
+        .host_flag("--controllers=*,nodeipam")
+        .host_flag("--allocate-node-cidrs")
+        .host_flag(format!("--cluster-cidr={cluster_cidr}"))
 }
 
 fn pod_cidrs(node: &Node) -> Vec<String> {
@@ -116,6 +119,7 @@ async fn a_wrong_pod_cidr_is_told_and_everybody_else_is_served() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn pod_cidrs_that_the_cloud_allots_reach_their_nodes() -> Result<()> {
     let cluster = quick()
+        .host_flag("--controllers=*,nodeipam")
         .host_flag("--allocate-node-cidrs")
         .host_flag("--cidr-allocator-type=CloudAllocator")
         .start()

@@ -144,7 +144,10 @@ async fn a_host_without_provider_waits_and_does_nothing() -> Result<()> {
 /// N10: who needs no provider waits for none.
 #[tokio::test(flavor = "multi_thread")]
 async fn pod_cidrs_are_given_while_the_provider_is_away() -> Result<()> {
-    let options = quick().host_flag("--allocate-node-cidrs").host_flag("--cluster-cidr=10.244.0.0/16");
+    let options = quick()
+        .host_flag("--controllers=*,nodeipam")
+        .host_flag("--allocate-node-cidrs")
+        .host_flag("--cluster-cidr=10.244.0.0/16");
     let mut cluster = options.start_control_plane().await?;
     register(&cluster.client, as_registered("node-a")).await?;
     cluster.start_host()?;

@@ -19,9 +19,10 @@ const IDLE: f64 = 0.02;
 /// Idle for so long is done.
 const WINDOW: Duration = Duration::from_secs(3);
 /// The host must not be what holds up the host.
-const FLAGS: [&str; 9] = [
+const FLAGS: [&str; 10] = [
     "--leader-elect=false",
     "--serving-port=0",
+    "--controllers=*,nodeipam",
     "--allocate-node-cidrs=true",
     "--cluster-cidr=10.0.0.0/8",
     "--service-cluster-ip-range=192.168.0.0/16",

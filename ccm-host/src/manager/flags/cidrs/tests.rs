@@ -21,7 +21,7 @@ fn resolved(flags: Flags<'_>) -> Result<(CidrSettings, Vec<String>), Vec<String>
 }
 
 fn allocating<'a>(flags: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
-    [&[("allocate-node-cidrs", "true")], flags].concat()
+    [&[("allocate-node-cidrs", "true"), ("controllers", "nodeipam")], flags].concat()
 }
 
 /// `cluster>mask` of each range, in order.

@@ -164,9 +164,9 @@ fn refuses_words_that_are_no_flags() {
         ("-v", "--v: needs a value: write --v=VALUE"),
         ("-v=", "--v=: is not a verbosity: give 0 to 10"),
         (
-            "--cloud-config=/etc/cloud.conf",
-            "--cloud-config: belongs to the provider's sidecar: give it to the sidecar, which alone knows the \
-             cloud's configuration",
+            "--port=0",
+            "--port: was removed from Kubernetes components: there is no port without TLS: leave it out; see \
+             --secure-port",
         ),
         (
             "--logtostderr",
@@ -176,7 +176,6 @@ fn refuses_words_that_are_no_flags() {
             "--log_dir=/var/log",
             "--log_dir: was removed from Kubernetes components: no log files are written: redirect standard error",
         ),
-        ("--vmodule=a=1", "--vmodule: there is no verbosity per file: raise --v instead"),
         (
             "--skip_headers",
             "--skip_headers: was removed from Kubernetes components: choose the shape with --logging-format",
@@ -201,8 +200,8 @@ fn reports_all_mistakes_at_once() {
     let found = mistakes(&[
         "--no-such",
         "value",
-        "--cloud-config",
-        "/etc/cloud.conf",
+        "--port",
+        "0",
         "--logtostderr",
         "stray",
         "--concurrent-node-syncs=0",
@@ -214,7 +213,7 @@ fn reports_all_mistakes_at_once() {
     ]);
     let beginnings = [
         "--no-such: unknown flag",
-        "--cloud-config: belongs to",
+        "--port: was removed",
         "--logtostderr: was removed",
         "stray: is not a flag",
         "--after: is not a flag",

@@ -1,0 +1,125 @@
+//! `--config`: a YAML file with the names of the flags; what the command line says wins.
+//!
+//! In: the sorted words of the command line. Out: the same words with those of the file behind them. A flag that is
+//! given on the command line is not looked up in the file at all, so that lists are replaced, not joined.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Command};
+use serde_json::Value;
+
+use super::args;
+use super::error::{FlagError, Mistakes};
+
+/// The flags that a file cannot hold: they are about the command line itself.
+pub(super) const COMMAND_LINE_ONLY: [&str; 3] = ["config", "help", "version"];
+
+/// The file and the flags that came from it, so that a mistake can name it.
+#[derive(Debug, Default)]
+pub(super) struct File {
+    path: PathBuf,
+    names: Vec<String>,
+}
+
+impl File {
+    /// Adds the words of the file that the command line names, if it names one.
+    pub(super) fn append(command: &Command, words: &mut Vec<String>, mistakes: &mut Mistakes) -> Self {
+        let Some(path) = words.iter().rev().find_map(|word| word.strip_prefix("--config=")) else {
+            return Self::default();
+        };
+        let mut file = Self { path: PathBuf::from(path), names: Vec::new() };
+        let given: Vec<String> = words.iter().map(|word| name_of(word).to_owned()).collect();
+        for (key, value) in mistakes.keep(file.read()).unwrap_or_default() {
+            let name = key.replace('_', "-");
+            if given.contains(&name) {
+                continue;
+            }
+            if let Some(more) = mistakes.keep(file.words(command, &name, &value)) {
+                words.extend(more);
+                file.names.push(name);
+            }
+        }
+        file
+    }
+
+    /// Says of each mistake that is the file's where it stands.
+    pub(super) fn locate(&self, mistakes: Vec<FlagError>) -> Vec<FlagError> {
+        let locate = |mistake: FlagError| match self.names.iter().any(|name| name == name_of(&mistake.given))
+        {
+            true => FlagError { given: format!("{}: {}", self.path.display(), mistake.given), ..mistake },
+            false => mistake,
+        };
+        mistakes.into_iter().map(locate).collect()
+    }
+
+    fn read(&self) -> Result<BTreeMap<String, Value>, FlagError> {
+        let path = self.path.display().to_string();
+        if path.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let text = std::fs::read_to_string(&self.path).map_err(|error| {
+            let problem = format!("cannot be read: {error}");
+            FlagError::value("config", &path, problem, "give a file that this process may read")
+        })?;
+        // An empty file, or one of comments only, sets nothing.
+        let map: Option<BTreeMap<String, Value>> = serde_saphyr::from_str(&text).map_err(|error| {
+            let problem = format!("is no YAML map: {}", error.to_string().lines().next().unwrap_or_default());
+            FlagError::value("config", &path, problem, "write lines such as \"cluster-name: shop\"")
+        })?;
+        Ok(map.unwrap_or_default())
+    }
+
+    /// One setting as words of a command line.
+    fn words(&self, command: &Command, name: &str, value: &Value) -> Result<Vec<String>, FlagError> {
+        let error = |problem: &str, remedy: String| FlagError {
+            given: format!("{}: {name}", self.path.display()),
+            problem: problem.to_owned(),
+            remedy,
+        };
+        let known = command.get_arguments().find(|arg| arg.get_long() == Some(name));
+        let Some(known) = known else {
+            let remedy = args::unknown(name, name).remedy;
+            return Err(error("is no name of a flag", remedy));
+        };
+        if COMMAND_LINE_ONLY.contains(&name) {
+            return Err(error("belongs on the command line", format!("leave it out, or give --{name}")));
+        }
+        let values = texts(value).ok_or_else(|| {
+            error("holds no value of a flag", "write a text, or a list or map of texts".to_owned())
+        })?;
+        let values = match known.get_action() {
+            ArgAction::Append => values,
+            _ => vec![values.join(",")],
+        };
+        Ok(values.into_iter().map(|value| format!("--{name}={value}")).collect())
+    }
+}
+
+/// A scalar, a list of scalars, or a map of scalars as `key=value`.
+fn texts(value: &Value) -> Option<Vec<String>> {
+    match value {
+        Value::Array(items) => items.iter().map(scalar).collect(),
+        Value::Object(map) => {
+            map.iter().map(|(key, value)| Some(format!("{key}={}", scalar(value)?))).collect()
+        }
+        value => Some(vec![scalar(value)?]),
+    }
+}
+
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// The name in `--name=value`.
+fn name_of(word: &str) -> &str {
+    let word = word.strip_prefix("--").unwrap_or(word);
+    word.split_once('=').map_or(word, |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! `--feature-gates`: this host has none; those that upstream has are answered by what the host does anyway.
+
+use super::error::{FlagError, Mistakes};
+use super::legacy::{self, ignored};
+use super::value;
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = legacy::HEADING)]
+pub(super) struct RawGates {
+    /// Name=true or Name=false, comma separated; this host has no feature gates.
+    #[arg(long, value_name = "LIST")]
+    pub feature_gates: Vec<String>,
+}
+
+/// Upstream's gates that concern a cloud controller manager: what always holds here, and why the contrary is in vain.
+const KNOWN: [(&str, bool, &str); 4] = [
+    (
+        "CloudControllerManagerWatchBasedRoutesReconciliation",
+        true,
+        "routes always follow the events of nodes, and are swept every --route-reconciliation-period",
+    ),
+    ("CloudControllerManagerWebhook", false, "no webhooks are served"),
+    ("ContextualLogging", true, "lines always carry their context"),
+    ("LoggingBetaOptions", true, "--logging-format=json is always there"),
+];
+
+impl RawGates {
+    pub(super) fn check(&self, mistakes: &mut Mistakes, warnings: &mut Vec<String>) {
+        for gate in self.feature_gates.iter().flat_map(|list| list.split(',')).map(str::trim) {
+            if !gate.is_empty()
+                && let Some(Some(why)) = mistakes.keep(in_vain(gate))
+            {
+                warnings.push(ignored("feature-gates", gate, why));
+            }
+        }
+    }
+}
+
+/// Why this setting of a gate changes nothing, unless it asks for what holds anyway.
+fn in_vain(gate: &str) -> Result<Option<&'static str>, FlagError> {
+    let (name, state) = value::named("feature-gates", gate, "NAME=true or NAME=false")?;
+    let on = value::switch("feature-gates", state).map_err(|_| {
+        FlagError::value("feature-gates", gate, "is neither true nor false", format!("write {name}=true"))
+    })?;
+    Ok(match KNOWN.iter().find(|(known, ..)| *known == name) {
+        Some((_, holds, _)) if *holds == on => None,
+        Some((.., why)) => Some(why),
+        None => Some("this host knows no such gate"),
+    })
+}
