@@ -257,8 +257,9 @@ impl Shared {
         self.synced().await;
         let Some(mut lane) = self.lanes.take(key) else { return Outcome::RetryAfter(LANE_IS_TAKEN) };
         let mut permit: Option<(String, Option<SemaphorePermit<'_>>)> = None;
+        let mut given = None;
         loop {
-            let seen = observe::observe(self, key, lane.as_ref());
+            let seen = observe::observe(self, key, lane.as_ref(), given.as_ref());
             let action = decide(&seen.facts(lane.as_ref()));
             if let Some(provider) = seen.turn_of(&action)
                 && permit.as_ref().is_none_or(|(of, _)| of != provider)
@@ -270,7 +271,7 @@ impl Shared {
             }
             let act = Act { shared: self, key, seen: &seen, cancel };
             match act.run(&mut lane, action).await {
-                Step::Again => {}
+                Step::Again => given = seen.given(lane.as_ref()),
                 Step::End(outcome) => return outcome,
             }
         }

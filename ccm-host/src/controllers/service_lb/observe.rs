@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     cloud::{
-        BackendSet, Provider, ProviderStatus, Providers, ServiceOwner, differ_in_backends_only,
-        with_backends_of,
+        BackendSet, Provider, ProviderStatus, Providers, ServiceOwner, covers_backends,
+        differ_in_backends_only, with_backends_of,
     },
     kube::{
         patch::service_ingress,
@@ -69,14 +69,35 @@ impl Observed {
         self.wanted.as_ref()
     }
 
+    /// The nodes that the balancer has, if they are those that were seen. Another look in the same run sees them again: in a
+    /// storm it would always find newer ones, and those are gathered until the fan-out hands them on.
+    pub(super) fn given(&self, lane: Option<&Lane>) -> Option<Given> {
+        let (applied, maker, backends) =
+            (lane?.applied.as_ref()?, self.maker.as_ref()?, self.backends.as_ref()?);
+        let has_them = covers_backends(&applied.digest, &backends.digest);
+        has_them.then(|| Given { provider: maker.name().to_owned(), backends: Arc::clone(backends) })
+    }
+
     /// Whether this host looks after the Service.
     pub(super) fn is_ours(&self) -> bool {
         matches!(self.claim, Claim::Ours(_))
     }
 }
 
+/// The nodes that a run gave a balancer.
+#[derive(Debug)]
+pub(super) struct Given {
+    provider: String,
+    backends: Arc<BackendSet>,
+}
+
 /// Looks at one Service.
-pub(super) fn observe(shared: &Shared, key: &ObjectKey, lane: Option<&Lane>) -> Observed {
+pub(super) fn observe(
+    shared: &Shared,
+    key: &ObjectKey,
+    lane: Option<&Lane>,
+    given: Option<&Given>,
+) -> Observed {
     let providers = &shared.context.providers;
     let service = shared.context.services.get(key);
     let (claim, maker) = match service.as_deref() {
@@ -88,7 +109,10 @@ pub(super) fn observe(shared: &Shared, key: &ObjectKey, lane: Option<&Lane>) -> 
     let asked = maker
         .as_ref()
         .filter(|maker| !matches!(maker_standing, Standing::Away(_)) && shared.listed.contains(maker.name()));
-    let backends = asked.map(|maker| shared.backends.of(maker.as_ref()));
+    let backends = asked.map(|maker| match given {
+        Some(given) if given.provider == maker.name() => Arc::clone(&given.backends),
+        _ => shared.backends.of(maker.as_ref()),
+    });
     let wanted = match (&service, asked, &backends) {
         (Some(service), Some(maker), Some(backends)) => Some(wanted(maker.as_ref(), service, backends, lane)),
         _ => None,

@@ -239,6 +239,22 @@ async fn nodes_that_keep_coming_are_gathered() {
     assert_eq!(asked(&world).await, want);
 }
 
+/// E7: an update that is slower than nodes come is no reason to look for newer ones at once.
+#[tokio::test(start_paused = true)]
+async fn a_storm_is_gathered_however_fast_the_updates_are() {
+    let world = with([node("n001")], services(&["a"])).await;
+    world.cloud.set_latency(method::UPDATE, Duration::from_millis(40));
+    for number in 2..=200 {
+        world.cluster.put(node(&format!("n{number:03}")));
+        world.pass(Duration::from_millis(20)).await;
+    }
+    world.pass(A_WHILE).await;
+    let updates = asked(&world).await;
+    assert!(updates.last().is_some_and(|last| last.ends_with("n200")), "{updates:?}");
+    // Handed on after 50 ms, 1 s, 2 s, and when the storm is over.
+    assert_eq!(updates.len(), 4, "{updates:?}");
+}
+
 /// E7: a node is several writes, and one update; one that nobody initialises does not wait for ever.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_being_initialised_is_handed_on_once() {
