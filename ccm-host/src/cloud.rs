@@ -61,7 +61,7 @@ pub use load_balancer::{
     LoadBalancerList, LoadBalancerState, Ownership, SyncState, UpdateLoadBalancer, Updated,
 };
 pub use metrics::CloudMetrics;
-pub use provider::{EventType, InProgress, Provider, ProviderEvent, ProviderInfo, ProviderStatus};
+pub use provider::{InProgress, Provider, ProviderEvent, ProviderInfo, ProviderStatus};
 pub use providers::{ContestedClass, NodeOwner, Providers, ServiceOwner};
 pub use remote::RemoteProvider;
 pub use route::{DeletedRoute, EnsureRoute, EnsuredRoute, Route, RouteList, RouteState, RouteTarget};

@@ -3,6 +3,7 @@
 //! * [`kube`] is the one way to the apiserver: client, slim shared caches, work queue, patches, events.
 //! * [`cloud`] is the one way to a provider: negotiate, batch, deadline, limit, guard, measure.
 //! * [`controllers`] hold what is decided: each is observe, decide (pure), act.
+//! * [`reconcile`] is what all controllers do alike.
 //! * [`manager`] holds the process: flags, logs, serving, start order, shutdown.
 //! * [`election`] tells whether this replica leads.
 //! * [`clock`] tells the time that other processes share.
@@ -18,3 +19,4 @@ pub mod controllers;
 pub mod election;
 pub mod kube;
 pub mod manager;
+pub mod reconcile;

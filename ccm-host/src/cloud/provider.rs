@@ -13,7 +13,7 @@ use super::{
     Ensured, EnsuredRoute, InstanceAnswer, InstanceQuery, LoadBalancer, LoadBalancerList, Route, RouteList,
     UpdateLoadBalancer, Updated,
 };
-use crate::kube::{Keep, KeySet, Node, Service};
+use crate::kube::{EventType, Keep, KeySet, Node, Service};
 
 /// One provider. Questions asked within a few milliseconds share a call.
 #[async_trait]
@@ -177,13 +177,4 @@ pub struct ProviderEvent {
     pub reason: String,
     /// For people.
     pub message: String,
-}
-
-/// The type of an Event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum EventType {
-    /// Something happened.
-    Normal,
-    /// Something is wrong.
-    Warning,
 }

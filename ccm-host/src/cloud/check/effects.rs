@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use cloudprovider_proto::{defaults, v1alpha1 as pb};
 
 use super::{Findings, duration, label, rule, text};
-use crate::cloud::{EventType, InProgress, ProviderEvent};
+use crate::{
+    cloud::{InProgress, ProviderEvent},
+    kube::events::EventType,
+};
 
 const MOST_EVENTS: usize = 8;
 const LONGEST_REASON: usize = 63;

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Shared,
-    decide::{Notice, Obstacle, Plan, Retry, Verdict, decide, decide_without_answer},
+    decide::{Notice, Obstacle, Plan, Verdict, decide, decide_without_answer},
     is_new,
     labels::Seen,
     metrics::Stage,
@@ -135,13 +135,8 @@ impl Shared {
         }
         self.context.metrics.failed(Stage::Initialise, reason);
         self.say(node, obstacle.notice().into_iter().collect());
-        match retry {
-            Retry::Backoff => Outcome::retry(message),
-            Retry::After(pause) => {
-                tracing::debug!(node = node.name, reason, message, ?pause, "not initialised yet");
-                Outcome::RetryAfter(*pause)
-            }
-        }
+        tracing::debug!(node = node.name, reason, message, ?retry, "not initialised yet");
+        retry.outcome(message)
     }
 
     fn write_failed(&self, node: &Node, error: WriteError, was_asked: bool) -> Outcome {

@@ -11,20 +11,19 @@
 //! | unknown, TERMINATING, ABSENT | asked again, with a warning | left until the next sweep |
 //! | NOT_OWNED | left alone, said once | left alone |
 
-use std::time::Duration;
-
 use super::{
     addresses, is_new,
     labels::{self, Seen},
 };
 use crate::{
-    cloud::{CloudError, ErrorReason, Instance, InstanceAnswer, InstanceState, RetryClass, SLOW_RETRY},
+    cloud::{CloudError, ErrorReason, Instance, InstanceAnswer, InstanceState},
     controllers::taint,
     kube::{
         events::EventType,
         node::{Node, NodeAddress},
         patch::NodeChange,
     },
+    reconcile::Retry,
 };
 
 /// What shall become of a node.
@@ -74,15 +73,6 @@ pub(super) struct Obstacle {
     pub(super) retry: Retry,
     /// Part of an ordinary start: no warning.
     pub(super) expected: bool,
-}
-
-/// When to ask again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Retry {
-    /// After the node's backoff, which grows.
-    Backoff,
-    /// After exactly this long.
-    After(Duration),
 }
 
 /// The verdict on an answer.
@@ -228,14 +218,8 @@ impl Obstacle {
 
     /// A call, or its part about this node, failed.
     pub(super) fn of_error(error: &CloudError) -> Self {
-        let retry = match error.retry_class() {
-            RetryClass::Backoff => Retry::Backoff,
-            RetryClass::After(pause) => Retry::After(pause),
-            // What only a change of the node can cure is looked at again all the same; a change wakes it earlier.
-            RetryClass::Slow | RetryClass::Wait => {
-                Retry::After(SLOW_RETRY.max(error.retry_after.unwrap_or_default()))
-            }
-        };
+        // What only a change of the node can cure is looked at again all the same; a change wakes it earlier.
+        let retry = Retry::without_sweep(error);
         Self { reason: error.label(), message: error.to_string(), retry, expected: false }
     }
 }

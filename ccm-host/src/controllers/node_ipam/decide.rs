@@ -8,8 +8,9 @@ use ipnet::IpNet;
 use super::problem::Problem;
 use crate::{
     cidr,
-    cloud::{CloudError, InstanceAnswer, InstanceState, RetryClass, SLOW_RETRY},
+    cloud::{CloudError, InstanceAnswer, InstanceState, SLOW_RETRY},
     kube::{cache::Change, node::Node, patch::WriteError, queue::Outcome},
+    reconcile::Retry,
 };
 
 /// Whether the node is to get pod CIDRs: what it has, it keeps, and one that is going needs none.
@@ -118,12 +119,7 @@ fn lacking(allotted: &[IpNet], cluster: &[IpNet]) -> Option<String> {
 
 /// The verdict on a question that was not answered.
 pub(super) fn of_error(error: &CloudError) -> Verdict {
-    let again = match error.retry_class() {
-        RetryClass::Backoff => Outcome::retry(error),
-        RetryClass::After(pause) => Outcome::RetryAfter(pause),
-        RetryClass::Slow | RetryClass::Wait => Outcome::RetryAfter(SLOW_RETRY),
-    };
-    not_yet(&format!("{}: {}", error.label(), error.message), again)
+    not_yet(&format!("{}: {}", error.label(), error.message), Retry::without_sweep(error).outcome(error))
 }
 
 fn not_yet(why: &str, again: Outcome) -> Verdict {

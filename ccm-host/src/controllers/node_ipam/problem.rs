@@ -1,10 +1,11 @@
 //! What can be wrong with the pod CIDRs of a node, and what was told of it.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::fmt;
 
 use ipnet::IpNet;
 
 use super::metrics::IpamMetrics;
+use crate::reconcile::ToldOnce;
 
 /// Something that a person should know. The same is told once for as long as it stays so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,27 +82,25 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What was told of each node, by uid. Only nodes with a problem take room.
+/// What was told of each node, by uid, and counted.
 #[derive(Debug)]
 pub(super) struct Problems {
-    told: HashMap<Arc<str>, Vec<Problem>>,
+    told: ToldOnce<Problem>,
     metrics: IpamMetrics,
 }
 
 impl Problems {
     pub(super) fn new(metrics: IpamMetrics) -> Self {
-        Self { told: HashMap::new(), metrics }
+        Self { told: ToldOnce::default(), metrics }
     }
 
     /// Of everything that is wrong with a node now, what was not told before.
     pub(super) fn news(&mut self, uid: &str, problems: Vec<Problem>) -> Vec<Problem> {
-        let before = self.told.remove(uid).unwrap_or_default();
-        before.iter().for_each(|problem| self.metrics.problem(problem.label(), -1));
-        problems.iter().for_each(|problem| self.metrics.problem(problem.label(), 1));
-        let news = problems.iter().filter(|problem| !before.contains(problem)).cloned().collect();
-        if !problems.is_empty() {
-            self.told.insert(uid.into(), problems);
-        }
-        news
+        let count = |all: &[Problem], more| {
+            all.iter().for_each(|problem| self.metrics.problem(problem.label(), more));
+        };
+        count(self.told.told(uid), -1);
+        count(&problems, 1);
+        self.told.news(uid, problems, Problem::clone)
     }
 }

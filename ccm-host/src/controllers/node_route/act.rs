@@ -43,7 +43,7 @@ impl Shared {
             let plan = decide(&self.facts(cloud, name, node.as_deref(), is_owner));
             let reaches = self.carry_out(cloud, name, node.as_ref(), &plan, &mut again).await;
             if let Some(node) = node.as_ref().filter(|_| is_owner) {
-                self.events.troubles(node, &plan.troubles);
+                self.events.troubles(node, plan.troubles.clone());
                 let reaches: Vec<Reach> = reaches.into_iter().chain(plan.unreached()).collect();
                 let wanted = condition::wanted(plan.concerned, &reaches, learnt == Learnt::Whole);
                 if let Some(wanted) = wanted {

@@ -1,20 +1,18 @@
 //! The Events of this controller, on Nodes, and what of that was told already.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    time::Duration,
-};
+use std::time::Duration;
 
 use ipnet::IpNet;
 use parking_lot::Mutex;
 
 use super::decide::Trouble;
 use crate::{
-    cloud::{self, CloudError, ErrorReason, ProviderEvent, Route},
+    cloud::{CloudError, ErrorReason, ProviderEvent, Route},
     kube::{
         events::{EventType, Recorder},
         node::Node,
     },
+    reconcile::{ToldOnce, pass_on},
 };
 
 /// The name under which Events are recorded; upstream's, underscore included.
@@ -24,7 +22,7 @@ pub const COMPONENT: &str = "route_controller";
 #[derive(Debug)]
 pub(super) struct Events {
     recorder: Recorder,
-    told: Mutex<HashMap<String, BTreeSet<Trouble>>>,
+    told: Mutex<ToldOnce<Trouble>>,
 }
 
 impl Events {
@@ -63,37 +61,21 @@ impl Events {
     }
 
     /// Everything that is odd about a node's wishes now.
-    pub(super) fn troubles(&self, node: &Node, troubles: &[Trouble]) {
-        let now: BTreeSet<Trouble> = troubles.iter().cloned().collect();
-        let before = {
-            let mut told = self.told.lock();
-            let before = if now.is_empty() {
-                told.remove(&node.name)
-            } else {
-                told.insert(node.name.clone(), now.clone())
-            };
-            before.unwrap_or_default()
-        };
-        for trouble in now.difference(&before) {
-            let (reason, message) = words(trouble);
+    pub(super) fn troubles(&self, node: &Node, troubles: Vec<Trouble>) {
+        for trouble in self.told.lock().news(&node.name, troubles, Trouble::clone) {
+            let (reason, message) = words(&trouble);
             self.warn(node, reason, message);
         }
     }
 
     /// The node is gone.
     pub(super) fn forget(&self, node: &str) {
-        self.told.lock().remove(node);
+        self.told.lock().forget(node);
     }
 
     /// What the provider wants told.
     pub(super) fn pass_on(&self, node: &Node, events: &[ProviderEvent]) {
-        for ProviderEvent { kind, reason, message } in events {
-            let type_ = match kind {
-                cloud::EventType::Normal => EventType::Normal,
-                cloud::EventType::Warning => EventType::Warning,
-            };
-            self.recorder.record(node, type_, reason.clone(), message.as_str());
-        }
+        pass_on(&self.recorder, node, events);
     }
 
     fn warn(&self, node: &Node, reason: &'static str, message: String) {

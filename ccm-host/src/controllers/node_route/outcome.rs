@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{
-    cloud::{CloudError, RetryClass, SLOW_RETRY},
-    kube::queue::Outcome,
-};
+use crate::{cloud::CloudError, kube::queue::Outcome, reconcile::Retry};
 
 /// When to come back; the default is: not before something changes.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -37,12 +34,11 @@ impl Again {
 
     /// As the error wants it.
     pub(super) fn error(&mut self, error: &CloudError) {
-        match error.retry_class() {
-            RetryClass::Backoff => self.failed(error),
-            RetryClass::After(delay) => self.after(delay),
-            RetryClass::Slow => self.after(error.retry_after.unwrap_or_default().max(SLOW_RETRY)),
+        match Retry::of(error) {
+            Retry::Backoff => self.failed(error),
+            Retry::After(delay) => self.after(delay),
             // The next sweep looks again.
-            RetryClass::Wait => {}
+            Retry::Wait => {}
         }
     }
 
@@ -59,38 +55,6 @@ impl Again {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloud::{
-        ErrorReason as R,
-        fake::{error, method},
-    };
-
-    fn of(reason: Option<R>, wait: Option<u64>) -> Outcome {
-        let mut again = Again::default();
-        let error = error(method::ENSURE_ROUTE, reason);
-        again.error(&CloudError { retry_after: wait.map(Duration::from_secs), ..error });
-        match again.outcome() {
-            Outcome::Retry(_) => Outcome::Retry(String::new()),
-            other => other,
-        }
-    }
-
-    /// The contract's table of BatchEnsureRoutes and BatchDeleteRoutes.
-    #[test]
-    fn each_class_of_errors_has_its_pace() {
-        let backoff = || Outcome::Retry(String::new());
-        let rows = [
-            (Some(R::InstanceNotFound), None, backoff()),
-            (Some(R::RouteTableFull), None, Outcome::RetryAfter(SLOW_RETRY)),
-            (Some(R::RouteTableFull), Some(900), Outcome::RetryAfter(Duration::from_secs(900))),
-            (Some(R::OwnedByOtherCluster), None, Outcome::Done),
-            (Some(R::RateLimited), Some(7), Outcome::RetryAfter(Duration::from_secs(7))),
-            (Some(R::InternalError), None, backoff()),
-            (None, None, backoff()),
-        ];
-        for (reason, wait, want) in rows {
-            assert_eq!(of(reason, wait), want, "{reason:?} {wait:?}");
-        }
-    }
 
     #[test]
     fn of_several_times_the_earliest_counts_and_failures_back_off() {

@@ -14,13 +14,13 @@ use super::{
     subject::Subject,
     table::{Holder, Learnt},
 };
-use crate::cloud::{CloudError, ErrorReason, ProviderStatus, RetryClass, RouteList, SLOW_RETRY};
+use crate::{
+    cloud::{CloudError, ErrorReason, ProviderStatus, RouteList, SLOW_RETRY},
+    reconcile::{Retry, askable, follow_status, resync},
+};
 
 /// Lists are at least so far apart, whoever wishes them.
 const DISTANCE: Duration = Duration::from_secs(10);
-
-/// Up to this share of the period is added, so that several providers or hosts do not ask in step.
-const JITTER: f64 = 0.1;
 
 /// What is queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,13 +39,13 @@ impl Shared {
         let mut sweeps = cloud.provider.sweeps();
         let mut failures = 0;
         loop {
-            askable(cloud).await;
+            askable(cloud.provider.as_ref()).await;
             sweeps.borrow_and_update();
             let begun = Instant::now();
             let pause = match self.sweep(cloud).await {
                 Ok(()) => {
                     failures = 0;
-                    self.context.settings.resync_period.mul_f64(1.0 + JITTER * fastrand::f64())
+                    resync(self.context.settings.resync_period)
                 }
                 Err(error) => {
                     tracing::warn!(provider = cloud.name(), %error, "the routes could not be listed");
@@ -139,33 +139,20 @@ impl Shared {
     /// Removals wait for a provider to thaw, and go on then, for as long as it is polled. Nothing else does: what failed
     /// has its time, however often the provider comes and goes.
     pub(super) async fn follow_status(&self, cloud: &Cloud) {
-        let mut status = cloud.provider.status();
-        let mut before = status.borrow_and_update().clone();
-        while status.changed().await.is_ok() {
-            let now = status.borrow_and_update().clone();
-            if now == ProviderStatus::Serving && now != before {
+        follow_status(cloud.provider.as_ref(), |before, now| {
+            if *now == ProviderStatus::Serving && now != before {
                 self.look(cloud, Look::Removals);
             }
-            before = now;
-        }
-        // The provider lives as long as the process; there is nothing left to follow.
-        std::future::pending::<()>().await;
+        })
+        .await;
     }
 }
 
 /// When a list that failed is tried again.
 fn pause_after(error: &CloudError, failures: u32) -> Duration {
-    match error.retry_class() {
-        _ if error.is(ErrorReason::MethodNotSupported) => SLOW_RETRY,
-        RetryClass::After(delay) => delay,
-        RetryClass::Slow => error.retry_after.unwrap_or_default().max(SLOW_RETRY),
-        RetryClass::Backoff | RetryClass::Wait => BACKOFF.delay(failures.saturating_sub(1)),
+    let backoff = BACKOFF.delay(failures.saturating_sub(1));
+    match error.reason {
+        Some(ErrorReason::MethodNotSupported) => SLOW_RETRY,
+        _ => Retry::of(error).delay(backoff).unwrap_or(backoff),
     }
-}
-
-/// Returns once the provider can be asked.
-async fn askable(cloud: &Cloud) {
-    let mut status = cloud.provider.status();
-    // The sender lives in the provider, which outlives this call.
-    let _closed = status.wait_for(|status| !matches!(status, ProviderStatus::Disconnected(_))).await.is_err();
 }

@@ -5,11 +5,12 @@
 
 use super::lane::Lane;
 use crate::{
-    cloud::{self, BackendSet, CloudError, LoadBalancer, ProviderEvent},
+    cloud::{BackendSet, CloudError, LoadBalancer, ProviderEvent},
     kube::{
         events::{EventType, Recorder, Regarding},
         service::Service,
     },
+    reconcile::pass_on,
 };
 
 /// The name under which Events are recorded; upstream's.
@@ -128,15 +129,8 @@ impl Events {
     }
 
     /// What a provider wants to be told to the owner of the Service.
-    pub(super) fn of_provider(&self, service: impl Into<Regarding>, events: Vec<ProviderEvent>) {
-        let service = service.into();
-        for ProviderEvent { kind, reason, message } in events {
-            let type_ = match kind {
-                cloud::EventType::Normal => EventType::Normal,
-                cloud::EventType::Warning => EventType::Warning,
-            };
-            self.0.record(&service, type_, reason, message);
-        }
+    pub(super) fn of_provider(&self, service: impl Into<Regarding>, events: &[ProviderEvent]) {
+        pass_on(&self.0, service, events);
     }
 
     fn normal(&self, service: impl Into<Regarding>, reason: &'static str, message: &str) {

@@ -5,26 +5,24 @@
 
 use std::sync::Arc;
 
-use super::{Shared, decide::Standing, needs::is_of_interest, observe::standing};
-use crate::cloud::{Provider, ProviderStatus};
+use super::{Shared, needs::is_of_interest};
+use crate::{
+    cloud::{Provider, ProviderStatus},
+    reconcile::follow_status,
+};
 
 impl Shared {
     /// Lets everything be looked at again whenever the provider is back or thawed, for as long as it is polled.
     pub(super) async fn follow_status(&self, provider: &Arc<dyn Provider>) {
-        let mut status = provider.status();
-        let mut before = status.borrow_and_update().clone();
-        while status.changed().await.is_ok() {
-            let now = status.borrow_and_update().clone();
-            if matches!(before, ProviderStatus::Disconnected(_)) {
+        follow_status(provider.as_ref(), |before, now| {
+            if is_away(before) {
                 self.release(provider.name());
             }
-            if !matches!(now, ProviderStatus::Disconnected(_)) && now != before {
+            if !is_away(now) && now != before {
                 self.look_at_all();
             }
-            before = now;
-        }
-        // The provider lives as long as the process; there is nothing left to follow.
-        std::future::pending::<()>().await;
+        })
+        .await;
     }
 
     /// What failed for the first time when the provider went away need not wait any longer. What fails again and again
@@ -48,12 +46,6 @@ impl Shared {
     }
 }
 
-/// Returns once the provider can be asked.
-pub(super) async fn askable(provider: &dyn Provider) {
-    let mut status = provider.status();
-    while matches!(standing(provider), Standing::Away(_)) {
-        if status.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
+fn is_away(status: &ProviderStatus) -> bool {
+    matches!(status, ProviderStatus::Disconnected(_))
 }

@@ -18,7 +18,6 @@ use super::{
     metrics::Operation,
     needs::{is_load_balancer, is_of_interest},
     observe::{is_published, serves_balancers},
-    recovery::askable,
 };
 use crate::{
     cloud::{
@@ -26,6 +25,7 @@ use crate::{
         Ownership, Provider,
     },
     kube::service::{ObjectKey, Service},
+    reconcile::{askable, resync},
 };
 use learn::{Lesson, learn};
 pub(super) use orphans::Orphans;
@@ -38,9 +38,6 @@ const FIRST_LIST: [Duration; 5] = [
     Duration::from_secs(8),
     Duration::from_secs(16),
 ];
-
-/// Up to this share of the period is added, so that several providers or hosts do not ask in step.
-const JITTER: f64 = 0.1;
 
 /// What a list says about one Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,8 +75,7 @@ impl Shared {
     }
 
     async fn next_list(&self, provider: &dyn Provider) -> Option<Swept> {
-        let period = self.context.settings.resync_period;
-        sleep(period.mul_f64(1.0 + JITTER * fastrand::f64())).await;
+        sleep(resync(self.context.settings.resync_period)).await;
         askable(provider).await;
         if !serves_balancers(provider) {
             return None;

@@ -9,10 +9,10 @@ use futures::future::join_all;
 use super::*;
 use crate::{
     cloud::{
-        AddressType, EventType, Instance, NodeAddress, ProviderEvent, RouteState,
+        AddressType, Instance, NodeAddress, ProviderEvent, RouteState,
         hostile::{Hostile, from_env},
     },
-    kube::fixtures::service,
+    kube::{EventType, fixtures::service},
 };
 
 const NODES: usize = 6;

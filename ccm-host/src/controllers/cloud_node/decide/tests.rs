@@ -1,7 +1,9 @@
+use std::time::Duration;
+
 use super::*;
 use crate::{
     cloud::{
-        AddressType, NodeAddress as CloudAddress,
+        AddressType, NodeAddress as CloudAddress, SLOW_RETRY,
         fake::{error, machine},
     },
     controllers::cloud_node::{owned_labels, provided_ip},

@@ -126,7 +126,7 @@ impl Act<'_> {
         let Order { wish, service, backends, digest, .. } = order;
         let ingress = published(&ensured.load_balancer);
         let rejected = ensured.load_balancer.rejected.join("; ");
-        self.shared.events.of_provider(&*service, ensured.events);
+        self.shared.events.of_provider(&*service, &ensured.events);
         if !rejected.is_empty() {
             self.shared.events.warn(lane, &service, Warning::sync(rejected));
         }
@@ -214,7 +214,7 @@ impl Act<'_> {
 
     fn updated(&self, lane: &mut Lane, order: Order, updated: Updated) -> Step {
         let Order { wish, service, backends, digest, .. } = order;
-        self.shared.events.of_provider(&*service, updated.events);
+        self.shared.events.of_provider(&*service, &updated.events);
         if let Some(in_progress) = updated.in_progress {
             return self.in_progress_of(lane, wish, digest, &in_progress);
         }

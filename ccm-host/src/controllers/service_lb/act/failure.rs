@@ -6,12 +6,13 @@ use tokio::time::Instant;
 
 use super::Act;
 use crate::{
-    cloud::{CloudError, ErrorReason, RetryClass, SLOW_RETRY},
+    cloud::{CloudError, ErrorReason},
     controllers::service_lb::{
         BACKOFF,
         lane::{Attempt, Intent, Lane},
     },
     kube::queue::Outcome,
+    reconcile::Retry,
 };
 
 impl Act<'_> {
@@ -34,34 +35,20 @@ impl Act<'_> {
         if error.is(ErrorReason::StaleRevision) {
             lane.forget_sent_state();
         }
-        let (wait, outcome) = match class(intent, error) {
-            RetryClass::Backoff => {
-                let failures = self.shared.queue.retries(self.key);
-                (Some(BACKOFF.delay(failures)), Outcome::retry(error))
-            }
-            RetryClass::After(delay) => (Some(delay), Outcome::RetryAfter(delay)),
-            RetryClass::Slow => {
-                let delay = error.retry_after.unwrap_or_default().max(SLOW_RETRY);
-                (Some(delay), Outcome::RetryAfter(delay))
-            }
-            RetryClass::Wait => (None, Outcome::Done),
+        // What shall go never changes, so it is never left waiting for a change.
+        let retry = match intent {
+            Intent::Apply(_) => Retry::of(error),
+            Intent::Remove => Retry::without_sweep(error),
         };
+        let wait = retry.delay(BACKOFF.delay(self.shared.queue.retries(self.key)));
         tracing::debug!(service = %self.key, error = %error, ?wait, "a provider could not do it");
-        (wait, outcome)
+        (wait, retry.outcome(error))
     }
 }
 
 /// An attempt that failed and waits for so long.
 pub(super) fn attempt(intent: Intent, wait: Option<Duration>) -> Attempt {
     Attempt { intent, until: wait.map(|wait| Instant::now() + wait), in_progress: false }
-}
-
-/// What shall go never changes, so it is never left waiting for a change.
-fn class(intent: &Intent, error: &CloudError) -> RetryClass {
-    match (intent, error.retry_class()) {
-        (Intent::Remove, RetryClass::Wait) => RetryClass::Slow,
-        (_, class) => class,
-    }
 }
 
 /// Errors that tell the owner of a Service nothing: another look, another leader or a moment's patience is the remedy.

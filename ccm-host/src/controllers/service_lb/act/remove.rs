@@ -78,7 +78,7 @@ impl Act<'_> {
         let answer = self.call_delete(provider, lane, subject).await;
         match answer {
             Ok(Deleted { in_progress, events }) => {
-                self.shared.events.of_provider(&**subject, events);
+                self.shared.events.of_provider(&**subject, &events);
                 in_progress.map(|in_progress| self.in_progress(lane, Intent::Remove, &in_progress))
             }
             Err(error) if error.is(ErrorReason::ImplementedElsewhere) => {

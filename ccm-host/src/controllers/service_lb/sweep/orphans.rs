@@ -159,7 +159,7 @@ impl Shared {
         };
         match self.delete(provider, wanted).await {
             Ok(deleted) => {
-                self.events.of_provider(balancer, deleted.events);
+                self.events.of_provider(balancer, &deleted.events);
                 if deleted.in_progress.is_none() {
                     self.events.deleted(balancer);
                 }

@@ -11,11 +11,14 @@ use super::{
 };
 use crate::{
     cloud::{
-        EventType, InProgress, ProviderEvent,
+        InProgress, ProviderEvent,
         fake::{Call, method},
     },
     controllers::service_lb::nodes::EXCLUDE_LABEL,
-    kube::fixtures::{invalid, refusal},
+    kube::{
+        EventType,
+        fixtures::{invalid, refusal},
+    },
 };
 
 /// FIN-2, STAT-2; whether a protocol is supported is the provider's business.

@@ -1,0 +1,41 @@
+//! How loops follow a provider: until it can be asked, as its status changes, and from sweep to sweep.
+
+use std::{future::pending, time::Duration};
+
+use crate::cloud::{Provider, ProviderStatus};
+
+/// Up to this share of the period is added, so that several providers or hosts do not ask in step.
+const JITTER: f64 = 0.1;
+
+/// From one sweep to the next.
+#[must_use]
+pub fn resync(period: Duration) -> Duration {
+    period.mul_f64(1.0 + JITTER * fastrand::f64())
+}
+
+/// Returns once the provider has introduced itself and can be asked.
+pub async fn askable(provider: &dyn Provider) {
+    let mut status = provider.status();
+    while provider.info().is_none() || is_away(&status.borrow_and_update()) {
+        if status.changed().await.is_err() {
+            pending::<()>().await;
+        }
+    }
+}
+
+/// Tells what a provider's status was and is, at each change, for as long as it is polled.
+pub async fn follow_status(provider: &dyn Provider, mut tell: impl FnMut(&ProviderStatus, &ProviderStatus)) {
+    let mut status = provider.status();
+    let mut before = status.borrow_and_update().clone();
+    while status.changed().await.is_ok() {
+        let now = status.borrow_and_update().clone();
+        tell(&before, &now);
+        before = now;
+    }
+    // The provider lives as long as the process; there is nothing left to follow.
+    pending().await
+}
+
+fn is_away(status: &ProviderStatus) -> bool {
+    matches!(status, ProviderStatus::Disconnected(_))
+}

@@ -1,0 +1,95 @@
+//! When an error of a provider is tried again. Pure.
+//!
+//! In: the error, with the retry class that the contract gives its reason. Out: what the work queue is told.
+
+use std::{fmt::Display, time::Duration};
+
+use crate::{
+    cloud::{CloudError, RetryClass, SLOW_RETRY},
+    kube::queue::Outcome,
+};
+
+/// When to try again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// After the object's backoff, which grows.
+    Backoff,
+    /// After exactly this long; the backoff neither grows nor is forgotten.
+    After(Duration),
+    /// When the object changes, or at the next sweep.
+    Wait,
+}
+
+impl Retry {
+    /// As the contract says of the error's reason.
+    #[must_use]
+    pub fn of(error: &CloudError) -> Self {
+        match error.retry_class() {
+            RetryClass::Backoff => Self::Backoff,
+            RetryClass::After(delay) => Self::After(delay),
+            RetryClass::Slow => Self::After(slow(error)),
+            RetryClass::Wait => Self::Wait,
+        }
+    }
+
+    /// The same for an object that no sweep looks at again: where only a change would help, it is tried slowly.
+    #[must_use]
+    pub fn without_sweep(error: &CloudError) -> Self {
+        match Self::of(error) {
+            Self::Wait => Self::After(slow(error)),
+            retry => retry,
+        }
+    }
+
+    /// What the queue is told.
+    pub fn outcome(self, why: impl Display) -> Outcome {
+        match self {
+            Self::Backoff => Outcome::retry(why),
+            Self::After(delay) => Outcome::RetryAfter(delay),
+            Self::Wait => Outcome::Done,
+        }
+    }
+
+    /// How long to wait, with the backoff of now; none: until something changes.
+    pub fn delay(self, backoff: Duration) -> Option<Duration> {
+        match self {
+            Self::Backoff => Some(backoff),
+            Self::After(delay) => Some(delay),
+            Self::Wait => None,
+        }
+    }
+}
+
+fn slow(error: &CloudError) -> Duration {
+    error.retry_after.unwrap_or_default().max(SLOW_RETRY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::{
+        ErrorReason as R,
+        fake::{error, method},
+    };
+
+    /// The contract's table of retry classes.
+    #[test]
+    fn each_class_of_errors_has_its_pace() {
+        let seconds = Duration::from_secs;
+        let rows = [
+            (Some(R::InstanceNotFound), None, Retry::Backoff, Retry::Backoff),
+            (Some(R::RouteTableFull), None, Retry::After(SLOW_RETRY), Retry::After(SLOW_RETRY)),
+            (Some(R::RouteTableFull), Some(900), Retry::After(seconds(900)), Retry::After(seconds(900))),
+            (Some(R::OwnedByOtherCluster), None, Retry::Wait, Retry::After(SLOW_RETRY)),
+            (Some(R::OwnedByOtherCluster), Some(900), Retry::Wait, Retry::After(seconds(900))),
+            (Some(R::RateLimited), Some(7), Retry::After(seconds(7)), Retry::After(seconds(7))),
+            (Some(R::InternalError), None, Retry::Backoff, Retry::Backoff),
+            (None, None, Retry::Backoff, Retry::Backoff),
+        ];
+        for (reason, wait, want, without_sweep) in rows {
+            let error = CloudError { retry_after: wait.map(seconds), ..error(method::ENSURE_ROUTE, reason) };
+            assert_eq!(Retry::of(&error), want, "{reason:?} {wait:?}");
+            assert_eq!(Retry::without_sweep(&error), without_sweep, "{reason:?} {wait:?}");
+        }
+    }
+}
