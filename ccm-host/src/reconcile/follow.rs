@@ -33,7 +33,7 @@ pub async fn follow_status(provider: &dyn Provider, mut tell: impl FnMut(&Provid
         before = now;
     }
     // The provider lives as long as the process; there is nothing left to follow.
-    pending().await
+    pending::<()>().await;
 }
 
 fn is_away(status: &ProviderStatus) -> bool {
