@@ -14,7 +14,10 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use cloudprovider_proto::{defaults, v1alpha1 as pb};
 use parking_lot::Mutex;
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
 
 use self::{bucket::Bucket, share::Shares};
 use super::method::{Class, Kind, Method};
@@ -60,6 +63,15 @@ impl Limiter {
         match self.gate(method.class) {
             Some(gate) => gate.permit(method.kind()).await,
             None => Ok(Permit(None)),
+        }
+    }
+
+    /// Waits until a call that has its permit may be made once more.
+    pub(super) async fn once_more(&self, method: &Method) {
+        let Some(gate) = self.gate(method.class) else { return };
+        let token = || gate.state.lock().bucket.as_mut().and_then(|bucket| bucket.take(Instant::now()));
+        while let Some(wait) = token() {
+            sleep(wait).await;
         }
     }
 

@@ -138,6 +138,11 @@ impl Link {
         })
     }
 
+    /// Waits until a call that has its turn may be made once more.
+    pub(super) async fn once_more(&self, method: &Method) {
+        self.limiter.once_more(method).await;
+    }
+
     /// Makes a call, and learns from how it ended.
     pub(super) async fn call<Q, A, F>(
         &self,

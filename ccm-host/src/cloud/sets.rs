@@ -77,6 +77,7 @@ where
                 session.sets.lose(&named);
                 if !named.is_empty() {
                     named = HashSet::new();
+                    link.once_more(method).await;
                     continue;
                 }
             }

@@ -84,6 +84,21 @@ async fn what_the_provider_forgot_is_sent_along_at_once() {
     assert_eq!(arrived.lock().sets, [vec![3], vec![-1], vec![3], vec![-1], vec![3], vec![-1]]);
 }
 
+/// Seed 7253 of the simulation: to the cloud's rate it is one call more.
+#[tokio::test(start_paused = true)]
+async fn what_is_sent_along_keeps_the_rate() {
+    let script = Script::new("e1");
+    script.limits(|limits| limits.mutations = Some(pb::RateLimit { per_second: 0.1, burst: 2 }));
+    let arrived = keeping(&script);
+    let host = piped_host(&script).await;
+    ensure(&host, "a", 3).await;
+    arrived.lock().known.clear();
+    let begun = tokio::time::Instant::now();
+    ensure(&host, "b", 3).await;
+    assert!(begun.elapsed() >= Duration::from_secs(9), "{:?}", begun.elapsed());
+    assert_eq!(arrived.lock().sets.len(), 3);
+}
+
 #[tokio::test]
 async fn more_sets_than_a_provider_must_keep_travel_whole() {
     let script = Script::new("e1");
