@@ -42,6 +42,9 @@ struct Arguments {
     /// Exit non-zero when a count is higher than it may be. Shares, seconds and bytes are only printed.
     #[arg(long)]
     check: bool,
+    /// Take the host as tests build it: enough for counts, and nothing is compiled that `cargo test` did not.
+    #[arg(long)]
+    dev: bool,
     /// Also measure the host over the Go bridge.
     #[arg(long)]
     bridge: bool,

@@ -53,7 +53,8 @@ pub(crate) struct Subject {
 impl Subject {
     /// Everything but the manager.
     pub(crate) async fn start(kind: Kind, arguments: &Arguments) -> Result<Self> {
-        let mut options = Options { profile: Profile::Release, ..Options::default() }.unrecorded();
+        let profile = if arguments.dev { Profile::Dev } else { Profile::Release };
+        let mut options = Options { profile, ..Options::default() }.unrecorded();
         // The machines of the bench are younger than the nodes that a default host deletes.
         options.host.push("--node-deletion-grace=0s".to_owned());
         options.host.extend_from_slice(&arguments.host_flags);
