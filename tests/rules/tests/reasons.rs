@@ -2,7 +2,10 @@
 
 #![allow(clippy::expect_used, reason = "a test that cannot read the checkout has failed")]
 
-use std::{collections::BTreeMap, fs};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
 
 use workspace_rules::{files, root};
 
@@ -74,4 +77,34 @@ fn tables_of_the_contract_say_the_codes_of_reasons() {
         }
     }
     assert!(compared > 40, "only {compared} rows are compared: is a table written otherwise?");
+}
+
+/// `docs/add-a-reason.md` says what each file is for.
+#[test]
+fn each_sdk_can_say_each_reason() {
+    let sdks = [
+        ("provider-sdk/rust/src", ".rs", "/gen/"),
+        ("provider-sdk/go", ".go", "/gen/"),
+        ("provider-sdk/python/src", ".py", "/gen/"),
+    ];
+    for (folder, ending, generated) in sdks {
+        let all = files(&root().join(folder), ending).expect("readable checkout");
+        let by_hand = all.iter().filter(|file| !file.to_string_lossy().contains(generated));
+        let text: String = by_hand.map(|file| fs::read_to_string(file).expect("text")).collect();
+        let said: BTreeSet<_> =
+            words(&text).into_iter().map(|word| word.replace("ErrorReason_", "")).collect();
+        for reason in reasons().into_keys() {
+            let name = format!("ERROR_REASON_{reason}");
+            let of_rust: String = reason.split('_').map(capitalised).collect();
+            assert!(
+                said.contains(&name) || said.contains(&of_rust),
+                "{folder} never says {reason}: see docs/add-a-reason.md"
+            );
+        }
+    }
+}
+
+fn capitalised(word: &str) -> String {
+    let (first, rest) = word.split_at(1);
+    first.to_owned() + &rest.to_ascii_lowercase()
 }
