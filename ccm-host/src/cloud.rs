@@ -58,7 +58,7 @@ pub use instance::{
 };
 pub use load_balancer::{
     BackendSet, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, Ingress, IngressPort, LoadBalancer,
-    LoadBalancerList, LoadBalancerState, Ownership, SyncState, UpdateLoadBalancer, Updated,
+    LoadBalancerList, LoadBalancerState, Ownership, ServiceCondition, SyncState, UpdateLoadBalancer, Updated,
 };
 pub use metrics::CloudMetrics;
 pub use provider::{InProgress, Provider, ProviderEvent, ProviderInfo, ProviderStatus};

@@ -81,7 +81,7 @@ func (p *Provider) lacks(capability pb.Capability) (missing string, known bool) 
 	case pb.Capability_CAPABILITY_ADOPTION, pb.Capability_CAPABILITY_LOAD_BALANCER_DRIFT,
 		pb.Capability_CAPABILITY_BACKEND_SETS_BY_DIGEST, pb.Capability_CAPABILITY_DURABLE_DIGEST:
 		return needs(p.loadBalancers != nil, "LoadBalancers")
-	case pb.Capability_CAPABILITY_ROUTE_NODE_ADDRESSES:
+	case pb.Capability_CAPABILITY_ROUTE_NODE_ADDRESSES, pb.Capability_CAPABILITY_ROUTE_OWNERSHIP:
 		return needs(p.routes != nil, "Routes")
 	case pb.Capability_CAPABILITY_LEADERSHIP:
 		return "", true

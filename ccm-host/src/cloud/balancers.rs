@@ -69,8 +69,7 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
     let response: pb::EnsureLoadBalancerResponse =
         sets::call(link, &session, method, None, sets, message).await?;
     let mut findings = Findings::default();
-    let prefixes = &wants.service_annotation_writes;
-    let ensured = check::ensured(response, &given.service.key, &given.service.uid, prefixes, &mut findings);
+    let ensured = check::ensured(response, &given.service.key, &given.service.uid, wants, &mut findings);
     link.metrics.findings(&findings);
     Ok(ensured)
 }

@@ -42,11 +42,13 @@ pub(super) mod rule {
     pub(crate) const RETRY_AFTER_POSITIVE: &str = "retry-after-positive";
     pub(crate) const ROUTE_CANONICAL: &str = "route-canonical";
     pub(crate) const ROUTE_ECHO_TARGET: &str = "route-echo-target";
+    pub(crate) const ROUTE_OWNERSHIP: &str = "route-ownership";
     pub(crate) const WATCH_BOOKMARK: &str = "watch-bookmark";
     pub(crate) const WATCH_STARTED: &str = "watch-started";
 
     // Without a tag in the proto: they follow from the comment of a field, or from what Kubernetes can hold.
     pub(crate) const ANSWER_BOUNDS: &str = "answer-bounds";
+    pub(crate) const CONDITION_VALID: &str = "condition-valid";
     pub(crate) const DURATION_BOUNDS: &str = "duration-bounds";
     pub(crate) const EVENT_VALID: &str = "event-valid";
     pub(crate) const INSTANCE_REQUIRED: &str = "instance-required";

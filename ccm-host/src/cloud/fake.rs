@@ -23,7 +23,7 @@ pub(crate) use answers::{digest_for, error, instance, machine};
 
 use super::{
     CloudError, Freshness, InProgress, Instance, InstanceAnswer, InstanceState, InstanceView, LoadBalancer,
-    LoadBalancerList, ProviderEvent, ProviderInfo, ProviderStatus, Route,
+    LoadBalancerList, ProviderEvent, ProviderInfo, ProviderStatus, Route, ServiceCondition,
 };
 
 /// See the module.
@@ -52,9 +52,11 @@ struct State {
     always: HashMap<&'static str, CloudError>,
     in_progress: HashMap<&'static str, VecDeque<InProgress>>,
     annotations: (BTreeMap<String, String>, Vec<String>),
+    conditions: BTreeMap<String, ServiceCondition>,
     events: Vec<ProviderEvent>,
     latency: HashMap<&'static str, Duration>,
     calls: Vec<Call>,
+    reads_node_state: bool,
 }
 
 /// A call, in the order in which they began. Services and nodes are named.
@@ -125,6 +127,11 @@ impl FakeProvider {
         *info = Some(Arc::new(changed));
     }
 
+    /// Whether taints, cordons and readiness of nodes are among what it reads of backends.
+    pub(crate) fn read_node_state(&self, reads: bool) {
+        self.state.lock().reads_node_state = reads;
+    }
+
     /// As before the first handshake.
     pub(crate) fn forget_info(&self) {
         *self.info.lock() = None;
@@ -179,6 +186,11 @@ impl FakeProvider {
     /// How long calls of that RPC take. The caller that goes away first leaves no effect.
     pub(crate) fn set_latency(&self, method: &'static str, latency: Duration) {
         self.state.lock().latency.insert(method, latency);
+    }
+
+    /// Conditions that Ensure asks to be set on the Service.
+    pub(crate) fn set_conditions(&self, conditions: BTreeMap<String, ServiceCondition>) {
+        self.state.lock().conditions = conditions;
     }
 
     /// What Ensure asks to be written on the Service.

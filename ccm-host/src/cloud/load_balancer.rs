@@ -47,6 +47,19 @@ pub struct Ensured {
     pub annotations: BTreeMap<String, String>,
     /// Annotations to remove; likewise.
     pub removed_annotations: Vec<String>,
+    /// Conditions to set, by type; only of types that the provider advertised.
+    pub conditions: BTreeMap<String, ServiceCondition>,
+}
+
+/// A condition that a provider sets on a Service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceCondition {
+    /// `True`, `False` or `Unknown`.
+    pub status: &'static str,
+    /// CamelCase.
+    pub reason: String,
+    /// For people; may be empty.
+    pub message: String,
 }
 
 /// Give a balancer that exists other backends. Travels in batches with those of other Services.

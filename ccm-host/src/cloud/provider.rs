@@ -113,6 +113,8 @@ pub struct ProviderInfo {
     pub adoption: bool,
     /// It says whether a balancer has drifted.
     pub drift: bool,
+    /// Routes say whose they are.
+    pub route_ownership: bool,
     /// What was applied is known after a restart of the provider, too.
     pub durable_digest: bool,
     /// Label keys of nodes that it reads; a trailing `/` or `*` makes a prefix.

@@ -18,6 +18,8 @@ pub struct Route {
     pub target: Option<RouteTarget>,
     /// What it does.
     pub state: RouteState,
+    /// It is this cluster's: it says so, or routes here cannot say it.
+    pub ours: bool,
 }
 
 /// The node that a route leads to, as the cloud knows it.

@@ -60,7 +60,8 @@ impl Paged for Routes {
         let page = link
             .call(session, method, None, message, async |request| client.list_routes(request).await)
             .await?;
-        Ok(Page { items: page.routes, next: page.next_page_token, unreachable: page.unreachable })
+        let items = page.routes.into_iter().map(|route| session.owned(route)).collect();
+        Ok(Page { items, next: page.next_page_token, unreachable: page.unreachable })
     }
 
     fn read(&self, given: pb::Route, findings: &mut Findings) -> Option<(String, Route)> {

@@ -178,6 +178,7 @@ pub(super) fn all_routed(request: pb::BatchEnsureRoutesRequest) -> pb::BatchEnsu
             destination_cidr: item.destination_cidr,
             target: item.target,
             state: pb::RouteState::Active.into(),
+            ..Default::default()
         }),
         ..Default::default()
     };

@@ -145,6 +145,14 @@ impl Session {
         self.most_routes.fetch_min((refused / 2).max(1), Ordering::Relaxed);
     }
 
+    /// Where routes cannot say whose they are, all in the cluster's tables are the cluster's.
+    pub(super) fn owned(&self, mut route: pb::Route) -> pb::Route {
+        if !self.info.route_ownership {
+            route.set_ownership(pb::Ownership::ByUid);
+        }
+        route
+    }
+
     /// The wanted fields of nodes, to find their machines.
     pub(super) fn identity(&self) -> pb::NodeFields {
         self.wants.identity.clone().unwrap_or_default()

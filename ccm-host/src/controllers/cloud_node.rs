@@ -185,7 +185,7 @@ impl Shared {
     }
 
     fn is_ours(&self, node: &Node) -> bool {
-        !node.deleting && self.scope.contains(node)
+        !node.is_deleting() && self.scope.contains(node)
     }
 
     fn forget(&self, name: &str) {

@@ -274,7 +274,7 @@ impl Controller {
     }
 
     fn is_ours(&self, node: &Node) -> bool {
-        !node.deleting && self.scope.contains(node)
+        !node.is_deleting() && self.scope.contains(node)
     }
 }
 

@@ -66,7 +66,7 @@ impl Node {
     }
 
     pub(crate) fn deleting(mut self) -> Self {
-        self.deleting = true;
+        self.deletion_time = Some(jiff::Timestamp::UNIX_EPOCH);
         self
     }
 
@@ -147,7 +147,7 @@ pub(crate) fn service(name: &str) -> Service {
         uid: format!("{name}-uid"),
         resource_version: "1".to_owned(),
         created: Some(jiff::Timestamp::UNIX_EPOCH),
-        deleting: false,
+        deletion_time: None,
         labels: Default::default(),
         annotations: Default::default(),
         finalizers: Vec::new(),
@@ -227,7 +227,7 @@ impl Service {
     }
 
     pub(crate) fn deleting(mut self) -> Self {
-        self.deleting = true;
+        self.deletion_time = Some(jiff::Timestamp::UNIX_EPOCH);
         self
     }
 }

@@ -32,8 +32,8 @@ pub struct Node {
     pub resource_version: String,
     /// `metadata.creationTimestamp`
     pub created: Option<Timestamp>,
-    /// Whether `metadata.deletionTimestamp` is set.
-    pub deleting: bool,
+    /// `metadata.deletionTimestamp`
+    pub deletion_time: Option<Timestamp>,
     /// The kept labels.
     pub labels: Pairs,
     /// The kept annotations.
@@ -107,6 +107,12 @@ impl Node {
         self.conditions.iter().find(|condition| condition.type_ == type_)
     }
 
+    /// Whether its deletion was asked for.
+    #[must_use]
+    pub fn is_deleting(&self) -> bool {
+        self.deletion_time.is_some()
+    }
+
     /// Whether any taint has that key.
     #[must_use]
     pub fn has_taint(&self, key: &str) -> bool {
@@ -145,7 +151,7 @@ impl Slim for Node {
             uid,
             resource_version: _,
             created,
-            deleting,
+            deletion_time,
             labels,
             annotations,
             provider_id,
@@ -159,7 +165,7 @@ impl Slim for Node {
         *name == other.name
             && *uid == other.uid
             && *created == other.created
-            && *deleting == other.deleting
+            && *deletion_time == other.deletion_time
             && *labels == other.labels
             && *annotations == other.annotations
             && *provider_id == other.provider_id

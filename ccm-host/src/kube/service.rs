@@ -53,8 +53,8 @@ pub struct Service {
     pub resource_version: String,
     /// `metadata.creationTimestamp`
     pub created: Option<Timestamp>,
-    /// Whether `metadata.deletionTimestamp` is set.
-    pub deleting: bool,
+    /// `metadata.deletionTimestamp`
+    pub deletion_time: Option<Timestamp>,
     /// The kept labels.
     pub labels: Pairs,
     /// The kept annotations.
@@ -210,6 +210,12 @@ pub struct Condition {
 }
 
 impl Service {
+    /// Whether its deletion was asked for.
+    #[must_use]
+    pub fn is_deleting(&self) -> bool {
+        self.deletion_time.is_some()
+    }
+
     /// Whether the finalizer is in the list.
     #[must_use]
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
@@ -254,7 +260,7 @@ impl Slim for Service {
             uid,
             resource_version: _,
             created,
-            deleting,
+            deletion_time,
             labels,
             annotations,
             finalizers,
@@ -265,7 +271,7 @@ impl Slim for Service {
         *key == other.key
             && *uid == other.uid
             && *created == other.created
-            && *deleting == other.deleting
+            && *deletion_time == other.deletion_time
             && *labels == other.labels
             && *annotations == other.annotations
             && *finalizers == other.finalizers

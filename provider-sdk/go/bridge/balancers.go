@@ -87,7 +87,9 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.Ensu
 		return nil, mapped(err, ref.GetUid())
 	}
 	answer.Events = l.called.takeEvents(ref.GetUid())
-	answer.ServiceAnnotations, answer.RemovedServiceAnnotations = l.ledger.mark(key).told(l.annotationWrites)
+	mark := l.ledger.mark(key)
+	answer.ServiceAnnotations, answer.RemovedServiceAnnotations = mark.told(l.annotationWrites)
+	answer.ServiceConditions = mark.conditions(l.conditionWrites)
 	if answer.InProgress != nil {
 		answer.LoadBalancer = &pb.LoadBalancer{
 			Service: ref, Name: out.GetName(), State: pb.LoadBalancerState_LOAD_BALANCER_STATE_PENDING, Ownership: pb.Ownership_OWNERSHIP_BY_UID,

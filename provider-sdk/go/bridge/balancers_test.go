@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/api"
@@ -76,7 +78,8 @@ func TestServicesAreTranslated(t *testing.T) {
 			len(spec.IPFamilies) != 2 || *spec.IPFamilyPolicy != v1.IPFamilyPolicyRequireDualStack ||
 			spec.ExternalTrafficPolicy != v1.ServiceExternalTrafficPolicyLocal || spec.HealthCheckNodePort != 30999 ||
 			*spec.InternalTrafficPolicy != v1.ServiceInternalTrafficPolicyCluster || *spec.AllocateLoadBalancerNodePorts ||
-			*spec.SessionAffinityConfig.ClientIP.TimeoutSeconds != 90 || len(nodes) != 2 || nodes[1].Name != "b" {
+			*spec.SessionAffinityConfig.ClientIP.TimeoutSeconds != 90 || len(nodes) != 2 || nodes[1].Name != "b" ||
+			!slices.Equal(got.Finalizers, []string{"a.example/held", "service.kubernetes.io/load-balancer-cleanup"}) || got.DeletionTimestamp == nil {
 			return nil, fmt.Errorf("the Service is %+v with %d nodes", got, len(nodes))
 		}
 		proxy := v1.LoadBalancerIPModeProxy
@@ -84,7 +87,9 @@ func TestServicesAreTranslated(t *testing.T) {
 			{IP: "192.0.2.1", IPMode: &proxy, Ports: []v1.PortStatus{{Port: 80, Protocol: v1.ProtocolTCP}}}, {}, {Hostname: "lb.example"},
 		}}, nil
 	}
-	answer, err := pb.NewLoadBalancersClient(serve(t, cloud)).EnsureLoadBalancer(soon(t), ensureRequest("s"))
+	request := ensureRequest("s")
+	request.Service.Finalizers, request.Service.DeletionTime = []string{"a.example/held"}, timestamppb.Now()
+	answer, err := pb.NewLoadBalancersClient(serve(t, cloud)).EnsureLoadBalancer(soon(t), request)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,6 +52,7 @@ type bridge struct {
 	patience      time.Duration
 	allowUntagged bool
 	nodeAddresses bool
+	backendState  bool
 	prefixes      []string
 	capabilities  *pb.GetCapabilitiesResponse
 	options       []sdk.Option
@@ -66,7 +67,7 @@ type bridge struct {
 	// The mutations that run.
 	balancerWorks, routeWorks works
 
-	backendLabels, nodeAnnotations, annotationWrites []string
+	backendLabels, nodeAnnotations, annotationWrites, conditionWrites []string
 
 	stateDir      string
 	completeState bool
@@ -101,6 +102,12 @@ func WithBackendNodeLabels(keys ...string) Option {
 	return func(b *bridge) { b.backendLabels = keys }
 }
 
+// WithBackendNodeState updates every balancer, too, when a node behind it is cordoned, tainted, or changes its condition Ready: for
+// providers that choose among the nodes by that. Otherwise it is known as of the last time that the host asked about the node's machine.
+func WithBackendNodeState() Option {
+	return func(b *bridge) { b.backendState = true }
+}
+
 // WithNodeAnnotations names the annotations of nodes that the provider reads; none otherwise.
 func WithNodeAnnotations(keys ...string) Option {
 	return func(b *bridge) { b.nodeAnnotations = keys }
@@ -110,6 +117,12 @@ func WithNodeAnnotations(keys ...string) Option {
 // on the real ones. They are in no digest: name none in which users say what they want.
 func WithServiceAnnotationWrites(prefixes ...string) Option {
 	return func(b *bridge) { b.annotationWrites = prefixes }
+}
+
+// WithServiceConditionWrites names the types of the conditions that the provider sets on Services, so that the host sets them on the
+// real ones.
+func WithServiceConditionWrites(types ...string) Option {
+	return func(b *bridge) { b.conditionWrites = types }
 }
 
 // WithCapabilities replaces limits, intervals, classes and wanted fields. The bridge wants all labels and annotations of Services,
@@ -262,14 +275,17 @@ func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
 	}
 	answer := &pb.GetCapabilitiesResponse{
 		Wants: &pb.Wants{
-			Identity: b.nodeFields("*"), RouteTarget: b.nodeFields(b.backendLabels...), Backend: b.nodeFields(b.backendLabels...),
-			Service: &pb.ServiceFields{Labels: []string{"*"}, Annotations: []string{"*"}},
+			Identity: withState(b.nodeFields("*")), RouteTarget: b.nodeFields(b.backendLabels...), Backend: b.nodeFields(b.backendLabels...),
+			Service: &pb.ServiceFields{Labels: []string{"*"}, Annotations: []string{"*"}, Finalizers: true, DeletionTime: true},
 		},
 		Limits: &pb.Limits{
 			MaxBatchLoadBalancers: uint32(inTimeEach * b.concurrency), MaxBatchRoutes: uint32(inTimeEach * b.concurrency),
 		},
 	}
-	answer.Wants.ServiceAnnotationWrites = b.annotationWrites
+	answer.Wants.ServiceAnnotationWrites, answer.Wants.ServiceConditionWrites = b.annotationWrites, b.conditionWrites
+	if b.backendState {
+		withState(answer.Wants.Backend)
+	}
 	if b.completeState {
 		answer.Capabilities = append(answer.Capabilities, pb.Capability_CAPABILITY_ADOPTION)
 	}
@@ -292,10 +308,16 @@ func (b *bridge) nodeFields(labels ...string) *pb.NodeFields {
 	}
 }
 
-// owns says whether a provider ID is one of this provider's.
+// withState adds what a node says of its own state.
+func withState(fields *pb.NodeFields) *pb.NodeFields {
+	fields.Taints, fields.Unschedulable, fields.Readiness, fields.DeletionTime = []string{"*"}, true, true, true
+	return fields
+}
+
+// owns says whether a provider ID is one of this provider's, which makes none that is a prefix alone.
 func (b *bridge) owns(providerID string) bool {
 	for _, prefix := range b.prefixes {
-		if strings.HasPrefix(providerID, prefix) {
+		if strings.HasPrefix(providerID, prefix) && providerID != prefix {
 			return true
 		}
 	}

@@ -21,7 +21,9 @@ type flags struct {
 	prefixes      list
 	// backendLabels is nil unless it was given: then what the sidecar's main says stays.
 	backendLabels, nodeAnnotations list
+	backendState                   bool
 	annotationWrites               list
+	conditionWrites                list
 	// initializeAtStart is nil unless it was given, likewise.
 	initializeAtStart *bool
 }
@@ -69,10 +71,14 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 	own.Var(&out.prefixes, "provider-id-prefixes", "how the provider IDs begin, as `PREFIX,...`, where that is not NAME://")
 	own.Var(&out.backendLabels, "backend-node-labels", "`KEY,...`: a balancer is updated when one of its nodes changes these labels; one "+
 		"that ends in \"/\" or \"*\" is a prefix (default "+strings.Join(backendLabels, ",")+")")
+	own.BoolVar(&out.backendState, "backend-node-state", false, "update each balancer when one of its nodes is cordoned, tainted, or changes its "+
+		"condition Ready: for a cloud provider that chooses among the nodes by that")
 	own.Var(&out.nodeAnnotations, "node-annotations", "`KEY,...`: annotations of nodes that the cloud provider reads; one that ends in \"/\" or "+
 		"\"*\" is a prefix")
 	own.Var(&out.annotationWrites, "service-annotation-writes", "`PREFIX,...`: annotations that the cloud provider writes on Services; the host "+
 		"writes them on the real ones")
+	own.Var(&out.conditionWrites, "service-condition-writes", "`TYPE,...`: conditions that the cloud provider sets on Services; the host sets "+
+		"them on the real ones")
 	own.BoolFunc("initialize-at-start", "initialize the cloud provider at once, not when it is first led: for shadow mode, and for providers "+
 		"that start nothing in Initialize that writes to the cloud", func(text string) error {
 		atStart, err := strconv.ParseBool(text)
@@ -110,11 +116,17 @@ func (f *flags) options() (told []Option, err error) {
 	if f.backendLabels != nil {
 		told = append(told, WithBackendNodeLabels(f.backendLabels...))
 	}
+	if f.backendState {
+		told = append(told, WithBackendNodeState())
+	}
 	if f.nodeAnnotations != nil {
 		told = append(told, WithNodeAnnotations(f.nodeAnnotations...))
 	}
 	if f.annotationWrites != nil {
 		told = append(told, WithServiceAnnotationWrites(f.annotationWrites...))
+	}
+	if f.conditionWrites != nil {
+		told = append(told, WithServiceConditionWrites(f.conditionWrites...))
 	}
 	if f.tokenValidity != tokenValidity {
 		told = append(told, WithPageTokenValidity(f.tokenValidity))

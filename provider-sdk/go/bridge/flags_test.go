@@ -20,7 +20,7 @@ func TestVendorsFlagsKeepWorking(t *testing.T) {
 	err := set.Parse([]string{
 		"--cloud-config=/etc/cloud", "--regions=a,b", "--dry-run", "-v=4", "--allow-untagged-cloud", "--state-dir=/state",
 		"--state-dir-is-complete", "--provider-id-prefixes=a://, b://", "--backend-node-labels=", "--node-annotations=x.example/",
-		"--initialize-at-start",
+		"--initialize-at-start", "--backend-node-state", "--service-condition-writes=x.example/Open",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestVendorsFlagsKeepWorking(t *testing.T) {
 	if ours.cloudConfig != "/etc/cloud" || *vendorsConfig != "/etc/cloud" || len(*region) != 2 || !*dry || !vendor.Changed("dry-run") {
 		t.Error(ours, *vendorsConfig, *region, *dry)
 	}
-	if told, err := ours.options(); err != nil || len(told) != 7 || !*ours.initializeAtStart {
+	if told, err := ours.options(); err != nil || len(told) != 9 || !*ours.initializeAtStart {
 		t.Error(told, err)
 	}
 	set.VisitAll(func(one *flag.Flag) { _ = one.DefValue })

@@ -153,7 +153,7 @@ func (f *folder) markFile(key balancerKey) string {
 // mark answers what was marked. What was applied before there were marks is ours, and so is what cannot be read: it was marked.
 func (f *folder) mark(key balancerKey) mark {
 	out, there := readMark(f.markFile(key))
-	return mark{out.Claimed || (!there && f.recall(key) != nil), out.Annotations, out.Finalizers}
+	return mark{out.Claimed || (!there && f.recall(key) != nil), out.Annotations, out.Finalizers, out.Conditions}
 }
 
 func readMark(path string) (out mark, there bool) {

@@ -5,7 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // mark is what is to be known of a Service for as long as it has a balancer, whichever host leads: that the balancer is ours, and
@@ -17,6 +20,8 @@ type mark struct {
 	Annotations map[string]*string `json:"annotations,omitempty"`
 	// Finalizers that the provider added (true) or removed (false).
 	Finalizers map[string]bool `json:"finalizers,omitempty"`
+	// Conditions that the provider set, by type.
+	Conditions map[string]metav1.Condition `json:"conditions,omitempty"`
 }
 
 // cleanupFinalizer is on every Service that a provider is called with, since the host puts it there first, as upstream does.
@@ -24,7 +29,9 @@ const cleanupFinalizer = "service.kubernetes.io/load-balancer-cleanup"
 
 // onto answers a Service as the provider left it.
 func (m mark) onto(service *v1.Service) *v1.Service {
-	service.Finalizers = append(service.Finalizers, cleanupFinalizer)
+	if !slices.Contains(service.Finalizers, cleanupFinalizer) {
+		service.Finalizers = append(service.Finalizers, cleanupFinalizer)
+	}
 	for key, value := range m.Annotations {
 		if value == nil {
 			delete(service.Annotations, key)
@@ -41,12 +48,22 @@ func (m mark) onto(service *v1.Service) *v1.Service {
 		}
 	}
 	slices.Sort(service.Finalizers)
+	for _, condition := range m.Conditions {
+		meta.SetStatusCondition(&service.Status.Conditions, condition)
+	}
+	slices.SortFunc(service.Status.Conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
 	return service
 }
 
 // after answers the mark once a provider changed a Service.
 func (m mark) after(before, now *v1.Service) mark {
-	m.Annotations, m.Finalizers = maps.Clone(m.Annotations), maps.Clone(m.Finalizers)
+	m.Annotations, m.Finalizers, m.Conditions = maps.Clone(m.Annotations), maps.Clone(m.Finalizers), nil
+	for _, condition := range now.Status.Conditions {
+		if m.Conditions == nil {
+			m.Conditions = map[string]metav1.Condition{}
+		}
+		m.Conditions[condition.Type] = condition
+	}
 	if m.Annotations == nil {
 		m.Annotations = map[string]*string{}
 	}
@@ -94,6 +111,23 @@ func (m mark) told(prefixes []string) (set map[string]string, removed []string) 
 	}
 	slices.Sort(removed)
 	return set, removed
+}
+
+var conditionStatuses = map[metav1.ConditionStatus]pb.ConditionStatus{
+	metav1.ConditionTrue: pb.ConditionStatus_CONDITION_STATUS_TRUE, metav1.ConditionFalse: pb.ConditionStatus_CONDITION_STATUS_FALSE,
+}
+
+// conditions answers those of a mark that the host sets on the real Service.
+func (m mark) conditions(types []string) (told []*pb.ServiceCondition) {
+	for _, kind := range slices.Sorted(maps.Keys(m.Conditions)) {
+		if slices.Contains(types, kind) {
+			one := m.Conditions[kind]
+			told = append(told, &pb.ServiceCondition{
+				Type: kind, Status: conditionStatuses[one.Status], Reason: one.Reason, Message: one.Message,
+			})
+		}
+	}
+	return told
 }
 
 // writes says whether an annotation is under one of the prefixes that the provider writes.

@@ -140,6 +140,20 @@ func completed(ref *pb.NodeRef, fields *pb.NodeFields, before *namedNode) *pb.No
 	if !fields.GetPodCidrs() && len(all.PodCidrs) == 0 {
 		all.PodCidrs = known.GetPodCidrs()
 	}
+	if !fields.GetUnschedulable() {
+		all.Unschedulable = known.GetUnschedulable()
+	}
+	if !fields.GetReadiness() {
+		all.Readiness = known.GetReadiness()
+	}
+	if !fields.GetDeletionTime() && all.DeletionTime == nil {
+		all.DeletionTime = known.GetDeletionTime()
+	}
+	for _, taint := range known.GetTaints() {
+		if !wants(fields.GetTaints(), taint.GetKey()) {
+			all.Taints = append(all.Taints, taint)
+		}
+	}
 	all.Labels = completedMap(all.Labels, fields.GetLabels(), known.GetLabels())
 	all.Annotations = completedMap(all.Annotations, fields.GetAnnotations(), known.GetAnnotations())
 	return all

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
@@ -19,9 +20,15 @@ func nodeOf(ref *pb.NodeRef) *v1.Node {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: ref.GetName(), UID: types.UID(ref.GetUid()), CreationTimestamp: timeOf(ref.GetCreationTime()),
-			Labels: copied(ref.GetLabels()), Annotations: copied(ref.GetAnnotations()),
+			DeletionTimestamp: deletionOf(ref.GetDeletionTime()), Labels: copied(ref.GetLabels()), Annotations: copied(ref.GetAnnotations()),
 		},
-		Spec: v1.NodeSpec{ProviderID: ref.GetProviderId(), PodCIDRs: ref.GetPodCidrs()},
+		Spec: v1.NodeSpec{ProviderID: ref.GetProviderId(), PodCIDRs: ref.GetPodCidrs(), Unschedulable: ref.GetUnschedulable()},
+	}
+	for _, taint := range ref.GetTaints() {
+		node.Spec.Taints = append(node.Spec.Taints, v1.Taint{Key: taint.GetKey(), Value: taint.GetValue(), Effect: taintEffects[taint.GetEffect()]})
+	}
+	if ready, known := readiness[ref.GetReadiness()]; known {
+		node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: ready}}
 	}
 	if len(ref.GetPodCidrs()) > 0 {
 		node.Spec.PodCIDR = ref.GetPodCidrs()[0]
@@ -36,6 +43,17 @@ func nodeOf(ref *pb.NodeRef) *v1.Node {
 		}
 	}
 	return node
+}
+
+var taintEffects = map[pb.TaintEffect]v1.TaintEffect{
+	pb.TaintEffect_TAINT_EFFECT_NO_SCHEDULE:        v1.TaintEffectNoSchedule,
+	pb.TaintEffect_TAINT_EFFECT_PREFER_NO_SCHEDULE: v1.TaintEffectPreferNoSchedule,
+	pb.TaintEffect_TAINT_EFFECT_NO_EXECUTE:         v1.TaintEffectNoExecute,
+}
+
+var readiness = map[pb.NodeReadiness]v1.ConditionStatus{
+	pb.NodeReadiness_NODE_READINESS_READY:     v1.ConditionTrue,
+	pb.NodeReadiness_NODE_READINESS_NOT_READY: v1.ConditionFalse,
 }
 
 var addressTypes = map[pb.NodeAddressType]v1.NodeAddressType{
@@ -68,6 +86,7 @@ func serviceOf(service *pb.Service) *v1.Service {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: service.GetRef().GetNamespace(), Name: service.GetRef().GetName(),
 			UID: types.UID(service.GetRef().GetUid()), CreationTimestamp: timeOf(service.GetCreationTime()),
+			DeletionTimestamp: deletionOf(service.GetDeletionTime()), Finalizers: slices.Clone(service.GetFinalizers()),
 			Labels: copied(service.GetLabels()), Annotations: copied(service.GetAnnotations()),
 		},
 		Spec: v1.ServiceSpec{
@@ -215,4 +234,12 @@ func timeOf(time *timestamppb.Timestamp) metav1.Time {
 		return metav1.Time{}
 	}
 	return metav1.NewTime(time.AsTime())
+}
+
+// deletionOf answers when an object began to go; nil when it stays.
+func deletionOf(time *timestamppb.Timestamp) *metav1.Time {
+	if time == nil {
+		return nil
+	}
+	return new(timeOf(time))
 }

@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"cloudprovider.ccm/sdk/bridge"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -96,6 +99,57 @@ func TestASetIsKnownByItsDigest(t *testing.T) {
 			t.Errorf("%v: %q %v", row.set, seen, err)
 		}
 	}
+}
+
+// What a node says of its own state reaches the provider: as of the last question about its machine, or with each set.
+func TestTheStateOfANodeIsKnown(t *testing.T) {
+	const drain = "x.example/drain"
+	for _, row := range []struct {
+		options []bridge.Option
+		ensured *pb.NodeRef
+		want    string
+	}{
+		{nil, &pb.NodeRef{Name: "a", Uid: "a"}, "cordoned True x.example/drain NoExecute going"},
+		{[]bridge.Option{bridge.WithBackendNodeState()}, &pb.NodeRef{Name: "a", Uid: "a", Readiness: pb.NodeReadiness_NODE_READINESS_NOT_READY}, "False going"},
+	} {
+		cloud, seen := newer(), ""
+		cloud.ensure = func(_ context.Context, _ *v1.Service, nodes []*v1.Node) (*v1.LoadBalancerStatus, error) {
+			seen = state(nodes[0])
+			return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{IP: "192.0.2.1"}}}, nil
+		}
+		conn := serve(t, cloud, row.options...)
+		told := &pb.NodeRef{
+			Name: "a", Uid: "a", Unschedulable: true, Readiness: pb.NodeReadiness_NODE_READINESS_READY, DeletionTime: timestamppb.Now(),
+			Taints: []*pb.NodeTaint{{Key: drain, Effect: pb.TaintEffect_TAINT_EFFECT_NO_EXECUTE}},
+		}
+		row.ensured.DeletionTime = told.DeletionTime
+		if _, err := pb.NewInstancesClient(conn).BatchGetInstances(soon(t), batch(told)); err != nil {
+			t.Fatal(err)
+		}
+		request := ensureRequest("s")
+		request.Backends = &pb.BackendSet{Nodes: []*pb.NodeRef{row.ensured}}
+		if _, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request); err != nil || seen != row.want {
+			t.Errorf("%q, want %q: %v", seen, row.want, err)
+		}
+	}
+}
+
+// state tells a node's own state in words.
+func state(node *v1.Node) string {
+	var words []string
+	if node.Spec.Unschedulable {
+		words = append(words, "cordoned")
+	}
+	for _, condition := range node.Status.Conditions {
+		words = append(words, string(condition.Status))
+	}
+	for _, taint := range node.Spec.Taints {
+		words = append(words, taint.Key, string(taint.Effect))
+	}
+	if node.DeletionTimestamp != nil {
+		words = append(words, "going")
+	}
+	return strings.Join(words, " ")
 }
 
 // S12: a label that says nothing of where or what a machine is is not wanted of backends, and yet known to the provider.

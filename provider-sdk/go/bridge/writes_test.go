@@ -13,6 +13,7 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -236,5 +237,32 @@ func TestAConstructorGetsClientsAndInformers(t *testing.T) {
 		panic("no region")
 	}); err == nil {
 		t.Error("no error")
+	}
+}
+
+// A condition that a provider sets stands on the Service as it sees it, and the host sets it on the real one if it is named.
+func TestConditionsThatAProviderSetsReachTheHost(t *testing.T) {
+	cloud, seen := &informed{cloud: newer()}, 0
+	cloud.ensure = func(ctx context.Context, service *v1.Service, _ []*v1.Node) (*v1.LoadBalancerStatus, error) {
+		seen = len(service.Status.Conditions)
+		after := service.DeepCopy()
+		for _, kind := range []string{"x.example/Open", "x.example/Private"} {
+			apimeta.SetStatusCondition(&after.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "Closed", Message: "why"})
+		}
+		if _, err := cloud.client.CoreV1().Services(after.Namespace).UpdateStatus(ctx, after, metav1.UpdateOptions{}); err != nil {
+			return nil, err
+		}
+		return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{IP: "192.0.2.1"}}}, nil
+	}
+	conn := serve(t, cloud, bridge.WithServiceConditionWrites("x.example/Open"))
+	first := ensured(t, conn, ensureRequest("s")).GetServiceConditions()
+	if len(first) != 1 || first[0].GetType() != "x.example/Open" || first[0].GetReason() != "Closed" ||
+		first[0].GetStatus() != pb.ConditionStatus_CONDITION_STATUS_FALSE || first[0].GetMessage() != "why" {
+		t.Error(first)
+	}
+	again := ensureRequest("s")
+	again.DesiredDigest = "digest-2"
+	if ensured(t, conn, again); seen != 2 {
+		t.Errorf("%d conditions are known at the next call", seen)
 	}
 }

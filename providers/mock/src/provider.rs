@@ -38,6 +38,7 @@ pub(crate) struct Mock {
     resume_validity: Duration,
     bookmark_interval: Duration,
     keyed_by_name: bool,
+    tagged_routes: bool,
 }
 
 impl Mock {
@@ -85,6 +86,7 @@ pub fn build(
         resume_validity: advertised.resume_token_validity(),
         bookmark_interval: advertised.bookmark_interval(),
         keyed_by_name: advertised.keyed_by_name(),
+        tagged_routes: advertised.tagged_routes(),
     };
     Provider::builder(name)
         .leaders(advertised.leaders())

@@ -55,21 +55,23 @@ pub(in crate::cloud) fn listed(mut given: pb::LoadBalancer, findings: &mut Findi
     Some(read)
 }
 
-/// The answer of Ensure. `prefixes` are those of annotations that the provider advertised.
+/// The answer of Ensure, as far as the provider may write what it says on the Service.
 pub(in crate::cloud) fn ensured(
     given: pb::EnsureLoadBalancerResponse,
     key: &ObjectKey,
     uid: &str,
-    prefixes: &[String],
+    wants: &pb::Wants,
     findings: &mut Findings,
 ) -> Ensured {
+    let prefixes = &wants.service_annotation_writes;
     let in_progress = given.in_progress.map(|given| effects::in_progress(given, findings));
     let events = effects::events(given.events, findings);
     let annotations = effects::annotations(given.service_annotations, prefixes, findings);
     let removed_annotations =
         effects::removed_annotations(given.removed_service_annotations, prefixes, findings);
+    let conditions = effects::conditions(given.service_conditions, &wants.service_condition_writes, findings);
     let load_balancer = balancer(given.load_balancer, key, uid, findings);
-    Ensured { load_balancer, in_progress, events, annotations, removed_annotations }
+    Ensured { load_balancer, in_progress, events, annotations, removed_annotations, conditions }
 }
 
 fn read(

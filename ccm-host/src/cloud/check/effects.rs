@@ -6,7 +6,7 @@ use cloudprovider_proto::{defaults, v1alpha1 as pb};
 
 use super::{Findings, duration, label, rule, text};
 use crate::{
-    cloud::{InProgress, ProviderEvent},
+    cloud::{InProgress, ProviderEvent, ServiceCondition},
     kube::events::EventType,
 };
 
@@ -101,6 +101,31 @@ fn annotation_is_allowed(key: &str, prefixes: &[String], findings: &mut Findings
     true
 }
 
+/// The conditions that may be set: of the advertised types, and such as the apiserver takes.
+pub(super) fn conditions(
+    given: Vec<pb::ServiceCondition>,
+    types: &[String],
+    findings: &mut Findings,
+) -> BTreeMap<String, ServiceCondition> {
+    let mut kept = BTreeMap::new();
+    for pb::ServiceCondition { r#type, status, reason, message } in given {
+        if !types.contains(&r#type) || !label::is_key(&r#type) || !is_reason(&reason) {
+            let shown = text::shown(&r#type, LONGEST_REASON);
+            let sentence = format!("condition {shown:?} has no advertised type, or no usable reason");
+            findings.reject(rule::CONDITION_VALID, sentence);
+            continue;
+        }
+        let status = match findings.known(status) {
+            pb::ConditionStatus::True => "True",
+            pb::ConditionStatus::False => "False",
+            pb::ConditionStatus::Unspecified => "Unknown",
+        };
+        let message = text::shown(&message, defaults::MAX_MESSAGE_TEXT_BYTES);
+        kept.insert(r#type, ServiceCondition { status, reason, message });
+    }
+    kept
+}
+
 fn is_reason(text: &str) -> bool {
     text.len() <= LONGEST_REASON
         && text.starts_with(|char: char| char.is_ascii_uppercase())
@@ -112,6 +137,35 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn conditions_are_of_advertised_types_and_well_formed() {
+        let given = |kind: &str, status, reason: &str| pb::ServiceCondition {
+            r#type: kind.to_owned(),
+            status,
+            reason: reason.to_owned(),
+            message: "m".repeat(2000),
+        };
+        let types = ["x.io/Open".to_owned(), "x.io/with space".to_owned()];
+        let mut findings = Findings::default();
+        let kept = conditions(
+            vec![
+                given("x.io/Open", pb::ConditionStatus::False.into(), "Closed"),
+                given("Ready", pb::ConditionStatus::True.into(), "Other"),
+                given("x.io/with space", pb::ConditionStatus::True.into(), "Spaced"),
+                given("x.io/Open", pb::ConditionStatus::True.into(), "not a reason"),
+                given("x.io/Open", 77, "Newer"),
+            ],
+            &types,
+            &mut findings,
+        );
+        let words: Vec<_> =
+            kept.iter().map(|(kind, one)| (kind.as_str(), one.status, one.reason.as_str())).collect();
+        assert_eq!(words, [("x.io/Open", "Unknown", "Newer")]);
+        assert!(kept["x.io/Open"].message.len() <= defaults::MAX_MESSAGE_TEXT_BYTES);
+        let broken = rule::CONDITION_VALID;
+        assert_eq!(findings.rules, [broken, broken, broken, rule::UNKNOWN_ENUM]);
+    }
 
     #[test]
     fn events_are_few_and_well_formed() {

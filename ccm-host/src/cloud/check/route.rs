@@ -14,7 +14,7 @@ const LONGEST_ID: usize = 1 << 10;
 
 /// A route as a provider describes it; none if it cannot be told which one, or where it leads.
 pub(in crate::cloud) fn route(given: pb::Route, findings: &mut Findings) -> Option<Route> {
-    let pb::Route { id, destination_cidr, target, state } = given;
+    let pb::Route { id, destination_cidr, target, state, ownership } = given;
     if id.is_empty() || id.len() > LONGEST_ID {
         let shown = text::shown(&destination_cidr, LONGEST_ID);
         findings.reject(rule::ROUTE_REQUIRED, format!("the route to {shown:?} has no usable id"));
@@ -40,7 +40,12 @@ pub(in crate::cloud) fn route(given: pb::Route, findings: &mut Findings) -> Opti
         pb::RouteState::Blackhole => RouteState::Blackhole,
     };
     let target = target.map(|given| target_of(given, findings)).filter(|target| !target.is_nothing());
-    Some(Route { id, destination, target, state })
+    let ownership: pb::Ownership = findings.known(ownership);
+    if ownership == pb::Ownership::Unspecified {
+        findings.count(rule::ROUTE_OWNERSHIP);
+    }
+    let ours = ownership == pb::Ownership::ByUid;
+    Some(Route { id, destination, target, state, ours })
 }
 
 /// The answer to one wanted route.
@@ -119,6 +124,7 @@ mod tests {
             destination_cidr: cidr.into(),
             target: target.map(|name| pb::NodeRef { name: name.into(), ..Default::default() }),
             state: pb::RouteState::Active.into(),
+            ownership: pb::Ownership::ByUid.into(),
         }
     }
 
@@ -152,6 +158,18 @@ mod tests {
         let newer = pb::Route { state: 77, ..given("rt-1", "10.0.1.0/24", Some("n")) };
         assert_eq!(route(newer, &mut findings).unwrap().state, RouteState::Unknown);
         assert_eq!(findings.rules, [rule::UNKNOWN_ENUM]);
+
+        for (ownership, ours, broken) in [
+            (pb::Ownership::ByUid.into(), true, vec![]),
+            (pb::Ownership::ByLegacyName.into(), false, vec![]),
+            (0, false, vec![rule::ROUTE_OWNERSHIP]),
+            (77, false, vec![rule::UNKNOWN_ENUM, rule::ROUTE_OWNERSHIP]),
+        ] {
+            let mut findings = Findings::default();
+            let given = pb::Route { ownership, ..given("rt-1", "10.0.1.0/24", Some("n")) };
+            assert_eq!(route(given, &mut findings).unwrap().ours, ours, "{ownership}");
+            assert_eq!(findings.rules, broken, "{ownership}");
+        }
 
         let nameless = given("rt-1", "10.0.1.0/24", Some(""));
         assert_eq!(route(nameless, &mut Findings::default()).unwrap().target, None);

@@ -60,12 +60,15 @@ impl Provider for FakeProvider {
 
     fn backend_set(&self, mut nodes: Vec<Arc<Node>>) -> Arc<BackendSet> {
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        let reads_state = self.state.lock().reads_node_state;
         let words: Vec<_> = nodes
             .iter()
             .map(|node| {
                 let labels: String =
                     node.labels.iter().map(|(key, value)| format!(" {key}={value}")).collect();
-                format!("{}={}{labels}", node.name, node.provider_id.as_deref().unwrap_or(""))
+                let ready = node.condition("Ready").map(|ready| ready.status.as_str());
+                let state = reads_state.then_some((&node.taints, node.unschedulable, ready));
+                format!("{}={}{labels}{state:?}", node.name, node.provider_id.as_deref().unwrap_or(""))
             })
             .collect();
         let mut hasher = DefaultHasher::new();
@@ -110,6 +113,7 @@ impl Provider for FakeProvider {
             events: state.events.clone(),
             annotations,
             removed_annotations,
+            conditions: state.conditions.clone(),
         })
     }
 

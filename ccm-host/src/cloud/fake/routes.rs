@@ -69,6 +69,7 @@ impl FakeProvider {
             destination: wanted.destination,
             target: Some(target),
             state: RouteState::Active,
+            ours: true,
         };
         state.routes.insert(id, route.clone());
         Ok(EnsuredRoute { route: Some(route), in_progress: None, events })

@@ -87,5 +87,6 @@ fn route(number: u64) -> pb::Route {
         destination_cidr,
         target: Some(target),
         state: pb::RouteState::Active.into(),
+        ..Default::default()
     }
 }

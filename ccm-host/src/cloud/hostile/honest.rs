@@ -100,6 +100,7 @@ impl Honest {
                     destination_cidr: destination_cidr.to_owned(),
                     target: Some(pb::NodeRef { name: name.to_owned(), ..Default::default() }),
                     state: pb::RouteState::Active.into(),
+                    ..Default::default()
                 };
                 let routes = vec![route("10.0.0.0/24", "r0"), route("10.0.99.0/24", "gone")];
                 pb::ListRoutesResponse { routes, ..Default::default() }.encode_to_vec()

@@ -38,8 +38,12 @@ impl Change for Delete {
         a == b
     }
 
-    fn item(_: &Session, key: String, route: &Route) -> pb::RouteToDelete {
-        pb::RouteToDelete { key, route: Some(as_listed(route)) }
+    fn item(session: &Session, key: String, route: &Route) -> pb::RouteToDelete {
+        let mut listed = as_listed(route);
+        if !session.info.route_ownership {
+            listed.set_ownership(pb::Ownership::Unspecified);
+        }
+        pb::RouteToDelete { key, route: Some(listed) }
     }
 
     async fn send(
@@ -87,6 +91,7 @@ fn as_listed(route: &Route) -> pb::Route {
             RouteState::Blackhole => pb::RouteState::Blackhole,
         }
         .into(),
+        ownership: if route.ours { pb::Ownership::ByUid } else { pb::Ownership::Unspecified }.into(),
     }
 }
 

@@ -65,7 +65,11 @@ impl Change for Ensure {
                 client.batch_ensure_routes(request).await
             })
             .await?;
-        Ok(response.results.into_iter().map(|mut one| (std::mem::take(&mut one.key), one)).collect())
+        let keyed = response.results.into_iter().map(|mut one| {
+            one.route = one.route.map(|route| session.owned(route));
+            (std::mem::take(&mut one.key), one)
+        });
+        Ok(keyed.collect())
     }
 
     fn read(

@@ -196,6 +196,7 @@ fn info(
         default_load_balancer_class: !capabilities.no_default_load_balancer_class,
         adoption: can(Capability::Adoption),
         drift: can(Capability::LoadBalancerDrift),
+        route_ownership: can(Capability::RouteOwnership),
         durable_digest: can(Capability::DurableDigest),
         node_labels: wanted::union(nodes.iter().map(|fields| fields.labels.as_slice())),
         node_annotations,

@@ -48,11 +48,18 @@ pub(super) fn deadlines(given: &[pb::MethodDeadline], findings: &mut Findings) -
 
 /// What a provider wants to know, in lists that a person could have written.
 pub(super) fn wants(mut given: pb::Wants, findings: &mut Findings) -> pb::Wants {
-    let pb::Wants { identity, backend, route_target, service, service_annotation_writes } = &mut given;
+    let pb::Wants {
+        identity,
+        backend,
+        route_target,
+        service,
+        service_annotation_writes,
+        service_condition_writes,
+    } = &mut given;
     let nodes = [identity, backend, route_target].into_iter().flatten();
-    let nodes = nodes.flat_map(|fields| [&mut fields.labels, &mut fields.annotations]);
+    let nodes = nodes.flat_map(|fields| [&mut fields.labels, &mut fields.annotations, &mut fields.taints]);
     let services = service.iter_mut().flat_map(|fields| [&mut fields.labels, &mut fields.annotations]);
-    for keys in nodes.chain(services).chain([service_annotation_writes]) {
+    for keys in nodes.chain(services).chain([service_annotation_writes, service_condition_writes]) {
         let before = keys.len();
         keys.retain(|key| key.len() <= LONGEST_KEY);
         keys.truncate(MOST_KEYS);
@@ -115,16 +122,25 @@ mod tests {
     fn what_a_provider_wants_to_know_is_what_a_person_could_have_written() {
         let keys =
             |count: usize| (0..count).map(|number| format!("example.com/{number}")).collect::<Vec<_>>();
-        let many =
-            pb::NodeFields { labels: keys(1000), annotations: vec!["x".repeat(5000)], ..Default::default() };
-        let few = pb::ServiceFields { labels: vec!["app".into()], annotations: keys(MOST_KEYS) };
+        let many = pb::NodeFields {
+            labels: keys(1000),
+            annotations: vec!["x".repeat(5000)],
+            taints: keys(300),
+            ..Default::default()
+        };
+        let few = pb::ServiceFields {
+            labels: vec!["app".into()],
+            annotations: keys(MOST_KEYS),
+            ..Default::default()
+        };
         let mut findings = Findings::default();
         let given = pb::Wants { backend: Some(many), service: Some(few.clone()), ..Default::default() };
         let kept = wants(given, &mut findings);
         let backend = kept.backend.unwrap();
-        assert_eq!((backend.labels.len(), backend.annotations.len()), (MOST_KEYS, 0));
+        let kept_keys = [backend.labels.len(), backend.annotations.len(), backend.taints.len()];
+        assert_eq!(kept_keys, [MOST_KEYS, 0, MOST_KEYS]);
         assert_eq!(kept.service, Some(few));
-        assert_eq!(findings.rules, [rule::ANSWER_BOUNDS; 2]);
+        assert_eq!(findings.rules, [rule::ANSWER_BOUNDS; 3]);
     }
 
     #[test]

@@ -71,6 +71,10 @@ impl Writer {
             labels,
             annotations,
             pod_cidrs,
+            taints,
+            unschedulable,
+            readiness,
+            deletion_time,
         } = node;
         for text in [name, uid, provider_id, system_uuid] {
             self.text(text);
@@ -85,9 +89,18 @@ impl Writer {
         self.pairs(labels);
         self.pairs(annotations);
         self.texts(pod_cidrs);
+        self.count(taints.len());
+        for pb::NodeTaint { key, value, effect } in taints {
+            self.text(key);
+            self.text(value);
+            self.number((*effect).into());
+        }
+        self.numbers(&[i32::from(*unschedulable), *readiness]);
+        self.number(deletion_time.as_ref().map_or(0, |time| time.seconds));
     }
 
-    /// All that is wanted. What the status says is the answer of a balancer, not a wish.
+    /// All that is wanted. What the status says is the answer of a balancer, not a wish; who holds the Service back from going,
+    /// and since when it goes, changes no balancer.
     pub(super) fn service(&mut self, service: &pb::Service) {
         let pb::Service {
             r#ref,
@@ -108,6 +121,8 @@ impl Writer {
             allocate_node_ports,
             ingress: _,
             creation_time: _,
+            finalizers: _,
+            deletion_time: _,
         } = service;
         if let Some(pb::ServiceRef { namespace, name, uid }) = r#ref {
             [namespace, name, uid].iter().for_each(|text| self.text(text));

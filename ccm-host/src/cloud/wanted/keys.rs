@@ -1,4 +1,4 @@
-//! Which labels and annotations are wanted: keys, or prefixes that end in "/" or "*".
+//! Which labels, annotations and taints are wanted: keys, or prefixes that end in "/" or "*".
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -19,7 +19,7 @@ pub(in crate::cloud) fn union<'a>(lists: impl IntoIterator<Item = &'a [String]>)
     all.into_iter().cloned().collect()
 }
 
-fn is_wanted(pattern: &str, key: &str) -> bool {
+pub(super) fn is_wanted(pattern: &str, key: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(prefix) => key.starts_with(prefix),
         None if pattern.ends_with('/') => key.starts_with(pattern),

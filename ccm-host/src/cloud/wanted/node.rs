@@ -2,7 +2,7 @@
 
 use cloudprovider_proto::v1alpha1 as pb;
 
-use super::keys::pick;
+use super::keys::{is_wanted, pick};
 use crate::kube::Node;
 
 /// Where the kubelet says what it was told with `--node-ip`. Kept by the caches wherever a provider wants these.
@@ -27,6 +27,35 @@ pub(in crate::cloud) fn node_ref(node: &Node, fields: &pb::NodeFields) -> pb::No
         labels: pick(&node.labels, &fields.labels),
         annotations: pick(&node.annotations, &fields.annotations),
         pod_cidrs: if fields.pod_cidrs { node.pod_cidrs.clone() } else { Vec::new() },
+        taints: taints(node, &fields.taints),
+        unschedulable: fields.unschedulable && node.unschedulable,
+        readiness: if fields.readiness { readiness(node) } else { pb::NodeReadiness::Unspecified }.into(),
+        deletion_time: node.deletion_time.filter(|_| fields.deletion_time).map(timestamp),
+    }
+}
+
+fn taints(node: &Node, patterns: &[String]) -> Vec<pb::NodeTaint> {
+    let wanted = node.taints.iter().filter(|taint| patterns.iter().any(|key| is_wanted(key, &taint.key)));
+    wanted
+        .map(|taint| pb::NodeTaint {
+            key: taint.key.clone(),
+            value: taint.value.clone(),
+            effect: match taint.effect.as_str() {
+                "NoSchedule" => pb::TaintEffect::NoSchedule,
+                "PreferNoSchedule" => pb::TaintEffect::PreferNoSchedule,
+                "NoExecute" => pb::TaintEffect::NoExecute,
+                _ => pb::TaintEffect::Unspecified,
+            }
+            .into(),
+        })
+        .collect()
+}
+
+fn readiness(node: &Node) -> pb::NodeReadiness {
+    match node.condition("Ready").map(|ready| ready.status.as_str()) {
+        Some("True") => pb::NodeReadiness::Ready,
+        Some("False") => pb::NodeReadiness::NotReady,
+        _ => pb::NodeReadiness::Unspecified,
     }
 }
 

@@ -44,6 +44,8 @@ pub(in crate::cloud) fn service(service: &Service, fields: &pb::ServiceFields) -
         allocate_node_ports: spec.allocate_load_balancer_node_ports,
         ingress: service.ingress.iter().map(ingress).collect(),
         creation_time: service.created.map(timestamp),
+        finalizers: if fields.finalizers { service.finalizers.clone() } else { Vec::new() },
+        deletion_time: service.deletion_time.filter(|_| fields.deletion_time).map(timestamp),
     }
 }
 

@@ -19,7 +19,7 @@ fn backend_fields() -> pb::NodeFields {
 }
 
 fn service_fields() -> pb::ServiceFields {
-    pb::ServiceFields { labels: Vec::new(), annotations: vec!["lb.example/".into()] }
+    pb::ServiceFields { annotations: vec!["lb.example/".into()], ..Default::default() }
 }
 
 fn some_nodes(count: usize) -> Vec<Arc<Node>> {
@@ -50,7 +50,12 @@ fn a_message_holds_what_is_wanted_and_no_more() {
         .with_label("noise", "1")
         .with_annotation(PROVIDED_NODE_IP, "10.0.0.1, fd00::1,10.0.0.3")
         .with_address("InternalIP", "10.0.0.1")
-        .with_address("VendorIP", "x");
+        .with_address("VendorIP", "x")
+        .with_taint("x.io/drain", "soon", "NoExecute")
+        .with_taint("noise", "", "NoSchedule")
+        .ready()
+        .unschedulable()
+        .deleting();
     let bare = node_ref(&full, &pb::NodeFields::default());
     assert_eq!(
         bare,
@@ -69,13 +74,20 @@ fn a_message_holds_what_is_wanted_and_no_more() {
         pod_cidrs: true,
         labels: vec!["x.io/*".into()],
         annotations: Vec::new(),
+        taints: vec!["x.io/".into()],
+        unschedulable: true,
+        readiness: true,
+        deletion_time: true,
     };
     let wanted = node_ref(&full, &all);
     assert_eq!(wanted.provided_node_ips, ["10.0.0.1", "fd00::1"]);
     assert_eq!(wanted.addresses.len(), 1);
+    assert_eq!(wanted.readiness(), pb::NodeReadiness::Ready);
+    let effect = pb::TaintEffect::NoExecute.into();
+    assert_eq!(wanted.taints, [pb::NodeTaint { key: "x.io/drain".into(), value: "soon".into(), effect }]);
     assert_eq!(wanted.labels.into_iter().collect::<Vec<_>>(), [("x.io/k".to_owned(), "v".to_owned())]);
     assert!(wanted.annotations.is_empty());
-    assert!(wanted.creation_time.is_some());
+    assert!(wanted.creation_time.is_some() && wanted.deletion_time.is_some() && wanted.unschedulable);
 }
 
 #[test]
@@ -115,6 +127,32 @@ fn a_wanted_field_changes_the_digest() {
     assert_ne!(digest_of(Vec::new()), digest_of(some_nodes(1)));
 }
 
+/// What the node says of its own state moves a set only where a provider asked to be told.
+#[test]
+fn the_state_of_a_node_is_in_a_set_where_it_is_wanted() {
+    let plain = node("n").with_provider_id("cloud://n").ready();
+    let fields = |taint: &[&str], unschedulable, readiness| pb::NodeFields {
+        taints: taint.iter().map(|&key| key.into()).collect(),
+        unschedulable,
+        readiness,
+        ..backend_fields()
+    };
+    let (nothing, taint) = (fields(&[], false, false), fields(&["x.io/*"], false, false));
+    let (cordon, ready) = (fields(&[], true, false), fields(&[], false, true));
+    let digest = |node: &Node, fields| backend_set(vec![Arc::new(node.clone())], fields).digest;
+    for (name, after, moves) in [
+        ("a taint", plain.clone().with_taint("x.io/drain", "", "NoSchedule"), &taint),
+        ("a cordon", plain.clone().unschedulable(), &cordon),
+        ("not ready", plain.clone().with_condition("Ready", "False", "KubeletNotReady"), &ready),
+        ("silent", plain.clone().not_ready(), &ready),
+    ] {
+        for fields in [&nothing, &taint, &cordon, &ready] {
+            let moved = digest(&plain, fields) != digest(&after, fields);
+            assert_eq!(moved, std::ptr::eq(fields, moves), "{name} {fields:?}");
+        }
+    }
+}
+
 #[test]
 fn the_desired_state_is_the_service_and_its_backends() {
     let backends = backend_set(some_nodes(2), &backend_fields());
@@ -129,8 +167,12 @@ fn the_desired_state_is_the_service_and_its_backends() {
     let mut same = base.clone();
     same.ingress.push(crate::kube::Ingress { ip: "192.0.2.1".into(), ..Default::default() });
     same.resource_version = "77".into();
-    same.finalizers.push("x/y".into());
     assert_eq!(before, digest(&same), "the status is no wish");
+    let told = pb::ServiceFields { finalizers: true, deletion_time: true, ..service_fields() };
+    let told = pb::Wants { service: Some(told), ..wants.clone() };
+    let held = same.deleting().with_finalizer("x/y");
+    assert_eq!(desired_digest(&base, &told, &backends), desired_digest(&held, &told, &backends));
+    assert_eq!(before, digest(&held), "nor what keeps it from going");
     assert_eq!(before, digest(&base.clone().with_annotation("other/a", "1")), "not wanted");
     let answered = base.clone().with_annotation("lb.example/status-id", "lb-1");
     assert_eq!(before, digest(&answered), "what the provider wrote is no wish");
@@ -278,6 +320,19 @@ fn ports_travel_as_they_are() {
         change(&mut changed.spec.ports);
         assert_ne!(digest(&changed), before, "{:?}", changed.spec.ports);
     }
+}
+
+#[test]
+fn finalizers_and_deletion_are_told_where_they_are_wanted() {
+    let object = web().with_finalizer("x/y").deleting();
+    let told = |finalizers, deletion_time| {
+        service(&object, &pb::ServiceFields { finalizers, deletion_time, ..Default::default() })
+    };
+    assert_eq!(
+        (told(true, false).finalizers, told(true, false).deletion_time),
+        (vec!["x/y".to_owned()], None)
+    );
+    assert!(told(false, true).finalizers.is_empty() && told(false, true).deletion_time.is_some());
 }
 
 /// Only what the provider wants costs memory or bytes, however much a user writes.

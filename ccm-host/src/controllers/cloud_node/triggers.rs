@@ -205,7 +205,7 @@ impl Shared {
     }
 
     fn in_scope(&self) -> impl Iterator<Item = Arc<Node>> {
-        self.context.nodes.list().into_iter().filter(|node| !node.deleting && self.scope.contains(node))
+        self.context.nodes.list().into_iter().filter(|node| !node.is_deleting() && self.scope.contains(node))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
 
 /// Whether the node is to get pod CIDRs: what it has, it keeps, and one that is going needs none.
 pub(super) fn wants(node: &Node) -> bool {
-    node.pod_cidrs.is_empty() && !node.deleting
+    node.pod_cidrs.is_empty() && !node.is_deleting()
 }
 
 /// Whether a change is a reason to look at the node now. One that waits or fails is not hurried by its heartbeats.

@@ -144,11 +144,11 @@ fn is_stale(facts: &Facts<'_>, route: &Route) -> bool {
         && !facts.held_by_others.contains(&route.destination)
 }
 
-/// What a route does has to be known before it may go.
+/// What a route does, and that it is ours, has to be known before it may go.
 pub(super) fn is_removable(route: &Route) -> bool {
     match route.state {
         RouteState::Unknown => false,
-        RouteState::Active | RouteState::Pending | RouteState::Blackhole => true,
+        RouteState::Active | RouteState::Pending | RouteState::Blackhole => route.ours,
     }
 }
 

@@ -197,6 +197,7 @@ mod tests {
             destination: cidr.parse().unwrap(),
             target: Some(target).filter(|target| !target.name.is_empty()),
             state: RouteState::Active,
+            ours: true,
         }
     }
 

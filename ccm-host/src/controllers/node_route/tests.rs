@@ -59,6 +59,7 @@ fn route(id: &str, cidr: &str, to: &str) -> Route {
         destination: net(cidr),
         target: Some(target).filter(|_| !to.is_empty()),
         state: RouteState::Active,
+        ours: true,
     }
 }
 

@@ -153,7 +153,7 @@ pub(super) fn decide(facts: &Facts<'_>) -> Action {
     match facts.claim {
         Claim::Undecided => Action::Park("a provider has not introduced itself".to_owned()),
         Claim::Others => of_others(service, facts),
-        Claim::Ours(_) if service.deleting || !is_load_balancer(service) => unwanted(service, facts),
+        Claim::Ours(_) if service.is_deleting() || !is_load_balancer(service) => unwanted(service, facts),
         Claim::Ours(_) => wanted(facts),
     }
 }
@@ -173,7 +173,7 @@ fn has_moved(service: &Service, lane: &Lane, claim: &Claim) -> bool {
         (Claim::Ours(name), Some(holder)) => {
             lane.presence == Presence::Present
                 && is_load_balancer(service)
-                && !service.deleting
+                && !service.is_deleting()
                 && holder != name
         }
         _ => false,
@@ -191,7 +191,7 @@ fn of_others(service: &Service, facts: &Facts<'_>) -> Action {
     if handed_over {
         return remove(facts, Removal::Handover);
     }
-    if !(service.deleting && has_finalizer(service)) {
+    if !(service.is_deleting() && has_finalizer(service)) {
         return Action::Forget;
     }
     match facts.holders {

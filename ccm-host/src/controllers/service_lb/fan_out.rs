@@ -87,7 +87,7 @@ impl Shared {
         }
     }
 
-    /// Whether a provider reads what differs: the provider ID, an address, a label.
+    /// Whether a provider reads what differs: the provider ID, an address, a label, a taint.
     fn differs_for_a_provider(&self, old: &Arc<Node>, new: &Arc<Node>) -> bool {
         let may_be_read = old.uid != new.uid
             || old.provider_id != new.provider_id
@@ -95,7 +95,11 @@ impl Shared {
             || old.labels != new.labels
             || old.annotations != new.annotations
             || old.pod_cidrs != new.pod_cidrs
-            || old.system_uuid != new.system_uuid;
+            || old.system_uuid != new.system_uuid
+            || old.taints != new.taints
+            || old.unschedulable != new.unschedulable
+            || old.deletion_time != new.deletion_time
+            || ready(old) != ready(new);
         may_be_read
             && self.context.providers.all().iter().any(|provider| {
                 let digest = |node| provider.backend_set(vec![Arc::clone(node)]).digest.clone();
@@ -139,6 +143,11 @@ impl Shared {
             .map(|provider| (provider.name().to_owned(), self.backends.of(provider.as_ref())))
             .collect()
     }
+}
+
+/// What the node says of itself; its heartbeats do not count.
+fn ready(node: &Node) -> Option<&str> {
+    node.condition("Ready").map(|ready| ready.status.as_str())
 }
 
 /// Whether the cloud's part of the node is still to come.

@@ -14,7 +14,10 @@ use tokio::time::Instant;
 pub(super) use table::{Lanes, Taken};
 
 use super::{decide::Difference, metrics::NodeSync};
-use crate::kube::service::{Ingress, Service};
+use crate::{
+    cloud::ServiceCondition,
+    kube::service::{Ingress, Service},
+};
 
 /// What is known of one Service's balancer.
 #[derive(Debug, Clone)]
@@ -36,6 +39,8 @@ pub(super) struct Lane {
     pub(super) ingress: Option<Vec<Ingress>>,
     /// Annotations of an answer that are not written yet; none: to be removed.
     pub(super) annotations: BTreeMap<String, Option<String>>,
+    /// Conditions of an answer that are not written yet.
+    pub(super) conditions: BTreeMap<String, ServiceCondition>,
     /// The last attempt, if it is not to be repeated at once.
     pub(super) attempt: Option<Attempt>,
     /// Likewise, of an attempt to give what is applied other nodes while the wanted state has to wait.
@@ -121,6 +126,7 @@ impl Lane {
             doubt: Difference::Nothing,
             ingress: None,
             annotations: BTreeMap::new(),
+            conditions: BTreeMap::new(),
             attempt: None,
             upkeep: None,
             settled: false,

@@ -21,7 +21,7 @@ pub(super) fn has_finalizer(service: &Service) -> bool {
 
 /// Whether the finalizer stands for a balancer that nobody wants any more.
 pub(super) fn needs_cleanup(service: &Service) -> bool {
-    has_finalizer(service) && (service.deleting || !is_load_balancer(service))
+    has_finalizer(service) && (service.is_deleting() || !is_load_balancer(service))
 }
 
 /// Whether a Service that was just seen for the first time deserves a look.

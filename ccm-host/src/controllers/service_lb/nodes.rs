@@ -14,7 +14,7 @@ pub(super) const AUTOSCALER_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
 
 /// Whether balancers may send traffic to this node.
 pub(super) fn is_eligible(node: &Node) -> bool {
-    !node.deleting && is_included(node) && !node.has_taint(AUTOSCALER_TAINT)
+    !node.is_deleting() && is_included(node) && !node.has_taint(AUTOSCALER_TAINT)
 }
 
 /// Whether a change of a node is a reason to look at all balancers at once. Taints and deletion are none.
@@ -91,7 +91,7 @@ mod tests {
         };
         assert_eq!(names(is_eligible), ["1", "3"], "LIST-1");
         assert_eq!(names(|node| !is_eligible(node)), ["0", "2", "4"], "LIST-2");
-        assert!(names(|node| node.deleting).is_empty(), "LIST-3");
+        assert!(names(|node| node.is_deleting()).is_empty(), "LIST-3");
     }
 
     #[test]

@@ -250,10 +250,10 @@ fn wanted(
     }
 }
 
-/// Finalizer, status and annotations are as they have to be for what is known to be applied.
+/// Finalizer, status, annotations and conditions are as they have to be for what is known to be applied.
 pub(super) fn is_published(service: &Service, lane: Option<&Lane>) -> bool {
     let ingress = lane.and_then(|lane| lane.ingress.as_deref());
     has_finalizer(service)
         && ingress.is_none_or(|ingress| service_ingress(service, ingress).is_none())
-        && lane.is_none_or(|lane| lane.annotations.is_empty())
+        && lane.is_none_or(|lane| lane.annotations.is_empty() && lane.conditions.is_empty())
 }

@@ -72,7 +72,7 @@ impl NodeWire {
             uid: metadata.uid,
             resource_version: metadata.resource_version,
             created: metadata.creation_timestamp,
-            deleting: metadata.deletion_timestamp.is_some(),
+            deletion_time: metadata.deletion_timestamp,
             labels: keep.labels.pick(metadata.labels, interner),
             annotations: keep.annotations.pick(metadata.annotations, interner),
             provider_id: Some(spec.provider_id).filter(|id| !id.is_empty()),

@@ -58,7 +58,7 @@ impl ServiceWire {
             uid: metadata.uid,
             resource_version: metadata.resource_version,
             created: metadata.creation_timestamp,
-            deleting: metadata.deletion_timestamp.is_some(),
+            deletion_time: metadata.deletion_timestamp,
             labels: keep.labels.pick(metadata.labels, interner),
             annotations: keep.annotations.pick(metadata.annotations, interner),
             finalizers: metadata.finalizers,

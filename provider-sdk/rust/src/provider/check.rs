@@ -135,7 +135,7 @@ fn needs(capability: Capability, services: &Services) -> (bool, &'static str) {
         | Capability::LoadBalancerDrift
         | Capability::BackendSetsByDigest
         | Capability::DurableDigest => load_balancers,
-        Capability::RouteNodeAddresses => routes,
+        Capability::RouteNodeAddresses | Capability::RouteOwnership => routes,
         Capability::Leadership => (true, "the base"),
         Capability::Fencing => (
             instances.0 || load_balancers.0 || routes.0,

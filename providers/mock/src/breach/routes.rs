@@ -1,6 +1,6 @@
 //! Breaches by routes.
 
-use cloudprovider_sdk::proto::{NodeRef, Route};
+use cloudprovider_sdk::proto::{NodeRef, Ownership, Route};
 use ipnet::IpNet;
 
 use super::{Breach, early, late};
@@ -17,6 +17,13 @@ pub(super) const BREACHES: &[Breach] = &[
         echo,
     )
     .ways(&["other", "missing"]),
+    late(
+        "route-ownership",
+        "nothing is said of whose a route is, or all are said to be ours",
+        SHOWN,
+        ownership,
+    )
+    .ways(&["missing", "all-ours"]),
     early(
         "route-changed",
         "a route is removed though it was re-pointed",
@@ -57,6 +64,11 @@ fn echo(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
             ..NodeRef::default()
         });
     }
+}
+
+fn ownership(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+    let said = if shot.variant == "missing" { Ownership::Unspecified } else { Ownership::ByUid };
+    shown(reply).into_iter().for_each(|route| route.set_ownership(said));
 }
 
 /// The listed route is replaced by whatever stands there now, so that the check finds nothing.

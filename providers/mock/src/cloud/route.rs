@@ -28,7 +28,7 @@ pub struct RouteTarget {
 pub struct Route {
     /// The cloud's id, counted up.
     pub id: String,
-    /// Uid of the cluster.
+    /// Uid of the cluster; empty: a former controller made it.
     pub cluster_uid: String,
     /// In canonical form.
     pub destination_cidr: IpNet,
@@ -36,11 +36,24 @@ pub struct Route {
     pub target: Option<RouteTarget>,
 }
 
+impl Route {
+    /// Whether a former controller made it.
+    #[must_use]
+    pub fn is_legacy(&self) -> bool {
+        self.cluster_uid.is_empty()
+    }
+
+    /// Whether the cluster of this uid may see and change it.
+    pub(super) fn is_of(&self, cluster_uid: &str) -> bool {
+        self.is_legacy() || self.cluster_uid == cluster_uid
+    }
+}
+
 /// A route made behind the provider's back.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NewRoute {
-    /// Uid of the cluster.
+    /// Uid of the cluster; empty: as a former controller makes it.
     pub cluster_uid: String,
     /// A CIDR.
     pub destination_cidr: String,

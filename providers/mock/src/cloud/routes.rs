@@ -33,7 +33,7 @@ impl State {
         ListedRoute { route: route.clone(), state }
     }
 
-    /// The routes of a cluster, by id; with `within`, only those inside of one of these.
+    /// The routes of a cluster and those of former controllers, by id; with `within`, only those inside of one of these.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl State {
     pub fn list_routes(&self, cluster_uid: &str, within: &[IpNet]) -> Result<Vec<ListedRoute>, CloudError> {
         self.enter("routes:read")?;
         let inside = |route: &&Route| {
-            route.cluster_uid == cluster_uid
+            route.is_of(cluster_uid)
                 && (within.is_empty() || within.iter().any(|net| net.contains(&route.destination_cidr)))
         };
         Ok(self.routes.values().filter(inside).map(|route| self.listed(route)).collect())
@@ -73,10 +73,10 @@ impl State {
         let target = self.resolve_target(cluster_uid, target)?;
         let same = self.routes.values().find(|route| route.destination_cidr == destination_cidr).cloned();
         let route = match same {
-            Some(route) if route.cluster_uid != cluster_uid => {
+            Some(route) if !route.is_of(cluster_uid) => {
                 return Err(CloudError::OwnedByOtherCluster { what: format!("route to {destination_cidr}") });
             }
-            Some(route) => Route { target: Some(target), ..route },
+            Some(route) => Route { target: Some(target), cluster_uid: cluster_uid.to_owned(), ..route },
             None => {
                 self.check_room()?;
                 let (id, cluster_uid) = (self.next_id("rt"), cluster_uid.to_owned());
@@ -122,11 +122,10 @@ impl State {
         let changed = || CloudError::RouteChanged { id: id.to_owned() };
         let Some(route) = self.routes.get(id) else {
             let net = canonical_cidr(cidr);
-            let replaced =
-                |route: &Route| route.cluster_uid == cluster_uid && Some(route.destination_cidr) == net;
+            let replaced = |route: &Route| route.is_of(cluster_uid) && Some(route.destination_cidr) == net;
             return if self.routes.values().any(replaced) { Err(changed()) } else { Ok(()) };
         };
-        if route.cluster_uid != cluster_uid {
+        if !route.is_of(cluster_uid) {
             return Err(CloudError::OwnedByOtherCluster { what: format!("route {id}") });
         }
         if canonical_cidr(cidr) != Some(route.destination_cidr) || !same_target(route.target.as_ref(), target)

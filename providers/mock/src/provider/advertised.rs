@@ -180,6 +180,12 @@ impl Advertised {
         !self.without.contains(&Capability::DurableDigest)
     }
 
+    /// Whether routes have room for a tag.
+    #[must_use]
+    pub fn tagged_routes(&self) -> bool {
+        !self.without.contains(&Capability::RouteOwnership)
+    }
+
     /// The answer of `GetCapabilities`, but for leadership and fencing, which the SDK adds.
     #[must_use]
     pub fn answer(&self, settings: &Settings) -> GetCapabilitiesResponse {
@@ -190,6 +196,7 @@ impl Advertised {
             Capability::Adoption,
             Capability::LoadBalancerDrift,
             Capability::DurableDigest,
+            Capability::RouteOwnership,
         ];
         if settings.allot_pod_cidrs {
             capabilities.push(Capability::InstancePodCidrs);
@@ -221,8 +228,9 @@ impl Advertised {
             identity: Some(identity),
             backend: Some(NodeFields::default()),
             route_target: Some(NodeFields::default()),
-            service: Some(ServiceFields { labels: Vec::new(), annotations }),
+            service: Some(ServiceFields { annotations, ..ServiceFields::default() }),
             service_annotation_writes: vec![WRITTEN_PREFIX.to_owned()],
+            service_condition_writes: Vec::new(),
         }
     }
 }

@@ -157,6 +157,7 @@ fn ensured_answer(ensured: &Ensured, now: Timestamp) -> EnsureLoadBalancerRespon
         events,
         service_annotations: annotations,
         removed_service_annotations: Vec::new(),
+        service_conditions: Vec::new(),
     }
 }
 

@@ -26,7 +26,7 @@ impl Routes for Mock {
                 .cut(&list, items, request.page_size, &request.page_token, now)
                 .map_err(page_error)?;
             Ok(ListRoutesResponse {
-                routes: page.items.iter().map(to_wire::route).collect(),
+                routes: page.items.iter().map(|listed| to_wire::route(listed, self.tagged_routes)).collect(),
                 next_page_token: page.next,
                 unreachable: Vec::new(),
             })
@@ -40,8 +40,8 @@ impl Routes for Mock {
     ) -> Result<BatchEnsureRoutesResponse> {
         let ensure = |state: &mut State| {
             state.begin_route_changes()?;
-            let cluster = ctx.cluster_uid();
-            Ok(request.items.into_iter().map(|item| ensure_one(state, cluster, item)).collect::<Vec<_>>())
+            let one = |item| ensure_one(state, ctx.cluster_uid(), item, self.tagged_routes);
+            Ok(request.items.into_iter().map(one).collect::<Vec<_>>())
         };
         let done: Result<_, CloudError> =
             self.cloud.change(self.at_cloud().await, ensure).await.map_err(errors::not_saved)?;
@@ -64,12 +64,12 @@ impl Routes for Mock {
     }
 }
 
-fn ensure_one(state: &mut State, cluster: &str, item: RouteToEnsure) -> RouteResult {
+fn ensure_one(state: &mut State, cluster: &str, item: RouteToEnsure, tags: bool) -> RouteResult {
     let target = item.target.unwrap_or_default();
     let query = from_wire::node(target.clone());
     match state.ensure_route(cluster, &item.destination_cidr, &query) {
         Ok(listed) => {
-            let mut route = to_wire::route(&listed);
+            let mut route = to_wire::route(&listed, tags);
             // The caller's own words for the target, with the provider ID that was found for it.
             let provider_id = route.target.map(|found| found.provider_id).unwrap_or_default();
             route.target =

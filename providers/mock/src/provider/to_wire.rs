@@ -119,7 +119,13 @@ fn protocol(protocol: Protocol) -> proto::Protocol {
     }
 }
 
-pub(super) fn route(listed: &ListedRoute) -> proto::Route {
+/// A route; without tags it says nothing of whose it is.
+pub(super) fn route(listed: &ListedRoute, tags: bool) -> proto::Route {
+    let ownership = match (tags, listed.route.is_legacy()) {
+        (false, _) => proto::Ownership::Unspecified,
+        (true, true) => proto::Ownership::ByLegacyName,
+        (true, false) => proto::Ownership::ByUid,
+    };
     let state = match listed.state {
         RouteState::Active => proto::RouteState::Active,
         RouteState::Blackhole => proto::RouteState::Blackhole,
@@ -134,6 +140,7 @@ pub(super) fn route(listed: &ListedRoute) -> proto::Route {
         destination_cidr: listed.route.destination_cidr.to_string(),
         target,
         state: state.into(),
+        ownership: ownership.into(),
     }
 }
 

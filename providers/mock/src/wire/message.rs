@@ -24,6 +24,7 @@ macro_rules! contract {
 
         /// The answer of an RPC; of a stream, one frame.
         #[derive(Debug, Clone)]
+        #[allow(clippy::large_enum_variant, reason = "there is one for each call that runs")]
         pub(crate) enum Answer {
             $($name($answer),)*
         }

@@ -38,6 +38,15 @@ async fn routes() {
     assert_eq!(ensure("10.1.0.0/24").await.target.unwrap().name, "another-node");
     mock.breach("route-echo-target/missing").await;
     assert_eq!(ensure("10.1.0.0/24").await.target, None);
+    mock.breach("route-ownership").await;
+    assert_eq!(ensure("10.1.0.0/24").await.ownership(), Ownership::Unspecified);
+    mock.breach("route-ownership/all-ours").await;
+    let former = NewRoute { destination_cidr: "10.8.0.0/24".into(), ..Default::default() };
+    let former = mock.admin.create_route(&former).await.unwrap();
+    let list = ListRoutesRequest { cluster: cluster(), ..Default::default() };
+    let listed = mock.routes().list_routes(list).await.unwrap().into_inner().routes;
+    assert!(listed.iter().all(|route| route.ownership() == Ownership::ByUid), "{listed:?}");
+    mock.admin.delete_route(&former.route.id).await.unwrap();
     mock.breach("route-changed").await;
     let elsewhere = RouteTarget { node: "node-1".into(), provider_id: String::new() };
     mock.admin

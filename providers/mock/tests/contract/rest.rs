@@ -20,7 +20,7 @@ async fn it_says_who_it_is_and_what_it_can() {
     }
     let capabilities =
         mock.base().get_capabilities(GetCapabilitiesRequest::default()).await.unwrap().into_inner();
-    assert_eq!(capabilities.capabilities.len(), 9);
+    assert_eq!(capabilities.capabilities.len(), 10);
     assert_eq!(capabilities.limits.unwrap().max_batch_instances, 2);
     let large = mock.get(&["a", "b", "c"]).await.unwrap_err();
     assert_eq!(reason(&large), ErrorReason::BatchTooLarge);

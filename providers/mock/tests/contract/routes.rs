@@ -2,6 +2,7 @@
 
 use crate::support::*;
 use cloudprovider_sdk::proto::*;
+use provider_mock::cloud::NewRoute;
 use tonic::Code;
 
 #[tokio::test]
@@ -27,6 +28,35 @@ async fn a_former_leader_is_refused_by_every_mutation() {
 
 fn route(cidr: &str, name: &str) -> RouteToEnsure {
     RouteToEnsure { key: cidr.into(), destination_cidr: cidr.into(), target: Some(node(name)) }
+}
+
+/// E4: a cloud whose routes have room for a tag, and one whose routes have none.
+#[tokio::test]
+async fn a_route_says_whose_it_is_where_it_can() {
+    for (told, ours, theirs) in [
+        ("page-size=2", Ownership::ByUid, Ownership::ByLegacyName),
+        ("without=route-ownership", Ownership::Unspecified, Ownership::Unspecified),
+    ] {
+        let mock = Mock::start(&["--seed-instances", "1", "--advertise", told]).await;
+        let former = NewRoute { destination_cidr: "10.8.0.0/24".into(), ..Default::default() };
+        mock.admin.create_route(&former).await.unwrap();
+        let ensured = async |cidr: &str| {
+            let items = vec![route(cidr, "node-0")];
+            let request = BatchEnsureRoutesRequest { cluster: cluster(), fencing: fencing(), items };
+            let results = mock.routes().batch_ensure_routes(request).await.unwrap().into_inner().results;
+            results[0].route.as_ref().unwrap().ownership()
+        };
+        let listed = async || {
+            let request = ListRoutesRequest { cluster: cluster(), ..Default::default() };
+            let routes = mock.routes().list_routes(request).await.unwrap().into_inner().routes;
+            routes.iter().map(|route| (route.destination_cidr.clone(), route.ownership())).collect::<Vec<_>>()
+        };
+        assert_eq!(ensured("10.1.0.0/24").await, ours, "{told}");
+        let (made, found) = (("10.1.0.0/24".to_owned(), ours), ("10.8.0.0/24".to_owned(), theirs));
+        assert_eq!(listed().await, [found, made.clone()], "{told}");
+        assert_eq!(ensured("10.8.0.0/24").await, ours, "{told}: a former controller's is taken over");
+        assert_eq!(listed().await, [("10.8.0.0/24".to_owned(), ours), made], "{told}");
+    }
 }
 
 #[tokio::test]

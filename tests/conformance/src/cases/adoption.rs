@@ -43,7 +43,7 @@ pub(super) const CASES: &[Case] = &[
         &[],
         &not_deleted,
     )
-    .words(&["Changed or deleted only with adoption ADOPT."])
+    .words(&["A balancer is changed or deleted only with adoption ADOPT."])
     .capability(Capability::Adoption)
     .hooks(LEGACY)
     .extended(),

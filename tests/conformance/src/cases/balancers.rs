@@ -25,7 +25,7 @@ pub(super) const CASES: &[Case] = &[
     .words(MADE),
     Case::new("LB-03", LoadBalancers, "Get shows what Ensure made, as this cluster's own", &[], &read).words(
         &[
-            "It carries the cluster uid and the service uid.",
+            "It carries the cluster uid, and a balancer the service uid, too.",
             "The Service it belongs to, as recorded. Required;",
         ],
     ),

@@ -1,6 +1,6 @@
 //! What belongs to another cluster.
 
-use cloudprovider_proto::v1alpha1::{ErrorReason, LoadBalancerState, Ownership};
+use cloudprovider_proto::v1alpha1::{Capability, ErrorReason, LoadBalancerState, Ownership};
 
 use crate::{
     case::{
@@ -28,6 +28,7 @@ pub(super) const CASES: &[Case] = &[
         &foreign_route,
     )
     .words(&["| the destination is another's | OK, item error | OWNED_BY_OTHER_CLUSTER"])
+    .capability(Capability::RouteOwnership)
     .hooks(&["create-instance", "terminate-instance"]),
     Case::new(
         "OWN-05",

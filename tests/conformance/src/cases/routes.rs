@@ -1,15 +1,17 @@
 //! Routes of one cluster.
 
-use cloudprovider_proto::v1alpha1::{ErrorReason, NodeRef, Route, RouteState};
+use cloudprovider_proto::v1alpha1::{Capability, ErrorReason, NodeRef, Ownership, Route, RouteState};
 use futures::future::join_all;
 
 use crate::{
     case::{Case, Outcome, Profile::Routes, Stop},
+    scenario::Variables,
     trial::{Machine, Trial, expect, failed, good, same},
 };
 
 const MACHINE: &[&str] = &["create-instance", "terminate-instance"];
 const CANONICAL: &[&str] = &["route-canonical"];
+const OWNERSHIP: &[&str] = &["route-ownership"];
 
 pub(super) const CASES: &[Case] = &[
     Case::new(
@@ -75,6 +77,19 @@ pub(super) const CASES: &[Case] = &[
         &new_node,
     )
     .hooks(MACHINE),
+    Case::new("ROUTE-14", Routes, "a route that we made says so", OWNERSHIP, &says_so)
+        .capability(Capability::RouteOwnership)
+        .hooks(MACHINE),
+    Case::new(
+        "ROUTE-15",
+        Routes,
+        "a former controller's route is not said to be ours before Ensure has taken it over",
+        OWNERSHIP,
+        &taken_over,
+    )
+    .capability(Capability::RouteOwnership)
+    .hooks(&["create-instance", "terminate-instance", "make-legacy-route", "delete-legacy-route"])
+    .extended(),
 ];
 
 fn leads_to(route: &Route, machine: &Machine) -> Outcome {
@@ -240,4 +255,32 @@ async fn new_node(t: &Trial) -> Outcome {
     let (machine, destination) = (t.machine().await?, t.destination()?);
     let route = t.ensure_route(&destination, &machine.new_node()).await?;
     leads_to(&route, &machine)
+}
+
+fn is(route: &Route, ownership: Ownership) -> Outcome {
+    expect(route.ownership() == ownership, format!("ownership {}", ownership.as_str_name()), route)
+}
+
+async fn says_so(t: &Trial) -> Outcome {
+    let (machine, destination) = (t.machine().await?, t.destination()?);
+    is(&t.ensure_route(&destination, &machine.node()).await?, Ownership::ByUid)?;
+    is(&ours(t, &destination).await?, Ownership::ByUid)
+}
+
+async fn taken_over(t: &Trial) -> Outcome {
+    let (machine, destination) = (t.machine().await?, t.destination()?);
+    let cluster = t.cluster().unwrap_or_default();
+    let told = Variables::new().with("DESTINATION", &destination).with("CLUSTER_NAME", &cluster.name);
+    t.register_hook("delete-legacy-route", told.clone())?;
+    t.hook("make-legacy-route", &told).await?;
+    let found = t.listed_route(&cluster, &destination).await?;
+    // It may be listed or not; what is listed as ours is removed.
+    expect(
+        found.as_ref().is_none_or(|route| route.ownership() != Ownership::ByUid),
+        "no route that is BY_UID",
+        &found,
+    )?;
+    is(&t.ensure_route(&destination, &machine.node()).await?, Ownership::ByUid)?;
+    is(&ours(t, &destination).await?, Ownership::ByUid)?;
+    count(t, &destination).await
 }

@@ -24,6 +24,7 @@ const fn hook(
 
 const MACHINE: &[&str] = &["NAME", "PROVIDER_ID"];
 const LEGACY: &[&str] = &["SERVICE_UID", "SERVICE_NAME", "SERVICE_NAMESPACE", "CLUSTER_NAME"];
+const LEGACY_ROUTE: &[&str] = &["DESTINATION", "CLUSTER_NAME"];
 
 /// All hooks.
 pub const HOOKS: &[HookInfo] = &[
@@ -84,6 +85,13 @@ pub const HOOKS: &[HookInfo] = &[
         "",
     ),
     hook("delete-legacy-load-balancer", LEGACY, "takes it away; one that is gone is no error", ""),
+    hook(
+        "make-legacy-route",
+        LEGACY_ROUTE,
+        "makes a route to this destination, to no machine, as a former controller of this cloud would have named it",
+        "",
+    ),
+    hook("delete-legacy-route", LEGACY_ROUTE, "takes it away; one that is gone is no error", ""),
     hook(
         "count-cloud-calls",
         &[],

@@ -105,10 +105,12 @@ async fn what_changes_behind_our_back_comes_back_at_the_sweep() -> Result<()> {
         stray("10.244.9.0/24", None),
         stray("10.244.8.0/24", Some(gone.clone())),
         stray("10.9.0.0/24", Some(gone)),
+        // A former controller's.
+        NewRoute { cluster_uid: String::new(), ..stray("10.244.7.0/24", None) },
     ] {
         door.create_route(&route).await?;
     }
-    until_routes(&cluster, &["10.244.0.0/24 node-a", "10.9.0.0/24 node-x"]).await?;
+    until_routes(&cluster, &["10.244.0.0/24 node-a", "10.244.7.0/24 ", "10.9.0.0/24 node-x"]).await?;
 
     // A restart finds everything as it should be.
     cluster.cloud()?.reset_calls().await?;

@@ -76,6 +76,7 @@ async fn round(host: &Host, seed: u64) -> u64 {
         destination: "10.0.9.0/24".parse().unwrap(),
         target: None,
         state: RouteState::Active,
+        ours: true,
     };
     let (asked, ensured, updated, deleted, got, list, routes, unrouted, all_routes) = tokio::join!(
         asked,

@@ -27,6 +27,7 @@ fn listed(id: &str, cidr: &str) -> pb::Route {
         destination_cidr: cidr.into(),
         target: Some(pb::NodeRef { name: "n".into(), ..Default::default() }),
         state: pb::RouteState::Active.into(),
+        ..Default::default()
     }
 }
 
@@ -85,6 +86,7 @@ async fn two_thousand_deletions_are_four_calls_that_say_what_was_listed() {
         destination: net(i),
         target: Some(target.clone()),
         state: RouteState::Blackhole,
+        ours: true,
     };
     let answers = join_all((0..2000).map(|i| host.provider.delete_route(route(i)))).await;
     assert!(answers.iter().all(|answer| answer.as_ref().unwrap().in_progress.is_none()));
@@ -161,6 +163,46 @@ async fn a_route_to_another_node_is_no_success_and_counted() {
     assert!(error.is(ErrorReason::InternalError), "{error}");
     let echo = "cloudprovider_contract_violations_total{provider=\"p\",rule=\"route-echo-target\"}";
     assert_eq!(host.metric(echo), 1.0);
+}
+
+/// E4: where routes cannot say whose they are, all that lie in the cluster's tables are its own.
+#[tokio::test]
+async fn whose_a_route_is_comes_from_the_provider_or_from_its_place() {
+    use pb::Ownership::{ByLegacyName, ByUid, Unspecified};
+    for (tags, want, asked) in [(true, [false, true, false], ByUid), (false, [true; 3], Unspecified)] {
+        let script = Script::new("e1");
+        if tags {
+            script.can(pb::Capability::RouteOwnership);
+        }
+        let (host, _running, _dir) = served(&script).await;
+        on_list(&script, |_| {
+            let routes = [Unspecified, ByUid, ByLegacyName].into_iter().enumerate();
+            let routes = routes.map(|(i, ownership)| pb::Route {
+                ownership: ownership.into(),
+                ..listed(&format!("rt-{i}"), &net(i).to_string())
+            });
+            Ok(pb::ListRoutesResponse { routes: routes.collect(), ..Default::default() })
+        });
+        let listed = host.provider.list_routes(&[]).await.unwrap().routes;
+        assert_eq!(listed.iter().map(|route| route.ours).collect::<Vec<_>>(), want);
+        let seen = Arc::new(parking_lot::Mutex::new(None));
+        {
+            let (seen, before) = (
+                Arc::clone(&seen),
+                std::mem::replace(&mut *script.delete_routes.lock(), Box::new(|_| unreachable!())),
+            );
+            *script.delete_routes.lock() = Box::new(move |request| {
+                *seen.lock() = request.items[0].route.clone();
+                before(request)
+            });
+        }
+        host.provider.delete_route(listed[1].clone()).await.unwrap();
+        assert_eq!(seen.lock().take().unwrap().ownership(), asked, "as it was listed");
+        let broken = "cloudprovider_contract_violations_total{provider=\"p\",rule=\"route-ownership\"}";
+        if tags {
+            assert_eq!(host.metric(broken), 1.0);
+        }
+    }
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ fn route(id: &str, cidr: &str, to: &str) -> Route {
         destination: net(cidr),
         target: Some(target).filter(|_| !to.is_empty()),
         state: RouteState::Active,
+        ours: true,
     }
 }
 
@@ -97,7 +98,7 @@ fn routes_become_what_nodes_want() {
     let own6 = || route("r6", "a00:100::/24", "n3");
     let both = ["10.120.0.0/24", "a00:100::/24"];
     type Row = (&'static str, Case, &'static [&'static str], &'static [&'static str]);
-    let rows: [Row; 22] = [
+    let rows: [Row; 23] = [
         (
             "ROUTE-1 no addresses yet",
             Case::of(at(n3(), "10.0.0.1"), vec![own4(), own6()]).holding_addresses(),
@@ -204,6 +205,19 @@ fn routes_become_what_nodes_want() {
             ),
             &[],
             &["10.120.0.0/24"],
+        ),
+        (
+            "what is not ours serves, or is replaced where a node wants the destination, and never removed",
+            Case::of(
+                n1(),
+                vec![
+                    Route { ours: false, ..route("a", "10.120.0.0/24", "n1") },
+                    Route { ours: false, ..route("b", "10.120.7.0/24", "n1") },
+                    Route { ours: false, ..route("c", "10.120.0.0/24", "n2") },
+                ],
+            ),
+            &[],
+            &[],
         ),
         (
             "being made",

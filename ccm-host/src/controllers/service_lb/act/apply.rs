@@ -138,6 +138,7 @@ impl Act<'_> {
         // An answer comes once: what cannot be written now is written later.
         lane.annotations.extend(ensured.removed_annotations.into_iter().map(|key| (key, None)));
         lane.annotations.extend(ensured.annotations.into_iter().map(|(key, value)| (key, Some(value))));
+        lane.conditions.extend(ensured.conditions);
         if done {
             lane.is_applied(digest.clone(), &service);
         }

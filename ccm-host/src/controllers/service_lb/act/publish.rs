@@ -1,9 +1,12 @@
-//! Writes finalizer, status and annotations of a Service; only what differs, and only on the Service that was meant.
+//! Writes finalizer, status, annotations and conditions of a Service; only what differs, and only on the Service that was meant.
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::{Act, Step, lane_of};
 use crate::{
+    cloud::ServiceCondition,
     controllers::service_lb::{
         decide::Difference,
         events::Warning,
@@ -11,7 +14,10 @@ use crate::{
         needs::{FINALIZER, has_finalizer, is_load_balancer},
     },
     kube::{
-        patch::{Patch, WriteError, service_annotations, service_finalizer, service_ingress},
+        patch::{
+            Patch, WantedCondition, WriteError, service_annotations, service_condition, service_finalizer,
+            service_ingress,
+        },
         queue::Outcome,
         service::{Ingress, Service},
     },
@@ -69,7 +75,7 @@ impl Act<'_> {
         match context.writer.get_service(self.key, &context.services.keep()).await? {
             None => Err(WriteError::NotFound),
             Some(fresh) if fresh.uid != service.uid => Err(WriteError::Gone),
-            Some(fresh) if present && fresh.deleting => Err(WriteError::Conflict),
+            Some(fresh) if present && fresh.is_deleting() => Err(WriteError::Conflict),
             Some(fresh) => self.write(service_finalizer(&fresh, FINALIZER, present)).await,
         }
     }
@@ -85,16 +91,36 @@ impl Act<'_> {
         if let Some(ingress) = &lane.ingress {
             self.set_status(service, ingress).await?;
         }
-        match self.write(service_annotations(service, &lane.annotations)).await {
-            Err(WriteError::Invalid(why)) => {
-                // Nothing else waits for what the apiserver will never take.
-                let why = format!("the apiserver refuses annotations of the provider: {why}");
-                self.shared.events.warn(lane, service, Warning::sync(why));
-            }
-            written => written?,
-        }
+        let written = self.write(service_annotations(service, &lane.annotations)).await;
+        self.unless_refused("annotations", lane, service, written)?;
         lane.annotations.clear();
+        while let Some((type_, ServiceCondition { status, reason, message })) =
+            lane.conditions.first_key_value()
+        {
+            let wanted = WantedCondition { type_, status, reason, message };
+            let written = self.write(service_condition(service, &wanted, Timestamp::now())).await;
+            self.unless_refused("a condition", lane, service, written)?;
+            lane.conditions.pop_first();
+        }
         Ok(())
+    }
+
+    /// Nothing else waits for what the apiserver will never take.
+    fn unless_refused(
+        &self,
+        what: &str,
+        lane: &mut Lane,
+        service: &Service,
+        written: Result<(), WriteError>,
+    ) -> Result<(), WriteError> {
+        match written {
+            Err(WriteError::Invalid(why)) => {
+                let why = format!("the apiserver refuses {what} of the provider: {why}");
+                self.shared.events.warn(lane, service, Warning::sync(why));
+                Ok(())
+            }
+            written => written,
+        }
     }
 
     async fn write(&self, patch: Option<Patch>) -> Result<(), WriteError> {

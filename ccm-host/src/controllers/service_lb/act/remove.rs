@@ -135,7 +135,7 @@ impl Act<'_> {
         removal: Removal,
     ) -> Result<(), (&'static str, WriteError)> {
         // Without its last finalizer it is gone, and has no status.
-        let is_gone = service.deleting && service.finalizers.len() <= 1;
+        let is_gone = service.is_deleting() && service.finalizers.len() <= 1;
         if !is_gone && removal != Removal::Handover {
             // First, since nobody would come back for it once the finalizer is gone.
             self.set_status(service, &[]).await.map_err(|error| ("status", error))?;

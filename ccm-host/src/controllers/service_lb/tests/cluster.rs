@@ -216,6 +216,10 @@ fn word(body: &Value) -> String {
     if let Some(annotations) = body["metadata"].get("annotations") {
         return format!("annotations {annotations}");
     }
+    if let Some(conditions) = body["status"].get("conditions") {
+        let told = |one: &Value| format!("condition {}={}", one["type"], one["status"]).replace('"', "");
+        return conditions.as_array().unwrap().iter().map(told).collect();
+    }
     match &body["status"]["loadBalancer"]["ingress"] {
         Value::Array(entries) => {
             let ips: Vec<_> = entries.iter().map(|entry| entry["ip"].as_str().unwrap_or("-")).collect();

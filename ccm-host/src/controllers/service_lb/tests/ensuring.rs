@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     cloud::{
-        InProgress, ProviderEvent,
+        InProgress, ProviderEvent, ServiceCondition,
         fake::{Call, method},
     },
     controllers::service_lb::nodes::EXCLUDE_LABEL,
@@ -168,6 +168,37 @@ async fn annotations_and_events_of_an_answer_are_written() {
     let annotations = r#"annotations {"cloud/arn":"a1"}"#;
     assert_eq!(story, ["finalizer added", "ensure web n1", "status 192.0.2.1", annotations]);
     assert_eq!(events, ["EnsuringLoadBalancer", "Shared: with others", "EnsuredLoadBalancer"]);
+}
+
+/// A condition is set once, and stands beside those of others.
+#[tokio::test(start_paused = true)]
+async fn conditions_of_an_answer_are_set() {
+    let world = World::settled([node("n1")]).await;
+    let condition = |status| {
+        let one = ServiceCondition { status, reason: "R".to_owned(), message: String::new() };
+        [("cloud/Open".to_owned(), one)].into()
+    };
+    world.cloud.set_conditions(condition("True"));
+    let mut web = lb("web");
+    web["status"]["conditions"] = json!([{"type": "Other", "status": "True", "reason": "X", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    world.cluster.put(web);
+    world.pass(A_WHILE).await;
+    assert_eq!(
+        world.take(),
+        ["finalizer added", "ensure web n1", "status 192.0.2.1", "condition cloud/Open=True"]
+    );
+    let edit = |number: u64| {
+        world.cluster.change_service("web", |service| service["spec"]["healthCheckNodePort"] = json!(number));
+    };
+    edit(31000);
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take(), ["ensure web n1"], "it stands already");
+    world.cloud.set_conditions(condition("False"));
+    edit(31001);
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take(), ["ensure web n1", "condition cloud/Open=False"]);
+    let web = world.cluster.service("web").unwrap();
+    assert_eq!(web["status"]["conditions"].as_array().unwrap().len(), 2, "{web}");
 }
 
 /// S8: an answer comes once. What could not be written is written later, without another call.

@@ -198,6 +198,7 @@ fn a_done_that_is_none_is_not_believed() {
         events: Vec::new(),
         annotations: Default::default(),
         removed_annotations: Vec::new(),
+        conditions: Default::default(),
     };
     use LoadBalancerState as S;
     for state in [S::Unknown, S::Absent, S::NotOwned, S::Deleting] {

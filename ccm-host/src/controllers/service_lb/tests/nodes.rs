@@ -171,6 +171,30 @@ async fn a_label_that_a_provider_reads_is_handed_on() {
     assert_eq!(asked(&world).await, ["update web n1"]);
 }
 
+/// What a node says of its own state is a reason where a provider reads it, and costs nothing elsewhere.
+#[tokio::test(start_paused = true)]
+async fn the_state_of_a_node_is_handed_on_where_it_is_read() {
+    let changes: [fn(&World); 3] = [
+        |world| {
+            let drain = json!([{"key": "x.example/drain", "effect": "NoSchedule"}]);
+            world.cluster.change_node("n1", |node| node["spec"]["taints"] = drain);
+        },
+        |world| world.cluster.change_node("n1", |node| node["spec"]["unschedulable"] = json!(true)),
+        |world| ready_of(world, "n1", "False"),
+    ];
+    for reads in [false, true] {
+        let mut world = World::new([node("n1"), lb("web")]);
+        world.cloud.read_node_state(reads);
+        world.start();
+        asked(&world).await;
+        for (number, change) in changes.iter().enumerate() {
+            change(&world);
+            let want: &[&str] = if reads { &["update web n1"] } else { &[] };
+            assert_eq!(asked(&world).await, want, "{reads} {number}");
+        }
+    }
+}
+
 /// LBN-12, LBN-16: a node that drains is taken out together with the next change.
 #[tokio::test(start_paused = true)]
 async fn a_draining_node_goes_with_the_next_change() {

@@ -16,7 +16,7 @@ fn a_node_keeps_what_is_read_and_nothing_else() {
     let node: Node = project(full_node(7), &keep);
     assert_eq!(node.name, "node-0007");
     assert_eq!(node.created.unwrap().to_string(), "2024-05-01T10:00:00Z");
-    assert!(!node.deleting && node.unschedulable);
+    assert!(!node.is_deleting() && node.unschedulable);
     assert_eq!(node.provider_id.as_deref(), Some("mock://zone-a/i-0000000000000007"));
     assert_eq!(node.annotations.iter().collect::<Vec<_>>(), [("ours/digest", "d")]);
     assert_eq!(node.annotations.total(), 4);
@@ -72,7 +72,7 @@ fn a_service_keeps_what_a_balancer_depends_on() {
     );
     assert_eq!(service.key, ObjectKey::new("shop", "web"));
     assert_eq!(service.key.to_string(), "shop/web");
-    assert!(service.deleting && service.has_finalizer("x"));
+    assert!(service.is_deleting() && service.has_finalizer("x"));
     assert_eq!(service.annotations.iter().collect::<Vec<_>>(), [("keep", "1")]);
     let spec = &service.spec;
     assert_eq!(spec.load_balancer_source_ranges.as_deref(), Some(&[][..]), "empty is not absent");

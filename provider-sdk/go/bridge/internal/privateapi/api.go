@@ -2,8 +2,8 @@
 // without a network, within this process.
 //
 // In: the Nodes and Services that the host names. Out: a rest.Config, from which ordinary clients and informers are made; they
-// list and watch those Nodes and Services. Annotations and finalizers of Services can be written where the Listener lets it, and
-// Events are handed to it. Everything else is forbidden, with a text that names the remedy: empty would mean that there is none.
+// list and watch those Nodes and Services. Annotations, finalizers and conditions of Services can be written where the Listener lets
+// it, and Events are handed to it. Everything else is forbidden, with a text that names the remedy: empty would mean that there is none.
 package privateapi
 
 import (

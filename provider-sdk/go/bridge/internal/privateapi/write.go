@@ -21,7 +21,7 @@ import (
 
 // Listener hears what a provider does to the API.
 type Listener struct {
-	// Written decides whether the annotations and finalizers of a Service may become those of after; an error forbids it.
+	// Written decides whether the annotations, finalizers and conditions of a Service may become those of after; an error forbids it.
 	Written func(before, after *corev1.Service) error
 	// Told hears an Event.
 	Told func(on corev1.ObjectReference, kind, reason, message string)
@@ -60,7 +60,7 @@ func (a *API) tellEvent(on corev1.ObjectReference, kind, reason, message string)
 	}
 }
 
-// write changes the annotations and finalizers of a Service, if the listener lets it.
+// write changes the annotations, finalizers and conditions of a Service, if the listener lets it.
 func (t transport) write(request *http.Request, about target) *http.Response {
 	object, there := t.api.get(key{about.of.Resource, about.namespace, about.name})
 	if !there {
@@ -77,7 +77,7 @@ func (t transport) write(request *http.Request, about target) *http.Response {
 		return refused(request, apierrors.NewConflict(about.of.GroupResource(), about.name, fmt.Errorf("the Service changed; read it again")))
 	}
 	allowed := before.DeepCopy()
-	allowed.Annotations, allowed.Finalizers = after.Annotations, after.Finalizers
+	allowed.Annotations, allowed.Finalizers, allowed.Status.Conditions = after.Annotations, after.Finalizers, after.Status.Conditions
 	hear := t.api.heard().Written
 	if hear == nil || !sameBut(allowed, after) {
 		t.api.missed(request.Method, about.of.GroupResource())

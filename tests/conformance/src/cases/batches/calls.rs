@@ -135,7 +135,8 @@ fn route_to_nobody(at: usize, key: &str) -> RouteToEnsure {
 
 fn route_that_is_gone(at: usize, key: &str) -> RouteToDelete {
     let id = format!("no-such-route-{at}");
-    let route = Route { id, destination_cidr: destination(at), target: Some(nobody("target")), state: 1 };
+    let target = Some(nobody("target"));
+    let route = Route { id, destination_cidr: destination(at), target, state: 1, ..Route::default() };
     RouteToDelete { key: key.to_owned(), route: Some(route) }
 }
 

@@ -89,6 +89,8 @@ const (
 	Capability_CAPABILITY_BACKEND_SETS_BY_DIGEST Capability = 11
 	// `LoadBalancer.applied_digest` is stored with the balancer, in its tags or its description: it outlives this process.
 	Capability_CAPABILITY_DURABLE_DIGEST Capability = 12
+	// `Route.ownership` is filled: routes carry the uid of their cluster.
+	Capability_CAPABILITY_ROUTE_OWNERSHIP Capability = 13
 )
 
 // Enum value maps for Capability.
@@ -107,6 +109,7 @@ var (
 		10: "CAPABILITY_LEADERSHIP",
 		11: "CAPABILITY_BACKEND_SETS_BY_DIGEST",
 		12: "CAPABILITY_DURABLE_DIGEST",
+		13: "CAPABILITY_ROUTE_OWNERSHIP",
 	}
 	Capability_value = map[string]int32{
 		"CAPABILITY_UNSPECIFIED":             0,
@@ -122,6 +125,7 @@ var (
 		"CAPABILITY_LEADERSHIP":              10,
 		"CAPABILITY_BACKEND_SETS_BY_DIGEST":  11,
 		"CAPABILITY_DURABLE_DIGEST":          12,
+		"CAPABILITY_ROUTE_OWNERSHIP":         13,
 	}
 )
 
@@ -751,8 +755,10 @@ type Wants struct {
 	// Prefixes of annotations that the provider writes on Services through answers, for example "status.aws.example/".
 	// Annotations under them are in no digest: keep them apart from those in which users say what they want.
 	ServiceAnnotationWrites []string `protobuf:"bytes,5,rep,name=service_annotation_writes,json=serviceAnnotationWrites,proto3" json:"service_annotation_writes,omitempty"`
-	unknownFields           protoimpl.UnknownFields
-	sizeCache               protoimpl.SizeCache
+	// Types of the conditions that the provider sets on Services through answers, for example "example.com/PortsOpen".
+	ServiceConditionWrites []string `protobuf:"bytes,6,rep,name=service_condition_writes,json=serviceConditionWrites,proto3" json:"service_condition_writes,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
 }
 
 func (x *Wants) Reset() {
@@ -820,6 +826,13 @@ func (x *Wants) GetServiceAnnotationWrites() []string {
 	return nil
 }
 
+func (x *Wants) GetServiceConditionWrites() []string {
+	if x != nil {
+		return x.ServiceConditionWrites
+	}
+	return nil
+}
+
 // NodeFields picks fields of NodeRef. Name, uid and provider ID are always there.
 type NodeFields struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -836,7 +849,15 @@ type NodeFields struct {
 	// Label keys; one that ends in "/" or "*" is a prefix.
 	Labels []string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty"`
 	// Annotation keys; likewise.
-	Annotations   []string `protobuf:"bytes,7,rep,name=annotations,proto3" json:"annotations,omitempty"`
+	Annotations []string `protobuf:"bytes,7,rep,name=annotations,proto3" json:"annotations,omitempty"`
+	// Taint keys; likewise. Of backends each taint that comes or goes costs an update of every balancer: name few.
+	Taints []string `protobuf:"bytes,8,rep,name=taints,proto3" json:"taints,omitempty"`
+	// `unschedulable`. Of backends each cordon costs an update of every balancer.
+	Unschedulable bool `protobuf:"varint,9,opt,name=unschedulable,proto3" json:"unschedulable,omitempty"`
+	// `readiness`. Of backends each node that falls silent costs an update of every balancer; its health check tells as much.
+	Readiness bool `protobuf:"varint,10,opt,name=readiness,proto3" json:"readiness,omitempty"`
+	// `deletion_time`.
+	DeletionTime  bool `protobuf:"varint,11,opt,name=deletion_time,json=deletionTime,proto3" json:"deletion_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -920,13 +941,45 @@ func (x *NodeFields) GetAnnotations() []string {
 	return nil
 }
 
+func (x *NodeFields) GetTaints() []string {
+	if x != nil {
+		return x.Taints
+	}
+	return nil
+}
+
+func (x *NodeFields) GetUnschedulable() bool {
+	if x != nil {
+		return x.Unschedulable
+	}
+	return false
+}
+
+func (x *NodeFields) GetReadiness() bool {
+	if x != nil {
+		return x.Readiness
+	}
+	return false
+}
+
+func (x *NodeFields) GetDeletionTime() bool {
+	if x != nil {
+		return x.DeletionTime
+	}
+	return false
+}
+
 // ServiceFields picks fields of Service. All fields of the spec are always there.
 type ServiceFields struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Label keys; one that ends in "/" or "*" is a prefix.
 	Labels []string `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty"`
 	// Annotation keys; likewise.
-	Annotations   []string `protobuf:"bytes,2,rep,name=annotations,proto3" json:"annotations,omitempty"`
+	Annotations []string `protobuf:"bytes,2,rep,name=annotations,proto3" json:"annotations,omitempty"`
+	// `finalizers`.
+	Finalizers bool `protobuf:"varint,3,opt,name=finalizers,proto3" json:"finalizers,omitempty"`
+	// `deletion_time`.
+	DeletionTime  bool `protobuf:"varint,4,opt,name=deletion_time,json=deletionTime,proto3" json:"deletion_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -973,6 +1026,20 @@ func (x *ServiceFields) GetAnnotations() []string {
 		return x.Annotations
 	}
 	return nil
+}
+
+func (x *ServiceFields) GetFinalizers() bool {
+	if x != nil {
+		return x.Finalizers
+	}
+	return false
+}
+
+func (x *ServiceFields) GetDeletionTime() bool {
+	if x != nil {
+		return x.DeletionTime
+	}
+	return false
 }
 
 // GetStatusRequest asks how the provider is.
@@ -1309,13 +1376,14 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\x15resume_token_validity\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x13resumeTokenValidity\x12F\n" +
 	"\x11bookmark_interval\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x10bookmarkInterval\x12=\n" +
 	"\rwatch_max_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\vwatchMaxAge\x12@\n" +
-	"\x0einstance_sweep\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\rinstanceSweep\"\xd9\x02\n" +
+	"\x0einstance_sweep\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\rinstanceSweep\"\x93\x03\n" +
 	"\x05Wants\x12B\n" +
 	"\bidentity\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.NodeFieldsR\bidentity\x12@\n" +
 	"\abackend\x18\x02 \x01(\v2&.ccm.cloudprovider.v1alpha1.NodeFieldsR\abackend\x12I\n" +
 	"\froute_target\x18\x03 \x01(\v2&.ccm.cloudprovider.v1alpha1.NodeFieldsR\vrouteTarget\x12C\n" +
 	"\aservice\x18\x04 \x01(\v2).ccm.cloudprovider.v1alpha1.ServiceFieldsR\aservice\x12:\n" +
-	"\x19service_annotation_writes\x18\x05 \x03(\tR\x17serviceAnnotationWrites\"\xf3\x01\n" +
+	"\x19service_annotation_writes\x18\x05 \x03(\tR\x17serviceAnnotationWrites\x128\n" +
+	"\x18service_condition_writes\x18\x06 \x03(\tR\x16serviceConditionWrites\"\xf4\x02\n" +
 	"\n" +
 	"NodeFields\x12\x1f\n" +
 	"\vsystem_uuid\x18\x01 \x01(\bR\n" +
@@ -1325,10 +1393,19 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\rcreation_time\x18\x04 \x01(\bR\fcreationTime\x12\x1b\n" +
 	"\tpod_cidrs\x18\x05 \x01(\bR\bpodCidrs\x12\x16\n" +
 	"\x06labels\x18\x06 \x03(\tR\x06labels\x12 \n" +
-	"\vannotations\x18\a \x03(\tR\vannotations\"I\n" +
+	"\vannotations\x18\a \x03(\tR\vannotations\x12\x16\n" +
+	"\x06taints\x18\b \x03(\tR\x06taints\x12$\n" +
+	"\runschedulable\x18\t \x01(\bR\runschedulable\x12\x1c\n" +
+	"\treadiness\x18\n" +
+	" \x01(\bR\treadiness\x12#\n" +
+	"\rdeletion_time\x18\v \x01(\bR\fdeletionTime\"\x8e\x01\n" +
 	"\rServiceFields\x12\x16\n" +
 	"\x06labels\x18\x01 \x03(\tR\x06labels\x12 \n" +
-	"\vannotations\x18\x02 \x03(\tR\vannotations\"\x12\n" +
+	"\vannotations\x18\x02 \x03(\tR\vannotations\x12\x1e\n" +
+	"\n" +
+	"finalizers\x18\x03 \x01(\bR\n" +
+	"finalizers\x12#\n" +
+	"\rdeletion_time\x18\x04 \x01(\bR\fdeletionTime\"\x12\n" +
 	"\x10GetStatusRequest\"\x88\x02\n" +
 	"\x11GetStatusResponse\x12M\n" +
 	"\n" +
@@ -1347,7 +1424,7 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\x06status\x18\x02 \x01(\x0e2+.ccm.cloudprovider.v1alpha1.ConditionStatusR\x06status\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x120\n" +
-	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since*\xa6\x03\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since*\xc6\x03\n" +
 	"\n" +
 	"Capability\x12\x1a\n" +
 	"\x16CAPABILITY_UNSPECIFIED\x10\x00\x12\x1e\n" +
@@ -1363,7 +1440,8 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\x15CAPABILITY_LEADERSHIP\x10\n" +
 	"\x12%\n" +
 	"!CAPABILITY_BACKEND_SETS_BY_DIGEST\x10\v\x12\x1d\n" +
-	"\x19CAPABILITY_DURABLE_DIGEST\x10\f*\xdd\x01\n" +
+	"\x19CAPABILITY_DURABLE_DIGEST\x10\f\x12\x1e\n" +
+	"\x1aCAPABILITY_ROUTE_OWNERSHIP\x10\r*\xdd\x01\n" +
 	"\rConditionType\x12\x1e\n" +
 	"\x1aCONDITION_TYPE_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bCONDITION_TYPE_CONFIG_VALID\x10\x01\x12$\n" +

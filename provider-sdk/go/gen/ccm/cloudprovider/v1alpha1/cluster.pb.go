@@ -21,10 +21,64 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Ownership says how a balancer or a route was recognised as this cluster's.
+type Ownership int32
+
+const (
+	// Not known: never deleted.
+	Ownership_OWNERSHIP_UNSPECIFIED Ownership = 0
+	// It carries the cluster uid, and a balancer the service uid, too.
+	Ownership_OWNERSHIP_BY_UID Ownership = 1
+	// It carries only the name that a former controller gave it. A balancer is changed or deleted only with adoption ADOPT. A
+	// route is replaced where a node wants its destination, and never removed.
+	Ownership_OWNERSHIP_BY_LEGACY_NAME Ownership = 2
+)
+
+// Enum value maps for Ownership.
+var (
+	Ownership_name = map[int32]string{
+		0: "OWNERSHIP_UNSPECIFIED",
+		1: "OWNERSHIP_BY_UID",
+		2: "OWNERSHIP_BY_LEGACY_NAME",
+	}
+	Ownership_value = map[string]int32{
+		"OWNERSHIP_UNSPECIFIED":    0,
+		"OWNERSHIP_BY_UID":         1,
+		"OWNERSHIP_BY_LEGACY_NAME": 2,
+	}
+)
+
+func (x Ownership) Enum() *Ownership {
+	p := new(Ownership)
+	*p = x
+	return p
+}
+
+func (x Ownership) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Ownership) Descriptor() protoreflect.EnumDescriptor {
+	return file_ccm_cloudprovider_v1alpha1_cluster_proto_enumTypes[0].Descriptor()
+}
+
+func (Ownership) Type() protoreflect.EnumType {
+	return &file_ccm_cloudprovider_v1alpha1_cluster_proto_enumTypes[0]
+}
+
+func (x Ownership) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Ownership.Descriptor instead.
+func (Ownership) EnumDescriptor() ([]byte, []int) {
+	return file_ccm_cloudprovider_v1alpha1_cluster_proto_rawDescGZIP(), []int{0}
+}
+
 // ClusterRef names the cluster on whose behalf a call is made. Every request that reaches a cloud carries it.
 //
 // A provider MUST tag what it makes with the uid and MUST find its resources by it; the name is for people. A resource
-// of another uid is never changed and never deleted. [R:cluster-owns-by-uid]
+// of another uid is never changed and never deleted. [R:cluster-owns-by-uid] Where routes cannot be tagged, see `Route`.
 type ClusterRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Uid of the namespace kube-system. Required, at most 64 bytes. Empty is refused with INVALID_ARGUMENT and
@@ -153,7 +207,11 @@ const file_ccm_cloudprovider_v1alpha1_cluster_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"5\n" +
 	"\aFencing\x12\x14\n" +
 	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x04R\x05epochB\x84\x02\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch*Z\n" +
+	"\tOwnership\x12\x19\n" +
+	"\x15OWNERSHIP_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10OWNERSHIP_BY_UID\x10\x01\x12\x1c\n" +
+	"\x18OWNERSHIP_BY_LEGACY_NAME\x10\x02B\x84\x02\n" +
 	"\x1ecom.ccm.cloudprovider.v1alpha1B\fClusterProtoP\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1\xa2\x02\x03CCX\xaa\x02\x1aCcm.Cloudprovider.V1alpha1\xca\x02\x1aCcm\\Cloudprovider\\V1alpha1\xe2\x02&Ccm\\Cloudprovider\\V1alpha1\\GPBMetadata\xea\x02\x1cCcm::Cloudprovider::V1alpha1b\x06proto3"
 
 var (
@@ -168,10 +226,12 @@ func file_ccm_cloudprovider_v1alpha1_cluster_proto_rawDescGZIP() []byte {
 	return file_ccm_cloudprovider_v1alpha1_cluster_proto_rawDescData
 }
 
+var file_ccm_cloudprovider_v1alpha1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_ccm_cloudprovider_v1alpha1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_ccm_cloudprovider_v1alpha1_cluster_proto_goTypes = []any{
-	(*ClusterRef)(nil), // 0: ccm.cloudprovider.v1alpha1.ClusterRef
-	(*Fencing)(nil),    // 1: ccm.cloudprovider.v1alpha1.Fencing
+	(Ownership)(0),     // 0: ccm.cloudprovider.v1alpha1.Ownership
+	(*ClusterRef)(nil), // 1: ccm.cloudprovider.v1alpha1.ClusterRef
+	(*Fencing)(nil),    // 2: ccm.cloudprovider.v1alpha1.Fencing
 }
 var file_ccm_cloudprovider_v1alpha1_cluster_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for method output_type
@@ -191,13 +251,14 @@ func file_ccm_cloudprovider_v1alpha1_cluster_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ccm_cloudprovider_v1alpha1_cluster_proto_rawDesc), len(file_ccm_cloudprovider_v1alpha1_cluster_proto_rawDesc)),
-			NumEnums:      0,
+			NumEnums:      1,
 			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_ccm_cloudprovider_v1alpha1_cluster_proto_goTypes,
 		DependencyIndexes: file_ccm_cloudprovider_v1alpha1_cluster_proto_depIdxs,
+		EnumInfos:         file_ccm_cloudprovider_v1alpha1_cluster_proto_enumTypes,
 		MessageInfos:      file_ccm_cloudprovider_v1alpha1_cluster_proto_msgTypes,
 	}.Build()
 	File_ccm_cloudprovider_v1alpha1_cluster_proto = out.File

@@ -28,7 +28,8 @@ const (
 // reason, the name of one of these values without its prefix "ERROR_REASON_". [R:error-info] Each detail type appears at
 // most once, and all details together MUST stay below 4 KiB, since they travel in trailers. [R:error-size] Text that
 // varies from call to call (a cloud's request id) goes into `ErrorInfo.metadata`, so that messages stay comparable; no
-// secret goes anywhere. [R:error-no-secret] To say when to come back, add `google.rpc.RetryInfo`.
+// secret goes anywhere. [R:error-no-secret] To say when to come back, add `google.rpc.RetryInfo`; less than 100 ms counts as
+// that much, and more than an hour as an hour, here and in `retry_after` of items and of work that goes on.
 //
 // A status without our ErrorInfo proves nothing. Above all, a bare NOT_FOUND is not absence.
 //

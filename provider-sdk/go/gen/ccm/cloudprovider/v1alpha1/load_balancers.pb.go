@@ -139,59 +139,6 @@ func (SyncState) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDescGZIP(), []int{1}
 }
 
-// Ownership says how a balancer was recognised as this cluster's.
-type Ownership int32
-
-const (
-	// Not known: never deleted.
-	Ownership_OWNERSHIP_UNSPECIFIED Ownership = 0
-	// It carries the cluster uid and the service uid.
-	Ownership_OWNERSHIP_BY_UID Ownership = 1
-	// It carries only the name that a former controller gave it. Changed or deleted only with adoption ADOPT.
-	Ownership_OWNERSHIP_BY_LEGACY_NAME Ownership = 2
-)
-
-// Enum value maps for Ownership.
-var (
-	Ownership_name = map[int32]string{
-		0: "OWNERSHIP_UNSPECIFIED",
-		1: "OWNERSHIP_BY_UID",
-		2: "OWNERSHIP_BY_LEGACY_NAME",
-	}
-	Ownership_value = map[string]int32{
-		"OWNERSHIP_UNSPECIFIED":    0,
-		"OWNERSHIP_BY_UID":         1,
-		"OWNERSHIP_BY_LEGACY_NAME": 2,
-	}
-)
-
-func (x Ownership) Enum() *Ownership {
-	p := new(Ownership)
-	*p = x
-	return p
-}
-
-func (x Ownership) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Ownership) Descriptor() protoreflect.EnumDescriptor {
-	return file_ccm_cloudprovider_v1alpha1_load_balancers_proto_enumTypes[2].Descriptor()
-}
-
-func (Ownership) Type() protoreflect.EnumType {
-	return &file_ccm_cloudprovider_v1alpha1_load_balancers_proto_enumTypes[2]
-}
-
-func (x Ownership) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Ownership.Descriptor instead.
-func (Ownership) EnumDescriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDescGZIP(), []int{2}
-}
-
 // Adoption says what to do with a balancer that only carries a former controller's name.
 type Adoption int32
 
@@ -229,11 +176,11 @@ func (x Adoption) String() string {
 }
 
 func (Adoption) Descriptor() protoreflect.EnumDescriptor {
-	return file_ccm_cloudprovider_v1alpha1_load_balancers_proto_enumTypes[3].Descriptor()
+	return file_ccm_cloudprovider_v1alpha1_load_balancers_proto_enumTypes[2].Descriptor()
 }
 
 func (Adoption) Type() protoreflect.EnumType {
-	return &file_ccm_cloudprovider_v1alpha1_load_balancers_proto_enumTypes[3]
+	return &file_ccm_cloudprovider_v1alpha1_load_balancers_proto_enumTypes[2]
 }
 
 func (x Adoption) Number() protoreflect.EnumNumber {
@@ -242,7 +189,7 @@ func (x Adoption) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Adoption.Descriptor instead.
 func (Adoption) EnumDescriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDescGZIP(), []int{3}
+	return file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDescGZIP(), []int{2}
 }
 
 // UpdateOutcome says what became of one update.
@@ -282,11 +229,11 @@ func (x UpdateOutcome) String() string {
 }
 
 func (UpdateOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_ccm_cloudprovider_v1alpha1_load_balancers_proto_enumTypes[4].Descriptor()
+	return file_ccm_cloudprovider_v1alpha1_load_balancers_proto_enumTypes[3].Descriptor()
 }
 
 func (UpdateOutcome) Type() protoreflect.EnumType {
-	return &file_ccm_cloudprovider_v1alpha1_load_balancers_proto_enumTypes[4]
+	return &file_ccm_cloudprovider_v1alpha1_load_balancers_proto_enumTypes[3]
 }
 
 func (x UpdateOutcome) Number() protoreflect.EnumNumber {
@@ -295,7 +242,7 @@ func (x UpdateOutcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UpdateOutcome.Descriptor instead.
 func (UpdateOutcome) EnumDescriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDescGZIP(), []int{4}
+	return file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDescGZIP(), []int{3}
 }
 
 // BackendSet is a set of nodes that stand behind balancers.
@@ -705,8 +652,11 @@ type EnsureLoadBalancerResponse struct {
 	ServiceAnnotations map[string]string `protobuf:"bytes,4,rep,name=service_annotations,json=serviceAnnotations,proto3" json:"service_annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Annotations under the same prefixes that the host removes.
 	RemovedServiceAnnotations []string `protobuf:"bytes,5,rep,name=removed_service_annotations,json=removedServiceAnnotations,proto3" json:"removed_service_annotations,omitempty"`
-	unknownFields             protoimpl.UnknownFields
-	sizeCache                 protoimpl.SizeCache
+	// Conditions that the host sets on the Service; others that it has stay. Only of types in
+	// `Wants.service_condition_writes`; others are dropped and counted.
+	ServiceConditions []*ServiceCondition `protobuf:"bytes,6,rep,name=service_conditions,json=serviceConditions,proto3" json:"service_conditions,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *EnsureLoadBalancerResponse) Reset() {
@@ -770,6 +720,13 @@ func (x *EnsureLoadBalancerResponse) GetServiceAnnotations() map[string]string {
 func (x *EnsureLoadBalancerResponse) GetRemovedServiceAnnotations() []string {
 	if x != nil {
 		return x.RemovedServiceAnnotations
+	}
+	return nil
+}
+
+func (x *EnsureLoadBalancerResponse) GetServiceConditions() []*ServiceCondition {
+	if x != nil {
+		return x.ServiceConditions
 	}
 	return nil
 }
@@ -1355,14 +1312,15 @@ const file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDesc = "" +
 	"\bbackends\x18\x04 \x01(\v2&.ccm.cloudprovider.v1alpha1.BackendSetR\bbackends\x12%\n" +
 	"\x0edesired_digest\x18\x05 \x01(\tR\rdesiredDigest\x12\x1a\n" +
 	"\brevision\x18\x06 \x01(\x04R\brevision\x12@\n" +
-	"\badoption\x18\a \x01(\x0e2$.ccm.cloudprovider.v1alpha1.AdoptionR\badoption\"\xff\x03\n" +
+	"\badoption\x18\a \x01(\x0e2$.ccm.cloudprovider.v1alpha1.AdoptionR\badoption\"\xdc\x04\n" +
 	"\x1aEnsureLoadBalancerResponse\x12M\n" +
 	"\rload_balancer\x18\x01 \x01(\v2(.ccm.cloudprovider.v1alpha1.LoadBalancerR\floadBalancer\x12G\n" +
 	"\vin_progress\x18\x02 \x01(\v2&.ccm.cloudprovider.v1alpha1.InProgressR\n" +
 	"inProgress\x12A\n" +
 	"\x06events\x18\x03 \x03(\v2).ccm.cloudprovider.v1alpha1.ProviderEventR\x06events\x12\x7f\n" +
 	"\x13service_annotations\x18\x04 \x03(\v2N.ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.ServiceAnnotationsEntryR\x12serviceAnnotations\x12>\n" +
-	"\x1bremoved_service_annotations\x18\x05 \x03(\tR\x19removedServiceAnnotations\x1aE\n" +
+	"\x1bremoved_service_annotations\x18\x05 \x03(\tR\x19removedServiceAnnotations\x12[\n" +
+	"\x12service_conditions\x18\x06 \x03(\v2,.ccm.cloudprovider.v1alpha1.ServiceConditionR\x11serviceConditions\x1aE\n" +
 	"\x17ServiceAnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb3\x02\n" +
@@ -1418,11 +1376,7 @@ const file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDesc = "" +
 	"\tSyncState\x12\x1a\n" +
 	"\x16SYNC_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12SYNC_STATE_IN_SYNC\x10\x01\x12\x16\n" +
-	"\x12SYNC_STATE_DRIFTED\x10\x02*Z\n" +
-	"\tOwnership\x12\x19\n" +
-	"\x15OWNERSHIP_UNSPECIFIED\x10\x00\x12\x14\n" +
-	"\x10OWNERSHIP_BY_UID\x10\x01\x12\x1c\n" +
-	"\x18OWNERSHIP_BY_LEGACY_NAME\x10\x02*\\\n" +
+	"\x12SYNC_STATE_DRIFTED\x10\x02*\\\n" +
 	"\bAdoption\x12\x18\n" +
 	"\x14ADOPTION_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fADOPTION_REFUSE\x10\x01\x12!\n" +
@@ -1451,94 +1405,96 @@ func file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDescGZIP() []byte {
 	return file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDescData
 }
 
-var file_ccm_cloudprovider_v1alpha1_load_balancers_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_ccm_cloudprovider_v1alpha1_load_balancers_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_ccm_cloudprovider_v1alpha1_load_balancers_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_ccm_cloudprovider_v1alpha1_load_balancers_proto_goTypes = []any{
 	(LoadBalancerState)(0),                   // 0: ccm.cloudprovider.v1alpha1.LoadBalancerState
 	(SyncState)(0),                           // 1: ccm.cloudprovider.v1alpha1.SyncState
-	(Ownership)(0),                           // 2: ccm.cloudprovider.v1alpha1.Ownership
-	(Adoption)(0),                            // 3: ccm.cloudprovider.v1alpha1.Adoption
-	(UpdateOutcome)(0),                       // 4: ccm.cloudprovider.v1alpha1.UpdateOutcome
-	(*BackendSet)(nil),                       // 5: ccm.cloudprovider.v1alpha1.BackendSet
-	(*LoadBalancer)(nil),                     // 6: ccm.cloudprovider.v1alpha1.LoadBalancer
-	(*GetLoadBalancerRequest)(nil),           // 7: ccm.cloudprovider.v1alpha1.GetLoadBalancerRequest
-	(*GetLoadBalancerResponse)(nil),          // 8: ccm.cloudprovider.v1alpha1.GetLoadBalancerResponse
-	(*EnsureLoadBalancerRequest)(nil),        // 9: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest
-	(*EnsureLoadBalancerResponse)(nil),       // 10: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse
-	(*BatchUpdateLoadBalancersRequest)(nil),  // 11: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest
-	(*LoadBalancerUpdate)(nil),               // 12: ccm.cloudprovider.v1alpha1.LoadBalancerUpdate
-	(*BatchUpdateLoadBalancersResponse)(nil), // 13: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersResponse
-	(*LoadBalancerUpdateResult)(nil),         // 14: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult
-	(*DeleteLoadBalancerRequest)(nil),        // 15: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest
-	(*DeleteLoadBalancerResponse)(nil),       // 16: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse
-	(*ListLoadBalancersRequest)(nil),         // 17: ccm.cloudprovider.v1alpha1.ListLoadBalancersRequest
-	(*ListLoadBalancersResponse)(nil),        // 18: ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse
-	nil,                                      // 19: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.ServiceAnnotationsEntry
-	(*NodeRef)(nil),                          // 20: ccm.cloudprovider.v1alpha1.NodeRef
-	(*ServiceRef)(nil),                       // 21: ccm.cloudprovider.v1alpha1.ServiceRef
-	(*LoadBalancerIngress)(nil),              // 22: ccm.cloudprovider.v1alpha1.LoadBalancerIngress
+	(Adoption)(0),                            // 2: ccm.cloudprovider.v1alpha1.Adoption
+	(UpdateOutcome)(0),                       // 3: ccm.cloudprovider.v1alpha1.UpdateOutcome
+	(*BackendSet)(nil),                       // 4: ccm.cloudprovider.v1alpha1.BackendSet
+	(*LoadBalancer)(nil),                     // 5: ccm.cloudprovider.v1alpha1.LoadBalancer
+	(*GetLoadBalancerRequest)(nil),           // 6: ccm.cloudprovider.v1alpha1.GetLoadBalancerRequest
+	(*GetLoadBalancerResponse)(nil),          // 7: ccm.cloudprovider.v1alpha1.GetLoadBalancerResponse
+	(*EnsureLoadBalancerRequest)(nil),        // 8: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest
+	(*EnsureLoadBalancerResponse)(nil),       // 9: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse
+	(*BatchUpdateLoadBalancersRequest)(nil),  // 10: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest
+	(*LoadBalancerUpdate)(nil),               // 11: ccm.cloudprovider.v1alpha1.LoadBalancerUpdate
+	(*BatchUpdateLoadBalancersResponse)(nil), // 12: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersResponse
+	(*LoadBalancerUpdateResult)(nil),         // 13: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult
+	(*DeleteLoadBalancerRequest)(nil),        // 14: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest
+	(*DeleteLoadBalancerResponse)(nil),       // 15: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse
+	(*ListLoadBalancersRequest)(nil),         // 16: ccm.cloudprovider.v1alpha1.ListLoadBalancersRequest
+	(*ListLoadBalancersResponse)(nil),        // 17: ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse
+	nil,                                      // 18: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.ServiceAnnotationsEntry
+	(*NodeRef)(nil),                          // 19: ccm.cloudprovider.v1alpha1.NodeRef
+	(*ServiceRef)(nil),                       // 20: ccm.cloudprovider.v1alpha1.ServiceRef
+	(*LoadBalancerIngress)(nil),              // 21: ccm.cloudprovider.v1alpha1.LoadBalancerIngress
+	(Ownership)(0),                           // 22: ccm.cloudprovider.v1alpha1.Ownership
 	(*ClusterRef)(nil),                       // 23: ccm.cloudprovider.v1alpha1.ClusterRef
 	(*Fencing)(nil),                          // 24: ccm.cloudprovider.v1alpha1.Fencing
 	(*Service)(nil),                          // 25: ccm.cloudprovider.v1alpha1.Service
 	(*InProgress)(nil),                       // 26: ccm.cloudprovider.v1alpha1.InProgress
 	(*ProviderEvent)(nil),                    // 27: ccm.cloudprovider.v1alpha1.ProviderEvent
-	(*ItemError)(nil),                        // 28: ccm.cloudprovider.v1alpha1.ItemError
-	(*UnreachableLocation)(nil),              // 29: ccm.cloudprovider.v1alpha1.UnreachableLocation
+	(*ServiceCondition)(nil),                 // 28: ccm.cloudprovider.v1alpha1.ServiceCondition
+	(*ItemError)(nil),                        // 29: ccm.cloudprovider.v1alpha1.ItemError
+	(*UnreachableLocation)(nil),              // 30: ccm.cloudprovider.v1alpha1.UnreachableLocation
 }
 var file_ccm_cloudprovider_v1alpha1_load_balancers_proto_depIdxs = []int32{
-	20, // 0: ccm.cloudprovider.v1alpha1.BackendSet.nodes:type_name -> ccm.cloudprovider.v1alpha1.NodeRef
-	21, // 1: ccm.cloudprovider.v1alpha1.LoadBalancer.service:type_name -> ccm.cloudprovider.v1alpha1.ServiceRef
+	19, // 0: ccm.cloudprovider.v1alpha1.BackendSet.nodes:type_name -> ccm.cloudprovider.v1alpha1.NodeRef
+	20, // 1: ccm.cloudprovider.v1alpha1.LoadBalancer.service:type_name -> ccm.cloudprovider.v1alpha1.ServiceRef
 	0,  // 2: ccm.cloudprovider.v1alpha1.LoadBalancer.state:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerState
-	22, // 3: ccm.cloudprovider.v1alpha1.LoadBalancer.ingress:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerIngress
+	21, // 3: ccm.cloudprovider.v1alpha1.LoadBalancer.ingress:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerIngress
 	1,  // 4: ccm.cloudprovider.v1alpha1.LoadBalancer.sync_state:type_name -> ccm.cloudprovider.v1alpha1.SyncState
-	2,  // 5: ccm.cloudprovider.v1alpha1.LoadBalancer.ownership:type_name -> ccm.cloudprovider.v1alpha1.Ownership
+	22, // 5: ccm.cloudprovider.v1alpha1.LoadBalancer.ownership:type_name -> ccm.cloudprovider.v1alpha1.Ownership
 	23, // 6: ccm.cloudprovider.v1alpha1.GetLoadBalancerRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
-	21, // 7: ccm.cloudprovider.v1alpha1.GetLoadBalancerRequest.service:type_name -> ccm.cloudprovider.v1alpha1.ServiceRef
-	6,  // 8: ccm.cloudprovider.v1alpha1.GetLoadBalancerResponse.load_balancer:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancer
+	20, // 7: ccm.cloudprovider.v1alpha1.GetLoadBalancerRequest.service:type_name -> ccm.cloudprovider.v1alpha1.ServiceRef
+	5,  // 8: ccm.cloudprovider.v1alpha1.GetLoadBalancerResponse.load_balancer:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancer
 	23, // 9: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
 	24, // 10: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
 	25, // 11: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest.service:type_name -> ccm.cloudprovider.v1alpha1.Service
-	5,  // 12: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest.backends:type_name -> ccm.cloudprovider.v1alpha1.BackendSet
-	3,  // 13: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest.adoption:type_name -> ccm.cloudprovider.v1alpha1.Adoption
-	6,  // 14: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.load_balancer:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancer
+	4,  // 12: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest.backends:type_name -> ccm.cloudprovider.v1alpha1.BackendSet
+	2,  // 13: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest.adoption:type_name -> ccm.cloudprovider.v1alpha1.Adoption
+	5,  // 14: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.load_balancer:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancer
 	26, // 15: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.in_progress:type_name -> ccm.cloudprovider.v1alpha1.InProgress
 	27, // 16: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.events:type_name -> ccm.cloudprovider.v1alpha1.ProviderEvent
-	19, // 17: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.service_annotations:type_name -> ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.ServiceAnnotationsEntry
-	23, // 18: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
-	24, // 19: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
-	5,  // 20: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.backend_sets:type_name -> ccm.cloudprovider.v1alpha1.BackendSet
-	12, // 21: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.items:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerUpdate
-	25, // 22: ccm.cloudprovider.v1alpha1.LoadBalancerUpdate.service:type_name -> ccm.cloudprovider.v1alpha1.Service
-	14, // 23: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersResponse.results:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult
-	4,  // 24: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult.outcome:type_name -> ccm.cloudprovider.v1alpha1.UpdateOutcome
-	26, // 25: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult.in_progress:type_name -> ccm.cloudprovider.v1alpha1.InProgress
-	28, // 26: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult.error:type_name -> ccm.cloudprovider.v1alpha1.ItemError
-	27, // 27: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult.events:type_name -> ccm.cloudprovider.v1alpha1.ProviderEvent
-	23, // 28: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
-	24, // 29: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
-	21, // 30: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.service:type_name -> ccm.cloudprovider.v1alpha1.ServiceRef
-	25, // 31: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.last_known:type_name -> ccm.cloudprovider.v1alpha1.Service
-	3,  // 32: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.adoption:type_name -> ccm.cloudprovider.v1alpha1.Adoption
-	26, // 33: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse.in_progress:type_name -> ccm.cloudprovider.v1alpha1.InProgress
-	27, // 34: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse.events:type_name -> ccm.cloudprovider.v1alpha1.ProviderEvent
-	23, // 35: ccm.cloudprovider.v1alpha1.ListLoadBalancersRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
-	6,  // 36: ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse.load_balancers:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancer
-	29, // 37: ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse.unreachable:type_name -> ccm.cloudprovider.v1alpha1.UnreachableLocation
-	7,  // 38: ccm.cloudprovider.v1alpha1.LoadBalancers.GetLoadBalancer:input_type -> ccm.cloudprovider.v1alpha1.GetLoadBalancerRequest
-	9,  // 39: ccm.cloudprovider.v1alpha1.LoadBalancers.EnsureLoadBalancer:input_type -> ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest
-	11, // 40: ccm.cloudprovider.v1alpha1.LoadBalancers.BatchUpdateLoadBalancers:input_type -> ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest
-	15, // 41: ccm.cloudprovider.v1alpha1.LoadBalancers.DeleteLoadBalancer:input_type -> ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest
-	17, // 42: ccm.cloudprovider.v1alpha1.LoadBalancers.ListLoadBalancers:input_type -> ccm.cloudprovider.v1alpha1.ListLoadBalancersRequest
-	8,  // 43: ccm.cloudprovider.v1alpha1.LoadBalancers.GetLoadBalancer:output_type -> ccm.cloudprovider.v1alpha1.GetLoadBalancerResponse
-	10, // 44: ccm.cloudprovider.v1alpha1.LoadBalancers.EnsureLoadBalancer:output_type -> ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse
-	13, // 45: ccm.cloudprovider.v1alpha1.LoadBalancers.BatchUpdateLoadBalancers:output_type -> ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersResponse
-	16, // 46: ccm.cloudprovider.v1alpha1.LoadBalancers.DeleteLoadBalancer:output_type -> ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse
-	18, // 47: ccm.cloudprovider.v1alpha1.LoadBalancers.ListLoadBalancers:output_type -> ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse
-	43, // [43:48] is the sub-list for method output_type
-	38, // [38:43] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	18, // 17: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.service_annotations:type_name -> ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.ServiceAnnotationsEntry
+	28, // 18: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.service_conditions:type_name -> ccm.cloudprovider.v1alpha1.ServiceCondition
+	23, // 19: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
+	24, // 20: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
+	4,  // 21: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.backend_sets:type_name -> ccm.cloudprovider.v1alpha1.BackendSet
+	11, // 22: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.items:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerUpdate
+	25, // 23: ccm.cloudprovider.v1alpha1.LoadBalancerUpdate.service:type_name -> ccm.cloudprovider.v1alpha1.Service
+	13, // 24: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersResponse.results:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult
+	3,  // 25: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult.outcome:type_name -> ccm.cloudprovider.v1alpha1.UpdateOutcome
+	26, // 26: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult.in_progress:type_name -> ccm.cloudprovider.v1alpha1.InProgress
+	29, // 27: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult.error:type_name -> ccm.cloudprovider.v1alpha1.ItemError
+	27, // 28: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult.events:type_name -> ccm.cloudprovider.v1alpha1.ProviderEvent
+	23, // 29: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
+	24, // 30: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
+	20, // 31: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.service:type_name -> ccm.cloudprovider.v1alpha1.ServiceRef
+	25, // 32: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.last_known:type_name -> ccm.cloudprovider.v1alpha1.Service
+	2,  // 33: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.adoption:type_name -> ccm.cloudprovider.v1alpha1.Adoption
+	26, // 34: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse.in_progress:type_name -> ccm.cloudprovider.v1alpha1.InProgress
+	27, // 35: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse.events:type_name -> ccm.cloudprovider.v1alpha1.ProviderEvent
+	23, // 36: ccm.cloudprovider.v1alpha1.ListLoadBalancersRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
+	5,  // 37: ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse.load_balancers:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancer
+	30, // 38: ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse.unreachable:type_name -> ccm.cloudprovider.v1alpha1.UnreachableLocation
+	6,  // 39: ccm.cloudprovider.v1alpha1.LoadBalancers.GetLoadBalancer:input_type -> ccm.cloudprovider.v1alpha1.GetLoadBalancerRequest
+	8,  // 40: ccm.cloudprovider.v1alpha1.LoadBalancers.EnsureLoadBalancer:input_type -> ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest
+	10, // 41: ccm.cloudprovider.v1alpha1.LoadBalancers.BatchUpdateLoadBalancers:input_type -> ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest
+	14, // 42: ccm.cloudprovider.v1alpha1.LoadBalancers.DeleteLoadBalancer:input_type -> ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest
+	16, // 43: ccm.cloudprovider.v1alpha1.LoadBalancers.ListLoadBalancers:input_type -> ccm.cloudprovider.v1alpha1.ListLoadBalancersRequest
+	7,  // 44: ccm.cloudprovider.v1alpha1.LoadBalancers.GetLoadBalancer:output_type -> ccm.cloudprovider.v1alpha1.GetLoadBalancerResponse
+	9,  // 45: ccm.cloudprovider.v1alpha1.LoadBalancers.EnsureLoadBalancer:output_type -> ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse
+	12, // 46: ccm.cloudprovider.v1alpha1.LoadBalancers.BatchUpdateLoadBalancers:output_type -> ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersResponse
+	15, // 47: ccm.cloudprovider.v1alpha1.LoadBalancers.DeleteLoadBalancer:output_type -> ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse
+	17, // 48: ccm.cloudprovider.v1alpha1.LoadBalancers.ListLoadBalancers:output_type -> ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse
+	44, // [44:49] is the sub-list for method output_type
+	39, // [39:44] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_ccm_cloudprovider_v1alpha1_load_balancers_proto_init() }
@@ -1557,7 +1513,7 @@ func file_ccm_cloudprovider_v1alpha1_load_balancers_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDesc), len(file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDesc)),
-			NumEnums:      5,
+			NumEnums:      4,
 			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -22,6 +22,116 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// TaintEffect says what becomes of pods that do not tolerate a taint.
+type TaintEffect int32
+
+const (
+	// One that is newer than the host.
+	TaintEffect_TAINT_EFFECT_UNSPECIFIED TaintEffect = 0
+	// No new ones come.
+	TaintEffect_TAINT_EFFECT_NO_SCHEDULE TaintEffect = 1
+	// New ones come only where there is no other room.
+	TaintEffect_TAINT_EFFECT_PREFER_NO_SCHEDULE TaintEffect = 2
+	// They go.
+	TaintEffect_TAINT_EFFECT_NO_EXECUTE TaintEffect = 3
+)
+
+// Enum value maps for TaintEffect.
+var (
+	TaintEffect_name = map[int32]string{
+		0: "TAINT_EFFECT_UNSPECIFIED",
+		1: "TAINT_EFFECT_NO_SCHEDULE",
+		2: "TAINT_EFFECT_PREFER_NO_SCHEDULE",
+		3: "TAINT_EFFECT_NO_EXECUTE",
+	}
+	TaintEffect_value = map[string]int32{
+		"TAINT_EFFECT_UNSPECIFIED":        0,
+		"TAINT_EFFECT_NO_SCHEDULE":        1,
+		"TAINT_EFFECT_PREFER_NO_SCHEDULE": 2,
+		"TAINT_EFFECT_NO_EXECUTE":         3,
+	}
+)
+
+func (x TaintEffect) Enum() *TaintEffect {
+	p := new(TaintEffect)
+	*p = x
+	return p
+}
+
+func (x TaintEffect) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TaintEffect) Descriptor() protoreflect.EnumDescriptor {
+	return file_ccm_cloudprovider_v1alpha1_node_proto_enumTypes[0].Descriptor()
+}
+
+func (TaintEffect) Type() protoreflect.EnumType {
+	return &file_ccm_cloudprovider_v1alpha1_node_proto_enumTypes[0]
+}
+
+func (x TaintEffect) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TaintEffect.Descriptor instead.
+func (TaintEffect) EnumDescriptor() ([]byte, []int) {
+	return file_ccm_cloudprovider_v1alpha1_node_proto_rawDescGZIP(), []int{0}
+}
+
+// NodeReadiness says whether a node is ready for pods, as its condition Ready has it.
+type NodeReadiness int32
+
+const (
+	// Not known: the kubelet has not said it yet, or is silent.
+	NodeReadiness_NODE_READINESS_UNSPECIFIED NodeReadiness = 0
+	// It is.
+	NodeReadiness_NODE_READINESS_READY NodeReadiness = 1
+	// The kubelet says that it is not.
+	NodeReadiness_NODE_READINESS_NOT_READY NodeReadiness = 2
+)
+
+// Enum value maps for NodeReadiness.
+var (
+	NodeReadiness_name = map[int32]string{
+		0: "NODE_READINESS_UNSPECIFIED",
+		1: "NODE_READINESS_READY",
+		2: "NODE_READINESS_NOT_READY",
+	}
+	NodeReadiness_value = map[string]int32{
+		"NODE_READINESS_UNSPECIFIED": 0,
+		"NODE_READINESS_READY":       1,
+		"NODE_READINESS_NOT_READY":   2,
+	}
+)
+
+func (x NodeReadiness) Enum() *NodeReadiness {
+	p := new(NodeReadiness)
+	*p = x
+	return p
+}
+
+func (x NodeReadiness) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (NodeReadiness) Descriptor() protoreflect.EnumDescriptor {
+	return file_ccm_cloudprovider_v1alpha1_node_proto_enumTypes[1].Descriptor()
+}
+
+func (NodeReadiness) Type() protoreflect.EnumType {
+	return &file_ccm_cloudprovider_v1alpha1_node_proto_enumTypes[1]
+}
+
+func (x NodeReadiness) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use NodeReadiness.Descriptor instead.
+func (NodeReadiness) EnumDescriptor() ([]byte, []int) {
+	return file_ccm_cloudprovider_v1alpha1_node_proto_rawDescGZIP(), []int{1}
+}
+
 // NodeAddressType is the type of an address of a node.
 type NodeAddressType int32
 
@@ -71,11 +181,11 @@ func (x NodeAddressType) String() string {
 }
 
 func (NodeAddressType) Descriptor() protoreflect.EnumDescriptor {
-	return file_ccm_cloudprovider_v1alpha1_node_proto_enumTypes[0].Descriptor()
+	return file_ccm_cloudprovider_v1alpha1_node_proto_enumTypes[2].Descriptor()
 }
 
 func (NodeAddressType) Type() protoreflect.EnumType {
-	return &file_ccm_cloudprovider_v1alpha1_node_proto_enumTypes[0]
+	return &file_ccm_cloudprovider_v1alpha1_node_proto_enumTypes[2]
 }
 
 func (x NodeAddressType) Number() protoreflect.EnumNumber {
@@ -84,7 +194,7 @@ func (x NodeAddressType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NodeAddressType.Descriptor instead.
 func (NodeAddressType) EnumDescriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_node_proto_rawDescGZIP(), []int{0}
+	return file_ccm_cloudprovider_v1alpha1_node_proto_rawDescGZIP(), []int{2}
 }
 
 // NodeRef names a node of the cluster. It is how a node is named in every RPC.
@@ -113,7 +223,16 @@ type NodeRef struct {
 	// The wanted annotations of the node.
 	Annotations map[string]string `protobuf:"bytes,9,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Pod CIDRs of the node, for route targets and backends that want them.
-	PodCidrs      []string `protobuf:"bytes,10,rep,name=pod_cidrs,json=podCidrs,proto3" json:"pod_cidrs,omitempty"`
+	PodCidrs []string `protobuf:"bytes,10,rep,name=pod_cidrs,json=podCidrs,proto3" json:"pod_cidrs,omitempty"`
+	// The wanted taints of the node, in its order.
+	Taints []*NodeTaint `protobuf:"bytes,11,rep,name=taints,proto3" json:"taints,omitempty"`
+	// The node is cordoned (`spec.unschedulable`). Upstream's balancers send traffic to it all the same, and so does a set of
+	// backends.
+	Unschedulable bool `protobuf:"varint,12,opt,name=unschedulable,proto3" json:"unschedulable,omitempty"`
+	// What the node's condition Ready says.
+	Readiness NodeReadiness `protobuf:"varint,13,opt,name=readiness,proto3,enum=ccm.cloudprovider.v1alpha1.NodeReadiness" json:"readiness,omitempty"`
+	// When deletion of the Node was asked for; absent: it was not. Such a node is in no set of backends.
+	DeletionTime  *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=deletion_time,json=deletionTime,proto3" json:"deletion_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -218,6 +337,98 @@ func (x *NodeRef) GetPodCidrs() []string {
 	return nil
 }
 
+func (x *NodeRef) GetTaints() []*NodeTaint {
+	if x != nil {
+		return x.Taints
+	}
+	return nil
+}
+
+func (x *NodeRef) GetUnschedulable() bool {
+	if x != nil {
+		return x.Unschedulable
+	}
+	return false
+}
+
+func (x *NodeRef) GetReadiness() NodeReadiness {
+	if x != nil {
+		return x.Readiness
+	}
+	return NodeReadiness_NODE_READINESS_UNSPECIFIED
+}
+
+func (x *NodeRef) GetDeletionTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DeletionTime
+	}
+	return nil
+}
+
+// NodeTaint is one taint of a node.
+type NodeTaint struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// May be empty.
+	Value string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	// Required.
+	Effect        TaintEffect `protobuf:"varint,3,opt,name=effect,proto3,enum=ccm.cloudprovider.v1alpha1.TaintEffect" json:"effect,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeTaint) Reset() {
+	*x = NodeTaint{}
+	mi := &file_ccm_cloudprovider_v1alpha1_node_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeTaint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeTaint) ProtoMessage() {}
+
+func (x *NodeTaint) ProtoReflect() protoreflect.Message {
+	mi := &file_ccm_cloudprovider_v1alpha1_node_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeTaint.ProtoReflect.Descriptor instead.
+func (*NodeTaint) Descriptor() ([]byte, []int) {
+	return file_ccm_cloudprovider_v1alpha1_node_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NodeTaint) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *NodeTaint) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *NodeTaint) GetEffect() TaintEffect {
+	if x != nil {
+		return x.Effect
+	}
+	return TaintEffect_TAINT_EFFECT_UNSPECIFIED
+}
+
 // NodeAddress is one address of a node or an instance.
 type NodeAddress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -232,7 +443,7 @@ type NodeAddress struct {
 
 func (x *NodeAddress) Reset() {
 	*x = NodeAddress{}
-	mi := &file_ccm_cloudprovider_v1alpha1_node_proto_msgTypes[1]
+	mi := &file_ccm_cloudprovider_v1alpha1_node_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -244,7 +455,7 @@ func (x *NodeAddress) String() string {
 func (*NodeAddress) ProtoMessage() {}
 
 func (x *NodeAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_node_proto_msgTypes[1]
+	mi := &file_ccm_cloudprovider_v1alpha1_node_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -257,7 +468,7 @@ func (x *NodeAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeAddress.ProtoReflect.Descriptor instead.
 func (*NodeAddress) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_node_proto_rawDescGZIP(), []int{1}
+	return file_ccm_cloudprovider_v1alpha1_node_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *NodeAddress) GetType() NodeAddressType {
@@ -278,7 +489,7 @@ var File_ccm_cloudprovider_v1alpha1_node_proto protoreflect.FileDescriptor
 
 const file_ccm_cloudprovider_v1alpha1_node_proto_rawDesc = "" +
 	"\n" +
-	"%ccm/cloudprovider/v1alpha1/node.proto\x12\x1accm.cloudprovider.v1alpha1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xde\x04\n" +
+	"%ccm/cloudprovider/v1alpha1/node.proto\x12\x1accm.cloudprovider.v1alpha1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcd\x06\n" +
 	"\aNodeRef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1f\n" +
@@ -292,16 +503,33 @@ const file_ccm_cloudprovider_v1alpha1_node_proto_rawDesc = "" +
 	"\x06labels\x18\b \x03(\v2/.ccm.cloudprovider.v1alpha1.NodeRef.LabelsEntryR\x06labels\x12V\n" +
 	"\vannotations\x18\t \x03(\v24.ccm.cloudprovider.v1alpha1.NodeRef.AnnotationsEntryR\vannotations\x12\x1b\n" +
 	"\tpod_cidrs\x18\n" +
-	" \x03(\tR\bpodCidrs\x1a9\n" +
+	" \x03(\tR\bpodCidrs\x12=\n" +
+	"\x06taints\x18\v \x03(\v2%.ccm.cloudprovider.v1alpha1.NodeTaintR\x06taints\x12$\n" +
+	"\runschedulable\x18\f \x01(\bR\runschedulable\x12G\n" +
+	"\treadiness\x18\r \x01(\x0e2).ccm.cloudprovider.v1alpha1.NodeReadinessR\treadiness\x12?\n" +
+	"\rdeletion_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\fdeletionTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"h\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"t\n" +
+	"\tNodeTaint\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12?\n" +
+	"\x06effect\x18\x03 \x01(\x0e2'.ccm.cloudprovider.v1alpha1.TaintEffectR\x06effect\"h\n" +
 	"\vNodeAddress\x12?\n" +
 	"\x04type\x18\x01 \x01(\x0e2+.ccm.cloudprovider.v1alpha1.NodeAddressTypeR\x04type\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress*\xe2\x01\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress*\x8b\x01\n" +
+	"\vTaintEffect\x12\x1c\n" +
+	"\x18TAINT_EFFECT_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18TAINT_EFFECT_NO_SCHEDULE\x10\x01\x12#\n" +
+	"\x1fTAINT_EFFECT_PREFER_NO_SCHEDULE\x10\x02\x12\x1b\n" +
+	"\x17TAINT_EFFECT_NO_EXECUTE\x10\x03*g\n" +
+	"\rNodeReadiness\x12\x1e\n" +
+	"\x1aNODE_READINESS_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14NODE_READINESS_READY\x10\x01\x12\x1c\n" +
+	"\x18NODE_READINESS_NOT_READY\x10\x02*\xe2\x01\n" +
 	"\x0fNodeAddressType\x12!\n" +
 	"\x1dNODE_ADDRESS_TYPE_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aNODE_ADDRESS_TYPE_HOSTNAME\x10\x01\x12!\n" +
@@ -323,27 +551,34 @@ func file_ccm_cloudprovider_v1alpha1_node_proto_rawDescGZIP() []byte {
 	return file_ccm_cloudprovider_v1alpha1_node_proto_rawDescData
 }
 
-var file_ccm_cloudprovider_v1alpha1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ccm_cloudprovider_v1alpha1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_ccm_cloudprovider_v1alpha1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_ccm_cloudprovider_v1alpha1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_ccm_cloudprovider_v1alpha1_node_proto_goTypes = []any{
-	(NodeAddressType)(0),          // 0: ccm.cloudprovider.v1alpha1.NodeAddressType
-	(*NodeRef)(nil),               // 1: ccm.cloudprovider.v1alpha1.NodeRef
-	(*NodeAddress)(nil),           // 2: ccm.cloudprovider.v1alpha1.NodeAddress
-	nil,                           // 3: ccm.cloudprovider.v1alpha1.NodeRef.LabelsEntry
-	nil,                           // 4: ccm.cloudprovider.v1alpha1.NodeRef.AnnotationsEntry
-	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(TaintEffect)(0),              // 0: ccm.cloudprovider.v1alpha1.TaintEffect
+	(NodeReadiness)(0),            // 1: ccm.cloudprovider.v1alpha1.NodeReadiness
+	(NodeAddressType)(0),          // 2: ccm.cloudprovider.v1alpha1.NodeAddressType
+	(*NodeRef)(nil),               // 3: ccm.cloudprovider.v1alpha1.NodeRef
+	(*NodeTaint)(nil),             // 4: ccm.cloudprovider.v1alpha1.NodeTaint
+	(*NodeAddress)(nil),           // 5: ccm.cloudprovider.v1alpha1.NodeAddress
+	nil,                           // 6: ccm.cloudprovider.v1alpha1.NodeRef.LabelsEntry
+	nil,                           // 7: ccm.cloudprovider.v1alpha1.NodeRef.AnnotationsEntry
+	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
 }
 var file_ccm_cloudprovider_v1alpha1_node_proto_depIdxs = []int32{
-	2, // 0: ccm.cloudprovider.v1alpha1.NodeRef.addresses:type_name -> ccm.cloudprovider.v1alpha1.NodeAddress
-	5, // 1: ccm.cloudprovider.v1alpha1.NodeRef.creation_time:type_name -> google.protobuf.Timestamp
-	3, // 2: ccm.cloudprovider.v1alpha1.NodeRef.labels:type_name -> ccm.cloudprovider.v1alpha1.NodeRef.LabelsEntry
-	4, // 3: ccm.cloudprovider.v1alpha1.NodeRef.annotations:type_name -> ccm.cloudprovider.v1alpha1.NodeRef.AnnotationsEntry
-	0, // 4: ccm.cloudprovider.v1alpha1.NodeAddress.type:type_name -> ccm.cloudprovider.v1alpha1.NodeAddressType
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	5, // 0: ccm.cloudprovider.v1alpha1.NodeRef.addresses:type_name -> ccm.cloudprovider.v1alpha1.NodeAddress
+	8, // 1: ccm.cloudprovider.v1alpha1.NodeRef.creation_time:type_name -> google.protobuf.Timestamp
+	6, // 2: ccm.cloudprovider.v1alpha1.NodeRef.labels:type_name -> ccm.cloudprovider.v1alpha1.NodeRef.LabelsEntry
+	7, // 3: ccm.cloudprovider.v1alpha1.NodeRef.annotations:type_name -> ccm.cloudprovider.v1alpha1.NodeRef.AnnotationsEntry
+	4, // 4: ccm.cloudprovider.v1alpha1.NodeRef.taints:type_name -> ccm.cloudprovider.v1alpha1.NodeTaint
+	1, // 5: ccm.cloudprovider.v1alpha1.NodeRef.readiness:type_name -> ccm.cloudprovider.v1alpha1.NodeReadiness
+	8, // 6: ccm.cloudprovider.v1alpha1.NodeRef.deletion_time:type_name -> google.protobuf.Timestamp
+	0, // 7: ccm.cloudprovider.v1alpha1.NodeTaint.effect:type_name -> ccm.cloudprovider.v1alpha1.TaintEffect
+	2, // 8: ccm.cloudprovider.v1alpha1.NodeAddress.type:type_name -> ccm.cloudprovider.v1alpha1.NodeAddressType
+	9, // [9:9] is the sub-list for method output_type
+	9, // [9:9] is the sub-list for method input_type
+	9, // [9:9] is the sub-list for extension type_name
+	9, // [9:9] is the sub-list for extension extendee
+	0, // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_ccm_cloudprovider_v1alpha1_node_proto_init() }
@@ -356,8 +591,8 @@ func file_ccm_cloudprovider_v1alpha1_node_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ccm_cloudprovider_v1alpha1_node_proto_rawDesc), len(file_ccm_cloudprovider_v1alpha1_node_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   4,
+			NumEnums:      3,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -79,6 +79,11 @@ func (RouteState) EnumDescriptor() ([]byte, []int) {
 }
 
 // Route is a route as the cloud has it.
+//
+// With CAPABILITY_ROUTE_OWNERSHIP a route carries the uid of its cluster, and every answer MUST say how it was recognised
+// [R:route-ownership]: the host removes BY_UID only. Many clouds have no room for a tag in a route. Without the capability
+// the provider is told by its own configuration which route tables are the cluster's, and the host takes each route in them
+// that lies wholly inside of a cluster CIDR for the cluster's, whoever made it.
 type Route struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The cloud's id. Required, at most 1 KiB.
@@ -89,7 +94,9 @@ type Route struct {
 	// Absent when it leads to nothing known.
 	Target *NodeRef `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
 	// Required.
-	State         RouteState `protobuf:"varint,4,opt,name=state,proto3,enum=ccm.cloudprovider.v1alpha1.RouteState" json:"state,omitempty"`
+	State RouteState `protobuf:"varint,4,opt,name=state,proto3,enum=ccm.cloudprovider.v1alpha1.RouteState" json:"state,omitempty"`
+	// How it was recognised. Only with CAPABILITY_ROUTE_OWNERSHIP, and then required.
+	Ownership     Ownership `protobuf:"varint,5,opt,name=ownership,proto3,enum=ccm.cloudprovider.v1alpha1.Ownership" json:"ownership,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -150,6 +157,13 @@ func (x *Route) GetState() RouteState {
 		return x.State
 	}
 	return RouteState_ROUTE_STATE_UNSPECIFIED
+}
+
+func (x *Route) GetOwnership() Ownership {
+	if x != nil {
+		return x.Ownership
+	}
+	return Ownership_OWNERSHIP_UNSPECIFIED
 }
 
 // ListRoutesRequest asks for one page.
@@ -778,12 +792,13 @@ var File_ccm_cloudprovider_v1alpha1_routes_proto protoreflect.FileDescriptor
 
 const file_ccm_cloudprovider_v1alpha1_routes_proto_rawDesc = "" +
 	"\n" +
-	"'ccm/cloudprovider/v1alpha1/routes.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a'ccm/cloudprovider/v1alpha1/errors.proto\x1a*ccm/cloudprovider/v1alpha1/instances.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\"\xbd\x01\n" +
+	"'ccm/cloudprovider/v1alpha1/routes.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a'ccm/cloudprovider/v1alpha1/errors.proto\x1a*ccm/cloudprovider/v1alpha1/instances.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\"\x82\x02\n" +
 	"\x05Route\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12)\n" +
 	"\x10destination_cidr\x18\x02 \x01(\tR\x0fdestinationCidr\x12;\n" +
 	"\x06target\x18\x03 \x01(\v2#.ccm.cloudprovider.v1alpha1.NodeRefR\x06target\x12<\n" +
-	"\x05state\x18\x04 \x01(\x0e2&.ccm.cloudprovider.v1alpha1.RouteStateR\x05state\"\xa9\x01\n" +
+	"\x05state\x18\x04 \x01(\x0e2&.ccm.cloudprovider.v1alpha1.RouteStateR\x05state\x12C\n" +
+	"\townership\x18\x05 \x01(\x0e2%.ccm.cloudprovider.v1alpha1.OwnershipR\townership\"\xa9\x01\n" +
 	"\x11ListRoutesRequest\x12@\n" +
 	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -866,46 +881,48 @@ var file_ccm_cloudprovider_v1alpha1_routes_proto_goTypes = []any{
 	(*BatchDeleteRoutesResponse)(nil), // 10: ccm.cloudprovider.v1alpha1.BatchDeleteRoutesResponse
 	(*RouteDeletion)(nil),             // 11: ccm.cloudprovider.v1alpha1.RouteDeletion
 	(*NodeRef)(nil),                   // 12: ccm.cloudprovider.v1alpha1.NodeRef
-	(*ClusterRef)(nil),                // 13: ccm.cloudprovider.v1alpha1.ClusterRef
-	(*UnreachableLocation)(nil),       // 14: ccm.cloudprovider.v1alpha1.UnreachableLocation
-	(*Fencing)(nil),                   // 15: ccm.cloudprovider.v1alpha1.Fencing
-	(*InProgress)(nil),                // 16: ccm.cloudprovider.v1alpha1.InProgress
-	(*ItemError)(nil),                 // 17: ccm.cloudprovider.v1alpha1.ItemError
-	(*ProviderEvent)(nil),             // 18: ccm.cloudprovider.v1alpha1.ProviderEvent
+	(Ownership)(0),                    // 13: ccm.cloudprovider.v1alpha1.Ownership
+	(*ClusterRef)(nil),                // 14: ccm.cloudprovider.v1alpha1.ClusterRef
+	(*UnreachableLocation)(nil),       // 15: ccm.cloudprovider.v1alpha1.UnreachableLocation
+	(*Fencing)(nil),                   // 16: ccm.cloudprovider.v1alpha1.Fencing
+	(*InProgress)(nil),                // 17: ccm.cloudprovider.v1alpha1.InProgress
+	(*ItemError)(nil),                 // 18: ccm.cloudprovider.v1alpha1.ItemError
+	(*ProviderEvent)(nil),             // 19: ccm.cloudprovider.v1alpha1.ProviderEvent
 }
 var file_ccm_cloudprovider_v1alpha1_routes_proto_depIdxs = []int32{
 	12, // 0: ccm.cloudprovider.v1alpha1.Route.target:type_name -> ccm.cloudprovider.v1alpha1.NodeRef
 	0,  // 1: ccm.cloudprovider.v1alpha1.Route.state:type_name -> ccm.cloudprovider.v1alpha1.RouteState
-	13, // 2: ccm.cloudprovider.v1alpha1.ListRoutesRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
-	1,  // 3: ccm.cloudprovider.v1alpha1.ListRoutesResponse.routes:type_name -> ccm.cloudprovider.v1alpha1.Route
-	14, // 4: ccm.cloudprovider.v1alpha1.ListRoutesResponse.unreachable:type_name -> ccm.cloudprovider.v1alpha1.UnreachableLocation
-	13, // 5: ccm.cloudprovider.v1alpha1.BatchEnsureRoutesRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
-	15, // 6: ccm.cloudprovider.v1alpha1.BatchEnsureRoutesRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
-	5,  // 7: ccm.cloudprovider.v1alpha1.BatchEnsureRoutesRequest.items:type_name -> ccm.cloudprovider.v1alpha1.RouteToEnsure
-	12, // 8: ccm.cloudprovider.v1alpha1.RouteToEnsure.target:type_name -> ccm.cloudprovider.v1alpha1.NodeRef
-	7,  // 9: ccm.cloudprovider.v1alpha1.BatchEnsureRoutesResponse.results:type_name -> ccm.cloudprovider.v1alpha1.RouteResult
-	1,  // 10: ccm.cloudprovider.v1alpha1.RouteResult.route:type_name -> ccm.cloudprovider.v1alpha1.Route
-	16, // 11: ccm.cloudprovider.v1alpha1.RouteResult.in_progress:type_name -> ccm.cloudprovider.v1alpha1.InProgress
-	17, // 12: ccm.cloudprovider.v1alpha1.RouteResult.error:type_name -> ccm.cloudprovider.v1alpha1.ItemError
-	18, // 13: ccm.cloudprovider.v1alpha1.RouteResult.events:type_name -> ccm.cloudprovider.v1alpha1.ProviderEvent
-	13, // 14: ccm.cloudprovider.v1alpha1.BatchDeleteRoutesRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
-	15, // 15: ccm.cloudprovider.v1alpha1.BatchDeleteRoutesRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
-	9,  // 16: ccm.cloudprovider.v1alpha1.BatchDeleteRoutesRequest.items:type_name -> ccm.cloudprovider.v1alpha1.RouteToDelete
-	1,  // 17: ccm.cloudprovider.v1alpha1.RouteToDelete.route:type_name -> ccm.cloudprovider.v1alpha1.Route
-	11, // 18: ccm.cloudprovider.v1alpha1.BatchDeleteRoutesResponse.results:type_name -> ccm.cloudprovider.v1alpha1.RouteDeletion
-	16, // 19: ccm.cloudprovider.v1alpha1.RouteDeletion.in_progress:type_name -> ccm.cloudprovider.v1alpha1.InProgress
-	17, // 20: ccm.cloudprovider.v1alpha1.RouteDeletion.error:type_name -> ccm.cloudprovider.v1alpha1.ItemError
-	2,  // 21: ccm.cloudprovider.v1alpha1.Routes.ListRoutes:input_type -> ccm.cloudprovider.v1alpha1.ListRoutesRequest
-	4,  // 22: ccm.cloudprovider.v1alpha1.Routes.BatchEnsureRoutes:input_type -> ccm.cloudprovider.v1alpha1.BatchEnsureRoutesRequest
-	8,  // 23: ccm.cloudprovider.v1alpha1.Routes.BatchDeleteRoutes:input_type -> ccm.cloudprovider.v1alpha1.BatchDeleteRoutesRequest
-	3,  // 24: ccm.cloudprovider.v1alpha1.Routes.ListRoutes:output_type -> ccm.cloudprovider.v1alpha1.ListRoutesResponse
-	6,  // 25: ccm.cloudprovider.v1alpha1.Routes.BatchEnsureRoutes:output_type -> ccm.cloudprovider.v1alpha1.BatchEnsureRoutesResponse
-	10, // 26: ccm.cloudprovider.v1alpha1.Routes.BatchDeleteRoutes:output_type -> ccm.cloudprovider.v1alpha1.BatchDeleteRoutesResponse
-	24, // [24:27] is the sub-list for method output_type
-	21, // [21:24] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	13, // 2: ccm.cloudprovider.v1alpha1.Route.ownership:type_name -> ccm.cloudprovider.v1alpha1.Ownership
+	14, // 3: ccm.cloudprovider.v1alpha1.ListRoutesRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
+	1,  // 4: ccm.cloudprovider.v1alpha1.ListRoutesResponse.routes:type_name -> ccm.cloudprovider.v1alpha1.Route
+	15, // 5: ccm.cloudprovider.v1alpha1.ListRoutesResponse.unreachable:type_name -> ccm.cloudprovider.v1alpha1.UnreachableLocation
+	14, // 6: ccm.cloudprovider.v1alpha1.BatchEnsureRoutesRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
+	16, // 7: ccm.cloudprovider.v1alpha1.BatchEnsureRoutesRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
+	5,  // 8: ccm.cloudprovider.v1alpha1.BatchEnsureRoutesRequest.items:type_name -> ccm.cloudprovider.v1alpha1.RouteToEnsure
+	12, // 9: ccm.cloudprovider.v1alpha1.RouteToEnsure.target:type_name -> ccm.cloudprovider.v1alpha1.NodeRef
+	7,  // 10: ccm.cloudprovider.v1alpha1.BatchEnsureRoutesResponse.results:type_name -> ccm.cloudprovider.v1alpha1.RouteResult
+	1,  // 11: ccm.cloudprovider.v1alpha1.RouteResult.route:type_name -> ccm.cloudprovider.v1alpha1.Route
+	17, // 12: ccm.cloudprovider.v1alpha1.RouteResult.in_progress:type_name -> ccm.cloudprovider.v1alpha1.InProgress
+	18, // 13: ccm.cloudprovider.v1alpha1.RouteResult.error:type_name -> ccm.cloudprovider.v1alpha1.ItemError
+	19, // 14: ccm.cloudprovider.v1alpha1.RouteResult.events:type_name -> ccm.cloudprovider.v1alpha1.ProviderEvent
+	14, // 15: ccm.cloudprovider.v1alpha1.BatchDeleteRoutesRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
+	16, // 16: ccm.cloudprovider.v1alpha1.BatchDeleteRoutesRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
+	9,  // 17: ccm.cloudprovider.v1alpha1.BatchDeleteRoutesRequest.items:type_name -> ccm.cloudprovider.v1alpha1.RouteToDelete
+	1,  // 18: ccm.cloudprovider.v1alpha1.RouteToDelete.route:type_name -> ccm.cloudprovider.v1alpha1.Route
+	11, // 19: ccm.cloudprovider.v1alpha1.BatchDeleteRoutesResponse.results:type_name -> ccm.cloudprovider.v1alpha1.RouteDeletion
+	17, // 20: ccm.cloudprovider.v1alpha1.RouteDeletion.in_progress:type_name -> ccm.cloudprovider.v1alpha1.InProgress
+	18, // 21: ccm.cloudprovider.v1alpha1.RouteDeletion.error:type_name -> ccm.cloudprovider.v1alpha1.ItemError
+	2,  // 22: ccm.cloudprovider.v1alpha1.Routes.ListRoutes:input_type -> ccm.cloudprovider.v1alpha1.ListRoutesRequest
+	4,  // 23: ccm.cloudprovider.v1alpha1.Routes.BatchEnsureRoutes:input_type -> ccm.cloudprovider.v1alpha1.BatchEnsureRoutesRequest
+	8,  // 24: ccm.cloudprovider.v1alpha1.Routes.BatchDeleteRoutes:input_type -> ccm.cloudprovider.v1alpha1.BatchDeleteRoutesRequest
+	3,  // 25: ccm.cloudprovider.v1alpha1.Routes.ListRoutes:output_type -> ccm.cloudprovider.v1alpha1.ListRoutesResponse
+	6,  // 26: ccm.cloudprovider.v1alpha1.Routes.BatchEnsureRoutes:output_type -> ccm.cloudprovider.v1alpha1.BatchEnsureRoutesResponse
+	10, // 27: ccm.cloudprovider.v1alpha1.Routes.BatchDeleteRoutes:output_type -> ccm.cloudprovider.v1alpha1.BatchDeleteRoutesResponse
+	25, // [25:28] is the sub-list for method output_type
+	22, // [22:25] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_ccm_cloudprovider_v1alpha1_routes_proto_init() }

@@ -43,7 +43,8 @@ type RoutesClient interface {
 	// | the token is too old       | ABORTED          | PAGE_TOKEN_EXPIRED | starts the walk again   |
 	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | starts again, counts it |
 	ListRoutes(ctx context.Context, in *ListRoutesRequest, opts ...grpc.CallOption) (*ListRoutesResponse, error)
-	// BatchEnsureRoutes makes each destination lead to its target. A route with a wrong target is replaced.
+	// BatchEnsureRoutes makes each destination lead to its target. A route with a wrong target is replaced; one of a former
+	// controller is taken over, and its answer is BY_UID.
 	//
 	// Idempotent. Required: cluster, fencing, items (1 to `Limits.max_batch_routes`). Deadline: 120 s by default, 300 s at
 	// most. The answer MUST hold each key exactly once and no other. [R:batch-keys]
@@ -132,7 +133,8 @@ type RoutesServer interface {
 	// | the token is too old       | ABORTED          | PAGE_TOKEN_EXPIRED | starts the walk again   |
 	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | starts again, counts it |
 	ListRoutes(context.Context, *ListRoutesRequest) (*ListRoutesResponse, error)
-	// BatchEnsureRoutes makes each destination lead to its target. A route with a wrong target is replaced.
+	// BatchEnsureRoutes makes each destination lead to its target. A route with a wrong target is replaced; one of a former
+	// controller is taken over, and its answer is BY_UID.
 	//
 	// Idempotent. Required: cluster, fencing, items (1 to `Limits.max_batch_routes`). Deadline: 120 s by default, 300 s at
 	// most. The answer MUST hold each key exactly once and no other. [R:batch-keys]

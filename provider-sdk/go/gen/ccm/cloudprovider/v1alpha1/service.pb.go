@@ -399,7 +399,11 @@ type Service struct {
 	// What the status says now.
 	Ingress []*LoadBalancerIngress `protobuf:"bytes,17,rep,name=ingress,proto3" json:"ingress,omitempty"`
 	// When the Service was created.
-	CreationTime  *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=creation_time,json=creationTime,proto3" json:"creation_time,omitempty"`
+	CreationTime *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=creation_time,json=creationTime,proto3" json:"creation_time,omitempty"`
+	// Its finalizers, in its order, if they are wanted. In no digest: that one comes or goes is no reason for a call.
+	Finalizers []string `protobuf:"bytes,19,rep,name=finalizers,proto3" json:"finalizers,omitempty"`
+	// When deletion of the Service was asked for, if that is wanted; absent: it was not. In no digest.
+	DeletionTime  *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=deletion_time,json=deletionTime,proto3" json:"deletion_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -560,6 +564,20 @@ func (x *Service) GetCreationTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Service) GetFinalizers() []string {
+	if x != nil {
+		return x.Finalizers
+	}
+	return nil
+}
+
+func (x *Service) GetDeletionTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DeletionTime
+	}
+	return nil
+}
+
 // ServicePort is one port of a Service.
 type ServicePort struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -692,6 +710,79 @@ func (*ServicePort_TargetPortNumber) isServicePort_TargetPort() {}
 
 func (*ServicePort_TargetPortName) isServicePort_TargetPort() {}
 
+// ServiceCondition is a condition that a provider sets on a Service (`status.conditions`).
+type ServiceCondition struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As Kubernetes takes it: CamelCase, with or without a domain and a slash before it. Required.
+	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	// What is not known is written as Unknown.
+	Status ConditionStatus `protobuf:"varint,2,opt,name=status,proto3,enum=ccm.cloudprovider.v1alpha1.ConditionStatus" json:"status,omitempty"`
+	// CamelCase, at most 63 bytes. Required.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// For people, at most 1 KiB; no secret. Optional.
+	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceCondition) Reset() {
+	*x = ServiceCondition{}
+	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceCondition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceCondition) ProtoMessage() {}
+
+func (x *ServiceCondition) ProtoReflect() protoreflect.Message {
+	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceCondition.ProtoReflect.Descriptor instead.
+func (*ServiceCondition) Descriptor() ([]byte, []int) {
+	return file_ccm_cloudprovider_v1alpha1_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ServiceCondition) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *ServiceCondition) GetStatus() ConditionStatus {
+	if x != nil {
+		return x.Status
+	}
+	return ConditionStatus_CONDITION_STATUS_UNSPECIFIED
+}
+
+func (x *ServiceCondition) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ServiceCondition) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // LoadBalancerIngress is one way into a balancer, and becomes one entry of `status.loadBalancer.ingress`.
 type LoadBalancerIngress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -709,7 +800,7 @@ type LoadBalancerIngress struct {
 
 func (x *LoadBalancerIngress) Reset() {
 	*x = LoadBalancerIngress{}
-	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[3]
+	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -721,7 +812,7 @@ func (x *LoadBalancerIngress) String() string {
 func (*LoadBalancerIngress) ProtoMessage() {}
 
 func (x *LoadBalancerIngress) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[3]
+	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -734,7 +825,7 @@ func (x *LoadBalancerIngress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadBalancerIngress.ProtoReflect.Descriptor instead.
 func (*LoadBalancerIngress) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_service_proto_rawDescGZIP(), []int{3}
+	return file_ccm_cloudprovider_v1alpha1_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *LoadBalancerIngress) GetIp() string {
@@ -780,7 +871,7 @@ type PortStatus struct {
 
 func (x *PortStatus) Reset() {
 	*x = PortStatus{}
-	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[4]
+	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -792,7 +883,7 @@ func (x *PortStatus) String() string {
 func (*PortStatus) ProtoMessage() {}
 
 func (x *PortStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[4]
+	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -805,7 +896,7 @@ func (x *PortStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortStatus.ProtoReflect.Descriptor instead.
 func (*PortStatus) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_service_proto_rawDescGZIP(), []int{4}
+	return file_ccm_cloudprovider_v1alpha1_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PortStatus) GetPort() int32 {
@@ -833,12 +924,12 @@ var File_ccm_cloudprovider_v1alpha1_service_proto protoreflect.FileDescriptor
 
 const file_ccm_cloudprovider_v1alpha1_service_proto_rawDesc = "" +
 	"\n" +
-	"(ccm/cloudprovider/v1alpha1/service.proto\x12\x1accm.cloudprovider.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"P\n" +
+	"(ccm/cloudprovider/v1alpha1/service.proto\x12\x1accm.cloudprovider.v1alpha1\x1a/ccm/cloudprovider/v1alpha1/cloud_provider.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"P\n" +
 	"\n" +
 	"ServiceRef\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
-	"\x03uid\x18\x03 \x01(\tR\x03uid\"\x9b\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid\"\xfc\n" +
 	"\n" +
 	"\aService\x128\n" +
 	"\x03ref\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ServiceRefR\x03ref\x12G\n" +
@@ -861,7 +952,11 @@ const file_ccm_cloudprovider_v1alpha1_service_proto_rawDesc = "" +
 	"\x16health_check_node_port\x18\x0f \x01(\x05R\x13healthCheckNodePort\x123\n" +
 	"\x13allocate_node_ports\x18\x10 \x01(\bH\x00R\x11allocateNodePorts\x88\x01\x01\x12I\n" +
 	"\aingress\x18\x11 \x03(\v2/.ccm.cloudprovider.v1alpha1.LoadBalancerIngressR\aingress\x12?\n" +
-	"\rcreation_time\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\fcreationTime\x1a9\n" +
+	"\rcreation_time\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\fcreationTime\x12\x1e\n" +
+	"\n" +
+	"finalizers\x18\x13 \x03(\tR\n" +
+	"finalizers\x12?\n" +
+	"\rdeletion_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\fdeletionTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
@@ -877,7 +972,12 @@ const file_ccm_cloudprovider_v1alpha1_service_proto_rawDesc = "" +
 	"\tnode_port\x18\x05 \x01(\x05R\bnodePort\x12.\n" +
 	"\x12target_port_number\x18\x06 \x01(\x05H\x00R\x10targetPortNumber\x12*\n" +
 	"\x10target_port_name\x18\a \x01(\tH\x00R\x0etargetPortNameB\r\n" +
-	"\vtarget_port\"\xc3\x01\n" +
+	"\vtarget_port\"\x9d\x01\n" +
+	"\x10ServiceCondition\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12C\n" +
+	"\x06status\x18\x02 \x01(\x0e2+.ccm.cloudprovider.v1alpha1.ConditionStatusR\x06status\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\xc3\x01\n" +
 	"\x13LoadBalancerIngress\x12\x0e\n" +
 	"\x02ip\x18\x01 \x01(\tR\x02ip\x12\x1a\n" +
 	"\bhostname\x18\x02 \x01(\tR\bhostname\x12B\n" +
@@ -925,7 +1025,7 @@ func file_ccm_cloudprovider_v1alpha1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_ccm_cloudprovider_v1alpha1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_ccm_cloudprovider_v1alpha1_service_proto_goTypes = []any{
 	(Protocol)(0),                 // 0: ccm.cloudprovider.v1alpha1.Protocol
 	(IpFamily)(0),                 // 1: ccm.cloudprovider.v1alpha1.IpFamily
@@ -935,34 +1035,38 @@ var file_ccm_cloudprovider_v1alpha1_service_proto_goTypes = []any{
 	(*ServiceRef)(nil),            // 5: ccm.cloudprovider.v1alpha1.ServiceRef
 	(*Service)(nil),               // 6: ccm.cloudprovider.v1alpha1.Service
 	(*ServicePort)(nil),           // 7: ccm.cloudprovider.v1alpha1.ServicePort
-	(*LoadBalancerIngress)(nil),   // 8: ccm.cloudprovider.v1alpha1.LoadBalancerIngress
-	(*PortStatus)(nil),            // 9: ccm.cloudprovider.v1alpha1.PortStatus
-	nil,                           // 10: ccm.cloudprovider.v1alpha1.Service.LabelsEntry
-	nil,                           // 11: ccm.cloudprovider.v1alpha1.Service.AnnotationsEntry
-	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*ServiceCondition)(nil),      // 8: ccm.cloudprovider.v1alpha1.ServiceCondition
+	(*LoadBalancerIngress)(nil),   // 9: ccm.cloudprovider.v1alpha1.LoadBalancerIngress
+	(*PortStatus)(nil),            // 10: ccm.cloudprovider.v1alpha1.PortStatus
+	nil,                           // 11: ccm.cloudprovider.v1alpha1.Service.LabelsEntry
+	nil,                           // 12: ccm.cloudprovider.v1alpha1.Service.AnnotationsEntry
+	(*durationpb.Duration)(nil),   // 13: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(ConditionStatus)(0),          // 15: ccm.cloudprovider.v1alpha1.ConditionStatus
 }
 var file_ccm_cloudprovider_v1alpha1_service_proto_depIdxs = []int32{
 	5,  // 0: ccm.cloudprovider.v1alpha1.Service.ref:type_name -> ccm.cloudprovider.v1alpha1.ServiceRef
-	10, // 1: ccm.cloudprovider.v1alpha1.Service.labels:type_name -> ccm.cloudprovider.v1alpha1.Service.LabelsEntry
-	11, // 2: ccm.cloudprovider.v1alpha1.Service.annotations:type_name -> ccm.cloudprovider.v1alpha1.Service.AnnotationsEntry
+	11, // 1: ccm.cloudprovider.v1alpha1.Service.labels:type_name -> ccm.cloudprovider.v1alpha1.Service.LabelsEntry
+	12, // 2: ccm.cloudprovider.v1alpha1.Service.annotations:type_name -> ccm.cloudprovider.v1alpha1.Service.AnnotationsEntry
 	7,  // 3: ccm.cloudprovider.v1alpha1.Service.ports:type_name -> ccm.cloudprovider.v1alpha1.ServicePort
 	1,  // 4: ccm.cloudprovider.v1alpha1.Service.ip_families:type_name -> ccm.cloudprovider.v1alpha1.IpFamily
 	2,  // 5: ccm.cloudprovider.v1alpha1.Service.ip_family_policy:type_name -> ccm.cloudprovider.v1alpha1.IpFamilyPolicy
-	12, // 6: ccm.cloudprovider.v1alpha1.Service.client_ip_affinity:type_name -> google.protobuf.Duration
+	13, // 6: ccm.cloudprovider.v1alpha1.Service.client_ip_affinity:type_name -> google.protobuf.Duration
 	3,  // 7: ccm.cloudprovider.v1alpha1.Service.external_traffic_policy:type_name -> ccm.cloudprovider.v1alpha1.TrafficPolicy
 	3,  // 8: ccm.cloudprovider.v1alpha1.Service.internal_traffic_policy:type_name -> ccm.cloudprovider.v1alpha1.TrafficPolicy
-	8,  // 9: ccm.cloudprovider.v1alpha1.Service.ingress:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerIngress
-	13, // 10: ccm.cloudprovider.v1alpha1.Service.creation_time:type_name -> google.protobuf.Timestamp
-	0,  // 11: ccm.cloudprovider.v1alpha1.ServicePort.protocol:type_name -> ccm.cloudprovider.v1alpha1.Protocol
-	4,  // 12: ccm.cloudprovider.v1alpha1.LoadBalancerIngress.ip_mode:type_name -> ccm.cloudprovider.v1alpha1.IngressIpMode
-	9,  // 13: ccm.cloudprovider.v1alpha1.LoadBalancerIngress.ports:type_name -> ccm.cloudprovider.v1alpha1.PortStatus
-	0,  // 14: ccm.cloudprovider.v1alpha1.PortStatus.protocol:type_name -> ccm.cloudprovider.v1alpha1.Protocol
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	9,  // 9: ccm.cloudprovider.v1alpha1.Service.ingress:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerIngress
+	14, // 10: ccm.cloudprovider.v1alpha1.Service.creation_time:type_name -> google.protobuf.Timestamp
+	14, // 11: ccm.cloudprovider.v1alpha1.Service.deletion_time:type_name -> google.protobuf.Timestamp
+	0,  // 12: ccm.cloudprovider.v1alpha1.ServicePort.protocol:type_name -> ccm.cloudprovider.v1alpha1.Protocol
+	15, // 13: ccm.cloudprovider.v1alpha1.ServiceCondition.status:type_name -> ccm.cloudprovider.v1alpha1.ConditionStatus
+	4,  // 14: ccm.cloudprovider.v1alpha1.LoadBalancerIngress.ip_mode:type_name -> ccm.cloudprovider.v1alpha1.IngressIpMode
+	10, // 15: ccm.cloudprovider.v1alpha1.LoadBalancerIngress.ports:type_name -> ccm.cloudprovider.v1alpha1.PortStatus
+	0,  // 16: ccm.cloudprovider.v1alpha1.PortStatus.protocol:type_name -> ccm.cloudprovider.v1alpha1.Protocol
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_ccm_cloudprovider_v1alpha1_service_proto_init() }
@@ -970,6 +1074,7 @@ func file_ccm_cloudprovider_v1alpha1_service_proto_init() {
 	if File_ccm_cloudprovider_v1alpha1_service_proto != nil {
 		return
 	}
+	file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_init()
 	file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[1].OneofWrappers = []any{}
 	file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[2].OneofWrappers = []any{
 		(*ServicePort_TargetPortNumber)(nil),
@@ -981,7 +1086,7 @@ func file_ccm_cloudprovider_v1alpha1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ccm_cloudprovider_v1alpha1_service_proto_rawDesc), len(file_ccm_cloudprovider_v1alpha1_service_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -89,6 +89,8 @@ class _CapabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Capability
     """`BackendSet.nodes_omitted` is understood: a set of backends travels once, and then as its digest."""
     CAPABILITY_DURABLE_DIGEST: _Capability.ValueType  # 12
     """`LoadBalancer.applied_digest` is stored with the balancer, in its tags or its description: it outlives this process."""
+    CAPABILITY_ROUTE_OWNERSHIP: _Capability.ValueType  # 13
+    """`Route.ownership` is filled: routes carry the uid of their cluster."""
 
 class Capability(_Capability, metaclass=_CapabilityEnumTypeWrapper):
     """Capability is something optional that a provider can do. An RPC that needs a capability MUST NOT answer UNIMPLEMENTED
@@ -123,6 +125,8 @@ CAPABILITY_BACKEND_SETS_BY_DIGEST: Capability.ValueType  # 11
 """`BackendSet.nodes_omitted` is understood: a set of backends travels once, and then as its digest."""
 CAPABILITY_DURABLE_DIGEST: Capability.ValueType  # 12
 """`LoadBalancer.applied_digest` is stored with the balancer, in its tags or its description: it outlives this process."""
+CAPABILITY_ROUTE_OWNERSHIP: Capability.ValueType  # 13
+"""`Route.ownership` is filled: routes carry the uid of their cluster."""
 Global___Capability: _TypeAlias = Capability  # noqa: Y015
 
 class _ConditionType:
@@ -444,6 +448,7 @@ class Wants(_message.Message):
     ROUTE_TARGET_FIELD_NUMBER: _builtins.int
     SERVICE_FIELD_NUMBER: _builtins.int
     SERVICE_ANNOTATION_WRITES_FIELD_NUMBER: _builtins.int
+    SERVICE_CONDITION_WRITES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def identity(self) -> Global___NodeFields:
         """To find the machine of a node."""
@@ -466,6 +471,10 @@ class Wants(_message.Message):
         Annotations under them are in no digest: keep them apart from those in which users say what they want.
         """
 
+    @_builtins.property
+    def service_condition_writes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Types of the conditions that the provider sets on Services through answers, for example "example.com/PortsOpen"."""
+
     def __init__(
         self,
         *,
@@ -474,10 +483,11 @@ class Wants(_message.Message):
         route_target: Global___NodeFields | None = ...,
         service: Global___ServiceFields | None = ...,
         service_annotation_writes: _abc.Iterable[_builtins.str] | None = ...,
+        service_condition_writes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "identity", b"identity", "route_target", b"route_target", "service", b"service"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "identity", b"identity", "route_target", b"route_target", "service", b"service", "service_annotation_writes", b"service_annotation_writes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "identity", b"identity", "route_target", b"route_target", "service", b"service", "service_annotation_writes", b"service_annotation_writes", "service_condition_writes", b"service_condition_writes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -496,6 +506,10 @@ class NodeFields(_message.Message):
     POD_CIDRS_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     ANNOTATIONS_FIELD_NUMBER: _builtins.int
+    TAINTS_FIELD_NUMBER: _builtins.int
+    UNSCHEDULABLE_FIELD_NUMBER: _builtins.int
+    READINESS_FIELD_NUMBER: _builtins.int
+    DELETION_TIME_FIELD_NUMBER: _builtins.int
     system_uuid: _builtins.bool
     """`system_uuid`."""
     provided_node_ips: _builtins.bool
@@ -506,6 +520,12 @@ class NodeFields(_message.Message):
     """`creation_time`."""
     pod_cidrs: _builtins.bool
     """`pod_cidrs`."""
+    unschedulable: _builtins.bool
+    """`unschedulable`. Of backends each cordon costs an update of every balancer."""
+    readiness: _builtins.bool
+    """`readiness`. Of backends each node that falls silent costs an update of every balancer; its health check tells as much."""
+    deletion_time: _builtins.bool
+    """`deletion_time`."""
     @_builtins.property
     def labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Label keys; one that ends in "/" or "*" is a prefix."""
@@ -513,6 +533,10 @@ class NodeFields(_message.Message):
     @_builtins.property
     def annotations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Annotation keys; likewise."""
+
+    @_builtins.property
+    def taints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Taint keys; likewise. Of backends each taint that comes or goes costs an update of every balancer: name few."""
 
     def __init__(
         self,
@@ -524,10 +548,14 @@ class NodeFields(_message.Message):
         pod_cidrs: _builtins.bool = ...,
         labels: _abc.Iterable[_builtins.str] | None = ...,
         annotations: _abc.Iterable[_builtins.str] | None = ...,
+        taints: _abc.Iterable[_builtins.str] | None = ...,
+        unschedulable: _builtins.bool = ...,
+        readiness: _builtins.bool = ...,
+        deletion_time: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "annotations", b"annotations", "creation_time", b"creation_time", "labels", b"labels", "pod_cidrs", b"pod_cidrs", "provided_node_ips", b"provided_node_ips", "system_uuid", b"system_uuid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "annotations", b"annotations", "creation_time", b"creation_time", "deletion_time", b"deletion_time", "labels", b"labels", "pod_cidrs", b"pod_cidrs", "provided_node_ips", b"provided_node_ips", "readiness", b"readiness", "system_uuid", b"system_uuid", "taints", b"taints", "unschedulable", b"unschedulable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -541,6 +569,12 @@ class ServiceFields(_message.Message):
 
     LABELS_FIELD_NUMBER: _builtins.int
     ANNOTATIONS_FIELD_NUMBER: _builtins.int
+    FINALIZERS_FIELD_NUMBER: _builtins.int
+    DELETION_TIME_FIELD_NUMBER: _builtins.int
+    finalizers: _builtins.bool
+    """`finalizers`."""
+    deletion_time: _builtins.bool
+    """`deletion_time`."""
     @_builtins.property
     def labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Label keys; one that ends in "/" or "*" is a prefix."""
@@ -554,10 +588,12 @@ class ServiceFields(_message.Message):
         *,
         labels: _abc.Iterable[_builtins.str] | None = ...,
         annotations: _abc.Iterable[_builtins.str] | None = ...,
+        finalizers: _builtins.bool = ...,
+        deletion_time: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["annotations", b"annotations", "labels", b"labels"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["annotations", b"annotations", "deletion_time", b"deletion_time", "finalizers", b"finalizers", "labels", b"labels"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

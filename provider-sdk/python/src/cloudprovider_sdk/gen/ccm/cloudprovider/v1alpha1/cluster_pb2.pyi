@@ -5,6 +5,7 @@ isort:skip_file
 
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -16,12 +17,40 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _Ownership:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OwnershipEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Ownership.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    OWNERSHIP_UNSPECIFIED: _Ownership.ValueType  # 0
+    """Not known: never deleted."""
+    OWNERSHIP_BY_UID: _Ownership.ValueType  # 1
+    """It carries the cluster uid, and a balancer the service uid, too."""
+    OWNERSHIP_BY_LEGACY_NAME: _Ownership.ValueType  # 2
+    """It carries only the name that a former controller gave it. A balancer is changed or deleted only with adoption ADOPT. A
+    route is replaced where a node wants its destination, and never removed.
+    """
+
+class Ownership(_Ownership, metaclass=_OwnershipEnumTypeWrapper):
+    """Ownership says how a balancer or a route was recognised as this cluster's."""
+
+OWNERSHIP_UNSPECIFIED: Ownership.ValueType  # 0
+"""Not known: never deleted."""
+OWNERSHIP_BY_UID: Ownership.ValueType  # 1
+"""It carries the cluster uid, and a balancer the service uid, too."""
+OWNERSHIP_BY_LEGACY_NAME: Ownership.ValueType  # 2
+"""It carries only the name that a former controller gave it. A balancer is changed or deleted only with adoption ADOPT. A
+route is replaced where a node wants its destination, and never removed.
+"""
+Global___Ownership: _TypeAlias = Ownership  # noqa: Y015
+
 @_typing.final
 class ClusterRef(_message.Message):
     """ClusterRef names the cluster on whose behalf a call is made. Every request that reaches a cloud carries it.
 
     A provider MUST tag what it makes with the uid and MUST find its resources by it; the name is for people. A resource
-    of another uid is never changed and never deleted. [R:cluster-owns-by-uid]
+    of another uid is never changed and never deleted. [R:cluster-owns-by-uid] Where routes cannot be tagged, see `Route`.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -85,30 +85,6 @@ SYNC_STATE_DRIFTED: SyncState.ValueType  # 2
 """It was changed behind our back: the host calls Ensure."""
 Global___SyncState: _TypeAlias = SyncState  # noqa: Y015
 
-class _Ownership:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _OwnershipEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Ownership.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    OWNERSHIP_UNSPECIFIED: _Ownership.ValueType  # 0
-    """Not known: never deleted."""
-    OWNERSHIP_BY_UID: _Ownership.ValueType  # 1
-    """It carries the cluster uid and the service uid."""
-    OWNERSHIP_BY_LEGACY_NAME: _Ownership.ValueType  # 2
-    """It carries only the name that a former controller gave it. Changed or deleted only with adoption ADOPT."""
-
-class Ownership(_Ownership, metaclass=_OwnershipEnumTypeWrapper):
-    """Ownership says how a balancer was recognised as this cluster's."""
-
-OWNERSHIP_UNSPECIFIED: Ownership.ValueType  # 0
-"""Not known: never deleted."""
-OWNERSHIP_BY_UID: Ownership.ValueType  # 1
-"""It carries the cluster uid and the service uid."""
-OWNERSHIP_BY_LEGACY_NAME: Ownership.ValueType  # 2
-"""It carries only the name that a former controller gave it. Changed or deleted only with adoption ADOPT."""
-Global___Ownership: _TypeAlias = Ownership  # noqa: Y015
-
 class _Adoption:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -230,7 +206,7 @@ class LoadBalancer(_message.Message):
     """
     sync_state: Global___SyncState.ValueType
     """Whether the cloud still holds what was applied."""
-    ownership: Global___Ownership.ValueType
+    ownership: _cluster_pb2.Ownership.ValueType
     """How it was recognised. Required unless state is ABSENT or NOT_OWNED."""
     @_builtins.property
     def service(self) -> _service_pb2.ServiceRef:
@@ -254,7 +230,7 @@ class LoadBalancer(_message.Message):
         ingress: _abc.Iterable[_service_pb2.LoadBalancerIngress] | None = ...,
         applied_digest: _builtins.str = ...,
         sync_state: Global___SyncState.ValueType = ...,
-        ownership: Global___Ownership.ValueType = ...,
+        ownership: _cluster_pb2.Ownership.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["service", b"service"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -408,6 +384,7 @@ class EnsureLoadBalancerResponse(_message.Message):
     EVENTS_FIELD_NUMBER: _builtins.int
     SERVICE_ANNOTATIONS_FIELD_NUMBER: _builtins.int
     REMOVED_SERVICE_ANNOTATIONS_FIELD_NUMBER: _builtins.int
+    SERVICE_CONDITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def load_balancer(self) -> Global___LoadBalancer:
         """The balancer, as far as it is. Required."""
@@ -430,6 +407,12 @@ class EnsureLoadBalancerResponse(_message.Message):
     def removed_service_annotations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Annotations under the same prefixes that the host removes."""
 
+    @_builtins.property
+    def service_conditions(self) -> _containers.RepeatedCompositeFieldContainer[_service_pb2.ServiceCondition]:
+        """Conditions that the host sets on the Service; others that it has stay. Only of types in
+        `Wants.service_condition_writes`; others are dropped and counted.
+        """
+
     def __init__(
         self,
         *,
@@ -438,10 +421,11 @@ class EnsureLoadBalancerResponse(_message.Message):
         events: _abc.Iterable[_effects_pb2.ProviderEvent] | None = ...,
         service_annotations: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         removed_service_annotations: _abc.Iterable[_builtins.str] | None = ...,
+        service_conditions: _abc.Iterable[_service_pb2.ServiceCondition] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["in_progress", b"in_progress", "load_balancer", b"load_balancer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "in_progress", b"in_progress", "load_balancer", b"load_balancer", "removed_service_annotations", b"removed_service_annotations", "service_annotations", b"service_annotations"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "in_progress", b"in_progress", "load_balancer", b"load_balancer", "removed_service_annotations", b"removed_service_annotations", "service_annotations", b"service_annotations", "service_conditions", b"service_conditions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

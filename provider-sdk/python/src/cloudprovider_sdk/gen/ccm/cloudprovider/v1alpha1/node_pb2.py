@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ccm/cloudprovider/v1alpha1/node.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x03\n\x07NodeRef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x13\n\x0bprovider_id\x18\x03 \x01(\t\x12\x13\n\x0bsystem_uuid\x18\x04 \x01(\t\x12\x19\n\x11provided_node_ips\x18\x05 \x03(\t\x12:\n\taddresses\x18\x06 \x03(\x0b\x32\'.ccm.cloudprovider.v1alpha1.NodeAddress\x12\x31\n\rcreation_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12?\n\x06labels\x18\x08 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.NodeRef.LabelsEntry\x12I\n\x0b\x61nnotations\x18\t \x03(\x0b\x32\x34.ccm.cloudprovider.v1alpha1.NodeRef.AnnotationsEntry\x12\x11\n\tpod_cidrs\x18\n \x03(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"Y\n\x0bNodeAddress\x12\x39\n\x04type\x18\x01 \x01(\x0e\x32+.ccm.cloudprovider.v1alpha1.NodeAddressType\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t*\xe2\x01\n\x0fNodeAddressType\x12!\n\x1dNODE_ADDRESS_TYPE_UNSPECIFIED\x10\x00\x12\x1e\n\x1aNODE_ADDRESS_TYPE_HOSTNAME\x10\x01\x12!\n\x1dNODE_ADDRESS_TYPE_INTERNAL_IP\x10\x02\x12!\n\x1dNODE_ADDRESS_TYPE_EXTERNAL_IP\x10\x03\x12\"\n\x1eNODE_ADDRESS_TYPE_INTERNAL_DNS\x10\x04\x12\"\n\x1eNODE_ADDRESS_TYPE_EXTERNAL_DNS\x10\x05\x42\x1e\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ccm/cloudprovider/v1alpha1/node.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x99\x05\n\x07NodeRef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x13\n\x0bprovider_id\x18\x03 \x01(\t\x12\x13\n\x0bsystem_uuid\x18\x04 \x01(\t\x12\x19\n\x11provided_node_ips\x18\x05 \x03(\t\x12:\n\taddresses\x18\x06 \x03(\x0b\x32\'.ccm.cloudprovider.v1alpha1.NodeAddress\x12\x31\n\rcreation_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12?\n\x06labels\x18\x08 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.NodeRef.LabelsEntry\x12I\n\x0b\x61nnotations\x18\t \x03(\x0b\x32\x34.ccm.cloudprovider.v1alpha1.NodeRef.AnnotationsEntry\x12\x11\n\tpod_cidrs\x18\n \x03(\t\x12\x35\n\x06taints\x18\x0b \x03(\x0b\x32%.ccm.cloudprovider.v1alpha1.NodeTaint\x12\x15\n\runschedulable\x18\x0c \x01(\x08\x12<\n\treadiness\x18\r \x01(\x0e\x32).ccm.cloudprovider.v1alpha1.NodeReadiness\x12\x31\n\rdeletion_time\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"`\n\tNodeTaint\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x37\n\x06\x65\x66\x66\x65\x63t\x18\x03 \x01(\x0e\x32\'.ccm.cloudprovider.v1alpha1.TaintEffect\"Y\n\x0bNodeAddress\x12\x39\n\x04type\x18\x01 \x01(\x0e\x32+.ccm.cloudprovider.v1alpha1.NodeAddressType\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t*\x8b\x01\n\x0bTaintEffect\x12\x1c\n\x18TAINT_EFFECT_UNSPECIFIED\x10\x00\x12\x1c\n\x18TAINT_EFFECT_NO_SCHEDULE\x10\x01\x12#\n\x1fTAINT_EFFECT_PREFER_NO_SCHEDULE\x10\x02\x12\x1b\n\x17TAINT_EFFECT_NO_EXECUTE\x10\x03*g\n\rNodeReadiness\x12\x1e\n\x1aNODE_READINESS_UNSPECIFIED\x10\x00\x12\x18\n\x14NODE_READINESS_READY\x10\x01\x12\x1c\n\x18NODE_READINESS_NOT_READY\x10\x02*\xe2\x01\n\x0fNodeAddressType\x12!\n\x1dNODE_ADDRESS_TYPE_UNSPECIFIED\x10\x00\x12\x1e\n\x1aNODE_ADDRESS_TYPE_HOSTNAME\x10\x01\x12!\n\x1dNODE_ADDRESS_TYPE_INTERNAL_IP\x10\x02\x12!\n\x1dNODE_ADDRESS_TYPE_EXTERNAL_IP\x10\x03\x12\"\n\x1eNODE_ADDRESS_TYPE_INTERNAL_DNS\x10\x04\x12\"\n\x1eNODE_ADDRESS_TYPE_EXTERNAL_DNS\x10\x05\x42\x1e\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,14 +37,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NODEREF_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_NODEREF_ANNOTATIONSENTRY']._loaded_options = None
   _globals['_NODEREF_ANNOTATIONSENTRY']._serialized_options = b'8\001'
-  _globals['_NODEADDRESSTYPE']._serialized_start=671
-  _globals['_NODEADDRESSTYPE']._serialized_end=897
+  _globals['_TAINTEFFECT']._serialized_start=960
+  _globals['_TAINTEFFECT']._serialized_end=1099
+  _globals['_NODEREADINESS']._serialized_start=1101
+  _globals['_NODEREADINESS']._serialized_end=1204
+  _globals['_NODEADDRESSTYPE']._serialized_start=1207
+  _globals['_NODEADDRESSTYPE']._serialized_end=1433
   _globals['_NODEREF']._serialized_start=103
-  _globals['_NODEREF']._serialized_end=577
-  _globals['_NODEREF_LABELSENTRY']._serialized_start=480
-  _globals['_NODEREF_LABELSENTRY']._serialized_end=525
-  _globals['_NODEREF_ANNOTATIONSENTRY']._serialized_start=527
-  _globals['_NODEREF_ANNOTATIONSENTRY']._serialized_end=577
-  _globals['_NODEADDRESS']._serialized_start=579
-  _globals['_NODEADDRESS']._serialized_end=668
+  _globals['_NODEREF']._serialized_end=768
+  _globals['_NODEREF_LABELSENTRY']._serialized_start=671
+  _globals['_NODEREF_LABELSENTRY']._serialized_end=716
+  _globals['_NODEREF_ANNOTATIONSENTRY']._serialized_start=718
+  _globals['_NODEREF_ANNOTATIONSENTRY']._serialized_end=768
+  _globals['_NODETAINT']._serialized_start=770
+  _globals['_NODETAINT']._serialized_end=866
+  _globals['_NODEADDRESS']._serialized_start=868
+  _globals['_NODEADDRESS']._serialized_end=957
 # @@protoc_insertion_point(module_scope)

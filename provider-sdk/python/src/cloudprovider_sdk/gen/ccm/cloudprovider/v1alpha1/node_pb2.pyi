@@ -20,6 +20,58 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _TaintEffect:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TaintEffectEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TaintEffect.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TAINT_EFFECT_UNSPECIFIED: _TaintEffect.ValueType  # 0
+    """One that is newer than the host."""
+    TAINT_EFFECT_NO_SCHEDULE: _TaintEffect.ValueType  # 1
+    """No new ones come."""
+    TAINT_EFFECT_PREFER_NO_SCHEDULE: _TaintEffect.ValueType  # 2
+    """New ones come only where there is no other room."""
+    TAINT_EFFECT_NO_EXECUTE: _TaintEffect.ValueType  # 3
+    """They go."""
+
+class TaintEffect(_TaintEffect, metaclass=_TaintEffectEnumTypeWrapper):
+    """TaintEffect says what becomes of pods that do not tolerate a taint."""
+
+TAINT_EFFECT_UNSPECIFIED: TaintEffect.ValueType  # 0
+"""One that is newer than the host."""
+TAINT_EFFECT_NO_SCHEDULE: TaintEffect.ValueType  # 1
+"""No new ones come."""
+TAINT_EFFECT_PREFER_NO_SCHEDULE: TaintEffect.ValueType  # 2
+"""New ones come only where there is no other room."""
+TAINT_EFFECT_NO_EXECUTE: TaintEffect.ValueType  # 3
+"""They go."""
+Global___TaintEffect: _TypeAlias = TaintEffect  # noqa: Y015
+
+class _NodeReadiness:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _NodeReadinessEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NodeReadiness.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    NODE_READINESS_UNSPECIFIED: _NodeReadiness.ValueType  # 0
+    """Not known: the kubelet has not said it yet, or is silent."""
+    NODE_READINESS_READY: _NodeReadiness.ValueType  # 1
+    """It is."""
+    NODE_READINESS_NOT_READY: _NodeReadiness.ValueType  # 2
+    """The kubelet says that it is not."""
+
+class NodeReadiness(_NodeReadiness, metaclass=_NodeReadinessEnumTypeWrapper):
+    """NodeReadiness says whether a node is ready for pods, as its condition Ready has it."""
+
+NODE_READINESS_UNSPECIFIED: NodeReadiness.ValueType  # 0
+"""Not known: the kubelet has not said it yet, or is silent."""
+NODE_READINESS_READY: NodeReadiness.ValueType  # 1
+"""It is."""
+NODE_READINESS_NOT_READY: NodeReadiness.ValueType  # 2
+"""The kubelet says that it is not."""
+Global___NodeReadiness: _TypeAlias = NodeReadiness  # noqa: Y015
+
 class _NodeAddressType:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -116,6 +168,10 @@ class NodeRef(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     ANNOTATIONS_FIELD_NUMBER: _builtins.int
     POD_CIDRS_FIELD_NUMBER: _builtins.int
+    TAINTS_FIELD_NUMBER: _builtins.int
+    UNSCHEDULABLE_FIELD_NUMBER: _builtins.int
+    READINESS_FIELD_NUMBER: _builtins.int
+    DELETION_TIME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the Node. Required, at most 253 bytes."""
     uid: _builtins.str
@@ -126,6 +182,12 @@ class NodeRef(_message.Message):
     """
     system_uuid: _builtins.str
     """The machine's own uuid as the kubelet read it from the firmware (`status.nodeInfo.systemUUID`)."""
+    unschedulable: _builtins.bool
+    """The node is cordoned (`spec.unschedulable`). Upstream's balancers send traffic to it all the same, and so does a set of
+    backends.
+    """
+    readiness: Global___NodeReadiness.ValueType
+    """What the node's condition Ready says."""
     @_builtins.property
     def provided_node_ips(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What the kubelet was told with `--node-ip`, in its order; at most two."""
@@ -150,6 +212,14 @@ class NodeRef(_message.Message):
     def pod_cidrs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Pod CIDRs of the node, for route targets and backends that want them."""
 
+    @_builtins.property
+    def taints(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeTaint]:
+        """The wanted taints of the node, in its order."""
+
+    @_builtins.property
+    def deletion_time(self) -> _timestamp_pb2.Timestamp:
+        """When deletion of the Node was asked for; absent: it was not. Such a node is in no set of backends."""
+
     def __init__(
         self,
         *,
@@ -163,14 +233,48 @@ class NodeRef(_message.Message):
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         annotations: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         pod_cidrs: _abc.Iterable[_builtins.str] | None = ...,
+        taints: _abc.Iterable[Global___NodeTaint] | None = ...,
+        unschedulable: _builtins.bool = ...,
+        readiness: Global___NodeReadiness.ValueType = ...,
+        deletion_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["creation_time", b"creation_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["creation_time", b"creation_time", "deletion_time", b"deletion_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "annotations", b"annotations", "creation_time", b"creation_time", "labels", b"labels", "name", b"name", "pod_cidrs", b"pod_cidrs", "provided_node_ips", b"provided_node_ips", "provider_id", b"provider_id", "system_uuid", b"system_uuid", "uid", b"uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "annotations", b"annotations", "creation_time", b"creation_time", "deletion_time", b"deletion_time", "labels", b"labels", "name", b"name", "pod_cidrs", b"pod_cidrs", "provided_node_ips", b"provided_node_ips", "provider_id", b"provider_id", "readiness", b"readiness", "system_uuid", b"system_uuid", "taints", b"taints", "uid", b"uid", "unschedulable", b"unschedulable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NodeRef: _TypeAlias = NodeRef  # noqa: Y015
+
+@_typing.final
+class NodeTaint(_message.Message):
+    """NodeTaint is one taint of a node."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    EFFECT_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """Required."""
+    value: _builtins.str
+    """May be empty."""
+    effect: Global___TaintEffect.ValueType
+    """Required."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        value: _builtins.str = ...,
+        effect: Global___TaintEffect.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["effect", b"effect", "key", b"key", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeTaint: _TypeAlias = NodeTaint  # noqa: Y015
 
 @_typing.final
 class NodeAddress(_message.Message):

@@ -29,7 +29,7 @@ from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import instances_pb2 as cc
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import node_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_node__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'ccm/cloudprovider/v1alpha1/routes.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a\'ccm/cloudprovider/v1alpha1/errors.proto\x1a*ccm/cloudprovider/v1alpha1/instances.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\"\x99\x01\n\x05Route\x12\n\n\x02id\x18\x01 \x01(\t\x12\x18\n\x10\x64\x65stination_cidr\x18\x02 \x01(\t\x12\x33\n\x06target\x18\x03 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.NodeRef\x12\x35\n\x05state\x18\x04 \x01(\x0e\x32&.ccm.cloudprovider.v1alpha1.RouteState\"\x83\x01\n\x11ListRoutesRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x0e\n\x06within\x18\x04 \x03(\t\"\xa6\x01\n\x12ListRoutesResponse\x12\x31\n\x06routes\x18\x01 \x03(\x0b\x32!.ccm.cloudprovider.v1alpha1.Route\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x44\n\x0bunreachable\x18\x03 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.UnreachableLocation\"\xc3\x01\n\x18\x42\x61tchEnsureRoutesRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x34\n\x07\x66\x65ncing\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.Fencing\x12\x38\n\x05items\x18\x03 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.RouteToEnsure\"k\n\rRouteToEnsure\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x18\n\x10\x64\x65stination_cidr\x18\x02 \x01(\t\x12\x33\n\x06target\x18\x03 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.NodeRef\"U\n\x19\x42\x61tchEnsureRoutesResponse\x12\x38\n\x07results\x18\x01 \x03(\x0b\x32\'.ccm.cloudprovider.v1alpha1.RouteResult\"\xfa\x01\n\x0bRouteResult\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x30\n\x05route\x18\x02 \x01(\x0b\x32!.ccm.cloudprovider.v1alpha1.Route\x12;\n\x0bin_progress\x18\x03 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.InProgress\x12\x34\n\x05\x65rror\x18\x04 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.ItemError\x12\x39\n\x06\x65vents\x18\x05 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.ProviderEvent\"\xc3\x01\n\x18\x42\x61tchDeleteRoutesRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x34\n\x07\x66\x65ncing\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.Fencing\x12\x38\n\x05items\x18\x03 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.RouteToDelete\"N\n\rRouteToDelete\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x30\n\x05route\x18\x02 \x01(\x0b\x32!.ccm.cloudprovider.v1alpha1.Route\"W\n\x19\x42\x61tchDeleteRoutesResponse\x12:\n\x07results\x18\x01 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.RouteDeletion\"\x8f\x01\n\rRouteDeletion\x12\x0b\n\x03key\x18\x01 \x01(\t\x12;\n\x0bin_progress\x18\x02 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.InProgress\x12\x34\n\x05\x65rror\x18\x03 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.ItemError*u\n\nRouteState\x12\x1b\n\x17ROUTE_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12ROUTE_STATE_ACTIVE\x10\x01\x12\x17\n\x13ROUTE_STATE_PENDING\x10\x02\x12\x19\n\x15ROUTE_STATE_BLACKHOLE\x10\x03\x32\x8a\x03\n\x06Routes\x12p\n\nListRoutes\x12-.ccm.cloudprovider.v1alpha1.ListRoutesRequest\x1a..ccm.cloudprovider.v1alpha1.ListRoutesResponse\"\x03\x90\x02\x01\x12\x85\x01\n\x11\x42\x61tchEnsureRoutes\x12\x34.ccm.cloudprovider.v1alpha1.BatchEnsureRoutesRequest\x1a\x35.ccm.cloudprovider.v1alpha1.BatchEnsureRoutesResponse\"\x03\x90\x02\x02\x12\x85\x01\n\x11\x42\x61tchDeleteRoutes\x12\x34.ccm.cloudprovider.v1alpha1.BatchDeleteRoutesRequest\x1a\x35.ccm.cloudprovider.v1alpha1.BatchDeleteRoutesResponse\"\x03\x90\x02\x02\x42\x1e\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'ccm/cloudprovider/v1alpha1/routes.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a\'ccm/cloudprovider/v1alpha1/errors.proto\x1a*ccm/cloudprovider/v1alpha1/instances.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\"\xd3\x01\n\x05Route\x12\n\n\x02id\x18\x01 \x01(\t\x12\x18\n\x10\x64\x65stination_cidr\x18\x02 \x01(\t\x12\x33\n\x06target\x18\x03 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.NodeRef\x12\x35\n\x05state\x18\x04 \x01(\x0e\x32&.ccm.cloudprovider.v1alpha1.RouteState\x12\x38\n\townership\x18\x05 \x01(\x0e\x32%.ccm.cloudprovider.v1alpha1.Ownership\"\x83\x01\n\x11ListRoutesRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x0e\n\x06within\x18\x04 \x03(\t\"\xa6\x01\n\x12ListRoutesResponse\x12\x31\n\x06routes\x18\x01 \x03(\x0b\x32!.ccm.cloudprovider.v1alpha1.Route\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x44\n\x0bunreachable\x18\x03 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.UnreachableLocation\"\xc3\x01\n\x18\x42\x61tchEnsureRoutesRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x34\n\x07\x66\x65ncing\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.Fencing\x12\x38\n\x05items\x18\x03 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.RouteToEnsure\"k\n\rRouteToEnsure\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x18\n\x10\x64\x65stination_cidr\x18\x02 \x01(\t\x12\x33\n\x06target\x18\x03 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.NodeRef\"U\n\x19\x42\x61tchEnsureRoutesResponse\x12\x38\n\x07results\x18\x01 \x03(\x0b\x32\'.ccm.cloudprovider.v1alpha1.RouteResult\"\xfa\x01\n\x0bRouteResult\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x30\n\x05route\x18\x02 \x01(\x0b\x32!.ccm.cloudprovider.v1alpha1.Route\x12;\n\x0bin_progress\x18\x03 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.InProgress\x12\x34\n\x05\x65rror\x18\x04 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.ItemError\x12\x39\n\x06\x65vents\x18\x05 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.ProviderEvent\"\xc3\x01\n\x18\x42\x61tchDeleteRoutesRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x34\n\x07\x66\x65ncing\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.Fencing\x12\x38\n\x05items\x18\x03 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.RouteToDelete\"N\n\rRouteToDelete\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x30\n\x05route\x18\x02 \x01(\x0b\x32!.ccm.cloudprovider.v1alpha1.Route\"W\n\x19\x42\x61tchDeleteRoutesResponse\x12:\n\x07results\x18\x01 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.RouteDeletion\"\x8f\x01\n\rRouteDeletion\x12\x0b\n\x03key\x18\x01 \x01(\t\x12;\n\x0bin_progress\x18\x02 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.InProgress\x12\x34\n\x05\x65rror\x18\x03 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.ItemError*u\n\nRouteState\x12\x1b\n\x17ROUTE_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12ROUTE_STATE_ACTIVE\x10\x01\x12\x17\n\x13ROUTE_STATE_PENDING\x10\x02\x12\x19\n\x15ROUTE_STATE_BLACKHOLE\x10\x03\x32\x8a\x03\n\x06Routes\x12p\n\nListRoutes\x12-.ccm.cloudprovider.v1alpha1.ListRoutesRequest\x1a..ccm.cloudprovider.v1alpha1.ListRoutesResponse\"\x03\x90\x02\x01\x12\x85\x01\n\x11\x42\x61tchEnsureRoutes\x12\x34.ccm.cloudprovider.v1alpha1.BatchEnsureRoutesRequest\x1a\x35.ccm.cloudprovider.v1alpha1.BatchEnsureRoutesResponse\"\x03\x90\x02\x02\x12\x85\x01\n\x11\x42\x61tchDeleteRoutes\x12\x34.ccm.cloudprovider.v1alpha1.BatchDeleteRoutesRequest\x1a\x35.ccm.cloudprovider.v1alpha1.BatchDeleteRoutesResponse\"\x03\x90\x02\x02\x42\x1e\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,30 +43,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ROUTES'].methods_by_name['BatchEnsureRoutes']._serialized_options = b'\220\002\002'
   _globals['_ROUTES'].methods_by_name['BatchDeleteRoutes']._loaded_options = None
   _globals['_ROUTES'].methods_by_name['BatchDeleteRoutes']._serialized_options = b'\220\002\002'
-  _globals['_ROUTESTATE']._serialized_start=1898
-  _globals['_ROUTESTATE']._serialized_end=2015
+  _globals['_ROUTESTATE']._serialized_start=1956
+  _globals['_ROUTESTATE']._serialized_end=2073
   _globals['_ROUTE']._serialized_start=280
-  _globals['_ROUTE']._serialized_end=433
-  _globals['_LISTROUTESREQUEST']._serialized_start=436
-  _globals['_LISTROUTESREQUEST']._serialized_end=567
-  _globals['_LISTROUTESRESPONSE']._serialized_start=570
-  _globals['_LISTROUTESRESPONSE']._serialized_end=736
-  _globals['_BATCHENSUREROUTESREQUEST']._serialized_start=739
-  _globals['_BATCHENSUREROUTESREQUEST']._serialized_end=934
-  _globals['_ROUTETOENSURE']._serialized_start=936
-  _globals['_ROUTETOENSURE']._serialized_end=1043
-  _globals['_BATCHENSUREROUTESRESPONSE']._serialized_start=1045
-  _globals['_BATCHENSUREROUTESRESPONSE']._serialized_end=1130
-  _globals['_ROUTERESULT']._serialized_start=1133
-  _globals['_ROUTERESULT']._serialized_end=1383
-  _globals['_BATCHDELETEROUTESREQUEST']._serialized_start=1386
-  _globals['_BATCHDELETEROUTESREQUEST']._serialized_end=1581
-  _globals['_ROUTETODELETE']._serialized_start=1583
-  _globals['_ROUTETODELETE']._serialized_end=1661
-  _globals['_BATCHDELETEROUTESRESPONSE']._serialized_start=1663
-  _globals['_BATCHDELETEROUTESRESPONSE']._serialized_end=1750
-  _globals['_ROUTEDELETION']._serialized_start=1753
-  _globals['_ROUTEDELETION']._serialized_end=1896
-  _globals['_ROUTES']._serialized_start=2018
-  _globals['_ROUTES']._serialized_end=2412
+  _globals['_ROUTE']._serialized_end=491
+  _globals['_LISTROUTESREQUEST']._serialized_start=494
+  _globals['_LISTROUTESREQUEST']._serialized_end=625
+  _globals['_LISTROUTESRESPONSE']._serialized_start=628
+  _globals['_LISTROUTESRESPONSE']._serialized_end=794
+  _globals['_BATCHENSUREROUTESREQUEST']._serialized_start=797
+  _globals['_BATCHENSUREROUTESREQUEST']._serialized_end=992
+  _globals['_ROUTETOENSURE']._serialized_start=994
+  _globals['_ROUTETOENSURE']._serialized_end=1101
+  _globals['_BATCHENSUREROUTESRESPONSE']._serialized_start=1103
+  _globals['_BATCHENSUREROUTESRESPONSE']._serialized_end=1188
+  _globals['_ROUTERESULT']._serialized_start=1191
+  _globals['_ROUTERESULT']._serialized_end=1441
+  _globals['_BATCHDELETEROUTESREQUEST']._serialized_start=1444
+  _globals['_BATCHDELETEROUTESREQUEST']._serialized_end=1639
+  _globals['_ROUTETODELETE']._serialized_start=1641
+  _globals['_ROUTETODELETE']._serialized_end=1719
+  _globals['_BATCHDELETEROUTESRESPONSE']._serialized_start=1721
+  _globals['_BATCHDELETEROUTESRESPONSE']._serialized_end=1808
+  _globals['_ROUTEDELETION']._serialized_start=1811
+  _globals['_ROUTEDELETION']._serialized_end=1954
+  _globals['_ROUTES']._serialized_start=2076
+  _globals['_ROUTES']._serialized_end=2470
 # @@protoc_insertion_point(module_scope)

@@ -54,7 +54,13 @@ Global___RouteState: _TypeAlias = RouteState  # noqa: Y015
 
 @_typing.final
 class Route(_message.Message):
-    """Route is a route as the cloud has it."""
+    """Route is a route as the cloud has it.
+
+    With CAPABILITY_ROUTE_OWNERSHIP a route carries the uid of its cluster, and every answer MUST say how it was recognised
+    [R:route-ownership]: the host removes BY_UID only. Many clouds have no room for a tag in a route. Without the capability
+    the provider is told by its own configuration which route tables are the cluster's, and the host takes each route in them
+    that lies wholly inside of a cluster CIDR for the cluster's, whoever made it.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -62,12 +68,15 @@ class Route(_message.Message):
     DESTINATION_CIDR_FIELD_NUMBER: _builtins.int
     TARGET_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
+    OWNERSHIP_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The cloud's id. Required, at most 1 KiB."""
     destination_cidr: _builtins.str
     """In canonical form. Required."""
     state: Global___RouteState.ValueType
     """Required."""
+    ownership: _cluster_pb2.Ownership.ValueType
+    """How it was recognised. Only with CAPABILITY_ROUTE_OWNERSHIP, and then required."""
     @_builtins.property
     def target(self) -> _node_pb2.NodeRef:
         """The node it leads to, with name, provider ID and, under CAPABILITY_ROUTE_NODE_ADDRESSES, the addresses it holds.
@@ -81,10 +90,11 @@ class Route(_message.Message):
         destination_cidr: _builtins.str = ...,
         target: _node_pb2.NodeRef | None = ...,
         state: Global___RouteState.ValueType = ...,
+        ownership: _cluster_pb2.Ownership.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["target", b"target"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["destination_cidr", b"destination_cidr", "id", b"id", "state", b"state", "target", b"target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["destination_cidr", b"destination_cidr", "id", b"id", "ownership", b"ownership", "state", b"state", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -78,7 +78,8 @@ class RoutesServicer:
         raise NotImplementedError('Method not implemented!')
 
     def BatchEnsureRoutes(self, request, context):
-        """BatchEnsureRoutes makes each destination lead to its target. A route with a wrong target is replaced.
+        """BatchEnsureRoutes makes each destination lead to its target. A route with a wrong target is replaced; one of a former
+        controller is taken over, and its answer is BY_UID.
 
         Idempotent. Required: cluster, fencing, items (1 to `Limits.max_batch_routes`). Deadline: 120 s by default, 300 s at
         most. The answer MUST hold each key exactly once and no other. [R:batch-keys]

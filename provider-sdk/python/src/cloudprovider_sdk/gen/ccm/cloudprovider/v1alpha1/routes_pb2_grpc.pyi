@@ -32,7 +32,8 @@ class RoutesStub:
     | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | starts again, counts it |
     """
     BatchEnsureRoutes: _aio.UnaryUnaryMultiCallable[_routes_pb2.BatchEnsureRoutesRequest, _routes_pb2.BatchEnsureRoutesResponse]
-    """BatchEnsureRoutes makes each destination lead to its target. A route with a wrong target is replaced.
+    """BatchEnsureRoutes makes each destination lead to its target. A route with a wrong target is replaced; one of a former
+    controller is taken over, and its answer is BY_UID.
 
     Idempotent. Required: cluster, fencing, items (1 to `Limits.max_batch_routes`). Deadline: 120 s by default, 300 s at
     most. The answer MUST hold each key exactly once and no other. [R:batch-keys]
@@ -94,7 +95,8 @@ class RoutesServicer(metaclass=_abc_1.ABCMeta):
         request: _routes_pb2.BatchEnsureRoutesRequest,
         context: _aio.ServicerContext[_routes_pb2.BatchEnsureRoutesRequest, _abc.Awaitable[_routes_pb2.BatchEnsureRoutesResponse]],
     ) -> _abc.Awaitable[_routes_pb2.BatchEnsureRoutesResponse]:
-        """BatchEnsureRoutes makes each destination lead to its target. A route with a wrong target is replaced.
+        """BatchEnsureRoutes makes each destination lead to its target. A route with a wrong target is replaced; one of a former
+        controller is taken over, and its answer is BY_UID.
 
         Idempotent. Required: cluster, fencing, items (1 to `Limits.max_batch_routes`). Deadline: 120 s by default, 300 s at
         most. The answer MUST hold each key exactly once and no other. [R:batch-keys]

@@ -3,6 +3,7 @@
 isort:skip_file
 """
 
+from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import cloud_provider_pb2 as _cloud_provider_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
@@ -245,6 +246,8 @@ class Service(_message.Message):
     ALLOCATE_NODE_PORTS_FIELD_NUMBER: _builtins.int
     INGRESS_FIELD_NUMBER: _builtins.int
     CREATION_TIME_FIELD_NUMBER: _builtins.int
+    FINALIZERS_FIELD_NUMBER: _builtins.int
+    DELETION_TIME_FIELD_NUMBER: _builtins.int
     load_balancer_class: _builtins.str
     """`spec.loadBalancerClass`; empty when there is none."""
     load_balancer_ip: _builtins.str
@@ -303,6 +306,14 @@ class Service(_message.Message):
     def creation_time(self) -> _timestamp_pb2.Timestamp:
         """When the Service was created."""
 
+    @_builtins.property
+    def finalizers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Its finalizers, in its order, if they are wanted. In no digest: that one comes or goes is no reason for a call."""
+
+    @_builtins.property
+    def deletion_time(self) -> _timestamp_pb2.Timestamp:
+        """When deletion of the Service was asked for, if that is wanted; absent: it was not. In no digest."""
+
     def __init__(
         self,
         *,
@@ -324,10 +335,12 @@ class Service(_message.Message):
         allocate_node_ports: _builtins.bool | None = ...,
         ingress: _abc.Iterable[Global___LoadBalancerIngress] | None = ...,
         creation_time: _timestamp_pb2.Timestamp | None = ...,
+        finalizers: _abc.Iterable[_builtins.str] | None = ...,
+        deletion_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_allocate_node_ports", b"_allocate_node_ports", "allocate_node_ports", b"allocate_node_ports", "client_ip_affinity", b"client_ip_affinity", "creation_time", b"creation_time", "ref", b"ref"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_allocate_node_ports", b"_allocate_node_ports", "allocate_node_ports", b"allocate_node_ports", "client_ip_affinity", b"client_ip_affinity", "creation_time", b"creation_time", "deletion_time", b"deletion_time", "ref", b"ref"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allocate_node_ports", b"_allocate_node_ports", "allocate_node_ports", b"allocate_node_ports", "annotations", b"annotations", "client_ip_affinity", b"client_ip_affinity", "cluster_ips", b"cluster_ips", "creation_time", b"creation_time", "external_ips", b"external_ips", "external_traffic_policy", b"external_traffic_policy", "health_check_node_port", b"health_check_node_port", "ingress", b"ingress", "internal_traffic_policy", b"internal_traffic_policy", "ip_families", b"ip_families", "ip_family_policy", b"ip_family_policy", "labels", b"labels", "load_balancer_class", b"load_balancer_class", "load_balancer_ip", b"load_balancer_ip", "ports", b"ports", "ref", b"ref", "source_ranges", b"source_ranges"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allocate_node_ports", b"_allocate_node_ports", "allocate_node_ports", b"allocate_node_ports", "annotations", b"annotations", "client_ip_affinity", b"client_ip_affinity", "cluster_ips", b"cluster_ips", "creation_time", b"creation_time", "deletion_time", b"deletion_time", "external_ips", b"external_ips", "external_traffic_policy", b"external_traffic_policy", "finalizers", b"finalizers", "health_check_node_port", b"health_check_node_port", "ingress", b"ingress", "internal_traffic_policy", b"internal_traffic_policy", "ip_families", b"ip_families", "ip_family_policy", b"ip_family_policy", "labels", b"labels", "load_balancer_class", b"load_balancer_class", "load_balancer_ip", b"load_balancer_ip", "ports", b"ports", "ref", b"ref", "source_ranges", b"source_ranges"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__allocate_node_ports: _TypeAlias = _typing.Literal["allocate_node_ports"]  # noqa: Y015
     _WhichOneofArgType__allocate_node_ports: _TypeAlias = _typing.Literal["_allocate_node_ports", b"_allocate_node_ports"]  # noqa: Y015
@@ -382,6 +395,40 @@ class ServicePort(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_target_port) -> _WhichOneofReturnType_target_port | None: ...
 
 Global___ServicePort: _TypeAlias = ServicePort  # noqa: Y015
+
+@_typing.final
+class ServiceCondition(_message.Message):
+    """ServiceCondition is a condition that a provider sets on a Service (`status.conditions`)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TYPE_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    type: _builtins.str
+    """As Kubernetes takes it: CamelCase, with or without a domain and a slash before it. Required."""
+    status: _cloud_provider_pb2.ConditionStatus.ValueType
+    """What is not known is written as Unknown."""
+    reason: _builtins.str
+    """CamelCase, at most 63 bytes. Required."""
+    message: _builtins.str
+    """For people, at most 1 KiB; no secret. Optional."""
+    def __init__(
+        self,
+        *,
+        type: _builtins.str = ...,
+        status: _cloud_provider_pb2.ConditionStatus.ValueType = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "reason", b"reason", "status", b"status", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ServiceCondition: _TypeAlias = ServiceCondition  # noqa: Y015
 
 @_typing.final
 class LoadBalancerIngress(_message.Message):
