@@ -55,7 +55,7 @@ def look_up(machines: Mapping[str, Found], query: pb.InstanceQuery) -> pb.Instan
     """Find by provider ID if the node has one, else by system UUID, else by name."""
     key, node = query.key, query.node
     if node.provider_id:
-        if not node.provider_id.startswith(PREFIX):
+        if not node.provider_id.startswith(PREFIX) or node.provider_id == PREFIX:
             return sdk.results.not_owned(key)
         found = machines.get(node.provider_id)
     else:

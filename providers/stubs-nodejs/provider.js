@@ -92,7 +92,8 @@ function check({ cluster, queries }) {
 
 /** The provider ID is believed over the name; a new node has none yet. */
 function lookUp(all, { key, node }) {
-  if (node.provider_id && !node.provider_id.startsWith(PREFIX)) return { key, state: 'INSTANCE_STATE_NOT_OWNED' };
+  const isOurs = node.provider_id.startsWith(PREFIX) && node.provider_id !== PREFIX;
+  if (node.provider_id && !isOurs) return { key, state: 'INSTANCE_STATE_NOT_OWNED' };
   const named = [...all.keys()].find((id) => all.get(id).node === node.name);
   const id = node.provider_id ? node.provider_id.slice(PREFIX.length) : named;
   const looked = { key, authoritative: true, observed_at: { seconds: Math.floor(Date.now() / 1000) } };

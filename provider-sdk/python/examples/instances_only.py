@@ -18,7 +18,7 @@ class Cloud(sdk.Instances):
     def look_up(self, query: pb.InstanceQuery) -> pb.InstanceResult:
         key, node = query.key, query.node
         scheme, _, server = node.provider_id.partition("://")
-        if scheme not in ("", "example"):
+        if node.provider_id and (scheme != "example" or not server):
             return sdk.results.not_owned(key)
         server = server or node.name  # A new node has no provider ID yet.
         if server not in self.servers:

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from cloud import Cloud
 from fixture import CLUSTER, Clients, batch, clients, delete, ensure, refused, served, serving, until
 from google.protobuf.duration_pb2 import Duration
+from vectors import rows
 
 from cloudprovider_sdk import Leaders, Provider, ProviderError
 from cloudprovider_sdk import proto as pb
@@ -51,6 +53,16 @@ class Bench(Leadership):
 
     def may(self, caller: pb.Fencing, cluster: str = "c") -> bool:
         return not self.stale(lambda: self.term(cluster, caller))
+
+
+async def test_who_leads_is_told_as_in_every_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(monkeypatch)
+    for row in rows("leadership"):
+        await bench.advance(row["at"] - bench.now)
+        cluster, told = row.get("cluster", "c-1"), row.get("lead") or row["mutate"]
+        who = leader(told["scope"], int(told["epoch"]))
+        hear = partial(bench.hear, cluster, who, row.get("valid_for"))
+        assert bench.stale(hear if "lead" in row else partial(bench.term, cluster, who)) == row["refused"], row
 
 
 async def test_only_the_present_leader_may_change_anything(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 from fixture import CLUSTER
+from vectors import rows
 
 from cloudprovider_sdk import Pager, ProviderError
 from cloudprovider_sdk import proto as pb
@@ -44,22 +45,41 @@ def test_what_goes_and_comes_during_a_walk_costs_the_others_nothing() -> None:
     assert again == second, "a token may be used again"
 
 
-def test_a_token_is_of_this_process_this_cluster_and_not_too_old() -> None:
+def spelled(text: str) -> str:
+    """`$3000` is a text of 3000 bytes."""
+    return "x" * int(text[1:]) if text.startswith("$") else text
+
+
+def test_tokens_stand_for_those_of_clouds_as_in_every_sdk() -> None:
     """[R:page-token-validity]."""
     now = [0.0]
-    pager = Pager(validity=300, clock=lambda: now[0])
-    _, token = pager.page(request(), ["a", "b", "c"], str)
-    listed = pb.ListRoutesRequest(cluster=CLUSTER, page_size=2, page_token=token)
-    for bad in (request(token="x"), request(token=f"{token}A==="), request(token=token, uid="other"), listed):
-        with pytest.raises(ProviderError) as invalid:
-            pager.page(bad, ["a"], str)
-        assert invalid.value.reason == pb.ERROR_REASON_INVALID_TOKEN
-    with pytest.raises(ProviderError) as foreign:
-        Pager().page(request(token=token), ["a"], str)
-    assert foreign.value.reason == pb.ERROR_REASON_INVALID_TOKEN
-    now[0] = 300
-    assert pager.page(request(token=token), ["c"], str) == (["c"], "")
-    now[0] = 300.1
+    pager, other = (Pager(validity=300, clock=lambda: now[0]) for _ in range(2))
+    issued: dict[str, str] = {}
+    for row in rows("tokens"):
+        now[0] = row["at"]
+        uid = row.get("cluster", "c-1")
+        if "seal" in row:
+            issued[row["as"]] = pager.seal(request(uid=uid), spelled(row["seal"]))
+            assert len(issued[row["as"]]) <= 1024, row
+            continue
+        token = issued[row["open"]] if "open" in row else row["token"]
+        if row.get("altered"):
+            token = ("B" if token.startswith("A") else "A") + token[1:]
+        kind = pb.ListRoutesRequest if row.get("list") == "ListRoutes" else pb.ListInstancesRequest
+        asked = kind(cluster=pb.ClusterRef(uid=uid), page_token=token)
+        opens = other if "process" in row else pager
+        if "reason" not in row:
+            assert opens.open(asked) == spelled(row["becomes"]), row
+            continue
+        with pytest.raises(ProviderError) as refused:
+            opens.open(asked)
+        assert pb.ErrorReason.Name(refused.value.reason) == f"ERROR_REASON_{row['reason']}", row
+
+
+def test_long_tokens_take_a_bounded_place() -> None:
+    pager = Pager()
+    first, *others = (pager.seal(request(), "x" * 2000) for _ in range(4097))
     with pytest.raises(ProviderError) as expired:
-        pager.page(request(token=token), ["c"], str)
-    assert expired.value.reason == pb.ERROR_REASON_PAGE_TOKEN_EXPIRED
+        pager.open(request(token=first))
+    assert expired.value.reason == pb.ERROR_REASON_PAGE_TOKEN_EXPIRED, "it was issued"
+    assert all(pager.open(request(token=other)) == "x" * 2000 for other in others)

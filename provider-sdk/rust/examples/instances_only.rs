@@ -19,10 +19,10 @@ struct Cloud(HashMap<String, (InstanceState, &'static str)>);
 impl Cloud {
     fn look_up(&self, query: &InstanceQuery) -> InstanceResult {
         let (key, node) = (&query.key, query.node.clone().unwrap_or_default());
-        let id = match node.provider_id.split_once("://") {
-            Some(("example", id)) => id,
-            Some(_) => return results::not_owned(key),
-            None => node.name.as_str(), // A new node has no provider ID yet.
+        let id = match node.provider_id.strip_prefix("example://") {
+            Some(id) if !id.is_empty() => id,
+            None if node.provider_id.is_empty() => &node.name, // A new node has no provider ID yet.
+            _ => return results::not_owned(key),
         };
         let Some((state, address)) = self.0.get(id) else { return results::absent(query) };
         let address = NodeAddress { r#type: NodeAddressType::InternalIp.into(), address: (*address).into() };

@@ -9,6 +9,7 @@ mod context;
 mod error;
 mod metrics;
 mod options;
+mod paging;
 mod provider;
 pub mod results;
 mod rpc;
@@ -25,6 +26,7 @@ pub use async_trait::async_trait;
 pub use context::{CallContext, Peer};
 pub use error::{ProviderError, Result};
 pub use options::{DEFAULT_SHUTDOWN_GRACE, Endpoint, EndpointError, ServeOptions};
+pub use paging::{PageRequest, Pager};
 pub use prometheus_client;
 pub use provider::{BuildError, Leaders, Provider, ProviderBuilder, ProviderHandle};
 pub use server::{

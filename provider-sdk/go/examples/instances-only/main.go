@@ -30,7 +30,7 @@ func (c cloud) lookUp(query *pb.InstanceQuery) *pb.InstanceResult {
 	id := node.GetName() // A new node has no provider ID yet.
 	if node.GetProviderId() != "" {
 		var ours bool
-		if id, ours = strings.CutPrefix(node.GetProviderId(), "example://"); !ours {
+		if id, ours = strings.CutPrefix(node.GetProviderId(), "example://"); !ours || id == "" {
 			return sdk.NotOwned(key)
 		}
 	}

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"testing/synctest"
@@ -48,6 +49,40 @@ func (b *bench) mayNot(what string, callers ...*pb.Fencing) {
 		_, err := b.Term("c", caller)
 		b.isStale(what, err)
 	}
+}
+
+func TestWhoLeadsIsToldAsInEverySDK(t *testing.T) {
+	type caller struct {
+		Scope string
+		Epoch unsigned
+	}
+	atBench(t, func(b *bench) {
+		start := time.Now()
+		for i, row := range vectors[struct {
+			At           int
+			Cluster      string
+			Lead, Mutate *caller
+			ValidFor     *int `json:"valid_for"`
+			Refused      bool
+		}](t, "leadership.json") {
+			time.Sleep(time.Duration(row.At)*time.Second - time.Since(start))
+			cluster := cmp.Or(row.Cluster, "c-1")
+			var err error
+			if who := row.Mutate; who != nil {
+				_, err = b.Term(cluster, leader(who.Scope, uint64(who.Epoch)))
+			} else {
+				var validFor *time.Duration
+				if row.ValidFor != nil {
+					left := time.Duration(*row.ValidFor) * time.Second
+					validFor = &left
+				}
+				_, err = b.Hear(cluster, leader(row.Lead.Scope, uint64(row.Lead.Epoch)), validFor)
+			}
+			if stale := fault.ReasonOf(err) == pb.ErrorReason_ERROR_REASON_STALE_LEADER; stale != row.Refused {
+				t.Errorf("row %d: %v", i, err)
+			}
+		}
+	})
 }
 
 // [R:lead-needed]

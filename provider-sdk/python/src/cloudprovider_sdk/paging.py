@@ -1,13 +1,16 @@
-"""Pages of a list, by key: no snapshot is kept, and a walk sees everything that was there from its start to its end once.
+"""Pages of a list, and tokens that keep the contract's promises whatever a cloud's own tokens do.
 
-In: all items and what orders them. Out: one page, and the token for the next. A token names the last key of its page; it is
-signed with a key of this process, so that one of another epoch, or of another cluster, is known as never issued.
+In: all items of a list, or the token of a cloud that cuts lists itself. Out: a token of at most 1 KiB, which can be used again
+for as long as it is valid, and of which is known whether it was issued: it is signed with a key of this process, together with
+its list, its cluster and the time.
 """
 
 import base64
 import hashlib
+import heapq
 import hmac
 import secrets
+import struct
 import time
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
@@ -17,6 +20,15 @@ from cloudprovider_sdk import proto as pb
 from cloudprovider_sdk.contract import MAX_PAGE_SIZE, TOKEN_VALIDITY_SECONDS
 
 T = TypeVar("T")
+
+_SIGNATURE = 32
+_CLAIM = struct.Struct(">d?")
+"""The time, and whether the meaning is kept here."""
+_NUMBER = struct.Struct(">Q")
+_LONGEST_WITHIN = 1024 // 4 * 3 - _SIGNATURE - _CLAIM.size
+"""The longest meaning that a token of 1 KiB has room for."""
+_MOST_KEPT = 4096
+"""So many tokens of clouds that are too long for ours are kept; the oldest go first, and are then too old."""
 
 
 class PageRequest(Protocol):
@@ -31,42 +43,78 @@ class PageRequest(Protocol):
 
 
 class Pager:
-    """Cuts lists into pages; one for a provider will do. `validity` is what `Intervals.page_token_validity` promises."""
+    """Cuts lists into pages, or hands a cloud's own pages on; one for a provider will do.
+
+    `validity` is what `Intervals.page_token_validity` promises; a cloud must take its own tokens for as long.
+    """
 
     def __init__(self, validity: float = TOKEN_VALIDITY_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
         self._validity = validity
         self._clock = clock
-        self._secret = secrets.token_bytes(32)
+        self._secret = secrets.token_bytes(_SIGNATURE)
+        self._kept: dict[int, tuple[float, str]] = {}
+        self._last = 0
 
     def page(self, request: PageRequest, items: Iterable[T], key: Callable[[T], str]) -> tuple[list[T], str]:
-        """Answer the page that is asked for and the token of the next one, empty after the last.
+        """Answer the page of `items` that is asked for, and the token of the next one, empty after the last.
 
-        `key` must be unique, shorter than 600 bytes, and stay the same while the item lives. Raises `page_token_expired` and
-        `invalid_token`.
+        Keys are unique, and stay the same while an item lives; a walk goes by their order, so that what comes and goes
+        meanwhile hides nothing else. Raises `page_token_expired` and `invalid_token`.
         """
-        after = self._open(request) if request.page_token else None
-        rest = sorted((item for item in items if after is None or key(item) > after), key=key)
+        after = self.open(request)
         size = request.page_size or MAX_PAGE_SIZE
-        page = rest[:size]
-        return page, self._seal(request, key(page[-1])) if len(rest) > size else ""
+        rest = (item for item in items if not request.page_token or key(item) > after)
+        # Only what is on the page has to be in order.
+        page = heapq.nsmallest(size + 1, rest, key=key)
+        if len(page) <= size:
+            return page, ""
+        page.pop()
+        return page, self.seal(request, key(page[-1]))
 
-    def _seal(self, request: PageRequest, last: str) -> str:
-        claim = f"{self._clock()} {last}".encode()
-        return base64.urlsafe_b64encode(self._sign(request, claim) + claim).decode()
+    def open(self, request: PageRequest) -> str:
+        """Answer the cloud's own token that the request goes on with; empty for the first page.
 
-    def _open(self, request: PageRequest) -> str:
+        Look at it before the cloud is asked. Raises `page_token_expired` and `invalid_token`.
+        """
+        if not request.page_token:
+            return ""
         try:
             token = base64.b64decode(request.page_token, altchars=b"-_", validate=True)
         except ValueError:
             raise errors.invalid_token() from None
-        signature, claim = token[:32], token[32:]
-        if not hmac.compare_digest(signature, self._sign(request, claim)):
+        signature, claim = token[:_SIGNATURE], token[_SIGNATURE:]
+        if len(claim) < _CLAIM.size or not hmac.compare_digest(signature, self._sign(request, claim)):
             raise errors.invalid_token()
-        issued, _, last = claim.decode().partition(" ")
-        if self._clock() - float(issued) > self._validity:
+        issued, kept = _CLAIM.unpack_from(claim)
+        if self._clock() - issued > self._validity:
             raise errors.page_token_expired()
-        return last
+        meaning = claim[_CLAIM.size :]
+        if not kept:
+            return meaning.decode()
+        (number,) = _NUMBER.unpack(meaning)
+        if number not in self._kept:
+            raise errors.page_token_expired()
+        return self._kept[number][1]
+
+    def seal(self, request: PageRequest, cloud_token: str) -> str:
+        """Answer the token of the next page, which stands for the cloud's own; empty where that is, behind the last page."""
+        if not cloud_token:
+            return ""
+        now, meaning = self._clock(), cloud_token.encode()
+        kept = len(meaning) > _LONGEST_WITHIN
+        if kept:
+            meaning = _NUMBER.pack(self._keep(cloud_token, now))
+        claim = _CLAIM.pack(now, kept) + meaning
+        return base64.urlsafe_b64encode(self._sign(request, claim) + claim).decode()
+
+    def _keep(self, text: str, now: float) -> int:
+        self._kept = {number: one for number, one in self._kept.items() if now - one[0] <= self._validity}
+        if len(self._kept) >= _MOST_KEPT:
+            del self._kept[min(self._kept)]
+        self._last += 1
+        self._kept[self._last] = (now, text)
+        return self._last
 
     def _sign(self, request: PageRequest, claim: bytes) -> bytes:
-        scope = f"{type(request).__name__} {request.cluster.uid} ".encode()
+        scope = f"{type(request).__name__} {request.cluster.uid}\0".encode()
         return hmac.digest(self._secret, scope + claim, hashlib.sha256)

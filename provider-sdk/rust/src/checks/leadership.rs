@@ -152,6 +152,32 @@ mod tests {
         result.is_err_and(|error| error.reason() == ErrorReason::StaleLeader)
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn who_leads_is_told_as_in_every_sdk() {
+        let rows: Vec<serde_json::Value> =
+            serde_json::from_str(include_str!("../../../../proto/vectors/leadership.json")).unwrap();
+        assert!(!rows.is_empty());
+        let (leadership, start) = (Leadership::default(), Instant::now());
+        for row in &rows {
+            let at = Duration::from_secs(row["at"].as_u64().unwrap());
+            tokio::time::advance(at - start.elapsed()).await;
+            let cluster = row["cluster"].as_str().unwrap_or("c-1");
+            let caller = |told: &serde_json::Value| {
+                let epoch = &told["epoch"];
+                let number = epoch.as_u64().unwrap_or_else(|| epoch.as_str().unwrap().parse().unwrap());
+                leader(told["scope"].as_str().unwrap(), number)
+            };
+            let seconds = |left: i64| Duration::from_secs(left.try_into().unwrap_or_default());
+            let refused = match &row["lead"] {
+                serde_json::Value::Null => is_stale(leadership.term(cluster, &caller(&row["mutate"]))),
+                told => {
+                    is_stale(leadership.hear(cluster, &caller(told), row["valid_for"].as_i64().map(seconds)))
+                }
+            };
+            assert_eq!(refused, row["refused"].as_bool().unwrap(), "{row}");
+        }
+    }
+
     /// [R:lead-needed]
     #[tokio::test(start_paused = true)]
     async fn only_the_present_leader_may_change_anything() {

@@ -64,7 +64,8 @@ impl State {
     }
 
     fn by_id(&self, query: &NodeQuery) -> Found<'_> {
-        let Some(path) = query.provider_id.strip_prefix(PROVIDER_ID_PREFIX) else { return Found::NotOwned };
+        let path = query.provider_id.strip_prefix(PROVIDER_ID_PREFIX).filter(|path| !path.is_empty());
+        let Some(path) = path else { return Found::NotOwned };
         let found = self.indexes.by_provider_id.get(&query.provider_id).and_then(|id| self.instances.get(id));
         if let Some(machine) = found {
             return Found::Instance(machine);
@@ -166,6 +167,7 @@ mod tests {
             ("R:node-by-provider-id", node("b", "mock://mock-1a/i-00000001"), "a"),
             ("R:node-by-provider-id, gone", node("b", "mock://mock-1a/i-99"), "ABSENT"),
             ("foreign prefix", node("a", "aws:///eu/i-1"), "NOT_OWNED"),
+            ("no more than the prefix", node("a", PROVIDER_ID_PREFIX), "NOT_OWNED"),
             ("name", node("b", ""), "b"),
             ("system uuid", uuid, "b"),
             ("address", ip, "a"),

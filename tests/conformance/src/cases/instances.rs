@@ -66,6 +66,9 @@ pub(super) const CASES: &[Case] = &[
     ]),
     Case::new("INST-15", Instances, "another cloud's provider ID is NOT_OWNED", &[], &foreign_id)
         .words(&["The provider ID or name belongs to another cloud, account or region. Never touched."]),
+    Case::new("INST-18", Instances, "a provider ID that nobody makes is NOT_OWNED", &[], &malformed_id).words(&[
+        "an ID that this provider never makes though it begins with one of its prefixes: nobody knows where to look.",
+    ]),
     Case::new(
         "INST-17",
         Instances,
@@ -161,6 +164,17 @@ async fn foreign_id(t: &Trial) -> Outcome {
     let id = "no-such-cloud-0b9c://nowhere/i-1".to_owned();
     let result = t.look(NodeRef { provider_id: id, ..t.stranger() }).await?;
     expect(result.state() == InstanceState::NotOwned, "NOT_OWNED", result)
+}
+
+async fn malformed_id(t: &Trial) -> Outcome {
+    // A prefix alone names no machine, in whatever cloud; nor does a text without one.
+    let prefixes = &t.provider().info.provider_id_prefixes;
+    let texts = prefixes.iter().filter(|prefix| !prefix.is_empty()).cloned();
+    for id in texts.chain(["no-scheme-0b9c".to_owned()]) {
+        let result = t.look(NodeRef { provider_id: id.clone(), ..t.stranger() }).await?;
+        expect(result.state() == InstanceState::NotOwned, format!("{id}: NOT_OWNED"), result)?;
+    }
+    Ok(())
 }
 
 async fn absence_by_name(t: &Trial) -> Outcome {

@@ -19,6 +19,7 @@ const HOSTED: &[&str] = &["create-cluster", "delete-cluster"];
 const NEVER_ISSUED: &[&str] = &["| the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN"];
 const TOO_OLD: &[&str] = &["| the token is too old | ABORTED | PAGE_TOKEN_EXPIRED"];
 const ANY_SIZE: &[&str] = &["page_size (0: the provider's choice; above `Limits.max_page_size`: that)"];
+const NEGATIVE: &[&str] = &["A negative size is INVALID_ARGUMENT_SHAPE."];
 const CHANGED: &[&str] = &["Absence from a list is never evidence for anything."];
 const WALK: &[&str] = &["page-size", "page-walk-ends"];
 const VALID: &[&str] = &["page-token-validity"];
@@ -30,21 +31,25 @@ pub(super) const CASES: &[Case] = &[
     expired("PAGE-04", InstancesList, &Expired(List::Instances), MACHINES),
     any_size("PAGE-05", InstancesList, &AnySize(List::Instances), MACHINES),
     meanwhile("PAGE-06", InstancesList, &Meanwhile(List::Instances), MACHINES),
+    negative("PAGE-07", InstancesList, &Negative(List::Instances)),
     walk("PAGE-11", LoadBalancersList, &Walk(List::LoadBalancers), &[]),
     valid("PAGE-12", LoadBalancersList, &Valid(List::LoadBalancers), &[]),
     garbage("PAGE-13", LoadBalancersList, &Garbage(List::LoadBalancers)),
     expired("PAGE-14", LoadBalancersList, &Expired(List::LoadBalancers), &[]),
     any_size("PAGE-15", LoadBalancersList, &AnySize(List::LoadBalancers), &[]),
     meanwhile("PAGE-16", LoadBalancersList, &Meanwhile(List::LoadBalancers), &[]),
+    negative("PAGE-17", LoadBalancersList, &Negative(List::LoadBalancers)),
     walk("PAGE-21", Routes, &Walk(List::Routes), MACHINES),
     valid("PAGE-22", Routes, &Valid(List::Routes), MACHINES),
     garbage("PAGE-23", Routes, &Garbage(List::Routes)),
     expired("PAGE-24", Routes, &Expired(List::Routes), MACHINES),
     any_size("PAGE-25", Routes, &AnySize(List::Routes), MACHINES),
+    negative("PAGE-27", Routes, &Negative(List::Routes)),
     walk("PAGE-31", Clusters, &Walk(List::Clusters), HOSTED),
     valid("PAGE-32", Clusters, &Valid(List::Clusters), HOSTED),
     garbage("PAGE-33", Clusters, &Garbage(List::Clusters)),
     expired("PAGE-34", Clusters, &Expired(List::Clusters), HOSTED),
+    negative("PAGE-37", Clusters, &Negative(List::Clusters)),
     Case::new(
         "PAGE-41",
         LoadBalancersList,
@@ -101,6 +106,10 @@ const fn any_size(
         .hooks(hooks)
 }
 
+const fn negative(id: &'static str, profile: Profile, run: &'static dyn Run) -> Case {
+    Case::new(id, profile, "a negative page size is refused", &[], run).words(NEGATIVE)
+}
+
 const fn meanwhile(
     id: &'static str,
     profile: Profile,
@@ -117,6 +126,7 @@ struct Valid(List);
 struct Garbage(List);
 struct Expired(List);
 struct AnySize(List);
+struct Negative(List);
 struct Meanwhile(List);
 
 /// Each of these exactly once among the keys.
@@ -214,6 +224,18 @@ impl Run for AnySize {
                 let page = good(self.0.rpc(), self.0.page(t, size, "").await)?;
                 expect(page.keys.len() <= most, format!("at most {most} on a page"), page.keys.len())?;
                 each_once(self.0, &wanted, &self.0.walk(t, size).await?.keys)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Run for Negative {
+    fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
+        Box::pin(async move {
+            for size in [-1, i32::MIN] {
+                let answer = self.0.page(t, size, "").await;
+                refused(self.0.rpc(), answer, ErrorReason::InvalidArgumentShape)?;
             }
             Ok(())
         })

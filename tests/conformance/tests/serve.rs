@@ -1,0 +1,34 @@
+//! `tests/conformance/serve`, which all runs against sidecars use: it waits for a socket, and not for ever.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::{path::Path, process::Command};
+
+/// What it says of a provider that is this command.
+fn told(command: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = Path::new(env!("CARGO_MANIFEST_DIR")).join("serve");
+    let socket = format!("--endpoint=unix://{}/p.sock", folder.path().display());
+    let ran = Command::new(serve)
+        .arg(folder.path())
+        .args(command)
+        .arg(socket)
+        .env("SERVE_WITHIN", "1")
+        .output()
+        .unwrap();
+    assert!(!ran.status.success(), "{ran:?}");
+    String::from_utf8(ran.stderr).unwrap()
+}
+
+#[test]
+fn a_provider_that_never_opens_its_socket_is_told() {
+    for (command, why) in [
+        (["sh", "-c", "echo not today; exec sleep 600"], "nothing after 1 s; this is its log:"),
+        (["sh", "-c", "echo not today; exit 3"], "it has ended; this is its log:"),
+    ] {
+        let told = told(&command);
+        let lines: Vec<_> = told.lines().collect();
+        assert!(lines[0].starts_with("sh -c echo") && lines[0].ends_with(why), "{told}");
+        assert!(lines[0].contains("does not open its socket /"), "{told}");
+        assert_eq!(lines[1..], ["not today"], "{told}");
+    }
+}
