@@ -10,6 +10,7 @@
 //! 5. the controllers that ask no provider: they wait no longer than a moment for the providers;
 //! 6. the other controllers: they do nothing before every provider was asked what it wants, or patience is over.
 
+mod access;
 mod caches;
 mod cluster;
 mod controllers;
@@ -64,9 +65,9 @@ pub struct Surroundings {
 /// The apiserver cannot be spoken to at all: no credentials, no rights.
 pub async fn start(process: &Process) -> Result<()> {
     let metrics = process.metrics().register(KubeMetrics::register);
-    let client = client::build(&client_options(process), &metrics.client)
-        .await
-        .context("no client for the apiserver")?;
+    let options = client_options(process);
+    let client = client::build(&options, &metrics.client).await.context("no client for the apiserver")?;
+    access::start(process, &client, &options, &metrics.client).await?;
     start_with(process, metrics, client, None).await
 }
 

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
             println!("{}", text.trim_end());
             ExitCode::SUCCESS
         }
-        Ok(Request::Run { settings, flags }) => match start(*settings, &flags) {
+        Ok(Request::Run { settings }) => match start(*settings) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("error: {error:#}");
@@ -37,10 +37,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(settings: Settings, flags: &[(String, String)]) -> anyhow::Result<()> {
+fn start(settings: Settings) -> anyhow::Result<()> {
     logging::init(&settings.logging).context("logging cannot be set up")?;
     tracing::info!(version = build_info::VERSION, commit = build_info::COMMIT, "starting");
-    for (name, value) in flags {
+    for (name, value) in &settings.flags {
         tracing::info!("FLAG: --{name}={value:?}");
     }
     for warning in &settings.warnings {

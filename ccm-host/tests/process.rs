@@ -5,7 +5,11 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -65,12 +69,21 @@ fn address(file: &Path) -> String {
     until("the address is written", || std::fs::read_to_string(file).ok()).trim().to_owned()
 }
 
-fn get(address: &str, path: &str) -> String {
-    let mut connection = TcpStream::connect(address).unwrap();
+/// From whoever shows the certificate that the process wrote into this folder.
+fn get(address: &str, folder: &Path, path: &str) -> String {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut roots = rustls::RootCertStore::empty();
+    let written = CertificateDer::from_pem_file(folder.join("cloud-controller-manager.crt")).unwrap();
+    roots.add(written).unwrap();
+    let config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let name = rustls_pki_types::ServerName::try_from("localhost").unwrap();
+    let session = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let connection = TcpStream::connect(address).unwrap();
     connection.set_read_timeout(Some(LIMIT)).unwrap();
-    write!(connection, "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+    let mut stream = rustls::StreamOwned::new(session, connection);
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
-    connection.read_to_string(&mut answer).unwrap();
+    stream.read_to_string(&mut answer).unwrap();
     answer
 }
 
@@ -102,11 +115,11 @@ fn version_and_help_end_with_0() {
 fn a_taken_port_ends_with_1_and_names_it() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let port = format!("--serving-port={}", address.port());
+    let port = format!("--secure-port={}", address.port());
     let result = output(&["--provider=mock=/run/mock.sock", "--bind-address=127.0.0.1", &port]);
     assert_eq!(result.status.code(), Some(1));
     let log = String::from_utf8(result.stderr).unwrap();
-    assert!(log.contains(&format!("error: cannot serve on {address}: ")), "{log}");
+    assert!(log.contains(&format!("error: cannot serve on {address}: give another --secure-port")), "{log}");
 }
 
 #[test]
@@ -114,13 +127,17 @@ fn serves_logs_its_flags_and_ends_cleanly() {
     for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT] {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("address");
+        let certificates = format!("--cert-dir={}", dir.path().display());
+        let get = |address: &str, path: &str| get(address, dir.path(), path);
         let file_flag = format!("--serving-address-file={}", file.display());
         let mut running = Running::start(&[
             "--provider=mock=/run/mock.sock",
             // Nobody listens there: the process waits for its apiserver, and is alive.
             "--master=https://127.0.0.1:1",
             "--bind-address=127.0.0.1",
-            "--serving-port=auto",
+            "--secure-port=auto",
+            &certificates,
+            "--authorization-always-allow-paths=/livez,/readyz,/metrics",
             "--logging-format=json",
             "--node-sync-period=1s",
             &file_flag,

@@ -44,6 +44,22 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
     Ok(Duration::from_nanos(nanos))
 }
 
+/// Writes a duration as Go does: `1h0m0s`, `5m0s`, `1.5s`, `250ms`, `0s`; exact to the millisecond.
+#[must_use]
+pub fn text(duration: Duration) -> String {
+    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
+    if seconds == 0 && millis > 0 {
+        return format!("{millis}ms");
+    }
+    let fraction = format!(".{millis:03}");
+    let fraction = fraction.trim_end_matches('0').trim_end_matches('.');
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds}{fraction}s"),
+        (0, minutes, seconds) => format!("{minutes}m{seconds}{fraction}s"),
+        (hours, minutes, seconds) => format!("{hours}h{minutes}m{seconds}{fraction}s"),
+    }
+}
+
 fn sum(mut rest: &str) -> Result<u64, DurationError> {
     if rest.is_empty() {
         return Err(DurationError::Malformed);
@@ -101,6 +117,23 @@ fn fraction_of(digits: &str, mut nanos_per_digit: u128) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn writes_as_go_does() {
+        for (millis, expected) in [
+            (0, "0s"),
+            (250, "250ms"),
+            (1500, "1.5s"),
+            (10_000, "10s"),
+            (300_000, "5m0s"),
+            (12 * 3_600_000, "12h0m0s"),
+            (3_661_050, "1h1m1.05s"),
+        ] {
+            let duration = Duration::from_millis(millis);
+            assert_eq!(text(duration), expected);
+            assert_eq!(parse(expected), Ok(duration));
+        }
+    }
 
     #[test]
     fn reads_what_go_reads() {

@@ -5,6 +5,7 @@
 //! upstream's where the flag exists upstream; the defaults are ours. `docs/flags.md` and `docs/config.schema.json` are made
 //! from the same definitions by [`table`] and [`schema`].
 
+mod access;
 mod args;
 mod cidrs;
 mod controllers;
@@ -23,6 +24,7 @@ pub mod schema;
 mod services;
 mod serving;
 pub mod table;
+mod tls;
 mod value;
 
 use std::collections::BTreeSet;
@@ -30,6 +32,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches};
 
+pub use access::{AccessSettings, ClientCa, OpenPath};
 pub use cidrs::{Allocation, CidrSettings, NodeRange};
 pub use error::FlagError;
 pub use kube::KubeSettings;
@@ -39,6 +42,7 @@ pub use providers::{Endpoint, ProviderSettings, TlsDir};
 pub use routes::RouteSettings;
 pub use services::ServiceSettings;
 pub use serving::ServingSettings;
+pub use tls::{CertificateSource, TlsSettings};
 
 use self::cidrs::RawCidrs;
 use self::controllers::RawControllers;
@@ -131,17 +135,15 @@ pub struct Settings {
     pub election: Option<crate::election::Settings>,
     /// What was accepted but deserves a word in the log.
     pub warnings: Vec<String>,
+    /// Every flag and its value, given or default, by name.
+    pub flags: Vec<(String, String)>,
 }
 
 /// What a command line asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// Run with these settings.
-    Run {
-        settings: Box<Settings>,
-        /// Every flag and its value, given or default, for the log.
-        flags: Vec<(String, String)>,
-    },
+    Run { settings: Box<Settings> },
     /// Print this and end well.
     Print(String),
 }
@@ -169,7 +171,8 @@ pub fn parse(words: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Req
     }
     match resolve(&raw) {
         Ok(settings) if mistakes.is_empty() => {
-            Ok(Request::Run { settings: Box::new(settings), flags: table::values(&command, &matches) })
+            let flags = table::values(&command, &matches);
+            Ok(Request::Run { settings: Box::new(Settings { flags, ..settings }) })
         }
         Ok(_) => Err(mistakes.into_vec()),
         Err(errors) => {
@@ -201,7 +204,7 @@ fn resolve_into(raw: &RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<Stri
     let with_ipam = controllers.as_ref().is_none_or(|named| named.contains(&Controller::NodeIpam));
     let cidrs = raw.cidrs.resolve(with_ipam, mistakes, warnings);
     let routes = raw.routes.resolve(mistakes);
-    let serving = raw.serving.resolve(mistakes);
+    let serving = raw.serving.resolve(mistakes, warnings);
     let logging = raw.logging.resolve(mistakes);
     let election = raw.election.resolve(mistakes);
     raw.legacy.check(mistakes, warnings);
@@ -219,6 +222,7 @@ fn resolve_into(raw: &RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<Stri
         logging: logging?,
         election: election?,
         warnings: Vec::new(),
+        flags: Vec::new(),
     })
 }
 

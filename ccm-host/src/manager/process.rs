@@ -5,7 +5,7 @@
 //! still be written. A task that ends before it is asked to ends the whole process.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -18,7 +18,8 @@ use super::controller::Controller;
 use super::flags::Settings;
 use super::health::{Checks, Condition, Probe};
 use super::metrics::Metrics;
-use super::serving::Serving;
+use super::serving::access::Access;
+use super::serving::{self, Serving};
 
 /// Time for the controllers to finish what they hold. Together with [`FLUSH`] and [`LAST_ANSWERS`] it stays below the
 /// 30 seconds that a pod has by default.
@@ -40,6 +41,7 @@ pub struct Process {
     work: Group,
     support: Group,
     serving: Group,
+    access: OnceLock<Access>,
     failures: mpsc::UnboundedSender<anyhow::Error>,
 }
 
@@ -67,6 +69,7 @@ impl Process {
             work: Group::default(),
             support: Group::default(),
             serving: Group::default(),
+            access: OnceLock::new(),
             failures,
         };
         (process, received)
@@ -149,10 +152,18 @@ impl Process {
             return Ok(());
         };
         tracing::info!(address = %serving.address(), "serving health and metrics");
-        let answers =
-            serving.serve(self.checks.clone(), self.metrics.clone(), self.serving.stop.child_token());
+        let access = Access::new(&self.settings.serving.access)?;
+        let access = self.access.get_or_init(|| access).clone();
+        let router = serving::router(self.checks.clone(), self.metrics.clone(), &self.settings, access);
+        let answers = serving.serve(router, self.serving.stop.child_token());
         self.spawn(&self.serving, "serving", answers);
         Ok(())
+    }
+
+    /// Who may read what is served; `None`: nothing is.
+    #[must_use]
+    pub fn access(&self) -> Option<&Access> {
+        self.access.get()
     }
 
     /// All is ready to take over from whoever leads.

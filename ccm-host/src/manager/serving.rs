@@ -1,11 +1,22 @@
-//! Health and metrics over plain HTTP.
+//! Health, metrics and what the process is, over HTTPS.
 //!
-//! In: [`Checks`] and [`Metrics`]. Out: `/livez`, `/readyz` and `/healthz` (the same as `/livez`) with `?verbose` and
-//! `?exclude=name`, each check alone below the first two, and `/metrics`. Nothing else is served, and nothing here
-//! decides whether the process is healthy. Plain HTTP tells whoever can reach the port how the process is doing; it
-//! shows neither objects nor credentials.
+//! In: [`Checks`], [`Metrics`], the settings. Out: `/livez`, `/readyz` and `/healthz` (the same as `/livez`) with
+//! `?verbose` and `?exclude=name`, each check alone below the first two, `/metrics`, `/configz`, `/flagz`, `/statusz`.
+//! Nothing else is served, and nothing here decides whether the process is healthy.
+//!
+//! * [`certificate`] is what is shown: given and read again when it changes, or self-signed.
+//! * [`access`] asks the apiserver who may read what; health is open to everybody.
+//! * [`listener`] and [`connections`] take connections and end them.
 
+pub mod access;
 mod answer;
+pub mod certificate;
+mod configz;
+mod connections;
+mod files;
+mod listener;
+mod pages;
+mod tls;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,7 +30,11 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::flags::ServingSettings;
+use self::access::Access;
+use self::certificate::Certificates;
+use self::connections::Handshake;
+use self::pages::Pages;
+use super::flags::{ServingSettings, Settings};
 use super::health::{Checks, Probe};
 use super::metrics::{self, Metrics};
 
@@ -29,6 +44,7 @@ pub struct Serving {
     listener: TcpListener,
     address: SocketAddr,
     address_file: Option<AddressFile>,
+    handshake: Handshake,
 }
 
 /// Takes the file away again when serving ends.
@@ -36,19 +52,22 @@ pub struct Serving {
 struct AddressFile(PathBuf);
 
 impl Serving {
-    /// Binds the port and writes the address file; `None` if nothing shall be served.
+    /// Reads or makes the certificate, binds the port and writes the address file; `None` if nothing shall be served.
     pub async fn bind(settings: &ServingSettings) -> anyhow::Result<Option<Self>> {
         let Some(wanted) = settings.address else {
             return Ok(None);
         };
-        let listener =
-            TcpListener::bind(wanted).await.with_context(|| format!("cannot serve on {wanted}"))?;
+        let certificates = Certificates::new(&settings.tls.certificate, wanted.ip())?;
+        let handshake = tls::handshake(&settings.tls, certificates)?;
+        let listener = listener::bind(wanted, settings.share_port).with_context(|| {
+            format!("cannot serve on {wanted}: give another --secure-port, or 0 to serve nothing")
+        })?;
         let address = listener.local_addr().context("the bound port has no address")?;
         let address_file = match &settings.address_file {
             Some(path) => Some(AddressFile::write(path, address)?),
             None => None,
         };
-        Ok(Some(Self { listener, address, address_file }))
+        Ok(Some(Self { listener, address, address_file, handshake }))
     }
 
     /// The address in use.
@@ -58,17 +77,10 @@ impl Serving {
     }
 
     /// Answers until `stop`, then finishes the requests under way.
-    pub async fn serve(
-        self,
-        checks: Checks,
-        metrics: Metrics,
-        stop: CancellationToken,
-    ) -> anyhow::Result<()> {
+    pub async fn serve(self, router: Router, stop: CancellationToken) -> anyhow::Result<()> {
         let _address_file = self.address_file;
-        axum::serve(self.listener, router(checks, metrics))
-            .with_graceful_shutdown(stop.cancelled_owned())
-            .await
-            .context("serving health and metrics failed")
+        connections::serve(self.listener, self.handshake, router, stop).await;
+        Ok(())
     }
 }
 
@@ -91,8 +103,9 @@ impl Drop for AddressFile {
     }
 }
 
-/// The routes, for a server or for tests without one.
-pub fn router(checks: Checks, metrics: Metrics) -> Router {
+/// The routes, for a server or for tests without one; `access` is asked before each.
+pub fn router(checks: Checks, metrics: Metrics, settings: &Settings, access: Access) -> Router {
+    let pages = Pages::new(settings);
     Router::new()
         .route("/livez", get(live))
         .route("/healthz", get(live))
@@ -101,6 +114,8 @@ pub fn router(checks: Checks, metrics: Metrics) -> Router {
         .route("/readyz/{check}", get(ready_check))
         .with_state(checks)
         .merge(Router::new().route("/metrics", get(scrape)).with_state(metrics))
+        .merge(pages.router())
+        .layer(axum::middleware::from_fn_with_state(access, access::check))
 }
 
 async fn live(State(checks): State<Checks>, RawQuery(query): RawQuery) -> Response {

@@ -7,7 +7,7 @@ use control_plane::ControlPlane;
 use kube::Client;
 use tokio::net::UnixStream;
 
-use crate::{Cloud, Process, Profile, ProviderUnderTest, binaries, http, wait};
+use crate::{Cloud, Process, Profile, ProviderUnderTest, binaries, http, http::Caller, wait};
 
 /// The user that the host runs as.
 pub const HOST_USER: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
@@ -207,7 +207,8 @@ impl Cluster {
             format!("--provider={provider}=unix://{}", self.socket().display()),
             format!("--kubeconfig={}", self.host_kubeconfig.display()),
             "--bind-address=127.0.0.1".to_owned(),
-            "--serving-port=auto".to_owned(),
+            "--secure-port=auto".to_owned(),
+            format!("--cert-dir={}", self.folder.join(format!("{name}-certificate")).display()),
             format!("--serving-address-file={}", address.display()),
         ];
         flags.extend(self.host_flags.iter().cloned());
@@ -258,11 +259,22 @@ impl Cluster {
         Ok(Cloud::new(address.trim().parse().with_context(|| format!("{address:?} is no address"))?))
     }
 
-    /// GET on the host's serving port.
+    /// GET on the host's serving port, by the administrator.
     pub async fn host_get(&self, path: &str) -> Result<(u16, String)> {
+        self.host_get_as(&Caller::of(&self.control_plane.admin_kubeconfig())?, path).await
+    }
+
+    /// GET on the host's serving port.
+    pub async fn host_get_as(&self, caller: &Caller, path: &str) -> Result<(u16, String)> {
+        let certificate = self.folder.join("host-certificate/cloud-controller-manager.crt");
+        http::get(&self.host_address()?, &certificate, path, caller).await
+    }
+
+    /// Where the host serves.
+    pub fn host_address(&self) -> Result<String> {
         let address =
             fs::read_to_string(self.folder.join("host-address")).context("the host serves nothing yet")?;
-        http::get(address.trim(), path).await
+        Ok(address.trim().to_owned())
     }
 
     /// The host's metrics.

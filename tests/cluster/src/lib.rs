@@ -12,7 +12,7 @@ pub mod cloud;
 mod cloud_folder;
 mod cluster;
 pub mod go;
-mod http;
+pub mod http;
 mod inventory_file;
 mod machines_file;
 pub mod metrics;

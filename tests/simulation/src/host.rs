@@ -26,7 +26,7 @@ use crate::{
 const FLAGS: [&str; 7] = [
     "--provider=mock=unix:///simulated/mock.sock",
     "--master=http://apiserver",
-    "--serving-port=0",
+    "--secure-port=0",
     "--cluster-cidr=10.244.0.0/16",
     "--controllers=*,nodeipam",
     "--allocate-node-cidrs=true",

@@ -13,13 +13,15 @@ pub(super) struct RawGates {
 }
 
 /// Upstream's gates that concern a cloud controller manager: what always holds here, and why the contrary is in vain.
-const KNOWN: [(&str, bool, &str); 4] = [
+const KNOWN: [(&str, bool, &str); 6] = [
     (
         "CloudControllerManagerWatchBasedRoutesReconciliation",
         true,
         "routes always follow the events of nodes, and are swept every --route-reconciliation-period",
     ),
     ("CloudControllerManagerWebhook", false, "no webhooks are served"),
+    ("ComponentFlagz", true, "/flagz is always served"),
+    ("ComponentStatusz", true, "/statusz is always served"),
     ("ContextualLogging", true, "lines always carry their context"),
     ("LoggingBetaOptions", true, "--logging-format=json is always there"),
 ];

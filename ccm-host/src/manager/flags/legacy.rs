@@ -31,7 +31,7 @@ enum Kind {
     Text,
 }
 
-const LEGACY: [Legacy; 56] = [
+const LEGACY: [Legacy; 40] = [
     switch("allow-untagged-cloud", "the cluster is named by its uid, so that nothing is ever untagged"),
     text(
         "cloud-config",
@@ -83,36 +83,25 @@ const LEGACY: [Legacy; 56] = [
     text("webhook-tls-private-key-file", NO_WEBHOOKS),
     text("webhook-tls-sni-cert-key", NO_WEBHOOKS),
     text("webhooks", NO_WEBHOOKS),
-    text("authentication-kubeconfig", PLAIN),
-    switch("authentication-skip-lookup", PLAIN),
-    switch("authentication-tolerate-lookup-failure", PLAIN),
-    text("authentication-token-webhook-cache-ttl", PLAIN),
-    text("authorization-always-allow-paths", PLAIN),
-    text("authorization-kubeconfig", PLAIN),
-    text("authorization-webhook-cache-authorized-ttl", PLAIN),
-    text("authorization-webhook-cache-unauthorized-ttl", PLAIN),
-    text("cert-dir", PLAIN),
-    text("client-ca-file", PLAIN),
-    switch("disable-http2-serving", PLAIN),
-    Legacy { name: "http2-max-streams-per-connection", kind: Kind::Number, nothing: "0", instead: PLAIN },
-    switch("permit-address-sharing", PLAIN),
-    switch("permit-port-sharing", PLAIN),
-    text("requestheader-allowed-names", PLAIN),
-    text("requestheader-client-ca-file", PLAIN),
-    text("requestheader-extra-headers-prefix", PLAIN),
-    text("requestheader-group-headers", PLAIN),
-    text("requestheader-uid-headers", PLAIN),
-    text("requestheader-username-headers", PLAIN),
-    Legacy { name: "secure-port", kind: Kind::Number, nothing: "", instead: PLAIN },
-    text("tls-cert-file", PLAIN),
-    text("tls-cipher-suites", PLAIN),
-    text("tls-curve-preferences", PLAIN),
-    text("tls-min-version", PLAIN),
-    text("tls-private-key-file", PLAIN),
-    text("tls-sni-cert-key", PLAIN),
+    switch("disable-http2-serving", ONE_HTTP),
+    Legacy { name: "http2-max-streams-per-connection", kind: Kind::Number, nothing: "0", instead: ONE_HTTP },
+    switch("permit-address-sharing", "addresses that wait for late packets are always shared"),
+    text("requestheader-allowed-names", NO_FRONT_PROXY),
+    text("requestheader-client-ca-file", NO_FRONT_PROXY),
+    text("requestheader-extra-headers-prefix", NO_FRONT_PROXY),
+    text("requestheader-group-headers", NO_FRONT_PROXY),
+    text("requestheader-uid-headers", NO_FRONT_PROXY),
+    text("requestheader-username-headers", NO_FRONT_PROXY),
+    text("tls-curve-preferences", "curves are X25519, P-256 and P-384"),
+    text(
+        "tls-sni-cert-key",
+        "one certificate is shown to everybody: put its names into that of --tls-cert-file",
+    ),
 ];
 
-const PLAIN: &str = "health and metrics are served in plain HTTP: see --serving-port and --bind-address";
+const ONE_HTTP: &str = "health and metrics are served over HTTP/1.1";
+const NO_FRONT_PROXY: &str =
+    "requests of the aggregation layer are believed in no other name: ask the host directly";
 const NO_PROFILES: &str = "no profiles are served: look at the metrics";
 const NO_MIGRATION: &str =
     "kube-controller-manager has no cloud controllers to take over any more: leave it out";

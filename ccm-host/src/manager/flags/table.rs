@@ -35,10 +35,20 @@ pub struct FlagDoc {
 }
 
 /// Flags that upstream has, with upstream's defaults in our spelling.
-const UPSTREAM_DEFAULTS: [(&str, &str); 33] = [
+const UPSTREAM_DEFAULTS: [(&str, &str); 49] = [
     ("allocate-node-cidrs", "false"),
+    ("authentication-kubeconfig", ""),
+    ("authentication-skip-lookup", "false"),
+    ("authentication-token-webhook-cache-ttl", "10s"),
+    ("authentication-tolerate-lookup-failure", "false"),
+    ("authorization-always-allow-paths", "/healthz,/readyz,/livez"),
+    ("authorization-kubeconfig", ""),
+    ("authorization-webhook-cache-authorized-ttl", "10s"),
+    ("authorization-webhook-cache-unauthorized-ttl", "10s"),
     ("bind-address", "0.0.0.0"),
+    ("cert-dir", ""),
     ("cidr-allocator-type", "RangeAllocator"),
+    ("client-ca-file", ""),
     ("cloud-provider", ""),
     ("cluster-cidr", ""),
     ("cluster-name", "kubernetes"),
@@ -65,8 +75,14 @@ const UPSTREAM_DEFAULTS: [(&str, &str); 33] = [
     ("node-cidr-mask-size-ipv6", "0"),
     ("node-monitor-period", "5s"),
     ("node-status-update-frequency", "5m"),
+    ("permit-port-sharing", "false"),
     ("route-reconciliation-period", "10s"),
+    ("secure-port", "10258"),
     ("service-cluster-ip-range", ""),
+    ("tls-cert-file", ""),
+    ("tls-cipher-suites", ""),
+    ("tls-min-version", "VersionTLS12"),
+    ("tls-private-key-file", ""),
     ("v", "0"),
     ("version", ""),
 ];

@@ -82,7 +82,27 @@ fn defaults() {
     );
     assert_eq!(
         settings.serving,
-        ServingSettings { address: Some("127.0.0.1:10258".parse().unwrap()), address_file: None }
+        ServingSettings {
+            address: Some("0.0.0.0:10258".parse().unwrap()),
+            address_file: None,
+            share_port: false,
+            tls: TlsSettings {
+                certificate: CertificateSource::Memory,
+                only_tls13: false,
+                cipher_suites: rustls::crypto::ring::ALL_CIPHER_SUITES.to_vec(),
+            },
+            access: AccessSettings {
+                authentication_kubeconfig: None,
+                authorization_kubeconfig: None,
+                client_ca: ClientCa::ConfigMap { tolerant: false },
+                open: ["/healthz", "/readyz", "/livez"]
+                    .map(|path| OpenPath::Exactly(path.to_owned()))
+                    .to_vec(),
+                token_ttl: Duration::from_secs(10),
+                allowed_ttl: Duration::from_secs(10),
+                denied_ttl: Duration::from_secs(10),
+            },
+        }
     );
     assert_eq!(settings.cidrs, CidrSettings { cluster: Vec::new(), allocation: None });
     assert_eq!(
@@ -142,7 +162,7 @@ fn values_become_types() {
         "--node-deletion-grace=0s",
         "--node-deletion-max-share=0.25",
         "--bind-address=::1",
-        "--serving-port=auto",
+        "--secure-port=auto",
         "--serving-address-file=/run/address",
         "--logging-format=json",
         "--v=10",
@@ -172,8 +192,60 @@ fn tls_dir_names_its_files() {
 }
 
 #[test]
+fn certificates_and_ciphers_are_chosen() {
+    let of = |words: &[&str]| settings(words).serving.tls;
+    let files =
+        of(&["--tls-cert-file=/tls/tls.crt", "--tls-private-key-file=/tls/tls.key", "--cert-dir=/var"]);
+    let expected =
+        CertificateSource::Files { certificate: "/tls/tls.crt".into(), key: "/tls/tls.key".into() };
+    assert_eq!(files.certificate, expected, "the files win over the folder");
+    assert_eq!(of(&["--cert-dir=/var/ccm"]).certificate, CertificateSource::Folder("/var/ccm".into()));
+    assert!(of(&["--tls-min-version=VersionTLS13"]).only_tls13);
+    let suites = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305,TLS_AES_128_GCM_SHA256";
+    let chosen = of(&[&format!("--tls-cipher-suites={suites}")]).cipher_suites;
+    let names: Vec<String> = chosen.iter().map(|suite| format!("{:?}", suite.suite())).collect();
+    assert_eq!(
+        names[names.len() - 2..],
+        ["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"]
+    );
+    assert_eq!(
+        names.iter().filter(|name| name.starts_with("TLS13_")).count(),
+        3,
+        "those of 1.3 stay: {names:?}"
+    );
+    let old =
+        settings(&["--tls-min-version=VersionTLS10", "--tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA"]);
+    assert_eq!(
+        old.warnings,
+        [
+            "--tls-min-version=VersionTLS10 has no effect: TLS 1.2 is the lowest that is spoken",
+            "--tls-cipher-suites: TLS_RSA_WITH_AES_128_CBC_SHA is not offered: only suites that are safe are",
+        ]
+    );
+}
+
+#[test]
+fn what_is_open_and_whom_clients_are_believed() {
+    let access = settings(&["--authorization-always-allow-paths=/metrics,/livez/*"]).serving.access;
+    let opens = |path: &str| access.open.iter().any(|open| open.opens(path));
+    for (path, open) in [
+        ("/metrics", true),
+        ("/metrics/slis", false),
+        ("/livez/ping", true),
+        ("/livez", false),
+        ("/healthz", false),
+    ] {
+        assert_eq!(opens(path), open, "{path}");
+    }
+    let ca = |words: &[&str]| settings(words).serving.access.client_ca;
+    assert_eq!(ca(&["--client-ca-file=/ca.crt"]), ClientCa::File("/ca.crt".into()));
+    assert_eq!(ca(&["--authentication-skip-lookup"]), ClientCa::Nobody);
+    assert_eq!(ca(&["--authentication-tolerate-lookup-failure"]), ClientCa::ConfigMap { tolerant: true });
+}
+
+#[test]
 fn port_zero_serves_nothing() {
-    assert_eq!(settings(&["--serving-port=0"]).serving.address, None);
+    assert_eq!(settings(&["--secure-port=0"]).serving.address, None);
 }
 
 #[test]
@@ -193,7 +265,8 @@ fn prints_help_and_version() {
 #[test]
 fn every_flag_is_shown_with_its_value() {
     let request = parse([PROVIDER, "--provider=b=/run/b.sock", "--cluster-name=c", "--v=2"]).unwrap();
-    let Request::Run { flags, .. } = request else { panic!("{request:?}") };
+    let Request::Run { settings } = request else { panic!("{request:?}") };
+    let flags = settings.flags;
     let shown = |name: &str| flags.iter().find(|(flag, _)| flag == name).map(|(_, value)| value.as_str());
     assert_eq!(shown("provider"), Some("mock=unix:///run/mock.sock,b=/run/b.sock"));
     assert_eq!(shown("cluster-name"), Some("c"));

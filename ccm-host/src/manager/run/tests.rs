@@ -14,7 +14,7 @@ use crate::manager::flags::{self, Request};
 use crate::manager::health::Probe;
 
 fn process() -> (Process, Failures) {
-    match flags::parse(["--provider=mock=/run/mock.sock", "--serving-port=0"]) {
+    match flags::parse(["--provider=mock=/run/mock.sock", "--secure-port=0"]) {
         Ok(Request::Run { settings, .. }) => Process::new(*settings),
         other => panic!("{other:?}"),
     }

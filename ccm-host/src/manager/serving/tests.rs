@@ -1,12 +1,14 @@
 //! Requests against the routes, and the server on a free port.
 
+mod tls;
+
 use axum::body::Body;
-use axum::http::Request;
+use axum::http::Request as HttpRequest;
 use http_body_util::BodyExt as _;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tower::ServiceExt as _;
 
 use super::*;
+use crate::manager::flags::{self, Request};
 
 /// Two live checks, three ready ones of which one fails.
 fn checks() -> Checks {
@@ -19,9 +21,24 @@ fn checks() -> Checks {
     checks
 }
 
+/// The settings of these flags.
+fn settings(words: &[&str]) -> Settings {
+    match flags::parse(["--provider=mock=/run/mock.sock", "--secure-port=auto"].iter().chain(words)) {
+        Ok(Request::Run { settings }) => *settings,
+        other => panic!("{words:?} gave {other:?}"),
+    }
+}
+
+/// Routes that are open to everybody.
+fn open_routes() -> Router {
+    let settings = settings(&["--authorization-always-allow-paths=/*", "--cluster-name=shop"]);
+    let access = Access::new(&settings.serving.access).unwrap();
+    router(checks(), Metrics::new(), &settings, access)
+}
+
 async fn ask(method: &str, path: &str) -> (u16, String, String) {
-    let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
-    let response = router(checks(), Metrics::new()).oneshot(request).await.unwrap();
+    let request = HttpRequest::builder().method(method).uri(path).body(Body::empty()).unwrap();
+    let response = open_routes().oneshot(request).await.unwrap();
     let status = response.status().as_u16();
     let kind = response.headers().get(header::CONTENT_TYPE).map(|kind| kind.to_str().unwrap().to_owned());
     let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -63,7 +80,7 @@ async fn health_answers() {
 /// manager.md 4.1: what is not served is not found.
 #[tokio::test]
 async fn nothing_else_is_served() {
-    for path in ["/", "/healthz/ping", "/configz", "/debug/pprof/", "/version", "/metrics/slis"] {
+    for path in ["/", "/healthz/ping", "/debug/pprof/", "/version", "/metrics/slis"] {
         assert_eq!(ask("GET", path).await.0, 404, "{path}");
     }
     for path in ["/livez", "/readyz/kube", "/metrics"] {
@@ -80,44 +97,50 @@ async fn metrics_are_openmetrics() {
     assert!(body.ends_with("# EOF\n"), "{body}");
 }
 
+/// manager.md 4.6.
 #[tokio::test]
-async fn binds_a_free_port_tells_it_and_ends() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("address");
-    let settings =
-        ServingSettings { address: Some("127.0.0.1:0".parse().unwrap()), address_file: Some(file.clone()) };
-    let serving = Serving::bind(&settings).await.unwrap().unwrap();
-    let address = serving.address();
-    assert_ne!(address.port(), 0);
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("{address}\n"));
-
-    let stop = CancellationToken::new();
-    let server = tokio::spawn(serving.serve(checks(), Metrics::new(), stop.clone()));
-    let mut connection = tokio::net::TcpStream::connect(address).await.unwrap();
-    connection.write_all(b"GET /livez HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await.unwrap();
-    let mut answer = String::new();
-    connection.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok"), "{answer}");
-
-    stop.cancel();
-    let limit = std::time::Duration::from_secs(30);
-    tokio::time::timeout(limit, server).await.expect("serving ends when it is told to").unwrap().unwrap();
-    assert!(!file.exists());
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+async fn configuration_and_flags_are_shown() {
+    let (status, kind, body) = ask("GET", "/configz").await;
+    assert_eq!((status, kind.as_str()), (200, "application/json"));
+    let config: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let upstream = &config["cloudcontrollermanager.config.k8s.io"];
+    assert_eq!(upstream["kind"], "CloudControllerManagerConfiguration");
+    assert_eq!(upstream["KubeCloudShared"]["ClusterName"], "shop");
+    assert_eq!(upstream["KubeCloudShared"]["NodeMonitorPeriod"], "5s");
+    assert_eq!(upstream["NodeStatusUpdateFrequency"], "5m0s");
+    assert_eq!(config["ccm-host"]["providers"][0]["name"], "mock");
+    let (status, _, flags) = ask("GET", "/flagz").await;
+    assert!(status == 200 && flags.contains("\ncluster-name=shop\n"), "{flags}");
+    let (status, _, text) = ask("GET", "/statusz").await;
+    assert!(
+        status == 200 && text.contains("Up: 0 hr 00 min 0") && text.contains(env!("CARGO_PKG_VERSION")),
+        "{text}"
+    );
 }
 
 #[tokio::test]
 async fn a_taken_port_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap();
-    let settings = ServingSettings { address: Some(address), address_file: None };
-    let error = Serving::bind(&settings).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("cannot serve on {address}"));
+    let port = format!("--secure-port={}", address.port());
+    let settings = settings(&["--bind-address=127.0.0.1", &port]);
+    let error = Serving::bind(&settings.serving).await.unwrap_err();
+    let expected = format!("cannot serve on {address}: give another --secure-port, or 0 to serve nothing");
+    assert_eq!(error.to_string(), expected);
+}
+
+#[tokio::test]
+async fn two_may_share_a_port_if_both_say_so() {
+    let shared = settings(&["--bind-address=127.0.0.1", "--permit-port-sharing"]).serving;
+    let first = Serving::bind(&shared).await.unwrap().unwrap();
+    let again = ServingSettings { address: Some(first.address()), ..shared };
+    assert!(Serving::bind(&again).await.is_ok());
+    let alone = ServingSettings { share_port: false, ..again };
+    assert!(Serving::bind(&alone).await.is_err());
 }
 
 #[tokio::test]
 async fn nothing_is_bound_without_an_address() {
-    let settings = ServingSettings { address: None, address_file: None };
+    let settings = ServingSettings { address: None, ..settings(&[]).serving };
     assert!(Serving::bind(&settings).await.unwrap().is_none());
 }

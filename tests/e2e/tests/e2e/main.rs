@@ -15,6 +15,7 @@ mod providers;
 mod reflection;
 mod restarts;
 mod routes;
+mod serving;
 mod skew;
 mod steady;
 

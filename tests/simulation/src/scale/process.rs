@@ -21,7 +21,7 @@ const WINDOW: Duration = Duration::from_secs(3);
 /// The host must not be what holds up the host.
 const FLAGS: [&str; 10] = [
     "--leader-elect=false",
-    "--serving-port=0",
+    "--secure-port=0",
     "--controllers=*,nodeipam",
     "--allocate-node-cidrs=true",
     "--cluster-cidr=10.0.0.0/8",

@@ -53,10 +53,14 @@ fn refuses_one_flag_with_its_remedy() {
             "--bind-address=localhost",
             "is not an IP address: give 0.0.0.0 for all interfaces, or one such as 127.0.0.1",
         ),
+        ("--secure-port=70000", "is not a port: give 1 to 65535, auto for a free one, or 0 to serve nothing"),
+        ("--tls-min-version=1.3", "is no version of TLS: give VersionTLS12 or VersionTLS13"),
         (
-            "--serving-port=70000",
-            "is not a port: give 1 to 65535, auto for a free one, or 0 to serve nothing",
+            "--tls-cert-file=/tls.crt",
+            "is of no use without --tls-private-key-file: give --tls-private-key-file as well, or leave both out for a \
+             self-signed certificate",
         ),
+        ("--authorization-always-allow-paths=metrics", "is no path: begin it with /, as in /healthz"),
         (
             "--controllers=*,nodes,-tagging",
             "\"nodes\", \"-tagging\" is unknown: use '*' and these, with '-' in front to turn one off: \
@@ -241,12 +245,12 @@ fn a_long_socket_path_is_refused() {
 
 #[test]
 fn contradictions_between_flags() {
-    let file = ["--serving-port=0", "--serving-address-file=/run/a"];
+    let file = ["--secure-port=0", "--serving-address-file=/run/a"];
     assert_eq!(
         mistakes(&[PROVIDER, file[0], file[1]]),
         [
-            "--serving-address-file=/run/a: there is no address to write with --serving-port=0: leave one of the two \
-          out, or give --serving-port=auto"
+            "--serving-address-file=/run/a: there is no address to write with --secure-port=0: leave one of the two \
+          out, or give --secure-port=auto"
         ]
     );
     let dirs = ["--provider=b=https://h:1", "--provider-tls-dir=b=/x", "--provider-tls-dir=b=/y"];

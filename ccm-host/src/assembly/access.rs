@@ -1,0 +1,200 @@
+//! Who may read health and metrics, as the apiserver says: reviews of tokens and rights, and the CA of client certificates.
+//!
+//! Reviews have a client of their own, so that neither our own requests nor theirs wait for each other; it connects when the
+//! first one is due.
+
+use std::{path::PathBuf, pin::pin, sync::Arc, time::Duration};
+
+use ::kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams, WatchEvent, WatchParams},
+};
+use anyhow::{Context as _, Result, bail};
+use async_trait::async_trait;
+use futures::{Stream, StreamExt as _};
+use k8s_openapi::api::{
+    authentication::v1::{TokenReview, TokenReviewSpec},
+    authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+    core::v1::ConfigMap,
+};
+
+use crate::{
+    kube::{ClientOptions, client, metrics::ClientMetrics},
+    manager::{
+        flags::ClientCa,
+        process::Process,
+        serving::access::{Access, Reviewer, User},
+    },
+};
+
+/// As upstream's client for reviews.
+const QPS: f32 = 200.0;
+const BURST: u32 = 400;
+const REVIEW: Duration = Duration::from_secs(10);
+
+const NAMESPACE: &str = "kube-system";
+const CONFIG_MAP: &str = "extension-apiserver-authentication";
+const CLIENT_CA: &str = "client-ca-file";
+/// Between two watches.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Lets the port ask the apiserver from now on.
+pub(super) async fn start(
+    process: &Process,
+    own: &Client,
+    options: &ClientOptions,
+    metrics: &ClientMetrics,
+) -> Result<()> {
+    let Some(access) = process.access() else { return Ok(()) };
+    let settings = &process.settings().serving.access;
+    let authentication = client(options, settings.authentication_kubeconfig.as_ref(), metrics)
+        .await
+        .context("no client for --authentication-kubeconfig")?;
+    let authorization = match settings.authorization_kubeconfig == settings.authentication_kubeconfig {
+        true => authentication.clone(),
+        false => client(options, settings.authorization_kubeconfig.as_ref(), metrics)
+            .await
+            .context("no client for --authorization-kubeconfig")?,
+    };
+    access.ask(Arc::new(Apiserver { authentication: authentication.clone(), authorization }));
+    if let ClientCa::ConfigMap { tolerant } = settings.client_ca {
+        let access = access.clone();
+        let watching =
+            if settings.authentication_kubeconfig.is_some() { authentication } else { own.clone() };
+        process.spawn_support("client-ca", move |stop| async move {
+            tokio::select! {
+                () = stop.cancelled() => Ok(()),
+                refused = follow(watching, access, tolerant) => {
+                    refused?;
+                    stop.cancelled().await;
+                    Ok(())
+                }
+            }
+        });
+    }
+    Ok(())
+}
+
+async fn client(
+    options: &ClientOptions,
+    kubeconfig: Option<&PathBuf>,
+    metrics: &ClientMetrics,
+) -> Result<Client> {
+    let mut options = ClientOptions { qps: QPS, burst: BURST, request_timeout: REVIEW, ..options.clone() };
+    if let Some(path) = kubeconfig {
+        (options.kubeconfig, options.master) = (Some(path.clone()), None);
+    }
+    Ok(client::build(&options, metrics).await?)
+}
+
+/// Follows the ConfigMap for ever. Being forbidden to at first is final: only a person can change that.
+async fn follow(client: Client, access: Access, tolerant: bool) -> Result<()> {
+    let api = Api::<ConfigMap>::namespaced(client, NAMESPACE);
+    let only = WatchParams::default().fields(&format!("metadata.name={CONFIG_MAP}"));
+    let mut known = false;
+    loop {
+        // From the beginning: what is there comes as the first event.
+        match api.watch(&only, "0").await {
+            Ok(events) => {
+                known = true;
+                take_all(events, &access).await;
+            }
+            Err(::kube::Error::Api(status)) if status.code == 403 && !known => {
+                let message = status.message;
+                if !tolerant {
+                    bail!(
+                        "the CA of client certificates may not be read ({message}): bind the Role \
+                         extension-apiserver-authentication-reader in {NAMESPACE} to this process, as deploy/rbac.yaml \
+                         does, or give --authentication-tolerate-lookup-failure or --authentication-skip-lookup"
+                    );
+                }
+                tracing::warn!(
+                    message,
+                    "client certificates are accepted from nobody: their CA may not be read"
+                );
+                return Ok(());
+            }
+            Err(error) => {
+                let error = anyhow::Error::from(error);
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "the CA of client certificates cannot be read yet"
+                );
+            }
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// Until the watch ends, as each does after a while.
+async fn take_all(events: impl Stream<Item = ::kube::Result<WatchEvent<ConfigMap>>>, access: &Access) {
+    let mut events = pin!(events);
+    while let Some(event) = events.next().await {
+        let found = match event {
+            Ok(WatchEvent::Added(found) | WatchEvent::Modified(found)) => found,
+            Ok(_) => continue,
+            Err(error) => {
+                tracing::debug!(error = %anyhow::Error::from(error), "the watch of the client CA ended");
+                return;
+            }
+        };
+        let Some(pem) = found.data.and_then(|mut data| data.remove(CLIENT_CA)) else { continue };
+        if let Err(error) = access.authority().set(pem.as_bytes()) {
+            tracing::warn!(error = format!("{error:#}"), "the CA of client certificates stays as it was");
+        }
+    }
+}
+
+struct Apiserver {
+    authentication: Client,
+    authorization: Client,
+}
+
+impl std::fmt::Debug for Apiserver {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Apiserver").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Reviewer for Apiserver {
+    async fn who(&self, token: &str) -> Result<Option<User>> {
+        let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences: None };
+        let review = TokenReview { metadata: ObjectMeta::default(), spec, status: None };
+        let api = Api::<TokenReview>::all(self.authentication.clone());
+        let review = api.create(&PostParams::default(), &review).await.context(
+            "the token cannot be reviewed: does this process have the right to create tokenreviews, as in \
+             deploy/rbac.yaml?",
+        )?;
+        let Some(status) = review.status else { bail!("the review of a token has no status") };
+        if status.authenticated != Some(true) {
+            return Ok(None);
+        }
+        let Some(user) = status.user else { bail!("the review of a token names no user") };
+        Ok(Some(User {
+            name: user.username.unwrap_or_default(),
+            uid: user.uid.unwrap_or_default(),
+            groups: user.groups.unwrap_or_default(),
+            extra: user.extra.unwrap_or_default(),
+        }))
+    }
+
+    async fn may(&self, user: &User, verb: &str, path: &str) -> Result<bool> {
+        let attributes = NonResourceAttributes { path: Some(path.to_owned()), verb: Some(verb.to_owned()) };
+        let spec = SubjectAccessReviewSpec {
+            user: Some(user.name.clone()),
+            uid: (!user.uid.is_empty()).then(|| user.uid.clone()),
+            groups: Some(user.groups.clone()),
+            extra: (!user.extra.is_empty()).then(|| user.extra.clone()),
+            non_resource_attributes: Some(attributes),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let review = SubjectAccessReview { metadata: ObjectMeta::default(), spec, status: None };
+        let api = Api::<SubjectAccessReview>::all(self.authorization.clone());
+        let review = api.create(&PostParams::default(), &review).await.context(
+            "rights cannot be reviewed: does this process have the right to create subjectaccessreviews, as in \
+             deploy/rbac.yaml?",
+        )?;
+        Ok(review.status.is_some_and(|status| status.allowed && status.denied != Some(true)))
+    }
+}

@@ -1,0 +1,201 @@
+//! Who may read what.
+//!
+//! In: a request, with the certificates that its connection showed. Out: it goes on, or a Kubernetes `Status` that says
+//! why not, 401, 403 or 503. Open paths (health, unless the flags say otherwise) need nobody's answer, so that probes go on
+//! while the apiserver is away. For the others, as upstream: a client certificate of the cluster's CA or a bearer token
+//! says who asks, nobody is `system:anonymous`, and the apiserver says what they may. Members of `system:masters` may all.
+//!
+//! The apiserver is asked by a [`Reviewer`]; its answers are remembered for a few seconds.
+
+mod authority;
+mod memory;
+mod refusal;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+
+pub use self::authority::Authority;
+use self::memory::{Memory, key};
+use self::refusal::Refusal;
+use super::connections::PeerCertificates;
+use crate::manager::flags::{AccessSettings, ClientCa};
+
+const MASTERS: &str = "system:masters";
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// Somebody who asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    pub name: String,
+    pub uid: String,
+    pub groups: Vec<String>,
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    fn anonymous() -> Self {
+        let groups = vec!["system:unauthenticated".to_owned()];
+        Self { name: "system:anonymous".to_owned(), groups, ..Self::default() }
+    }
+}
+
+/// The apiserver, as the judge of users.
+#[async_trait]
+pub trait Reviewer: Send + Sync + std::fmt::Debug {
+    /// Whose token this is; `None`: nobody's.
+    async fn who(&self, token: &str) -> anyhow::Result<Option<User>>;
+
+    /// Whether this user may do `verb` on the non-resource `path`.
+    async fn may(&self, user: &User, verb: &str, path: &str) -> anyhow::Result<bool>;
+}
+
+/// The rules and what is remembered; clones share it.
+#[derive(Clone, Debug)]
+pub struct Access {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    settings: AccessSettings,
+    authority: Authority,
+    reviewer: OnceLock<Arc<dyn Reviewer>>,
+    users: Memory<Option<User>>,
+    rights: Memory<bool>,
+}
+
+impl Access {
+    /// Open paths are open; the others wait for [`Access::ask`].
+    ///
+    /// # Errors
+    /// The file of `--client-ca-file` cannot be read.
+    pub fn new(settings: &AccessSettings) -> anyhow::Result<Self> {
+        let authority = match &settings.client_ca {
+            ClientCa::File(path) => Authority::from_file(path)?,
+            ClientCa::ConfigMap { .. } | ClientCa::Nobody => Authority::default(),
+        };
+        let inner = Inner {
+            settings: settings.clone(),
+            authority,
+            reviewer: OnceLock::new(),
+            users: Memory::default(),
+            rights: Memory::default(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// From now on this one is asked.
+    pub fn ask(&self, reviewer: Arc<dyn Reviewer>) {
+        // The first one stays; there is only one.
+        let _ = self.inner.reviewer.set(reviewer);
+    }
+
+    /// Whose client certificates are believed.
+    #[must_use]
+    pub fn authority(&self) -> &Authority {
+        &self.inner.authority
+    }
+
+    async fn admit(&self, asked: &Asked<'_>) -> Result<(), Refusal> {
+        let inner = &self.inner;
+        if inner.settings.open.iter().any(|open| open.opens(asked.path)) {
+            return Ok(());
+        }
+        let reviewer = inner.reviewer.get().ok_or(Refusal::NotYet)?;
+        let user = self.who(asked, reviewer.as_ref()).await?;
+        if user.groups.iter().any(|group| group == MASTERS)
+            || self.may(&user, asked, reviewer.as_ref()).await?
+        {
+            return Ok(());
+        }
+        Err(Refusal::Forbidden { user: user.name, verb: asked.verb.clone(), path: asked.path.to_owned() })
+    }
+
+    /// Whoever shows nothing is anonymous; whoever shows something that is not accepted is nobody.
+    async fn who(&self, asked: &Asked<'_>, reviewer: &dyn Reviewer) -> Result<User, Refusal> {
+        let inner = &self.inner;
+        let mut refused = None;
+        if let Some(shown) = asked.certificates {
+            match inner.authority.who(&shown.0) {
+                Some(Ok(user)) => return Ok(authenticated(user)),
+                Some(Err(why)) => refused = Some(why),
+                // Nobody's certificates are asked for.
+                None => {}
+            }
+        }
+        let Some(token) = asked.token else {
+            return refused.map_or_else(|| Ok(User::anonymous()), |why| Err(Refusal::Unknown(why)));
+        };
+        let token_key = key([token]);
+        let user = match inner.users.get(&token_key) {
+            Some(user) => user,
+            None => {
+                let user = reviewer.who(token).await.map_err(Refusal::unanswered)?;
+                inner.users.put(token_key, user.clone(), inner.settings.token_ttl);
+                user
+            }
+        };
+        user.map(authenticated).ok_or_else(|| Refusal::Unknown("the token is not accepted".to_owned()))
+    }
+
+    async fn may(&self, user: &User, asked: &Asked<'_>, reviewer: &dyn Reviewer) -> Result<bool, Refusal> {
+        let inner = &self.inner;
+        let extra = user.extra.iter().flat_map(|(name, values)| std::iter::once(name).chain(values));
+        let words = [&user.name, &user.uid, &asked.verb].into_iter().chain(&user.groups).chain(extra);
+        let question = key(words.map(String::as_str).chain([asked.path]));
+        if let Some(may) = inner.rights.get(&question) {
+            return Ok(may);
+        }
+        let may = reviewer.may(user, &asked.verb, asked.path).await.map_err(Refusal::unanswered)?;
+        let ttl = if may { inner.settings.allowed_ttl } else { inner.settings.denied_ttl };
+        inner.rights.put(question, may, ttl);
+        Ok(may)
+    }
+}
+
+/// What matters of a request.
+#[derive(Debug)]
+struct Asked<'a> {
+    path: &'a str,
+    /// As in roles: lower case.
+    verb: String,
+    token: Option<&'a str>,
+    certificates: Option<&'a PeerCertificates>,
+}
+
+/// Lets a request pass, or answers it.
+pub(super) async fn check(State(access): State<Access>, request: Request, next: Next) -> Response {
+    let asked = Asked {
+        path: request.uri().path(),
+        verb: request.method().as_str().to_ascii_lowercase(),
+        token: bearer(request.headers()),
+        certificates: request.extensions().get(),
+    };
+    match access.admit(&asked).await {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+fn authenticated(user: User) -> User {
+    let mut user = user;
+    if !user.groups.iter().any(|group| group == AUTHENTICATED) {
+        user.groups.push(AUTHENTICATED.to_owned());
+    }
+    user
+}
+
+#[cfg(test)]
+pub(super) mod tests;

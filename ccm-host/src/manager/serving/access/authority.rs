@@ -1,0 +1,111 @@
+//! Whose client certificates are believed: those of one certificate authority, which may change.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow, bail};
+use parking_lot::Mutex;
+use rustls::RootCertStore;
+use rustls::crypto::ring;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, UnixTime};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::User;
+use crate::manager::serving::files::{self, Files};
+
+/// The authority, or none: then certificates say nothing.
+#[derive(Debug, Default)]
+pub struct Authority {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+    /// What it was made of.
+    pem: Vec<u8>,
+    file: Option<(PathBuf, Files)>,
+}
+
+impl Authority {
+    /// The one in this file, whatever becomes of it.
+    ///
+    /// # Errors
+    /// It cannot be read, or holds no certificate.
+    pub(super) fn from_file(path: &Path) -> anyhow::Result<Self> {
+        let files = Files::new(&[path]);
+        let authority = Self::default();
+        let pem = files::read(path)?;
+        authority.set(&pem).with_context(|| format!("--client-ca-file={} is of no use", path.display()))?;
+        authority.state.lock().file = Some((path.to_owned(), files));
+        Ok(authority)
+    }
+
+    /// From now on those of this bundle are believed, and no others.
+    ///
+    /// # Errors
+    /// There is no certificate in it; the one before stays.
+    pub fn set(&self, pem: &[u8]) -> anyhow::Result<()> {
+        if self.state.lock().pem == pem {
+            return Ok(());
+        }
+        let verifier = verifier(pem)?;
+        let mut state = self.state.lock();
+        (state.verifier, state.pem) = (Some(verifier), pem.to_owned());
+        Ok(())
+    }
+
+    /// Who shows this, or why it is not believed; `None` without an authority.
+    pub(super) fn who(&self, shown: &[CertificateDer<'_>]) -> Option<Result<User, String>> {
+        self.look_again();
+        let verifier = self.state.lock().verifier.clone()?;
+        let (first, issuers) = shown.split_first()?;
+        if let Err(error) = verifier.verify_client_cert(first, issuers, UnixTime::now()) {
+            return Some(Err(format!("the client certificate is not accepted: {error}")));
+        }
+        Some(user(first))
+    }
+
+    fn look_again(&self) {
+        let mut state = self.state.lock();
+        let Some((path, files)) = &mut state.file else { return };
+        if !files.changed() {
+            return;
+        }
+        let path = path.clone();
+        drop(state);
+        if let Err(error) = files::read(&path).and_then(|pem| self.set(&pem)) {
+            tracing::warn!(error = format!("{error:#}"), "the CA of client certificates stays as it was");
+        }
+    }
+}
+
+fn verifier(pem: &[u8]) -> anyhow::Result<Arc<dyn ClientCertVerifier>> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| anyhow!("the CA is no PEM: {error}"))?;
+        roots.add(certificate).context("the CA cannot be read")?;
+    }
+    if roots.is_empty() {
+        bail!("there is no certificate in PEM");
+    }
+    let provider = Arc::new(ring::default_provider());
+    Ok(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?)
+}
+
+/// As Kubernetes reads certificates: the common name is the user, the organisations are the groups.
+fn user(certificate: &CertificateDer<'_>) -> Result<User, String> {
+    let unreadable = "the client certificate has no common name that can be read";
+    let (_, certificate) = X509Certificate::from_der(certificate).map_err(|_| unreadable.to_owned())?;
+    let subject = certificate.subject();
+    let name =
+        subject.iter_common_name().next().and_then(|name| name.as_str().ok()).filter(|name| !name.is_empty());
+    let groups = subject.iter_organization().filter_map(|group| group.as_str().ok()).map(str::to_owned);
+    match name {
+        Some(name) => Ok(User { name: name.to_owned(), groups: groups.collect(), ..User::default() }),
+        None => Err(unreadable.to_owned()),
+    }
+}

@@ -1,0 +1,94 @@
+//! A certificate of our own: for whoever trusts it by its file, or does not ask.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context as _;
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
+use rustls_pki_types::CertificateDer;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+/// Clocks of others may be behind.
+const BEFORE: Duration = Duration::from_secs(60 * 60);
+const VALID: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// So long before the end another one is made.
+const EARLY: Duration = Duration::from_secs(73 * 24 * 60 * 60);
+/// Between two tries.
+pub(super) const AGAIN: Duration = Duration::from_secs(60 * 60);
+/// What tells ours from others'.
+const ORGANISATION: &str = "ccm-host self-signed";
+
+/// In PEM.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) certificate: String,
+    pub(super) key: String,
+    /// When the next one is due.
+    pub(super) until: SystemTime,
+}
+
+/// For every name and address that this process knows of itself.
+pub(super) fn make(bind: IpAddr) -> anyhow::Result<Made> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::new(names(&host, bind))?;
+    let mut subject = DistinguishedName::new();
+    subject.push(DnType::CommonName, host);
+    subject.push(DnType::OrganizationName, ORGANISATION);
+    params.distinguished_name = subject;
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let now = SystemTime::now();
+    params.not_before = (now - BEFORE).into();
+    params.not_after = (now + VALID).into();
+    let certificate = params.self_signed(&key)?;
+    Ok(Made { certificate: certificate.pem(), key: key.serialize_pem(), until: now + VALID - EARLY })
+}
+
+/// When one that was made here before shall be replaced; `None` if it is somebody else's.
+pub(super) fn until(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let ours = |organisation: &str| organisation == ORGANISATION;
+    certificate.issuer().iter_organization().filter_map(|name| name.as_str().ok()).find(|name| ours(name))?;
+    let end = u64::try_from(certificate.validity().not_after.timestamp()).ok()?;
+    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(end) - EARLY)
+}
+
+fn names(host: &str, bind: IpAddr) -> Vec<String> {
+    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1", host].map(str::to_owned).to_vec();
+    if !bind.is_unspecified() {
+        names.push(bind.to_string());
+    }
+    names.extend(own_addresses());
+    names.sort();
+    names.dedup();
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+/// The addresses that others see: those from which the way out begins. Nothing is sent.
+fn own_addresses() -> impl Iterator<Item = String> {
+    let from = |any: &str, out: &str| {
+        let socket = UdpSocket::bind(any).ok()?;
+        socket.connect(out).ok()?;
+        socket.local_addr().ok().as_ref().map(SocketAddr::ip).as_ref().map(IpAddr::to_string)
+    };
+    [from("0.0.0.0:0", "192.0.2.1:9"), from("[::]:0", "[2001:db8::1]:9")].into_iter().flatten()
+}
+
+/// For its owner only, and never seen half.
+pub(super) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let beside = path.with_extension("new");
+    let written = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&beside)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| std::fs::rename(&beside, path));
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
