@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use super::{Act, Step, lane_of};
 use crate::{
     cloud::ServiceCondition,
@@ -98,7 +96,7 @@ impl Act<'_> {
             lane.conditions.first_key_value()
         {
             let wanted = WantedCondition { type_, status, reason, message };
-            let written = self.write(service_condition(service, &wanted, Timestamp::now())).await;
+            let written = self.write(service_condition(service, &wanted, crate::clock::now())).await;
             self.unless_refused("a condition", lane, service, written)?;
             lane.conditions.pop_first();
         }
