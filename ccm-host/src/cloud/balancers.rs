@@ -100,7 +100,6 @@ pub(super) async fn delete(link: &Link, given: DeleteLoadBalancer) -> Result<Del
     Ok(deleted)
 }
 
-/// All of them.
 pub(super) async fn list(link: &Link) -> Result<LoadBalancerList, CloudError> {
     let Walked { items, complete, unreachable, .. } = walk(link, &Balancers).await?;
     Ok(LoadBalancerList { load_balancers: items, complete, unreachable })

@@ -44,7 +44,6 @@ pub(super) trait Batched: Send + Sync + 'static {
     type Lane: Clone + Eq + Hash + Debug + Send + Sync + 'static;
     /// What a question is about.
     type Key: Clone + Eq + Hash + Debug + Send + Sync + 'static;
-    /// The question.
     type Question: Clone + Send + Sync + 'static;
     /// The answer to one question.
     type Answer: Clone + Send + Sync + 'static;

@@ -70,14 +70,12 @@ const LONGEST_SENTENCE: usize = 512;
 /// What was wrong with an answer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings {
-    /// For people.
     pub(super) rejected: Vec<String>,
     /// For metrics: one for each time a rule was broken.
     pub(super) rules: Vec<&'static str>,
 }
 
 impl Findings {
-    /// Something was dropped.
     pub(super) fn reject(&mut self, rule: &'static str, sentence: String) {
         self.rules.push(rule);
         if self.rejected.len() < MOST_SENTENCES {

@@ -15,7 +15,6 @@ use crate::{
 pub struct ClusterRef {
     /// Uid of the namespace `kube-system`.
     pub uid: String,
-    /// For people.
     pub name: String,
 }
 
@@ -26,7 +25,6 @@ pub struct ProviderConfig {
     pub name: String,
     /// Where it listens.
     pub endpoint: Endpoint,
-    /// The cluster.
     pub cluster: ClusterRef,
     /// Users that may own the socket and answer at it, besides this process' own and root.
     pub allowed_uids: Vec<u32>,
@@ -49,7 +47,6 @@ pub struct Paces {
     pub status_bad: Duration,
     /// The first pause before a connection is tried again; it doubles.
     pub reconnect: Duration,
-    /// The longest.
     pub reconnect_longest: Duration,
 }
 

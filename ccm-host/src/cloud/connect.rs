@@ -31,7 +31,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
 
-/// A connection.
 #[derive(Debug, Clone)]
 pub(super) struct Connection {
     pub(super) channel: Channel,
@@ -92,7 +91,6 @@ impl fmt::Debug for Dialer {
     }
 }
 
-/// Connects once.
 pub(super) async fn connect(config: &ProviderConfig, agent: &str) -> Result<Connection, ConnectError> {
     match tokio::time::timeout(CONNECT_TIMEOUT, dial(config, agent)).await {
         Ok(result) => result,

@@ -27,7 +27,6 @@ pub struct CloudError {
 /// How a work queue shall treat an error: as the contract says of its reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryClass {
-    /// Exponential backoff.
     Backoff,
     /// Exactly so long; the backoff neither grows nor is forgotten.
     After(Duration),

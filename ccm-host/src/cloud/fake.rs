@@ -26,7 +26,6 @@ use super::{
     LoadBalancerList, ProviderEvent, ProviderInfo, ProviderStatus, Route, ServiceCondition,
 };
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct FakeProvider {
     name: String,

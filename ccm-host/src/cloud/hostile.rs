@@ -32,7 +32,6 @@ use super::Dialer;
 use grammar::Grammar;
 use honest::Honest;
 
-/// See the module.
 pub(crate) struct Hostile {
     mood: Mood,
     honest: Honest,
@@ -68,7 +67,6 @@ pub(crate) fn from_env(name: &str, default: u64) -> u64 {
 /// How an answer is made.
 #[derive(Clone, Copy)]
 enum Manner {
-    /// An honest answer.
     Honest,
     /// An honest answer, and much that nobody asked about.
     Flooded,
@@ -78,7 +76,6 @@ enum Manner {
     Made,
     /// An honest answer, with some bytes changed.
     Bitten,
-    /// Bytes.
     Raw,
     /// A status, with details of any kind.
     Refused,

@@ -45,7 +45,6 @@ pub enum InstanceState {
     Unknown,
     /// Being made.
     Pending,
-    /// It runs.
     Running,
     /// It can be started again.
     Stopped,
@@ -62,7 +61,6 @@ pub enum InstanceState {
 /// The answer about one node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InstanceAnswer {
-    /// What is known.
     pub state: InstanceState,
     /// It comes from the place that decides it. Only an authoritative [`InstanceState::Absent`] is evidence.
     pub authoritative: bool,
@@ -132,10 +130,8 @@ impl AddressType {
     }
 }
 
-/// One address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeAddress {
-    /// Its type.
     pub kind: AddressType,
     /// The cloud's own spelling.
     pub address: String,

@@ -47,7 +47,6 @@ const CHANGES: usize = 4096;
 /// A cloud that throttles without saying for how long.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) config: ProviderConfig,

@@ -84,7 +84,6 @@ pub struct Updated {
     pub events: Vec<ProviderEvent>,
 }
 
-/// Remove a balancer.
 #[derive(Debug, Clone)]
 pub struct DeleteLoadBalancer {
     /// Namespace and name of the Service.
@@ -153,7 +152,6 @@ pub enum LoadBalancerState {
 /// Whether the cloud still holds what was applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncState {
-    /// Not known.
     Unknown,
     /// It does.
     InSync,
@@ -177,7 +175,6 @@ pub enum Ownership {
 pub struct Ingress {
     /// An address; or else there is a host name.
     pub ip: Option<IpAddr>,
-    /// A DNS name.
     pub hostname: Option<String>,
     /// `VIP` or `Proxy`; only with an address. A provider that says nothing means `VIP`.
     pub ip_mode: Option<&'static str>,
@@ -199,7 +196,6 @@ pub struct IngressPort {
 /// All balancers of this cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadBalancerList {
-    /// What was listed.
     pub load_balancers: Vec<LoadBalancer>,
     /// The walk saw everything: no unreachable part, no restarted token, one process epoch.
     pub complete: bool,

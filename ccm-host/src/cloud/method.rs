@@ -40,7 +40,6 @@ impl Kind {
     }
 }
 
-/// An RPC.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Method {
     /// Without its service.

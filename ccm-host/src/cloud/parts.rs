@@ -34,16 +34,13 @@ const LATE: Duration = Duration::from_secs(10);
 
 /// What becomes of each item of a call.
 pub(super) type Answers<C> = HashMap<<C as Calls>::Key, Result<<C as Calls>::Done, CloudError>>;
-/// An item.
 pub(super) type Item<C> = (<C as Calls>::Key, <C as Calls>::Question);
 
 /// How calls with several items are made.
 pub(super) trait Calls: Sync {
-    /// Which item.
     type Key: Clone + Eq + Hash + Debug + Send + Sync;
     /// What is asked for.
     type Question: Send + Sync;
-    /// What is answered.
     type Done: Send;
 
     fn link(&self) -> &Link;
@@ -53,7 +50,6 @@ pub(super) trait Calls: Sync {
     /// What the item is about, whatever is asked for this time.
     fn subject(key: &Self::Key) -> String;
 
-    /// Makes one call.
     fn send(
         &self,
         session: &Session,
@@ -85,7 +81,6 @@ pub(super) struct Errand<'a, C: Calls, L> {
     pub(super) calls: &'a C,
     pub(super) session: &'a Session,
     pub(super) offenders: &'a Offenders,
-    /// Takes answers.
     pub(super) land: L,
 }
 

@@ -43,7 +43,6 @@ pub trait Provider: Send + Sync + Debug {
     /// Digest of the whole wanted state of a balancer: the wanted fields of the Service, and the backends.
     fn desired_digest(&self, service: &Service, backends: &BackendSet) -> String;
 
-    /// One balancer.
     async fn load_balancer(&self, service: &Service) -> Result<LoadBalancer, CloudError>;
 
     /// Makes or changes a balancer.
@@ -76,7 +75,6 @@ pub enum ProviderStatus {
     Disconnected(String),
     /// It can be asked, but nothing destructive may be done on its behalf. Holds why.
     Frozen(String),
-    /// All is well.
     Serving,
 }
 
@@ -91,11 +89,8 @@ pub struct ProviderInfo {
     pub epoch: String,
     /// How its provider IDs begin.
     pub provider_id_prefixes: Vec<String>,
-    /// It serves Instances.
     pub instances: bool,
-    /// It serves LoadBalancers.
     pub load_balancers: bool,
-    /// It serves Routes.
     pub routes: bool,
     /// Its routes hold addresses of nodes, and must be ensured again when these change.
     pub route_node_addresses: bool,
@@ -173,10 +168,8 @@ pub struct InProgress {
 /// An Event that is written on a provider's behalf.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderEvent {
-    /// Its type.
     pub kind: EventType,
     /// CamelCase.
     pub reason: String,
-    /// For people.
     pub message: String,
 }

@@ -18,7 +18,6 @@ pub struct Providers(Arc<[Arc<dyn Provider>]>);
 /// Who looks after a node.
 #[derive(Debug, Clone)]
 pub enum NodeOwner {
-    /// This one.
     Provider(Arc<dyn Provider>),
     /// The node has no provider ID and several could be meant: whichever knows its machine.
     Candidates(Vec<Arc<dyn Provider>>),
@@ -42,7 +41,6 @@ impl NodeOwner {
 /// Who looks after a Service of type LoadBalancer.
 #[derive(Debug, Clone)]
 pub enum ServiceOwner {
-    /// This one.
     Provider(Arc<dyn Provider>),
     /// A provider that comes first has not introduced itself yet; ask again later.
     Undecided,
@@ -65,7 +63,6 @@ pub struct ContestedClass {
     pub class: Option<String>,
     /// The first on the command line, which gets its Services.
     pub owner: String,
-    /// The others.
     pub others: Vec<String>,
 }
 
@@ -76,7 +73,6 @@ impl Providers {
         Self(providers.into())
     }
 
-    /// All of them.
     #[must_use]
     pub fn all(&self) -> &[Arc<dyn Provider>] {
         &self.0

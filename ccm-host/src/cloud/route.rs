@@ -58,7 +58,6 @@ pub enum RouteState {
 /// The routes of this cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouteList {
-    /// What was listed.
     pub routes: Vec<Route>,
     /// The walk saw everything: no unreachable part, no restarted token, one process epoch, nothing dropped.
     pub complete: bool,

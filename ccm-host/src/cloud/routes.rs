@@ -21,7 +21,6 @@ use super::{
     walk::{Page, Paged, Walked, walk},
 };
 
-/// All of them.
 pub(super) async fn list(link: &Link, within: &[IpNet]) -> Result<RouteList, CloudError> {
     let all = Routes { within: within.iter().map(ToString::to_string).collect() };
     let Walked { items, complete, unreachable, rejected } = walk(link, &all).await?;

@@ -32,7 +32,6 @@ pub(super) use limits::Intervals;
 
 use super::{ProviderInfo, method::Method, negotiate::Served, sets::SentSets, spliced::Spliced};
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Session {
     channel: Channel,

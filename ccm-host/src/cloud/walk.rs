@@ -35,7 +35,6 @@ pub(super) trait Paged: Sync {
     /// An item as it is believed.
     type Item;
 
-    /// The RPC.
     fn method(&self) -> &'static Method;
 
     /// Asks for one page.
@@ -51,7 +50,6 @@ pub(super) trait Paged: Sync {
     fn read(&self, given: Self::Given, findings: &mut Findings) -> Option<(Self::Key, Self::Item)>;
 }
 
-/// One page.
 pub(super) struct Page<G> {
     pub(super) items: Vec<G>,
     pub(super) next: String,
@@ -68,7 +66,6 @@ pub(super) struct Walked<I> {
     pub(super) rejected: Vec<String>,
 }
 
-/// All items.
 pub(super) async fn walk<P: Paged>(link: &Link, list: &P) -> Result<Walked<P::Item>, CloudError> {
     let session = link.session(list.method())?;
     let mut restarts = 0;

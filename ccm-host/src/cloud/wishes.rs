@@ -11,7 +11,6 @@ use parking_lot::Mutex;
 use super::{ProviderInfo, Providers};
 use crate::kube::{Cache, Node, Service};
 
-/// See the module.
 #[derive(Debug)]
 pub struct Wishes {
     providers: Providers,

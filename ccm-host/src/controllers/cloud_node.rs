@@ -71,13 +71,10 @@ pub struct Context {
     pub writer: Writer,
     /// Who can be asked.
     pub providers: Providers,
-    /// Of [`COMPONENT`].
     pub recorder: Recorder,
-    /// This controller's.
     pub metrics: CloudNodeMetrics,
     /// Of the calls to providers: what their watches missed is found here.
     pub cloud_metrics: CloudMetrics,
-    /// The queue's.
     pub queue_metrics: QueueMetrics,
     /// From the command line.
     pub settings: NodeSettings,
@@ -93,7 +90,6 @@ pub fn keep(settings: &NodeSettings) -> Keep {
     own.union(&NodeScope::new(settings.selector.clone()).keep())
 }
 
-/// The controller.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub struct Controller(Arc<Shared>);

@@ -67,9 +67,7 @@ pub struct Context {
     pub writer: Writer,
     /// Who can be asked.
     pub providers: Providers,
-    /// Of [`COMPONENT`].
     pub recorder: Recorder,
-    /// This controller's.
     pub metrics: LifecycleMetrics,
     /// From the command line.
     pub settings: LifecycleSettings,
@@ -85,7 +83,6 @@ pub fn keep(selector: &LabelSelector) -> Keep {
     own.union(&NodeScope::new(selector.clone()).keep())
 }
 
-/// The controller.
 #[derive(Debug)]
 pub struct Controller {
     scope: NodeScope,

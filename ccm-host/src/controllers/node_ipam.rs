@@ -66,11 +66,8 @@ pub struct Context {
     pub writer: Writer,
     /// Who can be asked where the cloud allots.
     pub providers: Providers,
-    /// Of [`COMPONENT`].
     pub recorder: Recorder,
-    /// This controller's.
     pub metrics: IpamMetrics,
-    /// The queue's.
     pub queue_metrics: QueueMetrics,
     /// Where pod CIDRs come from.
     pub allocation: Allocation,
@@ -86,7 +83,6 @@ pub fn keep(selector: &LabelSelector) -> Keep {
     NodeScope::new(selector.clone()).keep()
 }
 
-/// The controller.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub struct Controller(Arc<Shared>);

@@ -83,11 +83,8 @@ pub struct Context {
     pub writer: Writer,
     /// Who makes routes.
     pub providers: Providers,
-    /// Of [`COMPONENT`].
     pub recorder: Recorder,
-    /// This controller's.
     pub metrics: RouteMetrics,
-    /// The queue's.
     pub queue_metrics: QueueMetrics,
     /// From the command line.
     pub settings: Settings,
@@ -110,7 +107,6 @@ pub fn keep(selector: &LabelSelector) -> Keep {
     NodeScope::new(selector.clone()).keep()
 }
 
-/// The controller.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub struct Controller(Arc<Shared>);

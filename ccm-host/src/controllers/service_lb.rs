@@ -89,11 +89,8 @@ pub struct Context {
     pub writer: Writer,
     /// Who makes balancers.
     pub providers: Providers,
-    /// Of [`COMPONENT`].
     pub recorder: Recorder,
-    /// This controller's.
     pub metrics: Metrics,
-    /// The queue's.
     pub queue_metrics: QueueMetrics,
     /// From the command line.
     pub settings: Settings,
@@ -124,7 +121,6 @@ pub fn keep_nodes() -> Keep {
     Keep { labels: KeySet::keys([nodes::EXCLUDE_LABEL]), ..Keep::default() }
 }
 
-/// The controller.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub struct Controller(Arc<Shared>);

@@ -39,7 +39,6 @@ impl Lock {
         Self { api: Api::namespaced(client, &settings.namespace), settings, me, seen: Mutex::default() }
     }
 
-    /// Namespace and name.
     #[must_use]
     pub fn name(&self) -> String {
         format!("{}/{}", self.settings.namespace, self.settings.name)

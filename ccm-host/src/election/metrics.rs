@@ -5,7 +5,6 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// See the module.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     master: Family<[(&'static str, String); 1], Gauge>,

@@ -43,7 +43,6 @@ pub trait Slim: Send + Sync + Sized + 'static {
     /// The kind, for logs and metrics.
     const KIND: &'static str;
 
-    /// The object's name.
     fn key(&self) -> Self::Key;
     /// `metadata.uid`
     fn uid(&self) -> &str;
@@ -105,7 +104,6 @@ struct Inner<T: Slim> {
 struct Lost {
     at: Instant,
     since: Timestamp,
-    /// The last failure.
     why: String,
 }
 

@@ -83,19 +83,13 @@ pub enum ClientError {
     /// The file cannot be read or understood.
     #[error("kubeconfig {path}", path = path.display())]
     Kubeconfig {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         source: Box<KubeconfigError>,
     },
     /// The kubeconfig asks for a proxy.
     #[error("kubeconfig {path} names the proxy {proxy}, which is not supported: remove proxy-url", path = path.display())]
-    Proxy {
-        /// The file.
-        path: PathBuf,
-        /// The proxy.
-        proxy: String,
-    },
+    Proxy { path: PathBuf, proxy: String },
     /// Neither told where the apiserver is, nor in a pod.
     #[error("not in a pod: give --kubeconfig or --master")]
     NotInCluster(#[source] ::kube::config::InClusterError),

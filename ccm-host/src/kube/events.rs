@@ -44,18 +44,14 @@ const CAPACITY: usize = 1000;
 pub struct Regarding {
     /// The object's API version.
     pub api_version: &'static str,
-    /// The object's kind.
     pub kind: &'static str,
     /// The namespace; none for a cluster-scoped object, whose events go to `default`.
     pub namespace: Option<String>,
-    /// The name.
     pub name: String,
-    /// The uid.
     pub uid: String,
 }
 
 impl Regarding {
-    /// A Node.
     #[must_use]
     pub fn node(name: &str, uid: &str) -> Self {
         Self { api_version: "v1", kind: "Node", namespace: None, name: name.to_owned(), uid: uid.to_owned() }

@@ -13,9 +13,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The labels and annotations to keep of one kind of object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// Label keys.
     pub labels: KeySet,
-    /// Annotation keys.
     pub annotations: KeySet,
 }
 
@@ -63,7 +61,6 @@ impl KeySet {
         Self { all: true, ..Self::default() }
     }
 
-    /// The named keys.
     pub fn keys<S: Into<String>>(keys: impl IntoIterator<Item = S>) -> Self {
         Self { keys: keys.into_iter().map(Into::into).collect(), ..Self::default() }
     }

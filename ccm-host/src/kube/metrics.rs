@@ -22,11 +22,8 @@ pub use queue::{QueueMetrics, QueueSeries};
 pub struct KubeMetrics {
     /// Requests to the apiserver.
     pub client: ClientMetrics,
-    /// Watch caches.
     pub cache: CacheMetrics,
-    /// Work queues.
     pub queue: QueueMetrics,
-    /// Events.
     pub events: EventMetrics,
 }
 

@@ -34,9 +34,7 @@ pub struct Node {
     pub created: Option<Timestamp>,
     /// `metadata.deletionTimestamp`
     pub deletion_time: Option<Timestamp>,
-    /// The kept labels.
     pub labels: Pairs,
-    /// The kept annotations.
     pub annotations: Pairs,
     /// `spec.providerID`, none if empty.
     pub provider_id: Option<String>,
@@ -58,7 +56,6 @@ pub struct Node {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
-    /// Taint key.
     pub key: String,
     /// Taint value, often empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -84,15 +81,12 @@ pub struct NodeAddress {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeCondition {
-    /// Condition type.
     #[serde(rename = "type")]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Machine-readable reason.
     #[serde(default)]
     pub reason: String,
-    /// Text for people.
     #[serde(default)]
     pub message: String,
     /// When the status last changed.

@@ -41,9 +41,7 @@ pub use writer::{Writer, Written};
 /// One write to one object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Patch {
-    /// Where it goes.
     pub target: Target,
-    /// What it says.
     pub body: Body,
 }
 
@@ -88,12 +86,9 @@ impl Body {
 /// A condition as it shall be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedCondition<'a> {
-    /// Condition type.
     pub type_: &'a str,
     /// `True`, `False` or `Unknown`.
     pub status: &'a str,
-    /// Machine-readable reason.
     pub reason: &'a str,
-    /// Text for people.
     pub message: &'a str,
 }

@@ -36,7 +36,6 @@ impl WritePressure {
     }
 }
 
-/// One counted write.
 #[derive(Debug)]
 pub struct Held(WritePressure);
 

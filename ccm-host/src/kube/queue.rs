@@ -35,7 +35,6 @@ impl<K: Clone + Eq + Hash + Ord + Display + Debug + Send + Sync + 'static> Key f
 pub struct Backoff {
     /// Delay after the first failure.
     pub base: Duration,
-    /// Longest delay.
     pub max: Duration,
 }
 
@@ -86,7 +85,6 @@ impl<K: Key> WorkQueue<K> {
         Self(shared)
     }
 
-    /// The queue's name.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.0.name

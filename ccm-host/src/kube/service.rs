@@ -23,9 +23,7 @@ pub use wire::ServiceWire;
 /// Namespace and name; written `namespace/name`. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
-    /// The namespace.
     pub namespace: Arc<str>,
-    /// The name.
     pub name: Arc<str>,
 }
 
@@ -45,7 +43,6 @@ impl fmt::Display for ObjectKey {
 /// A Service as the controllers see it.
 #[derive(Debug, Clone)]
 pub struct Service {
-    /// Namespace and name.
     pub key: ObjectKey,
     /// `metadata.uid`
     pub uid: String,
@@ -55,9 +52,7 @@ pub struct Service {
     pub created: Option<Timestamp>,
     /// `metadata.deletionTimestamp`
     pub deletion_time: Option<Timestamp>,
-    /// The kept labels.
     pub labels: Pairs,
-    /// The kept annotations.
     pub annotations: Pairs,
     /// `metadata.finalizers`, complete and in order.
     pub finalizers: Vec<String>,
@@ -80,12 +75,10 @@ pub struct ServiceSpec {
     pub load_balancer_class: Option<String>,
     /// Allowed client ranges; none and empty differ.
     pub load_balancer_source_ranges: Option<Vec<String>>,
-    /// Ports, in order.
     #[serde(deserialize_with = "super::wire::or_default")]
     pub ports: Vec<ServicePort>,
     /// `None` or `ClientIP`.
     pub session_affinity: String,
-    /// The affinity's configuration.
     pub session_affinity_config: Option<SessionAffinityConfig>,
     /// The wished address (deprecated upstream, still used).
     #[serde(rename = "loadBalancerIP")]
@@ -104,14 +97,12 @@ pub struct ServiceSpec {
     pub ip_families: Vec<String>,
     /// `SingleStack`, `PreferDualStack` or `RequireDualStack`.
     pub ip_family_policy: Option<String>,
-    /// The cluster addresses.
     #[serde(rename = "clusterIPs", deserialize_with = "super::wire::or_default")]
     pub cluster_ips: Vec<String>,
     /// Whether node ports are allotted; none means yes.
     pub allocate_load_balancer_node_ports: Option<bool>,
 }
 
-/// Session affinity's configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct SessionAffinityConfig {
     /// For affinity `ClientIP`.
@@ -136,11 +127,8 @@ pub struct ServicePort {
     pub name: String,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
-    /// Application protocol.
     pub app_protocol: Option<String>,
-    /// The balancer's port.
     pub port: i32,
-    /// The pods' port.
     pub target_port: TargetPort,
     /// The nodes' port; 0 if none.
     pub node_port: i32,
@@ -150,9 +138,7 @@ pub struct ServicePort {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum TargetPort {
-    /// By number.
     Number(i32),
-    /// By name.
     Name(String),
 }
 
@@ -175,7 +161,6 @@ pub struct Ingress {
     /// `VIP` or `Proxy`; none leaves it to the apiserver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ip_mode: Option<String>,
-    /// State by port.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "super::wire::or_default")]
     pub ports: Vec<PortStatus>,
 }
@@ -183,7 +168,6 @@ pub struct Ingress {
 /// State of one port of a balancer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortStatus {
-    /// The balancer's port.
     pub port: i32,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
@@ -196,14 +180,11 @@ pub struct PortStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
-    /// Condition type.
     #[serde(rename = "type")]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Machine-readable reason.
     pub reason: String,
-    /// Text for people.
     pub message: String,
     /// When the status last changed.
     pub last_transition_time: Option<Timestamp>,

@@ -57,7 +57,6 @@ const WORDS: [&str; 42] = [
     "e2",
 ];
 
-/// See the module.
 pub(super) struct Grammar {
     messages: HashMap<String, DescriptorProto>,
     enums: HashMap<String, Vec<i32>>,
@@ -134,7 +133,6 @@ impl Grammar {
         bytes
     }
 
-    /// A string.
     #[allow(clippy::unused_self, reason = "the words are the grammar's")]
     pub(super) fn word(&self, random: &mut fastrand::Rng) -> String {
         match random.u8(..20) {

@@ -10,7 +10,6 @@ use tonic_health::pb::{HealthCheckResponse, health_check_response::ServingStatus
 
 use crate::cloud::scripted::{all_removed, all_routed, all_running, all_updated, introduction};
 
-/// See the module.
 #[derive(Default)]
 pub(super) struct Honest {
     /// The balancers that it made, by uid of their Services.
@@ -29,7 +28,6 @@ fn balancer(service: pb::ServiceRef, digest: String) -> pb::LoadBalancer {
 }
 
 impl Honest {
-    /// The answer.
     pub(super) fn answer(&self, rpc: &str, asked: &[u8]) -> Vec<u8> {
         match rpc {
             "GetInfo" => introduction("e1").encode_to_vec(),

@@ -17,7 +17,6 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// After nothing worked, batches are not sent in parts for so long.
 const SICK: Duration = Duration::from_secs(60);
 
-/// See the module.
 #[derive(Debug)]
 pub(in crate::cloud) struct Offenders {
     /// Whoever asks asks again and again: an offender has a backoff here.

@@ -12,7 +12,6 @@ use crate::cloud::{
     status,
 };
 
-/// See the module.
 #[derive(Debug)]
 pub(in crate::cloud) struct Delete;
 

@@ -14,7 +14,6 @@ use crate::cloud::{
     wanted,
 };
 
-/// See the module.
 #[derive(Debug)]
 pub(in crate::cloud) struct Ensure;
 

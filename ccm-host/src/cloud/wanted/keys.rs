@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::kube::Pairs;
 
-/// The wanted ones.
 pub(super) fn pick(pairs: &Pairs, patterns: &[String]) -> HashMap<String, String> {
     pairs
         .iter()

@@ -67,7 +67,6 @@ pub(super) struct Notice {
 pub(super) struct Obstacle {
     /// For machines: a value of the contract's list of reasons, or one of ours.
     pub(super) reason: String,
-    /// For people.
     pub(super) message: String,
     /// When to ask again.
     pub(super) retry: Retry,

@@ -38,7 +38,6 @@ pub(super) enum Stage {
 }
 
 impl CloudNodeMetrics {
-    /// Registers them.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
@@ -85,7 +84,6 @@ impl CloudNodeMetrics {
         self.initial_sync.observe(delay);
     }
 
-    /// An attempt failed.
     pub(super) fn failed(&self, stage: Stage, reason: &str) {
         let stage = match stage {
             Stage::Initialise => "initialise",

@@ -22,7 +22,6 @@ use crate::{
 pub(super) enum Concern {
     /// Nothing here.
     None,
-    /// A look.
     Look,
     /// A look, and the provider shall be asked even though the node is initialised.
     Ask,

@@ -42,7 +42,6 @@ pub(super) struct PassCount {
 }
 
 impl LifecycleMetrics {
-    /// Registers them.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();

@@ -69,7 +69,6 @@ impl Deeds {
     }
 }
 
-/// See the module.
 pub(super) struct Judge {
     api: ApiServer,
     hostile: Arc<Hostile>,

@@ -39,7 +39,6 @@ use crate::{
 /// Two families at most, so that routes of others are to be told from ours.
 pub(super) const CLUSTER_CIDR: &str = "10.0.0.0/16";
 
-/// See the module.
 pub(super) struct Scene {
     seed: u64,
     server: NodeServer,

@@ -24,7 +24,6 @@ pub(super) enum Owner {
     Node(Arc<str>),
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct CidrSet {
     grid: Grid,

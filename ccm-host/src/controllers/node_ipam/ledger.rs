@@ -31,7 +31,6 @@ use crate::{cidr, kube::node::Node, manager::flags::NodeRange};
 pub(super) use effects::{Effects, Report};
 use entry::{Claim, Entry, Holding};
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Ledger {
     pools: Vec<Pool>,

@@ -40,7 +40,6 @@ pub(super) struct SetSeries {
 }
 
 impl IpamMetrics {
-    /// Registers them.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {

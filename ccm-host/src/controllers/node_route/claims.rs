@@ -10,7 +10,6 @@ use jiff::Timestamp;
 
 use crate::{cidr, kube::node::Node};
 
-/// The memory.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     by_destination: HashMap<IpNet, BTreeSet<Rank>>,

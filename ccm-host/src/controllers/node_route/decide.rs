@@ -17,7 +17,6 @@ use crate::{
     kube::node::Node,
 };
 
-/// What is known.
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
     /// The node; none if it is gone.
@@ -42,7 +41,6 @@ pub(super) struct Wish {
     pub(super) holder: String,
 }
 
-/// What shall happen.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Plan {
     /// One for each destination of the node that is ours.
@@ -100,7 +98,6 @@ impl Plan {
     }
 }
 
-/// See the module.
 pub(super) fn decide(facts: &Facts<'_>) -> Plan {
     let mut plan = Plan {
         concerned: !facts.wishes.is_empty() || facts.routes.iter().any(|route| names(route, facts.node)),

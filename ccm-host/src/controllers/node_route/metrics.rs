@@ -18,9 +18,7 @@ const OPERATION: Buckets = Buckets(&[0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 
 pub(super) enum Operation {
     /// One is made, or made right.
     Ensure,
-    /// One is removed.
     Delete,
-    /// All are listed.
     List,
 }
 

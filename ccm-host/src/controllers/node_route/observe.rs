@@ -25,7 +25,6 @@ use crate::{
 /// Who makes the routes of a node.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Owner<'a> {
-    /// This one.
     Of(&'a Cloud),
     /// It cannot be told yet; a change of the node or of a provider will tell.
     Later,

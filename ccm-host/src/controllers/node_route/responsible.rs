@@ -19,7 +19,6 @@ impl ClusterCidrs {
         self.0.iter().any(|cluster| cluster.contains(destination))
     }
 
-    /// All of them.
     pub(super) fn all(&self) -> &[IpNet] {
         &self.0
     }

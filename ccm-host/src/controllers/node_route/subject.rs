@@ -11,7 +11,6 @@ pub(super) enum Subject {
     Stray {
         /// The provider that listed it.
         provider: String,
-        /// Its id.
         id: String,
     },
 }

@@ -22,7 +22,6 @@ use crate::{
 /// Lists are at least so far apart, whoever wishes them.
 const DISTANCE: Duration = Duration::from_secs(10);
 
-/// What is queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
     /// Every node, and what it does not explain.

@@ -13,7 +13,6 @@ use ipnet::IpNet;
 
 use crate::cloud::{Route, RouteState};
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     routes: HashMap<String, Arc<Route>>,
@@ -75,7 +74,6 @@ impl Table {
         self.routes.len()
     }
 
-    /// All routes.
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Route>> {
         self.routes.values()
     }

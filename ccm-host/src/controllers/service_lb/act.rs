@@ -28,7 +28,6 @@ use crate::{
     },
 };
 
-/// What follows.
 #[derive(Debug)]
 pub(super) enum Step {
     /// Look again at once.

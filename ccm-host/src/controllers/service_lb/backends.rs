@@ -19,7 +19,6 @@ use crate::{
     kube::{cache::Cache, node::Node},
 };
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Backends {
     nodes: Cache<Node>,

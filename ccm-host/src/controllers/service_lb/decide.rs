@@ -30,7 +30,6 @@ pub(super) struct Facts<'a> {
     pub(super) wanted: Option<&'a Wanted>,
     /// The finalizer and the status are as wanted for what is applied.
     pub(super) published: bool,
-    /// The present.
     pub(super) now: Instant,
 }
 
@@ -48,7 +47,6 @@ pub(super) enum Claim {
 /// What may be asked of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Everything.
     Ready,
     /// Nothing that destroys. Holds why.
     Frozen(String),
@@ -71,10 +69,8 @@ pub(super) struct Wanted {
     pub(super) upkeep: Option<String>,
 }
 
-/// What differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Difference {
-    /// Nothing.
     Nothing,
     /// Only the nodes behind the balancer.
     Backends,
@@ -101,7 +97,6 @@ pub(super) enum Action {
     Ensure(Wish),
     /// Give the balancer other backends.
     Update(Wish),
-    /// Remove a balancer.
     Remove(Removal),
     /// A balancer would have to be removed, but nothing may be destroyed now.
     Frozen(Removal, String),

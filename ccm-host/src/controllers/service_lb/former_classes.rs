@@ -13,7 +13,6 @@ use crate::kube::{
     service::{ObjectKey, Service},
 };
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct FormerClasses(Mutex<HashMap<ObjectKey, Former>>);
 

@@ -79,7 +79,6 @@ impl Applied {
 /// Whether a balancer exists, as far as is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// Not known.
     Unknown,
     /// There is none: a complete list did not show it, or it was deleted.
     Absent,
@@ -90,7 +89,6 @@ pub(super) enum Presence {
 /// What was tried and shall not be tried again before its time.
 #[derive(Debug, Clone)]
 pub(super) struct Attempt {
-    /// What was tried.
     pub(super) intent: Intent,
     /// When it may be tried again; none: once the Service changes, or at the slow sweep.
     pub(super) until: Option<Instant>,
@@ -103,7 +101,6 @@ pub(super) struct Attempt {
 pub(super) enum Intent {
     /// To bring the balancer to the state with this digest.
     Apply(String),
-    /// To remove it.
     Remove,
 }
 

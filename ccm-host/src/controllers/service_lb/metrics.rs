@@ -34,9 +34,7 @@ pub(super) enum Operation {
     Ensure,
     /// Given other backends.
     Update,
-    /// Removed.
     Delete,
-    /// All are listed.
     List,
 }
 

@@ -38,7 +38,6 @@ pub(super) struct Rules {
 #[error("no answer from the apiserver within {0:?}")]
 pub(super) struct TimedOut(Duration);
 
-/// The wrapped service.
 #[derive(Debug, Clone)]
 pub(super) struct Guard<S> {
     inner: S,

@@ -61,7 +61,6 @@ struct Budget {
 pub(super) enum Verdict {
     /// Nothing: too many about this object.
     Spam,
-    /// Write it.
     Write(Occurrence),
 }
 

@@ -12,7 +12,6 @@ const NAMESPACE: &str = "kube-node-lease";
 /// A kubelet's default.
 const DURATION: Duration = Duration::from_secs(40);
 
-/// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeLease {
     /// When it was renewed last, by the kubelet's clock.

@@ -20,9 +20,7 @@ use crate::kube::node::{Node, NodeAddress, Taint};
 pub struct NodeChange {
     /// The provider ID to set.
     pub provider_id: Option<String>,
-    /// Labels to set.
     pub set_labels: BTreeMap<String, String>,
-    /// Labels to remove.
     pub remove_labels: BTreeSet<String>,
     /// Annotations to set, or to remove where none.
     pub annotations: BTreeMap<String, Option<String>>,

@@ -16,7 +16,6 @@ use super::{Body, Patch, Target, WriteError, Writer, Written};
 pub struct RecordKey {
     /// Namespace of the ConfigMap.
     pub namespace: &'static str,
-    /// Its name.
     pub name: &'static str,
     /// The key within it.
     pub key: String,

@@ -17,7 +17,6 @@ pub const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source
 pub struct SourceRangesError {
     /// The field or annotation.
     pub place: &'static str,
-    /// What stands there.
     pub range: String,
 }
 

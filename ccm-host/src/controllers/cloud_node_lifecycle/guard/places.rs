@@ -27,7 +27,6 @@ pub(in super::super) struct Grant {
     pub(in super::super) count: Count,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Places {
     max_share: f64,

@@ -20,7 +20,6 @@ pub(in super::super) enum Rule {
 }
 
 impl Rule {
-    /// All of them.
     pub(in super::super) const ALL: [Self; 7] = [
         Self::Contradiction,
         Self::Latch,

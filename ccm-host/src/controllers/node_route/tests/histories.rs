@@ -31,7 +31,6 @@ enum Step {
     Half(bool),
     /// Another process takes over.
     Restart,
-    /// Time passes.
     Wait(u8),
 }
 

@@ -24,7 +24,6 @@ pub(super) struct Gathered {
     pub(super) urgent: Option<Instant>,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     /// The burst that goes on: its first change, and when changes were last handed on.

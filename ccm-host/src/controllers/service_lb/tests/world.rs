@@ -30,7 +30,6 @@ use crate::{
 /// Longer than any debounce and any short backoff of these tests, shorter than a sweep.
 pub(super) const A_WHILE: Duration = Duration::from_secs(1_000);
 
-/// See the module.
 pub(super) struct World {
     pub(super) cluster: Cluster,
     pub(super) cloud: Arc<FakeProvider>,
