@@ -207,6 +207,8 @@ impl Cluster {
             format!("--provider={provider}=unix://{}", self.socket().display()),
             format!("--kubeconfig={}", self.host_kubeconfig.display()),
             "--bind-address=127.0.0.1".to_owned(),
+            // One host, which shall not wait for the Lease of the one before it.
+            "--leader-elect=false".to_owned(),
             "--secure-port=auto".to_owned(),
             format!("--cert-dir={}", self.folder.join(format!("{name}-certificate")).display()),
             format!("--serving-address-file={}", address.display()),

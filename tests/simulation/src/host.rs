@@ -23,10 +23,11 @@ use crate::{
 };
 
 /// Flags of every host.
-const FLAGS: [&str; 7] = [
+const FLAGS: [&str; 8] = [
     "--provider=mock=unix:///simulated/mock.sock",
     "--master=http://apiserver",
     "--secure-port=0",
+    "--leader-elect=false",
     "--cluster-cidr=10.244.0.0/16",
     "--controllers=*,nodeipam",
     "--allocate-node-cidrs=true",

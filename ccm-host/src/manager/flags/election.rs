@@ -7,13 +7,13 @@ use crate::election::Settings;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Leader election")]
 pub(super) struct RawElection {
-    /// Whether replicas elect a leader. Without it, run one replica.
+    /// Whether replicas elect a leader. Without it, run one replica, and never two during a roll-out.
     #[arg(
         long,
         value_name = "BOOL",
         num_args = 0..=1,
         require_equals = true,
-        default_value = "false",
+        default_value = "true",
         default_missing_value = "true"
     )]
     pub leader_elect: String,

@@ -111,6 +111,17 @@ fn defaults() {
         "upstream's ten seconds poll the cloud"
     );
     assert_eq!(settings.logging, LoggingSettings { format: LogFormat::Text, verbosity: 0 });
+    assert_eq!(
+        settings.election,
+        Some(crate::election::Settings {
+            name: "cloud-controller-manager".to_owned(),
+            namespace: "kube-system".to_owned(),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        }),
+        "upstream's Lease at upstream's pace"
+    );
     assert_eq!(settings.warnings, Vec::<String>::new());
 }
 
@@ -140,7 +151,7 @@ fn every_spelling_of_a_flag() {
     }
     assert!(settings(&["--controllers="]).controllers.is_empty());
     for words in [&["--leader-elect=false"][..], &["--leader-elect=F"], &["--leader_elect=0"]] {
-        assert!(settings(words).warnings.is_empty(), "{words:?}");
+        assert_eq!(settings(words).election, None, "{words:?}");
     }
 }
 
