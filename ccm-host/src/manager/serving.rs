@@ -6,7 +6,7 @@
 //!
 //! * [`certificate`] is what is shown: given and read again when it changes, or self-signed.
 //! * [`access`] asks the apiserver who may read what; health is open to everybody.
-//! * [`listener`] and [`connections`] take connections and end them.
+//! * `listener` and `connections` take connections and end them.
 
 pub mod access;
 mod answer;
