@@ -21,6 +21,8 @@ use crate::{cloud::hostile::Hostile, controllers::taint};
 
 /// What was decided before a change of a Service may still be on its way for so long.
 const ON_ITS_WAY: Duration = Duration::from_secs(900);
+/// An answer of Ensure is published within this time.
+const ITS_ANSWER: Duration = Duration::from_secs(10);
 
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 const OUR_CONDITIONS: [&str; 2] = ["CloudProviderDeletionBlocked", "NetworkUnavailable"];
@@ -80,6 +82,8 @@ pub(super) struct Judge {
 struct State {
     /// Services that somebody else changed.
     changed: HashMap<String, Instant>,
+    /// Services whose balancers were ensured.
+    ensured: HashMap<String, Instant>,
     breaches: Vec<String>,
     deeds: Deeds,
 }
@@ -302,7 +306,9 @@ impl Judge {
         let is_wanted =
             before["spec"]["type"] == "LoadBalancer" && before["metadata"]["deletionTimestamp"].is_null();
         let shrinks = new.len() < old.len() && new.iter().all(|way| old.contains(way));
-        let may_not = self.lies == Lies::InLists && is_wanted && !self.is_on_its_way(name);
+        // What a list added by a lie, an Ensure takes back.
+        let is_truth = self.state.lock().ensured.get(name).is_some_and(|at| at.elapsed() < ITS_ANSWER);
+        let may_not = self.lies == Lies::InLists && is_wanted && !is_truth && !self.is_on_its_way(name);
         self.must(!(may_not && shrinks), || {
             format!("status of {name} shrunk on a list's word: {old:?} to {new:?}")
         });
@@ -341,7 +347,11 @@ impl Judge {
             "EnsureLoadBalancer" => {
                 self.done("EnsureLoadBalancer");
                 let service = read::<pb::EnsureLoadBalancerRequest>(asked).service;
-                self.is_for_a_balancer(rpc, service.and_then(|service| service.r#ref));
+                let about = service.and_then(|service| service.r#ref);
+                if let Some(about) = &about {
+                    self.state.lock().ensured.insert(about.name.clone(), Instant::now());
+                }
+                self.is_for_a_balancer(rpc, about);
             }
             "BatchUpdateLoadBalancers" => {
                 self.done("BatchUpdateLoadBalancers");
