@@ -31,7 +31,7 @@ pub(super) struct Made {
     pub(super) until: SystemTime,
 }
 
-/// For every name and address that this process knows of itself.
+/// For every name and address at which this process is found.
 pub(super) fn make(bind: IpAddr) -> anyhow::Result<Made> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let key = KeyPair::generate()?;
@@ -59,10 +59,10 @@ pub(super) fn until(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
 
 fn names(host: &str, bind: IpAddr) -> Vec<String> {
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1", host].map(str::to_owned).to_vec();
-    if !bind.is_unspecified() {
-        names.push(bind.to_string());
+    match bind.is_unspecified() {
+        true => names.extend(own_addresses()),
+        false => names.push(bind.to_string()),
     }
-    names.extend(own_addresses());
     names.sort();
     names.dedup();
     names.retain(|name| !name.is_empty());
