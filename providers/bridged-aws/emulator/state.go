@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -71,8 +72,12 @@ func (c *Cloud) networkBalancer(ctx context.Context, found elbv2types.LoadBalanc
 		one.Ports = append(one.Ports, aws.ToInt32(listener.Port))
 	}
 	groups, err := c.elbv2.DescribeTargetGroups(ctx, &elbv2.DescribeTargetGroupsInput{LoadBalancerArn: found.LoadBalancerArn})
-	if err != nil || len(groups.TargetGroups) == 0 {
-		return one.sorted(), err
+	// A balancer that is being made has none yet.
+	if none := (*elbv2types.TargetGroupNotFoundException)(nil); errors.As(err, &none) || err == nil && len(groups.TargetGroups) == 0 {
+		return one.sorted(), nil
+	}
+	if err != nil {
+		return one, err
 	}
 	targets, err := c.elbv2.DescribeTargetHealth(ctx, &elbv2.DescribeTargetHealthInput{TargetGroupArn: groups.TargetGroups[0].TargetGroupArn})
 	if err != nil {
