@@ -200,15 +200,15 @@ async fn compete(
     loop {
         leading.send_replace(Leading::Until { fencing: fencing.clone(), end });
         sleep(settings.retry_period).await;
-        end = renewed(lock, settings, end).await?;
+        end = renewed(lock, settings, metrics, end).await?;
     }
 }
 
 /// Renews the Lease, as often as it takes. When leadership ends from then on.
-async fn renewed(lock: &Lock, settings: &Settings, end: Instant) -> Result<Instant> {
+async fn renewed(lock: &Lock, settings: &Settings, metrics: &Metrics, end: Instant) -> Result<Instant> {
     loop {
         let asked = Instant::now();
-        match timeout_at(end, lock.renew()).await {
+        match timeout_at(end, lock.renew(metrics)).await {
             Ok(Ok(true)) => return Ok(asked + settings.renew_deadline),
             Ok(Ok(false)) => bail!("leadership was lost: another replica holds the Lease {}", lock.name()),
             Ok(Err(error)) => {

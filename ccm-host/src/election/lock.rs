@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::{
-    Fencing, Settings,
+    Fencing, Metrics, Settings,
     record::{Step, decide, epoch},
 };
 use crate::clock;
@@ -65,7 +65,7 @@ impl Lock {
     }
 
     /// False: it is another's.
-    pub(super) async fn renew(&self) -> Result<bool> {
+    pub(super) async fn renew(&self, metrics: &Metrics) -> Result<bool> {
         // As it was written last: it saves a read, and a conflict tells if somebody else wrote it.
         let seen = self.seen.lock().clone();
         if let Some((lease, _)) = seen
@@ -73,6 +73,7 @@ impl Lock {
         {
             return Ok(true);
         }
+        metrics.renewed_slowly(&self.settings.name);
         let lease = self.read().await?;
         let holder = lease.as_ref().and_then(|lease| lease.spec.as_ref()?.holder_identity.clone());
         if holder.as_deref() != Some(&self.me) {

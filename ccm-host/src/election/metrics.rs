@@ -1,17 +1,24 @@
 //! Who leads, in a number.
 
 use prometheus_client::{
-    metrics::{family::Family, gauge::Gauge},
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfLease {
+    name: String,
+}
+
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
-    master: Family<[(&'static str, String); 1], Gauge>,
+    master: Family<OfLease, Gauge>,
+    slow: Family<OfLease, Counter>,
 }
 
 impl Metrics {
-    /// Registers it, under upstream's name.
+    /// Registers them, under upstream's names.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
@@ -20,10 +27,19 @@ impl Metrics {
             "1 while this replica leads, by name of the Lease",
             metrics.master.clone(),
         );
+        registry.register(
+            "leader_election_slowpath",
+            "Renewals that had to read the Lease first, by name of the Lease",
+            metrics.slow.clone(),
+        );
         metrics
     }
 
     pub(super) fn leads(&self, lease: &str, leads: bool) {
-        self.master.get_or_create(&[("name", lease.to_owned())]).set(leads.into());
+        self.master.get_or_create(&OfLease { name: lease.to_owned() }).set(leads.into());
+    }
+
+    pub(super) fn renewed_slowly(&self, lease: &str) {
+        self.slow.get_or_create(&OfLease { name: lease.to_owned() }).inc();
     }
 }

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use ::apiserver::{ApiServer, Asked, Fault, Verb};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
+use prometheus_client::{encoding::text::encode, registry::Registry};
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -23,6 +24,7 @@ fn settings() -> Settings {
 /// One process that competes.
 struct Replica {
     leadership: Leadership,
+    registry: Registry,
     stop: CancellationToken,
     task: JoinHandle<Result<()>>,
 }
@@ -32,8 +34,10 @@ impl Replica {
         let (leading, leadership) = Leadership::standby();
         let stop = CancellationToken::new();
         let lock = Lock::new(server.client(name), settings(), name.to_owned());
-        let task = tokio::spawn(run(lock, settings(), Metrics::default(), leading, stop.clone()));
-        Self { leadership, stop, task }
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let task = tokio::spawn(run(lock, settings(), metrics, leading, stop.clone()));
+        Self { leadership, registry, stop, task }
     }
 
     async fn stop(self) {
@@ -114,6 +118,27 @@ async fn a_lease_that_somebody_else_took_is_lost() {
     let error = first.task.await.unwrap().unwrap_err().to_string();
     assert_eq!(error, "leadership was lost: another replica holds the Lease kube-system/ccm");
     assert!(!first.leadership.holds());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_has_to_read_the_lease_is_counted() {
+    let server = server();
+    let first = Replica::start(&server, "first");
+    first.leadership.elected().await;
+    let served = || {
+        let mut text = String::new();
+        encode(&mut text, &first.registry).unwrap();
+        text
+    };
+    sleep(20 * SECOND).await;
+    assert!(served().contains(r#"leader_election_master_status{name="ccm"} 1"#), "{}", served());
+    assert!(!served().contains("slowpath_total{"), "{}", served());
+    let mut touched = serde_json::to_value(lease(&server)).unwrap();
+    touched["metadata"]["labels"] = serde_json::json!({"somebody": "was-here"});
+    server.world().put_value(touched).unwrap();
+    sleep(20 * SECOND).await;
+    assert!(first.leadership.holds());
+    assert!(served().contains(r#"leader_election_slowpath_total{name="ccm"} 1"#), "{}", served());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! `docs/metrics.md` is made from the places that register metrics.
+//! `docs/metrics.md` is made from the places that register metrics. An end-to-end test compares it with what a host serves.
 
 #![allow(clippy::expect_used, reason = "a test that cannot read the checkout has failed")]
 
@@ -6,37 +6,121 @@ use std::{collections::BTreeMap, fs};
 
 use workspace_rules::{files, root};
 
-/// Name and help of every metric of the host, read from its source: those that are registered, and those that a collector
-/// makes at each scrape.
-fn registered() -> BTreeMap<String, String> {
+/// What the page says of a metric.
+#[derive(Debug)]
+struct Metric {
+    kind: &'static str,
+    labels: Vec<String>,
+    help: String,
+}
+
+/// Every metric of the host by the name that is served, read from its source: those that are registered, and those that a
+/// collector makes at each scrape.
+fn registered() -> BTreeMap<String, Metric> {
     let mut metrics = BTreeMap::new();
     for file in files(&root().join("ccm-host/src"), ".rs").expect("readable checkout") {
         let source = fs::read_to_string(file).expect("text");
         let source = source.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
-        metrics.extend(source.split("register(").skip(1).filter_map(first_pair));
+        metrics.extend(source.split("register(").skip(1).filter_map(|call| {
+            let (name, help, value) = arguments(call)?;
+            let (kind, labels) = registered_as(source, value);
+            Some(metric(name, kind, labels, help))
+        }));
         if let Some((_, collector)) = source.split_once("impl Collector for ") {
-            metrics.extend(collector.split('(').skip(1).filter_map(|call| {
-                first_pair(call.trim_start().strip_prefix("&mut encoder,").unwrap_or(call))
-            }));
+            let labels = if collector.contains("encode_family(") {
+                source.split("EncodeLabelSet)]\nstruct ").nth(1).map(fields).unwrap_or_default()
+            } else {
+                Vec::new()
+            };
+            let mut before = "";
+            for call in collector.split('(') {
+                let kind = if before.ends_with("counter") { "counter" } else { "gauge" };
+                before = call;
+                let call = call.trim_start().strip_prefix("&mut encoder,").unwrap_or(call);
+                if let Some((name, help, _)) = arguments(call) {
+                    metrics.extend([metric(name, kind, labels.clone(), help)]);
+                }
+            }
         }
     }
     metrics
 }
 
-/// The first two arguments of a call, if both are texts.
-fn first_pair(arguments: &str) -> Option<(String, String)> {
-    let mut texts = arguments.split('"');
+fn metric(name: &str, kind: &'static str, labels: Vec<String>, help: &str) -> (String, Metric) {
+    let ending = match kind {
+        "counter" => "_total",
+        "info" => "_info",
+        _ => "",
+    };
+    (format!("{name}{ending}"), Metric { kind, labels, help: help.to_owned() })
+}
+
+/// The first two arguments of a call, if both are texts, and what follows.
+fn arguments(call: &str) -> Option<(&str, &str, &str)> {
+    let mut texts = call.splitn(5, '"');
     let (before, name, between, help) = (texts.next()?, texts.next()?, texts.next()?, texts.next()?);
-    (before.trim().is_empty() && between.trim() == ",").then(|| (name.to_owned(), help.to_owned()))
+    (before.trim().is_empty() && between.trim() == ",")
+        .then(|| (name, help, texts.next().unwrap_or_default().trim_start_matches([',', ' ', '\n'])))
+}
+
+/// Type and labels of what is registered, which is a clone of a field declared in the same file.
+fn registered_as(source: &str, value: &str) -> (&'static str, Vec<String>) {
+    if value.starts_with("Info::") {
+        let texts = source.split("let build = [").nth(1).and_then(|rest| rest.split(";").next());
+        let pairs = texts.unwrap_or_default().split("(\"").skip(1);
+        return ("info", pairs.filter_map(|pair| Some(pair.split_once('"')?.0.to_owned())).collect());
+    }
+    let path = value.split(".clone()").next().unwrap_or_default();
+    let field = path.rsplit('.').next().unwrap_or_default();
+    let declared = source
+        .lines()
+        .find_map(|line| line.split_once(&format!("{field}: ")).filter(|(before, _)| is_declaration(before)))
+        .map(|(_, declared)| declared)
+        .expect("what is registered is a field of the same file");
+    let declared = source
+        .split_once(&format!("type {} = ", declared.trim_end_matches(',')))
+        .and_then(|(_, rest)| rest.split(';').next())
+        .unwrap_or(declared);
+    let (labels, value) = match declared.strip_prefix("Family<").and_then(|rest| rest.split_once(", ")) {
+        None => (Vec::new(), declared),
+        Some((labels, value)) => {
+            let of = source.split(&format!("struct {labels} {{")).nth(1);
+            (fields(of.expect("labels are a struct of the same file")), value)
+        }
+    };
+    let kind = if value.contains("Histogram") {
+        "histogram"
+    } else if value.contains("Counter") {
+        "counter"
+    } else {
+        "gauge"
+    };
+    (kind, labels)
+}
+
+/// Whether a field is declared here, and not given a value.
+fn is_declaration(before: &str) -> bool {
+    let before = before.trim();
+    before.is_empty() || before == "pub" || (before.starts_with("pub(") && before.ends_with(')'))
+}
+
+/// The names of a struct's fields, from the text that begins inside of it.
+fn fields(body: &str) -> Vec<String> {
+    let inside = body.split("\n}").next().unwrap_or_default();
+    let names = inside.lines().filter_map(|line| line.split_once(": ").map(|(name, _)| name.trim()));
+    names.filter_map(|name| Some(name.rsplit(' ').next()?.to_owned())).collect()
 }
 
 fn page() -> String {
     let mut page = String::from(
-        "# Metrics\n\nServed at `/metrics`. A counter's name gets `_total` in the exposition. Made from the source by \
-         `UPDATE_DOCS=1 cargo test -p workspace-rules`; do not edit.\n\n| Metric | What it says |\n|---|---|\n",
+        "# Metrics\n\nServed at `/metrics`, as OpenMetrics. A histogram has `_bucket` (with `le`), `_sum` and `_count` \
+         behind its name. A series is there from the first time that it counts. Alerts and a dashboard are in \
+         [deploy](../deploy/README.md). Made from the source by `UPDATE_DOCS=1 cargo test -p workspace-rules`; do not \
+         edit.\n\n| Metric | Type | Labels | What it says |\n|---|---|---|---|\n",
     );
-    for (name, help) in registered() {
-        page.push_str(&format!("| `{name}` | {help} |\n"));
+    for (name, Metric { kind, labels, help }) in registered() {
+        let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+        page.push_str(&format!("| `{name}` | {kind} | {} | {help} |\n", labels.join(", ")));
     }
     page
 }

@@ -11,8 +11,11 @@ use prometheus_client::{
 
 type Ratio = Gauge<f64, AtomicU64>;
 
-/// `clusterCIDR`: no name of a field could be spelled so.
-type OfSet = [(&'static str, String); 1];
+#[expect(non_snake_case, reason = "upstream's label")]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfSet {
+    clusterCIDR: String,
+}
 
 /// The metrics of this controller. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -89,7 +92,7 @@ impl IpamMetrics {
     }
 
     pub(super) fn of_set(&self, cluster: &IpNet, capacity: f64) -> SetSeries {
-        let label = [("clusterCIDR", cluster.to_string())];
+        let label = OfSet { clusterCIDR: cluster.to_string() };
         self.capacity.get_or_create_owned(&label).set(capacity);
         SetSeries {
             allocations: self.allocations.get_or_create_owned(&label),
