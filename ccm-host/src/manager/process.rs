@@ -152,7 +152,7 @@ impl Process {
             return Ok(());
         };
         tracing::info!(address = %serving.address(), "serving health and metrics");
-        let access = Access::new(&self.settings.serving.access)?;
+        let access = Access::new(&self.settings.serving.access, &self.metrics)?;
         let access = self.access.get_or_init(|| access).clone();
         let router = serving::router(self.checks.clone(), self.metrics.clone(), &self.settings, access);
         let answers = serving.serve(router, self.serving.stop.child_token());

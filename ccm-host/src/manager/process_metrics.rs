@@ -45,6 +45,22 @@ impl Collector for ProcessCollector {
                 )?;
             }
         }
+        if let Some((received, sent)) =
+            fs::read_to_string("/proc/self/net/netstat").ok().as_deref().and_then(octets)
+        {
+            counter(
+                &mut encoder,
+                "process_network_receive_bytes",
+                "Bytes received by the network of the process",
+                received,
+            )?;
+            counter(
+                &mut encoder,
+                "process_network_transmit_bytes",
+                "Bytes sent by the network of the process",
+                sent,
+            )?;
+        }
         if let Some(count) = open_fds() {
             gauge(&mut encoder, "process_open_fds", "Open file descriptors", count)?;
         }
@@ -99,6 +115,16 @@ fn parse_stat(text: &str, ticks_per_second: f64, page_bytes: i64) -> Option<Stat
     })
 }
 
+/// In and out, of the network namespace: a table is a line of names and one of values.
+fn octets(netstat: &str) -> Option<(f64, f64)> {
+    let mut rows = netstat.lines().filter_map(|line| line.strip_prefix("IpExt: "));
+    let (names, values) = (rows.next()?, rows.next()?);
+    let value = |wanted: &str| {
+        names.split(' ').zip(values.split(' ')).find(|(name, _)| *name == wanted)?.1.parse().ok()
+    };
+    Some((value("InOctets")?, value("OutOctets")?))
+}
+
 /// When the machine started, since the Unix epoch.
 fn boot_seconds() -> Option<f64> {
     let text = fs::read_to_string("/proc/stat").ok()?;
@@ -132,6 +158,14 @@ mod tests {
         assert_eq!(parse_stat(text, 100.0, 4096), Some(stat));
         assert_eq!(parse_stat("42 (cut", 100.0, 4096), None);
         assert_eq!(parse_stat("42 (cut) S 1", 100.0, 4096), None);
+    }
+
+    #[test]
+    fn reads_the_octets_of_the_network() {
+        let text = "TcpExt: A InOctets\nTcpExt: 1 2\nIpExt: InNoRoutes InOctets OutOctets\nIpExt: 3 4 5\n";
+        assert_eq!(octets(text), Some((4.0, 5.0)));
+        assert_eq!(octets("IpExt: InOctets\n"), None);
+        assert!(octets(&fs::read_to_string("/proc/self/net/netstat").unwrap()).is_some());
     }
 
     #[test]

@@ -90,6 +90,8 @@ fn registered_as(source: &str, value: &str) -> (&'static str, Vec<String>) {
     };
     let kind = if value.contains("Histogram") {
         "histogram"
+    } else if value.contains("Unsuffixed") {
+        "unknown"
     } else if value.contains("Counter") {
         "counter"
     } else {

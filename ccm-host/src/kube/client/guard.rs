@@ -11,6 +11,7 @@ use std::{
 use ::kube::client::Body;
 use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode, header::RETRY_AFTER};
+use http_body::Body as _;
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use hyper::body::Bytes;
 use tokio::time::{Instant, sleep, timeout};
@@ -80,7 +81,7 @@ where
             }
             let started = Instant::now();
             let answered = timeout(rules.deadline, rules.until_taken(inner, request, &about)).await;
-            rules.observe(&rules.metrics.duration, &about, started);
+            rules.observe(&rules.metrics.duration, &about, started.elapsed().as_secs_f64());
             answered.unwrap_or_else(|_elapsed| {
                 rules.count(&about, "<error>");
                 Err(TimedOut(rules.deadline).into())
@@ -134,7 +135,11 @@ impl Rules {
                     retries += 1;
                     sleep(wait).await;
                 }
-                _ => return whole(answer).await,
+                _ => {
+                    let (size, answer) = whole(answer).await?;
+                    self.observe(&self.metrics.response_size, about, size as f64);
+                    return Ok(answer);
+                }
             }
         }
     }
@@ -149,6 +154,9 @@ impl Rules {
         S: Service<Request<Body>, Response = Response<B>>,
         S::Error: Into<BoxError>,
     {
+        if let Some(size) = request.body().size_hint().exact() {
+            self.observe(&self.metrics.request_size, about, size as f64);
+        }
         let answer = inner.oneshot(request).await;
         match &answer {
             Ok(answer) => self.count(about, answer.status().as_str()),
@@ -161,13 +169,13 @@ impl Rules {
         if let Some(limiter) = &self.limiter {
             let started = Instant::now();
             limiter.acquire().await;
-            self.observe(&self.metrics.limiter, about, started);
+            self.observe(&self.metrics.limiter, about, started.elapsed().as_secs_f64());
         }
     }
 
-    fn observe(&self, family: &labels::Durations, about: &About, since: Instant) {
-        let labels = labels::Latency { verb: about.method.clone(), host: about.host.clone() };
-        family.get_or_create(&labels).observe(since.elapsed().as_secs_f64());
+    fn observe(&self, family: &labels::Measured, about: &About, value: f64) {
+        let labels = labels::OfVerb { verb: about.method.clone(), host: about.host.clone() };
+        family.get_or_create(&labels).observe(value);
     }
 
     fn count(&self, about: &About, code: &str) {
@@ -214,13 +222,15 @@ fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     Some(copy)
 }
 
-async fn whole<B>(answer: Response<B>) -> Result<Answer, BoxError>
+/// The answer with its body in memory, and the size of that.
+async fn whole<B>(answer: Response<B>) -> Result<(usize, Answer), BoxError>
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
     let (head, body) = answer.into_parts();
     let bytes = body.collect().await.map_err(Into::into)?.to_bytes();
+    let size = bytes.len();
     let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
-    Ok(Response::from_parts(head, body))
+    Ok((size, Response::from_parts(head, body)))
 }

@@ -134,6 +134,8 @@ async fn requests_are_counted_under_upstreams_names() {
         r#"rest_client_request_duration_seconds_sum{verb="GET",host=""} 31.0"#,
         r#"rest_client_request_duration_seconds_bucket{le="60.0",verb="GET",host=""} 2"#,
         r#"rest_client_rate_limiter_duration_seconds_count{verb="GET",host=""} 3"#,
+        r#"rest_client_request_size_bytes_count{verb="GET",host=""} 3"#,
+        r#"rest_client_response_size_bytes_count{verb="GET",host=""} 1"#,
     ] {
         assert!(text.contains(line), "{line} is missing in\n{text}");
     }

@@ -10,6 +10,21 @@ use crate::buckets::Buckets;
 
 const LATENCY: Buckets = Buckets(&[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]);
 
+/// As upstream: 64 bytes to 16 MiB.
+const SIZES: Buckets = Buckets(&[
+    64.0,
+    256.0,
+    512.0,
+    1024.0,
+    4096.0,
+    16384.0,
+    65536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+    16_777_216.0,
+]);
+
 /// Labels of one finished attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(in crate::kube) struct Request {
@@ -26,22 +41,24 @@ pub(in crate::kube) struct Retry {
     pub(in crate::kube) host: String,
 }
 
-/// Labels of a duration.
+/// Labels of a duration or a size.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(in crate::kube) struct Latency {
+pub(in crate::kube) struct OfVerb {
     pub(in crate::kube) verb: String,
     pub(in crate::kube) host: String,
 }
 
-pub(in crate::kube) type Durations = Family<Latency, Histogram, Buckets>;
+pub(in crate::kube) type Measured = Family<OfVerb, Histogram, Buckets>;
 
 /// Metrics of all clients.
 #[derive(Debug, Clone)]
 pub struct ClientMetrics {
     pub(in crate::kube) requests: Family<Request, Counter>,
     pub(in crate::kube) retries: Family<Retry, Counter>,
-    pub(in crate::kube) duration: Durations,
-    pub(in crate::kube) limiter: Durations,
+    pub(in crate::kube) duration: Measured,
+    pub(in crate::kube) limiter: Measured,
+    pub(in crate::kube) request_size: Measured,
+    pub(in crate::kube) response_size: Measured,
 }
 
 impl Default for ClientMetrics {
@@ -51,6 +68,8 @@ impl Default for ClientMetrics {
             retries: Family::default(),
             duration: Family::new_with_constructor(LATENCY),
             limiter: Family::new_with_constructor(LATENCY),
+            request_size: Family::new_with_constructor(SIZES),
+            response_size: Family::new_with_constructor(SIZES),
         }
     }
 }
@@ -76,6 +95,16 @@ impl ClientMetrics {
             "rest_client_rate_limiter_duration_seconds",
             "Time spent in the client-side rate limiter in seconds, broken down by verb and host",
             self.limiter.clone(),
+        );
+        registry.register(
+            "rest_client_request_size_bytes",
+            "Request size in bytes, broken down by verb and host",
+            self.request_size.clone(),
+        );
+        registry.register(
+            "rest_client_response_size_bytes",
+            "Response size in bytes, broken down by verb and host; watches have none",
+            self.response_size.clone(),
         );
     }
 }

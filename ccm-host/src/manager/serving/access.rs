@@ -9,10 +9,12 @@
 
 mod authority;
 mod memory;
+mod metrics;
 mod refusal;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use axum::extract::{Request, State};
@@ -22,9 +24,11 @@ use axum::response::{IntoResponse as _, Response};
 
 pub use self::authority::Authority;
 use self::memory::{Memory, key};
+use self::metrics::AccessMetrics;
 use self::refusal::Refusal;
 use super::connections::PeerCertificates;
 use crate::manager::flags::{AccessSettings, ClientCa};
+use crate::manager::metrics::Metrics;
 
 const MASTERS: &str = "system:masters";
 const AUTHENTICATED: &str = "system:authenticated";
@@ -68,6 +72,7 @@ struct Inner {
     reviewer: OnceLock<Arc<dyn Reviewer>>,
     users: Memory<Option<User>>,
     rights: Memory<bool>,
+    metrics: AccessMetrics,
 }
 
 impl Access {
@@ -75,7 +80,7 @@ impl Access {
     ///
     /// # Errors
     /// The file of `--client-ca-file` cannot be read.
-    pub fn new(settings: &AccessSettings) -> anyhow::Result<Self> {
+    pub fn new(settings: &AccessSettings, metrics: &Metrics) -> anyhow::Result<Self> {
         let authority = match &settings.client_ca {
             ClientCa::File(path) => Authority::from_file(path)?,
             ClientCa::ConfigMap { .. } | ClientCa::Nobody => Authority::default(),
@@ -86,6 +91,7 @@ impl Access {
             reviewer: OnceLock::new(),
             users: Memory::default(),
             rights: Memory::default(),
+            metrics: metrics.register(AccessMetrics::register),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -108,10 +114,14 @@ impl Access {
             return Ok(());
         }
         let reviewer = inner.reviewer.get().ok_or(Refusal::NotYet)?;
-        let user = self.who(asked, reviewer.as_ref()).await?;
-        if user.groups.iter().any(|group| group == MASTERS)
-            || self.may(&user, asked, reviewer.as_ref()).await?
-        {
+        let began = Instant::now();
+        let who = self.who(asked, reviewer.as_ref()).await;
+        inner.metrics.authenticated(&who, began);
+        let user = who?;
+        let began = Instant::now();
+        let may = self.may(&user, asked, reviewer.as_ref()).await;
+        inner.metrics.authorized(&may, began);
+        if may? {
             return Ok(());
         }
         Err(Refusal::Forbidden { user: user.name, verb: asked.verb.clone(), path: asked.path.to_owned() })
@@ -145,6 +155,9 @@ impl Access {
     }
 
     async fn may(&self, user: &User, asked: &Asked<'_>, reviewer: &dyn Reviewer) -> Result<bool, Refusal> {
+        if user.groups.iter().any(|group| group == MASTERS) {
+            return Ok(true);
+        }
         let inner = &self.inner;
         let extra = user.extra.iter().flat_map(|(name, values)| std::iter::once(name).chain(values));
         let words = [&user.name, &user.uid, &asked.verb].into_iter().chain(&user.groups).chain(extra);

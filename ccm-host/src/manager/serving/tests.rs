@@ -32,8 +32,9 @@ fn settings(words: &[&str]) -> Settings {
 /// Routes that are open to everybody.
 fn open_routes() -> Router {
     let settings = settings(&["--authorization-always-allow-paths=/*", "--cluster-name=shop"]);
-    let access = Access::new(&settings.serving.access).unwrap();
-    router(checks(), Metrics::new(), &settings, access)
+    let metrics = Metrics::new();
+    let access = Access::new(&settings.serving.access, &metrics).unwrap();
+    router(checks(), metrics, &settings, access)
 }
 
 async fn ask(method: &str, path: &str) -> (u16, String, String) {

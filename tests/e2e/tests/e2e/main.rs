@@ -11,6 +11,7 @@ mod leadership;
 mod load_balancers;
 mod misbehaviour;
 mod nodes;
+mod observability;
 mod providers;
 mod reflection;
 mod restarts;

@@ -47,8 +47,12 @@ impl Reviewer for Judge {
 }
 
 fn access(words: &[&str]) -> Access {
+    measured(words, &Metrics::new())
+}
+
+fn measured(words: &[&str], metrics: &Metrics) -> Access {
     match flags::parse(["--provider=mock=/run/mock.sock"].iter().chain(words)) {
-        Ok(CommandLine::Run { settings }) => Access::new(&settings.serving.access).unwrap(),
+        Ok(CommandLine::Run { settings }) => Access::new(&settings.serving.access, metrics).unwrap(),
         other => panic!("{other:?}"),
     }
 }
@@ -92,6 +96,32 @@ async fn who_is_let_in() {
         let (got, body) = ask(&access, authorization, path).await;
         assert_eq!(got, status, "{authorization:?} {path}: {body}");
         assert!(body.contains(text), "{authorization:?} {path}: {body}");
+    }
+}
+
+/// manager.md 5.4: names and labels are upstream's.
+#[tokio::test]
+async fn those_who_ask_are_counted() {
+    let metrics = Metrics::new();
+    let access = measured(&[], &metrics);
+    access.ask(Arc::new(Judge::default()));
+    for token in ["jane", "root", "joe", "mallory", "away"] {
+        ask(&access, Some(&format!("Bearer {token}")), "/metrics").await;
+    }
+    ask(&access, None, "/healthz").await;
+    let served = metrics.encode().unwrap();
+    for line in [
+        r#"authenticated_user_requests{username="other"} 3"#,
+        r#"authentication_attempts{result="success"} 3"#,
+        r#"authentication_attempts{result="failure"} 1"#,
+        r#"authentication_attempts{result="error"} 1"#,
+        r#"authentication_duration_seconds_count{result="success"} 3"#,
+        r#"authorization_attempts_total{result="allowed"} 2"#,
+        r#"authorization_attempts_total{result="denied"} 1"#,
+        r#"authorization_duration_seconds_count{result="denied"} 1"#,
+        "# TYPE authentication_attempts unknown",
+    ] {
+        assert!(served.lines().any(|found| found == line), "{line} is not in\n{served}");
     }
 }
 

@@ -30,10 +30,11 @@ impl Server {
         let settings = settings(&[&["--bind-address=127.0.0.1"], words].concat());
         let serving = Serving::bind(&settings.serving).await.unwrap().unwrap();
         let address = serving.address();
-        let access = Access::new(&settings.serving.access).unwrap();
+        let metrics = Metrics::new();
+        let access = Access::new(&settings.serving.access, &metrics).unwrap();
         access.ask(Arc::new(access::tests::Judge::default()));
         let stop = CancellationToken::new();
-        let router = router(checks(), Metrics::new(), &settings, access);
+        let router = router(checks(), metrics, &settings, access);
         Self { address, ended: tokio::spawn(serving.serve(router, stop.clone())), stop }
     }
 
