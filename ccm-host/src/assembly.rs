@@ -68,7 +68,11 @@ pub async fn start(process: &Process) -> Result<()> {
     let options = client_options(process);
     let client = client::build(&options, &metrics.client).await.context("no client for the apiserver")?;
     access::start(process, &client, &options, &metrics.client).await?;
-    start_with(process, metrics, client, None).await
+    let electing = match election::client_options(process, &options) {
+        Some(options) => client::build(&options, &metrics.client).await.context("no client for the Lease")?,
+        None => client.clone(),
+    };
+    start_with(process, metrics, client, &electing, None).await
 }
 
 /// The same between an apiserver and providers of this process.
@@ -79,13 +83,14 @@ pub async fn start_within(process: &Process, surroundings: Surroundings) -> Resu
     let metrics = process.metrics().register(KubeMetrics::register);
     let client = client::over(surroundings.apiserver, &client_options(process), &metrics.client)
         .context("no client for the apiserver")?;
-    start_with(process, metrics, client, Some(surroundings.dialer)).await
+    start_with(process, metrics, client.clone(), &client, Some(surroundings.dialer)).await
 }
 
 async fn start_with(
     process: &Process,
     metrics: KubeMetrics,
     client: Client,
+    electing: &Client,
     dialer: Option<Dialer>,
 ) -> Result<()> {
     let cloud_metrics = process.metrics().register(CloudMetrics::register);
@@ -94,7 +99,7 @@ async fn start_with(
 
     process.waiting_for("the apiserver, for the uid of the namespace kube-system");
     let cluster = cluster::identify(&client, &process.settings().kube.cluster_name).await?;
-    let leadership = election::start(process, &client);
+    let leadership = election::start(process, electing);
     let providers = providers::start(process, cluster, &leadership, &cloud_metrics, dialer);
     let shared = Arc::new(Shared {
         caches: Caches::new(process.settings(), &providers, &metrics),

@@ -10,8 +10,11 @@
 //! ```
 //!
 //! Who leads stops `--leader-elect-renew-deadline` after its last renewal, before anybody else may take the Lease; the
-//! process then ends, and starts again as a standby.
+//! process then ends, and starts again as a standby. Who is asked to stop gives the Lease back when the providers have heard it: what
+//! they did in its name has ended then. A standby looks at the Lease every `--leader-elect-retry-period`, and
+//! when a watch says that its holder gave it back.
 
+mod handback;
 mod lock;
 mod metrics;
 mod record;
@@ -21,12 +24,18 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, sleep_until, timeout_at},
+    time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{
+    sync::CancellationToken,
+    task::{TaskTracker, task_tracker::TaskTrackerToken},
+};
 
 pub use lock::Lock;
 pub use metrics::Metrics;
+
+/// Time for the providers to hear that this process leads no more.
+pub const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// How replicas compete.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,33 +79,50 @@ pub enum Leading {
 
 /// Whether this process leads, as it changes. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Leadership(watch::Receiver<Leading>);
+pub struct Leadership {
+    leading: watch::Receiver<Leading>,
+    believers: TaskTracker,
+}
+
+/// Held for a provider that takes this process for its leader.
+#[derive(Debug, Clone)]
+pub struct Believer(#[expect(dead_code, reason = "it counts while it is held")] TaskTrackerToken);
 
 impl Leadership {
     /// A process without competitors.
     #[must_use]
     pub fn always() -> Self {
-        Self(watch::Sender::new(Leading::Always).subscribe())
+        Self::of(&watch::Sender::new(Leading::Always))
     }
 
     /// One that does not lead yet, and who says when it does.
     #[must_use]
     pub fn standby() -> (watch::Sender<Leading>, Self) {
         let sender = watch::Sender::new(Leading::No);
-        let leadership = Self(sender.subscribe());
+        let leadership = Self::of(&sender);
         (sender, leadership)
+    }
+
+    fn of(sender: &watch::Sender<Leading>) -> Self {
+        Self { leading: sender.subscribe(), believers: TaskTracker::new() }
+    }
+
+    /// As long as it is held, the Lease is not given back, for [`LAST_WORD`] at most.
+    #[must_use]
+    pub fn believer(&self) -> Believer {
+        Believer(self.believers.token())
     }
 
     /// How it is now; only what comes later is a change.
     #[must_use]
     pub fn heard(&mut self) -> Leading {
-        self.0.borrow_and_update().clone()
+        self.leading.borrow_and_update().clone()
     }
 
     /// What tells this leader from former ones; the default while it does not lead, or always does.
     #[must_use]
     pub fn fencing(&self) -> Fencing {
-        match &*self.0.borrow() {
+        match &*self.leading.borrow() {
             Leading::Until { fencing, .. } => fencing.clone(),
             Leading::Always | Leading::No => Fencing::default(),
         }
@@ -105,7 +131,7 @@ impl Leadership {
     /// Whether anything may be changed now.
     #[must_use]
     pub fn holds(&self) -> bool {
-        match &*self.0.borrow() {
+        match &*self.leading.borrow() {
             Leading::Always => true,
             Leading::No => false,
             Leading::Until { end, .. } => Instant::now() < *end,
@@ -114,7 +140,7 @@ impl Leadership {
 
     /// Waits for the next word about it; for ever once nobody says anything any more.
     pub async fn changed(&mut self) {
-        if self.0.changed().await.is_err() {
+        if self.leading.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
@@ -122,14 +148,14 @@ impl Leadership {
     /// Waits until it leads.
     pub async fn elected(&self) {
         let leads = |leading: &Leading| *leading != Leading::No;
-        if self.0.clone().wait_for(leads).await.is_err() {
+        if self.leading.clone().wait_for(leads).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
     /// Comes back when it leads no more: from then on nothing may be written. At once if the process slept past the end.
     pub async fn lost(&self) {
-        let mut changes = self.0.clone();
+        let mut changes = self.leading.clone();
         loop {
             // None: not foreseen.
             let end = match &*changes.borrow_and_update() {
@@ -160,7 +186,7 @@ pub async fn run(
     lock: Lock,
     settings: Settings,
     metrics: Metrics,
-    leading: watch::Sender<Leading>,
+    (leading, leadership): (watch::Sender<Leading>, Leadership),
     stop: CancellationToken,
 ) -> Result<()> {
     metrics.leads(&settings.name, false);
@@ -171,6 +197,12 @@ pub async fn run(
     leading.send_replace(Leading::No);
     metrics.leads(&settings.name, false);
     if ended.is_ok() {
+        leadership.believers.close();
+        if timeout(LAST_WORD, leadership.believers.wait()).await.is_err() {
+            tracing::warn!(
+                "a provider did not hear that this process leads no more: what it does ends with its time"
+            );
+        }
         lock.release().await;
     }
     ended
@@ -184,6 +216,7 @@ async fn compete(
     leading: &watch::Sender<Leading>,
 ) -> Result<()> {
     let mut asked = Instant::now();
+    let mut watch = lock.watch();
     let fencing = loop {
         match lock.acquire().await {
             Ok(Some(fencing)) => break fencing,
@@ -191,9 +224,14 @@ async fn compete(
             Err(error) => tracing::warn!(error = format!("{error:#}"), "the Lease cannot be taken yet"),
         }
         // Replicas that start together shall not ask together for ever.
-        sleep(settings.retry_period.mul_f64(1.0 + fastrand::f64() * 0.2)).await;
+        let pause = settings.retry_period.mul_f64(1.0 + fastrand::f64() * 0.2);
+        tokio::select! {
+            () = sleep(lock.runs_out_in().map_or(pause, |left| left.min(pause))) => {}
+            () = watch.freed() => {}
+        }
         asked = Instant::now();
     };
+    drop(watch);
     tracing::info!(lease = lock.name(), epoch = fencing.epoch, "leads");
     metrics.leads(&settings.name, true);
     let mut end = asked + settings.renew_deadline;

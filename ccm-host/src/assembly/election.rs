@@ -4,8 +4,17 @@ use ::kube::Client;
 
 use crate::{
     election::{self, Leadership, Lock, Metrics},
+    kube::ClientOptions,
     manager::process::Process,
 };
+
+/// Of a client that renews the Lease also when the host is busy: a connection of its own, no limiter, no repeats that would
+/// hide how long a renewal took, and, as upstream's, time for a second try.
+pub(super) fn client_options(process: &Process, options: &ClientOptions) -> Option<ClientOptions> {
+    let settings = process.settings().election.as_ref()?;
+    let request_timeout = settings.renew_deadline / 2;
+    Some(ClientOptions { qps: 0.0, retries: 0, request_timeout, ..options.clone() })
+}
 
 /// Begins to compete. Losing the Lease ends the process.
 pub(super) fn start(process: &Process, client: &Client) -> Leadership {
@@ -13,7 +22,8 @@ pub(super) fn start(process: &Process, client: &Client) -> Leadership {
     let (leading, leadership) = Leadership::standby();
     let lock = Lock::new(client.clone(), settings.clone(), identity());
     let metrics = process.metrics().register(Metrics::register);
-    process.spawn_support("leader-election", |stop| election::run(lock, settings, metrics, leading, stop));
+    let ends = (leading, leadership.clone());
+    process.spawn_support("leader-election", |stop| election::run(lock, settings, metrics, ends, stop));
     leadership
 }
 

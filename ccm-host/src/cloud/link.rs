@@ -38,7 +38,7 @@ use super::{
     standing::Standing,
     status,
 };
-use crate::election::Fencing;
+use crate::election::{Believer, Fencing};
 
 pub(super) use run::run;
 
@@ -60,7 +60,7 @@ pub(super) struct Link {
     known: RwLock<Known>,
     standing: Mutex<Standing>,
     /// As which leader the provider believes this process, until it says otherwise.
-    led: Mutex<Option<Fencing>>,
+    led: Mutex<Option<(Fencing, Believer)>>,
     look_now: Notify,
 }
 

@@ -13,7 +13,8 @@ use tokio::time::{Instant, timeout};
 
 use super::{
     Fencing, Metrics, Settings,
-    record::{Step, decide, epoch},
+    handback::Watch,
+    record::{Step, decide, epoch, runs_out_after},
 };
 use crate::clock;
 
@@ -42,6 +43,26 @@ impl Lock {
     #[must_use]
     pub fn name(&self) -> String {
         format!("{}/{}", self.settings.namespace, self.settings.name)
+    }
+
+    /// Says when the Lease is given back.
+    pub(super) fn watch(&self) -> Watch<'_> {
+        Watch::new(self, self.api.clone(), &self.settings.name)
+    }
+
+    /// Whether the Lease is free, as a watch shows it; seen as [`Lock::acquire`] sees it.
+    pub(super) fn is_free(&self, lease: &Lease) -> bool {
+        let unchanged = self.see(Some(lease));
+        matches!(decide(lease.spec.as_ref(), &self.me, unchanged), Step::Create | Step::Take)
+    }
+
+    /// When the Lease may be taken, unless it is renewed. None: it may be taken now, or there is none.
+    pub(super) fn runs_out_in(&self) -> Option<Duration> {
+        let seen = self.seen.lock();
+        let (lease, since) = seen.as_ref()?;
+        // Not before it has stood for longer.
+        let after = runs_out_after(lease.spec.as_ref()?) + Duration::from_millis(1);
+        after.checked_sub(since.elapsed()).filter(|left| !left.is_zero())
     }
 
     /// Takes the Lease if it is free. Some: it is ours.

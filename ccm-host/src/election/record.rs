@@ -20,13 +20,18 @@ pub(super) enum Step {
 /// `unchanged` is how long the Lease has stayed as it is, by this replica's own clock: other clocks are not believed.
 pub(super) fn decide(spec: Option<&LeaseSpec>, me: &str, unchanged: Duration) -> Step {
     let Some(spec) = spec else { return Step::Create };
-    let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     match spec.holder_identity.as_deref().unwrap_or_default() {
         "" => Step::Take,
         holder if holder == me => Step::Renew,
-        _ if unchanged > Duration::from_secs(seconds.unwrap_or_default()) => Step::Take,
+        _ if unchanged > runs_out_after(spec) => Step::Take,
         _ => Step::Wait,
     }
+}
+
+/// How long its holder has it without a renewal.
+pub(super) fn runs_out_after(spec: &LeaseSpec) -> Duration {
+    let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    Duration::from_secs(seconds.unwrap_or_default())
 }
 
 /// The epoch that goes with a Lease: it grows with every change of its holder.

@@ -36,7 +36,8 @@ impl Replica {
         let lock = Lock::new(server.client(name), settings(), name.to_owned());
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
-        let task = tokio::spawn(run(lock, settings(), metrics, leading, stop.clone()));
+        let ends = (leading, leadership.clone());
+        let task = tokio::spawn(run(lock, settings(), metrics, ends, stop.clone()));
         Self { leadership, registry, stop, task }
     }
 
@@ -69,11 +70,98 @@ async fn one_leads_and_the_next_one_follows_at_once_when_it_stops() {
     let begun = Instant::now();
     first.stop().await;
     second.leadership.elected().await;
-    assert!(begun.elapsed() < 3 * SECOND, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SECOND / 2, "not at the next look: {:?}", begun.elapsed());
     let fencing = second.leadership.fencing();
     assert_eq!((fencing.epoch, Some(fencing.scope)), (2, lease(&server).metadata.uid));
     second.stop().await;
     assert_eq!(lease(&server).spec.unwrap().holder_identity.as_deref(), Some(""));
+}
+
+/// What a provider does for the one that stops has ended before the next one leads; a provider that hangs delays it by a moment.
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_given_back_when_the_providers_have_heard_it() {
+    for (hears_after, led_after) in [(SECOND / 2, SECOND / 2), (60 * SECOND, SECOND)] {
+        let server = server();
+        let first = Replica::start(&server, "first");
+        first.leadership.elected().await;
+        let believer = first.leadership.believer();
+        let second = Replica::start(&server, "second");
+        sleep(5 * SECOND).await;
+
+        let begun = Instant::now();
+        let hearing = tokio::spawn(async move {
+            sleep(hears_after).await;
+            drop(believer);
+        });
+        first.stop().await;
+        second.leadership.elected().await;
+        let took = begun.elapsed();
+        assert!(led_after <= took && took < led_after + SECOND / 2, "{took:?}, not {led_after:?}");
+        hearing.abort();
+        second.stop().await;
+    }
+}
+
+/// A cluster whose rights are older than the host, or whose watches all break off: the standby looks as upstream's does.
+#[tokio::test(start_paused = true)]
+async fn who_may_not_watch_the_lease_follows_at_the_next_look() {
+    let ends = Fault::EndWatch { after: 0, cut: ::apiserver::Cut::End };
+    for fault in [Fault::Refuse(::apiserver::Refusal::forbidden("leases")), ends] {
+        let server = server();
+        let first = Replica::start(&server, "first");
+        first.leadership.elected().await;
+        server.faults_of("second").every(|asked| asked.verb == Some(Verb::Watch), fault).stay();
+        let second = Replica::start(&server, "second");
+        sleep(60 * SECOND).await;
+
+        let begun = Instant::now();
+        first.stop().await;
+        second.leadership.elected().await;
+        assert!(begun.elapsed() <= 3 * SECOND, "{:?}", begun.elapsed());
+        second.stop().await;
+    }
+}
+
+/// Not at the look after that.
+#[tokio::test(start_paused = true)]
+async fn the_lease_of_a_dead_leader_is_taken_when_it_runs_out() {
+    let server = server();
+    let first = Replica::start(&server, "first");
+    first.leadership.elected().await;
+    let second = Replica::start(&server, "second");
+    sleep(61 * SECOND).await;
+    first.task.abort();
+
+    let begun = Instant::now();
+    second.leadership.elected().await;
+    let took = begun.elapsed();
+    assert!(13 * SECOND <= took && took <= 15 * SECOND, "{took:?} after a leader that renewed every 2 s");
+    second.stop().await;
+}
+
+/// A Lease that is free and cannot be written is asked for no more often than one that is held.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_may_not_be_written_is_asked_for_at_intervals() {
+    let server = server();
+    let first = Replica::start(&server, "first");
+    first.leadership.elected().await;
+    let writes = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&writes);
+    server
+        .faults_of("second")
+        .intercept(move |asked| {
+            let write = asked.verb == Some(Verb::Update);
+            write.then(|| counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst));
+            write.then(|| Fault::Refuse(::apiserver::Refusal::forbidden("leases")))
+        })
+        .stay();
+    let second = Replica::start(&server, "second");
+    sleep(10 * SECOND).await;
+    first.stop().await;
+    sleep(60 * SECOND).await;
+    let asked = writes.load(std::sync::atomic::Ordering::SeqCst);
+    assert!((25..=35).contains(&asked), "{asked} times in a minute");
+    second.task.abort();
 }
 
 /// Upstream's default: others wait for the whole lease, and the leader has stopped well before.

@@ -147,6 +147,12 @@ impl std::fmt::Debug for Parts<'_> {
 pub struct Parts<'a>(&'a Cluster);
 
 impl Cluster {
+    /// Who the host is at the apiserver.
+    #[must_use]
+    pub fn host_kubeconfig(&self) -> &std::path::Path {
+        &self.host_kubeconfig
+    }
+
     /// Where the provider listens.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
@@ -194,12 +200,12 @@ impl Cluster {
 
     /// Starts the host; [`Cluster::host_ready`] waits for it.
     pub fn start_host(&mut self) -> Result<()> {
-        self.host = Some(self.start_replica("host")?);
+        self.host = Some(self.start_replica("host", &[])?);
         Ok(())
     }
 
-    /// Starts one more host beside the first, with the same flags. The caller ends it.
-    pub fn start_replica(&self, name: &str) -> Result<Process> {
+    /// Starts one more host beside the first, with the same flags and these. The caller ends it.
+    pub fn start_replica(&self, name: &str, more: &[String]) -> Result<Process> {
         let address = self.folder.join(format!("{name}-address"));
         let _ = fs::remove_file(&address);
         let provider = self.provider_under_test.as_ref().map_or("mock", |provider| &provider.name);
@@ -213,7 +219,7 @@ impl Cluster {
             format!("--cert-dir={}", self.folder.join(format!("{name}-certificate")).display()),
             format!("--serving-address-file={}", address.display()),
         ];
-        flags.extend(self.host_flags.iter().cloned());
+        flags.extend(self.host_flags.iter().chain(more).cloned());
         let log = self.folder.join(format!("{name}.log"));
         Process::start("ccm-host", &self.binaries.join("ccm-host"), &flags, &[], &log)
     }

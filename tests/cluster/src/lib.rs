@@ -23,6 +23,7 @@ pub mod python;
 pub mod services;
 mod steered;
 pub mod wait;
+mod way;
 
 pub use binaries::Profile;
 pub use cloud::Cloud;
@@ -33,3 +34,4 @@ pub use machines_file::MachinesFile;
 pub use process::Process;
 pub use provider::ProviderUnderTest;
 pub use steered::Steered;
+pub use way::Way;

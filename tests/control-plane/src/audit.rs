@@ -39,8 +39,12 @@ pub struct AuditEvent {
     pub name: String,
     /// The HTTP status; 0 while there is none.
     pub code: u16,
+    /// From which address.
+    pub source: String,
     /// When the request arrived, as the apiserver wrote it (RFC 3339 with microseconds).
     pub received: String,
+    /// When its last recorded stage was: its answer was complete, unless it is a watch.
+    pub answered: String,
 }
 
 #[derive(Deserialize)]
@@ -57,6 +61,9 @@ struct Line {
     object_ref: Option<ObjectRef>,
     response_status: Option<Status>,
     request_received_timestamp: String,
+    stage_timestamp: String,
+    #[serde(rename = "sourceIPs", default)]
+    sources: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -129,7 +136,9 @@ impl Line {
             namespace,
             name,
             code: self.response_status.and_then(|status| status.code).unwrap_or(0),
+            source: self.sources.into_iter().next().unwrap_or_default(),
             received: self.request_received_timestamp,
+            answered: self.stage_timestamp,
         }
     }
 }
@@ -141,7 +150,8 @@ mod tests {
     fn line(id: &str, verb: &str, object: &serde_json::Value, code: Option<u16>) -> String {
         json!({
             "auditID": id, "verb": verb, "requestURI": "/readyz?verbose", "user": { "username": "jane" },
-            "objectRef": object, "responseStatus": { "code": code }, "requestReceivedTimestamp": "t",
+            "objectRef": object, "responseStatus": { "code": code },
+            "requestReceivedTimestamp": "t", "stageTimestamp": "u", "sourceIPs": ["127.0.0.1"],
         })
         .to_string()
     }

@@ -10,13 +10,11 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Link;
 use crate::{
     cloud::{CloudError, ErrorReason, method, session::Session},
-    election::{Fencing, Leadership, Leading},
+    election::{Fencing, LAST_WORD, Leadership, Leading},
 };
 
 /// A word that was not taken is said again after this time.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Time for the last word, when the process ends.
-const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// What one session of a provider was told.
 pub(super) struct Lead<'a> {
@@ -38,16 +36,17 @@ impl<'a> Lead<'a> {
         let (fencing, valid_for) = match self.leadership.heard() {
             Leading::Always => (Fencing::default(), None),
             Leading::Until { fencing, end } => (fencing, Some(end.saturating_duration_since(Instant::now()))),
-            Leading::No => match self.link.led.lock().take() {
+            Leading::No => match self.link.led() {
                 Some(former) => (former, Some(Duration::ZERO)),
                 None => return true,
             },
         };
-        let told = self.link.lead(self.session, &fencing, valid_for).await;
         let leads = valid_for != Some(Duration::ZERO);
-        if told.is_ok() && leads && valid_for.is_some() {
-            *self.link.led.lock() = Some(fencing);
+        if leads && valid_for.is_some() {
+            // From now on it may believe it, whatever is heard of that.
+            *self.link.led.lock() = Some((fencing.clone(), self.leadership.believer()));
         }
+        let told = self.link.lead(self.session, &fencing, valid_for).await;
         self.link.heard(&told, leads);
         if let Err(error) = &told {
             tracing::warn!(provider = self.link.name(), %error, "the provider did not take who leads");
@@ -70,10 +69,14 @@ impl<'a> Lead<'a> {
 impl Link {
     /// The process ends: whoever leads next need not wait until its time is over.
     pub(super) async fn step_down(&self) {
-        let led = self.led.lock().take();
-        if let (Some(fencing), Some(session)) = (led, self.present()) {
+        if let (Some(fencing), Some(session)) = (self.led(), self.present()) {
             let _told = timeout(LAST_WORD, self.lead(&session, &fencing, Some(Duration::ZERO))).await;
         }
+        *self.led.lock() = None;
+    }
+
+    fn led(&self) -> Option<Fencing> {
+        self.led.lock().as_ref().map(|(fencing, _)| fencing.clone())
     }
 
     async fn lead(
@@ -96,6 +99,10 @@ impl Link {
 
     /// Whether the provider takes this process for its leader.
     fn heard(&self, told: &Result<(), CloudError>, leads: bool) {
+        let refused = told.as_ref().is_err_and(|error| error.is(ErrorReason::StaleLeader));
+        if refused || (told.is_ok() && !leads) {
+            *self.led.lock() = None;
+        }
         match told {
             Ok(()) => self.standing.lock().stale_leader = !leads,
             Err(error) if error.is(ErrorReason::StaleLeader) => self.standing.lock().stale_leader = true,

@@ -29,7 +29,7 @@ fn electing() -> Options {
 async fn two() -> Result<(Cluster, Process)> {
     let cluster = electing().start().await?;
     until_led(&cluster, 0).await?;
-    let standby = cluster.start_replica("standby")?;
+    let standby = cluster.start_replica("standby", &[])?;
     wait::until("the second replica stands by", async || {
         Ok(standby.output().contains("standing by until it leads").then_some(()))
     })

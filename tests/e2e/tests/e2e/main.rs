@@ -6,6 +6,7 @@ mod bridged;
 mod difficult;
 mod gce;
 mod guard;
+mod handovers;
 mod ipam;
 mod leadership;
 mod load_balancers;
