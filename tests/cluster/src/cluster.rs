@@ -1,10 +1,21 @@
 //! The three parts together, and how to hurt them.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs::{self, File},
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
+    path::PathBuf,
+};
 
 use anyhow::{Context as _, Result};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use control_plane::ControlPlane;
-use kube::Client;
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::ServiceAccount,
+};
+use kube::{Api, Client, api::PostParams};
+use serde_json::json;
 use tokio::net::UnixStream;
 
 use crate::{Cloud, Process, Profile, ProviderUnderTest, binaries, http, http::Caller, wait};
@@ -29,6 +40,8 @@ pub struct Options {
     pub provider_under_test: Option<ProviderUnderTest>,
     /// The control plane.
     pub control_plane: control_plane::Options,
+    /// Whether `deploy/rbac.yaml` is left out: the caller grants the host its rights.
+    pub without_rights: bool,
     /// For the bench: neither are the host's requests recorded, which costs the apiserver time, nor is the cloud kept in
     /// a file, which costs the provider time. Its provider must not be restarted.
     pub unrecorded: bool,
@@ -39,6 +52,13 @@ impl Options {
     #[must_use]
     pub fn unrecorded(mut self) -> Self {
         self.unrecorded = true;
+        self
+    }
+
+    /// The caller grants the host its rights.
+    #[must_use]
+    pub fn without_rights(mut self) -> Self {
+        self.without_rights = true;
         self
     }
 
@@ -86,7 +106,9 @@ impl Options {
         let options =
             if self.unrecorded { self.control_plane } else { self.control_plane.audit_user(HOST_USER) };
         let control_plane = options.start().await?;
-        control_plane.apply_yaml(RBAC).await.context("cannot apply deploy/rbac.yaml")?;
+        if !self.without_rights {
+            control_plane.apply_yaml(RBAC).await.context("cannot apply deploy/rbac.yaml")?;
+        }
         let client = control_plane.admin_client()?;
         let host_kubeconfig = control_plane.kubeconfig_for(HOST_USER, &HOST_GROUPS)?;
         // Inside of the control plane's folder, so that its guardian removes it. Private, as a socket's folder must be.
@@ -202,6 +224,39 @@ impl Cluster {
     pub fn start_host(&mut self) -> Result<()> {
         self.host = Some(self.start_replica("host", &[])?);
         Ok(())
+    }
+
+    /// Starts the host with these arguments and none of ours. [`Cluster::host_ready`] finds it if `--serving-address-file` is
+    /// `host-address` and `--cert-dir` `host-certificate`, both in [`Cluster::folder`].
+    pub fn start_host_as(&mut self, arguments: &[String]) -> Result<()> {
+        let log = self.folder.join("host.log");
+        self.host = Some(Process::start("ccm-host", &self.binaries.join("ccm-host"), arguments, &[], &log)?);
+        Ok(())
+    }
+
+    /// A kubeconfig with a token of the ServiceAccount `kube-system/NAME`, as a pod has one.
+    pub async fn service_account(&self, name: &str) -> Result<PathBuf> {
+        let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), "kube-system");
+        let spec = TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() };
+        let request = TokenRequest { spec, ..TokenRequest::default() };
+        let granted = accounts.create_token_request(name, &PostParams::default(), &request).await?;
+        let token = granted.status.with_context(|| format!("no token for {name} was granted"))?.token;
+        let cluster = json!({
+            "server": self.control_plane.url(),
+            "certificate-authority-data": STANDARD.encode(self.control_plane.ca_pem()),
+        });
+        let kubeconfig = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{ "name": "cluster", "cluster": cluster }],
+            "users": [{ "name": name, "user": { "token": token } }],
+            "contexts": [{ "name": name, "context": { "cluster": "cluster", "user": name } }],
+            "current-context": name,
+        });
+        let path = self.folder.join(format!("{name}.kubeconfig"));
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
+        file.write_all(kubeconfig.to_string().as_bytes())?;
+        Ok(path)
     }
 
     /// Starts one more host beside the first, with the same flags and these. The caller ends it.

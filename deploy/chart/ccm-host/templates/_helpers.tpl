@@ -1,0 +1,139 @@
+{{- define "ccm-host.name" -}}
+{{ .Values.fullnameOverride | default .Release.Name }}
+{{- end }}
+
+{{- define "ccm-host.serviceAccount" -}}
+{{ .Values.serviceAccount.name | default (include "ccm-host.name" .) }}
+{{- end }}
+
+{{- define "ccm-host.selector" -}}
+app.kubernetes.io/name: cloud-controller-manager
+app.kubernetes.io/instance: {{ include "ccm-host.name" . }}
+{{- end }}
+
+{{- define "ccm-host.labels" -}}
+{{ include "ccm-host.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* Name, labels and annotations of an object. */}}
+{{- define "ccm-host.metadata" -}}
+labels:
+  {{- include "ccm-host.labels" . | nindent 2 }}
+{{- with .Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "ccm-host.subjects" -}}
+- kind: ServiceAccount
+  name: {{ include "ccm-host.serviceAccount" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end }}
+
+{{- /* Where the sidecar of this name listens. An emptyDir is open to all, so the provider makes a folder in it that is not. */}}
+{{- define "ccm-host.socket" -}}
+unix:///run/cloudprovider/{{ . }}/private/ccm.sock
+{{- end }}
+
+{{- /* The user of a sidecar, if it is another one than the host's. */}}
+{{- define "ccm-host.peers" -}}
+{{- $own := (.Values.securityContext).runAsUser | default (.Values.podSecurityContext).runAsUser | int64 }}
+{{- $peers := list }}
+{{- range .Values.providers }}
+{{- with (.securityContext).runAsUser }}
+{{- if ne (int64 .) $own }}{{ $peers = append $peers (int64 . | toString) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- $peers | uniq | sortAlpha | join "," }}
+{{- end }}
+
+{{- /* The security of a sidecar: key by key its own, else the host's. No `merge`, which takes false for nothing said. */}}
+{{- define "ccm-host.sidecarSecurity" -}}
+{{- $security := deepCopy .host }}
+{{- range $key, $value := .own }}{{ $_ := set $security $key $value }}{{ end }}
+{{- toYaml $security }}
+{{- end }}
+
+{{- /* The host's flags by name, as JSON: those of the values, and extraArgs, which win. The rights are made from these as well. */}}
+{{- define "ccm-host.flags" -}}
+{{- $flags := dict
+  "v" .Values.logVerbosity
+  "logging-format" .Values.logFormat
+  "secure-port" .Values.securePort
+  "controllers" (join "," .Values.controllers)
+  "cluster-name" .Values.cluster.name
+  "configure-cloud-routes" .Values.routes.enabled
+  "leader-elect" .Values.leaderElection.enabled
+}}
+{{- if .Values.nodeIpam.enabled }}
+{{- $_ := set $flags "controllers" (printf "%s,nodeipam" $flags.controllers | trimPrefix ",") }}
+{{- $_ := set $flags "allocate-node-cidrs" true }}
+{{- end }}
+{{- with .Values.cluster.cidrs }}{{ $_ := set $flags "cluster-cidr" (join "," .) }}{{ end }}
+{{- if .Values.leaderElection.enabled }}
+{{- $_ := set $flags "leader-elect-resource-name" .Values.leaderElection.resourceName }}
+{{- $_ := set $flags "leader-elect-resource-namespace" .Values.leaderElection.resourceNamespace }}
+{{- end }}
+{{- if not .Values.delegatedAuth.enabled }}{{ $_ := set $flags "authentication-skip-lookup" true }}{{ end }}
+{{- with include "ccm-host.peers" . }}{{ $_ := set $flags "allowed-peer-uids" . }}{{ end }}
+{{- $endpoints := list }}
+{{- $tls := list }}
+{{- range $name, $provider := .Values.providers }}
+{{- if $provider.endpoint }}
+{{- $endpoints = append $endpoints (printf "%s=%s" $name $provider.endpoint) }}
+{{- $tls = append $tls (printf "%s=/run/cloudprovider-tls/%s" $name $name) }}
+{{- else }}
+{{- $endpoints = append $endpoints (printf "%s=%s" $name (include "ccm-host.socket" $name)) }}
+{{- end }}
+{{- end }}
+{{- $_ := set $flags "provider" $endpoints }}
+{{- with $tls }}{{ $_ := set $flags "provider-tls-dir" . }}{{ end }}
+{{- range $name, $value := .Values.extraArgs }}{{ $_ := set $flags $name $value }}{{ end }}
+{{- toJson $flags }}
+{{- end }}
+
+{{- define "ccm-host.args" -}}
+{{- range $name, $value := include "ccm-host.flags" . | fromJson }}
+{{- range $one := kindIs "slice" $value | ternary $value (list $value) }}
+{{- /* JSON knows no whole numbers, and a large one would be written as 1e+06. */}}
+{{- if and (kindIs "float64" $one) (eq (toString $one | float64) (floor $one)) }}{{ $one = int64 $one }}{{ end }}
+- {{ printf "--%s=%v" $name $one | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* The controllers that these flags turn on, by their short names: as --controllers is read, the first item that names one decides. */}}
+{{- define "ccm-host.controllers" -}}
+{{- $flags := include "ccm-host.flags" . | fromJson }}
+{{- $list := get $flags "controllers" }}
+{{- $items := kindIs "slice" $list | ternary $list (list $list) | join "," | splitList "," }}
+{{- $aliases := dict
+  "cloud-node" (list "cloud-node" "cloud-node-controller")
+  "cloud-node-lifecycle" (list "cloud-node-lifecycle" "cloud-node-lifecycle-controller")
+  "service" (list "service" "service-lb-controller" "service-controller")
+  "nodeipam" (list "nodeipam" "node-ipam-controller")
+  "route" (list "route" "node-route-controller" "route-controller")
+}}
+{{- $enabled := list }}
+{{- range $name, $names := $aliases }}
+{{- $on := and (has "*" $items) (ne $name "nodeipam") }}
+{{- $decided := false }}
+{{- range $item := $items }}
+{{- if and (not $decided) (has (trimPrefix "-" (trim $item)) $names) }}
+{{- $decided = true }}
+{{- $on = not (hasPrefix "-" (trim $item)) }}
+{{- end }}
+{{- end }}
+{{- if $on }}{{ $enabled = append $enabled $name }}{{ end }}
+{{- end }}
+{{- if not (eq (get $flags "allocate-node-cidrs" | toString) "true") }}{{ $enabled = without $enabled "nodeipam" }}{{ end }}
+{{- if or (eq (get $flags "configure-cloud-routes" | toString) "false") (empty (get $flags "cluster-cidr")) }}
+{{- $enabled = without $enabled "route" }}
+{{- end }}
+{{- toJson $enabled }}
+{{- end }}

@@ -1,0 +1,19 @@
+//! What `deploy/` holds, looked at by machine.
+//!
+//! In: the chart and values. Out: its manifests as the real [`Helm`] renders them, the [`rights`] that they grant, and the
+//! files that are [`made`] from it. The tests are in `tests/deploy`.
+
+mod helm;
+pub mod made;
+pub mod rights;
+mod values;
+
+use std::path::{Path, PathBuf};
+
+pub use helm::{Helm, Kustomize, objects};
+
+/// `deploy/` of this checkout.
+#[must_use]
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
+}

@@ -1,0 +1,73 @@
+//! The files of `deploy/` that are made from the chart, and what each is for.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use crate::{Helm, folder, values};
+
+const MADE: &str =
+    "# Made from chart/ccm-host; change that, and run UPDATE_DOCS=1 cargo test -p deploy-tests.\n";
+const PLACEHOLDER: &str = "# The provider `example` stands for yours: its name, image and arguments.\n";
+const TABLE: &str = "\n## Values\n\n";
+
+/// One file, as it shall be.
+#[derive(Debug)]
+pub struct Made {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it shall hold.
+    pub text: String,
+}
+
+/// The values of the plain manifests: the chart's own, and a provider to be replaced.
+#[must_use]
+pub fn plain(kind: &str) -> Value {
+    json!({ "kind": kind, "providers": { "example": {
+        "image": { "repository": "registry.example/cloud-provider", "tag": "1.0.0" },
+    }}})
+}
+
+/// All of them.
+pub fn files(helm: &Helm) -> Result<Vec<Made>> {
+    let mut files = vec![readme()?];
+    // A chart carries what it installs.
+    let alerts = std::fs::read_to_string(folder().join("prometheus/alerts.yaml"))?;
+    files.push(Made { path: folder().join("chart/ccm-host/alerts.yaml"), text: alerts });
+    let rights = rights(helm)?;
+    for path in ["rbac.yaml", "kustomize/base/rbac.yaml"] {
+        files.push(Made { path: folder().join(path), text: format!("{MADE}{rights}") });
+    }
+    for kind in ["DaemonSet", "Deployment"] {
+        let workload = without_sources(&helm.render_only("workload.yaml", &plain(kind))?);
+        let name = kind.to_lowercase();
+        let whole = format!("{MADE}{PLACEHOLDER}{rights}{workload}");
+        files.push(Made { path: folder().join(format!("manifests/{name}.yaml")), text: whole });
+        let alone = format!("{MADE}{PLACEHOLDER}{workload}");
+        files.push(Made { path: folder().join(format!("kustomize/{name}/workload.yaml")), text: alone });
+    }
+    Ok(files)
+}
+
+/// The rights of all controllers.
+fn rights(helm: &Helm) -> Result<String> {
+    let mut all = plain("DaemonSet");
+    all["nodeIpam"] = json!({ "enabled": true });
+    all["cluster"] = json!({ "cidrs": ["10.244.0.0/16"] });
+    Ok(without_sources(&helm.render_only("rbac.yaml", &all)?))
+}
+
+/// The chart's page, with its table as the values are now.
+fn readme() -> Result<Made> {
+    let path = folder().join("chart/ccm-host/README.md");
+    let text = std::fs::read_to_string(&path)?;
+    let (before, _) = text.split_once(TABLE).with_context(|| format!("{} has no values", path.display()))?;
+    let table = values::table(&std::fs::read_to_string(folder().join("chart/ccm-host/values.yaml"))?)?;
+    Ok(Made { path, text: format!("{before}{TABLE}{table}") })
+}
+
+/// Helm says of each document which template it is from.
+fn without_sources(text: &str) -> String {
+    text.lines().filter(|line| !line.starts_with("# Source: ")).map(|line| format!("{line}\n")).collect()
+}

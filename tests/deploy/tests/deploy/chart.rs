@@ -1,0 +1,270 @@
+//! What the chart makes of values, and what it says of bad ones.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, ensure};
+use deploy_tests::{Helm, folder, made, objects, rights::granted};
+use serde_json::{Value, json};
+
+fn mock(more: Value) -> Value {
+    let mut values = json!({ "providers": { "mock": { "image": { "repository": "mock", "tag": "1" } } } });
+    if let (Some(values), Value::Object(more)) = (values.as_object_mut(), more) {
+        values.extend(more);
+    }
+    values
+}
+
+fn much() -> Result<Value> {
+    Ok(objects(include_str!("much.yaml"))?.remove(0))
+}
+
+fn find<'a>(objects: &'a [Value], kind: &str) -> Result<&'a Value> {
+    objects.iter().find(|object| object["kind"] == kind).with_context(|| format!("no {kind}"))
+}
+
+fn container<'a>(workload: &'a Value, name: &str) -> Result<&'a Value> {
+    let containers =
+        workload["spec"]["template"]["spec"]["containers"].as_array().context("no containers")?;
+    containers.iter().find(|one| one["name"] == name).with_context(|| format!("no container {name}"))
+}
+
+#[test]
+fn it_is_linted() -> Result<()> {
+    let helm = Helm::built()?;
+    for values in [made::plain("DaemonSet"), made::plain("Deployment"), mock(json!({})), much()?] {
+        let said = helm.lint(&values)?;
+        ensure!(said.contains("1 chart(s) linted, 0 chart(s) failed"), "{said}");
+    }
+    Ok(())
+}
+
+/// A node that waits for this very pod must be able to run it, and nobody but the two shares anything.
+#[test]
+fn as_it_comes_the_pod_runs_on_a_node_that_is_not_initialised_and_has_no_more_than_it_needs() -> Result<()> {
+    let objects = objects(&Helm::built()?.render(&mock(json!({})))?)?;
+    let workload = find(&objects, "DaemonSet")?;
+    let pod = &workload["spec"]["template"]["spec"];
+    for taint in [
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/network-unavailable",
+        "node-role.kubernetes.io/control-plane",
+    ] {
+        let tolerations = pod["tolerations"].as_array().context("tolerations")?;
+        ensure!(tolerations.iter().any(|one| one["key"] == taint && one["operator"] == "Exists"), "{taint}");
+    }
+    ensure!(pod["hostNetwork"] == true && pod["dnsPolicy"] == "Default", "{pod:#}");
+    ensure!(pod["automountServiceAccountToken"] == false, "the provider has no token");
+    ensure!(pod["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault", "{pod:#}");
+    ensure!(pod["securityContext"]["runAsNonRoot"] == true, "{pod:#}");
+    for name in ["ccm-host", "provider-mock"] {
+        let security = &container(workload, name)?["securityContext"];
+        ensure!(security["readOnlyRootFilesystem"] == true, "{name}: {security}");
+        ensure!(security["allowPrivilegeEscalation"] == false, "{name}: {security}");
+        ensure!(security["capabilities"]["drop"] == json!(["ALL"]), "{name}: {security}");
+    }
+    let mounts = |name: &str| -> Result<BTreeSet<String>> {
+        let mounts = container(workload, name)?["volumeMounts"].as_array().context("mounts")?;
+        Ok(mounts.iter().filter_map(|mount| mount["name"].as_str().map(str::to_owned)).collect())
+    };
+    let (host, provider) = (mounts("ccm-host")?, mounts("provider-mock")?);
+    ensure!(host.intersection(&provider).eq(["socket-mock"]), "{host:?} {provider:?}");
+    for (probe, path) in [("livenessProbe", "/livez"), ("readinessProbe", "/readyz")] {
+        let get = &container(workload, "ccm-host")?[probe]["httpGet"];
+        ensure!(get["path"] == path && get["scheme"] == "HTTPS" && get["port"] == 10258, "{probe}: {get}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_users_of_other_charts_set_has_its_place() -> Result<()> {
+    let objects = objects(&Helm::built()?.render(&much()?)?)?;
+    let workload = find(&objects, "Deployment")?;
+    let (spec, pod) = (&workload["spec"], &workload["spec"]["template"]["spec"]);
+    let host = container(workload, "ccm-host")?;
+    for (seen, wanted) in [
+        (&workload["metadata"]["name"], json!("cloud-1")),
+        (&spec["replicas"], json!(3)),
+        (&spec["strategy"], json!({ "type": "Recreate" })),
+        (&pod["serviceAccountName"], json!("cloud-1")),
+        (&pod["hostNetwork"], json!(false)),
+        (&pod["dnsPolicy"], json!("None")),
+        (&pod["priorityClassName"], json!("system-node-critical")),
+        (
+            &pod["affinity"],
+            json!({ "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [] } }),
+        ),
+        (&pod["imagePullSecrets"][0]["name"], json!("registry")),
+        (&pod["initContainers"][0]["name"], json!("wait")),
+        (&spec["template"]["metadata"]["labels"]["team"], json!("cloud")),
+        (&spec["template"]["metadata"]["annotations"]["checksum"], json!("1")),
+        (&host["image"], json!("registry.example/host:2.0.0")),
+        (&host["env"][0], json!({ "name": "KUBERNETES_SERVICE_HOST", "value": "10.0.0.1" })),
+        (&host["env"][2], json!({ "name": "TZ", "value": "UTC" })),
+        (&find(&objects, "PodDisruptionBudget")?["spec"]["maxUnavailable"], json!(1)),
+        (&find(&objects, "Service")?["spec"]["ports"][0]["port"], json!(10258)),
+    ] {
+        ensure!(*seen == wanted, "{seen} is not {wanted}:\n{workload:#}");
+    }
+    ensure!(host["livenessProbe"]["httpGet"]["host"].is_null(), "a pod with a network of its own: {host:#}");
+    let arguments = |name: &str| -> Result<Vec<String>> {
+        let list = container(workload, name)?["args"].as_array().context("args")?;
+        Ok(list.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect())
+    };
+    let (of_host, of_provider) = (arguments("ccm-host")?, arguments("provider-near")?);
+    for flag in [
+        "--node-monitor-period=10s",
+        "--kube-api-burst=2000000",
+        "--feature-gates=A=true",
+        "--feature-gates=B=false",
+        "--controllers=*,-route,nodeipam",
+        "--allocate-node-cidrs=true",
+        "--cluster-cidr=10.0.0.0/8,fd00::/48",
+        "--allowed-peer-uids=1001",
+        "--provider=far=https://far.example:8443",
+        "--provider-tls-dir=far=/run/cloudprovider-tls/far",
+        "--provider=near=unix:///run/cloudprovider/near/private/ccm.sock",
+    ] {
+        ensure!(of_host.iter().any(|one| one == flag), "{flag} is not among {of_host:#?}");
+    }
+    let wanted = ["--endpoint=unix:///run/cloudprovider/near/private/ccm.sock", "--config=/etc/cloud/near"];
+    ensure!(of_provider == wanted, "{of_provider:?}");
+    let security = &container(workload, "provider-near")?["securityContext"];
+    ensure!(security["readOnlyRootFilesystem"] == false && security["runAsUser"] == 1001, "{security}");
+    ensure!(security["capabilities"]["drop"] == json!(["ALL"]), "the rest stays: {security}");
+    ensure!(container(workload, "provider-far").is_err(), "it is no sidecar");
+    Ok(())
+}
+
+/// The Prometheus operator's kinds are in no apiserver of ours.
+#[test]
+fn a_service_monitor_asks_for_metrics_by_token() -> Result<()> {
+    let values = mock(json!({ "metrics": { "serviceMonitor": {
+        "enabled": true, "additionalLabels": { "release": "prometheus" }, "interval": "30s",
+    }}}));
+    let objects = objects(&Helm::built()?.render(&values)?)?;
+    let monitor = find(&objects, "ServiceMonitor")?;
+    let endpoint = &monitor["spec"]["endpoints"][0];
+    ensure!(monitor["metadata"]["labels"]["release"] == "prometheus", "{monitor:#}");
+    ensure!(endpoint["scheme"] == "https" && endpoint["interval"] == "30s", "{monitor:#}");
+    let service = find(&objects, "Service")?;
+    for (label, value) in monitor["spec"]["selector"]["matchLabels"].as_object().context("a selector")? {
+        ensure!(service["metadata"]["labels"][label] == *value, "{label} does not lead to {service:#}");
+    }
+    ensure!(service["spec"]["ports"][0]["name"] == endpoint["port"], "{service:#}");
+    Ok(())
+}
+
+#[test]
+fn alerts_are_a_prometheus_rule() -> Result<()> {
+    let labels = json!({ "release": "prometheus" });
+    let values =
+        mock(json!({ "metrics": { "prometheusRule": { "enabled": true, "additionalLabels": labels } } }));
+    let objects = objects(&Helm::built()?.render(&values)?)?;
+    let rule = find(&objects, "PrometheusRule")?;
+    ensure!(rule["metadata"]["labels"]["release"] == "prometheus", "{rule:#}");
+    let alerts = std::fs::read_to_string(folder().join("prometheus/alerts.yaml"))?;
+    ensure!(deploy_tests::objects(&alerts)? == [rule["spec"].clone()], "{rule:#}");
+    Ok(())
+}
+
+#[test]
+fn bad_values_are_named_with_what_is_wanted() -> Result<()> {
+    let helm = Helm::built()?;
+    let provider = |settings: Value| json!({ "providers": { "mock": settings } });
+    for (values, said) in [
+        (json!({}), "at '/providers': minProperties: got 0, want 1"),
+        (provider(json!({})), "at '/providers/mock': missing property 'image'"),
+        (
+            provider(json!({ "image": { "repository": "a" } })),
+            "at '/providers/mock/image': missing property 'tag'",
+        ),
+        (
+            provider(json!({ "endpoint": "https://a:1" })),
+            "at '/providers/mock': missing property 'tlsSecretName'",
+        ),
+        (
+            provider(json!({ "endpoint": "http://a:1", "tlsSecretName": "a" })),
+            "at '/providers/mock/endpoint': 'http://a:1' does not match pattern",
+        ),
+        (
+            mock(json!({ "kind": "StatefulSet" })),
+            "at '/kind': value must be one of 'DaemonSet', 'Deployment'",
+        ),
+        (mock(json!({ "replicaCount": "two" })), "at '/replicaCount': got string, want integer"),
+        (mock(json!({ "hostNetwork": "yes" })), "at '/hostNetwork': got string, want boolean"),
+        (mock(json!({ "tolerations": {} })), "at '/tolerations': got object, want array"),
+        (
+            mock(json!({ "controllers": ["cloud-nod"] })),
+            "at '/controllers/0': 'cloud-nod' does not match pattern",
+        ),
+        (mock(json!({ "nodeSelecter": {} })), "additional properties 'nodeSelecter' not allowed"),
+        (mock(json!({ "extraArgs": { "--v": 1 } })), "invalid propertyName '--v'"),
+        (mock(json!({ "extraArgs": { "provider": "a=b" } })), "invalid propertyName 'provider'"),
+    ] {
+        let error = helm.render(&values).err().with_context(|| format!("{values} were taken"))?.to_string();
+        ensure!(error.contains(said), "{values}: {said:?} is not said in\n{error}");
+    }
+    Ok(())
+}
+
+/// Each row: values, what must be granted, and what must not.
+#[test]
+fn rights_follow_what_runs() -> Result<()> {
+    let helm = Helm::built()?;
+    let cidrs = json!({ "cidrs": ["10.0.0.0/8"] });
+    for (values, granted_, not) in [
+        (
+            json!({ "controllers": [] }),
+            &["get nodes"][..],
+            &["nodes/status", "services", "events", "delete"][..],
+        ),
+        (
+            json!({ "controllers": ["cloud-node"] }),
+            &["patch nodes/status"],
+            &["delete", "services", "node-lease"],
+        ),
+        (json!({ "controllers": ["service"] }), &["patch services/status"], &["patch nodes", "delete"]),
+        (json!({ "controllers": ["service-lb-controller"] }), &["patch services/status"], &["patch nodes"]),
+        (json!({ "controllers": ["*", "-service"] }), &["delete nodes"], &["services"]),
+        (
+            json!({ "controllers": ["-cloud-node-lifecycle", "*", "cloud-node-lifecycle"] }),
+            &["patch nodes"],
+            &["delete"],
+        ),
+        (json!({ "controllers": ["route"] }), &[], &["patch nodes/status"]),
+        (json!({ "controllers": ["route"], "cluster": cidrs }), &["patch nodes/status"], &["delete"]),
+        (
+            json!({ "controllers": ["route"], "cluster": cidrs, "routes": { "enabled": false } }),
+            &[],
+            &["nodes/status"],
+        ),
+        (json!({ "controllers": [], "nodeIpam": { "enabled": true } }), &["patch nodes"], &["nodes/status"]),
+        (json!({ "extraArgs": { "controllers": "service" } }), &["services/status"], &["patch nodes"]),
+        (json!({ "leaderElection": { "enabled": false } }), &["delete nodes"], &["leases in kube-system"]),
+        (json!({ "extraArgs": { "leader-elect": false } }), &[], &["leases in kube-system"]),
+        (
+            json!({ "leaderElection": { "resourceName": "mine", "resourceNamespace": "cloud" } }),
+            &["update leases in cloud/mine", "create leases in cloud"],
+            &["leases in kube-system"],
+        ),
+        (json!({ "delegatedAuth": { "enabled": false } }), &[], &["reviews", "extension-apiserver"]),
+        (
+            json!({ "extraArgs": { "authentication-skip-lookup": true } }),
+            &["reviews"],
+            &["extension-apiserver"],
+        ),
+        (json!({ "rbac": { "create": false } }), &[], &[" "]),
+    ] {
+        let rights = granted(&objects(&helm.render(&mock(values.clone()))?)?);
+        let rights: Vec<String> = rights.iter().map(ToString::to_string).collect();
+        let has = |part: &&str| rights.iter().any(|right| right.contains(*part));
+        let (missing, unwanted) =
+            (granted_.iter().find(|part| !has(part)), not.iter().find(|part| has(part)));
+        ensure!(
+            missing.is_none() && unwanted.is_none(),
+            "{values}: {missing:?}, {unwanted:?} of {rights:#?}"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! The rendered manifests on a real apiserver, and the host with exactly the rendered arguments and rights.
+
+use anyhow::{Context as _, Result, ensure};
+use deploy_tests::{Helm, objects};
+use e2e::{join, node, nothing_was_forbidden, service};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use serde_json::{Value, json};
+use test_cluster::{
+    Cluster, Options,
+    services::{create, ingress, load_balancer},
+    wait,
+};
+
+const ACCOUNT: &str = "cloud-controller-manager";
+/// As the chart has it; the folder of a test is another one.
+const SOCKET: &str = "/run/cloudprovider/mock/private/ccm.sock";
+
+/// A cluster into which the chart was installed, and the objects that it consists of. The mock is the provider, and the host
+/// runs as rendered, under a token of the rendered ServiceAccount.
+pub(crate) async fn installed(options: Options, mut values: Value) -> Result<(Cluster, Vec<Value>)> {
+    let mut cluster = options.without_rights().start_without_host().await?;
+    let folder = cluster.folder();
+    let path = |name: &str| json!(folder.join(name).display().to_string());
+    values["providers"] = json!({ "mock": { "image": { "repository": "provider-mock", "tag": "0.1.0" } } });
+    let mut arguments = json!({
+        "kubeconfig": path(&format!("{ACCOUNT}.kubeconfig")),
+        "bind-address": "127.0.0.1",
+        "secure-port": "auto",
+        "cert-dir": path("host-certificate"),
+        "serving-address-file": path("host-address"),
+        "node-monitor-period": "500ms",
+        "node-deletion-grace": "0s",
+        "node-status-update-frequency": "2s",
+    });
+    if let (Some(ours), Value::Object(more)) = (arguments.as_object_mut(), values["extraArgs"].take()) {
+        ours.extend(more);
+    }
+    values["extraArgs"] = arguments;
+    let rendered = tokio::task::spawn_blocking(move || Helm::built()?.render(&values)).await??;
+    cluster.control_plane.apply_yaml(&rendered).await?;
+    cluster.service_account(ACCOUNT).await?;
+    let objects = objects(&rendered)?;
+    cluster.start_host_as(&host_arguments(&objects, &cluster)?)?;
+    cluster.host_ready().await?;
+    Ok((cluster, objects))
+}
+
+/// Those of the container, with the socket where the test's is.
+fn host_arguments(objects: &[Value], cluster: &Cluster) -> Result<Vec<String>> {
+    let workload =
+        objects.iter().find(|object| object["kind"] == "DaemonSet" || object["kind"] == "Deployment");
+    let containers =
+        workload.and_then(|workload| workload["spec"]["template"]["spec"]["containers"].as_array());
+    let host = containers.into_iter().flatten().find(|container| container["name"] == "ccm-host");
+    let arguments = host.and_then(|host| host["args"].as_array()).context("the host has no arguments")?;
+    let socket = cluster.socket().display().to_string();
+    let arguments: Vec<String> =
+        arguments.iter().filter_map(|one| Some(one.as_str()?.replace(SOCKET, &socket))).collect();
+    ensure!(arguments.iter().any(|one| one.contains(&socket)), "no argument names {SOCKET}: {arguments:?}");
+    Ok(arguments)
+}
+
+async fn does_its_main_job(values: Value) -> Result<()> {
+    let (cluster, _) = installed(Options::default(), values).await?;
+    join(&cluster, &["node-a"]).await?;
+    create(&cluster.client, load_balancer("web")).await?;
+    service(&cluster, "web", "an address", |service| !ingress(service).is_empty()).await?;
+    node(&cluster, "node-a", "its provider ID", |node| {
+        node.spec.as_ref().is_some_and(|spec| spec.provider_id.is_some())
+    })
+    .await?;
+    let leases = Api::<Lease>::namespaced(cluster.client.clone(), "kube-system");
+    wait::until("the Lease of the leader", async || {
+        Ok(leases.get_opt(ACCOUNT).await?.and_then(|lease| lease.spec?.holder_identity))
+    })
+    .await?;
+    nothing_was_forbidden(&cluster)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_daemon_set_does_its_main_job() -> Result<()> {
+    does_its_main_job(json!({})).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_deployment_with_much_else_does_its_main_job() -> Result<()> {
+    does_its_main_job(json!({
+        "kind": "Deployment",
+        "cluster": { "name": "prod", "cidrs": ["10.244.0.0/16", "fd00:10::/48"] },
+        "nodeIpam": { "enabled": true },
+        "logFormat": "json",
+        "commonLabels": { "team": "cloud" },
+        "podDisruptionBudget": { "enabled": true },
+        "metrics": { "service": { "enabled": true }, "readers": [{ "name": "prometheus", "namespace": "monitoring" }] },
+    }))
+    .await
+}
