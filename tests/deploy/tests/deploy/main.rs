@@ -3,3 +3,4 @@
 mod chart;
 mod made;
 mod rendered;
+mod rights;

@@ -1,0 +1,234 @@
+//! The rights that the chart grants are those that the host uses: none is missing, and none is too many.
+//!
+//! Each test lets one set of controllers do all that it can, and compares what was granted with what the apiserver heard.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, ensure};
+use deploy_tests::rights::{Right, granted};
+use e2e::{event, join, node, node_gone, nothing_was_forbidden, service, service_gone};
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use test_cluster::{
+    Cluster, HOST_USER, Options,
+    http::Caller,
+    nodes::{as_registered, has_taint, register, set_ready},
+    services::{FINALIZER, create, ingress, load_balancer},
+    wait,
+};
+
+use crate::rendered::installed;
+
+const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+
+/// Rights that the work of one controller alone does not bring about in a moment, and why it has them all the same. All
+/// controllers together use these as well.
+const RARE: [(&str, &str); 5] = [
+    ("list nodes", "an apiserver that streams no lists"),
+    ("list services", "an apiserver that streams no lists"),
+    (
+        "get nodes",
+        "a node that a list lacks is read by its name before it counts as gone; so is one whose patch was refused",
+    ),
+    ("patch events", "the same Event again"),
+    ("watch leases in kube-system/cloud-controller-manager", "a replica that stands by"),
+];
+
+/// A cluster with these controllers and no others.
+struct Set {
+    cluster: Cluster,
+    granted: BTreeSet<Right>,
+}
+
+impl Set {
+    async fn of(values: Value) -> Result<Self> {
+        Self::on(Options::default(), values).await
+    }
+
+    async fn on(options: Options, values: Value) -> Result<Self> {
+        let (cluster, objects) = installed(options, values).await?;
+        Ok(Self { cluster, granted: granted(&objects) })
+    }
+
+    fn unused(&self, but: &[(&str, &str)]) -> Result<Vec<String>> {
+        let requests = self.cluster.control_plane.audit_events()?;
+        let of_host = || requests.iter().filter(|request| request.user == HOST_USER);
+        let unused = self.granted.iter().filter(|right| !of_host().any(|request| right.allows(request)));
+        let unused = unused.map(ToString::to_string);
+        Ok(unused.filter(|right| !but.iter().any(|(rare, _)| rare == right)).collect())
+    }
+
+    /// Nothing was forbidden, and all that was granted was used.
+    async fn is_just_enough(&self, but: &[(&str, &str)]) -> Result<()> {
+        let mut unused = Vec::new();
+        let all_used = wait::until("each right is used", async || {
+            unused = self.unused(but)?;
+            Ok(unused.is_empty().then_some(()))
+        });
+        let all_used = all_used.await;
+        nothing_was_forbidden(&self.cluster)?;
+        all_used.with_context(|| format!("granted, and never used: {}", unused.join(", ")))
+    }
+
+    /// A node with its machine, as another replica initialised it.
+    async fn initialised(&self, name: &str, ready: &str) -> Result<()> {
+        self.cluster.cloud()?.create_instance(name, "zone-a").await?;
+        let id = self.cluster.cloud()?.door().instance(name).await?.provider_id;
+        let mut node = as_registered(name);
+        node["spec"] = json!({ "providerID": id });
+        register(&self.cluster.client, node).await?;
+        set_ready(&self.cluster.client, name, ready).await
+    }
+
+    /// Who asks for metrics is looked up, whoever it is.
+    async fn is_scraped(&self) -> Result<()> {
+        let caller = Caller::of(&self.cluster.folder().join("cloud-controller-manager.kubeconfig"))?;
+        let (status, body) = self.cluster.host_get_as(&caller, "/metrics").await?;
+        ensure!(status == 403, "{status} {body}");
+        Ok(())
+    }
+
+    /// A machine stops, others go, and some are denied by a provider that nobody bears out.
+    async fn nodes_lose_their_machines(&self) -> Result<()> {
+        let (cluster, cloud) = (&self.cluster, self.cluster.cloud()?);
+        cloud.stop_instance("stops").await?;
+        set_ready(&cluster.client, "stops", "Unknown").await?;
+        node(cluster, "stops", "the shutdown taint", |node| has_taint(node, SHUTDOWN)).await?;
+        for name in ["goes", "follows"] {
+            cloud.terminate_instance(name).await?;
+            set_ready(&cluster.client, name, "Unknown").await?;
+            node_gone(cluster, name).await?;
+        }
+        cloud.fault("absent,method=BatchGetInstances").await?;
+        for name in ["denied-1", "denied-2", "stays"] {
+            set_ready(&cluster.client, name, "Unknown").await?;
+        }
+        node(cluster, "denied-1", "held back", |node| {
+            let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            conditions.into_iter().any(|one| one.type_ == "CloudProviderDeletionBlocked")
+        })
+        .await?;
+        cloud.clear_faults().await
+    }
+
+    async fn a_service_comes_changes_and_goes(&self) -> Result<()> {
+        let cluster = &self.cluster;
+        // As another replica left it.
+        let mut taken_over = load_balancer("web");
+        taken_over["metadata"]["finalizers"] = json!([FINALIZER]);
+        create(&cluster.client, taken_over).await?;
+        service(cluster, "web", "an address", |service| !ingress(service).is_empty()).await?;
+        let services = Api::<Service>::namespaced(cluster.client.clone(), "default");
+        let body = json!({ "spec": { "ports": [{ "name": "http", "port": 81 }] } });
+        services.patch("web", &PatchParams::default(), &Patch::Merge(body)).await?;
+        event(cluster, "web", "EnsuredLoadBalancer").await?;
+        services.delete("web", &Default::default()).await?;
+        service_gone(cluster, "web").await
+    }
+}
+
+async fn has_pod_cidr(cluster: &Cluster, name: &str) -> Result<()> {
+    node(cluster, name, "a pod CIDR", |node| node.spec.as_ref().is_some_and(|spec| spec.pod_cidr.is_some()))
+        .await
+        .map(drop)
+}
+
+async fn network_is_available(cluster: &Cluster, name: &str) -> Result<()> {
+    node(cluster, name, "its network available", |node| {
+        let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        conditions.into_iter().any(|one| one.type_ == "NetworkUnavailable" && one.status == "False")
+    })
+    .await
+    .map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_controllers_use_what_they_are_granted() -> Result<()> {
+    let cidrs = json!({ "cidrs": ["10.244.0.0/16"] });
+    let control_plane = control_plane::Options::default().apiserver_flag("--feature-gates=WatchList=false");
+    let options = Options { control_plane, ..Options::default() };
+    let set = Set::on(options, json!({ "cluster": cidrs, "nodeIpam": { "enabled": true } })).await?;
+    join(&set.cluster, &["stays", "stops", "goes", "follows", "denied-1", "denied-2"]).await?;
+    has_pod_cidr(&set.cluster, "stays").await?;
+    network_is_available(&set.cluster, "stays").await?;
+    set.a_service_comes_changes_and_goes().await?;
+    set.nodes_lose_their_machines().await?;
+    set.is_scraped().await?;
+    let _standby = set.cluster.start_replica("standby", &["--leader-elect".to_owned()])?;
+    set.is_just_enough(&[]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cloud_node_alone_needs_no_services_and_deletes_nothing() -> Result<()> {
+    let set = Set::of(json!({ "controllers": ["cloud-node"] })).await?;
+    join(&set.cluster, &["node-a"]).await?;
+    set.is_scraped().await?;
+    set.is_just_enough(&RARE).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cloud_node_lifecycle_alone_needs_no_services() -> Result<()> {
+    let set = Set::of(json!({ "controllers": ["cloud-node-lifecycle"] })).await?;
+    for name in ["stays", "stops", "goes", "follows", "denied-1", "denied-2"] {
+        set.initialised(name, "True").await?;
+    }
+    set.nodes_lose_their_machines().await?;
+    set.is_scraped().await?;
+    set.is_just_enough(&RARE).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn service_lb_alone_writes_no_nodes() -> Result<()> {
+    let set = Set::of(json!({ "controllers": ["service"] })).await?;
+    set.initialised("node-a", "True").await?;
+    set.a_service_comes_changes_and_goes().await?;
+    set.is_scraped().await?;
+    set.is_just_enough(&RARE).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_ipam_alone_writes_no_status() -> Result<()> {
+    // Room for one node only.
+    let cidrs = json!({ "cidrs": ["10.244.0.0/24"] });
+    let values = json!({ "controllers": [], "nodeIpam": { "enabled": true }, "cluster": cidrs });
+    let set = Set::of(values).await?;
+    register(&set.cluster.client, as_registered("node-a")).await?;
+    has_pod_cidr(&set.cluster, "node-a").await?;
+    register(&set.cluster.client, as_registered("node-b")).await?;
+    event(&set.cluster, "node-b", "CIDRNotAvailable").await?;
+    set.is_scraped().await?;
+    set.is_just_enough(&RARE).await
+}
+
+/// Also without leader election and without the apiserver's word on who may scrape.
+#[tokio::test(flavor = "multi_thread")]
+async fn node_route_alone_writes_conditions_only() -> Result<()> {
+    let set = Set::of(json!({
+        "controllers": ["route"],
+        "cluster": { "cidrs": ["10.244.0.0/16"] },
+        "leaderElection": { "enabled": false },
+        "delegatedAuth": { "enabled": false },
+    }))
+    .await?;
+    let cloud = set.cluster.cloud()?;
+    let nodes = Api::<Node>::all(set.cluster.client.clone());
+    let give = async |name: &str, cidr: &str| -> Result<()> {
+        set.initialised(name, "True").await?;
+        let body = json!({ "spec": { "podCIDR": cidr, "podCIDRs": [cidr] } });
+        nodes.patch(name, &PatchParams::default(), &Patch::Merge(body)).await?;
+        Ok(())
+    };
+    give("node-a", "10.244.0.0/24").await?;
+    network_is_available(&set.cluster, "node-a").await?;
+    cloud.fault("error,reason=QUOTA_EXCEEDED,method=BatchEnsureRoutes").await?;
+    give("node-b", "10.244.1.0/24").await?;
+    event(&set.cluster, "node-b", "FailedToCreateRoute").await?;
+    nodes.delete("node-a", &Default::default()).await?;
+    wait::until("the route is gone", async || Ok(cloud.door().routes().await?.is_empty().then_some(())))
+        .await?;
+    set.is_just_enough(&RARE).await
+}
