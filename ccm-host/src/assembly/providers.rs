@@ -56,5 +56,5 @@ pub(super) async fn introduced(providers: &Providers, patience: Duration) {
 async fn connected(provider: &Arc<dyn Provider>) {
     let mut status = provider.status();
     // The sender lives in the provider, which outlives this call.
-    let _ = status.wait_for(|status| !matches!(status, ProviderStatus::Disconnected(_))).await;
+    let _ = status.wait_for(|status| !status.is_away()).await;
 }

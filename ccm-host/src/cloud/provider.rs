@@ -78,6 +78,14 @@ pub enum ProviderStatus {
     Serving,
 }
 
+impl ProviderStatus {
+    /// It cannot be asked at all.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        matches!(self, Self::Disconnected(_))
+    }
+}
+
 /// What a provider said of itself.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProviderInfo {

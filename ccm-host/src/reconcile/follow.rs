@@ -16,7 +16,7 @@ pub fn resync(period: Duration) -> Duration {
 /// Returns once the provider has introduced itself and can be asked.
 pub async fn askable(provider: &dyn Provider) {
     let mut status = provider.status();
-    while provider.info().is_none() || is_away(&status.borrow_and_update()) {
+    while provider.info().is_none() || status.borrow_and_update().is_away() {
         if status.changed().await.is_err() {
             pending::<()>().await;
         }
@@ -34,8 +34,4 @@ pub async fn follow_status(provider: &dyn Provider, mut tell: impl FnMut(&Provid
     }
     // The provider lives as long as the process; there is nothing left to follow.
     pending::<()>().await;
-}
-
-fn is_away(status: &ProviderStatus) -> bool {
-    matches!(status, ProviderStatus::Disconnected(_))
 }

@@ -6,19 +6,16 @@
 use std::sync::Arc;
 
 use super::{Shared, needs::is_of_interest};
-use crate::{
-    cloud::{Provider, ProviderStatus},
-    reconcile::follow_status,
-};
+use crate::{cloud::Provider, reconcile::follow_status};
 
 impl Shared {
     /// Lets everything be looked at again whenever the provider is back or thawed, for as long as it is polled.
     pub(super) async fn follow_status(&self, provider: &Arc<dyn Provider>) {
         follow_status(provider.as_ref(), |before, now| {
-            if is_away(before) {
+            if before.is_away() {
                 self.release(provider.name());
             }
-            if !is_away(now) && now != before {
+            if !now.is_away() && now != before {
                 self.look_at_all();
             }
         })
@@ -44,8 +41,4 @@ impl Shared {
             self.queue.add(key);
         }
     }
-}
-
-fn is_away(status: &ProviderStatus) -> bool {
-    matches!(status, ProviderStatus::Disconnected(_))
 }

@@ -129,11 +129,11 @@ async fn a_restart_is_noticed_by_its_epoch_and_introduced_anew() {
     let sweeps = *host.provider.sweeps().borrow();
 
     drop(running);
-    host.until(|status| matches!(status, ProviderStatus::Disconnected(_))).await;
+    host.until(ProviderStatus::is_away).await;
     let error = host.ask("n").await.unwrap_err();
     assert_eq!(error.code, Code::Unavailable);
     let status = host.provider.status().borrow().clone();
-    assert!(matches!(status, ProviderStatus::Disconnected(_)), "a call makes nobody come back: {status:?}");
+    assert!(status.is_away(), "a call makes nobody come back: {status:?}");
     let second = Script::new("e2");
     second.limits(|limits| limits.max_batch_instances = 7);
     let _running = Running::at(&path, &second);
@@ -154,7 +154,7 @@ async fn capabilities_that_change_within_an_epoch_are_counted() {
     host.serving().await;
     drop(running);
     script.limits(|limits| limits.max_batch_instances = 7);
-    host.until(|status| matches!(status, ProviderStatus::Disconnected(_))).await;
+    host.until(ProviderStatus::is_away).await;
     let _running = Running::at(&path, &script);
     host.serving().await;
     let rule = "cloudprovider_contract_violations_total{provider=\"p\",rule=\"capabilities-constant\"}";
@@ -170,7 +170,7 @@ async fn bad_credentials_freeze_from_the_start_and_thaw() {
     let _running = Running::at(&path, &script);
     let host = Host::at(&path);
     let mut status = host.provider.status();
-    status.wait_for(|status| !matches!(status, ProviderStatus::Disconnected(_))).await.unwrap();
+    status.wait_for(|status| !status.is_away()).await.unwrap();
     assert_eq!(
         *status.borrow(),
         ProviderStatus::Frozen("CREDENTIALS_VALID is FALSE".into()),

@@ -120,7 +120,7 @@ async fn a_new_process_gets_whole_sets() {
     host.serving().await;
     ensure(&host, "a", 3).await;
     drop(running);
-    host.until(|status| matches!(status, ProviderStatus::Disconnected(_))).await;
+    host.until(ProviderStatus::is_away).await;
     script.info.lock().process_epoch = "e2".into();
     let _running = Running::at(&path, &script);
     host.serving().await;

@@ -64,7 +64,7 @@ async fn both_sides_show_certificates_and_rotated_ones_are_taken_up() {
     host.ask("n").await.unwrap();
 
     drop(running);
-    host.until(|status| matches!(status, ProviderStatus::Disconnected(_))).await;
+    host.until(ProviderStatus::is_away).await;
     let renewed = authority();
     write(dir.path(), &renewed, &renewed);
     let (_running, _) = Running::over_tls(&Script::new("e2"), server(&renewed), port);
