@@ -52,7 +52,7 @@ mod wishes;
 pub use config::{ClusterRef, Paces, ProviderConfig};
 pub use connect::Dialer;
 pub use desired::{covers_backends, differ_in_backends_only, is_for_another_class, with_backends_of};
-pub use error::{CloudError, ErrorReason, RetryClass, SLOW_RETRY};
+pub use error::{CloudError, ErrorReason};
 pub use instance::{
     AddressType, Freshness, Instance, InstanceAnswer, InstanceQuery, InstanceState, InstanceView, NodeAddress,
 };

@@ -10,5 +10,5 @@ mod retry;
 mod told;
 
 pub use follow::{askable, follow_status, resync};
-pub use retry::Retry;
+pub use retry::{Retry, SLOW_RETRY};
 pub use told::{ToldOnce, pass_on};

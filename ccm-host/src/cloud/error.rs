@@ -1,11 +1,10 @@
-//! What went wrong with a call, and when it may be tried again.
+//! What went wrong with a call. When it is tried again is decided in [`crate::reconcile`].
 //!
 //! In: a gRPC status or an item's error. Out: one type that every controller matches on. What a library really returns on
 //! a timeout, a kill or an oversize is normalised in `status`, once.
 
 use std::time::Duration;
 
-use cloudprovider_proto::v1alpha1 as pb;
 pub use cloudprovider_proto::v1alpha1::ErrorReason;
 
 /// A call, or one item of a call, that did not succeed. It proves nothing about existence.
@@ -24,37 +23,7 @@ pub struct CloudError {
     pub retry_after: Option<Duration>,
 }
 
-/// How a work queue shall treat an error: as the contract says of its reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RetryClass {
-    Backoff,
-    /// Exactly so long; the backoff neither grows nor is forgotten.
-    After(Duration),
-    /// At least five minutes apart.
-    Slow,
-    /// Only when the object's wanted fields change, or at the slow resync.
-    Wait,
-}
-
-/// The shortest pause of [`RetryClass::Slow`].
-pub const SLOW_RETRY: Duration = Duration::from_secs(300);
-
 impl CloudError {
-    /// How to try again.
-    #[must_use]
-    pub fn retry_class(&self) -> RetryClass {
-        match self.reason.map(ErrorReason::retry) {
-            Some(pb::RetryClass::Wait) => RetryClass::Wait,
-            Some(pb::RetryClass::Slow) => RetryClass::Slow,
-            // The same message again will be as large.
-            None if self.is_too_large() => RetryClass::Slow,
-            _ => match self.retry_after {
-                Some(after) if !after.is_zero() => RetryClass::After(after),
-                _ => RetryClass::Backoff,
-            },
-        }
-    }
-
     /// The reason as it stands in metrics and Events; the code where there is no reason.
     #[must_use]
     pub fn label(&self) -> String {

@@ -4,10 +4,15 @@
 
 use std::{fmt::Display, time::Duration};
 
+use cloudprovider_proto::v1alpha1::RetryClass;
+
 use crate::{
-    cloud::{CloudError, RetryClass, SLOW_RETRY},
+    cloud::{CloudError, ErrorReason},
     kube::queue::Outcome,
 };
+
+/// The shortest pause where an early retry cannot help.
+pub const SLOW_RETRY: Duration = Duration::from_secs(300);
 
 /// When to try again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,11 +29,12 @@ impl Retry {
     /// As the contract says of the error's reason.
     #[must_use]
     pub fn of(error: &CloudError) -> Self {
-        match error.retry_class() {
-            RetryClass::Backoff => Self::Backoff,
-            RetryClass::After(delay) => Self::After(delay),
-            RetryClass::Slow => Self::After(slow(error)),
-            RetryClass::Wait => Self::Wait,
+        match error.reason.map(ErrorReason::retry) {
+            Some(RetryClass::Wait) => Self::Wait,
+            Some(RetryClass::Slow) => Self::After(slow(error)),
+            // The same message again will be as large.
+            None if error.is_too_large() => Self::After(slow(error)),
+            _ => error.retry_after.filter(|after| !after.is_zero()).map_or(Self::Backoff, Self::After),
         }
     }
 
@@ -82,6 +88,7 @@ mod tests {
             (Some(R::RouteTableFull), Some(900), Retry::After(seconds(900)), Retry::After(seconds(900))),
             (Some(R::OwnedByOtherCluster), None, Retry::Wait, Retry::After(SLOW_RETRY)),
             (Some(R::OwnedByOtherCluster), Some(900), Retry::Wait, Retry::After(seconds(900))),
+            (Some(R::MethodNotSupported), None, Retry::Wait, Retry::After(SLOW_RETRY)),
             (Some(R::RateLimited), Some(7), Retry::After(seconds(7)), Retry::After(seconds(7))),
             (Some(R::InternalError), None, Retry::Backoff, Retry::Backoff),
             (None, None, Retry::Backoff, Retry::Backoff),

@@ -1,7 +1,6 @@
 use tonic_types::ErrorDetails;
 
 use super::*;
-use crate::cloud::RetryClass;
 
 fn ours(code: Code, reason: &str, retry: Option<Duration>) -> Status {
     let mut details = ErrorDetails::with_error_info(reason, ERROR_DOMAIN, std::collections::HashMap::new());
@@ -50,7 +49,7 @@ fn only_our_details_give_a_reason() {
         &mut Findings::default(),
     );
     assert!(error.is(ErrorReason::RateLimited));
-    assert_eq!(error.retry_class(), RetryClass::After(Duration::from_secs(7)));
+    assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
 
     let newer =
         normalise("M", &ours(Code::FailedPrecondition, "FROM_THE_FUTURE", None), &mut Findings::default());
@@ -70,7 +69,6 @@ fn only_our_details_give_a_reason() {
 fn a_method_that_is_not_served_is_known_without_details() {
     let error = normalise("M", &Status::unimplemented(""), &mut Findings::default());
     assert!(error.is(ErrorReason::MethodNotSupported));
-    assert_eq!(error.retry_class(), RetryClass::Wait);
 }
 
 #[test]

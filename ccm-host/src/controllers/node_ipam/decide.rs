@@ -8,9 +8,9 @@ use ipnet::IpNet;
 use super::problem::Problem;
 use crate::{
     cidr,
-    cloud::{CloudError, InstanceAnswer, InstanceState, SLOW_RETRY},
+    cloud::{CloudError, InstanceAnswer, InstanceState},
     kube::{cache::Change, node::Node, patch::WriteError, queue::Outcome},
-    reconcile::Retry,
+    reconcile::{Retry, SLOW_RETRY},
 };
 
 /// Whether the node is to get pod CIDRs: what it has, it keeps, and one that is going needs none.

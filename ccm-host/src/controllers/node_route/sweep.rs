@@ -15,8 +15,8 @@ use super::{
     table::{Holder, Learnt},
 };
 use crate::{
-    cloud::{CloudError, ErrorReason, ProviderStatus, RouteList, SLOW_RETRY},
-    reconcile::{Retry, askable, follow_status, resync},
+    cloud::{CloudError, ErrorReason, ProviderStatus, RouteList},
+    reconcile::{Retry, SLOW_RETRY, askable, follow_status, resync},
 };
 
 /// Lists are at least so far apart, whoever wishes them.

@@ -3,11 +3,12 @@ use std::time::Duration;
 use super::*;
 use crate::{
     cloud::{
-        AddressType, NodeAddress as CloudAddress, SLOW_RETRY,
+        AddressType, NodeAddress as CloudAddress,
         fake::{error, machine},
     },
     controllers::cloud_node::{owned_labels, provided_ip},
     kube::{fixtures::node, keep::KeySet},
+    reconcile::SLOW_RETRY,
 };
 
 fn kept() -> KeySet {

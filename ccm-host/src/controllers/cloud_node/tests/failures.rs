@@ -2,8 +2,9 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    cloud::{ErrorReason, InstanceState, SLOW_RETRY, fake::error},
+    cloud::{ErrorReason, InstanceState, fake::error},
     kube::{events::EventType as Kind, fixtures::refusal},
+    reconcile::SLOW_RETRY,
 };
 
 /// NW-19: the decision is made anew on a fresh read; what somebody wrote meanwhile stays.

@@ -6,8 +6,9 @@ use tokio::time::Instant;
 
 use super::{Cloud, Lane, Node, Reach, Shared};
 use crate::{
-    cloud::{CloudError, EnsureRoute, ErrorReason, Route, RouteState, SLOW_RETRY},
+    cloud::{CloudError, EnsureRoute, ErrorReason, Route, RouteState},
     controllers::node_route::{metrics::Operation, outcome::Again},
+    reconcile::SLOW_RETRY,
 };
 
 /// What became of one destination.

@@ -3,10 +3,11 @@
 use super::*;
 use crate::{
     cloud::{
-        CloudError, ErrorReason as R, InProgress, ProviderStatus, SLOW_RETRY,
+        CloudError, ErrorReason as R, InProgress, ProviderStatus,
         fake::{error, method},
     },
     kube::fixtures::refusal,
+    reconcile::SLOW_RETRY,
 };
 
 fn n1() -> Node {
