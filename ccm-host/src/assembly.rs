@@ -124,7 +124,6 @@ async fn start_with(
         introduced.await;
         shared.caches.widen();
     }
-    controllers::warn_if_nobody_serves(&asking, &shared);
     controllers::start(&asking, process, &shared);
     process.waiting_for("the caches");
     shared.caches.synced().await;

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use futures::future::select_all;
+
 use super::Shared;
 use crate::{
+    cloud::Providers,
     controllers::{cloud_node, cloud_node_lifecycle, node_ipam, node_route, service_lb},
     manager::{
         controller::Controller,
@@ -12,10 +15,14 @@ use crate::{
     },
 };
 
-/// Those that ask providers, and those that never do.
+/// Those that ask providers, and those that never do; both in the order in which they start.
 pub(super) fn by_need(settings: &Settings) -> (Vec<Controller>, Vec<Controller>) {
+    settings.controllers.iter().partition(|controller| is_asking(**controller, settings))
+}
+
+fn is_asking(controller: Controller, settings: &Settings) -> bool {
     let from_cloud = matches!(settings.cidrs.allocation, Some(Allocation::Cloud { .. }));
-    settings.controllers.iter().partition(|controller| **controller != Controller::NodeIpam || from_cloud)
+    controller != Controller::NodeIpam || from_cloud
 }
 
 /// Starts these; each waits for its caches by itself.
@@ -31,27 +38,43 @@ pub(super) fn start(controllers: &[Controller], process: &Process, shared: &Arc<
     }
 }
 
-/// Says which of these have nothing to do.
-pub(super) fn warn_if_nobody_serves(controllers: &[Controller], shared: &Shared) {
-    for controller in controllers {
-        warn_unless_served(*controller, shared);
+/// Comes back at once, or when the first provider serves it. Until then the controller is skipped, which the log and a
+/// metric tell: a provider may be upgraded under a running host.
+fn due(
+    controller: Controller,
+    process: &Process,
+    shared: &Shared,
+) -> impl Future<Output = ()> + Send + 'static {
+    let (providers, metrics) = (shared.providers.clone(), process.metrics().clone());
+    let needed = is_asking(controller, process.settings());
+    async move {
+        if !needed || is_served(controller, &providers) {
+            return;
+        }
+        let _skipped = metrics.skipped(controller);
+        tracing::warn!(
+            controller = controller.name(),
+            "skipped: no connected provider serves this controller; it starts when one does"
+        );
+        let mut statuses: Vec<_> = providers.all().iter().map(|provider| provider.status()).collect();
+        while !is_served(controller, &providers) {
+            let changes = statuses.iter_mut().map(|status| Box::pin(status.changed()));
+            if select_all(changes).await.0.is_err() {
+                // The provider's connection has ended with the process.
+                std::future::pending::<()>().await;
+            }
+        }
+        tracing::info!(controller = controller.name(), "starts: a provider serves this controller now");
     }
 }
 
-fn warn_unless_served(controller: Controller, shared: &Shared) {
-    let served =
-        shared.providers.all().iter().filter_map(|provider| provider.info()).any(|info| match controller {
-            Controller::CloudNode | Controller::CloudNodeLifecycle => info.instances,
-            Controller::ServiceLb => info.load_balancers,
-            Controller::NodeIpam => info.pod_cidrs,
-            Controller::NodeRoute => info.routes,
-        });
-    if !served {
-        tracing::warn!(
-            controller = controller.name(),
-            "no provider serves this controller; it has nothing to do"
-        );
-    }
+fn is_served(controller: Controller, providers: &Providers) -> bool {
+    providers.all().iter().filter_map(|provider| provider.info()).any(|info| match controller {
+        Controller::CloudNode | Controller::CloudNodeLifecycle => info.instances,
+        Controller::ServiceLb => info.load_balancers,
+        Controller::NodeIpam => info.pod_cidrs,
+        Controller::NodeRoute => info.routes,
+    })
 }
 
 fn cloud_node(process: &Process, shared: &Shared) {
@@ -65,7 +88,9 @@ fn cloud_node(process: &Process, shared: &Shared) {
         queue_metrics: shared.metrics.queue.clone(),
         settings: process.settings().nodes.clone(),
     });
-    process.spawn_controller(Controller::CloudNode, |stop| controller.run(stop));
+    process.spawn_controller(Controller::CloudNode, due(Controller::CloudNode, process, shared), |stop| {
+        controller.run(stop)
+    });
 }
 
 fn cloud_node_lifecycle(process: &Process, shared: &Shared) {
@@ -78,7 +103,11 @@ fn cloud_node_lifecycle(process: &Process, shared: &Shared) {
         settings: process.settings().lifecycle.clone(),
         selector: process.settings().nodes.selector.clone(),
     });
-    process.spawn_controller(Controller::CloudNodeLifecycle, |stop| controller.run(stop));
+    process.spawn_controller(
+        Controller::CloudNodeLifecycle,
+        due(Controller::CloudNodeLifecycle, process, shared),
+        |stop| controller.run(stop),
+    );
 }
 
 fn service_lb(process: &Process, shared: &Shared) {
@@ -98,7 +127,9 @@ fn service_lb(process: &Process, shared: &Shared) {
             delete_orphans: settings.delete_orphans,
         },
     });
-    process.spawn_controller(Controller::ServiceLb, |stop| controller.run(stop));
+    process.spawn_controller(Controller::ServiceLb, due(Controller::ServiceLb, process, shared), |stop| {
+        controller.run(stop)
+    });
 }
 
 fn node_ipam(process: &Process, shared: &Shared) {
@@ -118,7 +149,9 @@ fn node_ipam(process: &Process, shared: &Shared) {
         workers: settings.nodes.workers,
         selector: settings.nodes.selector.clone(),
     });
-    process.spawn_controller(Controller::NodeIpam, |stop| controller.run(stop));
+    process.spawn_controller(Controller::NodeIpam, due(Controller::NodeIpam, process, shared), |stop| {
+        controller.run(stop)
+    });
 }
 
 /// Unlike upstream, without a cluster CIDR only this controller stays away, not the whole process.
@@ -149,5 +182,7 @@ fn node_route(process: &Process, shared: &Shared) {
             selector: settings.nodes.selector.clone(),
         },
     });
-    process.spawn_controller(Controller::NodeRoute, |stop| controller.run(stop));
+    process.spawn_controller(Controller::NodeRoute, due(Controller::NodeRoute, process, shared), |stop| {
+        controller.run(stop)
+    });
 }

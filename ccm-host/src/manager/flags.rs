@@ -197,7 +197,7 @@ pub fn resolve(raw: &RawFlags) -> Result<Settings, Vec<FlagError>> {
 fn resolve_into(raw: &RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -> Option<Settings> {
     let providers = raw.providers.resolve(mistakes);
     let kube = raw.kube.resolve(mistakes, warnings);
-    let controllers = raw.controllers.resolve(mistakes);
+    let controllers = raw.controllers.resolve(mistakes, warnings);
     let nodes = raw.nodes.resolve(mistakes);
     let lifecycle = raw.lifecycle.resolve(mistakes);
     let services = raw.services.resolve(mistakes);

@@ -28,12 +28,18 @@ const MANAGER: &str = "cloud-controller-manager";
 pub struct Metrics {
     registry: Arc<RwLock<Registry>>,
     running: Family<RunningLabels, Gauge>,
+    skipped: Family<SkippedLabels, Gauge>,
 }
 
 /// Keeps the sample of a controller at 1; dropping it, also by a panic, sets it to 0.
 #[derive(Debug)]
-pub struct RunningController {
+pub struct Sample {
     gauge: Gauge,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SkippedLabels {
+    name: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -53,6 +59,12 @@ impl Metrics {
             "Whether a controller runs (1) or has stopped (0)",
             running.clone(),
         );
+        let skipped = Family::<SkippedLabels, Gauge>::default();
+        registry.register(
+            "ccm_controller_skipped",
+            "Whether a controller that the flags enable waits for a provider that serves it (1)",
+            skipped.clone(),
+        );
         let build = [
             ("version", build_info::VERSION),
             ("commit", build_info::COMMIT),
@@ -61,7 +73,7 @@ impl Metrics {
         ];
         registry.register("ccm_build", "The build of this process", Info::new(build.to_vec()));
         registry.register_collector(Box::new(ProcessCollector::default()));
-        Self { registry: Arc::new(RwLock::new(registry)), running }
+        Self { registry: Arc::new(RwLock::new(registry)), running, skipped }
     }
 
     /// Lets a part add its metrics; also while scrapes are already answered.
@@ -71,11 +83,20 @@ impl Metrics {
 
     /// Says that a controller runs, until what this returns is dropped. One that never ran has no sample.
     #[must_use]
-    pub fn running(&self, controller: Controller) -> RunningController {
+    pub fn running(&self, controller: Controller) -> Sample {
         let labels = RunningLabels { name: controller.short_name(), manager: MANAGER };
         let gauge = self.running.get_or_create_owned(&labels);
         gauge.set(1);
-        RunningController { gauge }
+        Sample { gauge }
+    }
+
+    /// Says that a controller waits for a provider that serves it, until what this returns is dropped.
+    #[must_use]
+    pub fn skipped(&self, controller: Controller) -> Sample {
+        let labels = SkippedLabels { name: controller.short_name() };
+        let gauge = self.skipped.get_or_create_owned(&labels);
+        gauge.set(1);
+        Sample { gauge }
     }
 
     /// All metrics as OpenMetrics text.
@@ -86,7 +107,7 @@ impl Metrics {
     }
 }
 
-impl Drop for RunningController {
+impl Drop for Sample {
     fn drop(&mut self) {
         self.gauge.set(0);
     }

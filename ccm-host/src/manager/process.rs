@@ -99,19 +99,31 @@ impl Process {
         self.startup.failing(format!("waiting for {what}"));
     }
 
-    /// Starts a controller: it shows in `running_managed_controllers` and, by its name, in `/livez`, where it may
-    /// put a check of its own in place. `run` returns once its token is cancelled and its last key is done.
-    pub fn spawn_controller<F>(&self, controller: Controller, run: impl FnOnce(CancellationToken) -> F)
-    where
+    /// Starts a controller once it is `due`: from then on it shows in `running_managed_controllers` and, by its name, in
+    /// `/livez`, where it may put a check of its own in place. `run` returns once its token is cancelled and its last key
+    /// is done.
+    pub fn spawn_controller<F>(
+        &self,
+        controller: Controller,
+        due: impl Future<Output = ()> + Send + 'static,
+        run: impl FnOnce(CancellationToken) -> F,
+    ) where
         F: Future<Output = anyhow::Result<()>> + Send + 'static,
     {
-        if self.checks.ask(Probe::Live, controller.name()).is_none() {
-            self.checks.add(Probe::Live, controller.name(), || Ok(()));
-        }
-        let running = self.metrics.running(controller);
-        let future = run(self.work.stop.child_token());
+        let (checks, metrics) = (self.checks.clone(), self.metrics.clone());
+        let stop = self.work.stop.child_token();
+        let future = run(stop.clone());
         self.spawn(&self.work, controller.name(), async move {
-            let _running = running;
+            tokio::select! {
+                // Without waiting first, so that what is due at once starts in the order of the calls.
+                biased;
+                () = due => {}
+                () = stop.cancelled() => return Ok(()),
+            }
+            if checks.ask(Probe::Live, controller.name()).is_none() {
+                checks.add(Probe::Live, controller.name(), || Ok(()));
+            }
+            let _running = metrics.running(controller);
             future.await
         });
     }

@@ -14,8 +14,22 @@ pub(super) struct RawControllers {
     pub controllers: Vec<String>,
 }
 
+/// Controllers that vendors build into their managers.
+const VENDORS: [&str; 6] = [
+    "tagging",
+    "gke-service",
+    "gke-service-lb-controller",
+    "gke-tenant",
+    "gke-tenant-controller-manager",
+    "gkenetworkparamset",
+];
+
 impl RawControllers {
-    pub(super) fn resolve(&self, mistakes: &mut Mistakes) -> Option<BTreeSet<Controller>> {
+    pub(super) fn resolve(
+        &self,
+        mistakes: &mut Mistakes,
+        warnings: &mut Vec<String>,
+    ) -> Option<BTreeSet<Controller>> {
         let items: Vec<String> = self
             .controllers
             .iter()
@@ -24,6 +38,14 @@ impl RawControllers {
             .collect();
         // `--controllers=` is an empty list, not a list of one nameless controller.
         let items = if items.iter().all(String::is_empty) { Vec::new() } else { items };
+        let (vendors, items): (Vec<String>, Vec<String>) =
+            items.into_iter().partition(|item| VENDORS.contains(&item.trim_start_matches('-')));
+        for item in vendors {
+            warnings.push(format!(
+                "--controllers: {item} has no effect: it belongs to a vendor's own manager; whether it runs is said \
+                 to the sidecar"
+            ));
+        }
         match controller::enabled(&items, DISABLED_BY_DEFAULT) {
             Ok(controllers) => Some(controllers),
             Err(unknown) => {

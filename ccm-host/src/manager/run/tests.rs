@@ -76,7 +76,11 @@ async fn support_outlives_work() {
         }
     };
     process.spawn_support("events", note("events", Duration::ZERO));
-    process.spawn_controller(Controller::CloudNode, note("controller", Duration::from_secs(20)));
+    process.spawn_controller(
+        Controller::CloudNode,
+        std::future::ready(()),
+        note("controller", Duration::from_secs(20)),
+    );
     process.spawn_work("feeder", note("feeder", Duration::from_secs(1)));
     let start = async |_: &Process| std::future::pending().await;
     let began = Instant::now();
@@ -90,7 +94,7 @@ async fn drain_is_bounded() {
     let (process, failures) = process();
     let (send, mut signals) = mpsc::channel(1);
     send.send("SIGTERM").await.unwrap();
-    process.spawn_controller(Controller::CloudNode, |_| std::future::pending());
+    process.spawn_controller(Controller::CloudNode, std::future::ready(()), |_| std::future::pending());
     process.spawn_support("events", |_| std::future::pending());
     let began = Instant::now();
     let start = async |_: &Process| std::future::pending().await;
@@ -104,7 +108,7 @@ async fn a_second_signal_ends_at_once() {
     let (send, mut signals) = mpsc::channel(2);
     send.send("SIGTERM").await.unwrap();
     send.send("SIGINT").await.unwrap();
-    process.spawn_controller(Controller::CloudNode, |_| std::future::pending());
+    process.spawn_controller(Controller::CloudNode, std::future::ready(()), |_| std::future::pending());
     let began = Instant::now();
     let start = async |_: &Process| std::future::pending().await;
     let error = supervise(&process, failures, start, async || next(&mut signals).await).await.unwrap_err();
@@ -133,7 +137,7 @@ async fn a_task_that_ends_ends_the_process() {
         let (process, failures) = process();
         let mut signals = no_signals();
         let start = async |process: &Process| {
-            process.spawn_controller(Controller::CloudNode, |_| body());
+            process.spawn_controller(Controller::CloudNode, std::future::ready(()), |_| body());
             Ok(())
         };
         let error =
@@ -158,9 +162,18 @@ async fn controllers_show_while_they_run() {
         stop.cancelled().await;
         Ok(())
     };
-    process.spawn_controller(Controller::CloudNode, idle);
-    process.spawn_controller(Controller::ServiceLb, idle);
+    process.spawn_controller(Controller::CloudNode, std::future::ready(()), idle);
+    process.spawn_controller(Controller::ServiceLb, std::future::ready(()), idle);
+    let (serve, served) = tokio::sync::oneshot::channel::<()>();
+    let due = async move { served.await.unwrap() };
+    process.spawn_controller(Controller::NodeRoute, due, idle);
+    tokio::task::yield_now().await;
     assert!(sample(1));
+    let routes = || process.checks().ask(Probe::Live, "node-route-controller");
+    assert_eq!(routes(), None, "not due yet");
+    serve.send(()).unwrap();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(routes(), Some(Ok(())));
     assert_eq!(process.checks().ask(Probe::Live, "cloud-node-controller"), Some(Ok(())));
     assert_eq!(process.checks().ask(Probe::Live, "service-lb-controller"), Some(Err("stuck".to_owned())));
     assert_eq!(process.checks().ask(Probe::Live, "cloud-node-lifecycle-controller"), None);

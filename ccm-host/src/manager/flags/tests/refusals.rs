@@ -62,8 +62,8 @@ fn refuses_one_flag_with_its_remedy() {
         ),
         ("--authorization-always-allow-paths=metrics", "is no path: begin it with /, as in /healthz"),
         (
-            "--controllers=*,nodes,-tagging",
-            "\"nodes\", \"-tagging\" is unknown: use '*' and these, with '-' in front to turn one off: \
+            "--controllers=*,nodes,-volumes",
+            "\"nodes\", \"-volumes\" is unknown: use '*' and these, with '-' in front to turn one off: \
              cloud-node-controller, cloud-node-lifecycle-controller, service-lb-controller, node-ipam-controller, \
              node-route-controller",
         ),

@@ -186,12 +186,15 @@ fn what_cannot_mean_anything_is_told() {
         "--kube-api-burst=30",
         "--vmodule=route=4",
         "--webhook_secure_port=10260",
+        "--controllers=*,-tagging",
     ]);
     assert_eq!(
         settings.warnings,
         [
             "--kube-api-burst=30 is less than --kube-api-qps=1000: the rate is reached only by requests that are \
              spread over the second",
+            "--controllers: -tagging has no effect: it belongs to a vendor's own manager; whether it runs is said to the \
+             sidecar",
             "--external-cloud-volume-plugin=x has no effect: volumes belong to CSI drivers",
             "--kube-api-content-type=application/json has no effect: the apiserver is spoken to in JSON",
             "--node-sync-period=10s has no effect: see --node-status-update-frequency",
