@@ -135,8 +135,8 @@ fn client_options(process: &Process) -> ClientOptions {
     ClientOptions {
         kubeconfig: settings.kubeconfig.clone(),
         master: settings.master.as_ref().map(ToString::to_string),
-        qps: settings.qps,
-        burst: settings.burst,
+        qps: settings.kube_api_qps,
+        burst: settings.kube_api_burst,
         ..ClientOptions::default()
     }
 }

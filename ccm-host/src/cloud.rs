@@ -41,6 +41,7 @@ mod rpc;
 mod scripted;
 mod session;
 mod sets;
+pub mod settings;
 mod spliced;
 mod standing;
 mod status;
@@ -65,4 +66,5 @@ pub use provider::{InProgress, Provider, ProviderEvent, ProviderInfo, ProviderSt
 pub use providers::{ContestedClass, NodeOwner, Providers, ServiceOwner};
 pub use remote::RemoteProvider;
 pub use route::{DeletedRoute, EnsureRoute, EnsuredRoute, Route, RouteList, RouteState, RouteTarget};
+pub use settings::{Endpoint, TlsDir};
 pub use wishes::Wishes;

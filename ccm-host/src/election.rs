@@ -18,6 +18,7 @@ mod handback;
 mod lock;
 mod metrics;
 mod record;
+mod settings;
 
 use std::time::Duration;
 
@@ -33,24 +34,10 @@ use tokio_util::{
 
 pub use lock::Lock;
 pub use metrics::Metrics;
+pub use settings::Settings;
 
 /// Time for the providers to hear that this process leads no more.
 pub const LAST_WORD: Duration = Duration::from_secs(1);
-
-/// How replicas compete.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Name of the Lease.
-    pub name: String,
-    /// Its namespace.
-    pub namespace: String,
-    /// After this time without a renewal others take the Lease.
-    pub lease_duration: Duration,
-    /// After this time without a renewal the leader gives up. Shorter than the duration.
-    pub renew_deadline: Duration,
-    /// Between two tries.
-    pub retry_period: Duration,
-}
 
 /// Tells the present leader from a former one. The default is right while leader election is off.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -189,13 +176,13 @@ pub async fn run(
     (leading, leadership): (watch::Sender<Leading>, Leadership),
     stop: CancellationToken,
 ) -> Result<()> {
-    metrics.leads(&settings.name, false);
+    metrics.leads(&settings.leader_elect_resource_name, false);
     let ended = tokio::select! {
         () = stop.cancelled() => Ok(()),
         lost = compete(&lock, &settings, &metrics, &leading) => lost,
     };
     leading.send_replace(Leading::No);
-    metrics.leads(&settings.name, false);
+    metrics.leads(&settings.leader_elect_resource_name, false);
     if ended.is_ok() {
         leadership.believers.close();
         if timeout(LAST_WORD, leadership.believers.wait()).await.is_err() {
@@ -224,7 +211,7 @@ async fn compete(
             Err(error) => tracing::warn!(error = format!("{error:#}"), "the Lease cannot be taken yet"),
         }
         // Replicas that start together shall not ask together for ever.
-        let pause = settings.retry_period.mul_f64(1.0 + fastrand::f64() * 0.2);
+        let pause = settings.leader_elect_retry_period.mul_f64(1.0 + fastrand::f64() * 0.2);
         tokio::select! {
             () = sleep(lock.runs_out_in().map_or(pause, |left| left.min(pause))) => {}
             () = watch.freed() => {}
@@ -233,11 +220,11 @@ async fn compete(
     };
     drop(watch);
     tracing::info!(lease = lock.name(), epoch = fencing.epoch, "leads");
-    metrics.leads(&settings.name, true);
-    let mut end = asked + settings.renew_deadline;
+    metrics.leads(&settings.leader_elect_resource_name, true);
+    let mut end = asked + settings.leader_elect_renew_deadline;
     loop {
         leading.send_replace(Leading::Until { fencing: fencing.clone(), end });
-        sleep(settings.retry_period).await;
+        sleep(settings.leader_elect_retry_period).await;
         end = renewed(lock, settings, metrics, end).await?;
     }
 }
@@ -247,11 +234,12 @@ async fn renewed(lock: &Lock, settings: &Settings, metrics: &Metrics, end: Insta
     loop {
         let asked = Instant::now();
         match timeout_at(end, lock.renew(metrics)).await {
-            Ok(Ok(true)) => return Ok(asked + settings.renew_deadline),
+            Ok(Ok(true)) => return Ok(asked + settings.leader_elect_renew_deadline),
             Ok(Ok(false)) => bail!("leadership was lost: another replica holds the Lease {}", lock.name()),
             Ok(Err(error)) => {
                 tracing::warn!(error = format!("{error:#}"), "the Lease cannot be renewed yet");
-                sleep(settings.retry_period.min(end.saturating_duration_since(Instant::now()))).await;
+                sleep(settings.leader_elect_retry_period.min(end.saturating_duration_since(Instant::now())))
+                    .await;
             }
             Err(_late) => {}
         }
@@ -259,7 +247,7 @@ async fn renewed(lock: &Lock, settings: &Settings, metrics: &Metrics, end: Insta
             bail!(
                 "leadership was lost: the Lease {} could not be renewed within {:?}",
                 lock.name(),
-                settings.renew_deadline
+                settings.leader_elect_renew_deadline
             );
         }
     }

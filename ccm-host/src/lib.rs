@@ -17,6 +17,7 @@ pub mod clock;
 pub mod cloud;
 pub mod controllers;
 pub mod election;
+pub mod flag;
 pub mod kube;
 pub mod manager;
 pub mod reconcile;

@@ -10,7 +10,6 @@
 
 pub mod build_info;
 pub mod controller;
-pub mod duration;
 pub mod flags;
 pub mod health;
 pub mod logging;

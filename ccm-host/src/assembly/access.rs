@@ -21,9 +21,11 @@ use k8s_openapi::api::{
 use crate::{
     kube::{ClientOptions, client, metrics::ClientMetrics},
     manager::{
-        flags::ClientCa,
         process::Process,
-        serving::access::{Access, Reviewer, User},
+        serving::{
+            access::{Access, Reviewer, User},
+            settings::ClientCa,
+        },
     },
 };
 

@@ -25,10 +25,10 @@ pub(super) struct Caches {
 impl Caches {
     pub(super) fn new(settings: &Settings, providers: &Providers, metrics: &KubeMetrics) -> Self {
         let nodes = cloud_node::keep(&settings.nodes)
-            .union(&cloud_node_lifecycle::keep(&settings.nodes.selector))
+            .union(&cloud_node_lifecycle::keep(&settings.nodes.node_selector))
             .union(&service_lb::keep_nodes())
-            .union(&node_ipam::keep(&settings.nodes.selector))
-            .union(&node_route::keep(&settings.nodes.selector));
+            .union(&node_ipam::keep(&settings.nodes.node_selector))
+            .union(&node_route::keep(&settings.nodes.node_selector));
         let nodes = Cache::new(nodes, &metrics.cache);
         let services = Cache::new(service_lb::keep_services(), &metrics.cache);
         Self {

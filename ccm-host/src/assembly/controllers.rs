@@ -7,12 +7,10 @@ use futures::future::select_all;
 use super::Shared;
 use crate::{
     cloud::Providers,
-    controllers::{cloud_node, cloud_node_lifecycle, node_ipam, node_route, service_lb},
-    manager::{
-        controller::Controller,
-        flags::{Allocation, Settings},
-        process::Process,
+    controllers::{
+        cloud_node, cloud_node_lifecycle, node_ipam, node_ipam::settings::Allocation, node_route, service_lb,
     },
+    manager::{controller::Controller, flags::Settings, process::Process},
 };
 
 /// Those that ask providers, and those that never do; both in the order in which they start.
@@ -101,7 +99,7 @@ fn cloud_node_lifecycle(process: &Process, shared: &Shared) {
         recorder: shared.events.recorder(cloud_node_lifecycle::COMPONENT),
         metrics: process.metrics().register(cloud_node_lifecycle::LifecycleMetrics::register),
         settings: process.settings().lifecycle.clone(),
-        selector: process.settings().nodes.selector.clone(),
+        selector: process.settings().nodes.node_selector.clone(),
     });
     process.spawn_controller(
         Controller::CloudNodeLifecycle,
@@ -111,7 +109,6 @@ fn cloud_node_lifecycle(process: &Process, shared: &Shared) {
 }
 
 fn service_lb(process: &Process, shared: &Shared) {
-    let settings = &process.settings().services;
     let controller = service_lb::Controller::new(service_lb::Context {
         services: shared.caches.services.clone(),
         nodes: shared.caches.nodes.clone(),
@@ -120,12 +117,7 @@ fn service_lb(process: &Process, shared: &Shared) {
         recorder: shared.events.recorder(service_lb::COMPONENT),
         metrics: process.metrics().register(service_lb::Metrics::register),
         queue_metrics: shared.metrics.queue.clone(),
-        settings: service_lb::Settings {
-            workers: settings.workers,
-            resync_period: settings.resync_period,
-            adopt: settings.adopt,
-            delete_orphans: settings.delete_orphans,
-        },
+        settings: process.settings().services,
     });
     process.spawn_controller(Controller::ServiceLb, due(Controller::ServiceLb, process, shared), |stop| {
         controller.run(stop)
@@ -146,8 +138,8 @@ fn node_ipam(process: &Process, shared: &Shared) {
         metrics: process.metrics().register(node_ipam::IpamMetrics::register),
         queue_metrics: shared.metrics.queue.clone(),
         allocation,
-        workers: settings.nodes.workers,
-        selector: settings.nodes.selector.clone(),
+        workers: settings.nodes.concurrent_node_syncs,
+        selector: settings.nodes.node_selector.clone(),
     });
     process.spawn_controller(Controller::NodeIpam, due(Controller::NodeIpam, process, shared), |stop| {
         controller.run(stop)
@@ -158,7 +150,7 @@ fn node_ipam(process: &Process, shared: &Shared) {
 fn node_route(process: &Process, shared: &Shared) {
     let settings = process.settings();
     let controller = Controller::NodeRoute.name();
-    if !settings.routes.configure {
+    if !settings.routes.configure_cloud_routes {
         tracing::info!(controller, "not started: --configure-cloud-routes=false");
         return;
     }
@@ -176,11 +168,9 @@ fn node_route(process: &Process, shared: &Shared) {
         recorder: shared.events.recorder(node_route::COMPONENT),
         metrics: process.metrics().register(node_route::RouteMetrics::register),
         queue_metrics: shared.metrics.queue.clone(),
-        settings: node_route::Settings {
-            cluster_cidrs: settings.cidrs.cluster.clone(),
-            resync_period: settings.routes.resync_period,
-            selector: settings.nodes.selector.clone(),
-        },
+        cluster_cidrs: settings.cidrs.cluster.clone(),
+        selector: settings.nodes.node_selector.clone(),
+        settings: settings.routes,
     });
     process.spawn_controller(Controller::NodeRoute, due(Controller::NodeRoute, process, shared), |stop| {
         controller.run(stop)

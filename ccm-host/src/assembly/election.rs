@@ -11,14 +11,17 @@ use crate::{
 /// Of a client that renews the Lease also when the host is busy: a connection of its own, no limiter, no repeats that would
 /// hide how long a renewal took, and, as upstream's, time for a second try.
 pub(super) fn client_options(process: &Process, options: &ClientOptions) -> Option<ClientOptions> {
-    let settings = process.settings().election.as_ref()?;
-    let request_timeout = settings.renew_deadline / 2;
-    Some(ClientOptions { qps: 0.0, retries: 0, request_timeout, ..options.clone() })
+    let settings = &process.settings().election;
+    let request_timeout = settings.leader_elect_renew_deadline / 2;
+    settings.leader_elect.then(|| ClientOptions { qps: 0.0, retries: 0, request_timeout, ..options.clone() })
 }
 
 /// Begins to compete. Losing the Lease ends the process.
 pub(super) fn start(process: &Process, client: &Client) -> Leadership {
-    let Some(settings) = process.settings().election.clone() else { return Leadership::always() };
+    let settings = process.settings().election.clone();
+    if !settings.leader_elect {
+        return Leadership::always();
+    }
     let (leading, leadership) = Leadership::standby();
     let lock = Lock::new(client.clone(), settings.clone(), identity());
     let metrics = process.metrics().register(Metrics::register);

@@ -4,11 +4,8 @@ use std::time::Duration;
 
 use cloudprovider_proto::v1alpha1 as pb;
 
-use super::connect::Dialer;
-use crate::{
-    election::{Fencing, Leadership},
-    manager::flags::Endpoint,
-};
+use super::{connect::Dialer, settings::Endpoint};
+use crate::election::{Fencing, Leadership};
 
 /// The cluster on whose behalf every call is made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

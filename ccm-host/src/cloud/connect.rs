@@ -22,8 +22,8 @@ use tonic::transport::{Channel, Endpoint as Transport};
 
 pub(super) use self::backoff::Backoff;
 use self::io::Watched;
+use super::settings::Endpoint;
 use super::{ProviderConfig, status::with_sources};
-use crate::manager::flags::Endpoint;
 
 /// For the connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

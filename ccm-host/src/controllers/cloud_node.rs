@@ -20,6 +20,7 @@ mod observe;
 mod owned_labels;
 mod provided_ip;
 mod said;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod triggers;
@@ -43,12 +44,12 @@ use crate::{
         patch::Writer,
         queue::{self, Backoff, Outcome, WorkQueue},
     },
-    manager::flags::NodeSettings,
 };
 use attention::{Attention, Question};
 pub use metrics::CloudNodeMetrics;
 use observe::Observed;
 use said::Said;
+pub use settings::Settings;
 
 /// The name under which its events are recorded.
 pub const COMPONENT: &str = "cloud-node-controller";
@@ -77,17 +78,17 @@ pub struct Context {
     pub cloud_metrics: CloudMetrics,
     pub queue_metrics: QueueMetrics,
     /// From the command line.
-    pub settings: NodeSettings,
+    pub settings: Settings,
 }
 
 /// What the Node cache has to keep for this controller.
 #[must_use]
-pub fn keep(settings: &NodeSettings) -> Keep {
+pub fn keep(settings: &Settings) -> Keep {
     let own = Keep {
         labels: KeySet::keys(labels::keys()),
         annotations: KeySet::keys([provided_ip::ANNOTATION, owned_labels::ANNOTATION]),
     };
-    own.union(&NodeScope::new(settings.selector.clone()).keep())
+    own.union(&NodeScope::new(settings.node_selector.clone()).keep())
 }
 
 #[derive(Debug)]
@@ -118,12 +119,12 @@ impl Controller {
         let place = |provider: &Arc<dyn Provider>| (provider.name().to_owned(), Semaphore::new(part));
         Self(Arc::new(Shared {
             places: providers.iter().map(place).collect(),
-            scope: NodeScope::new(context.settings.selector.clone()),
+            scope: NodeScope::new(context.settings.node_selector.clone()),
             queue: WorkQueue::new("Nodes", BACKOFF, &context.queue_metrics),
             attention: Mutex::default(),
             said: Mutex::default(),
-            initialising: Semaphore::new(context.settings.workers),
-            refreshing: Semaphore::new(context.settings.status_workers),
+            initialising: Semaphore::new(context.settings.concurrent_node_syncs),
+            refreshing: Semaphore::new(context.settings.status_workers()),
             context,
         }))
     }

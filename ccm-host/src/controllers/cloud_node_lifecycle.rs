@@ -22,6 +22,7 @@ mod lease;
 mod ledger;
 mod metrics;
 mod observe;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod wake;
@@ -43,7 +44,7 @@ use crate::{
         node::{Node, Taint},
         patch::Writer,
     },
-    manager::{flags::LifecycleSettings, selector::LabelSelector},
+    manager::selector::LabelSelector,
 };
 use act::{Failures, HELD_BACK};
 use control::Denials;
@@ -53,6 +54,7 @@ use ledger::Ledger;
 pub use metrics::LifecycleMetrics;
 use metrics::PassCount;
 use observe::Seen;
+pub use settings::{Settings, Share};
 use wake::Wakes;
 
 /// The name under which its events are recorded.
@@ -70,7 +72,7 @@ pub struct Context {
     pub recorder: Recorder,
     pub metrics: LifecycleMetrics,
     /// From the command line.
-    pub settings: LifecycleSettings,
+    pub settings: Settings,
     /// The nodes that are ours.
     pub selector: LabelSelector,
 }
@@ -168,11 +170,11 @@ impl Controller {
     fn rules(&self) -> Rules {
         let settings = &self.context.settings;
         Rules {
-            grace: settings.deletion_grace,
-            confirmations: settings.deletion_confirmations,
+            grace: settings.node_deletion_grace,
+            confirmations: settings.node_deletion_confirmations,
             spacing: self.spacing(),
-            max_share: settings.deletion_max_share.fraction(),
-            window: settings.deletion_window,
+            max_share: settings.node_deletion_max_share.fraction(),
+            window: settings.node_deletion_window,
         }
     }
 

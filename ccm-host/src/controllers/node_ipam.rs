@@ -20,6 +20,7 @@ mod metrics;
 mod observe;
 mod pool;
 mod problem;
+pub mod settings;
 #[cfg(test)]
 mod tests;
 
@@ -42,11 +43,12 @@ use crate::{
         patch::Writer,
         queue::{self, Backoff, Outcome, WorkQueue},
     },
-    manager::{flags::Allocation, selector::LabelSelector},
+    manager::selector::LabelSelector,
 };
 use ledger::Ledger;
 pub use metrics::IpamMetrics;
 use problem::Problems;
+use settings::Allocation;
 
 /// The name under which its events are recorded.
 pub const COMPONENT: &str = "cidrAllocator";

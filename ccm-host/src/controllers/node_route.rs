@@ -23,6 +23,7 @@ mod metrics;
 mod observe;
 mod outcome;
 mod responsible;
+mod settings;
 mod strays;
 mod subject;
 mod sweep;
@@ -64,6 +65,7 @@ use waiting::Waiting;
 
 pub use events::COMPONENT;
 pub use metrics::RouteMetrics;
+pub use settings::Settings;
 
 /// So many nodes are looked at at once: enough for whole clusters, so that what they ask travels together.
 const AT_ONCE: usize = 8192;
@@ -86,19 +88,11 @@ pub struct Context {
     pub recorder: Recorder,
     pub metrics: RouteMetrics,
     pub queue_metrics: QueueMetrics,
-    /// From the command line.
-    pub settings: Settings,
-}
-
-/// How the controller works.
-#[derive(Debug, Clone)]
-pub struct Settings {
     /// One, or one of each family: routes are ours only inside of these.
     pub cluster_cidrs: Vec<IpNet>,
-    /// Time between two slow looks at all routes of a provider.
-    pub resync_period: Duration,
     /// The nodes that are ours.
     pub selector: LabelSelector,
+    pub settings: Settings,
 }
 
 /// What the Node cache has to keep for this controller, besides what the providers want.
@@ -141,8 +135,8 @@ impl Controller {
     pub fn new(context: Context) -> Self {
         let clouds = context.providers.all().iter().map(|provider| Cloud::new(Arc::clone(provider)));
         Self(Arc::new(Shared {
-            scope: NodeScope::new(context.settings.selector.clone()),
-            cluster: ClusterCidrs::new(context.settings.cluster_cidrs.clone()),
+            scope: NodeScope::new(context.selector.clone()),
+            cluster: ClusterCidrs::new(context.cluster_cidrs.clone()),
             events: Events::new(context.recorder.clone()),
             queue: WorkQueue::new("Routes", BACKOFF, &context.queue_metrics),
             claims: Mutex::default(),

@@ -26,6 +26,7 @@ mod needs;
 mod nodes;
 mod observe;
 mod recovery;
+mod settings;
 mod status;
 mod sweep;
 mod takeover;
@@ -68,6 +69,7 @@ use takeover::Takeover;
 
 pub use events::COMPONENT;
 pub use metrics::Metrics;
+pub use settings::Settings;
 
 /// Upstream's.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), max: Duration::from_secs(300) };
@@ -97,18 +99,6 @@ pub struct Context {
 }
 
 /// How the controller works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    /// Balancers that are made, changed or removed at the same time, at each provider.
-    pub workers: usize,
-    /// Time between two sweeps.
-    pub resync_period: Duration,
-    /// Take over balancers that carry only a former controller's name.
-    pub adopt: bool,
-    /// Remove balancers of this cluster that have no Service any more.
-    pub delete_orphans: bool,
-}
-
 /// What the Service cache has to keep for this controller, besides what the providers want.
 #[must_use]
 pub fn keep_services() -> Keep {
@@ -172,7 +162,9 @@ impl Controller {
             takeover: Takeover::default(),
             wishes: Wishes::new(context.providers.clone(), context.nodes.clone(), context.services.clone()),
             limits: (context.providers.all().iter())
-                .map(|one| (one.name().to_owned(), Semaphore::new(context.settings.workers.max(1))))
+                .map(|one| {
+                    (one.name().to_owned(), Semaphore::new(context.settings.concurrent_service_syncs.max(1)))
+                })
                 .collect(),
             context,
         }))

@@ -37,17 +37,25 @@ impl Lock {
     /// For a replica of this identity, which no other one may have.
     #[must_use]
     pub fn new(client: Client, settings: Settings, me: String) -> Self {
-        Self { api: Api::namespaced(client, &settings.namespace), settings, me, seen: Mutex::default() }
+        Self {
+            api: Api::namespaced(client, &settings.leader_elect_resource_namespace),
+            settings,
+            me,
+            seen: Mutex::default(),
+        }
     }
 
     #[must_use]
     pub fn name(&self) -> String {
-        format!("{}/{}", self.settings.namespace, self.settings.name)
+        format!(
+            "{}/{}",
+            self.settings.leader_elect_resource_namespace, self.settings.leader_elect_resource_name
+        )
     }
 
     /// Says when the Lease is given back.
     pub(super) fn watch(&self) -> Watch<'_> {
-        Watch::new(self, self.api.clone(), &self.settings.name)
+        Watch::new(self, self.api.clone(), &self.settings.leader_elect_resource_name)
     }
 
     /// Whether the Lease is free, as a watch shows it; seen as [`Lock::acquire`] sees it.
@@ -94,7 +102,7 @@ impl Lock {
         {
             return Ok(true);
         }
-        metrics.renewed_slowly(&self.settings.name);
+        metrics.renewed_slowly(&self.settings.leader_elect_resource_name);
         let lease = self.read().await?;
         let holder = lease.as_ref().and_then(|lease| lease.spec.as_ref()?.holder_identity.clone());
         if holder.as_deref() != Some(&self.me) {
@@ -112,7 +120,7 @@ impl Lock {
         }
         spec.holder_identity = Some(String::new());
         spec.lease_duration_seconds = Some(1);
-        match timeout(self.settings.retry_period, self.write(lease)).await {
+        match timeout(self.settings.leader_elect_retry_period, self.write(lease)).await {
             Ok(Ok(_)) => tracing::info!(lease = self.name(), "gave the Lease back"),
             Ok(Err(error)) => tracing::warn!(error = format!("{error:#}"), "the Lease was not given back"),
             Err(_) => tracing::warn!(lease = self.name(), "the Lease was not given back in time"),
@@ -121,14 +129,14 @@ impl Lock {
 
     async fn read(&self) -> Result<Option<Lease>> {
         self.api
-            .get_opt(&self.settings.name)
+            .get_opt(&self.settings.leader_elect_resource_name)
             .await
             .with_context(|| format!("the Lease {} cannot be read", self.name()))
     }
 
     /// None: somebody else was faster.
     async fn write(&self, lease: Lease) -> Result<Option<Lease>> {
-        let (name, params) = (&self.settings.name, PostParams::default());
+        let (name, params) = (&self.settings.leader_elect_resource_name, PostParams::default());
         let written = match lease.metadata.resource_version {
             None => self.api.create(&params, &lease).await,
             Some(_) => self.api.replace(name, &params, &lease).await,
@@ -157,7 +165,7 @@ impl Lock {
     }
 
     fn held(&self, mut lease: Lease, transitions: i32) -> Lease {
-        lease.metadata.name = Some(self.settings.name.clone());
+        lease.metadata.name = Some(self.settings.leader_elect_resource_name.clone());
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
         spec.holder_identity = Some(self.me.clone());
         spec.lease_transitions = Some(transitions);
@@ -166,7 +174,7 @@ impl Lock {
     }
 
     fn renewed(&self, mut lease: Lease) -> Lease {
-        let seconds = self.settings.lease_duration.as_secs().try_into().unwrap_or(i32::MAX);
+        let seconds = self.settings.leader_elect_lease_duration.as_secs().try_into().unwrap_or(i32::MAX);
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
         spec.lease_duration_seconds = Some(seconds);
         spec.renew_time = Some(MicroTime(clock::now()));

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use ::apiserver::{ApiServer, Asked, Fault, Verb};
 use jiff::Timestamp;
@@ -13,11 +13,13 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn settings() -> Settings {
     Settings {
-        name: "ccm".to_owned(),
-        namespace: "kube-system".to_owned(),
-        lease_duration: 15 * SECOND,
-        renew_deadline: 10 * SECOND,
-        retry_period: 2 * SECOND,
+        leader_elect: true,
+        leader_elect_lease_duration: 15 * SECOND,
+        leader_elect_renew_deadline: 10 * SECOND,
+        leader_elect_retry_period: 2 * SECOND,
+        leader_elect_resource_lock: "leases".to_owned(),
+        leader_elect_resource_name: "ccm".to_owned(),
+        leader_elect_resource_namespace: "kube-system".to_owned(),
     }
 }
 

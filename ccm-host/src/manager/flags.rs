@@ -1,65 +1,43 @@
 //! The command line: arguments in, typed [`Settings`] or all mistakes at once out.
 //!
 //! Four steps: `args` sorts the words, `file` adds what the file of `--config` says (nothing else here touches a file or a
-//! socket), clap fills the raw flags (text as it was written), `resolve` turns them into types. Names and meaning are
-//! upstream's where the flag exists upstream; the defaults are ours. `docs/flags.md` and `docs/config.schema.json` are made
-//! from the same definitions by [`table`] and [`schema`].
+//! socket), clap reads each value as the part of the host says that owns the flag, `resolve` looks at what the flags say
+//! against each other. Names and meaning are upstream's where the flag exists upstream; the defaults are ours.
+//! `docs/flags.md` and `docs/config.schema.json` are made from the same definitions by [`table`] and [`schema`].
 
-mod access;
 mod args;
-mod cidrs;
 mod controllers;
-mod election;
-mod error;
 mod file;
 mod gates;
 mod kube;
 mod legacy;
 mod logging;
-mod nodes;
-mod providers;
 mod removed;
-mod routes;
 pub mod schema;
-mod services;
-mod serving;
 pub mod table;
-mod tls;
-mod value;
 
 use std::collections::BTreeSet;
+use std::error::Error as _;
 use std::ffi::OsString;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory as _, FromArgMatches as _};
 
-pub use access::{AccessSettings, ClientCa, OpenPath};
-pub use cidrs::{Allocation, CidrSettings, NodeRange};
-pub use error::FlagError;
 pub use kube::KubeSettings;
 pub use logging::{LogFormat, LoggingSettings};
-pub use nodes::{LifecycleSettings, NodeSettings, Share};
-pub use providers::{Endpoint, ProviderSettings, TlsDir};
-pub use routes::RouteSettings;
-pub use services::ServiceSettings;
-pub use serving::ServingSettings;
-pub use tls::{CertificateSource, TlsSettings};
 
-use self::cidrs::RawCidrs;
 use self::controllers::RawControllers;
-use self::election::RawElection;
-use self::error::Mistakes;
 use self::file::File;
 use self::gates::RawGates;
-use self::kube::RawKube;
 use self::legacy::RawLegacy;
-use self::logging::RawLogging;
-use self::nodes::{RawLifecycle, RawNodes};
-use self::providers::RawProviders;
-use self::routes::RawRoutes;
-use self::services::RawServices;
-use self::serving::RawServing;
-use crate::manager::build_info;
-use crate::manager::controller::Controller;
+use super::build_info;
+use super::controller::Controller;
+use super::serving::settings::{self as serving, ServingSettings};
+use crate::cloud::settings::{self as cloud, ProviderSettings};
+use crate::controllers::node_ipam::settings::{self as cidrs, CidrSettings};
+use crate::controllers::{cloud_node, cloud_node_lifecycle, node_route, service_lb};
+use crate::election;
+use crate::flag::{self, FlagError, Mistakes, Wrong};
 
 /// Provider-neutral cloud controller manager: keeps nodes and load balancers of a cluster in step with the cloud,
 /// through a provider that runs beside it.
@@ -72,27 +50,27 @@ use crate::manager::controller::Controller;
 )]
 pub struct RawFlags {
     #[command(flatten)]
-    providers: RawProviders,
+    providers: cloud::Flags,
     #[command(flatten)]
-    kube: RawKube,
+    kube: KubeSettings,
     #[command(flatten)]
     controllers: RawControllers,
     #[command(flatten)]
-    nodes: RawNodes,
+    nodes: cloud_node::Settings,
     #[command(flatten)]
-    lifecycle: RawLifecycle,
+    lifecycle: cloud_node_lifecycle::Settings,
     #[command(flatten)]
-    services: RawServices,
+    services: service_lb::Settings,
     #[command(flatten)]
-    cidrs: RawCidrs,
+    cidrs: cidrs::Flags,
     #[command(flatten)]
-    routes: RawRoutes,
+    routes: node_route::Settings,
     #[command(flatten)]
-    serving: RawServing,
+    serving: serving::Flags,
     #[command(flatten)]
-    logging: RawLogging,
+    logging: LoggingSettings,
     #[command(flatten)]
-    election: RawElection,
+    election: election::Settings,
     #[command(flatten)]
     legacy: RawLegacy,
     #[command(flatten)]
@@ -111,9 +89,10 @@ pub struct RawFlags {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "true",
+        value_parser = version,
         help_heading = "Global"
     )]
-    version: Option<String>,
+    version: Option<Version>,
 }
 
 /// What the whole process is told to do; checked, so that nothing is checked again.
@@ -124,15 +103,14 @@ pub struct Settings {
     pub kube: KubeSettings,
     /// The controllers to start, where their provider supports them.
     pub controllers: BTreeSet<Controller>,
-    pub nodes: NodeSettings,
-    pub lifecycle: LifecycleSettings,
-    pub services: ServiceSettings,
+    pub nodes: cloud_node::Settings,
+    pub lifecycle: cloud_node_lifecycle::Settings,
+    pub services: service_lb::Settings,
     pub cidrs: CidrSettings,
-    pub routes: RouteSettings,
+    pub routes: node_route::Settings,
     pub serving: ServingSettings,
     pub logging: LoggingSettings,
-    /// How replicas elect a leader, if they do.
-    pub election: Option<crate::election::Settings>,
+    pub election: election::Settings,
     /// What was accepted but deserves a word in the log.
     pub warnings: Vec<String>,
     /// Every flag and its value, given or default, by name.
@@ -148,97 +126,121 @@ pub enum Request {
     Print(String),
 }
 
-/// Reads a command line without the name of the program.
-pub fn parse(words: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Request, Vec<FlagError>> {
-    let mut command = RawFlags::command();
+/// What `--version` asks for.
+#[derive(Clone, Copy, Debug)]
+enum Version {
+    Nothing,
+    Short,
+    Raw,
+}
+
+/// The flags as clap knows them.
+fn command() -> Command {
+    let mut command = RawFlags::command().mut_args(|arg| {
+        let is_switch = arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "BOOL"));
+        // `--name` alone turns it on, and takes no value from the next word.
+        if is_switch { arg.num_args(0..=1).require_equals(true).default_missing_value("true") } else { arg }
+    });
     command.build();
+    command
+}
+
+/// Reads a command line without the name of the program.
+///
+/// # Errors
+/// All mistakes at once; what flags say against each other is looked at where their values are right.
+pub fn parse(words: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Request, Vec<FlagError>> {
+    let mut command = command();
     let mut mistakes = Mistakes::default();
     let mut words = args::sort(&command, words.into_iter().map(Into::into), &mut mistakes);
     let file = File::append(&command, &mut words, &mut mistakes);
-    let matches = match command.try_get_matches_from_mut(words) {
-        Ok(matches) => matches,
-        Err(error) if error.kind() == clap::error::ErrorKind::DisplayHelp => {
-            return Ok(Request::Print(error.to_string()));
+    args::drop_unset(&command, &mut words);
+    let mut found = Mistakes::default();
+    let matches = loop {
+        match command.try_get_matches_from_mut(&words) {
+            Ok(matches) => break matches,
+            Err(error) if error.kind() == ErrorKind::DisplayHelp => {
+                return Ok(Request::Print(error.to_string()));
+            }
+            Err(error) => match wrong_value(&error, &mut words) {
+                Some(mistake) => found.add(mistake),
+                None => return Err(refused(mistakes, &error)),
+            },
         }
-        Err(error) => return Err(refused(mistakes, &error)),
     };
     let raw = match RawFlags::from_arg_matches(&matches) {
         Ok(raw) => raw,
         Err(error) => return Err(refused(mistakes, &error)),
     };
-    if let Some(text) = raw.version_text(&mut mistakes) {
-        return Ok(Request::Print(text));
+    match raw.version {
+        Some(Version::Short) => return Ok(Request::Print(build_info::short())),
+        Some(Version::Raw) => return Ok(Request::Print(build_info::raw())),
+        Some(Version::Nothing) | None => {}
     }
-    match resolve(&raw) {
-        Ok(settings) if mistakes.is_empty() => {
-            let flags = table::values(&command, &matches);
-            Ok(Request::Run { settings: Box::new(Settings { flags, ..settings }) })
-        }
-        Ok(_) => Err(mistakes.into_vec()),
-        Err(errors) => {
-            mistakes.extend(file.locate(errors));
-            Err(mistakes.into_vec())
-        }
-    }
-}
-
-/// Turns raw flags into settings, or says everything that is wrong with them.
-pub fn resolve(raw: &RawFlags) -> Result<Settings, Vec<FlagError>> {
-    let mut mistakes = Mistakes::default();
     let mut warnings = Vec::new();
-    let settings = resolve_into(raw, &mut mistakes, &mut warnings);
+    let settings = resolve(raw, &mut found, &mut warnings);
+    mistakes.extend(found.into_vec().into_iter().map(|mistake| file.locate(mistake)));
     match settings {
-        Some(settings) if mistakes.is_empty() => Ok(Settings { warnings, ..settings }),
+        Some(settings) if mistakes.is_empty() => {
+            let flags = table::values(&command, &matches);
+            Ok(Request::Run { settings: Box::new(Settings { warnings, flags, ..settings }) })
+        }
         _ => Err(mistakes.into_vec()),
     }
 }
 
-/// Every group is resolved before the first missing one ends it, so that all mistakes are found.
-fn resolve_into(raw: &RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -> Option<Settings> {
+/// The mistake in a value that its flag does not take. The word goes, so that the others are read as well.
+fn wrong_value(error: &clap::Error, words: &mut Vec<String>) -> Option<FlagError> {
+    let text = |kind| match error.get(kind)? {
+        ContextValue::String(text) => Some(text.as_str()),
+        _ => None,
+    };
+    let wrong = error.source()?.downcast_ref::<Wrong>()?.clone();
+    let (flag, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
+    let name = flag.trim_start_matches("--").split([' ', '[']).next()?;
+    let word = format!("--{name}={value}");
+    let before = words.len();
+    words.retain(|other| *other != word);
+    (words.len() < before).then(|| wrong.of(name, value))
+}
+
+/// Every group is looked at before the first that fails ends it, so that all mistakes are found.
+fn resolve(raw: RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -> Option<Settings> {
     let providers = raw.providers.resolve(mistakes);
-    let kube = raw.kube.resolve(mistakes, warnings);
+    raw.kube.check(warnings);
     let controllers = raw.controllers.resolve(mistakes, warnings);
-    let nodes = raw.nodes.resolve(mistakes);
-    let lifecycle = raw.lifecycle.resolve(mistakes);
-    let services = raw.services.resolve(mistakes);
+    raw.lifecycle.check(mistakes);
     let with_ipam = controllers.as_ref().is_none_or(|named| named.contains(&Controller::NodeIpam));
     let cidrs = raw.cidrs.resolve(with_ipam, mistakes, warnings);
-    let routes = raw.routes.resolve(mistakes);
     let serving = raw.serving.resolve(mistakes, warnings);
-    let logging = raw.logging.resolve(mistakes);
-    let election = raw.election.resolve(mistakes);
+    raw.election.check(mistakes);
     raw.legacy.check(mistakes, warnings);
     raw.gates.check(mistakes, warnings);
     Some(Settings {
         providers: providers?,
-        kube: kube?,
+        kube: raw.kube,
         controllers: controllers?,
-        nodes: nodes?,
-        lifecycle: lifecycle?,
-        services: services?,
+        nodes: raw.nodes,
+        lifecycle: raw.lifecycle,
+        services: raw.services,
         cidrs: cidrs?,
-        routes: routes?,
+        routes: raw.routes,
         serving: serving?,
-        logging: logging?,
-        election: election?,
+        logging: raw.logging,
+        election: raw.election,
         warnings: Vec::new(),
         flags: Vec::new(),
     })
 }
 
-impl RawFlags {
-    /// What `--version` prints, if it was asked for.
-    fn version_text(&self, mistakes: &mut Mistakes) -> Option<String> {
-        match self.version.as_deref()? {
-            "raw" => Some(build_info::raw()),
-            other => match mistakes.keep(
-                value::switch("version", other)
-                    .map_err(|error| FlagError { remedy: "give true or raw".to_owned(), ..error }),
-            )? {
-                true => Some(build_info::short()),
-                false => None,
-            },
-        }
+fn version(text: &str) -> Result<Version, Wrong> {
+    match text {
+        "raw" => Ok(Version::Raw),
+        _ => match flag::switch(text) {
+            Ok(true) => Ok(Version::Short),
+            Ok(false) => Ok(Version::Nothing),
+            Err(wrong) => Err(Wrong { remedy: "give true or raw".to_owned(), ..wrong }),
+        },
     }
 }
 

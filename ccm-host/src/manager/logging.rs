@@ -37,8 +37,8 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     tracing_subscriber::registry()
-        .with(filter(settings.verbosity))
-        .with(lines(settings.format, writer, colours))
+        .with(filter(settings.v))
+        .with(lines(settings.logging_format, writer, colours))
         .with(spans())
 }
 
@@ -113,7 +113,7 @@ mod tests {
     fn logged(format: LogFormat, verbosity: u8, work: impl FnOnce()) -> String {
         let lines = Lines::default();
         let writer = lines.clone();
-        let settings = LoggingSettings { format, verbosity };
+        let settings = LoggingSettings { logging_format: format, v: verbosity };
         let subscriber = subscriber(&settings, move || writer.clone(), false);
         tracing::subscriber::with_default(subscriber, work);
         let bytes = lines.0.lock().clone();

@@ -16,6 +16,7 @@ mod connections;
 mod files;
 mod listener;
 mod pages;
+pub mod settings;
 mod tls;
 
 use std::net::SocketAddr;
@@ -34,7 +35,8 @@ use self::access::Access;
 use self::certificate::Certificates;
 use self::connections::Handshake;
 use self::pages::Pages;
-use super::flags::{ServingSettings, Settings};
+use self::settings::ServingSettings;
+use super::flags::Settings;
 use super::health::{Checks, Probe};
 use super::metrics::{self, Metrics};
 

@@ -83,7 +83,7 @@ impl Host {
                 Dialer::new(move |_| provider.dial(&cloud))
             },
         };
-        let elects = settings.election.is_some();
+        let elects = settings.election.leader_elect;
         let (asked, end, record, who) = (stop.clone(), Arc::clone(&ended), record.clone(), name.clone());
         tokio::task::spawn_local(async move {
             let mut told = false;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint as Transport, Identity};
 
 use super::ConnectError;
-use crate::{cloud::status::with_sources, manager::flags::TlsDir};
+use crate::cloud::{settings::TlsDir, status::with_sources};
 
 pub(super) async fn transport(host: &str, port: u16, dir: &TlsDir) -> Result<Transport, ConnectError> {
     let ca = read(dir.ca()).await?;

@@ -174,10 +174,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::{
-        cloud::{CloudMetrics, ClusterRef, ProviderConfig, metrics::ProviderMetrics},
-        manager::flags::Endpoint,
-    };
+    use crate::cloud::{CloudMetrics, ClusterRef, Endpoint, ProviderConfig, metrics::ProviderMetrics};
 
     /// N6.
     #[tokio::test(start_paused = true)]

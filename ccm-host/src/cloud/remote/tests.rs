@@ -19,10 +19,11 @@ use tonic::Code;
 
 use super::*;
 use crate::{
-    cloud::{ClusterRef, Dialer, ErrorReason, Freshness, InstanceState, InstanceView, Paces, scripted::*},
+    cloud::{
+        ClusterRef, Dialer, Endpoint, ErrorReason, Freshness, InstanceState, InstanceView, Paces, scripted::*,
+    },
     election::{Leadership, Leading},
     kube::fixtures::node,
-    manager::flags::Endpoint,
 };
 
 /// No condition takes so long to come true.

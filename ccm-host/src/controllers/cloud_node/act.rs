@@ -98,7 +98,7 @@ impl Shared {
             }
             Verdict::NotOurs => {
                 self.say(node, vec![Notice::not_ours()]);
-                let again = self.context.settings.status_update_frequency;
+                let again = self.context.settings.node_status_update_frequency;
                 return Ok(if is_new(node) { Outcome::Slow(again) } else { Outcome::Done });
             }
         }
@@ -152,7 +152,7 @@ impl Shared {
             self.say(node, vec![Notice::warning("InvalidInstanceMetadata", error.to_string())]);
         }
         if was_asked {
-            let freshness = Freshness::AtMost(self.context.settings.status_update_frequency);
+            let freshness = Freshness::AtMost(self.context.settings.node_status_update_frequency);
             self.attention.lock().due(&node.name, freshness);
         }
         Outcome::retry(anyhow::Error::from(error))

@@ -30,12 +30,12 @@ struct Scene {
     running: JoinHandle<anyhow::Result<()>>,
 }
 
-fn settings() -> NodeSettings {
-    NodeSettings {
-        workers: 32,
-        status_workers: 32,
-        status_update_frequency: PERIOD,
-        selector: crate::manager::selector::LabelSelector::everything(),
+fn settings() -> Settings {
+    Settings {
+        concurrent_node_syncs: 32,
+        concurrent_node_status_updates: 0,
+        node_status_update_frequency: PERIOD,
+        node_selector: crate::manager::selector::LabelSelector::everything(),
     }
 }
 
@@ -50,7 +50,7 @@ impl Scene {
         nodes: impl IntoIterator<Item = Node>,
         fake: Arc<FakeProvider>,
         others: Vec<Arc<FakeProvider>>,
-        change: impl FnOnce(&mut NodeSettings),
+        change: impl FnOnce(&mut Settings),
     ) -> Self {
         let mut settings = settings();
         change(&mut settings);
@@ -61,7 +61,7 @@ impl Scene {
         server: NodeServer,
         fake: Arc<FakeProvider>,
         others: Vec<Arc<FakeProvider>>,
-        settings: NodeSettings,
+        settings: Settings,
     ) -> Self {
         let cancel = CancellationToken::new();
         let (recorder, events) = recorder();

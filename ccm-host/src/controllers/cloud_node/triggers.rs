@@ -109,7 +109,7 @@ impl Shared {
         match concern(change) {
             Concern::Look => self.queue.add(name.clone()),
             Concern::Ask => {
-                self.ask_again(name, Freshness::AtMost(self.context.settings.status_update_frequency));
+                self.ask_again(name, Freshness::AtMost(self.context.settings.node_status_update_frequency));
             }
             Concern::None if matches!(change, Change::Deleted(_)) => self.forget(name),
             Concern::None => {}
@@ -146,7 +146,7 @@ impl Shared {
     }
 
     fn period(&self, provider: &Arc<dyn Provider>) -> Duration {
-        let own = self.context.settings.status_update_frequency;
+        let own = self.context.settings.node_status_update_frequency;
         provider.info().and_then(|info| info.instance_sweep).filter(|pace| !pace.is_zero()).unwrap_or(own)
     }
 

@@ -86,7 +86,7 @@ impl Seen {
 impl Controller {
     /// How far apart answers have to be to confirm each other.
     pub(super) fn spacing(&self) -> Duration {
-        SECOND_LOOK.min(self.context.settings.monitor_period)
+        SECOND_LOOK.min(self.context.settings.node_monitor_period)
     }
 
     /// Looks as often as it takes. None if the provider was not well for some of the time, or not all was known that it
@@ -102,7 +102,7 @@ impl Controller {
         let mut seen = Seen::default();
         let mut asked = parted.not_ready.clone();
         memory.denials.only(&parted.ready);
-        for turn in 0..self.context.settings.deletion_confirmations.max(2) {
+        for turn in 0..self.context.settings.node_deletion_confirmations.max(2) {
             if turn > 0 {
                 sleep(self.spacing()).await;
             }

@@ -18,7 +18,6 @@ use crate::{
         events::EventType as Kind,
         fixtures::{Recorded, node, recorder, refusal},
     },
-    manager::flags::Share,
 };
 
 mod deletion;
@@ -40,13 +39,13 @@ struct Scene {
     running: JoinHandle<anyhow::Result<()>>,
 }
 
-fn settings() -> LifecycleSettings {
-    LifecycleSettings {
-        monitor_period: PERIOD,
-        deletion_grace: Duration::from_secs(300),
-        deletion_confirmations: 2,
-        deletion_max_share: Share::from_fraction(0.05).unwrap(),
-        deletion_window: Duration::from_secs(600),
+fn settings() -> Settings {
+    Settings {
+        node_monitor_period: PERIOD,
+        node_deletion_grace: Duration::from_secs(300),
+        node_deletion_confirmations: 2,
+        node_deletion_max_share: Share::from_fraction(0.05).unwrap(),
+        node_deletion_window: Duration::from_secs(600),
     }
 }
 

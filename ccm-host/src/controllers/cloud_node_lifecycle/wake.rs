@@ -64,11 +64,11 @@ impl Controller {
             }
         };
         tokio::select! {
-            () = sleep(self.context.settings.monitor_period) => return,
+            () = sleep(self.context.settings.node_monitor_period) => return,
             () = silent => {}
             () = self.told(changes) => {}
         }
-        sleep_until(ended + DISTANCE.min(self.context.settings.monitor_period)).await;
+        sleep_until(ended + DISTANCE.min(self.context.settings.node_monitor_period)).await;
         // The pass that begins looks at all of them.
         while changes.try_recv().is_ok() {}
     }

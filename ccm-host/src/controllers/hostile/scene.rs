@@ -14,13 +14,18 @@ use tokio_util::sync::CancellationToken;
 use super::judge::{Deeds, Judge, Lies};
 use crate::{
     cloud::{
-        CloudMetrics, ClusterRef, InstanceState, Provider, ProviderConfig, ProviderStatus, Providers,
-        RemoteProvider,
+        CloudMetrics, ClusterRef, Endpoint, InstanceState, Provider, ProviderConfig, ProviderStatus,
+        Providers, RemoteProvider,
         fake::{FakeProvider, instance},
         hostile::Hostile,
     },
     controllers::{
-        cloud_node, cloud_node_lifecycle, node_ipam, node_route, node_server::NodeServer, service_lb,
+        cloud_node,
+        cloud_node_lifecycle::{self, Share},
+        node_ipam::{self, settings::Allocation},
+        node_route,
+        node_server::NodeServer,
+        service_lb,
     },
     kube::{
         cache::Cache,
@@ -30,10 +35,7 @@ use crate::{
         node::Node,
         service::Service,
     },
-    manager::{
-        flags::{Allocation, Endpoint, LifecycleSettings, NodeSettings, Share},
-        selector::LabelSelector,
-    },
+    manager::selector::LabelSelector,
 };
 
 /// Two families at most, so that routes of others are to be told from ours.
@@ -105,10 +107,10 @@ impl State {
             metrics: service_lb::Metrics::register(&mut registry),
             queue_metrics: queue_metrics.clone(),
             settings: service_lb::Settings {
-                workers: 16,
-                resync_period: Duration::from_secs(300),
-                adopt: false,
-                delete_orphans: true,
+                concurrent_service_syncs: 16,
+                load_balancer_resync_period: Duration::from_secs(300),
+                adopt_load_balancers: false,
+                delete_orphaned_load_balancers: true,
             },
         });
         let node_route = node_route::Controller::new(node_route::Context {
@@ -118,10 +120,11 @@ impl State {
             recorder: recorder.clone(),
             metrics: node_route::RouteMetrics::register(&mut registry),
             queue_metrics: queue_metrics.clone(),
+            cluster_cidrs: vec![CLUSTER_CIDR.parse().unwrap()],
+            selector: selector.clone(),
             settings: node_route::Settings {
-                cluster_cidrs: vec![CLUSTER_CIDR.parse().unwrap()],
-                resync_period: Duration::from_secs(300),
-                selector: selector.clone(),
+                configure_cloud_routes: true,
+                route_reconciliation_period: Duration::from_secs(300),
             },
         });
         let node_ipam = node_ipam::Controller::new(node_ipam::Context {
@@ -343,21 +346,21 @@ impl Scene {
     }
 }
 
-fn node_settings() -> NodeSettings {
-    NodeSettings {
-        workers: 32,
-        status_workers: 32,
-        status_update_frequency: Duration::from_secs(300),
-        selector: LabelSelector::everything(),
+fn node_settings() -> cloud_node::Settings {
+    cloud_node::Settings {
+        concurrent_node_syncs: 32,
+        concurrent_node_status_updates: 0,
+        node_status_update_frequency: Duration::from_secs(300),
+        node_selector: LabelSelector::everything(),
     }
 }
 
-fn lifecycle_settings() -> LifecycleSettings {
-    LifecycleSettings {
-        monitor_period: Duration::from_secs(20),
-        deletion_grace: Duration::from_secs(300),
-        deletion_confirmations: 2,
-        deletion_max_share: Share::from_fraction(0.05).unwrap(),
-        deletion_window: Duration::from_secs(600),
+fn lifecycle_settings() -> cloud_node_lifecycle::Settings {
+    cloud_node_lifecycle::Settings {
+        node_monitor_period: Duration::from_secs(20),
+        node_deletion_grace: Duration::from_secs(300),
+        node_deletion_confirmations: 2,
+        node_deletion_max_share: Share::from_fraction(0.05).unwrap(),
+        node_deletion_window: Duration::from_secs(600),
     }
 }

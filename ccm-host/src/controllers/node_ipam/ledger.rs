@@ -26,8 +26,9 @@ use std::{
 
 use ipnet::IpNet;
 
+use super::settings::NodeRange;
 use super::{cidr_set::Owner, metrics::IpamMetrics, pool::Pool, problem::Problem};
-use crate::{cidr, kube::node::Node, manager::flags::NodeRange};
+use crate::{cidr, kube::node::Node};
 pub(super) use effects::{Effects, Report};
 use entry::{Claim, Entry, Holding};
 

@@ -4,11 +4,11 @@
 
 use ipnet::IpNet;
 
+use super::settings::NodeRange;
 use super::{
     cidr_set::{Blocks, CidrSet, Free, Grid, OutOfRange, Owner},
     metrics::{IpamMetrics, SetSeries},
 };
-use crate::manager::flags::NodeRange;
 
 #[derive(Debug)]
 pub(super) struct Pool {

@@ -8,7 +8,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::sleep};
 
-use super::*;
+use super::{settings::NodeRange, *};
 use crate::{
     cidr,
     cloud::{Provider, fake::FakeProvider},
@@ -17,7 +17,6 @@ use crate::{
         events::EventType,
         fixtures::{Recorded, node, recorder},
     },
-    manager::flags::NodeRange,
 };
 
 /// Enough for everything that waits for nothing.

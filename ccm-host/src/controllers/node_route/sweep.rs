@@ -44,7 +44,7 @@ impl Shared {
             let pause = match self.sweep(cloud).await {
                 Ok(()) => {
                     failures = 0;
-                    resync(self.context.settings.resync_period)
+                    resync(self.context.settings.route_reconciliation_period)
                 }
                 Err(error) => {
                     tracing::warn!(provider = cloud.name(), %error, "the routes could not be listed");

@@ -32,12 +32,10 @@ struct Scene {
     running: JoinHandle<anyhow::Result<()>>,
 }
 
-fn settings() -> Settings {
-    Settings {
-        cluster_cidrs: vec![net("10.120.0.0/16"), net("a00::/8")],
-        resync_period: PERIOD,
-        selector: LabelSelector::everything(),
-    }
+const SETTINGS: Settings = Settings { configure_cloud_routes: true, route_reconciliation_period: PERIOD };
+
+fn cluster_cidrs() -> Vec<IpNet> {
+    vec![net("10.120.0.0/16"), net("a00::/8")]
 }
 
 fn net(text: &str) -> IpNet {
@@ -71,7 +69,7 @@ impl Scene {
     async fn start(nodes: impl IntoIterator<Item = Node>, routes: impl IntoIterator<Item = Route>) -> Self {
         let fake = FakeProvider::new("fake");
         routes.into_iter().for_each(|route| fake.set_route(route));
-        Self::with(nodes, fake, vec![], |_| {}).await
+        Self::with(nodes, fake, vec![]).await
     }
 
     /// Everything that there was to do is done.
@@ -88,31 +86,26 @@ impl Scene {
         nodes: impl IntoIterator<Item = Node>,
         fake: Arc<FakeProvider>,
         others: Vec<Arc<FakeProvider>>,
-        change: impl FnOnce(&mut Settings),
     ) -> Self {
-        Self::at(NodeServer::new(nodes), fake, others, change).await
+        Self::at(NodeServer::new(nodes), fake, others).await
     }
 
-    async fn at(
-        server: NodeServer,
-        fake: Arc<FakeProvider>,
-        others: Vec<Arc<FakeProvider>>,
-        change: impl FnOnce(&mut Settings),
-    ) -> Self {
+    async fn at(server: NodeServer, fake: Arc<FakeProvider>, others: Vec<Arc<FakeProvider>>) -> Self {
         let cancel = CancellationToken::new();
-        let mut settings = settings();
-        change(&mut settings);
+        let selector = LabelSelector::everything();
         let (recorder, events) = recorder();
         let mut registry = Registry::default();
         let all = [Arc::clone(&fake)].into_iter().chain(others).map(|fake| fake as Arc<dyn Provider>);
         let controller = Controller::new(Context {
-            nodes: server.cache(keep(&settings.selector), &cancel).await,
+            nodes: server.cache(keep(&selector), &cancel).await,
             writer: server.writer(),
             providers: Providers::new(all.collect()),
             recorder,
             metrics: RouteMetrics::register(&mut registry),
             queue_metrics: QueueMetrics::default(),
-            settings,
+            cluster_cidrs: cluster_cidrs(),
+            selector,
+            settings: SETTINGS,
         });
         server.take_calls();
         let running = tokio::spawn(controller.run(cancel.clone()));

@@ -75,7 +75,7 @@ impl Shared {
     }
 
     async fn next_list(&self, provider: &dyn Provider) -> Option<Swept> {
-        sleep(resync(self.context.settings.resync_period)).await;
+        sleep(resync(self.context.settings.load_balancer_resync_period)).await;
         askable(provider).await;
         if !serves_balancers(provider) {
             return None;

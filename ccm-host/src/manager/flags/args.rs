@@ -10,8 +10,8 @@ use std::iter::Peekable;
 use clap::ArgAction;
 use clap::error::{ContextKind, ContextValue};
 
-use super::error::{FlagError, Mistakes};
 use super::removed;
+use crate::flag::{FlagError, Mistakes};
 
 pub(super) const SEE_HELP: &str = "see --help for all flags";
 
@@ -35,6 +35,17 @@ pub(super) fn sort(
         }
     }
     sorted
+}
+
+/// Of a flag without default the last value counts, and an empty one as if the flag were not there.
+pub(super) fn drop_unset(command: &clap::Command, words: &mut Vec<String>) {
+    let single =
+        |arg: &&clap::Arg| matches!(arg.get_action(), ArgAction::Set) && arg.get_default_values().is_empty();
+    for name in command.get_arguments().filter(single).filter_map(clap::Arg::get_long) {
+        let empty = format!("--{name}=");
+        let last = words.iter().rev().find(|word| word.starts_with(&empty)).cloned();
+        words.retain(|word| !word.starts_with(&empty) || *word != empty && Some(word) == last.as_ref());
+    }
 }
 
 fn readable(words: impl Iterator<Item = OsString>, mistakes: &mut Mistakes) -> Vec<String> {
@@ -127,8 +138,7 @@ pub(super) fn unknown(written: &str, name: &str) -> FlagError {
 
 /// The flag that clap believes was meant.
 fn similar(name: &str) -> Option<String> {
-    use clap::Parser as _;
-    let error = super::RawFlags::try_parse_from(["ccm-host".to_owned(), format!("--{name}")]).err()?;
+    let error = super::command().try_get_matches_from(["ccm-host".to_owned(), format!("--{name}")]).err()?;
     match error.get(ContextKind::SuggestedArg)? {
         ContextValue::String(name) => Some(name.clone()),
         _ => None,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::error::{FlagError, Mistakes};
+use crate::flag::{self, Mistakes};
 use crate::manager::controller::{self, Controller, DISABLED_BY_DEFAULT};
 
 #[derive(Clone, Debug, clap::Args)]
@@ -30,16 +30,9 @@ impl RawControllers {
         mistakes: &mut Mistakes,
         warnings: &mut Vec<String>,
     ) -> Option<BTreeSet<Controller>> {
-        let items: Vec<String> = self
-            .controllers
-            .iter()
-            .flat_map(|list| list.split(','))
-            .map(|item| item.trim().to_owned())
-            .collect();
-        // `--controllers=` is an empty list, not a list of one nameless controller.
-        let items = if items.iter().all(String::is_empty) { Vec::new() } else { items };
-        let (vendors, items): (Vec<String>, Vec<String>) =
-            items.into_iter().partition(|item| VENDORS.contains(&item.trim_start_matches('-')));
+        let (vendors, items): (Vec<String>, Vec<String>) = flag::listed(&self.controllers)
+            .map(str::to_owned)
+            .partition(|item| VENDORS.contains(&item.trim_start_matches('-')));
         for item in vendors {
             warnings.push(format!(
                 "--controllers: {item} has no effect: it belongs to a vendor's own manager; whether it runs is said \
@@ -49,12 +42,9 @@ impl RawControllers {
         match controller::enabled(&items, DISABLED_BY_DEFAULT) {
             Ok(controllers) => Some(controllers),
             Err(unknown) => {
-                mistakes.add(FlagError::value(
-                    "controllers",
-                    &self.controllers.join(","),
-                    format!("{} is unknown", quoted(&unknown)),
-                    format!("use '*' and these, with '-' in front to turn one off: {}", known()),
-                ));
+                let problem = format!("{} is unknown", quoted(&unknown));
+                let remedy = format!("use '*' and these, with '-' in front to turn one off: {}", known());
+                mistakes.refuse("controllers", self.controllers.join(","), problem, remedy);
                 None
             }
         }

@@ -10,7 +10,7 @@ use clap::{ArgAction, Command};
 use serde_json::Value;
 
 use super::args;
-use super::error::{FlagError, Mistakes};
+use crate::flag::{FlagError, Mistakes, Wrong};
 
 /// The flags that a file cannot hold: they are about the command line itself.
 pub(super) const COMMAND_LINE_ONLY: [&str; 3] = ["config", "help", "version"];
@@ -43,14 +43,12 @@ impl File {
         file
     }
 
-    /// Says of each mistake that is the file's where it stands.
-    pub(super) fn locate(&self, mistakes: Vec<FlagError>) -> Vec<FlagError> {
-        let locate = |mistake: FlagError| match self.names.iter().any(|name| name == name_of(&mistake.given))
-        {
+    /// Says of a mistake that is the file's where it stands.
+    pub(super) fn locate(&self, mistake: FlagError) -> FlagError {
+        match self.names.iter().any(|name| name == name_of(&mistake.given)) {
             true => FlagError { given: format!("{}: {}", self.path.display(), mistake.given), ..mistake },
             false => mistake,
-        };
-        mistakes.into_iter().map(locate).collect()
+        }
     }
 
     fn read(&self) -> Result<BTreeMap<String, Value>, FlagError> {
@@ -60,12 +58,12 @@ impl File {
         }
         let text = std::fs::read_to_string(&self.path).map_err(|error| {
             let problem = format!("cannot be read: {error}");
-            FlagError::value("config", &path, problem, "give a file that this process may read")
+            Wrong::new(problem, "give a file that this process may read").of("config", &path)
         })?;
         // An empty file, or one of comments only, sets nothing.
         let map: Option<BTreeMap<String, Value>> = serde_saphyr::from_str(&text).map_err(|error| {
             let problem = format!("is no YAML map: {}", error.to_string().lines().next().unwrap_or_default());
-            FlagError::value("config", &path, problem, "write lines such as \"cluster-name: shop\"")
+            Wrong::new(problem, "write lines such as \"cluster-name: shop\"").of("config", &path)
         })?;
         Ok(map.unwrap_or_default())
     }

@@ -1,8 +1,7 @@
 //! `--feature-gates`: this host has none; those that upstream has are answered by what the host does anyway.
 
-use super::error::{FlagError, Mistakes};
 use super::legacy::{self, ignored};
-use super::value;
+use crate::flag::{self, Mistakes, Wrong};
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = legacy::HEADING)]
@@ -28,10 +27,9 @@ const KNOWN: [(&str, bool, &str); 6] = [
 
 impl RawGates {
     pub(super) fn check(&self, mistakes: &mut Mistakes, warnings: &mut Vec<String>) {
-        for gate in self.feature_gates.iter().flat_map(|list| list.split(',')).map(str::trim) {
-            if !gate.is_empty()
-                && let Some(Some(why)) = mistakes.keep(in_vain(gate))
-            {
+        for gate in flag::listed(&self.feature_gates) {
+            let read = in_vain(gate).map_err(|wrong| wrong.of("feature-gates", gate));
+            if let Some(Some(why)) = mistakes.keep(read) {
                 warnings.push(ignored("feature-gates", gate, why));
             }
         }
@@ -39,11 +37,9 @@ impl RawGates {
 }
 
 /// Why this setting of a gate changes nothing, unless it asks for what holds anyway.
-fn in_vain(gate: &str) -> Result<Option<&'static str>, FlagError> {
-    let (name, state) = value::named("feature-gates", gate, "NAME=true or NAME=false")?;
-    let on = value::switch("feature-gates", state).map_err(|_| {
-        FlagError::value("feature-gates", gate, "is neither true nor false", format!("write {name}=true"))
-    })?;
+fn in_vain(gate: &str) -> Result<Option<&'static str>, Wrong> {
+    let (name, state) = flag::named("feature-gates", gate, "NAME=true or NAME=false")?;
+    let on = flag::switch(state).map_err(|wrong| Wrong { remedy: format!("write {name}=true"), ..wrong })?;
     Ok(match KNOWN.iter().find(|(known, ..)| *known == name) {
         Some((_, holds, _)) if *holds == on => None,
         Some((.., why)) => Some(why),

@@ -5,8 +5,7 @@
 
 use clap::{Arg, ArgMatches, Command};
 
-use super::error::{FlagError, Mistakes};
-use super::value;
+use crate::flag::{self, FlagError, Mistakes};
 
 /// The heading tells readers, and [`super::table`], that these do nothing.
 pub(super) const HEADING: &str = "Accepted without effect";
@@ -156,23 +155,22 @@ impl RawLegacy {
 impl Legacy {
     fn arg(&self) -> Arg {
         let arg = Arg::new(self.name).long(self.name).help(sentence(self.instead));
-        match self.kind {
-            Kind::Switch => {
-                arg.value_name("BOOL").num_args(0..=1).require_equals(true).default_missing_value("true")
-            }
-            Kind::Duration => arg.value_name("DURATION"),
-            Kind::Number => arg.value_name("INT"),
-            Kind::Text => arg.value_name("STRING"),
-        }
+        arg.value_name(match self.kind {
+            Kind::Switch => "BOOL",
+            Kind::Duration => "DURATION",
+            Kind::Number => "INT",
+            Kind::Text => "STRING",
+        })
     }
 
     fn asks_for_something(&self, text: &str) -> Result<bool, FlagError> {
-        match self.kind {
-            Kind::Switch => value::switch(self.name, text),
-            Kind::Duration => value::any_duration(self.name, text).map(|_| text != self.nothing),
-            Kind::Number => value::at_least(self.name, text, 0).map(|_| text != self.nothing),
+        let asked = match self.kind {
+            Kind::Switch => flag::switch(text),
+            Kind::Duration => flag::duration(text).map(|_| text != self.nothing),
+            Kind::Number => flag::at_least(text, 0).map(|_| text != self.nothing),
             Kind::Text => Ok(!text.is_empty() && text != self.nothing),
-        }
+        };
+        asked.map_err(|wrong| wrong.of(self.name, text))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Flags of other processes or of other times: known, so that the answer can say where to go.
 
-use super::error::FlagError;
+use crate::flag::FlagError;
 
 /// Name, what became of it, what to do.
 const REMOVED: [(&str, &str, &str); 13] = [

@@ -4,9 +4,9 @@
 
 use std::fmt::Write as _;
 
-use clap::{ArgAction, ArgMatches, Command, CommandFactory};
+use clap::{ArgAction, ArgMatches, Command};
 
-use super::{RawFlags, legacy};
+use super::{command, legacy};
 
 /// What a flag is, compared with the same flag of the upstream cloud controller manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,9 +92,7 @@ const GLOBAL: &str = "Global";
 /// All flags, in the order and the groups of the help text.
 #[must_use]
 pub fn table() -> Vec<FlagDoc> {
-    let mut command = RawFlags::command();
-    command.build();
-    command.get_arguments().filter_map(flag_doc).collect()
+    command().get_arguments().filter_map(flag_doc).collect()
 }
 
 fn flag_doc(arg: &clap::Arg) -> Option<FlagDoc> {

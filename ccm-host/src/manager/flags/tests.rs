@@ -7,6 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
+use crate::cloud::{Endpoint, TlsDir};
+use crate::controllers::cloud_node_lifecycle::Share;
+use crate::manager::serving::settings::{AccessSettings, CertificateSource, ClientCa, OpenPath, TlsSettings};
 
 const PROVIDER: &str = "--provider=mock=unix:///run/mock.sock";
 
@@ -52,32 +55,32 @@ fn defaults() {
         KubeSettings {
             kubeconfig: None,
             master: None,
-            qps: 1000.0,
-            burst: 2000,
+            kube_api_qps: 1000.0,
+            kube_api_burst: 2000,
             cluster_name: "kubernetes".to_owned()
         }
     );
     assert_eq!(settings.controllers, all_by_default());
-    assert_eq!((settings.nodes.workers, settings.nodes.status_workers), (32, 32));
-    assert_eq!(settings.nodes.status_update_frequency, Duration::from_secs(300));
-    assert!(settings.nodes.selector.is_everything());
+    assert_eq!((settings.nodes.concurrent_node_syncs, settings.nodes.status_workers()), (32, 32));
+    assert_eq!(settings.nodes.node_status_update_frequency, Duration::from_secs(300));
+    assert!(settings.nodes.node_selector.is_everything());
     assert_eq!(
         settings.lifecycle,
-        LifecycleSettings {
-            monitor_period: Duration::from_secs(5),
-            deletion_grace: Duration::from_secs(300),
-            deletion_confirmations: 2,
-            deletion_max_share: Share::from_fraction(0.05).unwrap(),
-            deletion_window: Duration::from_secs(600),
+        cloud_node_lifecycle::Settings {
+            node_monitor_period: Duration::from_secs(5),
+            node_deletion_grace: Duration::from_secs(300),
+            node_deletion_confirmations: 2,
+            node_deletion_max_share: Share::from_fraction(0.05).unwrap(),
+            node_deletion_window: Duration::from_secs(600),
         }
     );
     assert_eq!(
         settings.services,
-        ServiceSettings {
-            workers: 16,
-            resync_period: Duration::from_secs(1800),
-            adopt: false,
-            delete_orphans: false
+        service_lb::Settings {
+            concurrent_service_syncs: 16,
+            load_balancer_resync_period: Duration::from_secs(1800),
+            adopt_load_balancers: false,
+            delete_orphaned_load_balancers: false
         }
     );
     assert_eq!(
@@ -107,19 +110,24 @@ fn defaults() {
     assert_eq!(settings.cidrs, CidrSettings { cluster: Vec::new(), allocation: None });
     assert_eq!(
         settings.routes,
-        RouteSettings { configure: true, resync_period: Duration::from_secs(300) },
+        node_route::Settings {
+            configure_cloud_routes: true,
+            route_reconciliation_period: Duration::from_secs(300)
+        },
         "upstream's ten seconds poll the cloud"
     );
-    assert_eq!(settings.logging, LoggingSettings { format: LogFormat::Text, verbosity: 0 });
+    assert_eq!(settings.logging, LoggingSettings { logging_format: LogFormat::Text, v: 0 });
     assert_eq!(
         settings.election,
-        Some(crate::election::Settings {
-            name: "cloud-controller-manager".to_owned(),
-            namespace: "kube-system".to_owned(),
-            lease_duration: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
-            retry_period: Duration::from_secs(2),
-        }),
+        election::Settings {
+            leader_elect: true,
+            leader_elect_lease_duration: Duration::from_secs(15),
+            leader_elect_renew_deadline: Duration::from_secs(10),
+            leader_elect_retry_period: Duration::from_secs(2),
+            leader_elect_resource_lock: "leases".to_owned(),
+            leader_elect_resource_name: "cloud-controller-manager".to_owned(),
+            leader_elect_resource_namespace: "kube-system".to_owned(),
+        },
         "upstream's Lease at upstream's pace"
     );
     assert_eq!(settings.warnings, Vec::<String>::new());
@@ -134,10 +142,10 @@ fn every_spelling_of_a_flag() {
         &["--concurrent_node-syncs", "7"],
         &["--concurrent-node-syncs=9", "--concurrent-node-syncs=7"],
     ] {
-        assert_eq!(settings(words).nodes.workers, 7, "{words:?}");
+        assert_eq!(settings(words).nodes.concurrent_node_syncs, 7, "{words:?}");
     }
     for words in [&["-v", "4"][..], &["-v=4"], &["-v4"], &["--v=4"], &["--v", "4"]] {
-        assert_eq!(settings(words).logging.verbosity, 4, "{words:?}");
+        assert_eq!(settings(words).logging.v, 4, "{words:?}");
     }
     for words in [
         &["--controllers=*,-service"][..],
@@ -151,7 +159,7 @@ fn every_spelling_of_a_flag() {
     }
     assert!(settings(&["--controllers="]).controllers.is_empty());
     for words in [&["--leader-elect=false"][..], &["--leader-elect=F"], &["--leader_elect=0"]] {
-        assert_eq!(settings(words).election, None, "{words:?}");
+        assert!(!settings(words).election.leader_elect, "{words:?}");
     }
 }
 
@@ -185,14 +193,14 @@ fn values_become_types() {
     assert_eq!(far.to_string(), "https://[::1]:8443");
     assert!(settings.providers.iter().all(|provider| provider.allowed_uids == [1000, 65532]));
     assert_eq!(settings.kube.master.unwrap().authority().unwrap().as_str(), "10.0.0.1:6443");
-    assert_eq!((settings.kube.qps, settings.kube.burst), (0.5, 1));
-    assert_eq!((settings.nodes.workers, settings.nodes.status_workers), (4, 3));
-    assert_eq!(settings.nodes.selector.to_string(), "pool in (a,b)");
-    assert_eq!(settings.lifecycle.deletion_grace, Duration::ZERO);
-    assert_eq!(settings.lifecycle.deletion_max_share.fraction(), 0.25);
+    assert_eq!((settings.kube.kube_api_qps, settings.kube.kube_api_burst), (0.5, 1));
+    assert_eq!((settings.nodes.concurrent_node_syncs, settings.nodes.status_workers()), (4, 3));
+    assert_eq!(settings.nodes.node_selector.to_string(), "pool in (a,b)");
+    assert_eq!(settings.lifecycle.node_deletion_grace, Duration::ZERO);
+    assert_eq!(settings.lifecycle.node_deletion_max_share.fraction(), 0.25);
     assert_eq!(settings.serving.address, Some("[::1]:0".parse().unwrap()));
     assert_eq!(settings.serving.address_file, Some(PathBuf::from("/run/address")));
-    assert_eq!(settings.logging, LoggingSettings { format: LogFormat::Json, verbosity: 10 });
+    assert_eq!(settings.logging, LoggingSettings { logging_format: LogFormat::Json, v: 10 });
 }
 
 #[test]
@@ -254,6 +262,13 @@ fn what_is_open_and_whom_clients_are_believed() {
     assert_eq!(ca(&["--authentication-tolerate-lookup-failure"]), ClientCa::ConfigMap { tolerant: true });
 }
 
+/// An empty value takes back what was given before.
+#[test]
+fn an_empty_path_is_none() {
+    assert_eq!(settings(&["--kubeconfig=/etc/kube", "--kubeconfig="]).kube.kubeconfig, None);
+    assert_eq!(settings(&["--kubeconfig=", "--kubeconfig=/b"]).kube.kubeconfig, Some(PathBuf::from("/b")));
+}
+
 #[test]
 fn port_zero_serves_nothing() {
     assert_eq!(settings(&["--secure-port=0"]).serving.address, None);
@@ -311,13 +326,13 @@ fn workers_of_nodes_are_checked_and_one_follows_the_other() {
     for (id, words, want) in rows {
         let got = match parse([PROVIDER].iter().chain(words)) {
             Ok(Request::Run { settings, .. }) => {
-                Some((settings.nodes.workers, settings.nodes.status_workers))
+                Some((settings.nodes.concurrent_node_syncs, settings.nodes.status_workers()))
             }
             _ => None,
         };
         assert_eq!(got, want, "{id}");
     }
     let settings = settings(&[]);
-    let periods = (settings.lifecycle.monitor_period, settings.nodes.status_update_frequency);
+    let periods = (settings.lifecycle.node_monitor_period, settings.nodes.node_status_update_frequency);
     assert_eq!(periods, (Duration::from_secs(5), Duration::from_secs(300)), "OPT-2");
 }

@@ -27,7 +27,7 @@ use self::memory::{Memory, key};
 use self::metrics::AccessMetrics;
 use self::refusal::Refusal;
 use super::connections::PeerCertificates;
-use crate::manager::flags::{AccessSettings, ClientCa};
+use super::settings::{AccessSettings, ClientCa};
 use crate::manager::metrics::Metrics;
 
 const MASTERS: &str = "system:masters";

@@ -21,7 +21,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::files::{self, Files};
-use crate::manager::flags::CertificateSource;
+use super::settings::CertificateSource;
 use made::Made;
 
 /// As upstream's are called.

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::manager::duration::text;
-use crate::manager::flags::{Allocation, Settings};
+use crate::controllers::node_ipam::settings::Allocation;
+use crate::flag::duration::text;
+use crate::manager::flags::Settings;
 
 /// Keys are upstream's Go names, in their mixed case; durations are texts.
 pub(super) fn configz(settings: &Settings) -> Value {
@@ -14,11 +15,11 @@ pub(super) fn configz(settings: &Settings) -> Value {
             "Generic": generic(settings),
             "KubeCloudShared": shared(settings),
             "NodeController": {
-                "ConcurrentNodeSyncs": settings.nodes.workers,
-                "ConcurrentNodeStatusUpdates": settings.nodes.status_workers,
+                "ConcurrentNodeSyncs": settings.nodes.concurrent_node_syncs,
+                "ConcurrentNodeStatusUpdates": settings.nodes.status_workers(),
             },
-            "ServiceController": { "ConcurrentServiceSyncs": settings.services.workers },
-            "NodeStatusUpdateFrequency": text(settings.nodes.status_update_frequency),
+            "ServiceController": { "ConcurrentServiceSyncs": settings.services.concurrent_service_syncs },
+            "NodeStatusUpdateFrequency": text(settings.nodes.node_status_update_frequency),
             "Webhook": { "Webhooks": [] },
         },
         "ccm-host": {
@@ -26,37 +27,37 @@ pub(super) fn configz(settings: &Settings) -> Value {
                 .map(|provider| json!({ "name": provider.name, "endpoint": provider.endpoint.to_string() }))
                 .collect::<Vec<_>>(),
             "nodeDeletion": {
-                "grace": text(settings.lifecycle.deletion_grace),
-                "confirmations": settings.lifecycle.deletion_confirmations,
-                "maxShare": settings.lifecycle.deletion_max_share.to_string(),
-                "window": text(settings.lifecycle.deletion_window),
+                "grace": text(settings.lifecycle.node_deletion_grace),
+                "confirmations": settings.lifecycle.node_deletion_confirmations,
+                "maxShare": settings.lifecycle.node_deletion_max_share.to_string(),
+                "window": text(settings.lifecycle.node_deletion_window),
             },
-            "loadBalancerResyncPeriod": text(settings.services.resync_period),
-            "adoptLoadBalancers": settings.services.adopt,
-            "deleteOrphanedLoadBalancers": settings.services.delete_orphans,
+            "loadBalancerResyncPeriod": text(settings.services.load_balancer_resync_period),
+            "adoptLoadBalancers": settings.services.adopt_load_balancers,
+            "deleteOrphanedLoadBalancers": settings.services.delete_orphaned_load_balancers,
         },
     })
 }
 
 fn generic(settings: &Settings) -> Value {
-    let election = settings.election.as_ref();
+    let election = &settings.election;
     json!({
         "Port": settings.serving.address.map_or(0, |address| address.port()),
         "Address": settings.serving.address.map_or_else(String::new, |address| address.ip().to_string()),
         "ClientConnection": {
             "kubeconfig": settings.kube.kubeconfig.as_ref().map_or_else(String::new, |path| path.display().to_string()),
             "contentType": "application/json",
-            "qps": settings.kube.qps,
-            "burst": settings.kube.burst,
+            "qps": settings.kube.kube_api_qps,
+            "burst": settings.kube.kube_api_burst,
         },
         "LeaderElection": {
-            "leaderElect": election.is_some(),
-            "leaseDuration": election.map(|election| text(election.lease_duration)),
-            "renewDeadline": election.map(|election| text(election.renew_deadline)),
-            "retryPeriod": election.map(|election| text(election.retry_period)),
+            "leaderElect": election.leader_elect,
+            "leaseDuration": text(election.leader_elect_lease_duration),
+            "renewDeadline": text(election.leader_elect_renew_deadline),
+            "retryPeriod": text(election.leader_elect_retry_period),
             "resourceLock": "leases",
-            "resourceName": election.map(|election| election.name.clone()),
-            "resourceNamespace": election.map(|election| election.namespace.clone()),
+            "resourceName": election.leader_elect_resource_name,
+            "resourceNamespace": election.leader_elect_resource_namespace,
         },
         "Controllers": settings.controllers.iter().map(|controller| controller.name()).collect::<Vec<_>>(),
         "Debugging": { "enableProfiling": false, "enableContentionProfiling": false },
@@ -76,12 +77,12 @@ fn shared(settings: &Settings) -> Value {
             "CloudConfigFile": "",
         },
         "UseServiceAccountCredentials": false,
-        "RouteReconciliationPeriod": text(settings.routes.resync_period),
-        "NodeMonitorPeriod": text(settings.lifecycle.monitor_period),
+        "RouteReconciliationPeriod": text(settings.routes.route_reconciliation_period),
+        "NodeMonitorPeriod": text(settings.lifecycle.node_monitor_period),
         "ClusterName": settings.kube.cluster_name,
         "ClusterCIDR": cluster.join(","),
         "AllocateNodeCIDRs": settings.cidrs.allocation.is_some(),
         "CIDRAllocatorType": allocator,
-        "ConfigureCloudRoutes": settings.routes.configure,
+        "ConfigureCloudRoutes": settings.routes.configure_cloud_routes,
     })
 }

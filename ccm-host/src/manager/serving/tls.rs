@@ -13,7 +13,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 
 use super::certificate::Certificates;
 use super::connections::Handshake;
-use crate::manager::flags::TlsSettings;
+use super::settings::TlsSettings;
 
 /// How connections are taken.
 pub(super) fn handshake(settings: &TlsSettings, certificates: Certificates) -> anyhow::Result<Handshake> {

@@ -6,7 +6,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
 use super::*;
-use crate::manager::flags::TlsDir;
+use crate::cloud::{Endpoint, TlsDir};
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 

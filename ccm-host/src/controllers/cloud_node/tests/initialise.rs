@@ -95,7 +95,7 @@ async fn nodes_that_are_not_ours_are_left() {
     let elsewhere = new_node("elsewhere").with_label("pool", "b");
     let foreign = new_node("foreign").with_provider_id("other://1").with_label("pool", "a");
     let nodes = [excluded, elsewhere, new_node("leaving").with_label("pool", "a").deleting(), foreign];
-    let select_pool = |settings: &mut NodeSettings| settings.selector = "pool=a".parse().unwrap();
+    let select_pool = |settings: &mut Settings| settings.node_selector = "pool=a".parse().unwrap();
     let scene = Scene::start_with(nodes, FakeProvider::new("fake"), vec![], select_pool).await;
     scene.rest().await;
     scene.server.delete("elsewhere");
@@ -115,7 +115,7 @@ async fn the_number_of_writers_does_not_limit_the_questions() {
         fake.set_answer(name, running(name));
     }
     let scene = Scene::start_with(names.iter().map(|name| new_node(name)), fake, vec![], |settings| {
-        settings.workers = 32;
+        settings.concurrent_node_syncs = 32;
     })
     .await;
     scene.server.silence_writes(true);
@@ -198,7 +198,8 @@ async fn one_provider_that_hangs_does_not_hold_up_another() {
     hanging.set_latency(method::INSTANCE, Duration::from_secs(86_400));
     well.set_instance("b", crate::cloud::InstanceState::Running, instance("well://b"));
     let nodes = [new_node("a").with_provider_id("hanging://a"), new_node("b").with_provider_id("well://b")];
-    let scene = Scene::start_with(nodes, hanging, vec![well], |settings| settings.workers = 1).await;
+    let scene =
+        Scene::start_with(nodes, hanging, vec![well], |settings| settings.concurrent_node_syncs = 1).await;
     scene.until_initialised("b").await;
     assert!(scene.is_tainted("a"));
     scene.stop().await;

@@ -66,7 +66,7 @@ async fn a_sweep_asks_once_about_each_node_however_few_may_write() {
         fake.set_latency(method::INSTANCE, Duration::from_millis(10));
         let nodes = names.iter().map(|name| node(name).with_provider_id(&format!("fake://{name}")));
         let scene = Scene::start_with(nodes, fake, vec![], |settings| {
-            (settings.workers, settings.status_workers) = (workers, workers);
+            settings.concurrent_node_syncs = workers;
         })
         .await;
         sleep(Duration::from_millis(5)).await;

@@ -175,7 +175,7 @@ async fn a_zone_without_a_ready_node_goes_by_the_share() {
     scene.passes(2).await;
     assert_eq!(scene.left(40), 40 - 1 - 2, "one of the zone that has Ready nodes, and two of forty");
     assert!(scene.is_held(Rule::Share, 3));
-    sleep(settings().deletion_window * 3 + PERIOD * 2).await;
+    sleep(settings().node_deletion_window * 3 + PERIOD * 2).await;
     assert_eq!(scene.left(40), 34);
     assert!(scene.has_metric(r#"node_lifecycle_deletion_guard_latched{provider="fake"} 0"#));
     scene.stop().await;

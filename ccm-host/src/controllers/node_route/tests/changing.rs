@@ -185,7 +185,7 @@ async fn nodes_go_to_the_provider_of_their_machine() {
     other.set_route(route("o", "10.120.9.0/24", "gone"));
     let foreign = node("f").with_provider_id("other://f").with_pod_cidr("10.120.1.0/24");
     let nobodys = node("x").with_provider_id("nobody://x").with_pod_cidr("10.120.2.0/24");
-    let scene = Scene::with([n1(), foreign, nobodys], one, vec![Arc::clone(&other)], |_| {}).await;
+    let scene = Scene::with([n1(), foreign, nobodys], one, vec![Arc::clone(&other)]).await;
     scene.rest().await;
     assert_eq!(scene.routes(), ["10.120.0.0/24 n1"]);
     assert_eq!(routes_of(&other), ["10.120.1.0/24 f"]);
@@ -198,7 +198,7 @@ async fn a_provider_that_does_nothing_but_routes_serves_the_nodes_of_another() {
     let (machines, routes) = (FakeProvider::new("fake"), FakeProvider::new("net"));
     machines.change_info(|info| info.routes = false);
     routes.change_info(|info| info.instances = false);
-    let scene = Scene::with([n1()], machines, vec![Arc::clone(&routes)], |_| {}).await;
+    let scene = Scene::with([n1()], machines, vec![Arc::clone(&routes)]).await;
     scene.rest().await;
     assert_eq!(routes_of(&routes), ["10.120.0.0/24 n1"]);
     assert_eq!(scene.calls(), [""; 0]);

@@ -24,7 +24,7 @@ async fn a_route_that_cannot_be_made_is_told_and_tried_again() {
     let fake = FakeProvider::new("fake");
     fake.fail_always(method::ENSURE_ROUTE, Some(error(method::ENSURE_ROUTE, Some(R::InternalError))));
     let nodes = (0..3).map(|i| wanting(&format!("n{i}"), &[&format!("10.120.{i}.0/24")])).collect::<Vec<_>>();
-    let scene = Scene::with(nodes, fake, vec![], |_| {}).await;
+    let scene = Scene::with(nodes, fake, vec![]).await;
     scene.rest().await;
     assert_eq!(ensures(&scene), 3);
     assert_eq!(scene.reasons(), ["FailedToCreateRoute"; 3]);
@@ -99,7 +99,7 @@ async fn what_the_provider_asks_to_wait_is_waited() {
     for (name, failure, time, want) in rows {
         let fake = FakeProvider::new("fake");
         fake.fail_always(method::ENSURE_ROUTE, Some(failure));
-        let scene = Scene::with([n1()], fake, vec![], |_| {}).await;
+        let scene = Scene::with([n1()], fake, vec![]).await;
         sleep(time).await;
         assert_eq!(ensures(&scene), want, "{name}");
         scene.stop().await;
@@ -113,7 +113,7 @@ async fn work_that_goes_on_is_asked_about_again_without_a_warning() {
     let fake = FakeProvider::new("fake");
     fake.in_progress_next(method::ENSURE_ROUTE, progress());
     fake.in_progress_next(method::ENSURE_ROUTE, progress());
-    let scene = Scene::with([n1()], fake, vec![], |_| {}).await;
+    let scene = Scene::with([n1()], fake, vec![]).await;
     scene.rest().await;
     assert_eq!(scene.condition("n1"), "True NoRouteCreated", "there is none yet");
     sleep(Duration::from_secs(14)).await;
@@ -133,7 +133,7 @@ async fn work_that_goes_on_is_asked_about_again_without_a_warning() {
 async fn a_route_that_stands_is_not_talked_down() {
     let fake = FakeProvider::new("fake");
     fake.change_info(|info| info.route_node_addresses = true);
-    let scene = Scene::with([n1()], fake, vec![], |_| {}).await;
+    let scene = Scene::with([n1()], fake, vec![]).await;
     scene.rest().await;
     scene.fake.fail_next(method::ENSURE_ROUTE, error(method::ENSURE_ROUTE, Some(R::RouteTableFull)));
     scene.server.edit("n1", |node| node["status"]["addresses"][0]["address"] = "10.0.0.7".into());
@@ -152,7 +152,7 @@ async fn a_route_that_cannot_be_removed_is_told_and_tried_again() {
     for _ in 0..4 {
         fake.fail_next(method::DELETE_ROUTE, error(method::DELETE_ROUTE, Some(R::InternalError)));
     }
-    let scene = Scene::with([n1()], fake, vec![], |_| {}).await;
+    let scene = Scene::with([n1()], fake, vec![]).await;
     scene.rest().await;
     assert_eq!(scene.routes(), ["10.120.0.0/24 n1", "10.120.8.0/24 nobody", "10.120.9.0/24 n1"]);
     assert_eq!(scene.condition("n1"), "False RouteCreated");
@@ -169,7 +169,7 @@ async fn a_route_that_cannot_be_removed_is_told_and_tried_again() {
 async fn nothing_is_done_before_the_routes_are_known() {
     let fake = FakeProvider::new("fake");
     fake.fail_always(method::LIST_ROUTES, Some(error(method::LIST_ROUTES, Some(R::CloudApiUnavailable))));
-    let scene = Scene::with([n1()], fake, vec![], |_| {}).await;
+    let scene = Scene::with([n1()], fake, vec![]).await;
     sleep(Duration::from_secs(10)).await;
     let calls = scene.calls();
     assert_eq!(calls, ["list"; 4], "after 1, 2 and 4 seconds");
@@ -197,7 +197,7 @@ async fn a_condition_that_was_not_written_is_written_later() {
 async fn a_provider_that_is_away_is_not_asked_until_it_is_back() {
     let fake = FakeProvider::new("fake");
     fake.set_status(ProviderStatus::Disconnected("away".into()));
-    let scene = Scene::with([n1()], fake, vec![], |_| {}).await;
+    let scene = Scene::with([n1()], fake, vec![]).await;
     sleep(PERIOD * 2).await;
     assert_eq!(scene.calls(), [""; 0]);
     scene.fake.set_status(ProviderStatus::Serving);
@@ -211,7 +211,7 @@ async fn a_provider_that_is_away_is_not_asked_until_it_is_back() {
 async fn the_end_waits_for_nobody_and_nothing_is_written_afterwards() {
     let fake = FakeProvider::new("fake");
     fake.set_latency(method::ENSURE_ROUTE, Duration::from_secs(86_400));
-    let scene = Scene::with([n1()], fake, vec![], |_| {}).await;
+    let scene = Scene::with([n1()], fake, vec![]).await;
     scene.rest().await;
     let before = tokio::time::Instant::now();
     let (server, fake) = (scene.server.clone(), Arc::clone(&scene.fake));
@@ -226,7 +226,7 @@ async fn the_end_waits_for_nobody_and_nothing_is_written_afterwards() {
 async fn a_flapping_status_does_not_defeat_the_backoff() {
     let fake = FakeProvider::new("fake");
     fake.fail_always(method::ENSURE_ROUTE, Some(error(method::ENSURE_ROUTE, Some(R::InternalError))));
-    let scene = Scene::with([n1()], fake, vec![], |_| {}).await;
+    let scene = Scene::with([n1()], fake, vec![]).await;
     for round in 0..60 {
         sleep(Duration::from_secs(1)).await;
         scene.fake.set_status(match round % 2 {

@@ -69,7 +69,7 @@ async fn play(steps: Vec<Step>) {
     let fake = FakeProvider::new("fake");
     let server = NodeServer::new([]);
     let mut wants: BTreeMap<u8, u8> = BTreeMap::new();
-    let start = async || Scene::at(server.clone(), Arc::clone(&fake), vec![], |_| {}).await;
+    let start = async || Scene::at(server.clone(), Arc::clone(&fake), vec![]).await;
     let mut scene = start().await;
     for step in steps {
         match step {

@@ -195,7 +195,7 @@ async fn routes_that_hold_addresses_follow_them() {
     let fake = FakeProvider::new("fake");
     fake.change_info(|info| info.route_node_addresses = true);
     dual_routes().into_iter().for_each(|route| fake.set_route(route));
-    let scene = Scene::with(dual(), fake, vec![], |_| {}).await;
+    let scene = Scene::with(dual(), fake, vec![]).await;
     scene.rest().await;
     assert_eq!(scene.routes(), DUAL);
     let held = |scene: &Scene| -> Vec<String> {
@@ -220,7 +220,7 @@ async fn all_nodes_are_at_it_at_once() {
         (0..500).map(|i| wanting(&format!("n-{i}"), &[&format!("10.120.{}.{}/28", i / 16, (i % 16) * 16)]));
     let fake = FakeProvider::new("fake");
     fake.set_latency(crate::cloud::fake::method::ENSURE_ROUTE, Duration::from_secs(50));
-    let scene = Scene::with(nodes.collect::<Vec<_>>(), fake, vec![], |_| {}).await;
+    let scene = Scene::with(nodes.collect::<Vec<_>>(), fake, vec![]).await;
     sleep(Duration::from_secs(51)).await;
     scene.rest().await;
     assert_eq!(scene.routes().len(), 500);

@@ -21,7 +21,7 @@ async fn nothing_is_removed_while_the_provider_is_not_trusted() {
     fake.set_route(route("a", "10.120.9.0/24", "gone"));
     fake.set_route(blackhole("b", "10.120.8.0/24", ""));
     fake.set_route(route("c", "10.120.7.0/24", "n1"));
-    let scene = Scene::with([n1()], fake, vec![], |_| {}).await;
+    let scene = Scene::with([n1()], fake, vec![]).await;
     sleep(PERIOD * 2).await;
     assert_eq!(
         scene.routes(),
@@ -64,7 +64,9 @@ async fn a_node_that_the_cache_does_not_know_yet_keeps_its_routes() {
         recorder,
         metrics: RouteMetrics::register(&mut Registry::default()),
         queue_metrics: QueueMetrics::default(),
-        settings: settings(),
+        cluster_cidrs: cluster_cidrs(),
+        selector: LabelSelector::everything(),
+        settings: SETTINGS,
     });
     let running = tokio::spawn(controller.run(cancel.clone()));
     sleep(Duration::from_secs(30)).await;
@@ -129,7 +131,7 @@ async fn an_incomplete_list_takes_nothing_away() {
     fake.fail_always(method::ENSURE_ROUTE, Some(error(method::ENSURE_ROUTE, Some(R::InternalError))));
     fake.set_route(route("x", "10.120.9.0/24", "gone"));
     let known = n1().with_condition(condition::NETWORK_UNAVAILABLE, "False", "RouteCreated");
-    let scene = Scene::with([known], fake, vec![], |_| {}).await;
+    let scene = Scene::with([known], fake, vec![]).await;
     sleep(PERIOD * 3).await;
     assert_eq!(scene.condition("n1"), "False RouteCreated");
     assert_eq!(scene.routes(), [""; 0], "what is listed is known to be there, and may go");

@@ -110,7 +110,7 @@ impl Act<'_> {
             backends: Arc::clone(backends),
             desired_digest: digest.clone(),
             revision: lane.revision(Some(digest), wall_micros()),
-            adopt: self.shared.context.settings.adopt,
+            adopt: self.shared.context.settings.adopt_load_balancers,
         };
         let begun = Instant::now();
         let answer = provider.ensure_load_balancer(wanted).await.and_then(|mut ensured| {

@@ -106,7 +106,7 @@ impl Act<'_> {
             uid: subject.uid.clone(),
             last_known: Some(Arc::clone(subject)),
             revision: lane.revision(None, wall_micros()),
-            adopt: self.shared.context.settings.adopt,
+            adopt: self.shared.context.settings.adopt_load_balancers,
         };
         self.shared.delete(provider, wanted).await
     }

@@ -67,7 +67,7 @@ impl Shared {
         let before = self.orphans.replace(provider.name(), &orphans);
         let (known, new): (Vec<_>, Vec<_>) =
             orphans.into_iter().partition(|balancer| before.contains(&balancer.service_uid));
-        let remove = self.context.settings.delete_orphans;
+        let remove = self.context.settings.delete_orphaned_load_balancers;
         for balancer in new {
             tracing::warn!(
                 provider = provider.name(),
@@ -131,7 +131,7 @@ impl Shared {
                 sleep(wait).await;
             }
         };
-        if timeout(self.context.settings.resync_period, until_gone).await.is_err() {
+        if timeout(self.context.settings.load_balancer_resync_period, until_gone).await.is_err() {
             let Stray { balancer, .. } = stray;
             tracing::warn!(service = %balancer.key, id = balancer.id, "an unwanted load balancer takes long to go");
         }

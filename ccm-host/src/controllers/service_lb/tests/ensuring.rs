@@ -338,7 +338,7 @@ async fn a_bad_source_range_is_told_and_waits_for_a_change() {
 #[tokio::test(start_paused = true)]
 async fn no_more_balancers_are_made_at_once_than_allowed() {
     let mut world = World::new([node("n1")]);
-    world.settings.workers = 2;
+    world.settings.concurrent_service_syncs = 2;
     world.cloud.set_latency(method::ENSURE, Duration::from_secs(60));
     for number in 0..4 {
         world.cluster.put(lb(&format!("web{number}")));

@@ -129,7 +129,7 @@ async fn a_change_of_the_service_does_not_wait() {
 async fn adoption_is_asked_for_and_named() {
     for adopt in [false, true] {
         let mut world = World::new([node("n1"), lb("web")]);
-        world.settings.adopt = adopt;
+        world.settings.adopt_load_balancers = adopt;
         world.cloud.fail_next(method::ENSURE, error(method::ENSURE, Some(ErrorReason::AdoptionRefused)));
         world.start();
         world.until("ensure", |world| world.count("ensure") == 1).await;

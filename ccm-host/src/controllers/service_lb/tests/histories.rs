@@ -262,7 +262,7 @@ fn afresh(world: &World) -> World {
 
 async fn both_ends(steps: &[Step]) -> (End, End) {
     let mut world = World::new([node("n1"), lb("a")]);
-    world.settings.delete_orphans = true;
+    world.settings.delete_orphaned_load_balancers = true;
     let mut history = History { world, made: 0, runs: false };
     history.start();
     for step in steps {

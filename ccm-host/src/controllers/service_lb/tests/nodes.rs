@@ -72,7 +72,7 @@ async fn only_services_with_balancers_are_told() {
     ];
     for (id, workers, services, want) in rows {
         let mut world = World::new(["n1", "n2"].map(node).into_iter().chain(services));
-        world.settings.workers = workers;
+        world.settings.concurrent_service_syncs = workers;
         world.start();
         asked(&world).await;
         world.cluster.put(node("n3"));

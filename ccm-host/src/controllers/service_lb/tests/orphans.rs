@@ -25,7 +25,7 @@ fn world(delete: bool) -> World {
     world.cloud.set_balancer(LoadBalancer { ownership: Ownership::ByLegacyName, ..balancer("legacy") });
     world.cloud.set_balancer(LoadBalancer { ownership: Ownership::Unknown, ..balancer("unknown") });
     world.cloud.set_balancer(LoadBalancer { service_uid: "former-uid".to_owned(), ..balancer("web") });
-    world.settings.delete_orphans = delete;
+    world.settings.delete_orphaned_load_balancers = delete;
     world.start();
     world
 }
@@ -87,7 +87,7 @@ async fn what_the_api_knows_is_no_orphan() {
     plain["spec"]["type"] = json!("ClusterIP");
     world.cluster.put(plain);
     world.cloud.set_balancer(balancer("plain"));
-    world.settings.delete_orphans = true;
+    world.settings.delete_orphaned_load_balancers = true;
     world.start();
     world.pass(Duration::from_secs(1)).await;
     world.cluster.lose_service("plain");

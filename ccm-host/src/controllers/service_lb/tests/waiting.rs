@@ -138,7 +138,7 @@ async fn a_provider_that_hangs_holds_up_only_its_own_balancers() {
     let mut classy = lb("classy");
     classy["spec"]["loadBalancerClass"] = json!("other/lb");
     let mut world = World::new([node("n1"), lb("a"), lb("b"), lb("c")]);
-    world.settings.workers = 2;
+    world.settings.concurrent_service_syncs = 2;
     let other = world.add_provider("other");
     other.change_info(|info| {
         info.default_load_balancer_class = false;

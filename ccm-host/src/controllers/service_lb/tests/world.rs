@@ -51,10 +51,10 @@ impl World {
             cluster.put(object);
         }
         let settings = Settings {
-            workers: 16,
-            resync_period: Duration::from_secs(10_000),
-            adopt: false,
-            delete_orphans: false,
+            concurrent_service_syncs: 16,
+            load_balancer_resync_period: Duration::from_secs(10_000),
+            adopt_load_balancers: false,
+            delete_orphaned_load_balancers: false,
         };
         Self {
             cluster,

@@ -66,7 +66,7 @@ fn flags_win_and_replace_lists() {
     let settings = Case::new(FILE).parse(&words).unwrap();
     let names: Vec<&str> = settings.providers.iter().map(|provider| provider.name.as_str()).collect();
     assert_eq!(names, ["third"]);
-    assert_eq!(settings.nodes.workers, 9);
+    assert_eq!(settings.nodes.concurrent_node_syncs, 9);
     assert_eq!(settings.controllers.len(), 1);
     assert_eq!(settings.kube.cluster_name, "shop", "what no flag says comes from the file");
 }
@@ -98,8 +98,8 @@ v: 11
             "FILE: node-monitor-perod: is no name of a flag: did you mean --node-monitor-period? see --help for all \
              flags",
             "FILE: version: belongs on the command line: leave it out, or give --version",
-            "FILE: --concurrent-node-syncs=0: no node would ever be initialised: give 1 or more",
             "--node-monitor-period=-5s: is negative: give 5s",
+            "FILE: --concurrent-node-syncs=0: no node would ever be initialised: give 1 or more",
         ]
     );
 }

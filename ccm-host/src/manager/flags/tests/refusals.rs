@@ -221,16 +221,24 @@ fn reports_all_mistakes_at_once() {
         "--logtostderr: was removed",
         "stray: is not a flag",
         "--after: is not a flag",
-        "--provider: no provider is given: write --provider NAME=unix:///path/of/the/socket",
-        "--controllers=nobody: \"nobody\" is unknown",
         "--concurrent-node-syncs=0: no node",
         "--node-monitor-period=-5s: is negative",
         "--leader-elect=perhaps: is neither true nor false",
+        "--provider: no provider is given: write --provider NAME=unix:///path/of/the/socket",
+        "--controllers=nobody: \"nobody\" is unknown",
     ];
     assert_eq!(found.len(), beginnings.len(), "{found:#?}");
     for (mistake, beginning) in found.iter().zip(beginnings) {
         assert!(mistake.starts_with(beginning), "{mistake:?} is not about {beginning:?}");
     }
+}
+
+/// A default that stands in for a wrong value is held against nobody.
+#[test]
+fn a_wrong_value_is_one_mistake() {
+    let words = ["--leader-elect-lease-duration=x", "--leader-elect-renew-deadline=20s"];
+    let found = mistakes(&[PROVIDER, words[0], words[1]]);
+    assert_eq!(found, [format!("{}: is not a duration: write it like 250ms, 30s or 1h30m", words[0])]);
 }
 
 #[test]

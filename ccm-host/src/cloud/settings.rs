@@ -2,7 +2,7 @@
 //! listen, and who may answer there.
 //!
 //! Out: one [`ProviderSettings`] for each, with names that are unique and fit to be metric labels. Connecting, and
-//! reading the certificates, is done by [`crate::cloud`].
+//! reading the certificates, is done in [`super::connect`].
 
 mod endpoint;
 
@@ -11,32 +11,37 @@ use std::path::PathBuf;
 
 pub use endpoint::{Endpoint, TlsDir};
 
-use super::error::{FlagError, Mistakes};
-use super::value;
+use crate::flag::{self, FlagError, Mistakes, Wrong};
 
 const LONGEST_NAME: usize = 63;
 
+/// The flags.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Providers")]
-pub(super) struct RawProviders {
+#[group(skip)]
+pub struct Flags {
     /// A provider and where it listens: unix:///path, an absolute path, or https://host:port together with
     /// --provider-tls-dir. Repeat it for several providers.
     #[arg(long, value_name = "NAME=ENDPOINT")]
-    pub provider: Vec<String>,
+    provider: Vec<String>,
 
     /// Folder with ca.crt, tls.crt and tls.key for the provider of that name; needed for https endpoints, repeatable.
     #[arg(long, value_name = "NAME=DIR")]
-    pub provider_tls_dir: Vec<String>,
+    provider_tls_dir: Vec<String>,
 
     /// Users that may own a provider's socket and answer at it, besides root and the user of this process; numbers,
     /// comma separated. Needed where the provider's container runs as another user.
-    #[arg(long, value_name = "UIDS", default_value = "")]
-    pub allowed_peer_uids: String,
+    #[arg(long, value_name = "UIDS", default_value = "", value_parser = uids)]
+    allowed_peer_uids: Uids,
 
     /// Optional; if given, it must be the name of a --provider, so that a manifest cannot start with the wrong cloud.
     #[arg(long, value_name = "STRING", default_value = "")]
-    pub cloud_provider: String,
+    cloud_provider: String,
 }
+
+/// Numbers of users.
+#[derive(Clone, Debug)]
+struct Uids(Vec<u32>);
 
 /// A provider and how to reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,33 +53,33 @@ pub struct ProviderSettings {
     pub allowed_uids: Vec<u32>,
 }
 
-impl RawProviders {
-    pub(super) fn resolve(&self, mistakes: &mut Mistakes) -> Option<Vec<ProviderSettings>> {
+impl Flags {
+    /// What they say together.
+    pub fn resolve(&self, mistakes: &mut Mistakes) -> Option<Vec<ProviderSettings>> {
         let mut tls_dirs = self.tls_dirs(mistakes);
-        let allowed_uids = mistakes.keep(uids(&self.allowed_peer_uids));
         let mut providers: Vec<ProviderSettings> = Vec::new();
         let mut complete = !self.provider.is_empty();
         if self.provider.is_empty() {
             mistakes.add(self.missing());
         }
         for text in &self.provider {
-            match mistakes.keep(provider(text, &providers, &mut tls_dirs)) {
+            let read = provider(text, &providers, &mut tls_dirs);
+            match mistakes.keep(read.map_err(|wrong| wrong.of("provider", text))) {
                 Some(provider) => providers.push(provider),
                 None => complete = false,
             }
         }
         for (name, dir) in tls_dirs {
-            mistakes.add(FlagError::value(
+            mistakes.refuse(
                 "provider-tls-dir",
-                &format!("{name}={}", dir.display()),
+                format!("{name}={}", dir.display()),
                 "belongs to no provider with an https endpoint",
                 format!("give --provider {name}=https://HOST:PORT, or leave this flag out"),
-            ));
+            );
         }
         self.check_cloud_provider(mistakes);
-        let allowed_uids = allowed_uids?;
         for provider in &mut providers {
-            provider.allowed_uids.clone_from(&allowed_uids);
+            provider.allowed_uids.clone_from(&self.allowed_peer_uids.0);
         }
         complete.then_some(providers)
     }
@@ -102,16 +107,14 @@ impl RawProviders {
     fn tls_dirs(&self, mistakes: &mut Mistakes) -> BTreeMap<String, PathBuf> {
         let mut dirs = BTreeMap::new();
         for text in &self.provider_tls_dir {
-            let Some((name, dir)) = mistakes.keep(value::named("provider-tls-dir", text, "NAME=DIR")) else {
+            let named = flag::named("provider-tls-dir", text, "NAME=DIR");
+            let Some((name, dir)) = mistakes.keep(named.map_err(|wrong| wrong.of("provider-tls-dir", text)))
+            else {
                 continue;
             };
             if dirs.insert(name.to_owned(), PathBuf::from(dir)).is_some() {
-                mistakes.add(FlagError::value(
-                    "provider-tls-dir",
-                    text,
-                    format!("is the second folder for {name:?}"),
-                    "give one for each provider",
-                ));
+                let problem = format!("is the second folder for {name:?}");
+                mistakes.refuse("provider-tls-dir", text, problem, "give one for each provider");
             }
         }
         dirs
@@ -129,7 +132,7 @@ impl RawProviders {
             _ => "is not the name of a provider".to_owned(),
         };
         let remedy = format!("leave it out, or give {}", names.join(" or "));
-        mistakes.add(FlagError::value("cloud-provider", wanted, problem, remedy));
+        mistakes.refuse("cloud-provider", wanted, problem, remedy);
     }
 }
 
@@ -137,23 +140,21 @@ fn provider(
     text: &str,
     earlier: &[ProviderSettings],
     tls_dirs: &mut BTreeMap<String, PathBuf>,
-) -> Result<ProviderSettings, FlagError> {
-    let error = |problem: String, remedy: &str| FlagError::value("provider", text, problem, remedy);
-    let (name, address) = value::named("provider", text, "NAME=ENDPOINT")?;
+) -> Result<ProviderSettings, Wrong> {
+    let (name, address) = flag::named("provider", text, "NAME=ENDPOINT")?;
     if !is_name(name) {
-        return Err(error(
+        return Err(Wrong::new(
             format!("{name:?} cannot name a provider"),
             "use at most 63 lower-case letters, digits, '-' and '.', with a letter or digit at both ends",
         ));
     }
     let tls_dir = if address.starts_with("https://") { tls_dirs.remove(name) } else { None };
-    let endpoint = endpoint::parse(name, address, tls_dir)
-        .map_err(|(problem, remedy)| FlagError::value("provider", text, problem, remedy))?;
+    let endpoint = endpoint::parse(name, address, tls_dir)?;
     if earlier.iter().any(|other| other.name == name) {
-        return Err(error(format!("{name:?} is already a provider"), "give each provider its own name"));
+        return Err(Wrong::new(format!("{name:?} is already a provider"), "give each provider its own name"));
     }
     if let Some(other) = earlier.iter().find(|other| other.endpoint == endpoint) {
-        return Err(error(
+        return Err(Wrong::new(
             format!("{:?} listens at the same endpoint", other.name),
             "give each provider its own endpoint",
         ));
@@ -161,18 +162,12 @@ fn provider(
     Ok(ProviderSettings { name: name.to_owned(), endpoint, allowed_uids: Vec::new() })
 }
 
-fn uids(list: &str) -> Result<Vec<u32>, FlagError> {
+fn uids(list: &str) -> Result<Uids, Wrong> {
     let uid = |text: &str| {
-        text.trim().parse().map_err(|_| {
-            FlagError::value(
-                "allowed-peer-uids",
-                list,
-                format!("{text:?} is no user id"),
-                "give numbers, for example 1000,65532",
-            )
-        })
+        let wrong = |_| Wrong::new(format!("{text:?} is no user id"), "give numbers, for example 1000,65532");
+        text.trim().parse().map_err(wrong)
     };
-    list.split(',').filter(|_| !list.is_empty()).map(uid).collect()
+    list.split(',').filter(|_| !list.is_empty()).map(uid).collect::<Result<_, _>>().map(Uids)
 }
 
 fn is_name(text: &str) -> bool {

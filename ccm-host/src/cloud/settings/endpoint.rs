@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::flag::Wrong;
+
 /// Where a provider listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
@@ -54,10 +56,7 @@ impl fmt::Display for Endpoint {
 /// The longest path that fits into a socket address on Linux, without its final zero.
 const LONGEST_SOCKET_PATH: usize = 107;
 
-/// What is wrong, and what to do instead.
-type Fault = (String, String);
-
-pub(super) fn parse(name: &str, address: &str, tls_dir: Option<PathBuf>) -> Result<Endpoint, Fault> {
+pub(super) fn parse(name: &str, address: &str, tls_dir: Option<PathBuf>) -> Result<Endpoint, Wrong> {
     if address.starts_with('/') {
         return socket(address);
     }
@@ -69,27 +68,27 @@ pub(super) fn parse(name: &str, address: &str, tls_dir: Option<PathBuf>) -> Resu
     }
     Err(match address.split_once("://") {
         Some(("http", rest)) => plain(name, rest),
-        Some((scheme, _)) => fault(
+        Some((scheme, _)) => Wrong::new(
             format!("the scheme {scheme:?} is not supported"),
             "use unix:///path, or https://host:port with --provider-tls-dir",
         ),
         None if address.contains(':') => plain(name, address),
-        None => fault(
+        None => Wrong::new(
             format!("{address:?} is neither an absolute path nor a URL"),
             "use unix:///path, or https://host:port with --provider-tls-dir",
         ),
     })
 }
 
-fn socket(path: &str) -> Result<Endpoint, Fault> {
+fn socket(path: &str) -> Result<Endpoint, Wrong> {
     if !path.starts_with('/') || path.ends_with('/') {
-        return Err(fault(
+        return Err(Wrong::new(
             format!("{path:?} is not the absolute path of a socket"),
             "write unix:///path/of/the/socket",
         ));
     }
     if path.len() > LONGEST_SOCKET_PATH {
-        return Err(fault(
+        return Err(Wrong::new(
             format!("the path has {} bytes, a socket address holds {LONGEST_SOCKET_PATH}", path.len()),
             "use a shorter path",
         ));
@@ -97,16 +96,16 @@ fn socket(path: &str) -> Result<Endpoint, Fault> {
     Ok(Endpoint::Unix(PathBuf::from(path)))
 }
 
-fn https(name: &str, authority: &str, tls_dir: Option<PathBuf>) -> Result<Endpoint, Fault> {
+fn https(name: &str, authority: &str, tls_dir: Option<PathBuf>) -> Result<Endpoint, Wrong> {
     let Some((host, port)) = host_and_port(authority) else {
-        return Err(fault(
+        return Err(Wrong::new(
             format!("{authority:?} is not host:port"),
             "write https://host:port, without a path",
         ));
     };
     match tls_dir {
         Some(dir) => Ok(Endpoint::Https { host, port, tls: TlsDir(dir) }),
-        None => Err(fault(
+        None => Err(Wrong::new(
             "an https endpoint needs certificates of both sides",
             format!("add --provider-tls-dir {name}=DIR with ca.crt, tls.crt and tls.key"),
         )),
@@ -122,16 +121,12 @@ fn host_and_port(authority: &str) -> Option<(String, u16)> {
 }
 
 /// Plain TCP would let anyone on the way read and answer for the provider.
-fn plain(name: &str, rest: &str) -> Fault {
-    fault(
+fn plain(name: &str, rest: &str) -> Wrong {
+    Wrong::new(
         "plain TCP has neither encryption nor proof of who answers",
         format!(
             "use unix:///path, or {name}=https://{} with --provider-tls-dir {name}=DIR",
             rest.trim_end_matches('/')
         ),
     )
-}
-
-fn fault(problem: impl Into<String>, remedy: impl Into<String>) -> Fault {
-    (problem.into(), remedy.into())
 }

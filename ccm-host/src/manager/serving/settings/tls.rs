@@ -1,36 +1,37 @@
 //! The certificate that is shown, and how strict the handshake is.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustls::crypto::ring::ALL_CIPHER_SUITES;
 use rustls::{ProtocolVersion, SupportedCipherSuite};
 
-use super::error::{FlagError, Mistakes};
+use crate::flag::{self, FlagError, Mistakes, Wrong};
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Serving")]
-pub(super) struct RawTls {
+#[group(skip)]
+pub(super) struct Flags {
     /// File with the certificate that is shown, its issuers behind it; read again when it changes.
-    #[arg(long, value_name = "PATH", default_value = "")]
-    pub tls_cert_file: String,
+    #[arg(long, value_name = "PATH")]
+    tls_cert_file: Option<PathBuf>,
 
     /// File with the key of --tls-cert-file.
-    #[arg(long, value_name = "PATH", default_value = "")]
-    pub tls_private_key_file: String,
+    #[arg(long, value_name = "PATH")]
+    tls_private_key_file: Option<PathBuf>,
 
     /// Folder of cloud-controller-manager.crt and .key, which are made if they are not there; without it and without
     /// --tls-cert-file a self-signed certificate is made in memory.
-    #[arg(long, value_name = "PATH", default_value = "")]
-    pub cert_dir: String,
+    #[arg(long, value_name = "PATH")]
+    cert_dir: Option<PathBuf>,
 
     /// Lowest version of TLS: VersionTLS12 or VersionTLS13.
-    #[arg(long, value_name = "VERSION", default_value = "VersionTLS12")]
-    pub tls_min_version: String,
+    #[arg(long, value_name = "VERSION", default_value = "VersionTLS12", value_parser = version)]
+    tls_min_version: String,
 
     /// Cipher suites of TLS 1.2, by their Go names, comma separated; empty means all that are safe. Those of TLS 1.3 are
     /// always offered.
     #[arg(long, value_name = "LIST", default_value = "")]
-    pub tls_cipher_suites: Vec<String>,
+    tls_cipher_suites: Vec<String>,
 }
 
 /// The certificate that is shown, and how strict the handshake is.
@@ -54,73 +55,51 @@ pub enum CertificateSource {
     Memory,
 }
 
-impl RawTls {
+impl Flags {
     pub(super) fn resolve(&self, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -> Option<TlsSettings> {
         let certificate = mistakes.keep(self.certificate());
-        let only_tls13 = mistakes.keep(self.only_tls13(warnings));
+        let version = self.tls_min_version.as_str();
+        if matches!(version, "VersionTLS10" | "VersionTLS11") {
+            warnings.push(format!(
+                "--tls-min-version={version} has no effect: TLS 1.2 is the lowest that is spoken"
+            ));
+        }
         let cipher_suites = mistakes.keep(self.cipher_suites(warnings));
         Some(TlsSettings {
             certificate: certificate?,
-            only_tls13: only_tls13?,
+            only_tls13: version == "VersionTLS13",
             cipher_suites: cipher_suites?,
         })
     }
 
     fn certificate(&self) -> Result<CertificateSource, FlagError> {
-        let half = |flag: &str, value: &str, other: &str| {
-            FlagError::value(
-                flag,
-                value,
+        let half = |flag: &str, file: &Path, other: &str| {
+            Wrong::new(
                 format!("is of no use without --{other}"),
                 format!("give --{other} as well, or leave both out for a self-signed certificate"),
             )
+            .of(flag, &file.display().to_string())
         };
-        match (self.tls_cert_file.as_str(), self.tls_private_key_file.as_str(), self.cert_dir.as_str()) {
-            ("", "", "") => Ok(CertificateSource::Memory),
-            ("", "", folder) => Ok(CertificateSource::Folder(PathBuf::from(folder))),
-            (file, "", _) => Err(half("tls-cert-file", file, "tls-private-key-file")),
-            ("", file, _) => Err(half("tls-private-key-file", file, "tls-cert-file")),
-            (certificate, key, _) => {
-                Ok(CertificateSource::Files { certificate: certificate.into(), key: key.into() })
+        match (&self.tls_cert_file, &self.tls_private_key_file, &self.cert_dir) {
+            (None, None, None) => Ok(CertificateSource::Memory),
+            (None, None, Some(folder)) => Ok(CertificateSource::Folder(folder.clone())),
+            (Some(file), None, _) => Err(half("tls-cert-file", file, "tls-private-key-file")),
+            (None, Some(file), _) => Err(half("tls-private-key-file", file, "tls-cert-file")),
+            (Some(certificate), Some(key), _) => {
+                Ok(CertificateSource::Files { certificate: certificate.clone(), key: key.clone() })
             }
-        }
-    }
-
-    fn only_tls13(&self, warnings: &mut Vec<String>) -> Result<bool, FlagError> {
-        let version = self.tls_min_version.as_str();
-        match version {
-            "" | "VersionTLS12" => Ok(false),
-            "VersionTLS13" => Ok(true),
-            "VersionTLS10" | "VersionTLS11" => {
-                warnings.push(format!(
-                    "--tls-min-version={version} has no effect: TLS 1.2 is the lowest that is spoken"
-                ));
-                Ok(false)
-            }
-            _ => Err(FlagError::value(
-                "tls-min-version",
-                version,
-                "is no version of TLS",
-                "give VersionTLS12 or VersionTLS13",
-            )),
         }
     }
 
     /// As in Go: who names suites chooses among those of TLS 1.2.
     fn cipher_suites(&self, warnings: &mut Vec<String>) -> Result<Vec<SupportedCipherSuite>, FlagError> {
-        let names: Vec<&str> = self
-            .tls_cipher_suites
-            .iter()
-            .flat_map(|list| list.split(','))
-            .map(str::trim)
-            .filter(|name| !name.is_empty())
-            .collect();
+        let names: Vec<&str> = flag::listed(&self.tls_cipher_suites).collect();
         if names.is_empty() {
             return Ok(ALL_CIPHER_SUITES.to_vec());
         }
         let given = names.join(",");
         let error = |problem: String| {
-            FlagError::value("tls-cipher-suites", &given, problem, format!("give some of {}", known()))
+            Wrong::new(problem, format!("give some of {}", known())).of("tls-cipher-suites", &given)
         };
         let is_tls13 = |suite: &SupportedCipherSuite| suite.version().version == ProtocolVersion::TLSv1_3;
         let mut suites: Vec<SupportedCipherSuite> =
@@ -138,6 +117,13 @@ impl RawTls {
             }
         }
         Ok(suites)
+    }
+}
+
+fn version(text: &str) -> Result<String, Wrong> {
+    match text {
+        "" | "VersionTLS10" | "VersionTLS11" | "VersionTLS12" | "VersionTLS13" => Ok(text.to_owned()),
+        _ => Err(Wrong::new("is no version of TLS", "give VersionTLS12 or VersionTLS13")),
     }
 }
 

@@ -4,12 +4,11 @@ use ipnet::IpNet;
 
 use super::{NodeRange, SERVICE};
 use crate::cidr;
-use crate::manager::flags::error::FlagError;
+use crate::flag::{FlagError, Wrong};
 
 /// The networks of a list, canonical and in order; none if it is empty.
 pub(super) fn list(name: &str, value: &str, warnings: &mut Vec<String>) -> Result<Vec<IpNet>, FlagError> {
-    let error =
-        |problem: String, remedy: &str| Err(FlagError::value(name, value, problem, remedy.to_owned()));
+    let error = |problem: String, remedy: &str| Err(Wrong::new(problem, remedy).of(name, value));
     if value.trim().is_empty() {
         return Ok(Vec::new());
     }
@@ -47,12 +46,9 @@ pub(super) fn reserve(
         for service in services.iter().filter(|service| cidr::overlap(service, cluster)) {
             let one_block = *node_mask == cluster.prefix_len();
             if one_block || service.contains(cluster) {
-                return Err(FlagError::value(
-                    SERVICE,
-                    value,
-                    format!("{service} leaves nothing of the cluster CIDR {cluster} for nodes"),
-                    "give Services and pods networks of their own",
-                ));
+                let problem = format!("{service} leaves nothing of the cluster CIDR {cluster} for nodes");
+                let wrong = Wrong::new(problem, "give Services and pods networks of their own");
+                return Err(wrong.of(SERVICE, value));
             }
             warnings.push(format!(
                 "--{SERVICE}={value}: {service} lies in the cluster CIDR {cluster}; what belongs to Services is never \

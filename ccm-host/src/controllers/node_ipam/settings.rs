@@ -9,45 +9,41 @@ mod networks;
 #[cfg(test)]
 mod tests;
 
+use clap::ArgAction;
 use ipnet::IpNet;
 
-use super::error::{FlagError, Mistakes};
-use super::value;
-use masks::RawMasks;
+use crate::flag::{self, FlagError, Mistakes, Wrong};
 
 const CLUSTER: &str = "cluster-cidr";
 const SERVICE: &str = "service-cluster-ip-range";
+/// How the cluster CIDRs are divided, if at all.
+const DIVIDED_BY: [&str; 4] = ["cidr-allocator-type", masks::ANY, masks::IPV4, masks::IPV6];
 
+/// The flags.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Pod networks")]
-pub(super) struct RawCidrs {
+#[group(skip)]
+pub struct Flags {
     /// Networks of the pods: one, or one of each family, comma separated. Needed to give CIDRs to nodes and to
     /// configure routes.
     #[arg(long, value_name = "LIST", default_value = "")]
-    pub cluster_cidr: String,
+    cluster_cidr: String,
 
     /// Networks of the Services: one, or one of each family, comma separated. No node is given any of it.
     #[arg(long, value_name = "LIST", default_value = "")]
-    pub service_cluster_ip_range: String,
+    service_cluster_ip_range: String,
 
     /// Give each node its pod CIDRs; without it, or without nodeipam in --controllers, the node-ipam controller does
     /// not start.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        num_args = 0..=1,
-        require_equals = true,
-        default_value = "false",
-        default_missing_value = "true"
-    )]
-    pub allocate_node_cidrs: String,
+    #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
+    allocate_node_cidrs: bool,
 
     /// Where pod CIDRs come from: RangeAllocator divides --cluster-cidr, CloudAllocator writes what the provider says.
-    #[arg(long, value_name = "NAME", default_value = "RangeAllocator")]
-    pub cidr_allocator_type: String,
+    #[arg(long, value_name = "NAME", default_value = "RangeAllocator", value_parser = allocator)]
+    cidr_allocator_type: Allocator,
 
     #[command(flatten)]
-    masks: RawMasks,
+    masks: masks::Flags,
 }
 
 /// Which addresses belong to pods and to Services.
@@ -85,8 +81,9 @@ pub struct NodeRange {
     pub node_mask: u8,
 }
 
-impl RawCidrs {
-    pub(super) fn resolve(
+impl Flags {
+    /// What they say together; `with_ipam`: the controller is among those to run.
+    pub fn resolve(
         &self,
         with_ipam: bool,
         mistakes: &mut Mistakes,
@@ -94,11 +91,7 @@ impl RawCidrs {
     ) -> Option<CidrSettings> {
         let cluster = mistakes.keep(networks::list(CLUSTER, &self.cluster_cidr, warnings));
         let service = mistakes.keep(networks::list(SERVICE, &self.service_cluster_ip_range, warnings));
-        let allocate = mistakes.keep(value::switch("allocate-node-cidrs", &self.allocate_node_cidrs));
-        let from_cloud = mistakes.keep(from_cloud(&self.cidr_allocator_type));
-        let masks = self.masks.resolve(mistakes);
-        let (cluster, service, masks) = (cluster?, service?, masks?);
-        let allocate = allocate?;
+        let (cluster, service, allocate) = (cluster?, service?, self.allocate_node_cidrs);
         if allocate && !with_ipam {
             warnings.push(
                 "--allocate-node-cidrs=true has no effect: unless kube-controller-manager gives nodes their CIDRs, \
@@ -106,17 +99,15 @@ impl RawCidrs {
                     .to_owned(),
             );
         }
-        let allocation = match (allocate && with_ipam, from_cloud?) {
-            (false, _) => None,
-            (true, true) => Some(Allocation::Cloud { cluster: cluster.clone() }),
-            (true, false) => {
-                let ranges = mistakes.keep(self.ranges(&cluster, &masks))?;
-                mistakes.keep(networks::reserve(
-                    &self.service_cluster_ip_range,
-                    &service,
-                    &ranges,
-                    warnings,
-                ))?;
+        let allocation = match self.cidr_allocator_type {
+            _ if !allocate || !with_ipam => None,
+            Allocator::Cloud => Some(Allocation::Cloud { cluster: cluster.clone() }),
+            // What was refused already says nothing of the rest.
+            Allocator::Range if !mistakes.spare(&DIVIDED_BY) => return None,
+            Allocator::Range => {
+                let ranges = mistakes.keep(self.ranges(&cluster))?;
+                let range = &self.service_cluster_ip_range;
+                mistakes.keep(networks::reserve(range, &service, &ranges, warnings))?;
                 Some(Allocation::Ranges { ranges, reserved: service })
             }
         };
@@ -124,27 +115,32 @@ impl RawCidrs {
     }
 
     /// Each cluster CIDR with the mask of its family.
-    fn ranges(&self, cluster: &[IpNet], masks: &masks::Masks) -> Result<Vec<NodeRange>, FlagError> {
+    fn ranges(&self, cluster: &[IpNet]) -> Result<Vec<NodeRange>, FlagError> {
         if cluster.is_empty() {
-            return Err(FlagError::value(
-                CLUSTER,
-                &self.cluster_cidr,
+            return Err(Wrong::new(
                 "there is nothing to divide with --allocate-node-cidrs=true",
                 "give the networks of the pods, or --cidr-allocator-type=CloudAllocator if the cloud allots them",
-            ));
+            )
+            .of(CLUSTER, &self.cluster_cidr));
         }
-        let node_masks = masks.of(cluster)?;
+        let node_masks = self.masks.of(cluster)?;
         cluster.iter().zip(node_masks).map(|(cluster, mask)| mask.divide(cluster)).collect()
     }
 }
 
-fn from_cloud(name: &str) -> Result<bool, FlagError> {
-    let error = |problem: &str, remedy: &str| FlagError::value("cidr-allocator-type", name, problem, remedy);
+/// Who allots pod CIDRs.
+#[derive(Clone, Copy, Debug)]
+enum Allocator {
+    Range,
+    Cloud,
+}
+
+fn allocator(name: &str) -> Result<Allocator, Wrong> {
     match name {
-        "RangeAllocator" => Ok(false),
-        "CloudAllocator" => Ok(true),
-        "IPAMFromCluster" => Err(error("was removed from Kubernetes", "give RangeAllocator")),
-        "IPAMFromCloud" => Err(error("was removed from Kubernetes", "give CloudAllocator")),
-        _ => Err(error("is unknown", "give RangeAllocator or CloudAllocator")),
+        "RangeAllocator" => Ok(Allocator::Range),
+        "CloudAllocator" => Ok(Allocator::Cloud),
+        "IPAMFromCluster" => Err(Wrong::new("was removed from Kubernetes", "give RangeAllocator")),
+        "IPAMFromCloud" => Err(Wrong::new("was removed from Kubernetes", "give CloudAllocator")),
+        _ => Err(Wrong::new("is unknown", "give RangeAllocator or CloudAllocator")),
     }
 }

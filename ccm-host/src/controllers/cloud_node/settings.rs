@@ -1,0 +1,55 @@
+//! Which nodes are looked after, and how fast they are initialised and refreshed, as the flags say.
+
+use std::time::Duration;
+
+use crate::{
+    flag::{self, Wrong},
+    manager::selector::{LabelSelector, SelectorError},
+};
+
+/// One field a flag.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+#[command(next_help_heading = "Nodes")]
+#[group(skip)]
+pub struct Settings {
+    /// Nodes that are initialised and written at the same time.
+    #[arg(long, value_name = "INT", default_value = "32", value_parser = workers)]
+    pub concurrent_node_syncs: usize,
+
+    /// Nodes that are written at the same time by the periodic refresh; 0 means as many as --concurrent-node-syncs.
+    #[arg(long, value_name = "INT", default_value = "0", value_parser = status_workers)]
+    pub concurrent_node_status_updates: usize,
+
+    /// Time between two refreshes of the addresses of all nodes.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = flag::period)]
+    pub node_status_update_frequency: Duration,
+
+    /// Label selector of the nodes that this host looks after; the others are never asked about or written.
+    #[arg(long, value_name = "SELECTOR", default_value = "", value_parser = selector)]
+    pub node_selector: LabelSelector,
+}
+
+impl Settings {
+    /// Nodes written at the same time by the refresh.
+    #[must_use]
+    pub fn status_workers(&self) -> usize {
+        match self.concurrent_node_status_updates {
+            0 => self.concurrent_node_syncs,
+            count => count,
+        }
+    }
+}
+
+fn workers(text: &str) -> Result<usize, Wrong> {
+    flag::workers(text, "no node would ever be initialised")
+}
+
+fn status_workers(text: &str) -> Result<usize, Wrong> {
+    if text == "0" { Ok(0) } else { flag::workers(text, "is zero") }
+}
+
+fn selector(text: &str) -> Result<LabelSelector, Wrong> {
+    text.parse().map_err(|error: SelectorError| {
+        Wrong::new(error.to_string(), "write it as for kubectl -l, for example \"pool in (a,b),!unmanaged\"")
+    })
+}

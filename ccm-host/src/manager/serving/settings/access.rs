@@ -1,0 +1,139 @@
+//! Who may read metrics and configuration: what is asked of the apiserver, and what is open to everybody.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ArgAction;
+
+use crate::flag::{self, FlagError, Mistakes, Wrong};
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Authentication and authorization")]
+#[group(skip)]
+pub(super) struct Flags {
+    /// File with the access to the apiserver that reviews tokens; empty means that of --kubeconfig, or the pod's
+    /// ServiceAccount.
+    #[arg(long, value_name = "PATH")]
+    authentication_kubeconfig: Option<PathBuf>,
+
+    /// Do not read the CA of client certificates from the ConfigMap extension-apiserver-authentication.
+    #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
+    authentication_skip_lookup: bool,
+
+    /// Go on if that ConfigMap may not be read: client certificates are accepted from nobody then.
+    #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
+    authentication_tolerate_lookup_failure: bool,
+
+    /// How long the review of a token is remembered.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = flag::duration)]
+    authentication_token_webhook_cache_ttl: Duration,
+
+    /// File with the CA of client certificates, in place of the ConfigMap: the common name is the user, the
+    /// organisations are the groups. Read again when it changes.
+    #[arg(long, value_name = "PATH")]
+    client_ca_file: Option<PathBuf>,
+
+    /// File with the access to the apiserver that is asked who may do what; empty means that of --kubeconfig, or the
+    /// pod's ServiceAccount.
+    #[arg(long, value_name = "PATH")]
+    authorization_kubeconfig: Option<PathBuf>,
+
+    /// Paths that are open to everybody, comma separated; one that ends in * opens all that begin so. Giving the flag
+    /// replaces the default.
+    #[arg(long, value_name = "LIST", default_value = "/healthz,/readyz,/livez")]
+    authorization_always_allow_paths: Vec<String>,
+
+    /// How long it is remembered that a request was allowed.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = flag::duration)]
+    authorization_webhook_cache_authorized_ttl: Duration,
+
+    /// How long it is remembered that a request was not allowed.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = flag::duration)]
+    authorization_webhook_cache_unauthorized_ttl: Duration,
+}
+
+/// Who may read what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessSettings {
+    /// `None`: as the rest of the process reaches the apiserver.
+    pub authentication_kubeconfig: Option<PathBuf>,
+    /// The same for authorization.
+    pub authorization_kubeconfig: Option<PathBuf>,
+    pub client_ca: ClientCa,
+    pub open: Vec<OpenPath>,
+    pub token_ttl: Duration,
+    pub allowed_ttl: Duration,
+    pub denied_ttl: Duration,
+}
+
+/// Whose client certificates are accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientCa {
+    /// Those of the CA in this file.
+    File(PathBuf),
+    /// Those of the CA in the cluster's ConfigMap.
+    ConfigMap {
+        /// Not being allowed to read it is no reason to end.
+        tolerant: bool,
+    },
+    /// None.
+    Nobody,
+}
+
+/// A path that needs no right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenPath {
+    Exactly(String),
+    Below(String),
+}
+
+impl OpenPath {
+    /// Whether it opens this path.
+    #[must_use]
+    pub fn opens(&self, path: &str) -> bool {
+        match self {
+            Self::Exactly(open) => path == open,
+            Self::Below(begin) => path.starts_with(begin),
+        }
+    }
+}
+
+impl Flags {
+    pub(super) fn resolve(&self, mistakes: &mut Mistakes) -> Option<AccessSettings> {
+        Some(AccessSettings {
+            authentication_kubeconfig: self.authentication_kubeconfig.clone(),
+            authorization_kubeconfig: self.authorization_kubeconfig.clone(),
+            open: self.open(mistakes)?,
+            client_ca: self.client_ca(),
+            token_ttl: self.authentication_token_webhook_cache_ttl,
+            allowed_ttl: self.authorization_webhook_cache_authorized_ttl,
+            denied_ttl: self.authorization_webhook_cache_unauthorized_ttl,
+        })
+    }
+
+    fn client_ca(&self) -> ClientCa {
+        match &self.client_ca_file {
+            Some(file) => ClientCa::File(file.clone()),
+            None if self.authentication_skip_lookup => ClientCa::Nobody,
+            None => ClientCa::ConfigMap { tolerant: self.authentication_tolerate_lookup_failure },
+        }
+    }
+
+    fn open(&self, mistakes: &mut Mistakes) -> Option<Vec<OpenPath>> {
+        let read: Vec<_> = flag::listed(&self.authorization_always_allow_paths)
+            .map(|path| mistakes.keep(open(path)))
+            .collect();
+        read.into_iter().collect()
+    }
+}
+
+fn open(path: &str) -> Result<OpenPath, FlagError> {
+    if !path.starts_with('/') {
+        let wrong = Wrong::new("is no path", "begin it with /, as in /healthz");
+        return Err(wrong.of("authorization-always-allow-paths", path));
+    }
+    Ok(match path.strip_suffix('*') {
+        Some(begin) => OpenPath::Below(begin.to_owned()),
+        None => OpenPath::Exactly(path.to_owned()),
+    })
+}
