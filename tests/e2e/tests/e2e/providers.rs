@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use e2e::{History, quick};
-use test_cluster::{CloudFolder, Cluster, InventoryFile, MachinesFile, ProviderUnderTest, go, python};
+use test_cluster::{
+    CloudFolder, Cluster, InventoryFile, MachinesFile, ProviderUnderTest, go, metrics::sum, python, wait,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_mock_leaves_what_must_be_left() -> Result<()> {
@@ -58,4 +60,31 @@ async fn a_provider_without_an_sdk_leaves_the_same_nodes() -> Result<()> {
     };
     let cluster = quick().provider_under_test(provider).start().await?;
     History::new(cluster, "stub", |_| MachinesFile::new(folder.path())).without_balancers().run().await
+}
+
+/// Controllers that it does not serve are skipped, which the log and a metric tell.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Node.js; providers/stubs-nodejs/check installs what it needs, and .ci/run runs it"]
+async fn a_provider_without_an_sdk_need_not_serve_all_controllers() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../providers/stubs-nodejs/serve");
+    let provider = ProviderUnderTest {
+        name: "stub".to_owned(),
+        program,
+        flags: vec![MachinesFile::new(folder.path())?.flag()],
+        environment: Vec::new(),
+    };
+    let mut cluster = quick().provider_under_test(provider).start().await?;
+    wait::until("the controllers of nodes run", async || {
+        let metrics = cluster.host_metrics().await?;
+        let running = |name| sum(&metrics, "running_managed_controllers", &[name]) == 1.0;
+        Ok((running("name=\"cloud-node\"") && running("name=\"cloud-node-lifecycle\"")).then_some(()))
+    })
+    .await?;
+    let metrics = cluster.host_metrics().await?;
+    ensure!(metrics.contains("ccm_controller_skipped{name=\"service\"} 1"), "{metrics}");
+    ensure!(!metrics.contains("running_managed_controllers{name=\"service\""), "{metrics}");
+    let log = cluster.host()?.output();
+    ensure!(log.contains("skipped: no connected provider serves this controller"), "{log}");
+    Ok(())
 }
