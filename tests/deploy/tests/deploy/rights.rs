@@ -62,8 +62,16 @@ impl Set {
         Ok(unused.filter(|right| !but.iter().any(|(rare, _)| rare == right)).collect())
     }
 
-    /// Nothing was forbidden, and all that was granted was used.
-    async fn is_just_enough(&self, but: &[(&str, &str)]) -> Result<()> {
+    /// For this work nothing was forbidden, and all that was granted was used.
+    async fn is_just_enough(
+        &self,
+        but: &[(&str, &str)],
+        work: impl Future<Output = Result<()>>,
+    ) -> Result<()> {
+        let worked = work.await;
+        // It says more than what came of it.
+        nothing_was_forbidden(&self.cluster)?;
+        worked?;
         let mut unused = Vec::new();
         let all_used = wait::until("each right is used", async || {
             unused = self.unused(but)?;
@@ -152,42 +160,54 @@ async fn all_controllers_use_what_they_are_granted() -> Result<()> {
     let control_plane = control_plane::Options::default().apiserver_flag("--feature-gates=WatchList=false");
     let options = Options { control_plane, ..Options::default() };
     let set = Set::on(options, json!({ "cluster": cidrs, "nodeIpam": { "enabled": true } })).await?;
-    join(&set.cluster, &["stays", "stops", "goes", "follows", "denied-1", "denied-2"]).await?;
-    has_pod_cidr(&set.cluster, "stays").await?;
-    network_is_available(&set.cluster, "stays").await?;
-    set.a_service_comes_changes_and_goes().await?;
-    set.nodes_lose_their_machines().await?;
-    set.is_scraped().await?;
-    let _standby = set.cluster.start_replica("standby", &["--leader-elect".to_owned()])?;
-    set.is_just_enough(&[]).await
+    set.is_just_enough(&[], async {
+        join(&set.cluster, &["stays", "stops", "goes", "follows", "denied-1", "denied-2"]).await?;
+        let standby = set.cluster.start_replica("standby", &["--leader-elect".to_owned()])?;
+        wait::until("the second replica stands by", async || {
+            Ok(standby.output().contains("standing by until it leads").then_some(()))
+        })
+        .await?;
+        has_pod_cidr(&set.cluster, "stays").await?;
+        network_is_available(&set.cluster, "stays").await?;
+        set.a_service_comes_changes_and_goes().await?;
+        set.nodes_lose_their_machines().await?;
+        set.is_scraped().await
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cloud_node_alone_needs_no_services_and_deletes_nothing() -> Result<()> {
     let set = Set::of(json!({ "controllers": ["cloud-node"] })).await?;
-    join(&set.cluster, &["node-a"]).await?;
-    set.is_scraped().await?;
-    set.is_just_enough(&RARE).await
+    set.is_just_enough(&RARE, async {
+        join(&set.cluster, &["node-a"]).await?;
+        set.is_scraped().await
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cloud_node_lifecycle_alone_needs_no_services() -> Result<()> {
     let set = Set::of(json!({ "controllers": ["cloud-node-lifecycle"] })).await?;
-    for name in ["stays", "stops", "goes", "follows", "denied-1", "denied-2"] {
-        set.initialised(name, "True").await?;
-    }
-    set.nodes_lose_their_machines().await?;
-    set.is_scraped().await?;
-    set.is_just_enough(&RARE).await
+    set.is_just_enough(&RARE, async {
+        for name in ["stays", "stops", "goes", "follows", "denied-1", "denied-2"] {
+            set.initialised(name, "True").await?;
+        }
+        set.nodes_lose_their_machines().await?;
+        set.is_scraped().await
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn service_lb_alone_writes_no_nodes() -> Result<()> {
     let set = Set::of(json!({ "controllers": ["service"] })).await?;
-    set.initialised("node-a", "True").await?;
-    set.a_service_comes_changes_and_goes().await?;
-    set.is_scraped().await?;
-    set.is_just_enough(&RARE).await
+    set.is_just_enough(&RARE, async {
+        set.initialised("node-a", "True").await?;
+        set.a_service_comes_changes_and_goes().await?;
+        set.is_scraped().await
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -196,12 +216,14 @@ async fn node_ipam_alone_writes_no_status() -> Result<()> {
     let cidrs = json!({ "cidrs": ["10.244.0.0/24"] });
     let values = json!({ "controllers": [], "nodeIpam": { "enabled": true }, "cluster": cidrs });
     let set = Set::of(values).await?;
-    register(&set.cluster.client, as_registered("node-a")).await?;
-    has_pod_cidr(&set.cluster, "node-a").await?;
-    register(&set.cluster.client, as_registered("node-b")).await?;
-    event(&set.cluster, "node-b", "CIDRNotAvailable").await?;
-    set.is_scraped().await?;
-    set.is_just_enough(&RARE).await
+    set.is_just_enough(&RARE, async {
+        register(&set.cluster.client, as_registered("node-a")).await?;
+        has_pod_cidr(&set.cluster, "node-a").await?;
+        register(&set.cluster.client, as_registered("node-b")).await?;
+        event(&set.cluster, "node-b", "CIDRNotAvailable").await?;
+        set.is_scraped().await
+    })
+    .await
 }
 
 /// Also without leader election and without the apiserver's word on who may scrape.
@@ -214,21 +236,24 @@ async fn node_route_alone_writes_conditions_only() -> Result<()> {
         "delegatedAuth": { "enabled": false },
     }))
     .await?;
-    let cloud = set.cluster.cloud()?;
-    let nodes = Api::<Node>::all(set.cluster.client.clone());
-    let give = async |name: &str, cidr: &str| -> Result<()> {
-        set.initialised(name, "True").await?;
-        let body = json!({ "spec": { "podCIDR": cidr, "podCIDRs": [cidr] } });
-        nodes.patch(name, &PatchParams::default(), &Patch::Merge(body)).await?;
+    set.is_just_enough(&RARE, async {
+        let cloud = set.cluster.cloud()?;
+        let nodes = Api::<Node>::all(set.cluster.client.clone());
+        let give = async |name: &str, cidr: &str| -> Result<()> {
+            set.initialised(name, "True").await?;
+            let body = json!({ "spec": { "podCIDR": cidr, "podCIDRs": [cidr] } });
+            nodes.patch(name, &PatchParams::default(), &Patch::Merge(body)).await?;
+            Ok(())
+        };
+        give("node-a", "10.244.0.0/24").await?;
+        network_is_available(&set.cluster, "node-a").await?;
+        cloud.fault("error,reason=QUOTA_EXCEEDED,method=BatchEnsureRoutes").await?;
+        give("node-b", "10.244.1.0/24").await?;
+        event(&set.cluster, "node-b", "FailedToCreateRoute").await?;
+        nodes.delete("node-a", &Default::default()).await?;
+        wait::until("the route is gone", async || Ok(cloud.door().routes().await?.is_empty().then_some(())))
+            .await?;
         Ok(())
-    };
-    give("node-a", "10.244.0.0/24").await?;
-    network_is_available(&set.cluster, "node-a").await?;
-    cloud.fault("error,reason=QUOTA_EXCEEDED,method=BatchEnsureRoutes").await?;
-    give("node-b", "10.244.1.0/24").await?;
-    event(&set.cluster, "node-b", "FailedToCreateRoute").await?;
-    nodes.delete("node-a", &Default::default()).await?;
-    wait::until("the route is gone", async || Ok(cloud.door().routes().await?.is_empty().then_some(())))
-        .await?;
-    set.is_just_enough(&RARE).await
+    })
+    .await
 }
