@@ -15,6 +15,7 @@
 //! when a watch says that its holder gave it back.
 
 mod handback;
+mod health;
 mod lock;
 mod metrics;
 mod record;
@@ -32,6 +33,7 @@ use tokio_util::{
     task::{TaskTracker, task_tracker::TaskTrackerToken},
 };
 
+pub use health::Health;
 pub use lock::Lock;
 pub use metrics::Metrics;
 pub use settings::Settings;
@@ -205,7 +207,9 @@ async fn compete(
     let mut asked = Instant::now();
     let mut watch = lock.watch();
     let fencing = loop {
-        match lock.acquire().await {
+        let answer = lock.acquire().await;
+        lock.health.saw(&answer);
+        match answer {
             Ok(Some(fencing)) => break fencing,
             Ok(None) => {}
             Err(error) => tracing::warn!(error = format!("{error:#}"), "the Lease cannot be taken yet"),
@@ -233,7 +237,11 @@ async fn compete(
 async fn renewed(lock: &Lock, settings: &Settings, metrics: &Metrics, end: Instant) -> Result<Instant> {
     loop {
         let asked = Instant::now();
-        match timeout_at(end, lock.renew(metrics)).await {
+        let answer = timeout_at(end, lock.renew(metrics)).await;
+        if let Ok(answer) = &answer {
+            lock.health.saw(answer);
+        }
+        match answer {
             Ok(Ok(true)) => return Ok(asked + settings.leader_elect_renew_deadline),
             Ok(Ok(false)) => bail!("leadership was lost: another replica holds the Lease {}", lock.name()),
             Ok(Err(error)) => {

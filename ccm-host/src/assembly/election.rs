@@ -5,7 +5,7 @@ use ::kube::Client;
 use crate::{
     election::{self, Leadership, Lock, Metrics},
     kube::ClientOptions,
-    manager::process::Process,
+    manager::{health::Probe, process::Process},
 };
 
 /// Of a client that renews the Lease also when the host is busy: a connection of its own, no limiter, no repeats that would
@@ -24,6 +24,8 @@ pub(super) fn start(process: &Process, client: &Client) -> Leadership {
     }
     let (leading, leadership) = Leadership::standby();
     let lock = Lock::new(client.clone(), settings.clone(), identity());
+    let health = lock.health();
+    process.checks().add(Probe::Ready, "lease", move || health.check());
     let metrics = process.metrics().register(Metrics::register);
     let ends = (leading, leadership.clone());
     process.spawn_support("leader-election", |stop| election::run(lock, settings, metrics, ends, stop));

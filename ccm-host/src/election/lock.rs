@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::{
-    Fencing, Metrics, Settings,
+    Fencing, Health, Metrics, Settings,
     handback::Watch,
     record::{Step, decide, epoch, runs_out_after},
 };
@@ -25,6 +25,7 @@ pub struct Lock {
     me: String,
     /// As last seen, and since when it has been so.
     seen: Mutex<Option<(Lease, Instant)>>,
+    pub(super) health: Health,
 }
 
 impl std::fmt::Debug for Lock {
@@ -42,7 +43,14 @@ impl Lock {
             settings,
             me,
             seen: Mutex::default(),
+            health: Health::default(),
         }
+    }
+
+    /// Whether the Lease can be read and written.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.health.clone()
     }
 
     #[must_use]

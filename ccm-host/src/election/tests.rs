@@ -26,6 +26,7 @@ fn settings() -> Settings {
 /// One process that competes.
 struct Replica {
     leadership: Leadership,
+    health: Health,
     registry: Registry,
     stop: CancellationToken,
     task: JoinHandle<Result<()>>,
@@ -36,11 +37,12 @@ impl Replica {
         let (leading, leadership) = Leadership::standby();
         let stop = CancellationToken::new();
         let lock = Lock::new(server.client(name), settings(), name.to_owned());
+        let health = lock.health();
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         let ends = (leading, leadership.clone());
         let task = tokio::spawn(run(lock, settings(), metrics, ends, stop.clone()));
-        Self { leadership, registry, stop, task }
+        Self { leadership, health, registry, stop, task }
     }
 
     async fn stop(self) {
@@ -122,6 +124,25 @@ async fn who_may_not_watch_the_lease_follows_at_the_next_look() {
         assert!(begun.elapsed() <= 3 * SECOND, "{:?}", begun.elapsed());
         second.stop().await;
     }
+}
+
+/// As when rights are missing: the probe says since when and why, but not of a moment.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_may_not_be_read_is_told() {
+    let server = server();
+    let refused = Fault::Refuse(::apiserver::Refusal::forbidden("leases"));
+    let fault = server.faults_of("one").every(|asked| asked.verb == Some(Verb::Get), refused);
+    let one = Replica::start(&server, "one");
+    sleep(5 * SECOND).await;
+    assert_eq!(one.health.check(), Ok(()));
+    sleep(10 * SECOND).await;
+    let why = one.health.check().unwrap_err();
+    assert!(why.starts_with("the Lease cannot be held since 1970-01-01T00:00:00Z: "), "{why}");
+    assert!(why.contains("Forbidden"), "{why}");
+    drop(fault);
+    one.leadership.elected().await;
+    assert_eq!(one.health.check(), Ok(()));
+    one.stop().await;
 }
 
 /// Not at the look after that.

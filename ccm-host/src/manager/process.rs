@@ -100,7 +100,7 @@ impl Process {
     }
 
     /// Starts a controller once it is `due`: from then on it shows in `running_managed_controllers` and, by its name, in
-    /// `/livez`, where it may put a check of its own in place. `run` returns once its token is cancelled and its last key
+    /// `/livez` and `/readyz`, where it may put a check of its own in place. `run` returns once its token is cancelled and its last key
     /// is done.
     pub fn spawn_controller<F>(
         &self,
@@ -120,8 +120,10 @@ impl Process {
                 () = due => {}
                 () = stop.cancelled() => return Ok(()),
             }
-            if checks.ask(Probe::Live, controller.name()).is_none() {
-                checks.add(Probe::Live, controller.name(), || Ok(()));
+            for probe in [Probe::Live, Probe::Ready] {
+                if checks.ask(probe, controller.name()).is_none() {
+                    checks.add(probe, controller.name(), || Ok(()));
+                }
             }
             let _running = metrics.running(controller);
             future.await
