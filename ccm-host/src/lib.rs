@@ -7,6 +7,7 @@
 //! * [`manager`] holds the process: flags, logs, serving, start order, shutdown.
 //! * [`election`] tells whether this replica leads.
 //! * [`clock`] tells the time that other processes share.
+//! * `trace` names the spans of a trace.
 //! * [`cidr`] reads networks as Kubernetes does.
 //! * [`assembly`] puts them together.
 
@@ -21,3 +22,4 @@ pub mod flag;
 pub mod kube;
 pub mod manager;
 pub mod reconcile;
+mod trace;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use ccm_host::assembly;
 use ccm_host::manager::flags::{self, Request, Settings};
+use ccm_host::manager::traces::Traces;
 use ccm_host::manager::{build_info, logging, run};
 
 /// Gives memory back after the peak of the first synchronisation, which the system's allocator does not.
@@ -38,7 +39,12 @@ fn main() -> ExitCode {
 }
 
 fn start(settings: Settings) -> anyhow::Result<()> {
-    logging::init(&settings.logging).context("logging cannot be set up")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let traces = {
+        let _entered = runtime.enter();
+        Traces::start(&settings.traces)?
+    };
+    logging::init(&settings.logging, traces.as_ref()).context("logging cannot be set up")?;
     tracing::info!(version = build_info::VERSION, commit = build_info::COMMIT, "starting");
     for (name, value) in &settings.flags {
         tracing::info!("FLAG: --{name}={value:?}");
@@ -48,8 +54,10 @@ fn start(settings: Settings) -> anyhow::Result<()> {
     }
     // A second call would fail, but nothing has installed one before.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(run::run(settings, assembly::start));
+    if let Some(traces) = traces {
+        traces.end();
+    }
     runtime.shutdown_timeout(LEFT_BEHIND);
     result
 }

@@ -3,7 +3,7 @@
 //! In: the command line. Out: a running process that serves its health and metrics and ends cleanly.
 //!
 //! * [`flags`] turns arguments into typed [`flags::Settings`], once.
-//! * [`logging`], [`metrics`], [`health`] and [`serving`] are what people and machines watch.
+//! * [`logging`], [`metrics`], [`traces`], [`health`] and [`serving`] are what people and machines watch.
 //! * [`run`] is the order of start and stop.
 //!
 //! What the controllers do, and how the apiserver and the providers are reached, is decided elsewhere.
@@ -20,3 +20,4 @@ pub mod run;
 pub mod selector;
 pub mod serving;
 pub mod signals;
+pub mod traces;

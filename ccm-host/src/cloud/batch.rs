@@ -32,8 +32,10 @@ use tokio::{
     sync::{Notify, watch},
     time::Instant,
 };
+use tracing::Instrument as _;
 
 use self::lane::{Item, Lane};
+use crate::trace;
 
 /// Lanes that nobody used for so long are forgotten.
 const FORGET_LANE: Duration = Duration::from_secs(60);
@@ -272,7 +274,8 @@ async fn drive<B: Batched>(inner: Arc<Inner<B>>, lane: B::Lane, full: Arc<Notify
         }
         let turn = inner.batched.turn().await;
         if let Some((departure, questions)) = inner.depart(&lane) {
-            tokio::spawn(fly(Arc::clone(&inner), departure, questions, turn));
+            let span = trace::batch(departure.items.values().map(|item| &item.askers));
+            tokio::spawn(fly(Arc::clone(&inner), departure, questions, turn).instrument(span));
         }
     }
 }

@@ -2,16 +2,22 @@
 //!
 //! What may be called, and when, is decided by the callers.
 
-mod trace;
+mod metadata;
 
 use std::time::{Duration, Instant};
 
 use tonic::{Code, Request, Response, Status};
-use tracing::{Instrument as _, Span, field};
+use tracing::{Instrument as _, Span};
 
 use super::{
-    CloudError, check::Findings, error::code_name, method::Method, metrics::ProviderMetrics, status,
+    CloudError,
+    check::Findings,
+    error::code_name,
+    method::{Class, Method},
+    metrics::ProviderMetrics,
+    status,
 };
+use crate::trace;
 
 /// After the deadline on the wire, this side gives up by itself: the one on the wire does not cover the body.
 const GUARD: Duration = Duration::from_millis(250);
@@ -29,15 +35,11 @@ pub(super) async fn unary<Q, A, F>(
 where
     F: Future<Output = Result<Response<A>, Status>>,
 {
-    let span = tracing::debug_span!(
-        "rpc",
-        rpc.service = method.service,
-        rpc.method = method.name,
-        provider = metrics.provider(),
-        items,
-        code = field::Empty,
-        reason = field::Empty,
-    );
+    // What is asked of the provider itself, every few seconds, is part of no work and would fill the collector.
+    let span = match method.class {
+        Class::Local if Span::current().is_none() => Span::none(),
+        _ => trace::call(metrics.provider(), method.service, method.name, items),
+    };
     let request = request(message, Some(deadline), &span);
     let mut watch = Watch::start(metrics, method, items);
     let answer = tokio::time::timeout(deadline + GUARD, send(request)).instrument(span.clone()).await;
@@ -66,7 +68,7 @@ pub(super) fn request<Q>(message: Q, deadline: Option<Duration>, span: &Span) ->
     if let Ok(id) = uuid::Uuid::new_v4().to_string().parse() {
         request.metadata_mut().insert(REQUEST_ID, id);
     }
-    trace::inject(span, request.metadata_mut());
+    metadata::inject(span, request.metadata_mut());
     request
 }
 
@@ -92,6 +94,9 @@ impl<'a> Watch<'a> {
         };
         span.record("code", self.outcome.0);
         span.record("reason", self.outcome.1);
+        if error.is_some() {
+            span.record("otel.status_code", "ERROR");
+        }
         if let Some(error) = error {
             tracing::debug!(parent: span, provider = self.metrics.provider(), %error, "call failed");
         }

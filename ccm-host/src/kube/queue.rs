@@ -153,6 +153,11 @@ impl<K: Key> WorkQueue<K> {
     /// The next key, which belongs to the caller until [`WorkQueue::done`]. None once the queue is shut
     /// down and drained. Dropping the future loses nothing.
     pub async fn get(&self) -> Option<K> {
+        self.take().await.map(|(key, _waited)| key)
+    }
+
+    /// The same, and how long the key has waited.
+    async fn take(&self) -> Option<(K, Duration)> {
         loop {
             let changed = self.0.changed.notified();
             let (promoted, next) = {
@@ -166,7 +171,7 @@ impl<K: Key> WorkQueue<K> {
                         self.0.changed.notify_one();
                     }
                     self.0.series.queue_duration.observe(waited.as_secs_f64());
-                    return Some(key);
+                    return Some((key, waited));
                 }
                 Next::WaitUntil(due) => {
                     tokio::select! {

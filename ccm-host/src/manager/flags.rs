@@ -15,6 +15,7 @@ mod logging;
 mod removed;
 pub mod schema;
 pub mod table;
+mod tracing;
 
 use std::collections::BTreeSet;
 use std::error::Error as _;
@@ -25,6 +26,8 @@ use clap::{Command, CommandFactory as _, FromArgMatches as _};
 
 pub use kube::KubeSettings;
 pub use logging::{LogFormat, LoggingSettings};
+pub use tracing::TraceSettings;
+pub(super) use tracing::collector;
 
 use self::controllers::RawControllers;
 use self::file::File;
@@ -70,6 +73,8 @@ pub struct RawFlags {
     #[command(flatten)]
     logging: LoggingSettings,
     #[command(flatten)]
+    traces: TraceSettings,
+    #[command(flatten)]
     election: election::Settings,
     #[command(flatten)]
     legacy: RawLegacy,
@@ -110,6 +115,7 @@ pub struct Settings {
     pub routes: node_route::Settings,
     pub serving: ServingSettings,
     pub logging: LoggingSettings,
+    pub traces: TraceSettings,
     pub election: election::Settings,
     /// What was accepted but deserves a word in the log.
     pub warnings: Vec<String>,
@@ -227,6 +233,7 @@ fn resolve(raw: RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -
         routes: raw.routes,
         serving: serving?,
         logging: raw.logging,
+        traces: raw.traces,
         election: raw.election,
         warnings: Vec::new(),
         flags: Vec::new(),

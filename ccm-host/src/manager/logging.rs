@@ -1,18 +1,13 @@
 //! Logs and spans.
 //!
 //! In: [`LoggingSettings`]. Out: log lines on standard error, as text or JSON, each with the fields of the spans around
-//! it. Whoever works on an object opens a span at `info` level that carries its name (`node`, `service`, `provider`);
-//! such spans have W3C trace context, which the client of the providers puts into each call. Spans below `info` exist
-//! only at a higher verbosity and then carry no context.
+//! it, which are those of `crate::trace` and are seen from verbosity 4 on. Whoever takes traces gets them in any case.
 //!
 //! **No secret is ever logged**: no token, no key, no object of kind Secret, no header, no whole request or response.
 //! Types that hold such a thing do not implement `Debug`, or leave it out there.
 
 use std::io::IsTerminal as _;
 
-use opentelemetry::trace::TracerProvider as _;
-use opentelemetry_sdk::propagation::TraceContextPropagator;
-use opentelemetry_sdk::trace::SdkTracerProvider;
 use tracing::Subscriber;
 use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 use tracing_subscriber::fmt::MakeWriter;
@@ -21,25 +16,30 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
 use super::flags::{LogFormat, LoggingSettings};
+use super::traces::Traces;
 
 /// Our own crate, whose level follows the verbosity first.
 const OURS: &str = "ccm_host";
 
 /// Sets up logs and spans for the whole process; once, before anything is logged.
-pub fn init(settings: &LoggingSettings) -> Result<(), TryInitError> {
+pub fn init(settings: &LoggingSettings, traces: Option<&Traces>) -> Result<(), TryInitError> {
     let colours = std::io::stderr().is_terminal();
-    subscriber(settings, std::io::stderr, colours).try_init()
+    subscriber(settings, traces, std::io::stderr, colours).try_init()
 }
 
 /// The subscriber, writing anywhere.
-fn subscriber<W>(settings: &LoggingSettings, writer: W, colours: bool) -> impl Subscriber + Send + Sync
+pub(super) fn subscriber<W>(
+    settings: &LoggingSettings,
+    traces: Option<&Traces>,
+    writer: W,
+    colours: bool,
+) -> impl Subscriber + Send + Sync + use<W>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     tracing_subscriber::registry()
-        .with(filter(settings.v))
-        .with(lines(settings.logging_format, writer, colours))
-        .with(spans())
+        .with(lines(settings.logging_format, writer, colours).with_filter(filter(settings.v)))
+        .with(traces.map(Traces::layer))
 }
 
 fn lines<S, W>(format: LogFormat, writer: W, colours: bool) -> Box<dyn Layer<S> + Send + Sync>
@@ -54,22 +54,6 @@ where
             layer.json().flatten_event(true).with_current_span(false).with_span_list(true).boxed()
         }
     }
-}
-
-/// Gives spans their W3C ids and lets them travel. Nothing exports them: the ids tie our lines to a provider's.
-fn spans<S>() -> impl Layer<S>
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
-    let provider = SdkTracerProvider::builder().build();
-    let tracer = provider.tracer(OURS);
-    opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
-    opentelemetry::global::set_tracer_provider(provider);
-    tracing_opentelemetry::layer()
-        .with_tracer(tracer)
-        .with_location(false)
-        .with_threads(false)
-        .with_tracked_inactivity(false)
 }
 
 /// Verbosity as operators know it: 0 to 3 is the steady state, 4 adds details, 6 adds every step; the libraries
@@ -88,13 +72,10 @@ fn filter(verbosity: u8) -> EnvFilter {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
     use std::io::Write;
     use std::sync::Arc;
 
-    use opentelemetry::propagation::TextMapPropagator as _;
     use parking_lot::Mutex;
-    use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
     use super::*;
 
@@ -114,7 +95,7 @@ mod tests {
         let lines = Lines::default();
         let writer = lines.clone();
         let settings = LoggingSettings { logging_format: format, v: verbosity };
-        let subscriber = subscriber(&settings, move || writer.clone(), false);
+        let subscriber = subscriber(&settings, None, move || writer.clone(), false);
         tracing::subscriber::with_default(subscriber, work);
         let bytes = lines.0.lock().clone();
         String::from_utf8(bytes).unwrap()
@@ -159,23 +140,5 @@ mod tests {
         let line: serde_json::Value = serde_json::from_str(json.trim()).unwrap();
         assert_eq!(line["spans"][0]["node"], "worker-1");
         assert_eq!(line["count"], 3);
-    }
-
-    #[test]
-    fn spans_carry_trace_context() {
-        let mut parents = Vec::new();
-        logged(LogFormat::Text, 0, || {
-            for _ in 0..2 {
-                let span = tracing::info_span!("call");
-                let mut headers = HashMap::new();
-                TraceContextPropagator::new().inject_context(&span.context(), &mut headers);
-                parents.push(headers.remove("traceparent").unwrap_or_default());
-            }
-        });
-        for parent in &parents {
-            let parts: Vec<&str> = parent.split('-').collect();
-            assert_eq!((parts[0], parts[1].len(), parts[2].len()), ("00", 32, 16), "{parent}");
-        }
-        assert_ne!(parents[0], parents[1]);
     }
 }

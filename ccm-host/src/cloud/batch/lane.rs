@@ -12,6 +12,7 @@ use tokio::{
 };
 
 use super::{Batched, Slot, pace::Pace};
+use crate::trace::Askers;
 
 pub(super) struct Lane<B: Batched> {
     order: VecDeque<B::Key>,
@@ -29,6 +30,7 @@ pub(super) struct Lane<B: Batched> {
 pub(super) struct Item<B: Batched> {
     pub(super) question: B::Question,
     pub(super) answer: Slot<B>,
+    pub(super) askers: Askers,
 }
 
 impl<B: Batched> Lane<B> {
@@ -63,7 +65,9 @@ impl<B: Batched> Lane<B> {
         self.first.get_or_insert(now);
         self.last = now;
         self.order.push_back(key.clone());
-        self.items.insert(key, Item { question, answer: Arc::new(answer) });
+        let mut item = Item { question, answer: Arc::new(answer), askers: Askers::default() };
+        item.askers.note();
+        self.items.insert(key, item);
         receiver
     }
 
@@ -78,6 +82,7 @@ impl<B: Batched> Lane<B> {
         if !batched.same(&item.question, question) {
             item.question = question.clone();
         }
+        item.askers.note();
         Some(item.answer.subscribe())
     }
 

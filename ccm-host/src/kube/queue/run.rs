@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{Key, WorkQueue};
+use crate::trace;
 
 /// What became of one run of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,9 +47,9 @@ where
             biased;
             () = cancel.cancelled() => break,
             Some(ended) = runs.tasks.join_next_with_id() => runs.end(ended),
-            next = runs.queue.get(), if free => match next {
-                Some(key) => {
-                    let running = handler(key.clone());
+            next = runs.queue.take(), if free => match next {
+                Some((key, waited)) => {
+                    let running = trace::reconcile(runs.queue.name(), &key, waited, handler(key.clone()));
                     runs.start(key, running);
                 }
                 None => break,

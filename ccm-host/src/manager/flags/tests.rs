@@ -118,6 +118,10 @@ fn defaults() {
     );
     assert_eq!(settings.logging, LoggingSettings { logging_format: LogFormat::Text, v: 0 });
     assert_eq!(
+        settings.traces,
+        TraceSettings { tracing_endpoint: None, tracing_sampling_rate_per_million: 1_000_000 }
+    );
+    assert_eq!(
         settings.election,
         election::Settings {
             leader_elect: true,

@@ -20,5 +20,6 @@ mod routes;
 mod serving;
 mod skew;
 mod steady;
+mod traces;
 
 use e2e::quick;

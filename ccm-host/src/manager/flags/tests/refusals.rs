@@ -46,6 +46,16 @@ fn refuses_one_flag_with_its_remedy() {
         ("--cluster-name=", "is empty: give a name, or leave the flag out for \"kubernetes\""),
         ("--logging-format=xml", "is unknown: give text or json"),
         ("--v=11", "is not a verbosity: give 0 to 10"),
+        (
+            "--tracing-endpoint=https://collector:4317",
+            "asks for TLS, which is not spoken to a collector: give host:port of a collector in the pod or on the node, \
+             such as localhost:4317",
+        ),
+        (
+            "--tracing-endpoint=collector",
+            "is no address with a port: give host:port of a collector in the pod or on the node, such as localhost:4317",
+        ),
+        ("--tracing-sampling-rate-per-million=1000001", "is not a part of a million: give 0 to 1000000"),
         ("--v=-1", "is not a verbosity: give 0 to 10"),
         ("--master=10.0.0.1:6443", "is not an http or https URL: give a URL such as https://host:6443"),
         ("--master=::", "is not a URL: give a URL such as https://host:6443"),

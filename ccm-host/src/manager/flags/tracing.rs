@@ -1,0 +1,39 @@
+//! Where traces go, and how many of them.
+
+use crate::flag::Wrong;
+
+const MILLION: u32 = 1_000_000;
+
+/// One field a flag.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+#[command(next_help_heading = "Tracing")]
+#[group(skip)]
+pub struct TraceSettings {
+    /// Collector that takes traces by OTLP over gRPC without TLS, as host:port or http://host:port; by default the one of
+    /// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT, or none.
+    #[arg(long, value_name = "STRING", value_parser = collector)]
+    pub tracing_endpoint: Option<String>,
+
+    /// Traces that are sent, of a million.
+    #[arg(long, value_name = "INT", default_value = "1000000", value_parser = part)]
+    pub tracing_sampling_rate_per_million: u32,
+}
+
+/// The URL of a collector.
+pub(in crate::manager) fn collector(text: &str) -> Result<String, Wrong> {
+    let wrong = |problem| {
+        Wrong::new(problem, "give host:port of a collector in the pod or on the node, such as localhost:4317")
+    };
+    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let uri: http::Uri = url.parse().map_err(|_invalid| wrong("is no address"))?;
+    match uri.scheme_str() {
+        Some("https") => Err(wrong("asks for TLS, which is not spoken to a collector")),
+        Some("http") if uri.port().is_some() => Ok(url),
+        _ => Err(wrong("is no address with a port")),
+    }
+}
+
+fn part(text: &str) -> Result<u32, Wrong> {
+    let wrong = || Wrong::new("is not a part of a million", format!("give 0 to {MILLION}"));
+    text.parse().ok().filter(|rate| *rate <= MILLION).ok_or_else(wrong)
+}

@@ -1,0 +1,140 @@
+//! Traces, for whoever names a collector.
+//!
+//! In: [`TraceSettings`], and the variables that OpenTelemetry defines. Out: the spans of `crate::trace`, by OTLP over gRPC. A
+//! thread of its own sends them: the queue to it is bounded, and what does not fit is dropped, so that a collector that
+//! is away or hangs costs spans and never time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry::{KeyValue, global};
+use opentelemetry_otlp::{SpanExporter as OtlpExporter, WithExportConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanData, SpanExporter};
+use tracing::Subscriber;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::Layer;
+use tracing_subscriber::registry::LookupSpan;
+
+use super::build_info;
+use super::flags::{TraceSettings, collector};
+use crate::trace::TARGET;
+
+const SERVICE: &str = "ccm-host";
+/// The last spans may take so long at the end of the process; its pod is killed soon after.
+const LAST_SPANS: Duration = Duration::from_millis(500);
+/// As many as a large batch has items; OpenTelemetry's default is 128.
+const LINKS: u32 = 1024;
+/// The more special one first.
+const VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+
+/// What sends the spans of this process.
+#[derive(Debug)]
+pub struct Traces {
+    provider: SdkTracerProvider,
+}
+
+impl Traces {
+    /// Begins to send spans; `None`: nobody wants them. Needs the runtime around it.
+    ///
+    /// # Errors
+    /// What a variable of OpenTelemetry says is of no use.
+    pub fn start(settings: &TraceSettings) -> anyhow::Result<Option<Self>> {
+        let Some(endpoint) = endpoint(settings, |name| std::env::var(name).ok())? else { return Ok(None) };
+        let exporter = OtlpExporter::builder().with_tonic().with_endpoint(endpoint.clone()).build();
+        let exporter = exporter.with_context(|| format!("traces cannot be sent to {endpoint}"))?;
+        let exporter = Told { exporter, endpoint, failing: AtomicBool::new(false) };
+        let sampler = Sampler::TraceIdRatioBased(f64::from(settings.tracing_sampling_rate_per_million) / 1e6);
+        let provider = SdkTracerProvider::builder()
+            .with_batch_exporter(exporter)
+            .with_sampler(Sampler::ParentBased(Box::new(sampler)))
+            .with_max_links_per_span(LINKS)
+            .with_resource(resource())
+            .build();
+        global::set_tracer_provider(provider.clone());
+        Ok(Some(Self { provider }))
+    }
+
+    /// Takes the spans of a trace, whatever the log shows.
+    pub(super) fn layer<S>(&self) -> impl Layer<S> + use<S>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let spans = Targets::new().with_target("ccm_host", LevelFilter::INFO);
+        tracing_opentelemetry::layer()
+            .with_tracer(self.provider.tracer(TARGET))
+            .with_location(false)
+            .with_threads(false)
+            .with_tracked_inactivity(false)
+            .with_filter(spans.with_target(TARGET, LevelFilter::DEBUG))
+    }
+
+    /// Sends what is left, as far as that goes quickly. The runtime must still run.
+    pub fn end(self) {
+        if let Err(error) = self.provider.shutdown_with_timeout(LAST_SPANS) {
+            tracing::debug!(%error, "the last spans were not sent");
+        }
+    }
+}
+
+/// The flag's, or what the environment says.
+fn endpoint(
+    settings: &TraceSettings,
+    variable: impl Fn(&str) -> Option<String>,
+) -> anyhow::Result<Option<String>> {
+    if settings.tracing_endpoint.is_some() {
+        return Ok(settings.tracing_endpoint.clone());
+    }
+    let set =
+        VARIABLES.iter().find_map(|name| Some((name, variable(name).filter(|value| !value.is_empty())?)));
+    set.map(|(name, value)| collector(&value).map_err(|why| anyhow::anyhow!("{name}={value}: {why}")))
+        .transpose()
+}
+
+/// Who speaks: the name of OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES, or ours.
+fn resource() -> Resource {
+    let build = || Resource::builder().with_attribute(KeyValue::new("service.version", build_info::VERSION));
+    let told = build().build();
+    let name = told.get(&"service.name".into()).map(|name| name.to_string()).unwrap_or_default();
+    if name.is_empty() || name.starts_with("unknown_service") {
+        return build().with_service_name(SERVICE).build();
+    }
+    told
+}
+
+/// Says in the log when the collector goes and comes.
+#[derive(Debug)]
+struct Told<E> {
+    exporter: E,
+    endpoint: String,
+    failing: AtomicBool,
+}
+
+impl<E: SpanExporter> SpanExporter for Told<E> {
+    async fn export(&self, spans: Vec<SpanData>) -> OTelSdkResult {
+        let result = self.exporter.export(spans).await;
+        let failed = self.failing.swap(result.is_err(), Ordering::Relaxed);
+        match &result {
+            Err(error) if !failed => {
+                tracing::warn!(endpoint = self.endpoint, %error, "traces are lost: the collector does not take them");
+            }
+            Ok(()) if failed => tracing::info!(endpoint = self.endpoint, "the collector takes traces again"),
+            _ => {}
+        }
+        result
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
+
+#[cfg(test)]
+mod tests;

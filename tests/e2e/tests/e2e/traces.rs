@@ -1,0 +1,175 @@
+//! One trace from the moment at which an object is queued to the call into the provider, as a collector gets it.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::{join, node, quick, service};
+use opentelemetry_proto::tonic::{
+    collector::trace::v1::{
+        ExportTraceServiceRequest, ExportTraceServiceResponse,
+        trace_service_server::{TraceService, TraceServiceServer},
+    },
+    common::v1::{KeyValue, any_value::Value},
+    trace::v1::{Span, span::SpanKind},
+};
+use test_cluster::{
+    nodes::{as_registered, is_uninitialized, register},
+    services::{create, ingress, load_balancer},
+    wait,
+};
+use tokio::{net::TcpListener, sync::Mutex};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Request, Response, Status, transport::Server};
+
+/// What came, with the name of the service that it came from.
+#[derive(Clone, Default)]
+struct Collector(Arc<Mutex<Vec<(String, Span)>>>);
+
+#[tonic::async_trait]
+impl TraceService for Collector {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        let mut spans = self.0.lock().await;
+        for resource in request.into_inner().resource_spans {
+            let from = text(&resource.resource.unwrap_or_default().attributes, "service.name");
+            let sent = resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
+            spans.extend(sent.map(|span| (from.clone(), span)));
+        }
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+impl Collector {
+    /// Takes spans at the address that is returned, for as long as the test runs.
+    async fn start(&self) -> Result<String> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?.to_string();
+        let server = Server::builder().add_service(TraceServiceServer::new(self.clone()));
+        tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+        Ok(address)
+    }
+
+    /// All spans, once there is one like this.
+    async fn until(&self, what: &str, is: impl Fn(&Span) -> bool) -> Result<(Span, Spans)> {
+        wait::until(what, async || {
+            let spans = self.0.lock().await;
+            let found = spans.iter().find(|(_, span)| is(span)).map(|(_, span)| span.clone());
+            let all = spans.iter().map(|(_, span)| (span.span_id.clone(), span.clone())).collect();
+            Ok(found.map(|span| (span, all)))
+        })
+        .await
+    }
+}
+
+type Spans = BTreeMap<Vec<u8>, Span>;
+
+fn text(attributes: &[KeyValue], key: &str) -> String {
+    let value = attributes.iter().find(|attribute| attribute.key == key);
+    match value.and_then(|attribute| attribute.value.as_ref()?.value.as_ref()) {
+        Some(Value::StringValue(text)) => text.clone(),
+        Some(Value::IntValue(number)) => number.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// The names from a span up to the root of its trace, and the root.
+fn ancestry<'a>(spans: &'a Spans, span: &'a Span) -> (Vec<&'a str>, &'a Span) {
+    let (mut names, mut at) = (vec![span.name.as_str()], span);
+    while let Some(parent) = spans.get(&at.parent_span_id) {
+        assert_eq!(parent.trace_id, span.trace_id, "{parent:?}");
+        names.push(&parent.name);
+        at = parent;
+    }
+    (names, at)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trace_leads_from_the_queue_into_the_provider() -> Result<()> {
+    let collector = Collector::default();
+    let endpoint = collector.start().await?;
+    let mut cluster =
+        quick().host_flag(format!("--tracing-endpoint={endpoint}")).start_without_host().await?;
+    // They come in one list, and are asked about in one batch.
+    let names = ["a", "b", "c"];
+    for name in names {
+        cluster.cloud()?.create_instance(name, "zone-a").await?;
+        register(&cluster.client, as_registered(name)).await?;
+    }
+    cluster.start_host()?;
+    cluster.host_ready().await?;
+    for name in names {
+        node(&cluster, name, "initialised", |node| !is_uninitialized(node)).await?;
+    }
+    create(&cluster.client, load_balancer("web")).await?;
+    service(&cluster, "web", "an address", |service| !ingress(service).is_empty()).await?;
+    ensure!(cluster.host()?.terminate().await?.success(), "what is left is sent at the end");
+
+    let ensured = |span: &Span| span.name == "EnsureLoadBalancer" && text(&span.attributes, "code") == "OK";
+    let (call, spans) = collector.until("the call that makes the balancer", ensured).await?;
+    let (names, root) = ancestry(&spans, &call);
+    ensure!(
+        names == ["EnsureLoadBalancer", "work", "reconcile"] && root.parent_span_id.is_empty(),
+        "{names:?}"
+    );
+    ensure!(call.kind() == SpanKind::Client && text(&call.attributes, "rpc.service") == "LoadBalancers");
+    ensure!(text(&call.attributes, "provider") == "mock", "{call:?}");
+    ensure!(text(&root.attributes, "queue") == "service", "{root:?}");
+    ensure!(text(&root.attributes, "key") == "default/web", "{root:?}");
+    let waited = spans.values().find(|span| span.name == "wait" && span.trace_id == root.trace_id);
+    let waited = waited.context("no span of the wait")?;
+    ensure!(
+        waited.parent_span_id == root.span_id && waited.start_time_unix_nano == root.start_time_unix_nano
+    );
+    ensure!(waited.end_time_unix_nano <= call.start_time_unix_nano, "{waited:?} {call:?}");
+    ensure!(root.end_time_unix_nano >= call.end_time_unix_nano, "{root:?} {call:?}");
+
+    let full = |span: &Span| span.name == "batch" && span.links.len() == 3;
+    let (batch, spans) = collector.until("a batch of three", full).await?;
+    let mut asked: Vec<String> = Vec::new();
+    for link in &batch.links {
+        let work = spans.get(&link.span_id).context("a link leads nowhere")?;
+        ensure!(work.name == "work" && work.trace_id == link.trace_id, "{work:?}");
+        asked.push(text(&work.attributes, "key"));
+    }
+    asked.sort();
+    ensure!(asked == ["a", "b", "c"], "{asked:?}");
+    ensure!(batch.links.iter().any(|link| link.span_id == batch.parent_span_id), "it belongs to one of them");
+    let read =
+        spans.values().find(|span| span.parent_span_id == batch.span_id).context("no call of the batch")?;
+    ensure!(read.name == "BatchGetInstances" && text(&read.attributes, "items") == "3", "{read:?}");
+
+    let from = collector.0.lock().await;
+    ensure!(from.iter().all(|(service, _)| service == "ccm-host"));
+    ensure!(
+        from.iter().all(|(_, span)| span.name != "GetStatus"),
+        "what is no part of any work is not traced"
+    );
+    Ok(())
+}
+
+/// One that is away, and one that takes connections and never answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_that_is_away_or_hangs_holds_nothing_up() -> Result<()> {
+    let silent = TcpListener::bind("127.0.0.1:0").await?;
+    let hangs = silent.local_addr()?;
+    let closed = TcpListener::bind("127.0.0.1:0").await?;
+    let away = closed.local_addr()?;
+    drop(closed);
+    for endpoint in [away, hangs] {
+        let mut cluster = quick().host_flag(format!("--tracing-endpoint={endpoint}")).start().await?;
+        join(&cluster, &["a", "b"]).await?;
+        create(&cluster.client, load_balancer("web")).await?;
+        service(&cluster, "web", "an address", |service| !ingress(service).is_empty()).await?;
+        if endpoint == away {
+            wait::until("the log tells it", async || {
+                Ok(cluster.host()?.output().contains("traces are lost").then_some(()))
+            })
+            .await?;
+        }
+        let status = tokio::time::timeout(Duration::from_secs(10), cluster.host()?.terminate()).await;
+        ensure!(status.context("the end waits for the collector")??.success());
+    }
+    Ok(())
+}
