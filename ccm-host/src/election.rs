@@ -206,12 +206,23 @@ async fn compete(
 ) -> Result<()> {
     let mut asked = Instant::now();
     let mut watch = lock.watch();
+    let mut told = None;
     let fencing = loop {
         let answer = lock.acquire().await;
         lock.health.saw(&answer);
         match answer {
             Ok(Some(fencing)) => break fencing,
-            Ok(None) => {}
+            Ok(None) => {
+                let holder = lock.holder();
+                if holder != told {
+                    tracing::info!(
+                        lease = lock.name(),
+                        holder = holder.as_deref().unwrap_or_default(),
+                        "somebody else leads"
+                    );
+                }
+                told = holder;
+            }
             Err(error) => tracing::warn!(error = format!("{error:#}"), "the Lease cannot be taken yet"),
         }
         // Replicas that start together shall not ask together for ever.

@@ -17,13 +17,22 @@ pub(super) async fn identify(client: &Client, name: &str) -> Result<ClusterRef> 
     loop {
         match api.get_metadata(NAMESPACE).await {
             Ok(namespace) => return Ok(ClusterRef { uid: uid(namespace), name: name.to_owned() }),
-            Err(::kube::Error::Api(status)) if status.code == 401 || status.code == 403 => bail!(
+            Err(::kube::Error::Api(status)) if status.code == 401 => bail!(
+                "the apiserver does not know who this process is ({}): the token or certificate of the kubeconfig has expired, or \
+                 is of another cluster",
+                status.message
+            ),
+            Err(::kube::Error::Api(status)) if status.code == 403 => bail!(
                 "the apiserver does not let this process read the namespace {NAMESPACE} ({}): apply deploy/rbac.yaml, \
                  or check the kubeconfig's user",
                 status.message
             ),
             Err(error) => {
-                tracing::warn!(error = %anyhow::Error::from(error), "the apiserver does not answer yet");
+                let error = anyhow::Error::from(error);
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "the apiserver does not answer yet: does it run where the kubeconfig, or --master, says?"
+                );
             }
         }
         tokio::time::sleep(PAUSE).await;

@@ -72,6 +72,11 @@ impl Lock {
         matches!(decide(lease.spec.as_ref(), &self.me, unchanged), Step::Create | Step::Take)
     }
 
+    /// Who holds the Lease, as seen last.
+    pub(super) fn holder(&self) -> Option<String> {
+        self.seen.lock().as_ref().and_then(|(lease, _)| lease.spec.as_ref()?.holder_identity.clone())
+    }
+
     /// When the Lease may be taken, unless it is renewed. None: it may be taken now, or there is none.
     pub(super) fn runs_out_in(&self) -> Option<Duration> {
         let seen = self.seen.lock();

@@ -1,6 +1,7 @@
 //! The shipped binaries on a real etcd and kube-apiserver, under the shipped rights, with the provider over its socket.
 
 mod bad_input;
+mod bad_start;
 mod balancer_sweeps;
 mod bridged;
 mod difficult;

@@ -7,6 +7,7 @@ use e2e::{node, service, service_gone};
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::Api;
 use test_cluster::{
+    Cluster,
     nodes::{as_registered, is_uninitialized, register, set_ready},
     services::{create, ingress, load_balancer},
     wait,
@@ -184,6 +185,41 @@ async fn an_apiserver_that_restarts_costs_nothing() -> Result<()> {
     register(&cluster.client, as_registered("node-a")).await?;
     node(&cluster, "node-a", "initialised", |node| !is_uninitialized(node)).await?;
     Ok(())
+}
+
+/// Nodes and Services come, and the apiserver goes while they are worked on; the same process does all of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_apiserver_that_restarts_under_load_ends_nobody_and_loses_nothing() -> Result<()> {
+    let mut cluster = quick().host_flag("--leader-elect").start().await?;
+    let process = cluster.host()?.id();
+    cluster.cloud()?.fault("latency,time=500ms,method=EnsureLoadBalancer").await?;
+    cluster.cloud()?.fault("latency,time=200ms,method=BatchGetInstances").await?;
+    for round in 0..4 {
+        arrive(&cluster, round).await?;
+        cluster.control_plane.stop_apiserver()?;
+        cluster.control_plane.start_apiserver().await?;
+    }
+    for round in 0..4 {
+        all_is_done(&cluster, round).await?;
+    }
+    assert_eq!(cluster.cloud()?.balancers().await?.len(), 4);
+    assert!(cluster.host()?.is_running() && cluster.host()?.id() == process);
+    Ok(())
+}
+
+async fn arrive(cluster: &Cluster, round: usize) -> Result<()> {
+    let name = format!("node-{round}");
+    cluster.cloud()?.create_instance(&name, "zone-a").await?;
+    register(&cluster.client, as_registered(&name)).await?;
+    set_ready(&cluster.client, &name, "True").await?;
+    create(&cluster.client, load_balancer(&format!("web-{round}"))).await.map(drop)
+}
+
+async fn all_is_done(cluster: &Cluster, round: usize) -> Result<()> {
+    node(cluster, &format!("node-{round}"), "initialised", |node| !is_uninitialized(node)).await?;
+    service(cluster, &format!("web-{round}"), "an address", |service| !ingress(service).is_empty())
+        .await
+        .map(drop)
 }
 
 /// N2: as when an apiserver is upgraded, or downgraded, in place to a version that has no streaming lists.
