@@ -68,7 +68,7 @@ impl Replica {
     }
 
     fn leads(&self) -> bool {
-        self.process.output().lines().any(|line| line.contains("leads lease="))
+        self.process.output().lines().any(|line| line.contains(": leads lease="))
     }
 
     async fn stands_by(&self) -> Result<()> {
