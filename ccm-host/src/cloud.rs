@@ -1,8 +1,8 @@
-//! The one way to a provider.
+//! Everything that talks to a provider.
 //!
-//! Controllers ask a [`Provider`] for one machine, balancer or route at a time, in plain values; that questions travel in
-//! batches, with deadlines, limits, spans and metrics, and that answers are checked before anybody acts on them, is
-//! decided here. What to do with an answer is decided in [`crate::controllers`].
+//! Controllers ask a [`Provider`] for one instance, balancer or route at a time, in plain values. This module batches
+//! the calls, applies deadlines and limits, records spans and metrics, and checks every answer before anybody acts on
+//! it. Acting on an answer is the business of [`crate::controllers`].
 //!
 //! ```text
 //! controller ─► Provider ─► batch ─► limit ─► rpc ─────────► session ─► socket

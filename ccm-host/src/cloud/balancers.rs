@@ -1,4 +1,4 @@
-//! Calls about one balancer, and the walk over all.
+//! Calls about one balancer, and the list of all balancers.
 
 use cloudprovider_proto::v1alpha1 as pb;
 use prost::Message as _;
@@ -52,7 +52,7 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
         revision: given.revision,
         adoption: adoption(given.adopt).into(),
     };
-    // Whoever forgot the set gets all of it.
+    // Size check against the whole set: a provider that forgot the set gets all of it.
     let whole = Spliced { message: message(), tag: BACKENDS, entries: vec![given.backends.encoded.clone()] };
     let bytes = whole.encoded_len();
     if bytes > session.message_bytes {

@@ -1,16 +1,16 @@
-//! Questions that are asked at about the same time travel together.
+//! Batches calls that are made at about the same time.
 //!
-//! In: single questions, each in a lane (questions of one lane may share a call) and with a key. Out: the answer to each.
-//! What a call is, how many questions fit into one, and when an answer under way is good enough for a later question, is
-//! decided by whoever implements [`Batched`].
+//! In: single questions, each in a lane (questions of one lane may share a call) and with a key. Out: the answer to
+//! each. The implementation of [`Batched`] decides what a call is, how many questions fit into one, and when an answer
+//! that is already under way is good enough for a later question.
 //!
 //! ```text
 //! ask ──► pending of its lane ──► due (see `pace`) ──► permit ──► as many as fit ──► call ──► answers
 //!             ▲ same key: one item      ▲ while there is none, more gather
 //! ```
 //!
-//! A caller that goes away costs the others nothing: its question is not sent if nobody else has it, and a call that
-//! nobody waits for any more is cancelled.
+//! A caller that gives up costs the others nothing: its question is dropped unless somebody else asked it too, and a
+//! call that nobody waits for any more is cancelled.
 
 mod lane;
 mod pace;
@@ -37,34 +37,34 @@ use tracing::Instrument as _;
 use self::lane::{Item, Lane};
 use crate::trace;
 
-/// Lanes that nobody used for so long are forgotten.
+/// Lanes unused for this long are forgotten.
 const FORGET_LANE: Duration = Duration::from_secs(60);
 
 /// A kind of question that can share a call.
 pub(super) trait Batched: Send + Sync + 'static {
-    /// Questions of one lane may share a call.
+    /// Only questions of the same lane may share a call.
     type Lane: Clone + Eq + Hash + Debug + Send + Sync + 'static;
-    /// What a question is about.
+    /// Identifies the subject of a question.
     type Key: Clone + Eq + Hash + Debug + Send + Sync + 'static;
     type Question: Clone + Send + Sync + 'static;
     /// The answer to one question.
     type Answer: Clone + Send + Sync + 'static;
-    /// The right to make one call.
+    /// Permission to make one call.
     type Turn: Send + 'static;
 
-    /// How many questions fit into one call.
+    /// The maximum number of questions in one call.
     fn most(&self) -> usize;
 
-    /// Whether an answer in lane `other`, asked `age` ago, is good enough for a question in lane `asked`.
+    /// Whether an answer asked for in lane `other`, `age` ago, is good enough for a question in lane `asked`.
     fn serves(&self, other: &Self::Lane, asked: &Self::Lane, age: Duration) -> bool;
 
-    /// Whether two questions with the same key are the same.
+    /// Whether two questions with the same key ask the same.
     fn same(&self, a: &Self::Question, b: &Self::Question) -> bool;
 
-    /// Waits until a call may be made.
+    /// Waits for permission to make a call.
     fn turn(&self) -> impl Future<Output = Self::Turn> + Send;
 
-    /// Makes one call, and lands each answer as soon as it is known.
+    /// Makes one call and lands each answer as soon as it arrives.
     fn call(
         &self,
         lane: &Self::Lane,
@@ -75,14 +75,14 @@ pub(super) trait Batched: Send + Sync + 'static {
     where
         Self: Sized;
 
-    /// The answer to a question that got none, for this reason.
+    /// The answer given to a question that got none, and why.
     fn lost(&self, why: &'static str) -> Self::Answer;
 }
 
 const UNANSWERED: &str = "the provider's answer does not hold this item once";
 const PANICKED: &str = "the task that made the call panicked: a bug of the host";
 
-/// Gathers questions. Cheap to clone.
+/// Gathers questions into calls. Cheap to clone.
 pub(super) struct Batcher<B: Batched>(Arc<Inner<B>>);
 
 struct Inner<B: Batched> {
@@ -92,7 +92,7 @@ struct Inner<B: Batched> {
 
 struct State<B: Batched> {
     lanes: HashMap<B::Lane, Lane<B>>,
-    /// What is under way, by key.
+    /// Calls under way, by key.
     flying: HashMap<B::Key, Vec<Flying<B>>>,
     calls: u64,
 }
@@ -105,10 +105,10 @@ struct Flying<B: Batched> {
     answer: Slot<B>,
 }
 
-/// Where the answer to an item will be.
+/// Holds the answer to an item once it arrives.
 type Slot<B> = Arc<watch::Sender<Option<<B as Batched>::Answer>>>;
 
-/// What a call asks.
+/// The questions of one call.
 type Questions<B> = Vec<(<B as Batched>::Key, <B as Batched>::Question)>;
 
 /// A call that is about to be made.
@@ -118,14 +118,14 @@ struct Departure<B: Batched> {
     items: HashMap<B::Key, Item<B>>,
 }
 
-/// Where the answers of one call arrive.
+/// Collects the answers of one call.
 pub(super) struct Landing<'a, B: Batched> {
     inner: &'a Inner<B>,
     departure: &'a Departure<B>,
 }
 
 impl<B: Batched> Landing<'_, B> {
-    /// Whoever waits for one of these has it now. The first answer to an item counts.
+    /// Hands these answers to their callers. Only the first answer to an item counts.
     pub(super) fn land(&self, answers: impl IntoIterator<Item = (B::Key, B::Answer)>) {
         for (key, answer) in answers {
             let Some(item) = self.departure.items.get(&key) else { continue };
@@ -165,7 +165,7 @@ impl<B: Batched> Batcher<B> {
         assert!(state.flying.is_empty() && state.lanes.values().all(|lane| lane.len() == 0));
     }
 
-    /// The answer to one question.
+    /// Asks one question and waits for its answer.
     pub(super) async fn ask(&self, lane: B::Lane, key: B::Key, question: B::Question) -> B::Answer {
         let mut answer = self.enqueue(lane, key, question);
         let arrived = answer.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());
@@ -200,7 +200,7 @@ impl<B: Batched> Batcher<B> {
 }
 
 impl<B: Batched> State<B> {
-    /// The place in a call that waits or is under way, if its answer is good enough.
+    /// Joins a pending question or a call under way whose answer is good enough.
     fn share(
         &mut self,
         batched: &B,
@@ -243,7 +243,7 @@ impl<B: Batched> State<B> {
     }
 }
 
-/// A panic is a bug of ours: whoever waits in the lane is told, and the next question begins it anew.
+/// A panic is a bug of the host: callers waiting in the lane get an error, and the next question restarts the lane.
 async fn keep_driving<B: Batched>(inner: Arc<Inner<B>>, lane: B::Lane, full: Arc<Notify>) {
     let driving = drive(Arc::clone(&inner), lane.clone(), full);
     if AssertUnwindSafe(driving).catch_unwind().await.is_err() {
@@ -251,7 +251,7 @@ async fn keep_driving<B: Batched>(inner: Arc<Inner<B>>, lane: B::Lane, full: Arc
     }
 }
 
-/// Sends what gathers in one lane, until nothing does.
+/// Sends what gathers in one lane until the lane is empty.
 async fn drive<B: Batched>(inner: Arc<Inner<B>>, lane: B::Lane, full: Arc<Notify>) {
     loop {
         let wait = {
@@ -303,14 +303,14 @@ impl<B: Batched> Inner<B> {
         Some((Departure { call, lane: lane.clone(), items: items.into_iter().collect() }, questions))
     }
 
-    /// Ends when nobody waits for any item; the items can then be joined no more.
+    /// Ends when nobody waits for any item; from then on the items cannot be joined.
     async fn abandoned(&self, departure: &Departure<B>) {
         loop {
             for item in departure.items.values() {
                 item.answer.closed().await;
             }
             let mut state = self.state.lock();
-            // Somebody may have joined the first item while the last was waited for.
+            // Somebody may have joined the first item while this waited for the last.
             if departure.items.values().all(|item| item.answer.receiver_count() == 0) {
                 state.land(departure);
                 return;

@@ -1,8 +1,8 @@
-//! Answers of a provider, checked before anybody acts on them.
+//! Checks a provider's answers before anybody acts on them.
 //!
-//! In: messages as they came. Out: plain values that hold only what is valid, and [`Findings`]: a sentence for each thing
-//! that was dropped, and the rule of the contract that was broken. The names of the rules are the `[R:...]` tags of the
-//! proto. A number of an enum that is not known is read as zero, the safe branch.
+//! In: messages as received. Out: plain values that hold only valid data, and [`Findings`]: one sentence for each thing
+//! dropped, and the contract rule that was broken. Rules are named after the `[R:...]` tags of the proto. An unknown
+//! enum number is read as zero, the safe branch.
 
 mod address;
 mod balancer;
@@ -20,7 +20,7 @@ pub(super) use instance::{Asked, answer};
 pub(super) use route::{ensured_route, route};
 pub(super) use text::shown;
 
-/// Names of rules, as they stand in metrics.
+/// Rule names as used in metrics.
 pub(super) mod rule {
     pub(crate) const ADDRESS_UNIQUE: &str = "address-unique";
     pub(crate) const ADDRESS_VALID: &str = "address-valid";
@@ -46,7 +46,7 @@ pub(super) mod rule {
     pub(crate) const WATCH_BOOKMARK: &str = "watch-bookmark";
     pub(crate) const WATCH_STARTED: &str = "watch-started";
 
-    // Without a tag in the proto: they follow from the comment of a field, or from what Kubernetes can hold.
+    // Rules without a tag in the proto: they follow from the comment of a field, or from the limits of Kubernetes.
     pub(crate) const ANSWER_BOUNDS: &str = "answer-bounds";
     pub(crate) const CONDITION_VALID: &str = "condition-valid";
     pub(crate) const DURATION_BOUNDS: &str = "duration-bounds";
@@ -61,17 +61,17 @@ pub(super) mod rule {
     pub(crate) const UNKNOWN_ENUM: &str = "unknown-enum";
 }
 
-/// Of labels, or of addresses, of an instance: more than any node has, and far less than an object can hold.
+/// Maximum labels, or addresses, of an instance: more than any node has, far fewer than an object can hold.
 const MOST: usize = 256;
-/// However much is wrong with an answer, people are told of so many things, and the metrics of all.
+/// Maximum sentences reported for one answer; metrics count every finding.
 const MOST_SENTENCES: usize = 32;
 const LONGEST_SENTENCE: usize = 512;
 
-/// What was wrong with an answer.
+/// Everything found wrong with an answer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings {
     pub(super) rejected: Vec<String>,
-    /// For metrics: one for each time a rule was broken.
+    /// For metrics: one entry per broken rule, repeats included.
     pub(super) rules: Vec<&'static str>,
 }
 
@@ -83,12 +83,12 @@ impl Findings {
         }
     }
 
-    /// Something is wrong that changes nothing for whoever reads the answer.
+    /// Records a fault that does not affect the reader of the answer.
     pub(super) fn count(&mut self, rule: &'static str) {
         self.rules.push(rule);
     }
 
-    /// The value of an enum; what is not known becomes zero and is counted.
+    /// Reads an enum value; an unknown number becomes zero and is counted.
     pub(super) fn known<E: TryFrom<i32> + Default>(&mut self, number: i32) -> E {
         E::try_from(number).unwrap_or_else(|_| {
             self.count(rule::UNKNOWN_ENUM);

@@ -1,4 +1,4 @@
-//! What is known of a provider before it is asked.
+//! The configuration of a provider.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub struct ClusterRef {
     pub name: String,
 }
 
-/// One provider, as the command line names it.
+/// One provider, as configured on the command line.
 #[derive(Debug, Clone)]
 pub struct ProviderConfig {
     /// Its name on the command line.
@@ -23,26 +23,26 @@ pub struct ProviderConfig {
     /// Where it listens.
     pub endpoint: Endpoint,
     pub cluster: ClusterRef,
-    /// Users that may own the socket and answer at it, besides this process' own and root.
+    /// Users that may own the socket and answer on it, besides this process's own and root.
     pub allowed_uids: Vec<u32>,
-    /// Whether this process may have anything changed.
+    /// Whether this process may change anything.
     pub leadership: Leadership,
-    /// Reaches it where no socket leads to it.
+    /// Connects to a provider without a socket.
     pub dialer: Option<Dialer>,
-    /// For the provider's logs.
+    /// Sent to the provider, for its logs.
     pub host_version: String,
-    /// How often what is done.
+    /// How often to check status and reconnect.
     pub paces: Paces,
 }
 
-/// How often a provider is looked at.
+/// How often a provider is checked, and how fast the host reconnects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Paces {
-    /// Between two looks at a provider that is well.
+    /// Between two status checks of a healthy provider.
     pub status: Duration,
-    /// Between two looks at one that is not.
+    /// Between two status checks of an unhealthy one.
     pub status_bad: Duration,
-    /// The first pause before a connection is tried again; it doubles.
+    /// The first pause before reconnecting; it doubles.
     pub reconnect: Duration,
     pub reconnect_longest: Duration,
 }
@@ -59,7 +59,7 @@ impl Default for Paces {
 }
 
 impl ProviderConfig {
-    /// With the usual paces, and nobody allowed but this process' user and root.
+    /// The default paces, and no users allowed but this process's own and root.
     #[must_use]
     pub fn new(name: impl Into<String>, endpoint: Endpoint, cluster: ClusterRef) -> Self {
         Self {

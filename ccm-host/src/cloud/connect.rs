@@ -1,7 +1,7 @@
 //! One connection to a provider, checked before a byte is sent.
 //!
-//! In: an endpoint. Out: a channel over exactly one socket, and a token that tells when that socket is gone: the channel
-//! never reconnects by itself, so that nothing is asked of a process that has not introduced itself.
+//! In: an endpoint. Out: a channel over exactly one socket, and a token that is cancelled when that socket is lost. The
+//! channel never reconnects by itself, so the host never calls a process that has not been through the handshake.
 
 mod backoff;
 mod io;
@@ -25,16 +25,16 @@ use self::io::Watched;
 use super::settings::Endpoint;
 use super::{ProviderConfig, status::with_sources};
 
-/// For the connection, TLS included.
+/// Covers the whole connection setup, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Large messages need not wait for many small windows.
+/// Saves large messages from waiting for many small windows.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
 
 #[derive(Debug, Clone)]
 pub(super) struct Connection {
     pub(super) channel: Channel,
-    /// Cancelled when the socket is gone.
+    /// Cancelled when the socket is lost.
     pub(super) lost: CancellationToken,
 }
 
@@ -64,20 +64,20 @@ pub(super) enum ConnectError {
 }
 
 impl ConnectError {
-    /// Whether looking again costs next to nothing.
+    /// Whether trying again costs next to nothing.
     pub(super) fn is_cheap(&self) -> bool {
         matches!(self, Self::NoSocket(_) | Self::Dial { .. })
     }
 }
 
-/// Reaches an endpoint without a socket: a provider that a simulation runs in the same process.
+/// Connects to an endpoint without a socket: for a provider that a simulation runs in the same process.
 #[derive(Clone)]
 pub struct Dialer(Arc<Dial>);
 
 type Dial = dyn Fn(&Endpoint) -> Result<DuplexStream, std::io::Error> + Send + Sync;
 
 impl Dialer {
-    /// `dial` gives our end of a new stream to whoever listens at the endpoint.
+    /// `dial` returns the client end of a new stream to the listener at the endpoint.
     pub fn new(
         dial: impl Fn(&Endpoint) -> Result<DuplexStream, std::io::Error> + Send + Sync + 'static,
     ) -> Self {
@@ -124,7 +124,7 @@ async fn dial(config: &ProviderConfig, agent: &str) -> Result<Connection, Connec
     }
 }
 
-/// A channel over this stream, and no other.
+/// A channel over exactly this stream.
 async fn over<S>(
     stream: S,
     transport: Transport,

@@ -1,25 +1,26 @@
-//! The digest of a balancer's wanted state, in three parts, so that what a list says was applied also says what differs.
+//! The digest of a balancer's desired state, in three parts, so that an applied digest in a list also shows what
+//! differs.
 //!
-//! In: the class, and digests over the Service and over its backends. Out: one text, opaque to providers, that is stored
-//! with the balancer; and from two of these, or from one that was listed, what they have in common. What to do about a
-//! difference is decided in [`crate::controllers`].
+//! In: the class, and digests over the Service and over its backends. Out: one text, opaque to providers, stored with
+//! the balancer; and comparisons of two such texts by part. Acting on a difference is the business of
+//! [`crate::controllers`].
 //!
 //! ```text
 //! 8 digits of the class - 26 of the Service, its class included - 26 of the backends
 //! ```
 //!
-//! Together 62 characters of `0-9a-f-`: they fit into the value of a label of any cloud.
+//! 62 characters of `0-9a-f-` in all: they fit into a label value of any cloud.
 
 use sha2::{Digest as _, Sha256};
 
-/// Hexadecimal digits that tell classes of one cluster apart.
+/// Hexadecimal digits that distinguish the classes of one cluster.
 const CLASS: usize = 8;
 /// Hexadecimal digits of each other part: 104 bits.
 const PART: usize = 26;
 
 const SEPARATOR: char = '-';
 
-/// Puts the parts together. The later two are digests already, and are cut.
+/// Joins the parts. The last two are digests already, and are cut.
 pub(super) fn desired(class: Option<&str>, service: &str, backends: &str) -> String {
     join(class, part_of(service), part_of(backends))
 }
@@ -34,12 +35,12 @@ fn is_ours(digest: &str) -> bool {
     parts.next().is_some_and(is_class) && parts.count() == 2
 }
 
-/// As [`desired`], with parts that hold no separator and may be of any length.
+/// Like [`desired`], with parts of any length that hold no separator.
 pub(super) fn join(class: Option<&str>, service: &str, backends: &str) -> String {
     format!("{}{SEPARATOR}{service}{SEPARATOR}{backends}", part_of_class(class))
 }
 
-/// Whether nothing but the nodes behind the balancer differs. False where a text was not made here.
+/// Whether only the backends differ. False for a text that this module did not make.
 #[must_use]
 pub fn differ_in_backends_only(a: &str, b: &str) -> bool {
     match (a.rsplit_once(SEPARATOR), b.rsplit_once(SEPARATOR)) {
@@ -48,8 +49,8 @@ pub fn differ_in_backends_only(a: &str, b: &str) -> bool {
     }
 }
 
-/// The digest of a balancer that is as the first says but for its backends, which are those of the second. None where the
-/// backends are the same already, or where the first text was not made here.
+/// The digest `applied` with its backends replaced by those of `wanted`. `None` if the backends are already the same,
+/// or if this module did not make `applied`.
 #[must_use]
 pub fn with_backends_of(applied: &str, wanted: &str) -> Option<String> {
     let (rest, before) = applied.rsplit_once(SEPARATOR)?;
@@ -63,15 +64,15 @@ pub fn covers_backends(digest: &str, backends: &str) -> bool {
     digest.rsplit_once(SEPARATOR).is_some_and(|(_, part)| part == part_of(backends))
 }
 
-/// Whether a balancer with that digest was made for a Service of another class. Without doubt only: a text that was not
-/// made here proves nothing.
+/// Whether a balancer with this digest was certainly made for a Service of another class: a text that this module did
+/// not make proves nothing.
 #[must_use]
 pub fn is_for_another_class(digest: &str, class: Option<&str>) -> bool {
     let part = digest.split(SEPARATOR).next().unwrap_or_default();
     is_ours(digest) && part != part_of_class(class)
 }
 
-/// No class and an empty one differ.
+/// No class and an empty class differ.
 fn part_of_class(class: Option<&str>) -> String {
     let text = class.map_or_else(String::new, |class| format!("={class}"));
     hex(&Sha256::digest(text)).chars().take(CLASS).collect()

@@ -1,7 +1,7 @@
-//! What went wrong with a call. When it is tried again is decided in [`crate::reconcile`].
+//! Errors of calls. [`crate::reconcile`] decides when to retry.
 //!
-//! In: a gRPC status or an item's error. Out: one type that every controller matches on. What a library really returns on
-//! a timeout, a kill or an oversize is normalised in `status`, once.
+//! In: a gRPC status or an item's error. Out: one type that every controller matches on. `status` normalises, in one
+//! place, what libraries really return on a timeout, a kill or an oversized message.
 
 use std::time::Duration;
 
@@ -13,37 +13,37 @@ pub use cloudprovider_proto::v1alpha1::ErrorReason;
 pub struct CloudError {
     /// Name of the RPC, for example `BatchGetInstances`.
     pub method: &'static str,
-    /// The contract's reason; `None` when the status carried none: a transport, a timeout, a foreign server.
+    /// The contract's reason; `None` if the status carried none: a transport error, a timeout, a foreign server.
     pub reason: Option<ErrorReason>,
     /// The canonical code after normalisation.
     pub code: tonic::Code,
     /// For people; without secrets.
     pub message: String,
-    /// What the provider asked to wait.
+    /// The delay that the provider asked for.
     pub retry_after: Option<Duration>,
 }
 
 impl CloudError {
-    /// The reason as it stands in metrics and Events; the code where there is no reason.
+    /// The reason as used in metrics and Events; the code if there is no reason.
     #[must_use]
     pub fn label(&self) -> String {
         self.reason.map_or_else(|| code_name(self.code), ErrorReason::wire_name).to_owned()
     }
 
-    /// Whether the message was above the limit of one of both ends: it must be split, or can never be sent.
+    /// Whether the message exceeded either end's limit: it must be split, or can never be sent.
     #[must_use]
     pub fn is_too_large(&self) -> bool {
         self.reason.is_none() && self.code == tonic::Code::OutOfRange
     }
 
-    /// Whether the reason is this one.
+    /// Whether the error has this reason.
     #[must_use]
     pub fn is(&self, reason: ErrorReason) -> bool {
         self.reason == Some(reason)
     }
 }
 
-/// The name of a code as gRPC spells it.
+/// The code as gRPC spells it.
 pub(super) fn code_name(code: tonic::Code) -> &'static str {
     use tonic::Code;
     match code {

@@ -1,4 +1,4 @@
-//! A machine of the cloud, as plain values.
+//! Instances of the cloud, as plain values.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -7,54 +7,54 @@ use jiff::Timestamp;
 use super::{CloudError, ProviderEvent};
 use crate::kube::Node;
 
-/// What is asked about the machine of one node.
+/// A query for the instance of one node.
 #[derive(Debug, Clone)]
 pub struct InstanceQuery {
-    /// The node as the cache has it; only the fields that the provider wants travel.
+    /// The node from the cache; only the fields that the provider wants are sent.
     pub node: Arc<Node>,
-    /// How much is asked.
+    /// Which fields are requested.
     pub view: InstanceView,
-    /// How old the answer may be.
+    /// Maximum age of the answer.
     pub freshness: Freshness,
 }
 
-/// How much of a machine is asked for.
+/// How much of an instance is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum InstanceView {
     /// Whether it exists, and in which state.
     Existence,
-    /// What stands in a Node; whether the instance runs may be left open.
+    /// The fields that a Node carries; the provider may leave open whether the instance runs.
     Metadata,
     /// Both, and pod CIDRs.
     All,
 }
 
-/// How old knowledge may be.
+/// The maximum age of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Freshness {
     /// Read from the cloud now: before anything is deleted, and at first initialisation.
     ReadThrough,
-    /// At most so old.
+    /// No older than this.
     AtMost(Duration),
 }
 
-/// The state of a machine. The table of what each leads to stands at `InstanceState` in `instances.proto`.
+/// The state of an instance. `InstanceState` in `instances.proto` has the table of what each state leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum InstanceState {
     /// Not known: the safe branch.
     Unknown,
-    /// Being made.
+    /// Being created.
     Pending,
     Running,
     /// It can be started again.
     Stopped,
-    /// On its way out.
+    /// Being deleted.
     Terminating,
-    /// It was looked for and is not there.
+    /// The provider looked for it and did not find it.
     Absent,
-    /// Somebody else's.
+    /// It belongs to another owner.
     NotOwned,
-    /// It is there; whether it runs was not asked.
+    /// It exists; whether it runs was not asked.
     Exists,
 }
 
@@ -62,19 +62,19 @@ pub enum InstanceState {
 #[derive(Debug, Clone, PartialEq)]
 pub struct InstanceAnswer {
     pub state: InstanceState,
-    /// It comes from the place that decides it. Only an authoritative [`InstanceState::Absent`] is evidence.
+    /// It comes from the source of truth. Only an authoritative [`InstanceState::Absent`] is evidence.
     pub authoritative: bool,
     /// When it was observed.
     pub observed_at: Option<Timestamp>,
-    /// The machine, wherever the provider could describe it.
+    /// Present whenever the provider could describe the instance.
     pub instance: Option<Instance>,
-    /// Why the state is unknown or the machine cannot be described.
+    /// Why the state is unknown or the instance has no description.
     pub error: Option<CloudError>,
-    /// To be written on the Node.
+    /// Events to write on the Node.
     pub events: Vec<ProviderEvent>,
 }
 
-/// A machine. What a provider said wrongly (an invalid address or label) is already gone from it; `rejected` names it.
+/// An instance. Invalid values from the provider (an address, a label) are already removed; `rejected` names them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Instance {
     /// Never empty.
@@ -83,28 +83,28 @@ pub struct Instance {
     pub name: String,
     /// A valid label value.
     pub instance_type: Option<String>,
-    /// In the provider's order, no pair twice.
+    /// In the provider's order, without duplicates.
     pub addresses: Vec<NodeAddress>,
     /// A valid label value.
     pub zone: Option<String>,
     /// A valid label value.
     pub region: Option<String>,
-    /// Canonical; at most one a family.
+    /// Canonical; at most one per family.
     pub pod_cidrs: Vec<ipnet::IpNet>,
     /// Valid labels outside of reserved namespaces.
     pub labels: BTreeMap<String, String>,
-    /// Labels that shall go.
+    /// Labels to remove.
     pub removed_labels: Vec<String>,
-    /// As the firmware shows it.
+    /// As the firmware reports it.
     pub system_uuid: Option<String>,
-    /// Sentences that name each thing that was dropped from the answer, for an Event on the node.
+    /// One sentence for each thing dropped from the answer, for an Event on the node.
     pub rejected: Vec<String>,
 }
 
 /// The type of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AddressType {
-    /// A host name as the machine knows it.
+    /// The instance's own host name.
     Hostname,
     /// Reachable within the cluster's network.
     InternalIp,
@@ -117,7 +117,7 @@ pub enum AddressType {
 }
 
 impl AddressType {
-    /// The word of `status.addresses[].type`.
+    /// The value of `status.addresses[].type`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -133,6 +133,6 @@ impl AddressType {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeAddress {
     pub kind: AddressType,
-    /// The cloud's own spelling.
+    /// In the cloud's own spelling.
     pub address: String,
 }

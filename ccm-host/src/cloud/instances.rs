@@ -1,4 +1,4 @@
-//! Reads of machines, as batches.
+//! Batched reads of instances.
 
 use std::{collections::HashMap, fmt::Debug, sync::Arc, time::Duration};
 
@@ -18,14 +18,14 @@ use super::{
 };
 use crate::kube::Node;
 
-/// Questions of one kind.
+/// Reads with the same view and freshness share a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ReadLane {
     pub(super) view: InstanceView,
     pub(super) freshness: Freshness,
 }
 
-/// Whom a question is about: a node that was made anew is another one.
+/// Identifies the node of a read; a recreated node is another one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct NodeKey {
     name: String,
@@ -38,7 +38,7 @@ impl NodeKey {
     }
 }
 
-/// How the host reads machines.
+/// Reads instances in batches.
 #[derive(Debug)]
 pub(super) struct InstanceReads {
     link: Arc<Link>,
@@ -66,7 +66,7 @@ impl Batched for InstanceReads {
     }
 
     fn serves(&self, other: &ReadLane, asked: &ReadLane, age: Duration) -> bool {
-        // An answer to METADATA may leave open whether the instance runs, which EXISTENCE asks.
+        // A METADATA answer may leave open whether the instance runs; an EXISTENCE question needs that.
         let tells = other.view == asked.view || other.view == InstanceView::All;
         tells && is_fresh(other.freshness, asked.freshness, age)
     }
@@ -104,7 +104,7 @@ impl Batched for InstanceReads {
     }
 }
 
-/// Reads of one kind.
+/// The calls of one lane.
 struct Reads<'a> {
     link: &'a Link,
     lane: ReadLane,
@@ -136,7 +136,7 @@ impl Calls for Reads<'_> {
     }
 }
 
-/// Whether what is at most as old as `other` says, asked `age` ago, is fresh enough.
+/// Whether an answer of freshness `other`, asked for `age` ago, is fresh enough for `asked`.
 fn is_fresh(other: Freshness, asked: Freshness, age: Duration) -> bool {
     match (other, asked) {
         (Freshness::ReadThrough, Freshness::ReadThrough) => age.is_zero(),
@@ -210,7 +210,7 @@ fn answers(
         .collect()
 }
 
-/// The node's name, which tells people most; made unique where two nodes bore it.
+/// The node's name, which people recognise; made unique if two nodes in the batch share it.
 fn wire_keys(items: &[Item]) -> Vec<String> {
     let mut seen: HashMap<&str, usize> = HashMap::new();
     items

@@ -1,9 +1,9 @@
-//! How many calls at once and how many a second a provider gets, by class of call.
+//! Limits the concurrency and the rate of calls to a provider, by class of call.
 //!
-//! In: what the provider advertised, and how calls ended. Out: permits. Calls of one kind get theirs in the order in which
-//! they asked; of the kinds that wait, the one that was served longest ago is next. A kind that has calls under way leaves
-//! one permit to each other kind that has none, so that calls which take minutes hold up only their own kind. A cloud that
-//! throttles pauses the whole class; an overloaded provider gets half as many calls at once for a while.
+//! In: the provider's advertised limits, and how calls ended. Out: permits. Calls of one kind get permits in the order
+//! in which they asked; among waiting kinds, the one served longest ago is next. A kind with calls under way leaves one
+//! permit for each kind that has none, so that calls which take minutes hold up only their own kind. When the cloud
+//! throttles, the whole class pauses; an overloaded provider gets half the concurrency for a while.
 
 mod bucket;
 mod share;
@@ -22,13 +22,13 @@ use tokio::{
 use self::{bucket::Bucket, share::Shares};
 use super::method::{Class, Kind, Method};
 
-/// Nobody waits longer than this for a class that is paused: it is told to come back.
+/// The longest wait for a paused class; if more time is left, the call is refused with a retry delay.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// However long the cloud wants to be left alone: a call that is throttled again costs less than a class that stands still.
+/// Caps the pause that the cloud asks for: another throttled call costs less than a class that does nothing.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// How long an overloaded provider is spared before it gets twice as many calls again.
+/// How long an overloaded provider gets reduced concurrency before it doubles again.
 const RELIEF: Duration = Duration::from_secs(30);
-/// However many calls at once a provider asks for.
+/// Caps the concurrency that a provider advertises.
 const MOST_AT_ONCE: u32 = 1024;
 
 /// The limits of one provider.
@@ -47,7 +47,7 @@ impl Limiter {
         }
     }
 
-    /// Takes up what the provider advertised, and which kinds of calls there may be.
+    /// Takes over the advertised limits and the kinds of calls that the provider serves.
     pub(super) fn configure(&self, limits: &pb::Limits, kinds: &[Kind], now: Instant) {
         let or = |value, default| if value == 0 { default } else { value };
         let reads = or(limits.max_concurrent_reads, defaults::MAX_CONCURRENT_READS);
@@ -58,7 +58,7 @@ impl Limiter {
         self.mutations.configure(mutations, limits.mutations, &changing, now);
     }
 
-    /// Waits for the turn of a call; refuses with the time left when the class is paused for long.
+    /// Waits for permission to call; if the class is paused for long, refuses with the time left.
     pub(super) async fn permit(&self, method: &Method) -> Result<Permit, Duration> {
         match self.gate(method.class) {
             Some(gate) => gate.permit(method.kind()).await,
@@ -66,7 +66,7 @@ impl Limiter {
         }
     }
 
-    /// Waits until a call that has its permit may be made once more.
+    /// Waits until a call that already holds a permit may be repeated.
     pub(super) async fn once_more(&self, method: &Method) {
         let Some(gate) = self.gate(method.class) else { return };
         let token = || gate.state.lock().bucket.as_mut().and_then(|bucket| bucket.take(Instant::now()));
@@ -75,12 +75,12 @@ impl Limiter {
         }
     }
 
-    /// The cloud throttles: no call of the class for so long. Returns by how much the pause grew.
+    /// Pauses a class that the cloud throttles. Returns by how much the pause grew.
     pub(super) fn pause(&self, class: Class, pause: Duration, now: Instant) -> Duration {
         self.gate(class).map_or(Duration::ZERO, |gate| gate.pause(pause.min(LONGEST_PAUSE), now))
     }
 
-    /// Another process answers: nothing is known of how the cloud takes its calls.
+    /// Lifts all pauses: a new process answers, and nothing is known of how the cloud treats its calls.
     pub(super) fn lift_pauses(&self) {
         for gate in [&self.reads, &self.mutations] {
             gate.state.lock().paused_until = None;
@@ -88,7 +88,7 @@ impl Limiter {
         }
     }
 
-    /// The provider has too much to do.
+    /// Halves the concurrency of an overloaded provider.
     pub(super) fn overloaded(&self, now: Instant) {
         self.reads.overloaded(now);
         self.mutations.overloaded(now);
@@ -103,7 +103,7 @@ impl Limiter {
     }
 }
 
-/// The right to make one call; ends when it is dropped.
+/// Permission to make one call; dropping it ends the call.
 #[derive(Debug)]
 pub(super) struct Permit(Option<(Arc<Gate>, Kind)>);
 
@@ -119,9 +119,9 @@ impl Drop for Permit {
 #[derive(Debug)]
 struct Gate {
     state: Mutex<State>,
-    /// By kind, held by whoever is next of it: fair.
+    /// One queue per kind, locked by the next call of that kind: fair.
     queues: [tokio::sync::Mutex<()>; Kind::COUNT],
-    /// For those who are next.
+    /// Wakes the next call of each kind.
     changed: Notify,
 }
 
@@ -135,7 +135,7 @@ struct State {
     paused_until: Option<Instant>,
 }
 
-/// What becomes of the one who is next.
+/// Whether the next call of a kind may start.
 #[derive(Debug, PartialEq, Eq)]
 enum Admission {
     Now,
@@ -144,7 +144,7 @@ enum Admission {
     Refused(Duration),
 }
 
-/// Somebody who is next of its kind, until it goes away.
+/// The next call of a kind, until it starts or is dropped.
 struct Next<'a> {
     gate: &'a Gate,
     kind: Kind,
@@ -153,7 +153,7 @@ struct Next<'a> {
 impl Drop for Next<'_> {
     fn drop(&mut self) {
         self.gate.state.lock().shares.waits(self.kind, false);
-        // It may have been before others.
+        // It may have been ahead of others.
         self.gate.changed.notify_waiters();
     }
 }
@@ -180,7 +180,7 @@ impl Gate {
         let _next = Next { gate: self, kind };
         loop {
             let mut changed = pin!(self.changed.notified());
-            // What changes after this look is not missed.
+            // Enabled before the state is read, so that no change is missed.
             changed.as_mut().enable();
             let admission = self.state.lock().admit(kind, Instant::now());
             match admission {
@@ -188,7 +188,7 @@ impl Gate {
                 Admission::Refused(left) => return Err(left),
                 Admission::WhenItChanges => changed.await,
                 Admission::After(wait) => {
-                    // Whichever comes first, the state is looked at again.
+                    // Re-read the state, whichever comes first.
                     let _ = tokio::time::timeout(wait, changed).await;
                 }
             }
@@ -204,7 +204,7 @@ impl Gate {
             state.relief_until = None;
         }
         state.shares.may_be(kinds);
-        // A reconnect does not fill the bucket anew.
+        // A reconnect does not refill the bucket.
         let same = state.bucket.as_ref().map(|bucket| bucket.rate) == rate.filter(bucket::is_valid);
         if !same {
             state.bucket = rate.filter(bucket::is_valid).map(|rate| Bucket::full(rate, now));
@@ -225,7 +225,7 @@ impl Gate {
 
     fn overloaded(&self, now: Instant) {
         let mut state = self.state.lock();
-        // Calls that were under way together say it together: it counts once.
+        // Concurrent calls report the same overload: count it once.
         let just_now =
             state.relief_until.is_some_and(|until| until.saturating_duration_since(now) > RELIEF * 9 / 10);
         if !just_now {
@@ -256,7 +256,7 @@ impl State {
         Admission::Now
     }
 
-    /// Twice as many calls after each time of relief, up to the limit.
+    /// Doubles the concurrency after each relief period, up to the limit.
     fn recover(&mut self, now: Instant) {
         while let Some(until) = self.relief_until.filter(|until| *until <= now) {
             self.effective = self.effective.saturating_mul(2).min(self.limit);

@@ -1,4 +1,4 @@
-//! The connection to one provider over its whole life: lost, found again, never given up.
+//! The connection to one provider for its whole life: lost, re-established, never given up.
 //!
 //! ```text
 //!           ┌────────────────── lost, or silent ──────────────────┐
@@ -8,8 +8,8 @@
 //!            peer, TLS)  capabilities)          watch ────────────┘
 //! ```
 //!
-//! In: a configuration. Out: the present [`Session`], the status that controllers see, and calls whose outcomes are
-//! learned from.
+//! In: a configuration. Out: the current [`Session`], the status that controllers see, and calls whose outcomes update
+//! that status and the limits.
 
 mod lead;
 mod monitor;
@@ -42,9 +42,9 @@ use crate::election::{Believer, Fencing};
 
 pub(super) use run::run;
 
-/// Keys of changed machines that wait for a slow reader; what is lost is found by a sweep.
+/// Keys of changed instances buffered for a slow reader; a sweep finds those that are dropped.
 const CHANGES: usize = 4096;
-/// A cloud that throttles without saying for how long.
+/// The pause when the cloud throttles without a retry delay.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -56,10 +56,10 @@ pub(super) struct Link {
     pub(super) changes: broadcast::Sender<String>,
     pub(super) sweeps: channel::Sender<u64>,
     session: RwLock<Option<Arc<Session>>>,
-    /// What it said last, also while it is gone.
+    /// What the provider said last, kept while it is disconnected.
     known: RwLock<Known>,
     standing: Mutex<Standing>,
-    /// As which leader the provider believes this process, until it says otherwise.
+    /// The leadership that the provider currently attributes to this process.
     led: Mutex<Option<(Fencing, Believer)>>,
     look_now: Notify,
 }
@@ -99,17 +99,17 @@ impl Link {
         self.known.read().info.clone()
     }
 
-    /// The wanted fields as last said.
+    /// The wanted fields from the last handshake.
     pub(super) fn wants(&self) -> Arc<pb::Wants> {
         Arc::clone(&self.known.read().wants)
     }
 
-    /// What mutations say of the leader.
+    /// The fencing that mutations carry.
     pub(super) fn fencing(&self) -> pb::Fencing {
         self.config.leadership.fencing().message()
     }
 
-    /// Whoever can be asked now.
+    /// The current session, or an error saying why there is none.
     pub(super) fn session(&self, method: &Method) -> Result<Arc<Session>, CloudError> {
         self.session.read().clone().ok_or_else(|| {
             let why = match &*self.status.borrow() {
@@ -120,12 +120,12 @@ impl Link {
         })
     }
 
-    /// The session, if there is one.
+    /// The current session, if there is one.
     pub(super) fn present(&self) -> Option<Arc<Session>> {
         self.session.read().clone()
     }
 
-    /// Waits for the turn of one call.
+    /// Waits for permission to make one call.
     pub(super) async fn permit(&self, method: &Method) -> Result<Permit, CloudError> {
         self.limiter.permit(method).await.map_err(|left| CloudError {
             retry_after: Some(left),
@@ -137,12 +137,12 @@ impl Link {
         })
     }
 
-    /// Waits until a call that has its turn may be made once more.
+    /// Waits until a call that already holds a permit may be repeated.
     pub(super) async fn once_more(&self, method: &Method) {
         self.limiter.once_more(method).await;
     }
 
-    /// Makes a call, and learns from how it ended.
+    /// Makes a call and learns from its outcome.
     pub(super) async fn call<Q, A, F>(
         &self,
         session: &Session,
@@ -170,7 +170,7 @@ impl Link {
         let deadline = method.deadline(&session.deadlines);
         let answer = rpc::unary(&self.metrics, method, deadline, items, message, send).await;
         match &answer {
-            // Its items tell how it was.
+            // A batch is judged by its items.
             Ok(_) if items.is_some() => {}
             Ok(_) => self.learn(method, None),
             Err(error) => {
@@ -183,8 +183,8 @@ impl Link {
         answer
     }
 
-    /// What became of the items of a batch that was answered: one that succeeded shows that the cloud can be reached; if
-    /// all failed, the first tells why.
+    /// Learns from the items of an answered batch: one success shows that the cloud is reachable; if all failed, the
+    /// first error counts.
     pub(super) fn answered<'a>(
         &self,
         method: &'static Method,
@@ -230,12 +230,12 @@ impl Link {
         }
     }
 
-    /// All machines shall be looked at.
+    /// Asks for a sweep of all instances.
     fn request_sweep(&self) {
         self.sweeps.send_modify(|generation| *generation += 1);
     }
 
-    /// Shows how the provider is; only while it is connected.
+    /// Publishes the provider's condition, but only while it is connected.
     fn publish_standing(&self) {
         let session = self.session.read();
         if session.is_some() {
@@ -243,7 +243,7 @@ impl Link {
         }
     }
 
-    /// Each change is told once, to controllers, metrics and the log.
+    /// Reports each change once, to controllers, metrics and the log.
     fn publish(&self, new: ProviderStatus) {
         if !self.show(&new) {
             return;
@@ -256,7 +256,7 @@ impl Link {
         }
     }
 
-    /// Whether that is news; controllers and metrics know it then.
+    /// Updates controllers and metrics if the status changed; returns whether it did.
     fn show(&self, new: &ProviderStatus) -> bool {
         self.status.send_if_modified(|shown| {
             let is_news = shown != new;

@@ -1,4 +1,4 @@
-//! A balancer of the cloud, as plain values.
+//! Load balancers of the cloud, as plain values.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
@@ -7,19 +7,20 @@ use prost::bytes::Bytes;
 use super::{CloudError, InProgress, ProviderEvent};
 use crate::kube::{Node, ObjectKey, Service};
 
-/// A set of nodes behind balancers. Equal digests mean equal sets, whatever the order. Made by
-/// [`Provider::backend_set`](super::Provider::backend_set), since a digest covers only the fields a provider wants.
+/// The nodes behind balancers. Equal digests mean equal sets, whatever the order. Made by
+/// [`Provider::backend_set`](super::Provider::backend_set), since a digest covers only the fields that a provider
+/// wants.
 #[derive(Debug, Clone)]
 pub struct BackendSet {
     /// Over the wanted fields of all nodes.
     pub digest: String,
     /// Sorted by name.
     pub nodes: Vec<Arc<Node>>,
-    /// As it travels, with the fields that the digest covers: all calls share it.
+    /// Encoded for the wire, with the fields that the digest covers: all calls share it.
     pub encoded: Bytes,
 }
 
-/// Make a balancer be as wanted.
+/// A request to create a balancer or bring it to its desired state.
 #[derive(Debug, Clone)]
 pub struct EnsureLoadBalancer {
     /// The Service it is for.
@@ -28,20 +29,20 @@ pub struct EnsureLoadBalancer {
     pub backends: Arc<BackendSet>,
     /// From [`Provider::desired_digest`](super::Provider::desired_digest).
     pub desired_digest: String,
-    /// Grows with every change of the wanted state, also over restarts.
+    /// Grows with every change of the desired state, also across restarts.
     pub revision: u64,
     /// Take over a balancer that carries only a former controller's name.
     pub adopt: bool,
 }
 
-/// What became of an [`EnsureLoadBalancer`].
+/// The result of an [`EnsureLoadBalancer`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ensured {
-    /// As far as it is.
+    /// The current balancer, possibly unfinished.
     pub load_balancer: LoadBalancer,
-    /// Set while it is not as wanted yet.
+    /// Set while the balancer has not reached its desired state.
     pub in_progress: Option<InProgress>,
-    /// To be written on the Service.
+    /// Events to write on the Service.
     pub events: Vec<ProviderEvent>,
     /// Annotations to set; only under prefixes that the provider advertised.
     pub annotations: BTreeMap<String, String>,
@@ -62,7 +63,7 @@ pub struct ServiceCondition {
     pub message: String,
 }
 
-/// Give a balancer that exists other backends. Travels in batches with those of other Services.
+/// A request to replace the backends of an existing balancer. Batched with those of other Services.
 #[derive(Debug, Clone)]
 pub struct UpdateLoadBalancer {
     /// The Service it is for.
@@ -75,12 +76,12 @@ pub struct UpdateLoadBalancer {
     pub revision: u64,
 }
 
-/// What became of an [`UpdateLoadBalancer`] that did not fail.
+/// The result of a successful [`UpdateLoadBalancer`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Updated {
-    /// Set while it takes time.
+    /// Set while the update is in progress.
     pub in_progress: Option<InProgress>,
-    /// To be written on the Service.
+    /// Events to write on the Service.
     pub events: Vec<ProviderEvent>,
 }
 
@@ -88,22 +89,22 @@ pub struct Updated {
 pub struct DeleteLoadBalancer {
     /// Namespace and name of the Service.
     pub key: ObjectKey,
-    /// Its uid: the natural key.
+    /// Uid of the Service: the natural key.
     pub uid: String,
     /// The Service as last seen: a hint.
     pub last_known: Option<Arc<Service>>,
     /// As for Ensure.
     pub revision: u64,
-    /// Also a balancer that carries only a former controller's name.
+    /// Also delete a balancer that carries only a former controller's name.
     pub adopt: bool,
 }
 
-/// What became of a [`DeleteLoadBalancer`].
+/// The result of a [`DeleteLoadBalancer`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Deleted {
-    /// Set while something is left.
+    /// Set until nothing is left.
     pub in_progress: Option<InProgress>,
-    /// To be written on the Service.
+    /// Events to write on the Service.
     pub events: Vec<ProviderEvent>,
 }
 
@@ -120,65 +121,65 @@ pub struct LoadBalancer {
     pub name: String,
     /// Whether it exists.
     pub state: LoadBalancerState,
-    /// Valid ways in; what a provider said wrongly is gone, `rejected` names it.
+    /// Valid entries; invalid ones from the provider are removed and named in `rejected`.
     pub ingress: Vec<Ingress>,
-    /// What was last applied wholly; `None`: not known.
+    /// The digest last applied in full; `None` means unknown.
     pub applied_digest: Option<String>,
-    /// Whether the cloud still holds it.
+    /// Whether the cloud still matches what was applied.
     pub sync_state: SyncState,
-    /// How it was recognised.
+    /// How its owner was recognised.
     pub ownership: Ownership,
-    /// Sentences that name each thing that was dropped from the answer.
+    /// One sentence for each thing dropped from the answer.
     pub rejected: Vec<String>,
 }
 
 /// Whether a balancer exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoadBalancerState {
-    /// Not known: nothing is deleted, nothing forgotten.
+    /// Nothing is deleted or forgotten on this.
     Unknown,
-    /// Being made.
+    /// Being created.
     Pending,
     /// It serves.
     Active,
-    /// On its way out.
+    /// Being deleted.
     Deleting,
-    /// It was looked for and is not there.
+    /// The provider looked for it and did not find it.
     Absent,
-    /// Somebody else's.
+    /// It belongs to another owner.
     NotOwned,
 }
 
-/// Whether the cloud still holds what was applied.
+/// Whether the cloud still matches what was applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncState {
     Unknown,
-    /// It does.
+    /// The cloud matches.
     InSync,
-    /// It was changed behind our back.
+    /// Somebody changed it in the cloud.
     Drifted,
 }
 
 /// How a balancer was recognised as this cluster's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ownership {
-    /// Not known: never deleted.
+    /// Such a balancer is never deleted.
     Unknown,
-    /// By both uids.
+    /// By the uids of cluster and Service.
     ByUid,
-    /// By the name of a former controller.
+    /// By a former controller's name.
     ByLegacyName,
 }
 
-/// One way into a balancer.
+/// One ingress entry of a balancer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ingress {
-    /// An address; or else there is a host name.
+    /// `None` if the entry has a host name instead.
     pub ip: Option<IpAddr>,
     pub hostname: Option<String>,
-    /// `VIP` or `Proxy`; only with an address. A provider that says nothing means `VIP`.
+    /// `VIP` or `Proxy`; only with an address. An unspecified mode means `VIP`.
     pub ip_mode: Option<&'static str>,
-    /// What became of each port.
+    /// The state of each port.
     pub ports: Vec<IngressPort>,
 }
 
@@ -189,7 +190,7 @@ pub struct IngressPort {
     pub port: u16,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: &'static str,
-    /// `None`: all is well.
+    /// `None` means that the port works.
     pub error: Option<String>,
 }
 
@@ -197,8 +198,8 @@ pub struct IngressPort {
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadBalancerList {
     pub load_balancers: Vec<LoadBalancer>,
-    /// The walk saw everything: no unreachable part, no restarted token, one process epoch.
+    /// Everything was listed: no unreachable location, no restarted list, no dropped item, one process epoch.
     pub complete: bool,
-    /// What could not be asked.
+    /// Locations that could not be listed, and why.
     pub unreachable: Vec<(String, CloudError)>,
 }

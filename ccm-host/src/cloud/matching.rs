@@ -1,19 +1,19 @@
-//! Answers of a batch, matched to its questions by the echoed key.
+//! Matches the answers of a batch to its questions by the echoed key.
 
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 
-/// What came of a batch.
+/// The answers of a batch, matched by key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Matched<A> {
     /// The answer to each key that was answered exactly once.
     pub(super) answers: HashMap<String, A>,
-    /// Keys without an answer, with several, or that nobody asked for.
+    /// Keys without an answer, with several answers, or never asked for.
     pub(super) wrong: usize,
-    /// All is there, in another order.
+    /// All answers are present, in another order.
     pub(super) reordered: bool,
 }
 
-/// Matches answers to keys. What is missing or doubled has no answer.
+/// Matches answers to keys. A key with a missing or duplicate answer has none.
 pub(super) fn matched<A>(keys: &[String], given: Vec<(String, A)>) -> Matched<A> {
     let asked: HashSet<&str> = keys.iter().map(String::as_str).collect();
     let in_order = keys.len() == given.len() && keys.iter().zip(&given).all(|(key, (other, _))| key == other);
@@ -37,7 +37,7 @@ pub(super) fn matched<A>(keys: &[String], given: Vec<(String, A)>) -> Matched<A>
     for key in &doubled {
         answers.remove(key);
     }
-    // What was doubled is missing now.
+    // Duplicate answers count as missing.
     wrong += asked.len() - answers.len();
     Matched { answers, wrong, reordered: wrong == 0 && !in_order }
 }

@@ -1,8 +1,8 @@
-//! The RPCs that the host calls, with their deadlines as the proto names them.
+//! The RPCs that the host calls, with the deadlines of the proto.
 
 use std::{collections::HashMap, time::Duration};
 
-/// What limits a call.
+/// The limit that applies to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Class {
     /// Answered from the provider's memory: not limited.
@@ -13,20 +13,20 @@ pub(super) enum Class {
     Mutation,
 }
 
-/// Calls of one class that wait for each other; those of another kind do not wait for them.
+/// Calls of one kind queue behind each other, but not behind the other kinds of their class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Instances,
     /// Reads of balancers, and Ensure.
     LoadBalancers,
-    /// Other backends for balancers.
+    /// Updates of backends.
     Updates,
     Deletions,
     Routes,
 }
 
 impl Kind {
-    /// How many there are.
+    /// The number of kinds.
     pub(super) const COUNT: usize = 5;
 
     /// Whether calls of this kind read the cloud.
@@ -42,9 +42,9 @@ impl Kind {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Method {
-    /// Without its service.
+    /// Without the service.
     pub(super) name: &'static str,
-    /// Without its package.
+    /// Without the package.
     pub(super) service: &'static str,
     pub(super) class: Class,
     default: Duration,
@@ -93,7 +93,7 @@ pub(super) static BATCH_DELETE_ROUTES: Method =
     method("Routes", "BatchDeleteRoutes", Class::Mutation, 120, 300);
 
 impl Method {
-    /// Whom it waits with.
+    /// The queue that the call waits in.
     pub(super) fn kind(&self) -> Kind {
         match (self.service, self.name) {
             (_, "BatchUpdateLoadBalancers") => Kind::Updates,
@@ -104,7 +104,7 @@ impl Method {
         }
     }
 
-    /// The deadline: what the provider advertised, within the maximum, else the default.
+    /// The advertised deadline, capped at the maximum, or the default.
     pub(super) fn deadline(&self, advertised: &HashMap<String, Duration>) -> Duration {
         advertised.get(self.name).map_or(self.default, |wanted| (*wanted).min(self.longest))
     }

@@ -1,4 +1,4 @@
-//! What is measured of calls to providers. Every series carries the provider's name on the command line.
+//! Metrics of calls to providers. Every series carries the provider's name on the command line.
 
 use std::sync::Arc;
 
@@ -173,7 +173,7 @@ impl CloudMetrics {
         all
     }
 
-    /// A sweep found a change that the watch of this provider did not tell.
+    /// Counts a change that a sweep found and this provider's watch did not report.
     pub fn watch_missed(&self, provider: &str) {
         self.watch_missed.get_or_create(&ProviderLabels { provider: provider.into() }).inc();
     }

@@ -1,7 +1,7 @@
-//! Which version of each service is spoken: the highest that both sides name (D5).
+//! Negotiates the version of each service: the highest that both sides name (D5).
 //!
-//! In: the names of services that the provider serves. Out: the version for each, or a sentence that says which side must
-//! be upgraded. Names are compared, never strings of versions.
+//! In: the names of the services that the provider serves. Out: a version for each, or a sentence that says which side
+//! to upgrade. Parsed names are compared, never version strings.
 
 #[cfg(test)]
 mod tests;
@@ -9,15 +9,15 @@ mod tests;
 use std::fmt;
 
 const PACKAGE: &str = "ccm.cloudprovider.";
-/// The versions that this host speaks, the oldest first.
+/// The versions that this host speaks, oldest first.
 const SPOKEN: [&str; 1] = ["v1alpha1"];
 /// The services that this host calls.
 const SERVICES: [&str; 4] = ["CloudProvider", "Instances", "LoadBalancers", "Routes"];
 
-/// What can be spoken with a provider.
+/// The versions in common with a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Served {
-    /// Name of each service with the version that both speak.
+    /// The name of each service, and the version to speak.
     pub(super) versions: Vec<(&'static str, &'static str)>,
     /// Services that the provider has, but in no version that this host speaks.
     pub(super) unusable: Vec<NoCommonVersion>,
@@ -30,13 +30,13 @@ impl Served {
     }
 }
 
-/// Nothing can be spoken.
+/// Why there is no version in common.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NegotiationError {
-    /// It answers GetInfo, but serves nothing of this contract.
+    /// It answers GetInfo but serves nothing of this contract.
     #[error("it serves no service of {PACKAGE}*: it names {0:?}")]
     NothingServed(Vec<String>),
-    /// It serves other services, but not the one that everything begins with.
+    /// It serves other services, but not CloudProvider, which all calls depend on.
     #[error("it serves {0:?}, but not CloudProvider, which every provider must serve")]
     NoCloudProvider(Vec<String>),
     /// Both sides know the service, in different versions.
@@ -71,7 +71,7 @@ impl fmt::Display for NoCommonVersion {
     }
 }
 
-/// The names that the host says it speaks.
+/// The service names that the host announces.
 pub(super) fn host_services() -> Vec<String> {
     SPOKEN
         .iter()
@@ -79,7 +79,7 @@ pub(super) fn host_services() -> Vec<String> {
         .collect()
 }
 
-/// What both sides speak.
+/// The services and versions that both sides speak.
 pub(super) fn negotiate(names: &[String]) -> Result<Served, NegotiationError> {
     negotiate_with(names, &SPOKEN)
 }

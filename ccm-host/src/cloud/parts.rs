@@ -1,9 +1,9 @@
-//! A batch that fails as a whole, and is sent again in parts, so that one item costs its own call and not the others'.
+//! Splits a batch that failed as a whole, so that one bad item does not fail the others.
 //!
-//! In: a batch, and how one call is made of items. Out: the answer to each item, landed as soon as it is known. What was
-//! too large is halved. What one item may have spoilt (a provider that breaks or hangs on it) is sent in a few parts, and
-//! those that fail in parts again, for as long as some of them show that the provider works at all. Who fails alone is
-//! remembered, and travels alone from then on.
+//! In: a batch, and how to make one call from items. Out: the answer to each item, landed as soon as it is known. A
+//! batch that was too large is halved. A batch that one item may have spoilt (the provider crashes or hangs on it) is
+//! sent in a few parts, and the failing parts are split again, as long as some parts show that the provider works at
+//! all. An item that fails alone becomes an offender and is sent alone from then on.
 //!
 //! ```text
 //! [500] fails ─► 8 × [63] ─► 7 answered, 1 fails ─► 8 × [8] ─► 7 answered ─► 8 × [1] ─► the one is an offender
@@ -25,18 +25,18 @@ use tonic::Code;
 pub(super) use self::offenders::Offenders;
 use super::{CloudError, ErrorReason, limit::Permit, link::Link, method::Method, session::Session};
 
-/// Into so many parts.
+/// The number of parts that a failed batch is split into.
 const PARTS: usize = 8;
-/// However often a batch is cut.
+/// The maximum depth of splitting.
 const DEEPEST: u8 = 5;
-/// A call that takes so long is late: it is looked at what is done already, and again at twice the time.
+/// A call that takes this long is late: the host checks which items are already done, and again at doubling intervals.
 const LATE: Duration = Duration::from_secs(10);
 
-/// What becomes of each item of a call.
+/// The outcome of each item of a call.
 pub(super) type Answers<C> = HashMap<<C as Calls>::Key, Result<<C as Calls>::Done, CloudError>>;
 pub(super) type Item<C> = (<C as Calls>::Key, <C as Calls>::Question);
 
-/// How calls with several items are made.
+/// A kind of call that carries several items.
 pub(super) trait Calls: Sync {
     type Key: Clone + Eq + Hash + Debug + Send + Sync;
     /// What is asked for.
@@ -47,7 +47,7 @@ pub(super) trait Calls: Sync {
 
     fn method(&self) -> &'static Method;
 
-    /// What the item is about, whatever is asked for this time.
+    /// Identifies the item across calls, whatever is asked for this time.
     fn subject(key: &Self::Key) -> String;
 
     fn send(
@@ -58,10 +58,10 @@ pub(super) trait Calls: Sync {
     where
         Self: Sized;
 
-    /// The next batches shall be smaller than this one.
+    /// Makes the next batches smaller than this one.
     fn fewer(session: &Session, refused: usize);
 
-    /// Which of these are done, whatever became of the call that asked for it. Empty where that cannot be known.
+    /// The items that are already done, whatever happened to their call. Empty if that cannot be known.
     fn done_already(&self, _items: &[Item<Self>]) -> impl Future<Output = Answers<Self>> + Send
     where
         Self: Sized,
@@ -76,7 +76,7 @@ struct Failed<C: Calls> {
     error: CloudError,
 }
 
-/// One batch on its way, in one call or in many.
+/// One batch to answer, in one call or several.
 pub(super) struct Errand<'a, C: Calls, L> {
     pub(super) calls: &'a C,
     pub(super) session: &'a Session,
@@ -110,7 +110,7 @@ impl<C: Calls, L: Fn(Answers<C>) + Sync> Errand<'_, C, L> {
         }
     }
 
-    /// Those on which the provider broke before go alone, or are answered at once while it is too early.
+    /// Sends known offenders alone, or answers them at once while it is too early to ask again.
     fn without_offenders(&self, batches: Vec<Vec<Item<C>>>) -> Vec<Vec<Item<C>>> {
         let now = Instant::now();
         let mut level = Vec::new();
@@ -155,7 +155,7 @@ impl<C: Calls, L: Fn(Answers<C>) + Sync> Errand<'_, C, L> {
         }
     }
 
-    /// One item that takes its time does not keep the others from knowing that they are done.
+    /// Lands items that are already done, so that a slow one does not hold them up.
     async fn land_while_late(&self, items: &[Item<C>]) {
         let mut wait = LATE;
         while items.len() > 1 {
@@ -166,7 +166,7 @@ impl<C: Calls, L: Fn(Answers<C>) + Sync> Errand<'_, C, L> {
         std::future::pending::<()>().await;
     }
 
-    /// What is sent again of a batch that failed; what is not has its answer then.
+    /// Returns the parts of a failed batch to resend; all other items get their answer.
     async fn again(&self, failed: Failed<C>, depth: u8, worked: bool) -> Vec<Vec<Item<C>>> {
         let Failed { mut items, error } = failed;
         let cause = Cause::of(&error);
@@ -197,20 +197,20 @@ impl<C: Calls, L: Fn(Answers<C>) + Sync> Errand<'_, C, L> {
         Vec::new()
     }
 
-    /// Where nothing works, asking in parts helps nobody.
+    /// Splitting helps nobody if nothing works.
     fn is_worth_it(&self, error: &CloudError, depth: u8, worked: bool) -> bool {
         let is_quick = error.code != Code::DeadlineExceeded;
         worked || (depth == 0 || depth == 1 && is_quick) && !self.offenders.does_nothing_work(Instant::now())
     }
 }
 
-/// What may have made a batch fail.
+/// The likely cause of a failed batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
     TooLarge,
     /// Perhaps only one of its items.
     OneItem,
-    /// The provider, the cloud or the way to them: each part would fail as well.
+    /// The provider, the cloud or the connection: each part would fail as well.
     Provider,
 }
 
@@ -232,7 +232,7 @@ impl Cause {
     }
 }
 
-/// Into so many parts at most, of about the same size.
+/// Cuts into at most `parts` pieces of about the same size.
 fn cut<I>(items: Vec<I>, parts: usize) -> Vec<Vec<I>> {
     let size = items.len().div_ceil(parts).max(1);
     let mut left = items.into_iter();
@@ -240,7 +240,7 @@ fn cut<I>(items: Vec<I>, parts: usize) -> Vec<Vec<I>> {
         .collect()
 }
 
-/// Splits so that no two items of a batch are about the same.
+/// Splits so that no batch has two items with the same key.
 pub(super) fn without_doubles<I>(items: Vec<I>, about: impl Fn(&I) -> String) -> Vec<Vec<I>> {
     let mut batches: Vec<(HashSet<String>, Vec<I>)> = Vec::new();
     for item in items {

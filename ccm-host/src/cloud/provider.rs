@@ -1,6 +1,6 @@
-//! What a controller sees of a provider.
+//! The interface between controllers and a provider.
 //!
-//! The trait is the seam: the host implements it over gRPC, tests with a few lines.
+//! The host implements the trait over gRPC; tests implement it in a few lines.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -15,78 +15,78 @@ use super::{
 };
 use crate::kube::{EventType, Keep, KeySet, Node, Service};
 
-/// One provider. Questions asked within a few milliseconds share a call.
+/// One provider. Calls made within a few milliseconds share a request.
 #[async_trait]
 pub trait Provider: Send + Sync + Debug {
-    /// The name given to it on the command line.
+    /// Its name on the command line.
     fn name(&self) -> &str;
 
-    /// Whether it can be asked, and may be trusted with destructive work. Changes are seen at once.
+    /// Whether it can be called, and trusted with destructive work. Changes show at once.
     fn status(&self) -> watch::Receiver<ProviderStatus>;
 
-    /// What it said of itself at the last handshake; `None` before the first.
+    /// What the provider reported at the last handshake; `None` before the first.
     fn info(&self) -> Option<Arc<ProviderInfo>>;
 
-    /// Keys (provider ID, or node name) of machines that changed, from the provider's watch. May miss any.
+    /// Keys (provider ID, or node name) of changed instances, from the provider's watch. Changes may be missing.
     fn instance_changes(&self) -> broadcast::Receiver<String>;
 
-    /// A number that grows whenever all machines shall be looked at once: at each new connection and each new watch
-    /// stream, since changes in between were not told. Only the newest value matters.
+    /// A number that grows whenever all instances should be checked: at each new connection and each new watch stream,
+    /// since changes in between were not reported. Only the latest value matters.
     fn sweeps(&self) -> watch::Receiver<u64>;
 
-    /// The machine of a node. Coalesced with other callers' questions.
+    /// The instance of a node. Batched with other callers' reads.
     async fn instance(&self, query: InstanceQuery) -> Result<InstanceAnswer, CloudError>;
 
     /// The set of these nodes, with a digest over the fields that this provider wants.
     fn backend_set(&self, nodes: Vec<Arc<Node>>) -> Arc<BackendSet>;
 
-    /// Digest of the whole wanted state of a balancer: the wanted fields of the Service, and the backends.
+    /// Digest of a balancer's whole desired state: the wanted fields of the Service, and the backends.
     fn desired_digest(&self, service: &Service, backends: &BackendSet) -> String;
 
     async fn load_balancer(&self, service: &Service) -> Result<LoadBalancer, CloudError>;
 
-    /// Makes or changes a balancer.
+    /// Creates or changes a balancer.
     async fn ensure_load_balancer(&self, wanted: EnsureLoadBalancer) -> Result<Ensured, CloudError>;
 
-    /// Gives a balancer other backends. Coalesced with other callers' updates.
+    /// Replaces the backends of a balancer. Batched with other callers' updates.
     async fn update_load_balancer(&self, wanted: UpdateLoadBalancer) -> Result<Updated, CloudError>;
 
-    /// Removes a balancer. Absent is success.
+    /// Deletes a balancer. An absent balancer is success.
     async fn delete_load_balancer(&self, wanted: DeleteLoadBalancer) -> Result<Deleted, CloudError>;
 
     /// All balancers of this cluster, page by page.
     async fn list_load_balancers(&self) -> Result<LoadBalancerList, CloudError>;
 
-    /// All routes of this cluster, page by page; those outside of all these networks need not be among them.
+    /// All routes of this cluster, page by page; routes outside of all these networks may be left out.
     async fn list_routes(&self, within: &[IpNet]) -> Result<RouteList, CloudError>;
 
-    /// Makes a destination lead to a node. Coalesced with other callers' wishes.
+    /// Makes a destination lead to a node. Batched with other callers' requests.
     async fn ensure_route(&self, wanted: EnsureRoute) -> Result<EnsuredRoute, CloudError>;
 
-    /// Removes a route that is as it was listed; one that was re-pointed since is ROUTE_CHANGED, one that is gone is
-    /// success. Coalesced with other callers' deletions.
+    /// Deletes a route that is still as listed. One that was re-pointed since fails with ROUTE_CHANGED, one that is
+    /// gone is success. Batched with other callers' deletions.
     async fn delete_route(&self, listed: Route) -> Result<DeletedRoute, CloudError>;
 }
 
-/// Whether a provider can be asked.
+/// Whether a provider can be called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProviderStatus {
-    /// No handshake has succeeded yet, or the connection is lost. Holds why, for `/readyz` and logs.
+    /// No handshake has succeeded yet, or the connection is lost. Holds the reason, for `/readyz` and logs.
     Disconnected(String),
-    /// It can be asked, but nothing destructive may be done on its behalf. Holds why.
+    /// It can be called, but not for destructive work. Holds the reason.
     Frozen(String),
     Serving,
 }
 
 impl ProviderStatus {
-    /// It cannot be asked at all.
+    /// Whether it cannot be called at all.
     #[must_use]
     pub fn is_away(&self) -> bool {
         matches!(self, Self::Disconnected(_))
     }
 }
 
-/// What a provider said of itself.
+/// What a provider reported about itself.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProviderInfo {
     /// Its own name, for example `aws`.
@@ -95,30 +95,30 @@ pub struct ProviderInfo {
     pub vendor_version: String,
     /// Random per process start.
     pub epoch: String,
-    /// How its provider IDs begin.
+    /// The prefixes of its provider IDs.
     pub provider_id_prefixes: Vec<String>,
     pub instances: bool,
     pub load_balancers: bool,
     pub routes: bool,
-    /// Its routes hold addresses of nodes, and must be ensured again when these change.
+    /// Its routes hold node addresses and must be ensured again when these change.
     pub route_node_addresses: bool,
-    /// Its instances may be watched.
+    /// It serves a watch of instances.
     pub watch_instances: bool,
-    /// The cloud's own key of an instance is its node's name: a node without a provider ID can be said to be absent.
+    /// The cloud's own key of an instance is the node's name: a node without a provider ID can be reported absent.
     pub names_are_keys: bool,
-    /// Its cloud allots pod CIDRs to instances.
+    /// Its cloud allocates pod CIDRs to instances.
     pub pod_cidrs: bool,
-    /// `spec.loadBalancerClass` values that it looks after.
+    /// The `spec.loadBalancerClass` values that it owns.
     pub load_balancer_classes: Vec<String>,
-    /// It looks after Services without a class.
+    /// It owns Services without a class.
     pub default_load_balancer_class: bool,
-    /// It can tell balancers that a former controller made.
+    /// It recognises balancers made by a former controller.
     pub adoption: bool,
-    /// It says whether a balancer has drifted.
+    /// It reports whether a balancer has drifted.
     pub drift: bool,
-    /// Routes say whose they are.
+    /// Its routes record their owner.
     pub route_ownership: bool,
-    /// What was applied is known after a restart of the provider, too.
+    /// Applied digests survive a restart of the provider.
     pub durable_digest: bool,
     /// Label keys of nodes that it reads; a trailing `/` or `*` makes a prefix.
     pub node_labels: Vec<String>,
@@ -133,7 +133,7 @@ pub struct ProviderInfo {
 }
 
 impl ProviderInfo {
-    /// Whether it says that it looks after Services of this `spec.loadBalancerClass`.
+    /// Whether it claims Services of this `spec.loadBalancerClass`.
     #[must_use]
     pub fn looks_after(&self, class: Option<&str>) -> bool {
         self.load_balancers
@@ -143,7 +143,7 @@ impl ProviderInfo {
             }
     }
 
-    /// What the Node cache has to keep for its digests to be right.
+    /// The keys that the Node cache must keep for correct digests.
     #[must_use]
     pub fn keep_of_nodes(&self) -> Keep {
         Keep {
@@ -152,7 +152,7 @@ impl ProviderInfo {
         }
     }
 
-    /// What the Service cache has to keep for its digests to be right.
+    /// The keys that the Service cache must keep for correct digests.
     #[must_use]
     pub fn keep_of_services(&self) -> Keep {
         Keep {
@@ -162,7 +162,7 @@ impl ProviderInfo {
     }
 }
 
-/// Work that goes on in the cloud.
+/// Work still in progress in the cloud.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InProgress {
     /// When to ask again; positive.
@@ -173,7 +173,7 @@ pub struct InProgress {
     pub message: String,
 }
 
-/// An Event that is written on a provider's behalf.
+/// An Event to write on a provider's behalf.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderEvent {
     pub kind: EventType,

@@ -1,7 +1,7 @@
-//! All providers of this host, and who looks after what.
+//! All providers of this host, and which objects each owns.
 //!
-//! In: the providers of the command line, and what each said of itself. Out: the owner of a node or of a Service. What
-//! is done with an object that nobody owns is decided in [`crate::controllers`].
+//! In: the providers of the command line, and what each reported. Out: the owner of a node or of a Service. What to do
+//! with an object that has no owner is decided in [`crate::controllers`].
 
 #[cfg(test)]
 mod tests;
@@ -15,15 +15,15 @@ use crate::kube::Node;
 #[derive(Debug, Clone)]
 pub struct Providers(Arc<[Arc<dyn Provider>]>);
 
-/// Who looks after a node.
+/// The owner of a node.
 #[derive(Debug, Clone)]
 pub enum NodeOwner {
     Provider(Arc<dyn Provider>),
-    /// The node has no provider ID and several could be meant: whichever knows its machine.
+    /// The node has no provider ID and several providers are possible: the one that knows its instance owns it.
     Candidates(Vec<Arc<dyn Provider>>),
-    /// Some provider has not introduced itself yet; ask again later.
+    /// Some provider has not completed its first handshake; ask again later.
     Undecided,
-    /// The provider ID begins with no provider's prefix: the node is left alone.
+    /// No provider's prefix matches the provider ID: the node is left alone.
     Nobody,
 }
 
@@ -38,36 +38,36 @@ impl NodeOwner {
     }
 }
 
-/// Who looks after a Service of type LoadBalancer.
+/// The owner of a Service of type LoadBalancer.
 #[derive(Debug, Clone)]
 pub enum ServiceOwner {
     Provider(Arc<dyn Provider>),
-    /// A provider that comes first has not introduced itself yet; ask again later.
+    /// A provider earlier in the order has not completed its first handshake; ask again later.
     Undecided,
-    /// No provider of this host looks after its class.
+    /// No provider of this host owns its class.
     Nobody,
 }
 
 impl ServiceOwner {
-    /// Whether it is this provider, for certain.
+    /// Whether this provider is certainly the owner.
     #[must_use]
     pub fn is(&self, provider: &dyn Provider) -> bool {
         matches!(self, Self::Provider(owner) if owner.name() == provider.name())
     }
 }
 
-/// A class that several providers say they look after.
+/// A class that several providers claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContestedClass {
-    /// None: Services without a class.
+    /// `None` means Services without a class.
     pub class: Option<String>,
-    /// The first on the command line, which gets its Services.
+    /// The first on the command line, which gets the Services.
     pub owner: String,
     pub others: Vec<String>,
 }
 
 impl Providers {
-    /// The registry of these.
+    /// The registry of these providers.
     #[must_use]
     pub fn new(providers: Vec<Arc<dyn Provider>>) -> Self {
         Self(providers.into())
@@ -78,13 +78,14 @@ impl Providers {
         &self.0
     }
 
-    /// The one with that name on the command line.
+    /// The provider with this name on the command line.
     #[must_use]
     pub fn by_name(&self, name: &str) -> Option<&Arc<dyn Provider>> {
         self.0.iter().find(|provider| provider.name() == name)
     }
 
-    /// Who looks after a node: by the longest prefix of its provider ID, else whoever serves instances.
+    /// The owner of a node: the longest matching prefix of its provider ID or, without an ID, a provider with
+    /// instances.
     #[must_use]
     pub fn for_node(&self, node: &Node) -> NodeOwner {
         let mut known = Vec::with_capacity(self.0.len());
@@ -112,8 +113,8 @@ impl Providers {
         }
     }
 
-    /// Who looks after Services of this `spec.loadBalancerClass`: the first on the command line that says so. A provider
-    /// that has said nothing yet may be the first, so nobody after it can be certain.
+    /// The owner of Services of this `spec.loadBalancerClass`: the first on the command line that claims it. A provider
+    /// before its first handshake may claim it, so no later one is certain.
     #[must_use]
     pub fn for_service(&self, class: Option<&str>) -> ServiceOwner {
         for provider in self.0.iter() {
@@ -126,7 +127,7 @@ impl Providers {
         ServiceOwner::Nobody
     }
 
-    /// The classes that this provider and another both say they look after, with the one that gets them.
+    /// The classes that both this provider and another claim, and who gets them.
     #[must_use]
     pub fn contested_classes(&self, provider: &dyn Provider) -> Vec<ContestedClass> {
         let Some(info) = provider.info() else { return Vec::new() };
@@ -145,7 +146,7 @@ impl Providers {
         contested
     }
 
-    /// For `/readyz`: the first provider that cannot be asked, and why. A frozen provider can be asked.
+    /// For `/readyz`: the first provider that cannot be called, and why. A frozen provider can be called.
     #[must_use]
     pub fn reason_not_ready(&self) -> Option<String> {
         self.0.iter().find_map(|provider| match &*provider.status().borrow() {
@@ -155,7 +156,7 @@ impl Providers {
     }
 }
 
-/// The longest prefix wins; of equal ones the first on the command line.
+/// The longest prefix wins; on a tie, the first on the command line.
 fn by_prefix<'a>(
     known: &[(&'a Arc<dyn Provider>, Arc<ProviderInfo>)],
     id: &str,

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::kube::{Node, Service};
 
-/// A provider behind a socket: see the module [`crate::cloud`]. It connects by itself, and again whenever it is lost.
+/// A provider behind a socket; see the module [`crate::cloud`]. Connects and reconnects by itself.
 #[derive(Debug)]
 pub struct RemoteProvider {
     link: Arc<Link>,
@@ -37,7 +37,7 @@ pub struct RemoteProvider {
 }
 
 impl RemoteProvider {
-    /// Starts to connect, until `stop`. Must be called within a runtime.
+    /// Starts connecting, until `stop`. Must be called within a runtime.
     #[must_use]
     pub fn spawn(config: ProviderConfig, metrics: &CloudMetrics, stop: CancellationToken) -> Arc<Self> {
         let metrics = ProviderMetrics::new(metrics.clone(), &config.name);
@@ -52,7 +52,7 @@ impl RemoteProvider {
         })
     }
 
-    /// Nothing is under way, and nothing is remembered of what was.
+    /// Asserts that no call is under way and none is remembered.
     #[cfg(test)]
     fn assert_idle(&self) {
         self.reads.assert_idle();
@@ -85,7 +85,7 @@ impl Provider for RemoteProvider {
     }
 
     async fn instance(&self, query: InstanceQuery) -> Result<InstanceAnswer, CloudError> {
-        // Nobody to ask: said at once, not after others gathered.
+        // Without a session, fail at once instead of after gathering a batch.
         self.link.session(&method::BATCH_GET_INSTANCES)?;
         let lane = ReadLane { view: query.view, freshness: query.freshness };
         self.reads.ask(lane, NodeKey::of(&query.node), query.node).await

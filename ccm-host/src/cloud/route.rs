@@ -1,4 +1,4 @@
-//! A route of the cloud, as plain values.
+//! Routes of the cloud, as plain values.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::kube::Node;
 pub struct Route {
     /// The cloud's id; never empty.
     pub id: String,
-    /// Canonical, whatever the provider wrote.
+    /// Canonical, whatever the provider's spelling.
     pub destination: IpNet,
-    /// The node it leads to; `None`: nothing known.
+    /// The node it leads to; `None` means unknown.
     pub target: Option<RouteTarget>,
-    /// What it does.
+    /// Whether it carries traffic.
     pub state: RouteState,
-    /// It is this cluster's: it says so, or routes here cannot say it.
+    /// It belongs to this cluster, by its own record or because routes cannot record an owner.
     pub ours: bool,
 }
 
@@ -27,29 +27,29 @@ pub struct Route {
 pub struct RouteTarget {
     /// Name of the node; may be empty.
     pub name: String,
-    /// Its uid; may be empty.
+    /// Uid of the node; may be empty.
     pub uid: String,
-    /// Provider ID of its machine; may be empty.
+    /// Provider ID of its instance; may be empty.
     pub provider_id: String,
-    /// The addresses that the route holds, where the provider can do that.
+    /// The addresses that the route holds, if the provider's routes hold any.
     pub addresses: Vec<NodeAddress>,
 }
 
 impl RouteTarget {
-    /// Whether it names nothing.
+    /// Whether it identifies no node.
     pub(super) fn is_nothing(&self) -> bool {
         self.name.is_empty() && self.provider_id.is_empty()
     }
 }
 
-/// What a route does.
+/// Whether a route carries traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteState {
-    /// Not known: kept, and not taken as standing.
+    /// Kept, but not counted as present.
     Unknown,
     /// It leads to its target.
     Active,
-    /// Being made.
+    /// Being created.
     Pending,
     /// Its target is gone: packets are lost.
     Blackhole,
@@ -59,37 +59,37 @@ pub enum RouteState {
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouteList {
     pub routes: Vec<Route>,
-    /// The walk saw everything: no unreachable part, no restarted token, one process epoch, nothing dropped.
+    /// Everything was listed: no unreachable location, no restarted list, one process epoch, nothing dropped.
     pub complete: bool,
-    /// What could not be asked.
+    /// Locations that could not be listed, and why.
     pub unreachable: Vec<(String, CloudError)>,
-    /// Sentences that name each thing that was dropped or put right.
+    /// One sentence for each thing dropped or corrected.
     pub rejected: Vec<String>,
 }
 
-/// Make a destination lead to a node. A wrong target is replaced.
+/// A request that a destination lead to a node. A wrong target is replaced.
 #[derive(Debug, Clone)]
 pub struct EnsureRoute {
     /// Canonical.
     pub destination: IpNet,
-    /// Only the fields that the provider wants travel.
+    /// Only the fields that the provider wants are sent.
     pub node: Arc<Node>,
 }
 
-/// What became of an [`EnsureRoute`] that did not fail.
+/// The result of a successful [`EnsureRoute`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct EnsuredRoute {
-    /// The route as it stands; its target is the one asked for. `None` only while it is in progress.
+    /// The current route; its target is the requested one. `None` only while in progress.
     pub route: Option<Route>,
-    /// Set while it takes time.
+    /// Set while the change is in progress.
     pub in_progress: Option<InProgress>,
-    /// To be written on the Node.
+    /// Events to write on the Node.
     pub events: Vec<ProviderEvent>,
 }
 
-/// What became of a deletion that did not fail.
+/// The result of a successful deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeletedRoute {
-    /// Set while it takes time.
+    /// Set while the deletion is in progress.
     pub in_progress: Option<InProgress>,
 }

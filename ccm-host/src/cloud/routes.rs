@@ -1,4 +1,4 @@
-//! Routes: the walk over all, and changes of them as batches.
+//! Routes: the list of all routes, and batched changes.
 
 mod changes;
 mod delete;

@@ -1,6 +1,6 @@
-//! One call: its deadline on the wire and on this side, its metadata, span, metrics, and its error in one shape.
+//! One call: its deadline on the wire and on this side, its metadata, span, metrics and normalised error.
 //!
-//! What may be called, and when, is decided by the callers.
+//! The callers decide what to call, and when.
 
 mod metadata;
 
@@ -19,11 +19,11 @@ use super::{
 };
 use crate::trace;
 
-/// After the deadline on the wire, this side gives up by itself: the one on the wire does not cover the body.
+/// How long after the wire deadline this side gives up: the wire deadline does not cover the response body.
 const GUARD: Duration = Duration::from_millis(250);
 const REQUEST_ID: &str = "x-request-id";
 
-/// Makes a call that has one answer. `items` is the size of a batch.
+/// Makes a unary call. `items` is the size of a batch.
 pub(super) async fn unary<Q, A, F>(
     metrics: &ProviderMetrics,
     method: &'static Method,
@@ -35,7 +35,7 @@ pub(super) async fn unary<Q, A, F>(
 where
     F: Future<Output = Result<Response<A>, Status>>,
 {
-    // What is asked of the provider itself, every few seconds, is part of no work and would fill the collector.
+    // Periodic calls to the provider itself belong to no piece of work and would fill the collector.
     let span = match method.class {
         Class::Local if Span::current().is_none() => Span::none(),
         _ => trace::call(metrics.provider(), method.service, method.name, items),
@@ -49,7 +49,7 @@ where
             let mut findings = Findings::default();
             let error = status::normalise(method.name, &status, &mut findings);
             metrics.findings(&findings);
-            // Whichever end noticed first, and however it says so.
+            // The same error, whichever end noticed first and however it says so.
             let late = error.code == Code::DeadlineExceeded && error.reason.is_none();
             Err(if late { status::deadline_exceeded(method.name, deadline) } else { error })
         }
@@ -59,7 +59,7 @@ where
     answer
 }
 
-/// A request with what every call carries.
+/// A request with the deadline and metadata of every call.
 pub(super) fn request<Q>(message: Q, deadline: Option<Duration>, span: &Span) -> Request<Q> {
     let mut request = Request::new(message);
     if let Some(deadline) = deadline {
@@ -72,7 +72,7 @@ pub(super) fn request<Q>(message: Q, deadline: Option<Duration>, span: &Span) ->
     request
 }
 
-/// Measures a call, also one whose caller goes away.
+/// Measures a call, including one whose caller gives up.
 struct Watch<'a> {
     metrics: &'a ProviderMetrics,
     method: &'static Method,

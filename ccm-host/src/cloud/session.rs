@@ -1,7 +1,7 @@
-//! What one process of a provider said of itself, and the connection to it.
+//! The connection to one process of a provider, and what that process reported.
 //!
-//! A session is bound to one socket, so to one process and one epoch: when the socket is lost, everything in here is
-//! void.
+//! A session is bound to one socket, and so to one process and one epoch: once the socket is lost, everything in here
+//! is void.
 
 mod handshake;
 mod limits;
@@ -35,7 +35,7 @@ use super::{ProviderInfo, method::Method, negotiate::Served, sets::SentSets, spl
 #[derive(Debug)]
 pub(super) struct Session {
     channel: Channel,
-    /// Cancelled when the socket is gone.
+    /// Cancelled when the socket is lost.
     pub(super) lost: CancellationToken,
     pub(super) info: Arc<ProviderInfo>,
     pub(super) served: Served,
@@ -45,14 +45,14 @@ pub(super) struct Session {
     /// By name of the RPC.
     pub(super) deadlines: HashMap<String, Duration>,
     pub(super) wants: Arc<pb::Wants>,
-    /// The largest message, either way.
+    /// The maximum message size, either way.
     pub(super) message_bytes: usize,
-    /// The sets of backends that it has.
+    /// The sets of backends that the process already has.
     pub(super) sets: SentSets,
     most_instances: AtomicUsize,
     most_balancers: AtomicUsize,
     most_routes: AtomicUsize,
-    /// RPCs that turned out not to be served.
+    /// Advertised RPCs that turned out not to be served.
     refused: Mutex<HashSet<&'static str>>,
 }
 
@@ -77,7 +77,7 @@ impl Session {
             .max_encoding_message_size(self.message_bytes)
     }
 
-    /// A call of LoadBalancers whose message is put together from parts, as the generated client would make it.
+    /// Calls LoadBalancers with a message spliced from parts, exactly as the generated client would.
     pub(super) async fn send_balancers<M, A>(
         &self,
         method: &'static Method,
@@ -112,7 +112,7 @@ impl Session {
         self.refused.lock().contains(method.name)
     }
 
-    /// The RPC is not served, whatever was advertised. True the first time.
+    /// Marks an RPC as not served, whatever was advertised. True the first time.
     pub(super) fn refuse(&self, method: &Method) -> bool {
         self.refused.lock().insert(method.name)
     }
@@ -129,7 +129,7 @@ impl Session {
         self.most_routes.load(Ordering::Relaxed)
     }
 
-    /// A batch of so many instances was refused as too large: the next ones are smaller.
+    /// Shrinks the next batches after a batch of this many instances was refused as too large.
     pub(super) fn fewer_instances(&self, refused: usize) {
         self.most_instances.fetch_min((refused / 2).max(1), Ordering::Relaxed);
     }
@@ -144,7 +144,7 @@ impl Session {
         self.most_routes.fetch_min((refused / 2).max(1), Ordering::Relaxed);
     }
 
-    /// Where routes cannot say whose they are, all in the cluster's tables are the cluster's.
+    /// If routes cannot record an owner, all routes in the cluster's tables are the cluster's.
     pub(super) fn owned(&self, mut route: pb::Route) -> pb::Route {
         if !self.info.route_ownership {
             route.set_ownership(pb::Ownership::ByUid);
@@ -152,12 +152,12 @@ impl Session {
         route
     }
 
-    /// The wanted fields of nodes, to find their machines.
+    /// The node fields that the provider wants in order to find an instance.
     pub(super) fn identity(&self) -> pb::NodeFields {
         self.wants.identity.clone().unwrap_or_default()
     }
 
-    /// The wanted fields of nodes that routes lead to; with addresses where routes hold these.
+    /// The node fields that the provider wants of route targets; with addresses if routes hold these.
     pub(super) fn route_target(&self) -> pb::NodeFields {
         let fields = self.wants.route_target.clone().unwrap_or_default();
         pb::NodeFields { addresses: fields.addresses || self.info.route_node_addresses, ..fields }

@@ -1,7 +1,7 @@
-//! Sets of backends travel once: what the process at the other end got with its nodes is named by its digest from then on.
+//! Sends each set of backends once per process, and from then on names it by its digest.
 //!
-//! In: a message without its sets, and the sets. Out: the answer to it. A provider that does not know a digest after all
-//! (it forgot, or another host made it forget) gets the same message with all nodes at once.
+//! In: a message without its sets, and the sets. Out: the answer. A provider that does not know a digest after all (it
+//! forgot the set, or another host displaced it) gets the same message again with all nodes.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -13,7 +13,7 @@ use super::{
     BackendSet, CloudError, ErrorReason, link::Link, method::Method, session::Session, spliced::Spliced,
 };
 
-/// What one process has.
+/// The sets that one process has.
 #[derive(Debug)]
 pub(super) struct SentSets {
     by_digest: bool,
@@ -22,7 +22,7 @@ pub(super) struct SentSets {
 }
 
 impl SentSets {
-    /// Nothing yet. Without the capability sets are never named by their digests.
+    /// Empty. Without the capability, sets are never named by digest.
     pub(super) fn new(by_digest: bool) -> Self {
         Self { by_digest, arrived: Mutex::default() }
     }
@@ -52,7 +52,7 @@ impl SentSets {
     }
 }
 
-/// Makes a call that is about these sets, which stand in the field of the message with this number.
+/// Makes a call about these sets, which belong in the message field with this number.
 pub(super) async fn call<M, A>(
     link: &Link,
     session: &Session,
@@ -81,7 +81,7 @@ where
                     continue;
                 }
             }
-            // Whatever is wrong beyond, the request was read.
+            // Whatever the outcome, the provider read the request.
             Ok(_) | Err(CloudError { reason: Some(_), .. }) => session.sets.arrive(sets, &named),
             Err(_) => {}
         }
@@ -89,7 +89,7 @@ where
     }
 }
 
-/// A set as it travels.
+/// The set as sent: in full, or by digest only.
 fn entry(set: &BackendSet, named: &HashSet<String>) -> Bytes {
     if !named.contains(&set.digest) {
         return set.encoded.clone();

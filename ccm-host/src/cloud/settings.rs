@@ -1,8 +1,8 @@
-//! `--provider`, `--provider-tls-dir`, `--allowed-peer-uids`, `--cloud-provider`: which providers there are, where they
-//! listen, and who may answer there.
+//! `--provider`, `--provider-tls-dir`, `--allowed-peer-uids`, `--cloud-provider`: the providers, where they listen, and
+//! who may answer there.
 //!
-//! Out: one [`ProviderSettings`] for each, with names that are unique and fit to be metric labels. Connecting, and
-//! reading the certificates, is done in [`super::connect`].
+//! Out: one [`ProviderSettings`] per provider, with unique names that are valid metric labels. [`super::connect`]
+//! connects and reads the certificates.
 
 mod endpoint;
 
@@ -39,7 +39,7 @@ pub struct Flags {
     cloud_provider: String,
 }
 
-/// Numbers of users.
+/// User IDs.
 #[derive(Clone, Debug)]
 struct Uids(Vec<u32>);
 
@@ -49,12 +49,12 @@ pub struct ProviderSettings {
     /// The name given on the command line; label `provider` of metrics and logs.
     pub name: String,
     pub endpoint: Endpoint,
-    /// Users that may own the socket and answer at it, besides root and our own.
+    /// Users that may own the socket and answer on it, besides root and this process's own.
     pub allowed_uids: Vec<u32>,
 }
 
 impl Flags {
-    /// What they say together.
+    /// Validates the flags together.
     pub fn resolve(&self, mistakes: &mut Mistakes) -> Option<Vec<ProviderSettings>> {
         let mut tls_dirs = self.tls_dirs(mistakes);
         let mut providers: Vec<ProviderSettings> = Vec::new();
@@ -84,7 +84,7 @@ impl Flags {
         complete.then_some(providers)
     }
 
-    /// What to say to a command line that comes from a manager with the cloud inside.
+    /// The error for a command line taken over from a cloud controller manager with its cloud built in.
     fn missing(&self) -> FlagError {
         match self.cloud_provider.as_str() {
             cloud if is_name(cloud) && cloud != "external" => FlagError::flag(

@@ -1,4 +1,4 @@
-//! A message of which a part is encoded already: what many calls share is converted and encoded once.
+//! A message with a part that is already encoded: content shared by many calls is converted and encoded once.
 
 use prost::{
     DecodeError, Message,
@@ -6,7 +6,7 @@ use prost::{
     encoding::{DecodeContext, WireType, encode_key, encode_varint, encoded_len_varint, key_len},
 };
 
-/// A message, and encoded messages that stand in one of its fields after all others.
+/// A message, and encoded messages for one of its fields, placed after all other fields.
 #[derive(Debug, Clone)]
 pub(super) struct Spliced<M> {
     pub(super) message: M,

@@ -1,4 +1,4 @@
-//! How a connected provider is: what its health, its conditions and the ends of its calls say, put together.
+//! The condition of a connected provider, from its health, its conditions and the outcomes of its calls.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,26 +7,26 @@ use tokio::time::Instant;
 
 use super::{CloudError, ProviderStatus};
 
-/// After a call said that the cloud is down or refuses the credentials, nothing destructive for so long, unless the same
-/// RPC succeeds: that lists can be read does not say that routes can be written.
+/// After a call reported the cloud down or the credentials refused, destructive work is frozen for this long, unless
+/// the same RPC succeeds: a working list does not prove that routes can be written.
 const CLOUD_FREEZE: Duration = Duration::from_secs(60);
 
-/// See the module. The default is a provider that is well.
+/// See the module. The default is a healthy provider.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
     health: Option<String>,
     conditions: Option<String>,
     silent: Option<String>,
-    /// By RPC: what it said, and until when that counts.
+    /// By RPC: the error, and until when it counts.
     cloud: BTreeMap<&'static str, (String, Instant)>,
-    /// A call told of trouble, and the conditions were not looked at since: one call that succeeds does not outweigh them.
+    /// A call failed and the conditions were not checked since: one successful call does not outweigh the failure.
     unlooked: Option<String>,
-    /// It took this process for a former leader.
+    /// The provider takes this process for a former leader.
     pub(super) stale_leader: bool,
 }
 
 impl Standing {
-    /// What a controller sees.
+    /// The status that controllers see.
     pub(super) fn status(&self, now: Instant) -> ProviderStatus {
         let cloud = self.cloud.values().find(|(_, until)| now < *until).map(|(why, _)| why);
         let leader = || self.stale_leader.then(|| "it takes this host for a former leader".to_owned());
@@ -38,17 +38,17 @@ impl Standing {
         }
     }
 
-    /// A new connection, to the same process or another one, which has forgotten the leaders that it saw.
+    /// Resets after a reconnect. A different process has forgotten the leaders that the former one saw.
     pub(super) fn connected_anew(&mut self, same_process: bool) {
         *self = Self { stale_leader: self.stale_leader && same_process, ..Self::default() };
     }
 
-    /// Whether it accepts work, by `grpc.health.v1`; where that is not served, it does.
+    /// Whether it accepts work, by `grpc.health.v1`; true if that is not served.
     pub(super) fn healthy(&mut self, healthy: bool) {
         self.health = (!healthy).then(|| "its health is NOT_SERVING".to_owned());
     }
 
-    /// The answer of GetStatus, or why there is none.
+    /// Records the answer of GetStatus, or why there is none.
     pub(super) fn looked(&mut self, answer: Result<pb::GetStatusResponse, CloudError>) {
         self.unlooked = None;
         match answer {
@@ -56,13 +56,13 @@ impl Standing {
                 self.silent = None;
                 self.conditions = bad_condition(&status.conditions);
             }
-            // It has no conditions to tell.
+            // It has no conditions to report.
             Err(error) if error.is(ErrorReason::MethodNotSupported) => self.silent = None,
             Err(error) => self.silent = Some(error.to_string()),
         }
     }
 
-    /// How a call that reaches the cloud ended. True: worth a look at the conditions.
+    /// Records how a call that reaches the cloud ended. True means that the conditions should be checked now.
     pub(super) fn called(&mut self, rpc: &'static str, error: Option<&CloudError>, now: Instant) -> bool {
         match error {
             None => {
@@ -86,7 +86,7 @@ impl Standing {
     }
 }
 
-/// Destructive work is frozen while the cloud does not take the credentials, or does not answer.
+/// The condition that freezes destructive work: the cloud rejects the credentials or does not answer.
 fn bad_condition(conditions: &[pb::ProviderCondition]) -> Option<String> {
     conditions.iter().find_map(|condition| {
         let name = match condition.r#type() {
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(standing.status(now), ProviderStatus::Serving);
     }
 
-    /// The cloud is down, and what the provider answers next is a lie: its conditions say so, once they are looked at.
+    /// The cloud is down and the provider's next answer is wrong: its conditions show it once they are checked.
     #[test]
     fn trouble_freezes_until_the_conditions_were_looked_at() {
         let now = Instant::now();

@@ -1,7 +1,7 @@
-//! One place where gRPC statuses become errors that controllers can trust.
+//! Turns gRPC statuses into errors that controllers can trust, in one place.
 //!
-//! What libraries really return on a timeout, a kill or an oversize is not what the gRPC guide promises. This is the
-//! published table; the first row that fits wins.
+//! What libraries really return on a timeout, a kill or an oversized message is not what the gRPC guide promises. This
+//! is the published table; the first matching row wins.
 //!
 //! | What arrives                                                          | What a controller sees                      |
 //! |-----------------------------------------------------------------------|---------------------------------------------|
@@ -16,7 +16,7 @@
 //! | UNIMPLEMENTED                                                         | UNIMPLEMENTED, METHOD_NOT_SUPPORTED         |
 //! | anything else                                                         | the same code, no reason: it proves nothing |
 //!
-//! An item's error has no code of its own: it gets the one that `errors.proto` names for its reason.
+//! An item's error has no code of its own: it gets the code that `errors.proto` assigns to its reason.
 
 #[cfg(test)]
 mod tests;
@@ -60,7 +60,7 @@ pub(super) fn item_error(method: &'static str, error: pb::ItemError, findings: &
     }
 }
 
-/// As it came: tonic-types converts it first, which breaks on the least of all numbers.
+/// Decoded by hand: tonic-types converts the duration first, which overflows on `i64::MIN`.
 fn retry_delay(status: &Status) -> Option<prost_types::Duration> {
     let details = tonic_types::pb::Status::decode(status.details()).ok()?.details;
     let retry = details.iter().find(|any| any.type_url.ends_with("/google.rpc.RetryInfo"))?;
@@ -71,13 +71,13 @@ fn retry_after(given: prost_types::Duration, findings: &mut Findings) -> Option<
     duration::within(duration::RETRY, given, findings)
 }
 
-/// The call took longer than it may.
+/// The call exceeded its deadline.
 pub(super) fn deadline_exceeded(method: &'static str, deadline: Duration) -> CloudError {
     let message = format!("no answer within {deadline:?}; whether it was done is not known");
     CloudError { method, reason: None, code: Code::DeadlineExceeded, message, retry_after: None }
 }
 
-/// Nobody to ask.
+/// There is no provider to call.
 pub(super) fn unavailable(method: &'static str, message: impl Into<String>) -> CloudError {
     CloudError { method, reason: None, code: Code::Unavailable, message: message.into(), retry_after: None }
 }
@@ -87,7 +87,7 @@ pub(super) fn defect(method: &'static str, message: impl Into<String>) -> CloudE
     local(method, ErrorReason::InternalError, message)
 }
 
-/// An error that was found on this side.
+/// An error detected on this side.
 pub(super) fn local(method: &'static str, reason: ErrorReason, message: impl Into<String>) -> CloudError {
     CloudError {
         method,
@@ -118,7 +118,7 @@ fn bare(code: Code, message: &str) -> (Code, Option<ErrorReason>) {
         Code::OutOfRange | Code::ResourceExhausted | Code::Internal if is_about_size(message) => {
             Code::OutOfRange
         }
-        // Without a size in it, it is some provider's own word that says nothing about our message.
+        // Without a size in it, the code is the provider's own and says nothing about our message.
         Code::OutOfRange => Code::Unknown,
         Code::Unimplemented => return (code, Some(ErrorReason::MethodNotSupported)),
         other => other,
@@ -126,7 +126,7 @@ fn bare(code: Code, message: &str) -> (Code, Option<ErrorReason>) {
     (code, None)
 }
 
-/// What tonic, Go, Java, Python and Node.js say of a message above their limit.
+/// Matches what tonic, Go, Java, Python and Node.js say about a message above their limit.
 fn is_about_size(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     ["message length too large", "larger than max", "exceeds maximum size", "message too large"]
@@ -134,7 +134,7 @@ fn is_about_size(message: &str) -> bool {
         .any(|words| message.contains(words))
 }
 
-/// With its sources, since a transport's status says little by itself.
+/// The message with its sources, since a transport's status says little by itself.
 fn full_message(status: &Status) -> String {
     let mut text = status.message().to_owned();
     append_sources(&mut text, status.source());

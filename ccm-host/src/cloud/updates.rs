@@ -1,4 +1,4 @@
-//! Updates of the backends of balancers, as batches in which each set of backends stands once.
+//! Batched updates of balancer backends; each request carries each set of backends once.
 
 mod plan;
 
@@ -20,7 +20,7 @@ use super::{
     sets, status,
 };
 
-/// Whom an update is about, and which one: another wish for the same Service is another update.
+/// Identifies an update: another desired state of the same Service is another update.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct UpdateKey {
     uid: String,
@@ -38,7 +38,7 @@ impl UpdateKey {
     }
 }
 
-/// How the host updates balancers.
+/// Updates balancers in batches.
 #[derive(Debug)]
 pub(super) struct BalancerUpdates {
     link: Arc<Link>,
@@ -131,7 +131,7 @@ impl Calls for BalancerUpdates {
         session.fewer_balancers(refused);
     }
 
-    /// A balancer that carries the digest of what was wished is as wished.
+    /// A balancer that carries the desired digest is done.
     async fn done_already(&self, items: &[Item]) -> Answers<Self> {
         let Ok(list) = balancers::list(&self.link).await else { return HashMap::new() };
         let holds: HashMap<_, _> = list

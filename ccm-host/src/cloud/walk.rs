@@ -1,7 +1,7 @@
-//! Lists that come page by page, walked to their end.
+//! Walks paged lists to their end.
 //!
-//! In: whoever can ask for one page and check one item. Out: all items, and whether nothing can be missing. The session is
-//! held, so a walk ends with the process that it began with; a token that expired begins it anew.
+//! In: a list that can fetch one page and check one item. Out: all items, and whether the list is complete. A walk
+//! holds its session, so it ends with the process that it began with; an expired token restarts it.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,25 +19,25 @@ use super::{
     status,
 };
 
-/// A walk that does not end.
+/// A walk with more pages is taken as endless.
 const MOST_PAGES: usize = 10_000;
 /// More than the largest cluster has of anything.
 const MOST_ITEMS: usize = 500_000;
-/// How often a walk starts anew since its token was refused.
+/// Maximum restarts of a walk after a refused token.
 const MOST_RESTARTS: u32 = 3;
 
-/// A list that can be asked for page by page.
+/// A list that is fetched page by page.
 pub(super) trait Paged: Sync {
-    /// An item as it comes.
+    /// An item as received.
     type Given;
-    /// What no two items share.
+    /// Unique per item.
     type Key: Clone + Eq + Hash;
-    /// An item as it is believed.
+    /// An item after its checks.
     type Item;
 
     fn method(&self) -> &'static Method;
 
-    /// Asks for one page.
+    /// Fetches one page.
     fn page(
         &self,
         link: &Link,
@@ -46,7 +46,7 @@ pub(super) trait Paged: Sync {
         page_token: String,
     ) -> impl Future<Output = Result<Page<Self::Given>, CloudError>> + Send;
 
-    /// Checks one item; none: it cannot be used, and the list lacks it.
+    /// Checks one item; `None` means that it is unusable and missing from the list.
     fn read(&self, given: Self::Given, findings: &mut Findings) -> Option<(Self::Key, Self::Item)>;
 }
 
@@ -56,13 +56,13 @@ pub(super) struct Page<G> {
     pub(super) unreachable: Vec<pb::UnreachableLocation>,
 }
 
-/// What a walk saw.
+/// The result of a walk.
 pub(super) struct Walked<I> {
-    /// In the order in which they came, none twice.
+    /// In order of arrival, without duplicates.
     pub(super) items: Vec<I>,
     pub(super) complete: bool,
     pub(super) unreachable: Vec<(String, CloudError)>,
-    /// Sentences about what was dropped or put right.
+    /// One sentence for each thing dropped or corrected.
     pub(super) rejected: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ async fn once<P: Paged>(link: &Link, session: &Session, list: &P) -> Result<Walk
     loop {
         let page = match list.page(link, session, size, token.clone()).await {
             Ok(page) => page,
-            // A smaller page of the same walk.
+            // Continue the same walk with smaller pages.
             Err(error) if error.is_too_large() && size > 1 => {
                 size /= 2;
                 continue;
@@ -149,7 +149,7 @@ impl<'a, P: Paged> Walk<'a, P> {
         }
     }
 
-    /// Returns the token of the next page.
+    /// Takes in a page and returns the token of the next one.
     fn take(&mut self, page: Page<P::Given>) -> String {
         for given in page.items {
             let mut findings = Findings::default();
@@ -157,7 +157,7 @@ impl<'a, P: Paged> Walk<'a, P> {
                 None => self.broken = true,
                 Some((key, item)) => {
                     if self.found.insert(key.clone(), item).is_some() {
-                        // Two under one key, or one that moved between pages.
+                        // Two items with one key, or one that moved between pages.
                         findings.count(rule::LIST_KEYS);
                         self.broken = true;
                     } else {

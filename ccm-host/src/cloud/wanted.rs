@@ -1,7 +1,7 @@
-//! What a provider wants to know of nodes and Services, and digests over exactly that.
+//! The node and Service fields that a provider wants, and digests over exactly those.
 //!
-//! In: slim objects and the provider's `Wants`. Out: messages that hold the wanted fields only, and digests that change
-//! when, and only when, a wanted field changes: a heartbeat never changes them, nor does the order of nodes.
+//! In: slim objects and the provider's `Wants`. Out: messages with the wanted fields only, and digests that change
+//! when, and only when, a wanted field changes: neither a heartbeat nor the order of nodes changes them.
 
 mod digest;
 mod keys;
@@ -21,11 +21,11 @@ pub(super) use keys::union;
 pub(super) use node::{PROVIDED_NODE_IP, node_ref};
 pub(super) use service::{service, service_ref};
 
-/// What stands before the text of a digest, so that a change of how it is made is a change of the digest.
+/// Prefixes of the digested text, so that a change of the format changes the digest.
 const BACKENDS: &str = "backends/1";
 const SERVICE: &str = "service/1";
 
-/// The set of these nodes, sorted by name, with its digest, and as it travels.
+/// The set of these nodes, sorted by name, with its digest and its encoding.
 pub(super) fn backend_set(mut nodes: Vec<Arc<Node>>, fields: &pb::NodeFields) -> BackendSet {
     nodes.sort_by(|a, b| (&a.name, &a.uid).cmp(&(&b.name, &b.uid)));
     nodes.dedup_by(|a, b| a.name == b.name && a.uid == b.uid);
@@ -37,8 +37,8 @@ pub(super) fn backend_set(mut nodes: Vec<Arc<Node>>, fields: &pb::NodeFields) ->
     BackendSet { encoded: message.encode_to_vec().into(), digest: message.digest, nodes }
 }
 
-/// Digest of the whole wanted state of a balancer. What the provider itself writes on the Service is an answer, no wish:
-/// counting it would make every balancer once more.
+/// Digest of a balancer's whole desired state. Annotations that the provider writes on the Service are answers, not
+/// wishes: counting them would ensure every balancer once more.
 pub(super) fn desired_digest(object: &Service, wants: &pb::Wants, backends: &BackendSet) -> String {
     let mut message = service(object, wants.service.as_ref().unwrap_or(&Default::default()));
     let written =

@@ -1,8 +1,8 @@
-//! What the providers want to know of nodes and Services, handed on to the caches that have to keep it.
+//! Passes the fields that the providers want on to the caches that must keep them.
 //!
-//! In: what each provider said of itself at its last handshake. Out: caches that keep more; they never keep less again.
-//! A digest over less than a provider wants would tell it that, for one, an annotation was taken away: whoever computes
-//! one hands the wishes on first and waits for the caches.
+//! In: what each provider reported at its last handshake. Out: caches that keep more; they never go back to keeping
+//! less. A digest over less than a provider wants would tell it, for example, that an annotation was removed: before
+//! computing one, hand the wishes on and wait for the caches.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -16,7 +16,7 @@ pub struct Wishes {
     providers: Providers,
     nodes: Cache<Node>,
     services: Cache<Service>,
-    /// By name of the provider: whose wishes the caches know already.
+    /// By provider name: the wishes that the caches already know.
     known: Mutex<HashMap<String, Arc<ProviderInfo>>>,
 }
 
@@ -27,7 +27,8 @@ impl Wishes {
         Self { providers, nodes, services, known: Mutex::default() }
     }
 
-    /// Tells the caches what is new. Cheap where nothing is; afterwards [`Cache::synced`] is about all wishes of now.
+    /// Hands new wishes on to the caches. Cheap if there are none; afterwards [`Cache::synced`] covers all current
+    /// wishes.
     pub fn hand_on(&self) {
         let mut known = self.known.lock();
         for provider in self.providers.all() {

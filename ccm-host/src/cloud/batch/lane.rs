@@ -1,4 +1,4 @@
-//! What waits in one lane, in the order in which it came.
+//! The questions waiting in one lane, in order of arrival.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,13 +20,13 @@ pub(super) struct Lane<B: Batched> {
     pace: Pace,
     first: Option<Instant>,
     last: Instant,
-    /// Somebody sends what gathers here.
+    /// A task is sending this lane's questions.
     pub(super) driven: bool,
-    /// Told when a call would be full.
+    /// Notified when a call would be full.
     pub(super) full: Arc<Notify>,
 }
 
-/// A question that one or more wait for.
+/// A question with at least one caller waiting for it.
 pub(super) struct Item<B: Batched> {
     pub(super) question: B::Question,
     pub(super) answer: Slot<B>,
@@ -54,7 +54,7 @@ impl<B: Batched> Lane<B> {
         self.items.is_empty() && now.saturating_duration_since(self.last) > age
     }
 
-    /// A question that nobody here has asked yet.
+    /// Adds a question that is not waiting in this lane yet.
     pub(super) fn push(
         &mut self,
         key: B::Key,
@@ -71,7 +71,7 @@ impl<B: Batched> Lane<B> {
         receiver
     }
 
-    /// The place of a question that waits already. Of two versions of it the younger is sent.
+    /// Joins a question that is already waiting. The newer version of the question is sent.
     pub(super) fn join(
         &mut self,
         batched: &B,
@@ -90,7 +90,7 @@ impl<B: Batched> Lane<B> {
         self.first.map(|first| self.pace.due(first, self.last))
     }
 
-    /// Forgets what nobody waits for any more.
+    /// Drops questions that nobody waits for any more.
     pub(super) fn drop_abandoned(&mut self) {
         let items = &mut self.items;
         self.order.retain(|key| {
@@ -105,7 +105,7 @@ impl<B: Batched> Lane<B> {
         }
     }
 
-    /// At most so many, the oldest first.
+    /// Takes up to `most` questions, oldest first.
     pub(super) fn take(&mut self, most: usize, now: Instant) -> Vec<(B::Key, Item<B>)> {
         self.drop_abandoned();
         let full = self.len() >= most;
@@ -117,7 +117,7 @@ impl<B: Batched> Lane<B> {
         if let Some(first) = self.first.filter(|_| !taken.is_empty()) {
             self.pace.departed(now, first, self.last, full);
         }
-        // What is left has waited since then; that it waits is all that matters.
+        // The rest keep the old start of the wait; it only matters that they are waiting.
         self.first = self.first.filter(|_| !self.items.is_empty());
         taken
     }

@@ -1,17 +1,17 @@
-//! When a call that is not full yet is due.
+//! Decides when a call that is not full is due.
 //!
-//! A lone question waits for [`QUIET`], and no longer. As long as more questions come, the call waits for them, but not
-//! longer than [`PATIENCE`]. Under a steady stream, calls keep a distance that grows as long as growing gathers more
-//! questions, up to [`WIDEST`]: questions that come late in the gap between two calls show that the stream goes on by
-//! itself. Callers that only ask again once they were answered come early in the gap, and are not held up.
+//! A lone question waits for [`QUIET`] and no longer. While more questions keep coming the call waits for them, up to
+//! [`PATIENCE`]. Under a steady stream, the distance between calls grows, up to [`WIDEST`], for as long as growing
+//! gathers more questions: questions that arrive late in the gap between two calls show that the stream goes on by
+//! itself. Callers that ask again only after an answer arrive early in the gap and are not held up.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long nothing must come before a call is due.
+/// The silence after which a call is due.
 pub(super) const QUIET: Duration = Duration::from_millis(5);
-/// How long a first call waits at most while questions keep coming.
+/// The longest that a first call waits while questions keep coming.
 const PATIENCE: Duration = Duration::from_millis(25);
 /// Questions that come later than this after a call are not part of a stream. Bounds the rate of such calls.
 const IDLE: Duration = Duration::from_millis(50);
@@ -31,13 +31,13 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// When questions are due of which the first and the last came then.
+    /// When questions are due that arrived between `first` and `last`.
     pub(super) fn due(&self, first: Instant, last: Instant) -> Instant {
         let quiet = (last + QUIET).min(first + PATIENCE);
         self.departed.map_or(quiet, |departed| quiet.max(departed + self.distance))
     }
 
-    /// A call was made with questions of which the first and the last came then.
+    /// Records a call whose questions arrived between `first` and `last`.
     pub(super) fn departed(&mut self, now: Instant, first: Instant, last: Instant, full: bool) {
         if let Some(before) = self.departed.replace(now) {
             let idle = first > before + IDLE.max(self.distance * 2);

@@ -1,4 +1,4 @@
-//! Addresses and pod CIDRs of a machine.
+//! Addresses and pod CIDRs of an instance.
 
 use std::{collections::HashSet, net::IpAddr};
 
@@ -10,7 +10,7 @@ use crate::cloud::{AddressType, NodeAddress};
 
 const LONGEST: usize = 253;
 
-/// The valid addresses in their order, no pair twice.
+/// The valid addresses, in order and without duplicates.
 pub(super) fn addresses(given: Vec<pb::NodeAddress>, findings: &mut Findings) -> Vec<NodeAddress> {
     let mut seen = HashSet::new();
     let mut kept = Vec::with_capacity(given.len().min(MOST));
@@ -39,7 +39,7 @@ pub(super) fn addresses(given: Vec<pb::NodeAddress>, findings: &mut Findings) ->
     kept
 }
 
-/// The valid CIDRs in canonical form, at most one a family.
+/// The valid CIDRs in canonical form, at most one per family.
 pub(super) fn pod_cidrs(given: Vec<String>, findings: &mut Findings) -> Vec<IpNet> {
     let mut kept: Vec<IpNet> = Vec::new();
     for text in given {
@@ -67,7 +67,8 @@ fn kind(kind: pb::NodeAddressType) -> Option<AddressType> {
     }
 }
 
-/// Clouds name machines in ways that are no DNS names by the book, so names are only kept from breaking a line.
+/// Clouds use names that are not strictly DNS names, so names are only checked for length, whitespace and control
+/// characters.
 fn is_valid(kind: AddressType, address: &str) -> bool {
     match kind {
         AddressType::InternalIp | AddressType::ExternalIp => address.parse::<IpAddr>().is_ok(),
@@ -127,7 +128,7 @@ mod tests {
         assert_eq!(findings.rejected[0], "address \"10.0.0\" is no InternalIP");
     }
 
-    /// ADDR-37 ours: providers need no helper that leaves out what is there twice.
+    /// ADDR-37 ours: providers need no helper that drops duplicates.
     #[test]
     fn each_pair_stands_once_where_it_stood_first() {
         let internal = |text| address(pb::NodeAddressType::InternalIp, text);

@@ -1,4 +1,4 @@
-//! Answers about balancers.
+//! Checks answers about balancers.
 
 use cloudprovider_proto::v1alpha1 as pb;
 
@@ -11,7 +11,7 @@ use crate::{
 const LONGEST_ID: usize = 1 << 10;
 const LONGEST_DIGEST: usize = 128;
 
-/// A balancer of the Service that was asked about. Of another one: nothing is known.
+/// The balancer of the requested Service. If the answer names another Service, its state is unknown.
 pub(in crate::cloud) fn balancer(
     given: Option<pb::LoadBalancer>,
     key: &ObjectKey,
@@ -36,14 +36,14 @@ pub(in crate::cloud) fn balancer(
     read
 }
 
-/// Whether it is a former controller's of which nobody can tell for which Service it was made. That is no fault of the
-/// provider, and no Service of ours can be meant.
+/// Whether a former controller made this balancer and its Service cannot be identified. That is not the provider's
+/// fault, and the balancer belongs to no Service of ours.
 pub(in crate::cloud) fn is_nobodys(given: &pb::LoadBalancer) -> bool {
     given.ownership() == pb::Ownership::ByLegacyName
         && given.service.as_ref().is_none_or(|service| service.uid.is_empty())
 }
 
-/// A balancer in a list; none if it does not say whose it is.
+/// A balancer of a list; `None` if it does not name its Service.
 pub(in crate::cloud) fn listed(mut given: pb::LoadBalancer, findings: &mut Findings) -> Option<LoadBalancer> {
     let Some(service) = given.service.take().filter(|service| !service.uid.is_empty()) else {
         findings.count(rule::SERVICE_REF);
@@ -55,7 +55,7 @@ pub(in crate::cloud) fn listed(mut given: pb::LoadBalancer, findings: &mut Findi
     Some(read)
 }
 
-/// The answer of Ensure, as far as the provider may write what it says on the Service.
+/// The answer of Ensure, reduced to what the provider may write on the Service.
 pub(in crate::cloud) fn ensured(
     given: pb::EnsureLoadBalancerResponse,
     key: &ObjectKey,

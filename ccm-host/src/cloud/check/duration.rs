@@ -1,10 +1,10 @@
-//! Durations that a provider says: from nanoseconds to ages, and what the host makes of them.
+//! Durations sent by a provider, clamped to what the host accepts.
 
 use std::time::Duration;
 
 use super::{Findings, rule};
 
-/// What a duration must be for the host to follow it to the letter; what is shorter or longer counts as the bound.
+/// The range of durations that the host follows exactly; anything outside is clamped to it.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::cloud) struct Bounds {
     shortest: Duration,
@@ -13,28 +13,28 @@ pub(in crate::cloud) struct Bounds {
 
 const HOUR: u64 = 3600;
 
-/// When to try again: not in a busy loop, and not so late that everybody has forgotten about it.
+/// Retry delays: no busy loop, and at most an hour.
 pub(in crate::cloud) const RETRY: Bounds = bounds(100, HOUR);
-/// Of a call; each RPC has its own maximum besides.
+/// Call deadlines; each RPC also has its own maximum.
 pub(in crate::cloud) const DEADLINE: Bounds = bounds(50, HOUR);
-/// Between two bookmarks of a watch.
+/// Time between two bookmarks of a watch.
 pub(in crate::cloud) const BOOKMARK: Bounds = bounds(100, 600);
-/// Of a watch stream.
+/// Maximum age of a watch stream.
 pub(in crate::cloud) const WATCH_AGE: Bounds = bounds(1000, 24 * HOUR);
-/// Between two sweeps over all instances.
+/// Time between two sweeps over all instances.
 pub(in crate::cloud) const SWEEP: Bounds = bounds(10_000, 24 * HOUR);
 
 const fn bounds(shortest_millis: u64, longest_seconds: u64) -> Bounds {
     Bounds { shortest: Duration::from_millis(shortest_millis), longest: Duration::from_secs(longest_seconds) }
 }
 
-/// A duration within its bounds; none if it is not positive.
+/// Clamps a duration to its bounds; `None` if it is not positive.
 pub(in crate::cloud) fn within(
     bounds: Bounds,
     given: prost_types::Duration,
     findings: &mut Findings,
 ) -> Option<Duration> {
-    // prost negates what is negative, and the least number has no opposite.
+    // prost negates negative durations, which overflows for `i64::MIN`.
     let given = Some(given).filter(|given| given.seconds >= 0)?;
     let given = Duration::try_from(given).ok().filter(|given| !given.is_zero())?;
     let kept = given.clamp(bounds.shortest, bounds.longest);

@@ -1,4 +1,4 @@
-//! What rides in answers beside the answer: Events, annotations, and when to ask again.
+//! Side effects carried by answers: Events, annotations, conditions and retry times.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,10 +12,10 @@ use crate::{
 
 const MOST_EVENTS: usize = 8;
 const LONGEST_REASON: usize = 63;
-/// A quarter of what all annotations of an object may hold together.
+/// A quarter of the total size that Kubernetes allows for the annotations of an object.
 const MOST_ANNOTATED: usize = 64 << 10;
 
-/// At most eight Events that the apiserver will take.
+/// At most eight Events, all acceptable to the apiserver.
 pub(in crate::cloud) fn events(given: Vec<pb::ProviderEvent>, findings: &mut Findings) -> Vec<ProviderEvent> {
     let mut kept = Vec::new();
     for event in given {
@@ -33,7 +33,7 @@ pub(in crate::cloud) fn events(given: Vec<pb::ProviderEvent>, findings: &mut Fin
     kept
 }
 
-/// Work that goes on; with a time to ask again that is positive.
+/// Work in progress, with a positive retry time.
 pub(in crate::cloud) fn in_progress(given: pb::InProgress, findings: &mut Findings) -> InProgress {
     let said = given.retry_after.and_then(|given| duration::within(duration::RETRY, given, findings));
     let retry_after = said.unwrap_or_else(|| {
@@ -47,7 +47,7 @@ pub(in crate::cloud) fn in_progress(given: pb::InProgress, findings: &mut Findin
     }
 }
 
-/// The annotations that may be written: valid keys under a prefix that the provider advertised.
+/// The annotations to set: valid keys under a prefix that the provider advertised.
 pub(super) fn annotations(
     given: HashMap<String, String>,
     prefixes: &[String],
@@ -77,7 +77,7 @@ pub(super) fn annotations(
         .collect()
 }
 
-/// The annotations that may be removed.
+/// The annotations to remove, under the same rule.
 pub(super) fn removed_annotations(
     mut keys: Vec<String>,
     prefixes: &[String],
@@ -101,7 +101,7 @@ fn annotation_is_allowed(key: &str, prefixes: &[String], findings: &mut Findings
     true
 }
 
-/// The conditions that may be set: of the advertised types, and such as the apiserver takes.
+/// The conditions to set: of advertised types and acceptable to the apiserver.
 pub(super) fn conditions(
     given: Vec<pb::ServiceCondition>,
     types: &[String],

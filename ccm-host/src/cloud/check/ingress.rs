@@ -1,4 +1,4 @@
-//! The ways into a balancer.
+//! Ingress entries of a balancer.
 
 use std::net::IpAddr;
 
@@ -7,12 +7,12 @@ use cloudprovider_proto::v1alpha1 as pb;
 use super::{Findings, label, rule};
 use crate::cloud::{Ingress, IngressPort};
 
-/// More than any balancer has, and few enough to be compared with each other.
+/// More than any balancer has, and few enough to compare pairwise.
 const MOST: usize = 256;
-/// What the apiserver allows for the error of a port.
+/// The apiserver's limit for the error of a port.
 const LONGEST_PORT_ERROR: usize = 316;
 
-/// The valid ways in, in their order, none twice.
+/// The valid entries, in order and without duplicates.
 pub(super) fn ingress(given: Vec<pb::LoadBalancerIngress>, findings: &mut Findings) -> Vec<Ingress> {
     let mut kept: Vec<Ingress> = Vec::new();
     for entry in given {
@@ -93,7 +93,7 @@ fn port(given: pb::PortStatus, findings: &mut Findings) -> Option<IngressPort> {
         valid if valid.len() <= LONGEST_PORT_ERROR && label::is_key(&valid) => Some(valid),
         invalid => {
             findings.reject(rule::INGRESS_VALID, format!("port {port}: {invalid:?} is no reason"));
-            // The port is not well, whatever the provider calls it.
+            // The port has an error, even if the provider's name for it is invalid.
             Some("InvalidReason".to_owned())
         }
     };

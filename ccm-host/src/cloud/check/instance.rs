@@ -1,4 +1,4 @@
-//! Answers about machines.
+//! Checks answers about instances.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use super::{Findings, address, effects, label, rule, text};
 use crate::cloud::{CloudError, Freshness, Instance, InstanceAnswer, InstanceState, status};
 
 const LONGEST_ID: usize = 1 << 10;
-/// Clocks differ: an observation may seem so much older than the question.
+/// Clocks differ: an observation may appear this much older than the request.
 const CLOCK_SKEW: Duration = Duration::from_secs(60);
 
-/// What an answer is checked against.
+/// The request that an answer is checked against.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::cloud) struct Asked<'a> {
     /// Name of the RPC.
     pub(in crate::cloud) method: &'static str,
-    /// How the provider said that its IDs begin.
+    /// The provider ID prefixes that the provider advertised.
     pub(in crate::cloud) prefixes: &'a [String],
-    /// How old the answer may be.
+    /// Maximum age of the answer.
     pub(in crate::cloud) freshness: Freshness,
-    /// When the question was asked.
+    /// When the request was made.
     pub(in crate::cloud) at: Timestamp,
 }
 
@@ -61,7 +61,7 @@ pub(in crate::cloud) fn answer(
     answer
 }
 
-/// What is authoritative says when it was seen, and was not seen before a question that had to be read through.
+/// An authoritative answer must say when it was observed, and a read-through answer must not predate its request.
 fn is_evidence(observed_at: Option<Timestamp>, asked: &Asked<'_>, findings: &mut Findings) -> bool {
     let Some(observed_at) = observed_at else {
         findings.count(rule::OBSERVED_AT);
@@ -188,8 +188,8 @@ mod tests {
         }
     }
 
-    /// NODE-21, NODE-44, and ours instead of NODE-12, NODE-20, NODE-41, NODE-42, NODE-45: a description without a provider ID
-    /// is none, whatever the node has.
+    /// NODE-21, NODE-44, and ours instead of NODE-12, NODE-20, NODE-41, NODE-42, NODE-45: a description without a
+    /// provider ID is rejected, whatever ID the node has.
     #[test]
     fn a_foreign_provider_id_is_never_handed_on() {
         for id in ["other://1", "", &format!("cloud://{}", "x".repeat(1100))] {

@@ -1,4 +1,4 @@
-//! Labels by the rules of the apiserver.
+//! Labels, by the apiserver's rules.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,7 +20,7 @@ pub(super) fn is_key(text: &str) -> bool {
     }
 }
 
-/// Lower-case DNS labels with dots between them.
+/// Lower-case DNS labels separated by dots.
 pub(super) fn is_subdomain(text: &str) -> bool {
     let end = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit();
     text.len() <= LONGEST_PREFIX
@@ -38,7 +38,7 @@ pub(super) fn is_reserved(key: &str) -> bool {
         .any(|space| key.match_indices(space).any(|(at, _)| at == 0 || key[..at].ends_with('.')))
 }
 
-/// The labels that may be set.
+/// The labels to set.
 pub(super) fn labels(labels: HashMap<String, String>, findings: &mut Findings) -> BTreeMap<String, String> {
     let sorted: BTreeMap<_, _> = labels.into_iter().collect();
     if sorted.len() > MOST {
@@ -60,7 +60,7 @@ pub(super) fn labels(labels: HashMap<String, String>, findings: &mut Findings) -
         .collect()
 }
 
-/// The labels that may go.
+/// The labels to remove.
 pub(super) fn removed(mut keys: Vec<String>, findings: &mut Findings) -> Vec<String> {
     keys.sort_unstable();
     keys.dedup();
@@ -68,7 +68,7 @@ pub(super) fn removed(mut keys: Vec<String>, findings: &mut Findings) -> Vec<Str
     keys
 }
 
-/// A field that becomes a label; empty is none.
+/// A field that becomes a label; `None` if it is empty or invalid.
 pub(super) fn field(name: &str, value: String, findings: &mut Findings) -> Option<String> {
     if value.is_empty() {
         return None;

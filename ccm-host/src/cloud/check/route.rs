@@ -1,4 +1,4 @@
-//! Answers about routes.
+//! Checks answers about routes.
 
 use cloudprovider_proto::{defaults, v1alpha1 as pb};
 
@@ -12,7 +12,7 @@ use crate::{
 
 const LONGEST_ID: usize = 1 << 10;
 
-/// A route as a provider describes it; none if it cannot be told which one, or where it leads.
+/// A route as the provider describes it; `None` without a usable id or destination.
 pub(in crate::cloud) fn route(given: pb::Route, findings: &mut Findings) -> Option<Route> {
     let pb::Route { id, destination_cidr, target, state, ownership } = given;
     if id.is_empty() || id.len() > LONGEST_ID {
@@ -48,7 +48,7 @@ pub(in crate::cloud) fn route(given: pb::Route, findings: &mut Findings) -> Opti
     Some(Route { id, destination, target, state, ours })
 }
 
-/// The answer to one wanted route.
+/// The answer to one requested route.
 pub(in crate::cloud) fn ensured_route(
     given: pb::RouteResult,
     wanted: &EnsureRoute,
@@ -87,7 +87,7 @@ pub(in crate::cloud) fn ensured_route(
     Ok(EnsuredRoute { route: Some(route), in_progress, events })
 }
 
-/// What is said of another destination or another node says nothing about what was asked.
+/// An answer about another destination or another node does not answer the request.
 fn leads_as_wanted(route: &Route, wanted: &EnsureRoute, findings: &mut Findings) -> bool {
     let node = &wanted.node;
     let asked = node.provider_id.as_deref().unwrap_or_default();
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// ROUTE-26, RESP-16, RESP-17: networks are compared, never texts; what is no network is no route.
+    /// ROUTE-26, RESP-16, RESP-17: networks are compared, never texts; an invalid network is no route.
     #[test]
     fn a_destination_is_read_as_a_network() {
         let rows = [

@@ -1,6 +1,6 @@
-//! Texts of a provider, cut to what the contract allows and fit to be shown.
+//! Provider texts, cut to the contract's limits and made safe to display.
 
-/// At most so many bytes, on the border of a character; without control characters.
+/// Cuts the text to `most` bytes at a character boundary and replaces control characters by spaces.
 pub(in crate::cloud) fn shown(text: &str, most: usize) -> String {
     let clean: String = text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
     cut(&clean, most).to_owned()

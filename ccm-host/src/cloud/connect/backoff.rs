@@ -1,4 +1,4 @@
-//! How long to wait before a connection is tried again.
+//! The pause before the next attempt to connect.
 
 use std::time::Duration;
 

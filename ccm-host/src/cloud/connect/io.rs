@@ -1,4 +1,4 @@
-//! A stream that tells when it is gone.
+//! A stream that signals when it is dropped.
 
 use std::{
     io::{self, IoSlice},
@@ -9,7 +9,7 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Whoever holds the stream drops it when the connection is lost.
+/// The transport drops the stream when the connection is lost.
 pub(super) struct Watched<S> {
     stream: S,
     _gone: DropGuard,

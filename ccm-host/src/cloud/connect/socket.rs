@@ -1,4 +1,4 @@
-//! Whether a Unix socket may be trusted: who could have put it there, and who could replace it.
+//! Decides whether a Unix socket can be trusted: who could have created it, and who could replace it.
 
 use std::{
     fs::Metadata,
@@ -15,7 +15,7 @@ const WRITABLE_BY_OTHERS: u32 = 0o002;
 const WRITABLE_BY_GROUP: u32 = 0o020;
 const PERMISSIONS: u32 = 0o7777;
 
-/// Users that may own a socket and answer at it.
+/// Users that may own a socket and answer on it.
 #[derive(Debug)]
 pub(super) struct Trusted<'a> {
     pub(super) own: u32,
@@ -32,9 +32,9 @@ impl<'a> Trusted<'a> {
     }
 }
 
-/// Looks at the socket and at its directory.
+/// Checks the socket and its directory.
 pub(super) async fn check(path: &Path, trusted: &Trusted<'_>) -> Result<(), ConnectError> {
-    // A link could be swapped between this look and the connection.
+    // A symlink could be swapped between this check and the connection.
     let socket = tokio::fs::symlink_metadata(path).await.map_err(|source| match source.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => ConnectError::NoSocket(path.to_owned()),
         _ => ConnectError::Unreadable { path: path.to_owned(), source },
@@ -50,7 +50,7 @@ pub(super) async fn check(path: &Path, trusted: &Trusted<'_>) -> Result<(), Conn
     safe("directory", parent, &dir, WRITABLE_BY_OTHERS | WRITABLE_BY_GROUP, DIR_MODE, trusted)
 }
 
-/// Looks at who answers: whoever listens may be another one than the owner of the file.
+/// Checks the peer's uid: the listening process may not run as the owner of the file.
 pub(super) fn check_peer(path: &Path, uid: u32, trusted: &Trusted<'_>) -> Result<(), ConnectError> {
     if trusted.has(uid) {
         return Ok(());
@@ -96,7 +96,7 @@ mod tests {
         let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let seen = std::fs::metadata(&path).unwrap();
         if seen.uid() == 0 {
-            // What root owns is trusted by everybody; only root can give a file away.
+            // Everybody trusts what root owns; only root can give a file away.
             std::os::unix::fs::chown(&path, Some(4242), None).unwrap();
         }
         let owner = std::fs::metadata(&path).unwrap().uid();

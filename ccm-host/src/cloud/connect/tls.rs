@@ -1,4 +1,4 @@
-//! Mutual TLS from a folder whose files are read at each connection, so that rotated certificates are taken up.
+//! Mutual TLS. The files are read on each connection, so that rotated certificates take effect.
 
 use std::path::PathBuf;
 

@@ -12,7 +12,7 @@ pub(super) struct Bucket {
     at: Instant,
 }
 
-/// Whether a rate is one that can be kept.
+/// Whether the rate is finite and positive.
 pub(super) fn is_valid(rate: &pb::RateLimit) -> bool {
     rate.per_second.is_finite() && rate.per_second > 0.0
 }
@@ -22,12 +22,12 @@ impl Bucket {
         Self { rate, tokens: size(&rate), at: now }
     }
 
-    /// Takes a token, or says how long until there is one.
+    /// Takes a token, or returns the wait until there is one.
     pub(super) fn take(&mut self, now: Instant) -> Option<Duration> {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.tokens = (self.tokens + passed * self.rate.per_second).min(size(&self.rate));
         self.at = now;
-        // Time is counted in whole nanoseconds, so a token may lack the last bit.
+        // Time counts in whole nanoseconds, so a token may lack the last bit.
         if self.tokens >= 1.0 - 1e-6 {
             self.tokens -= 1.0;
             return None;

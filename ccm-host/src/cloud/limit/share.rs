@@ -1,4 +1,4 @@
-//! Who is next of the kinds of calls that share one limit.
+//! Decides which kind of call is next under a shared limit.
 
 use crate::cloud::method::Kind;
 
@@ -11,7 +11,7 @@ pub(super) struct Shares {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Share {
-    /// The provider serves it.
+    /// The provider serves this kind.
     may_be: bool,
     under_way: u32,
     waits: bool,
@@ -42,7 +42,7 @@ impl Shares {
         self.kinds[kind as usize].under_way -= 1;
     }
 
-    /// Whether a kind that waits gets the next of so many permits.
+    /// Whether a waiting kind gets the next permit under this limit.
     pub(super) fn is_turn_of(&self, kind: Kind, limit: u32) -> bool {
         let mine = kind as usize;
         let goes_before = |(index, share): (usize, &Share)| {
@@ -51,17 +51,17 @@ impl Shares {
         self.fits(mine, limit) && !self.kinds.iter().enumerate().any(goes_before)
     }
 
-    /// Whether there is a permit that no other kind must be left.
+    /// Whether a permit is free beyond those reserved for other kinds.
     fn fits(&self, index: usize, limit: u32) -> bool {
         let free = limit.saturating_sub(self.kinds.iter().map(|share| share.under_way).sum());
         let idle = |share: &&Share| share.may_be && share.under_way == 0;
-        // The first call of a kind takes what was left to it.
+        // The first call of a kind takes the permit reserved for it.
         let left_to_others = if self.kinds[index].under_way == 0 {
             0
         } else {
             u32::try_from(self.kinds.iter().filter(idle).count()).unwrap_or(u32::MAX)
         };
-        // Few permits cannot be shared out: whoever has one may have all but one.
+        // With few permits, one kind may hold all but one.
         free > left_to_others.min(limit.saturating_sub(1) / 2)
     }
 }

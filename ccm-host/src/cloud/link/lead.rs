@@ -1,6 +1,7 @@
-//! Tells the provider whether this process leads, and for how long yet, if it wants to know.
+//! Tells the provider whether this process leads, and for how much longer, if the provider supports that.
 //!
-//! So a leader that is paused, or cut off from the apiserver, stops at the cloud, too: nobody renews its word there.
+//! A leader that is paused, or cut off from the apiserver, thus stops at the cloud as well: nobody renews its
+//! leadership there.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -13,10 +14,10 @@ use crate::{
     election::{Fencing, LAST_WORD, Leadership, Leading},
 };
 
-/// A word that was not taken is said again after this time.
+/// The pause before an unsuccessful Lead call is repeated.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What one session of a provider was told.
+/// Reports leadership to one session of a provider.
 pub(super) struct Lead<'a> {
     link: &'a Link,
     session: &'a Session,
@@ -28,7 +29,7 @@ impl<'a> Lead<'a> {
         Self { link, session, leadership: link.config.leadership.clone() }
     }
 
-    /// How it is now, once. False: it was not taken.
+    /// Reports the current leadership once. False if the provider did not take it.
     pub(super) async fn tell(&mut self) -> bool {
         if !self.session.capabilities.capabilities.contains(&pb::Capability::Leadership.into()) {
             return true;
@@ -43,7 +44,7 @@ impl<'a> Lead<'a> {
         };
         let leads = valid_for != Some(Duration::ZERO);
         if leads && valid_for.is_some() {
-            // From now on it may believe it, whatever is heard of that.
+            // Whatever the call returns, from now on the provider may believe this process.
             *self.link.led.lock() = Some((fencing.clone(), self.leadership.believer()));
         }
         let told = self.link.lead(self.session, &fencing, valid_for).await;
@@ -54,7 +55,7 @@ impl<'a> Lead<'a> {
         told.is_ok()
     }
 
-    /// Whenever it changes.
+    /// Reports every change of leadership.
     pub(super) async fn keep_telling(mut self, mut is_told: bool) -> Infallible {
         loop {
             tokio::select! {
@@ -67,7 +68,7 @@ impl<'a> Lead<'a> {
 }
 
 impl Link {
-    /// The process ends: whoever leads next need not wait until its time is over.
+    /// Resigns at shutdown, so that the next leader need not wait for the leadership to expire.
     pub(super) async fn step_down(&self) {
         if let (Some(fencing), Some(session)) = (self.led(), self.present()) {
             let _told = timeout(LAST_WORD, self.lead(&session, &fencing, Some(Duration::ZERO))).await;
@@ -88,7 +89,7 @@ impl Link {
         let request = pb::LeadRequest {
             cluster: Some(self.config.cluster.message()),
             fencing: Some(fencing.message()),
-            // What is out of range is longer than any Lease.
+            // A duration out of range is longer than any Lease.
             valid_for: valid_for.and_then(|time| time.try_into().ok()),
         };
         let mut client = session.cloud_provider();
@@ -97,7 +98,7 @@ impl Link {
             .map(|pb::LeadResponse {}| ())
     }
 
-    /// Whether the provider takes this process for its leader.
+    /// Learns from the answer whether the provider believes this process.
     fn heard(&self, told: &Result<(), CloudError>, leads: bool) {
         let refused = told.as_ref().is_err_and(|error| error.is(ErrorReason::StaleLeader));
         if refused || (told.is_ok() && !leads) {

@@ -1,4 +1,4 @@
-//! How a connected provider is: its health as it changes, its conditions at a pace.
+//! Monitors a connected provider: its health as it changes, its conditions at a fixed pace.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_check_res
 use super::Link;
 use crate::cloud::{CloudError, ErrorReason, ProviderStatus, method, rpc, session::Session};
 
-/// A provider that did not answer so many times in a row is left, and connected to anew.
+/// After this many unanswered status calls in a row, the host drops the connection and reconnects.
 const MOST_SILENCES: u32 = 3;
-/// Between two looks that calls asked for, and between two tries to watch the health.
+/// Minimum time between two status checks that calls asked for, and between two attempts to watch the health.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// Before the first call.
+/// Checks health and status before the first call.
 pub(super) async fn first_look(link: &Link, session: &Session) {
     check_health(link, session).await;
     look(link, session).await;
 }
 
-/// Ends when the provider is gone or silent, and says so.
+/// Monitors until the provider is lost or silent, and returns why.
 pub(super) async fn monitor(link: &Link, session: &Session) -> String {
     tokio::select! {
         () = session.lost.cancelled() => "the connection was lost".to_owned(),
@@ -51,7 +51,7 @@ async fn poll(link: &Link, session: &Session) -> String {
     }
 }
 
-/// False: no answer in time.
+/// Calls GetStatus. False if it was not answered in time.
 async fn look(link: &Link, session: &Session) -> bool {
     let mut client = session.cloud_provider();
     let answer = link
@@ -64,7 +64,7 @@ async fn look(link: &Link, session: &Session) -> bool {
     !silent
 }
 
-/// Where it is served.
+/// Calls Health/Check where it is served.
 async fn check_health(link: &Link, session: &Session) {
     if session.refuses(&method::HEALTH_CHECK) {
         return;
@@ -79,17 +79,17 @@ async fn check_health(link: &Link, session: &Session) {
         .await;
     match answer {
         Ok(answer) => link.standing.lock().healthy(is_healthy(&answer)),
-        // Without health of its own it accepts work.
+        // A provider without a health service accepts work.
         Err(error) if error.is(ErrorReason::MethodNotSupported) || error.code == Code::NotFound => {
             session.refuse(&method::HEALTH_CHECK);
             link.standing.lock().healthy(true);
         }
-        // GetStatus will tell.
+        // GetStatus will reveal the cause.
         Err(_) => {}
     }
 }
 
-/// Learns of a provider that stops, or comes back, at once.
+/// Watches the health, so that a provider that stops or comes back is noticed at once.
 async fn follow_health(link: &Link, session: &Session) {
     loop {
         match session.health().watch(HealthCheckRequest::default()).await {
@@ -107,7 +107,7 @@ async fn follow_health(link: &Link, session: &Session) {
     }
 }
 
-/// A health that is not kept is not a bad one.
+/// An unknown health is not a bad one.
 fn is_healthy(answer: &HealthCheckResponse) -> bool {
     match answer.status() {
         ServingStatus::NotServing => false,

@@ -1,4 +1,4 @@
-//! Connect, introduce, look after, lose, and again.
+//! Connects, does the handshake, keeps the session until it is lost, and starts over.
 
 use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -15,9 +15,9 @@ use crate::cloud::{
     session::{HandshakeError, Session, handshake},
 };
 
-/// What lived so long, a provider or its watch, did not fail at its start.
+/// A session or watch that lasted this long did not fail at its start.
 pub(super) const LIVED: Duration = Duration::from_secs(5);
-/// How long to wait at most where looking again costs next to nothing.
+/// Caps the pause when trying again costs next to nothing.
 const CHEAP: Duration = Duration::from_secs(1);
 
 /// Why there is no session.
@@ -29,15 +29,15 @@ enum NoSession {
     Handshake { endpoint: String, source: HandshakeError },
 }
 
-/// Runs until it is told to stop.
+/// Keeps the connection until `stop` is cancelled.
 pub(in crate::cloud) async fn run(link: Arc<Link>, stop: CancellationToken) {
-    // Boxed: what keeps a connection is large.
+    // Boxed: the future is large.
     stop.run_until_cancelled(Box::pin(supervise(&link, || forever(&link)))).await;
     link.step_down().await;
     link.leave();
 }
 
-/// A panic is a bug of ours, and must not leave a status behind that nobody keeps: it is told, and work begins anew.
+/// A panic is a bug of the host and must not leave a stale status behind: report it and start over.
 async fn supervise<F: Future<Output = Infallible>>(link: &Link, work: impl Fn() -> F) {
     loop {
         let Err(_panicked) = AssertUnwindSafe(work()).catch_unwind().await;
@@ -82,7 +82,7 @@ async fn introduce(link: &Link) -> Result<Session, NoSession> {
         .map_err(|source| NoSession::Handshake { endpoint: config.endpoint.to_string(), source })
 }
 
-/// Says why it ended.
+/// Runs one session to its end and returns why it ended.
 async fn live(link: &Link, session: Arc<Session>) -> String {
     link.take_up(&session);
     monitor::first_look(link, &session).await;
@@ -97,7 +97,7 @@ async fn live(link: &Link, session: Arc<Session>) -> String {
 }
 
 impl Link {
-    /// What the process said of itself is known; nobody may call it yet.
+    /// Records what the process said of itself; calls are not open yet.
     fn take_up(&self, session: &Session) {
         let mut known = self.known.write();
         let restarted = known.info.as_ref().map(|info| info.epoch != session.info.epoch);
@@ -109,7 +109,7 @@ impl Link {
         }
         self.metrics.negotiated(&known.served, &session.served);
         if restarted != Some(false) {
-            // Whom the cloud throttled was another process.
+            // The cloud throttled another process.
             self.limiter.lift_pauses();
         }
         self.limiter.configure(&session.limits, &kinds(&session.info), Instant::now());
@@ -134,7 +134,7 @@ impl Link {
         self.standing.lock().connected_anew(restarted == Some(false));
     }
 
-    /// From now on it may be called.
+    /// Opens the session for calls.
     fn open(&self, session: Arc<Session>) {
         let watched = session.info.watch_instances;
         *self.session.write() = Some(session);
@@ -144,7 +144,7 @@ impl Link {
         }
     }
 
-    /// The host stops: nobody may call any more, and that is nobody's fault.
+    /// Closes the session at shutdown, which is not a failure of the provider.
     fn leave(&self) {
         *self.session.write() = None;
         if self.show(&ProviderStatus::Disconnected("the host stops".to_owned())) {
@@ -152,14 +152,14 @@ impl Link {
         }
     }
 
-    /// Nobody may call it any more.
+    /// Closes the session after the connection is lost.
     fn lose(&self, why: String) {
         *self.session.write() = None;
         self.publish(ProviderStatus::Disconnected(why));
     }
 }
 
-/// Which kinds of calls there may be.
+/// The kinds of calls that the provider serves.
 fn kinds(info: &ProviderInfo) -> Vec<Kind> {
     let all: [(bool, &[Kind]); 3] = [
         (info.instances, &[Kind::Instances]),

@@ -1,7 +1,7 @@
-//! The stream of machines that changed: keys only, an accelerator and never the truth.
+//! Watches for changed instances: keys only, an accelerator and never the source of truth.
 //!
-//! Each stream asks for a sweep when it starts, since what happened before it was not told. What ends a stream is counted;
-//! it is opened again, for ever, and ever less often while it does not last.
+//! Each stream asks for a sweep when it starts, since earlier changes were not reported. Stream ends are counted;
+//! streams are reopened for ever, with a growing backoff while they do not last.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -19,10 +19,10 @@ use crate::cloud::{
     status,
 };
 
-/// So many intervals without a bookmark mean that the stream is dead.
+/// After this many intervals without a bookmark, the stream is dead.
 const SILENT_INTERVALS: u32 = 3;
 const LONGEST_TOKEN: usize = 1 << 10;
-/// A provider ID has at most so much.
+/// The maximum length of a provider ID.
 const LONGEST_KEY: usize = 1 << 10;
 
 /// How a stream ended.
@@ -72,7 +72,7 @@ pub(super) async fn watch(link: &Link, session: &Session) -> Infallible {
             backoff.reset();
         }
         if started.is_none() && !swept {
-            // Nobody looked at the machines since the provider was lost.
+            // No sweep has run since the provider was lost.
             link.request_sweep();
         }
         swept = true;
@@ -93,7 +93,7 @@ pub(super) async fn watch(link: &Link, session: &Session) -> Infallible {
     }
 }
 
-/// Follows one stream to its end; `started` is when it began, if it did.
+/// Follows one stream to its end; `started` is set when it begins.
 async fn stream(link: &Link, session: &Session, token: &mut String, started: &mut Option<Instant>) -> End {
     let silence = session.intervals.bookmark * SILENT_INTERVALS;
     let ends = Instant::now() + session.intervals.watch_max_age + silence;
@@ -115,7 +115,7 @@ async fn stream(link: &Link, session: &Session, token: &mut String, started: &mu
             Ok(Ok(Some(message))) => match message.frame {
                 Some(Frame::Changed(pb::InstanceChanged { provider_id, node_name })) => {
                     let key = if provider_id.is_empty() { node_name } else { provider_id };
-                    // Longer than any node's; thousands of them wait for slow readers.
+                    // Longer than any node's key; thousands may be buffered for slow readers.
                     if key.len() <= LONGEST_KEY {
                         let _nobody_listens = link.changes.send(key).is_err();
                     }
@@ -129,7 +129,7 @@ async fn stream(link: &Link, session: &Session, token: &mut String, started: &mu
     }
 }
 
-/// A stream whose first frame said that it is open.
+/// Opens a stream and waits for its first frame, which must be Started.
 async fn open(
     link: &Link,
     session: &Session,

@@ -14,7 +14,7 @@ pub(in crate::cloud) struct ProviderMetrics {
     provider: Arc<str>,
 }
 
-/// A call under way; ends when it is dropped.
+/// A call under way, until it is dropped.
 #[derive(Debug)]
 pub(in crate::cloud) struct InFlight(Gauge);
 
@@ -95,18 +95,18 @@ impl ProviderMetrics {
         self.all.watch_streams.get_or_create(&labels).inc();
     }
 
-    /// A rule was broken.
+    /// Counts a broken rule.
     pub(in crate::cloud) fn violation(&self, rule: &'static str) {
         let labels = RuleLabels { provider: Arc::clone(&self.provider), rule };
         self.all.violations.get_or_create(&labels).inc();
     }
 
-    /// Everything that was found wrong with an answer.
+    /// Counts every finding of an answer.
     pub(in crate::cloud) fn findings(&self, findings: &Findings) {
         findings.rules.iter().for_each(|rule| self.violation(rule));
     }
 
-    /// A batch was not answered key by key.
+    /// Counts keys that were not answered exactly once.
     pub(in crate::cloud) fn wrong_keys(&self, times: usize) {
         (0..times).for_each(|_| self.violation(rule::BATCH_KEYS));
     }

@@ -1,4 +1,4 @@
-//! Items on which a provider broke or hung, and which therefore travel alone.
+//! Items that made a provider crash or hang, and are therefore sent alone.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -7,19 +7,19 @@ use tokio::time::Instant;
 
 use crate::cloud::CloudError;
 
-/// An offender of which nothing was heard for so long is none any more.
+/// An offender is forgotten after this long without a failure.
 const FORGET: Duration = Duration::from_secs(3600);
-/// More would be no exceptions.
+/// The maximum number of offenders; more would not be exceptions.
 const MOST: usize = 1000;
-/// The first pause before an offender is asked about again, where the host paces that; it doubles.
+/// The first backoff of an offender, where the host paces it; it doubles.
 const FIRST: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(300);
-/// After nothing worked, batches are not sent in parts for so long.
+/// How long batches are not split after nothing worked.
 const SICK: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(in crate::cloud) struct Offenders {
-    /// Whoever asks asks again and again: an offender has a backoff here.
+    /// Callers ask again and again, so the backoff of offenders is kept here.
     paced: bool,
     state: Mutex<State>,
 }
@@ -44,17 +44,17 @@ impl Offence {
 }
 
 impl Offenders {
-    /// For questions that are asked again and again, whatever was answered: an offender is asked about ever less often.
+    /// For reads that are repeated whatever the answer: offenders back off here.
     pub(in crate::cloud) fn paced() -> Self {
         Self { paced: true, state: Mutex::default() }
     }
 
-    /// For wishes that are tried again at a pace already.
+    /// For changes that already back off elsewhere.
     pub(in crate::cloud) fn unpaced() -> Self {
         Self { paced: false, state: Mutex::default() }
     }
 
-    /// None: nothing is known against it. Else what is to be answered while it is too early to ask again.
+    /// `None` means no offender. Otherwise the error to answer while it is too early to ask again.
     pub(super) fn remembered(&self, subject: &str, now: Instant) -> Option<Option<CloudError>> {
         let state = self.state.lock();
         let offence = state.known.get(subject)?;
@@ -63,7 +63,7 @@ impl Offenders {
         Some(early.then(|| CloudError { retry_after: Some(left), ..offence.error.clone() }))
     }
 
-    /// It failed alone. It is an offender from now on if that is `proven`, or if it was one before.
+    /// Records an item that failed alone. It is an offender from now on if `proven`, or if it was one before.
     pub(super) fn failed(&self, subject: &str, error: &CloudError, proven: bool, now: Instant) {
         let mut state = self.state.lock();
         let State { known, .. } = &mut *state;
@@ -79,7 +79,7 @@ impl Offenders {
         self.state.lock().known.remove(subject);
     }
 
-    /// Not one part of a batch had an answer.
+    /// Records that no part of a batch got an answer.
     pub(super) fn nothing_works(&self, now: Instant) {
         self.state.lock().sick_until = Some(now + SICK);
     }

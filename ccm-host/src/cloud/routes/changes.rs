@@ -1,4 +1,4 @@
-//! Changes of routes, as batches. What a change says and what its answer means is in [`super::ensure`] and
+//! Batched changes of routes. The contents of a change and of its answer are defined in [`super::ensure`] and
 //! [`super::delete`].
 
 use std::{collections::HashMap, fmt::Debug, marker::PhantomData, sync::Arc, time::Duration};
@@ -20,24 +20,24 @@ use crate::cloud::{
 
 /// A kind of change of one route.
 pub(in crate::cloud) trait Change: Debug + Send + Sync + 'static {
-    /// What is asked for.
+    /// The requested change.
     type Wish: Clone + Send + Sync + 'static;
-    /// The wish in a request.
+    /// The change as sent.
     type Item: Send;
-    /// The answer to it.
+    /// The answer as received.
     type Result: Send;
-    /// What became of it.
+    /// The answer after checks.
     type Done: Clone + Send + Sync + 'static;
 
     fn method() -> &'static Method;
 
-    /// Unique in a request, and echoed.
+    /// Unique within a request, and echoed.
     fn key(wish: &Self::Wish) -> String;
 
-    /// Tells apart two wishes with one key.
+    /// Distinguishes two changes with the same key.
     fn about(wish: &Self::Wish) -> String;
 
-    /// Whether two wishes with one key say the same.
+    /// Whether two changes with the same key request the same.
     fn same(link: &Link, a: &Self::Wish, b: &Self::Wish) -> bool;
 
     fn item(session: &Session, key: String, wish: &Self::Wish) -> Self::Item;
@@ -56,14 +56,14 @@ pub(in crate::cloud) trait Change: Debug + Send + Sync + 'static {
     ) -> Result<Self::Done, CloudError>;
 }
 
-/// Which change: another target for the same destination is another one.
+/// Identifies a change: another target for the same destination is another change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::cloud) struct ChangeKey {
     key: String,
     about: String,
 }
 
-/// How the host changes routes.
+/// Changes routes in batches.
 #[derive(Debug)]
 pub(in crate::cloud) struct RouteChanges<C> {
     link: Arc<Link>,

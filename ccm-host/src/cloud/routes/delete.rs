@@ -1,4 +1,4 @@
-//! Routes that shall go.
+//! Deletions of routes.
 
 use cloudprovider_proto::v1alpha1 as pb;
 
@@ -77,7 +77,7 @@ impl Change for Delete {
     }
 }
 
-/// The route as the provider said it, so that it can tell whether it is the same still.
+/// The route as the provider listed it, so that the provider can tell whether it has changed since.
 fn as_listed(route: &Route) -> pb::Route {
     pb::Route {
         id: route.id.clone(),

@@ -1,4 +1,4 @@
-//! Routes that shall be there.
+//! Routes to create or correct.
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use tonic::metadata::{MetadataKey, MetadataMap};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-/// Writes `traceparent` and `tracestate`; nothing where nobody traces.
+/// Writes `traceparent` and `tracestate`; nothing if there is no trace.
 pub(super) fn inject(span: &Span, metadata: &mut MetadataMap) {
     TraceContextPropagator::new().inject_context(&span.context(), &mut Metadata(metadata));
 }

@@ -1,4 +1,4 @@
-//! Who is there, what does it speak, what can it do: before anything else is called.
+//! The handshake: who answers, what it speaks and what it can do, before any other call.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -32,13 +32,13 @@ const HOST_NAME: &str = "ccm-host";
 /// Why a process that answered cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cloud) enum HandshakeError {
-    /// GetInfo is not served.
+    /// It does not serve GetInfo.
     #[error("there is no provider: whoever answers does not serve ccm.discovery.v1.Discovery")]
     NotAProvider,
-    /// It does not take calls from this process.
+    /// It refuses calls from this process.
     #[error("the provider does not trust this host: {0}")]
     NotTrusted(String),
-    /// Nothing in common.
+    /// No version in common.
     #[error("provider {name:?} cannot be used: {source}")]
     NoCommonVersion { name: String, source: NegotiationError },
     /// The call failed.
@@ -167,7 +167,7 @@ fn info(
         node_annotations.push(wanted::PROVIDED_NODE_IP.to_owned());
     }
     let service = wants.service.clone().unwrap_or_default();
-    // What is written must be seen, or writing it could never be known to be done.
+    // Written annotations must be visible, or the host could never tell that a write is done.
     let written: Vec<String> =
         wants.service_annotation_writes.iter().map(|prefix| format!("{prefix}*")).collect();
     let mut service_annotations = wanted::union([service.annotations.as_slice(), &written]);
@@ -175,7 +175,7 @@ fn info(
     if load_balancers {
         service_annotations.push(SOURCE_RANGES.to_owned());
     }
-    // Without an epoch there is no way to tell a restart: every connection counts as one.
+    // Without an epoch a restart is undetectable: every connection counts as one.
     let epoch = match hello.process_epoch {
         none if none.is_empty() => uuid::Uuid::new_v4().to_string(),
         epoch => epoch,

@@ -1,4 +1,4 @@
-//! Advertised limits and intervals, with the contract's defaults where nothing is said.
+//! Advertised limits and intervals, with the contract's defaults where the provider gives none.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -6,17 +6,17 @@ use cloudprovider_proto::{defaults, v1alpha1 as pb};
 
 use crate::cloud::check::{Findings, duration, rule};
 
-/// However large a batch a provider asks for.
+/// Caps the batch size that a provider advertises.
 const LARGEST_BATCH: u32 = 5000;
-/// Calls a second, however few a provider allows: one a minute.
+/// The lowest rate accepted, in calls per second: one a minute.
 const SLOWEST: f64 = 1.0 / 60.0;
 const SMALLEST_MESSAGE: u32 = 4 << 20;
-/// Of labels or annotations, in one list.
+/// Maximum keys in one list of labels or annotations.
 const MOST_KEYS: usize = 256;
-/// Of a label or annotation: a subdomain, a slash and a name; or a part of that, and a star.
+/// Maximum length of a label or annotation key: a subdomain, a slash and a name; or a part of that and a star.
 const LONGEST_KEY: usize = 318;
 
-/// Paces of a provider.
+/// The intervals that a provider advertised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cloud) struct Intervals {
     pub(in crate::cloud) bookmark: Duration,
@@ -38,7 +38,7 @@ impl Intervals {
     }
 }
 
-/// Deadlines, by name of the RPC.
+/// Deadlines, by RPC name.
 pub(super) fn deadlines(given: &[pb::MethodDeadline], findings: &mut Findings) -> HashMap<String, Duration> {
     let read = |one: &pb::MethodDeadline| {
         Some((one.method.clone(), duration::within(duration::DEADLINE, one.deadline?, findings)?))
@@ -46,7 +46,7 @@ pub(super) fn deadlines(given: &[pb::MethodDeadline], findings: &mut Findings) -
     given.iter().filter_map(read).collect()
 }
 
-/// What a provider wants to know, in lists that a person could have written.
+/// The provider's wanted fields, with each list cut to a plausible size.
 pub(super) fn wants(mut given: pb::Wants, findings: &mut Findings) -> pb::Wants {
     let pb::Wants {
         identity,
@@ -70,7 +70,7 @@ pub(super) fn wants(mut given: pb::Wants, findings: &mut Findings) -> pb::Wants 
     given
 }
 
-/// A rate that lets nothing through for ages is none that anybody means.
+/// Raises a rate that is too low to be meant.
 pub(super) fn sane(mut limits: pb::Limits, findings: &mut Findings) -> pb::Limits {
     for rate in [&mut limits.reads, &mut limits.mutations].into_iter().flatten() {
         if rate.per_second > 0.0 && rate.per_second < SLOWEST {
@@ -81,13 +81,13 @@ pub(super) fn sane(mut limits: pb::Limits, findings: &mut Findings) -> pb::Limit
     limits
 }
 
-/// Items of a batch.
+/// Maximum items of a batch.
 pub(super) fn batch(advertised: u32) -> usize {
     let items = if advertised == 0 { defaults::MAX_BATCH } else { advertised.min(LARGEST_BATCH) };
     items as usize
 }
 
-/// Bytes of a message.
+/// Maximum bytes of a message.
 pub(super) fn message_bytes(advertised: u32) -> usize {
     let bytes = match advertised {
         0 => defaults::MAX_MESSAGE_BYTES,

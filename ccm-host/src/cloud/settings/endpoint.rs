@@ -1,4 +1,4 @@
-//! Where a provider listens: the text of an endpoint in, an [`Endpoint`] or problem and remedy out.
+//! Parses a provider's endpoint: text in, an [`Endpoint`] or a problem and its remedy out.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,8 +19,8 @@ pub enum Endpoint {
     },
 }
 
-/// The folder with the credentials of a TCP connection. The files are read by whoever connects, each time anew, so
-/// that rotated certificates are taken up.
+/// The folder with the credentials of a TCP connection. The files are read anew on each connection, so that rotated
+/// certificates take effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsDir(pub PathBuf);
 
@@ -53,7 +53,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// The longest path that fits into a socket address on Linux, without its final zero.
+/// The longest path that fits into a socket address on Linux, without the terminating zero.
 const LONGEST_SOCKET_PATH: usize = 107;
 
 pub(super) fn parse(name: &str, address: &str, tls_dir: Option<PathBuf>) -> Result<Endpoint, Wrong> {
@@ -120,7 +120,7 @@ fn host_and_port(authority: &str) -> Option<(String, u16)> {
     (!user_info && !parsed.host().is_empty()).then(|| (parsed.host().to_owned(), port))
 }
 
-/// Plain TCP would let anyone on the way read and answer for the provider.
+/// Refuses plain TCP: anyone on the path could read the traffic and answer for the provider.
 fn plain(name: &str, rest: &str) -> Wrong {
     Wrong::new(
         "plain TCP has neither encryption nor proof of who answers",

@@ -1,4 +1,4 @@
-//! Which updates share a call: as many as fit by count and by bytes, each set of backends once, no Service twice.
+//! Plans which updates share a call: as many as fit by count and bytes, each set of backends once, no Service twice.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use prost::Message as _;
 use super::{Item, UpdateKey};
 use crate::cloud::{BackendSet, CloudError, method, status, wanted};
 
-/// For the cluster, the fencing, and what stands before each item.
+/// Room for the cluster, the fencing, and everything else that precedes the items.
 const RESERVE: usize = 8 << 10;
 /// `BatchUpdateLoadBalancersRequest.backend_sets`.
 pub(super) const BACKEND_SETS: u32 = 3;
@@ -21,12 +21,12 @@ pub(super) struct Planned {
     pub(super) too_large: Vec<(UpdateKey, CloudError)>,
 }
 
-/// Splits by count and bytes. A set is never cut.
+/// Splits by count and bytes. A set is never split.
 pub(super) fn plan(items: Vec<Item>, wants: &pb::Wants, most_bytes: usize, most_items: usize) -> Planned {
     let budget = most_bytes.saturating_sub(RESERVE);
     let mut planned = Planned { chunks: Vec::new(), too_large: Vec::new() };
     let mut sorted = items;
-    // Those with one set stand together, so that the set travels as seldom as possible.
+    // Items with the same set are adjacent, so that the set is sent as seldom as possible.
     sorted.sort_by(|(_, a), (_, b)| a.backends.digest.cmp(&b.backends.digest));
     let mut open: Vec<Chunk> = Vec::new();
     for item in sorted {
@@ -134,7 +134,7 @@ mod tests {
         (UpdateKey::of(&wanted), wanted)
     }
 
-    /// As the provider reads it.
+    /// The message as the provider reads it.
     fn sent(items: &[Item]) -> pb::BatchUpdateLoadBalancersRequest {
         let (sets, items) = message(items, &pb::Wants::default());
         let backend_sets = sets.iter().map(|set| pb::BackendSet::decode(&set.encoded[..]).unwrap()).collect();

@@ -1,11 +1,11 @@
-//! Digests with one spelling for one meaning: every text with its length, every list with its count, maps sorted.
+//! Digests with one spelling per meaning: texts carry their length, lists their count, and maps are sorted.
 
 use std::{collections::HashMap, fmt::Write as _};
 
 use cloudprovider_proto::v1alpha1 as pb;
 use sha2::{Digest as _, Sha256};
 
-/// Hex digits of a digest: 128 bits tell sets apart and keep tags of clouds short.
+/// Bytes of a digest: 128 bits distinguish sets and keep the clouds' tags short.
 const BYTES: usize = 16;
 
 pub(super) struct Writer(Sha256);
@@ -58,7 +58,7 @@ impl Writer {
         }
     }
 
-    /// All of it: a new field must be decided upon here.
+    /// Digests the whole node; the destructuring forces a decision about each new field.
     pub(super) fn node(&mut self, node: &pb::NodeRef) {
         let pb::NodeRef {
             name,
@@ -99,8 +99,8 @@ impl Writer {
         self.number(deletion_time.as_ref().map_or(0, |time| time.seconds));
     }
 
-    /// All that is wanted. What the status says is the answer of a balancer, not a wish; who holds the Service back from going,
-    /// and since when it goes, changes no balancer.
+    /// Digests everything wanted. The status is a balancer's answer, not a wish; finalizers and the deletion time
+    /// change no balancer.
     pub(super) fn service(&mut self, service: &pb::Service) {
         let pb::Service {
             r#ref,

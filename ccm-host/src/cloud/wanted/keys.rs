@@ -1,4 +1,4 @@
-//! Which labels, annotations and taints are wanted: keys, or prefixes that end in "/" or "*".
+//! Selects the wanted labels, annotations and taints: by key, or by a prefix that ends in "/" or "*".
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,7 +12,7 @@ pub(super) fn pick(pairs: &Pairs, patterns: &[String]) -> HashMap<String, String
         .collect()
 }
 
-/// Everything that any of the lists wants, sorted.
+/// All patterns of these lists, sorted.
 pub(in crate::cloud) fn union<'a>(lists: impl IntoIterator<Item = &'a [String]>) -> Vec<String> {
     let all: BTreeSet<&String> = lists.into_iter().flatten().filter(|pattern| !pattern.is_empty()).collect();
     all.into_iter().cloned().collect()

@@ -5,7 +5,7 @@ use cloudprovider_proto::v1alpha1 as pb;
 use super::keys::{is_wanted, pick};
 use crate::kube::Node;
 
-/// Where the kubelet says what it was told with `--node-ip`. Kept by the caches wherever a provider wants these.
+/// Annotation with the kubelet's `--node-ip`. The caches keep it if a provider wants these addresses.
 pub(in crate::cloud) const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 const MOST_PROVIDED_IPS: usize = 2;
 
@@ -82,7 +82,7 @@ fn addresses(node: &Node) -> Vec<pb::NodeAddress> {
                 "ExternalIP" => pb::NodeAddressType::ExternalIp,
                 "InternalDNS" => pb::NodeAddressType::InternalDns,
                 "ExternalDNS" => pb::NodeAddressType::ExternalDns,
-                // A type that only its writer knows.
+                // An unknown type, which the contract cannot express.
                 _ => return None,
             };
             Some(pb::NodeAddress { r#type: kind.into(), address: address.address.clone() })

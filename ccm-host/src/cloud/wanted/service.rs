@@ -8,15 +8,15 @@ use crate::kube::{
     service::{SOURCE_RANGES, source_ranges},
 };
 
-/// What the apiserver sets where nothing is said.
+/// The apiserver's default.
 const DEFAULT_AFFINITY_SECONDS: i32 = 10_800;
 
-/// The name of a Service.
+/// Identifies a Service.
 pub(in crate::cloud) fn service_ref(key: &ObjectKey, uid: &str) -> pb::ServiceRef {
     pb::ServiceRef { namespace: key.namespace.to_string(), name: key.name.to_string(), uid: uid.to_owned() }
 }
 
-/// The spec, and the wanted ones of the rest.
+/// The spec, and the wanted metadata.
 pub(in crate::cloud) fn service(service: &Service, fields: &pb::ServiceFields) -> pb::Service {
     let spec = &service.spec;
     pb::Service {
@@ -49,7 +49,7 @@ pub(in crate::cloud) fn service(service: &Service, fields: &pb::ServiceFields) -
     }
 }
 
-/// Canonical, each once. Where one is no network all are handed on as they are: left out, it would open the balancer.
+/// Canonical and deduplicated. If one is invalid, all are passed on unchanged: dropping it would open the balancer.
 fn ranges(service: &Service) -> Vec<String> {
     match source_ranges(service) {
         Ok(ranges) => ranges.iter().map(ToString::to_string).collect(),
