@@ -1,8 +1,8 @@
 //! Keeps the balancers of Services of type LoadBalancer in step with the cluster.
 //!
-//! In: Services, Nodes, and what providers answer. Out: calls to the provider that looks after a Service's class; finalizer,
-//! status and Events of the Service. What a balancer is made of is the provider's business; that updates travel together
-//! is decided in [`crate::cloud`].
+//! In: Services, Nodes, and the providers' answers. Out: calls to the provider that owns the Service's class;
+//! finalizer, status and Events of the Service. What a balancer is made of is the provider's business;
+//! [`crate::cloud`] batches updates.
 //!
 //! ```text
 //! Services ─► needs ─────────────┐
@@ -11,8 +11,8 @@
 //!                                                └───────── lane ◄─────────┘
 //! ```
 //!
-//! Each Service has one lane: never are two at its balancer. Looks are cheap and as many as wanted may be under way;
-//! only what makes or removes balancers is limited by `--concurrent-service-syncs`, for each provider by itself.
+//! Each Service has one lane, so no two workers ever change the same balancer. Reconciles are cheap and practically
+//! unlimited; `--concurrent-service-syncs` limits, per provider, only those that create, change or remove balancers.
 
 mod act;
 mod backends;
@@ -71,41 +71,38 @@ pub use events::COMPONENT;
 pub use metrics::Metrics;
 pub use settings::Settings;
 
-/// Upstream's.
+/// The same as upstream's.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), max: Duration::from_secs(300) };
 
-/// So many Services are looked at at once: enough for whole clusters, so that what they ask travels together.
+/// Maximum concurrent reconciles: enough for a whole cluster, so that their calls can be batched.
 const AT_ONCE: usize = 8192;
 
-/// When a lane is asked for again that somebody else has for an instant.
+/// Delay before a reconcile retries a lane that another worker holds for a moment.
 const LANE_IS_TAKEN: Duration = Duration::from_millis(50);
 
-/// What the controller works with.
+/// Everything the controller depends on.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// All Services; it has to keep what [`keep_services`] says.
+    /// All Services; the cache must keep what [`keep_services`] lists.
     pub services: Cache<Service>,
-    /// All nodes; it has to keep what [`keep_nodes`] says.
+    /// All nodes; the cache must keep what [`keep_nodes`] lists.
     pub nodes: Cache<Node>,
-    /// How Services are written and read afresh.
+    /// Patches Services and reads them live from the API.
     pub writer: Writer,
-    /// Who makes balancers.
     pub providers: Providers,
     pub recorder: Recorder,
     pub metrics: Metrics,
     pub queue_metrics: QueueMetrics,
-    /// From the command line.
     pub settings: Settings,
 }
 
-/// How the controller works.
-/// What the Service cache has to keep for this controller, besides what the providers want.
+/// What the Service cache must keep for this controller, in addition to what the providers want.
 #[must_use]
 pub fn keep_services() -> Keep {
     Keep { annotations: KeySet::keys([SOURCE_RANGES]), ..Keep::default() }
 }
 
-/// What the Node cache has to keep for this controller, besides what the providers want.
+/// What the Node cache must keep for this controller, in addition to what the providers want.
 #[must_use]
 pub fn keep_nodes() -> Keep {
     Keep { labels: KeySet::keys([nodes::EXCLUDE_LABEL]), ..Keep::default() }
@@ -128,11 +125,11 @@ struct Shared {
     wishes: Wishes,
     orphans: Orphans,
     takeover: Takeover,
-    /// By provider: one permit for each balancer that is made, changed or removed.
+    /// By provider: one permit per balancer being created, changed or removed.
     limits: HashMap<String, Semaphore>,
 }
 
-/// The providers whose balancers were listed, or could not be; by name.
+/// Names of the providers whose balancers were listed, or whose first list was given up.
 #[derive(Debug, Default)]
 struct Listed(Mutex<HashSet<String>>);
 
@@ -170,7 +167,7 @@ impl Controller {
         }))
     }
 
-    /// Runs until cancelled; what is being asked or written then is given up, and nothing is written afterwards.
+    /// Runs until cancelled. Cancelling aborts calls and writes in flight; nothing is written afterwards.
     pub async fn run(self, cancel: CancellationToken) -> anyhow::Result<()> {
         let shared = self.0;
         tokio::select! {
@@ -202,8 +199,8 @@ impl Controller {
 }
 
 impl Shared {
-    /// Returns once the caches hold all that the providers want now. A digest over less would tell a provider that,
-    /// for one, an annotation was taken away.
+    /// Returns once the caches hold everything the providers want at present. With less, a digest could tell a
+    /// provider that an annotation, for instance, was removed.
     async fn synced(&self) {
         self.wishes.hand_on();
         self.context.services.synced().await;
@@ -217,14 +214,14 @@ impl Shared {
         self.context.nodes.subscribe(move |change| shared.see_node(change));
     }
 
-    /// A change of a Service, from the watch: must not wait.
+    /// Handles a Service change from the watch. Must not block.
     fn see_service(&self, change: &Change<Service>) {
         self.former_classes.see(change);
         let ours = |class: Option<&str>| observe::is_class_ours(&self.context.providers, class);
         let look = match change {
             Change::Added(service) => needs::is_of_interest(service),
             Change::Updated { old, new } => needs::needs_look(old, new, ours),
-            // Whether it left a balancer is known in its lane.
+            // The lane knows whether it left a balancer.
             Change::Deleted(_) => true,
         };
         if look {
@@ -240,7 +237,7 @@ impl Shared {
         }
     }
 
-    /// Observes, decides and acts until nothing is left to do at once.
+    /// Observes, decides and acts until nothing more can be done right now.
     async fn work(&self, key: &ObjectKey, cancel: &CancellationToken) -> Outcome {
         self.synced().await;
         let Some(mut lane) = self.lanes.take(key) else { return Outcome::RetryAfter(LANE_IS_TAKEN) };
@@ -252,7 +249,7 @@ impl Shared {
             if let Some(provider) = seen.turn_of(&action)
                 && permit.as_ref().is_none_or(|(of, _)| of != provider)
             {
-                // Much may happen until there is one, so it is decided anew.
+                // Much may happen before a permit is free, so decide again.
                 drop(permit.take());
                 permit = Some((provider.to_owned(), self.turn_at(provider).await));
                 continue;
@@ -267,13 +264,13 @@ impl Shared {
 }
 
 impl Shared {
-    /// Waits until one more balancer may be made, changed or removed at that provider.
+    /// Waits for a permit to create, change or remove a balancer at that provider.
     async fn turn_at(&self, provider: &str) -> Option<SemaphorePermit<'_>> {
         self.limits.get(provider)?.acquire().await.ok()
     }
 }
 
-/// What revisions start from.
+/// The clock that revisions start from, in microseconds.
 fn wall_micros() -> u64 {
     u64::try_from(crate::clock::now().as_microsecond()).unwrap_or_default()
 }

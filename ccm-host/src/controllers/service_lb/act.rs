@@ -1,8 +1,8 @@
-//! Does what was decided about one Service, and notes in its lane what came of it.
+//! Carries out the action decided for one Service, and records the result in its lane.
 //!
-//! In: an [`Action`], what was observed, and the lane, which nobody else has meanwhile. Out: calls to the provider,
-//! patches of the Service, Events, and when to look again. The order of the writes leaves no window: the finalizer stands
-//! before the first call, and goes after the last.
+//! In: an [`Action`], what was observed, and the lane, held exclusively. Out: calls to the provider, patches of the
+//! Service, Events, and when to reconcile again. The order of writes leaves no window: the finalizer is added before
+//! the first call, and removed after the last.
 
 pub(super) mod apply;
 mod failure;
@@ -30,13 +30,13 @@ use crate::{
 
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Look again at once.
+    /// Observe and decide again at once.
     Again,
     /// The run is over.
     End(Outcome),
 }
 
-/// One run's hands.
+/// The context of one run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Act<'a> {
     pub(super) shared: &'a Shared,
@@ -70,7 +70,7 @@ impl Act<'_> {
         }
     }
 
-    /// A listed digest that says what the Service says now tells that this is the Service that was applied.
+    /// If a listed digest matches the current Service, then that is the Service that was applied: records it.
     fn recognise(&self, lane: &mut Taken) {
         if let (Some(service), Some(wanted), Some(lane)) =
             (&self.seen.service, self.seen.wanted(), lane.as_mut())
@@ -96,7 +96,7 @@ impl Act<'_> {
         self.shared.events.warn(lane, service, Warning::sync(why));
     }
 
-    /// The finalizer stays, and the end of the freeze is told to the queue.
+    /// Keeps the finalizer; the end of the freeze requeues the Service.
     fn frozen(&self, lane: &mut Taken, removal: Removal, why: &str) -> Step {
         let Some(subject) = self.subject(lane, removal) else { return Step::End(Outcome::Done) };
         let lane = lane.get_or_insert_with(|| Lane::new(Arc::clone(&subject)));
@@ -106,7 +106,7 @@ impl Act<'_> {
         Step::End(Outcome::Done)
     }
 
-    /// The Service whose balancer goes.
+    /// The Service whose balancer is removed.
     fn subject(&self, lane: &Taken, removal: Removal) -> Option<Arc<Service>> {
         match removal {
             Removal::Unwanted | Removal::Handover => self.seen.service.clone(),
@@ -126,14 +126,14 @@ fn rest(lane: &mut Taken) -> Step {
     Step::End(Outcome::Done)
 }
 
-/// The lane, opened if there is none, with the Service as it is now.
+/// The lane with the current Service, created if there is none.
 fn lane_of<'a>(lane: &'a mut Taken, service: &Arc<Service>) -> &'a mut Lane {
     let lane = lane.get_or_insert_with(|| Lane::new(Arc::clone(service)));
     lane.last = Arc::clone(service);
     lane
 }
 
-/// A Service that took the place of the forgotten one deserves a look of its own.
+/// If there was a lane, a new Service may have taken the forgotten one's place: observe again.
 fn forget(lane: &mut Taken) -> Step {
     match lane.take() {
         Some(_) => Step::Again,

@@ -1,7 +1,7 @@
 //! The nodes behind all balancers, computed once for all Services.
 //!
-//! In: the cache of nodes, and a word whenever a set may have changed. Out: the set of eligible nodes as each provider wants it. Who
-//! is told of a new set, and when, is decided in [`super::fan_out`].
+//! In: the node cache, and a notice whenever a set may have changed. Out: the set of eligible nodes as each provider
+//! wants it. [`super::fan_out`] decides who gets a new set, and when.
 
 use std::{
     collections::HashMap,
@@ -28,19 +28,18 @@ pub(super) struct Backends {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The count of changes that the sets were computed after.
+    /// The count of changes when the sets were computed.
     as_of: u64,
-    /// By provider. What a provider wants of a node is fixed for one epoch of it.
+    /// By provider, with its epoch: what a provider wants of a node is fixed within one epoch.
     sets: HashMap<String, (String, Arc<BackendSet>)>,
 }
 
 impl Backends {
-    /// The sets of these nodes.
     pub(super) fn new(nodes: Cache<Node>) -> Self {
         Self { nodes, changes: AtomicU64::new(0), known: Mutex::default() }
     }
 
-    /// A set may have changed: the next question is answered anew. Never waits.
+    /// Invalidates the sets: the next request recomputes them. Never blocks.
     pub(super) fn changed(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }

@@ -1,7 +1,7 @@
-//! What shall be done about one Service: a pure function of what was observed.
+//! Decides what to do about one Service: a pure function of what was observed.
 //!
-//! In: the Service, its lane, who looks after it, how that provider is, and how far the wanted state is from the one
-//! applied. Out: one [`Action`]. How it is done, and what follows from an answer, is in [`super::act`].
+//! In: the Service, its lane, its owner, that provider's standing, and how far the wanted state is from the applied
+//! one. Out: one [`Action`]. Carrying it out, and handling the answer, is up to [`super::act`].
 
 use std::time::Duration;
 
@@ -16,45 +16,45 @@ use crate::{cloud::is_for_another_class, kube::service::Service};
 /// Everything a decision depends on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts<'a> {
-    /// As the cache has it.
+    /// As it is in the cache.
     pub(super) service: Option<&'a Service>,
-    /// What is known of its balancer.
+    /// What is known about its balancer.
     pub(super) lane: Option<&'a Lane>,
-    /// Who looks after it.
+    /// Who owns it.
     pub(super) claim: &'a Claim,
     /// The provider that would be asked to make or change the balancer.
     pub(super) maker: &'a Standing,
-    /// The worst of those that would be asked to remove it.
+    /// The worst standing among the providers that would be asked to remove it.
     pub(super) holders: &'a Standing,
-    /// What the provider shall bring about; none while it cannot be said.
+    /// The state to bring about; `None` while it cannot be determined.
     pub(super) wanted: Option<&'a Wanted>,
-    /// The finalizer and the status are as wanted for what is applied.
+    /// The finalizer and the status match what is applied.
     pub(super) published: bool,
     pub(super) now: Instant,
 }
 
-/// Who looks after a Service.
+/// Who owns a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// This provider, by name. Any for a Service that wants no balancer.
+    /// This provider, by name. For a Service that wants no balancer, any provider that has balancers.
     Ours(String),
-    /// No provider of this host: another implementation, by its class.
+    /// No provider of this host: the class belongs to another implementation.
     Others,
-    /// A provider has not said yet which classes it looks after.
+    /// A provider has not reported its classes yet.
     Undecided,
 }
 
-/// What may be asked of a provider.
+/// What a provider may be asked to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Standing {
     Ready,
-    /// Nothing that destroys. Holds why.
+    /// Anything that does not destroy. Holds the reason.
     Frozen(String),
-    /// Nothing. Holds why. Its return is told to the queue.
+    /// Nothing. Holds the reason. The provider's return requeues the Service.
     Away(String),
 }
 
-/// How far the wanted state is from what was done.
+/// How far the wanted state is from what was applied and tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// Digest over Service and backends.
@@ -63,9 +63,9 @@ pub(super) struct Wanted {
     pub(super) since_applied: Difference,
     /// From what was last tried.
     pub(super) since_tried: Difference,
-    /// Why no provider may be asked for this at all.
+    /// Why no provider may be asked for this state at all.
     pub(super) refusal: Option<String>,
-    /// What is applied, with the nodes of now; none if it has them already.
+    /// Digest of what is applied, but with the current nodes; `None` if it has them already.
     pub(super) upkeep: Option<String>,
 }
 
@@ -74,61 +74,60 @@ pub(super) enum Difference {
     Nothing,
     /// Only the nodes behind the balancer.
     Backends,
-    /// The Service, or nobody knows what.
+    /// The Service, or something unknown.
     Service,
 }
 
-/// What shall be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
     /// Everything is as wanted.
     Rest,
-    /// The provider refused this, and would again until the Service changes.
+    /// The provider refused this state, and would refuse it again until the Service changes.
     Wait,
-    /// It is no concern of ours: what is known of it is dropped.
+    /// The Service is none of our business: forget its lane.
     Forget,
-    /// A provider has to come back or to be listed first; that is told to the queue.
+    /// A provider has to come back or be listed first; either requeues the Service.
     Park(String),
-    /// It was tried too short a time ago.
+    /// The last attempt was too recent.
     HoldBack(Duration),
-    /// Nothing for the cloud; finalizer or status have to be written.
+    /// Nothing to do in the cloud; finalizer or status must be written.
     Publish,
     /// Make or change the balancer.
     Ensure(Wish),
     /// Give the balancer other backends.
     Update(Wish),
     Remove(Removal),
-    /// A balancer would have to be removed, but nothing may be destroyed now.
+    /// A balancer should be removed, but the provider is frozen.
     Frozen(Removal, String),
-    /// Only whoever owns the balancer may clean up: the providers have to be asked.
+    /// Only the balancer's owner may clean up: ask the providers.
     AskOwner,
-    /// The Service makes no sense; it is told to its owner, and waits for a change.
+    /// The Service is invalid: warn its owner, and wait for a change.
     Refuse(String),
 }
 
-/// What a balancer shall be.
+/// The state to give a balancer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wish {
     /// As the Service says.
     Wanted,
-    /// As it was last applied, but with the nodes of now: what the Service says has to wait, or is refused.
+    /// As it was last applied, but with the current nodes: what the Service says has to wait, or was refused.
     Upkeep,
 }
 
-/// Why a balancer goes.
+/// Why a balancer is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Removal {
-    /// The Service is being deleted or is no balancer's any more.
+    /// The Service is being deleted, or is no longer of type LoadBalancer.
     Unwanted,
-    /// It was made for a class of ours, and now the class is somebody else's.
+    /// The balancer was made for a class of ours, and the class now belongs to another implementation.
     Handover,
-    /// It is a former Service's of the same name, or at a former provider.
+    /// The balancer belongs to a former Service of the same name, or is at a former provider.
     Former,
-    /// The Service vanished without a chance to clean up.
+    /// The Service vanished before its balancer was cleaned up.
     Vanished,
 }
 
-/// What shall be done.
+/// Picks the next action.
 pub(super) fn decide(facts: &Facts<'_>) -> Action {
     let Some(service) = facts.service else {
         return match facts.lane {
@@ -153,7 +152,7 @@ pub(super) fn decide(facts: &Facts<'_>) -> Action {
     }
 }
 
-/// A balancer that the next run of this process could not find by a finalizer.
+/// Whether the Service may have left a balancer that a restarted host could not find by a finalizer.
 fn may_have_left_a_balancer(lane: &Lane) -> bool {
     match lane.presence {
         Presence::Present => true,
@@ -162,7 +161,7 @@ fn may_have_left_a_balancer(lane: &Lane) -> bool {
     }
 }
 
-/// The balancer is at another provider than the one that looks after the Service now.
+/// Whether the balancer is at a provider that no longer owns the Service.
 fn has_moved(service: &Service, lane: &Lane, claim: &Claim) -> bool {
     match (claim, &lane.holder) {
         (Claim::Ours(name), Some(holder)) => {
@@ -175,10 +174,10 @@ fn has_moved(service: &Service, lane: &Lane, claim: &Claim) -> bool {
     }
 }
 
-/// Another implementation's Service is touched only for a balancer that is known to be ours.
+/// Touches another implementation's Service only for a balancer that is known to be ours.
 fn of_others(service: &Service, facts: &Facts<'_>) -> Action {
     let class = service.spec.load_balancer_class.as_deref();
-    // That a provider no longer looks after a class is no reason to destroy what it made.
+    // A provider that no longer owns a class is no reason to destroy what it made.
     let handed_over = facts.lane.is_some_and(|lane| {
         lane.presence == Presence::Present
             && lane.made_as.as_ref().is_some_and(|digest| is_for_another_class(digest, class))
@@ -217,23 +216,23 @@ fn wanted(facts: &Facts<'_>) -> Action {
     }
 }
 
-/// What there is to do instead while the wanted state must not be asked for.
+/// What to do instead while the wanted state must not be requested.
 fn delay(facts: &Facts<'_>, wanted: &Wanted) -> Option<Action> {
     if let Some(why) = &wanted.refusal {
         return Some(Action::Refuse(why.clone()));
     }
-    // Only a change of the Service makes an attempt anew; a change of nodes waits with it.
+    // Only a change of the Service permits a new attempt; a change of nodes waits with it.
     let attempt = facts.lane.and_then(|lane| lane.attempt.as_ref());
     let attempt = attempt.filter(|attempt| matches!(attempt.intent, Intent::Apply(_)))?;
     if wanted.since_tried == Difference::Service { None } else { attempt.wait(facts.now) }
 }
 
-/// A change of the Service that fails keeps no node behind the balancer that is gone, and none away that has come.
+/// Keeps a failing change of the Service from pinning deleted nodes to the balancer, or keeping new ones out.
 fn upkeep(facts: &Facts<'_>, wanted: &Wanted, delay: Action) -> Action {
     let Some(lane) = facts.lane else { return delay };
     let under_way = lane.attempt.as_ref().is_some_and(|attempt| attempt.in_progress);
     let (Some(applied), Some(_), false) = (&lane.applied, &wanted.upkeep, under_way) else { return delay };
-    // Where only the nodes differ, it is their update that failed.
+    // If only the nodes differ, their own update is what failed.
     let failed_itself = wanted.since_applied != Difference::Service && wanted.refusal.is_none();
     if failed_itself || (applied.needs_ensure && applied.service.is_none()) {
         return delay;
@@ -248,7 +247,7 @@ fn upkeep(facts: &Facts<'_>, wanted: &Wanted, delay: Action) -> Action {
 }
 
 impl Attempt {
-    /// None if it may be repeated now.
+    /// `None` if the attempt may be repeated now.
     fn wait(&self, now: Instant) -> Option<Action> {
         match self.until {
             None => Some(Action::Wait),

@@ -1,7 +1,7 @@
 //! The Events of this controller, with upstream's reasons and types.
 //!
-//! In: what happened, once the writes that it is about are through. Out: Events on the Service. That the same warning is
-//! not written again is remembered in the lane.
+//! In: what happened, once the writes concerned have succeeded. Out: Events on the Service. The lane remembers the
+//! last warning, so that it is not repeated.
 
 use super::lane::Lane;
 use crate::{
@@ -13,13 +13,13 @@ use crate::{
     reconcile::pass_on,
 };
 
-/// The name under which Events are recorded; upstream's.
+/// The component that Events are recorded under; upstream's.
 pub const COMPONENT: &str = "service-controller";
 
-/// So many names of nodes stand in one Event.
+/// Maximum node names in one Event.
 const NAMES: usize = 20;
 
-/// Lets the host remove what has no Service any more.
+/// The flag that lets the host remove orphans.
 const DELETE_FLAG: &str = "--delete-orphaned-load-balancers";
 
 impl From<&LoadBalancer> for Regarding {
@@ -28,7 +28,7 @@ impl From<&LoadBalancer> for Regarding {
     }
 }
 
-/// Something is wrong.
+/// A warning Event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Warning {
     reason: &'static str,
@@ -36,7 +36,7 @@ pub(super) struct Warning {
 }
 
 impl Warning {
-    /// A balancer cannot be made, changed, removed for its Service, or published.
+    /// A balancer cannot be created, changed, removed for its Service, or published.
     pub(super) fn sync(why: impl std::fmt::Display) -> Self {
         Self { reason: "SyncLoadBalancerFailed", message: format!("Error syncing load balancer: {why}") }
     }
@@ -49,12 +49,12 @@ impl Warning {
         Self { reason: "UpdateLoadBalancerFailed", message }
     }
 
-    /// A balancer whose Service is gone, or is another one now, cannot be removed.
+    /// A balancer whose Service is gone, or was replaced, cannot be removed.
     pub(super) fn delete(why: impl std::fmt::Display) -> Self {
         Self { reason: "DeleteLoadBalancerFailed", message: format!("Error deleting load balancer: {why}") }
     }
 
-    /// No node stands behind the balancer.
+    /// The balancer has no nodes.
     pub(super) fn no_nodes() -> Self {
         let message = "There are no available nodes for LoadBalancer".to_owned();
         Self { reason: "UnAvailableLoadBalancer", message }
@@ -90,7 +90,7 @@ impl Events {
         self.normal(service, "DeletedLoadBalancer", "Deleted load balancer");
     }
 
-    /// There is no Service any more, but who looks at the Events of its namespace sees what it left.
+    /// The Service no longer exists, but the Event is visible in its namespace.
     pub(super) fn orphaned(&self, balancer: &LoadBalancer, will_go: bool) {
         let then = if will_go {
             "it is removed by the next sweep".to_owned()
@@ -111,7 +111,6 @@ impl Events {
         self.0.record(balancer, EventType::Warning, "OrphanedLoadBalancer", message);
     }
 
-    /// An orphan could not be removed.
     pub(super) fn orphan_stays(&self, balancer: &LoadBalancer, why: &CloudError) {
         let Warning { reason, message } = Warning::delete(why);
         self.0.record(balancer, EventType::Warning, reason, message);
@@ -128,7 +127,7 @@ impl Events {
         self.0.record(service, EventType::Warning, reason, message);
     }
 
-    /// What a provider wants to be told to the owner of the Service.
+    /// Passes a provider's Events on to the owner of the Service.
     pub(super) fn of_provider(&self, service: impl Into<Regarding>, events: &[ProviderEvent]) {
         pass_on(&self.0, service, events);
     }
@@ -138,7 +137,7 @@ impl Events {
     }
 }
 
-/// The first names, sorted, and how many more there are.
+/// The first names, sorted, and the number of further ones.
 fn names<'a>(all: impl ExactSizeIterator<Item = &'a str>) -> String {
     let more = all.len().saturating_sub(NAMES);
     let mut shown: Vec<_> = all.take(NAMES).map(str::to_owned).collect();

@@ -1,7 +1,7 @@
-//! Hands a change of nodes to the balancers that it concerns.
+//! Passes changes of nodes on to the balancers that they concern.
 //!
-//! In: changes of nodes. Out: keys in the queue, of those Services whose balancers do not have the nodes of now. The
-//! updates themselves travel together, since [`crate::cloud`] gathers what is asked at about the same time.
+//! In: changes of nodes. Out: the keys, in the queue, of Services whose balancers do not have the current nodes. The
+//! updates themselves are batched by [`crate::cloud`], which gathers requests made at about the same time.
 
 mod pace;
 
@@ -26,7 +26,7 @@ use crate::{
     kube::{cache::Change, node::Node},
 };
 
-/// Changes of nodes that were not handed on yet.
+/// Changes of nodes that are still to be passed on.
 #[derive(Debug, Default)]
 pub(super) struct NodeChanges {
     gathered: Mutex<Option<Gathered>>,
@@ -45,7 +45,7 @@ impl NodeChanges {
         self.more.notify_one();
     }
 
-    /// Waits until it is time to hand changes on; when the first of them came.
+    /// Waits until it is time to pass changes on; returns when the first of them came.
     async fn next(&self, pace: &mut Pace) -> Instant {
         loop {
             let due = self.gathered.lock().map(|gathered| pace.due(&gathered));
@@ -67,7 +67,7 @@ impl NodeChanges {
 }
 
 impl Shared {
-    /// A change of a node, from the watch: must not wait.
+    /// Handles a node change from the watch. Must not block.
     pub(super) fn see_node(&self, change: &Change<Node>) {
         let (is_in_set, is_reason) = match change {
             Change::Added(_) | Change::Deleted(_) => (true, true),
@@ -81,7 +81,7 @@ impl Shared {
             self.backends.changed();
         }
         if is_reason {
-            // A node that is about to be initialised changes again at once: it goes out as a whole.
+            // A node still to be initialised will change again at once: wait, and pass it on complete.
             let is_urgent = matches!(change, Change::Deleted(_)) || !is_new(change.object());
             self.node_changes.add(is_urgent);
         }
@@ -107,7 +107,7 @@ impl Shared {
             })
     }
 
-    /// Hands changes on for as long as it is polled.
+    /// Passes changes on for as long as it is polled.
     pub(super) async fn fan_out_for_ever(&self) {
         let mut pace = Pace::default();
         loop {
@@ -129,13 +129,13 @@ impl Shared {
             }
         });
         tracing::debug!(services = outdated.len(), "nodes have changed");
-        // Whoever is at a balancer may have begun before the change, so it gets another look.
+        // A worker that holds a lane may have begun before the change, so requeue its Service, too.
         for key in outdated.into_iter().chain(taken) {
             self.queue.add(key);
         }
     }
 
-    /// The nodes as each provider wants them that can be asked.
+    /// The nodes as each reachable provider wants them.
     fn sets(&self) -> HashMap<String, Arc<BackendSet>> {
         let providers = self.context.providers.all().iter();
         providers
@@ -145,12 +145,12 @@ impl Shared {
     }
 }
 
-/// What the node says of itself; its heartbeats do not count.
+/// The status of the Ready condition, without its heartbeats.
 fn ready(node: &Node) -> Option<&str> {
     node.condition("Ready").map(|ready| ready.status.as_str())
 }
 
-/// Whether the cloud's part of the node is still to come.
+/// Whether the cloud's part of the node is still missing.
 fn is_new(node: &Node) -> bool {
     node.has_taint(taint::UNINITIALIZED)
 }

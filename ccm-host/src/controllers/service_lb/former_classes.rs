@@ -1,7 +1,7 @@
-//! Which class a Service had that is of another type now and still has the finalizer.
+//! Remembers the class of each Service that changed its type but still has the finalizer.
 //!
-//! In: changes of Services. Out: the class that went with the type, which tells whose finalizer it is. After a restart
-//! that is not known any more, and the finalizer counts as ours, as it does for upstream.
+//! In: changes of Services. Out: the class that was cleared with the type, which tells whose finalizer it is. A
+//! restart loses this; then the finalizer counts as ours, as it does for upstream.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ struct Former {
 }
 
 impl FormerClasses {
-    /// Notes a change of a Service. Never waits.
+    /// Records a change of a Service. Never blocks.
     pub(super) fn see(&self, change: &Change<Service>) {
         let service = change.object();
         let waits_for_cleanup = has_finalizer(service) && !is_load_balancer(service);
@@ -38,7 +38,7 @@ impl FormerClasses {
         }
     }
 
-    /// The class that the Service had, if it is known; it may have had none.
+    /// The Service's former class, if known; the inner `None` means that it had none.
     pub(super) fn of(&self, service: &Service) -> Option<Option<String>> {
         let known = self.0.lock();
         known.get(&service.key).filter(|former| former.uid == service.uid).map(|former| former.class.clone())

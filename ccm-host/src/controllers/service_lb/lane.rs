@@ -1,9 +1,9 @@
-//! What is known of each Service's balancer, and who is at it.
+//! What is known about each Service's balancer, and which worker is working on it.
 //!
-//! In: what was sent, answered and listed. Out: the facts that [`decide`](mod@super::decide) compares with what is wanted. A lane is
-//! taken out for the length of a run, so that nobody else changes it meanwhile. Nothing here outlives the process: after
-//! a restart the lanes are filled from one list of the provider's balancers ([`super::sweep`]), which tells the digest of
-//! what is applied, but not the Service.
+//! In: what was sent, answered and listed. Out: the facts that [`decide`](mod@super::decide) compares with the wanted
+//! state. A run takes the lane out of the table, so that nothing else changes it meanwhile. Nothing here outlives the
+//! process: after a restart one list of the provider's balancers ([`super::sweep`]) fills the lanes; it has the
+//! digest of what is applied, but not the Service.
 
 mod table;
 
@@ -19,41 +19,40 @@ use crate::{
     kube::service::{Ingress, Service},
 };
 
-/// What is known of one Service's balancer.
+/// What is known about one Service's balancer.
 #[derive(Debug, Clone)]
 pub(super) struct Lane {
     /// The Service as last seen; its uid is the balancer's natural key.
     pub(super) last: Arc<Service>,
-    /// Name of the provider that has the balancer; none: not known which.
+    /// Name of the provider that has the balancer; `None` means unknown.
     pub(super) holder: Option<String>,
-    /// Whether there is a balancer.
     pub(super) presence: Presence,
-    /// The last digest that this process asked for, or that was listed: it tells the class for which a balancer that is
-    /// ours beyond doubt was made. None: not known.
+    /// The last digest that this process requested, or that was listed: it tells the class for which a balancer that
+    /// is certainly ours was made. `None` means unknown.
     pub(super) made_as: Option<String>,
-    /// What was last applied wholly. None: not known.
+    /// What was last applied completely. `None` means unknown.
     pub(super) applied: Option<Applied>,
-    /// What may differ from that, since a later call failed, or has not ended.
+    /// What may differ from `applied`, because a later call failed or is in flight.
     pub(super) doubt: Difference,
-    /// What shall stand in the status, once an answer or a list said it.
+    /// The entries to publish in the status, once an answer or a list reported them.
     pub(super) ingress: Option<Vec<Ingress>>,
-    /// Annotations of an answer that are not written yet; none: to be removed.
+    /// Annotations of an answer that are not written yet; `None` means to remove.
     pub(super) annotations: BTreeMap<String, Option<String>>,
     /// Conditions of an answer that are not written yet.
     pub(super) conditions: BTreeMap<String, ServiceCondition>,
-    /// The last attempt, if it is not to be repeated at once.
+    /// The last attempt, if it must not be repeated at once.
     pub(super) attempt: Option<Attempt>,
-    /// Likewise, of an attempt to give what is applied other nodes while the wanted state has to wait.
+    /// The last attempt to give what is applied other nodes while the wanted state has to wait.
     pub(super) upkeep: Option<Attempt>,
     /// Everything is as wanted.
     pub(super) settled: bool,
-    /// The warning that was last written, so that it is written once.
+    /// The last warning written, so that it is not repeated.
     pub(super) warned: Option<String>,
-    /// The wanted state whose beginning was told in an Event.
+    /// The wanted state for which the starting Event was emitted.
     pub(super) announced: Option<String>,
-    /// Counts the time until the nodes that changed last stand behind this balancer, too.
+    /// Measures the time until the last node change reaches this balancer, too.
     pub(super) node_sync: Option<Arc<NodeSync>>,
-    /// Grows with each call that may change the balancer; tells whether a list is older than that.
+    /// Incremented by each call that may change the balancer; tells whether a list is older.
     pub(super) turn: u64,
     sent: Option<Sent>,
 }
@@ -61,16 +60,16 @@ pub(super) struct Lane {
 /// What a balancer is known to be.
 #[derive(Debug, Clone)]
 pub(super) struct Applied {
-    /// Over Service and backends.
+    /// Digest of Service and backends.
     pub(super) digest: String,
-    /// The Service that was applied. None: only its digest was listed.
+    /// The Service that was applied. `None` if only its digest was listed.
     pub(super) service: Option<Arc<Service>>,
     /// The provider cannot give it other nodes by an update.
     pub(super) needs_ensure: bool,
 }
 
 impl Applied {
-    /// Of which only the digest is known.
+    /// Of a listed balancer: only the digest is known.
     pub(super) fn listed(digest: String) -> Self {
         Self { digest, service: None, needs_ensure: false }
     }
@@ -80,31 +79,31 @@ impl Applied {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Presence {
     Unknown,
-    /// There is none: a complete list did not show it, or it was deleted.
+    /// A complete list did not contain it, or it was deleted.
     Absent,
-    /// It was listed, or asked for.
+    /// It was listed or requested.
     Present,
 }
 
-/// What was tried and shall not be tried again before its time.
+/// An attempt that must not be repeated early.
 #[derive(Debug, Clone)]
 pub(super) struct Attempt {
     pub(super) intent: Intent,
-    /// When it may be tried again; none: once the Service changes, or at the slow sweep.
+    /// When to retry; `None` means once the Service changes, or at the slow sweep.
     pub(super) until: Option<Instant>,
-    /// It did not fail: the provider is at it.
+    /// The attempt did not fail: the provider is working on it.
     pub(super) in_progress: bool,
 }
 
-/// What can be tried.
+/// What was attempted.
 #[derive(Debug, Clone)]
 pub(super) enum Intent {
-    /// To bring the balancer to the state with this digest.
+    /// Bring the balancer to the state with this digest.
     Apply(String),
     Remove,
 }
 
-/// The state that was last sent.
+/// The state last sent.
 #[derive(Debug, Clone)]
 struct Sent {
     digest: Option<String>,
@@ -112,7 +111,7 @@ struct Sent {
 }
 
 impl Lane {
-    /// A lane of which nothing is known.
+    /// A lane about which nothing is known.
     pub(super) fn new(service: Arc<Service>) -> Self {
         Self {
             last: service,
@@ -140,8 +139,8 @@ impl Lane {
         self.last.uid == uid
     }
 
-    /// The revision under which a wanted state (none: gone) is sent. It grows when the state differs from the one sent
-    /// before, and is never less than the clock, so that it also grows over restarts.
+    /// The revision to send with a wanted state (`None` means deleted). It grows when the state differs from the last
+    /// one sent, and never starts below the clock, so that it also grows across restarts.
     pub(super) fn revision(&mut self, digest: Option<&str>, wall_micros: u64) -> u64 {
         let last = match &self.sent {
             Some(sent) if sent.digest.as_deref() == digest => return sent.revision,
@@ -153,28 +152,28 @@ impl Lane {
         revision
     }
 
-    /// The provider knows a newer revision: the next one is new even if the state is the same.
+    /// The provider knows a newer revision: makes the next one new even if the state is the same.
     pub(super) fn forget_sent_state(&mut self) {
         if let Some(sent) = &mut self.sent {
             sent.digest = Some(String::new());
         }
     }
 
-    /// Notes that a call begins that may change this of the balancer.
+    /// Records the start of a call that may change the balancer to the extent of `doubt`.
     pub(super) fn begin_turn(&mut self, doubt: Difference) {
         self.turn += 1;
         self.settled = false;
         self.doubt = self.doubt.max(doubt);
     }
 
-    /// Notes that the balancer is wholly as this Service wants it.
+    /// Records that the balancer is completely as this Service wants it.
     pub(super) fn is_applied(&mut self, digest: String, service: &Arc<Service>) {
         self.applied = Some(Applied { digest, service: Some(Arc::clone(service)), needs_ensure: false });
         self.doubt = Difference::Nothing;
         self.upkeep = None;
     }
 
-    /// Notes that the balancer has other nodes, and is otherwise what it was.
+    /// Records that the balancer has other nodes, and is otherwise as before.
     pub(super) fn has_nodes(&mut self, digest: String) {
         if let Some(applied) = &mut self.applied {
             applied.digest = digest;

@@ -1,4 +1,4 @@
-//! What is measured: upstream's series by their names, and what upstream does not tell.
+//! Metrics: upstream's series by their names, and what upstream does not measure.
 //!
 //! In: what happened. Out: series in the registry. The library appends `_total` to counters.
 
@@ -23,16 +23,16 @@ const UPSTREAM: Buckets = Buckets(&[
     1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0,
 ]);
 
-/// From an answer out of memory to the longest deadline.
+/// From an answer served from memory to the longest deadline.
 const OPERATION: Buckets =
     Buckets(&[0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0]);
 
-/// What is done to a balancer.
+/// An operation on balancers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
-    /// Made or changed.
+    /// Create or change.
     Ensure,
-    /// Given other backends.
+    /// Replace the backends.
     Update,
     Delete,
     List,
@@ -74,7 +74,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers all of them.
+    /// Registers all series.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
@@ -124,7 +124,7 @@ impl Metrics {
         metrics
     }
 
-    /// An operation ended. `result` is `ok`, `in_progress` or the label of an error.
+    /// Records the end of an operation. `result` is `ok`, `in_progress` or the label of an error.
     pub(super) fn ended(&self, provider: &str, operation: Operation, result: String, took: Duration) {
         let operation = operation.as_str();
         let labels = Ended { provider: provider.to_owned(), operation, result };
@@ -147,13 +147,13 @@ impl Metrics {
         self.orphans.get_or_create(&labels).set(i64::try_from(balancers).unwrap_or(i64::MAX));
     }
 
-    /// Nodes have changed at `since`. The time is over when every clone is dropped.
+    /// Starts timing a change of nodes that began at `since`. Dropping the last clone stops the clock.
     pub(super) fn node_sync(&self, since: Instant) -> Arc<NodeSync> {
         Arc::new(NodeSync { since, latency: self.node_sync_latency.clone() })
     }
 }
 
-/// A change of nodes on its way to the balancers.
+/// A change of nodes that has not reached all balancers yet.
 #[derive(Debug)]
 pub(super) struct NodeSync {
     since: Instant,

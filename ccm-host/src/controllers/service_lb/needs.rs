@@ -1,49 +1,48 @@
-//! What a Service asks for, and which changes of it deserve a look.
+//! What a Service asks for, and which of its changes need a reconcile.
 //!
-//! In: a Service, or two versions of it, and whether its class is ours. Out: yes or no. The list of compared fields is
-//! upstream's, so that nothing is missed; whether the cloud is then asked is decided by the digest in
-//! [`decide`](mod@super::decide). Who looks after which class is decided in [`crate::cloud`].
+//! In: a Service, or two versions of it, and whether its class is ours. Out: yes or no. The compared fields include
+//! all of upstream's, so that nothing is missed; whether the cloud is then asked depends on the digest in
+//! [`decide`](mod@super::decide). [`crate::cloud`] decides who owns which class.
 
 use crate::kube::service::{Service, ServiceSpec};
 
-/// The finalizer of every Service with a balancer; upstream's, shared by all implementations.
+/// The finalizer of every Service with a balancer: upstream's, shared by all implementations.
 pub(super) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// Whether the Service is of the type that has a balancer, whoever makes it.
+/// Whether the Service is of type LoadBalancer, whoever owns its class.
 pub(super) fn is_load_balancer(service: &Service) -> bool {
     service.spec.type_ == "LoadBalancer"
 }
 
-/// Whether the finalizer is there.
 pub(super) fn has_finalizer(service: &Service) -> bool {
     service.has_finalizer(FINALIZER)
 }
 
-/// Whether the finalizer stands for a balancer that nobody wants any more.
+/// Whether the finalizer protects a balancer that is no longer wanted.
 pub(super) fn needs_cleanup(service: &Service) -> bool {
     has_finalizer(service) && (service.is_deleting() || !is_load_balancer(service))
 }
 
-/// Whether a Service that was just seen for the first time deserves a look.
+/// Whether a Service seen for the first time needs a reconcile.
 pub(super) fn is_of_interest(service: &Service) -> bool {
     is_load_balancer(service) || has_finalizer(service)
 }
 
-/// Whether a change deserves a look. `ours` tells the classes that some provider of this host looks after.
+/// Whether a change needs a reconcile. `ours` says whether a provider of this host owns a class.
 pub(super) fn needs_look(old: &Service, new: &Service, ours: impl Fn(Option<&str>) -> bool) -> bool {
-    // Only the step into cleanup: while it goes on, the queue says when to try again.
+    // Only the transition to cleanup: while cleanup is in progress, the queue decides when to retry.
     let falls = needs_cleanup(new) && !needs_cleanup(old);
     falls || needs_update(old, new, ours)
 }
 
-/// Whether something that a balancer may depend on differs.
+/// Whether the change touches anything that a balancer may depend on.
 pub(super) fn needs_update(old: &Service, new: &Service, ours: impl Fn(Option<&str>) -> bool) -> bool {
     let wants =
         |service: &Service| is_load_balancer(service) && ours(service.spec.load_balancer_class.as_deref());
     match (wants(old), wants(new)) {
         (false, false) => false,
         (true, true) => {
-            // Of labels and annotations the cache has only what some provider reads.
+            // The cache keeps only the labels and annotations that some provider reads.
             old.uid != new.uid
                 || old.labels != new.labels
                 || old.annotations != new.annotations
@@ -54,7 +53,7 @@ pub(super) fn needs_update(old: &Service, new: &Service, ours: impl Fn(Option<&s
 }
 
 fn specs_differ(old: &ServiceSpec, new: &ServiceSpec) -> bool {
-    // Taken apart, so that a new field has to be put on one side or the other.
+    // Destructured, so that every new field must be classified.
     let ServiceSpec {
         type_: _,
         load_balancer_class,
@@ -81,7 +80,7 @@ fn specs_differ(old: &ServiceSpec, new: &ServiceSpec) -> bool {
         || *external_traffic_policy != new.external_traffic_policy
         || *health_check_node_port != new.health_check_node_port
         || *ip_families != new.ip_families
-        // Upstream compares none of these. A provider is sent them, so its digest depends on them.
+        // Upstream compares none of these, but providers receive them, so the digest depends on them.
         || *load_balancer_class != new.load_balancer_class
         || *internal_traffic_policy != new.internal_traffic_policy
         || *ip_family_policy != new.ip_family_policy
@@ -215,7 +214,6 @@ mod tests {
         }
     }
 
-    /// As the apiserver sends it.
     fn decoded(external_ips: &str) -> Service {
         let spec = format!(r#"{{"type": "LoadBalancer", "externalIPs": {external_ips}}}"#);
         with(lb(), |service| service.spec = serde_json::from_str(&spec).unwrap())

@@ -1,15 +1,15 @@
-//! Which nodes stand behind balancers, and which changes of a node change that.
+//! Which nodes are behind balancers, and which changes of a node affect that.
 //!
-//! In: a node, or two versions of it. Out: yes or no; the rules are upstream's. Readiness, cordon and the uninitialized
-//! taint do not matter: health checks take out what does not serve. A node that drains stays until something else
-//! happens, so that its connections live on. When a new set is handed out is decided in [`super::fan_out`].
+//! In: a node, or two versions of it. Out: yes or no; the rules are upstream's. Readiness, cordon and the
+//! uninitialized taint do not matter: health checks remove nodes that do not serve. A node being drained stays until
+//! something else happens, so that its connections survive. [`super::fan_out`] decides when to distribute a new set.
 
 use crate::kube::node::Node;
 
-/// Takes a node out, unless its value is a boolean false.
+/// Excludes a node, unless its value is a boolean false.
 pub(super) const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// The cluster autoscaler is about to remove the node.
+/// Set by the cluster autoscaler on a node that it is about to remove.
 pub(super) const AUTOSCALER_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
 
 /// Whether balancers may send traffic to this node.
@@ -17,7 +17,7 @@ pub(super) fn is_eligible(node: &Node) -> bool {
     !node.is_deleting() && is_included(node) && !node.has_taint(AUTOSCALER_TAINT)
 }
 
-/// Whether a change of a node is a reason to look at all balancers at once. Taints and deletion are none.
+/// Whether a change of a node needs a check of all balancers at once. Taints and deletion do not.
 pub(super) fn is_trigger(old: &Node, new: &Node) -> bool {
     is_included(old) != is_included(new) || old.provider_id != new.provider_id
 }
@@ -26,7 +26,7 @@ fn is_included(node: &Node) -> bool {
     node.labels.get(EXCLUDE_LABEL).is_none_or(is_false)
 }
 
-/// The words that Go reads as false.
+/// The values that Go parses as false.
 fn is_false(value: &str) -> bool {
     matches!(value, "0" | "f" | "F" | "false" | "False" | "FALSE")
 }

@@ -1,7 +1,7 @@
-//! What there is to know about one Service at one moment.
+//! Gathers the facts about one Service at one moment.
 //!
-//! In: caches, lanes and what the providers said of themselves; nothing is asked over the wire. Out: the facts for
-//! [`decide`](mod@super::decide), and the providers that [`super::act`] then talks to.
+//! In: caches, lanes, and what the providers reported about themselves; no RPCs. Out: the facts for
+//! [`decide`](mod@super::decide), and the providers that [`super::act`] then calls.
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ use crate::{
     },
 };
 
-/// The facts with what they were read from.
+/// The facts, and the objects they were read from.
 #[derive(Debug)]
 pub(super) struct Observed {
     pub(super) service: Option<Arc<Service>>,
-    /// Who makes the balancer.
+    /// The provider to create or change the balancer.
     pub(super) maker: Option<Arc<dyn Provider>>,
-    /// Who may have it.
+    /// The providers that may have the balancer.
     pub(super) holders: Vec<Arc<dyn Provider>>,
     pub(super) backends: Option<Arc<BackendSet>>,
     pub(super) now: Instant,
@@ -55,7 +55,7 @@ impl Observed {
         }
     }
 
-    /// Whose turn at making, changing and removing balancers the action takes.
+    /// The provider whose permit the action needs.
     pub(super) fn turn_of(&self, action: &Action) -> Option<&str> {
         match action {
             Action::Ensure(_) => self.maker.as_ref().map(|maker| maker.name()),
@@ -64,13 +64,13 @@ impl Observed {
         }
     }
 
-    /// What is wanted, where that can be said.
+    /// The wanted state; `None` while it cannot be determined.
     pub(super) fn wanted(&self) -> Option<&Wanted> {
         self.wanted.as_ref()
     }
 
-    /// The nodes that the balancer has, if they are those that were seen. Another look in the same run sees them again: in a
-    /// storm it would always find newer ones, and those are gathered until the fan-out hands them on.
+    /// The observed nodes, if the balancer has them. The next iteration of the same run reuses them: in a storm it
+    /// would otherwise find newer ones every time, and those must wait for the fan-out.
     pub(super) fn given(&self, lane: Option<&Lane>) -> Option<Given> {
         let (applied, maker, backends) =
             (lane?.applied.as_ref()?, self.maker.as_ref()?, self.backends.as_ref()?);
@@ -78,20 +78,19 @@ impl Observed {
         has_them.then(|| Given { provider: maker.name().to_owned(), backends: Arc::clone(backends) })
     }
 
-    /// Whether this host looks after the Service.
+    /// Whether a provider of this host owns the Service.
     pub(super) fn is_ours(&self) -> bool {
         matches!(self.claim, Claim::Ours(_))
     }
 }
 
-/// The nodes that a run gave a balancer.
+/// The nodes that this run gave a balancer.
 #[derive(Debug)]
 pub(super) struct Given {
     provider: String,
     backends: Arc<BackendSet>,
 }
 
-/// Looks at one Service.
 pub(super) fn observe(
     shared: &Shared,
     key: &ObjectKey,
@@ -133,7 +132,7 @@ pub(super) fn observe(
     }
 }
 
-/// Who looks after a Service, and who would make its balancer.
+/// Determines who owns a Service, and which provider would make its balancer.
 fn claim(shared: &Shared, service: &Service, lane: Option<&Lane>) -> (Claim, Option<Arc<dyn Provider>>) {
     let providers = &shared.context.providers;
     let holder =
@@ -143,13 +142,13 @@ fn claim(shared: &Shared, service: &Service, lane: Option<&Lane>) -> (Claim, Opt
         let holder = holder
             .and_then(|name| providers.by_name(name))
             .filter(|holder| holder.info().is_some_and(|info| info.looks_after(class)));
-        // Who has the balancer keeps it for as long as it looks after the class.
+        // The provider that has the balancer keeps it for as long as it owns the class.
         return match holder {
             Some(holder) => claim_of(ServiceOwner::Provider(Arc::clone(holder))),
             None => claim_of(providers.for_service(class)),
         };
     }
-    // The apiserver takes the class away together with the type. The finalizer of another implementation is still its own.
+    // The apiserver clears the class together with the type. A finalizer of another implementation remains its own.
     if holder.is_none()
         && let Some(class) = shared.former_classes.of(service)
         && let (claim @ (Claim::Others | Claim::Undecided), _) =
@@ -157,7 +156,8 @@ fn claim(shared: &Shared, service: &Service, lane: Option<&Lane>) -> (Claim, Opt
     {
         return (claim, None);
     }
-    // A Service that wants no balancer has no class either: whoever made one may take it away.
+    // A Service that wants no balancer has no class either: any provider with balancers may have made one, and may
+    // remove it.
     let owner = providers.all().iter().find(|provider| serves_balancers(provider.as_ref()));
     let all_known = || providers.all().iter().all(|provider| provider.info().is_some());
     let claim = match owner {
@@ -176,7 +176,7 @@ fn claim_of(owner: ServiceOwner) -> (Claim, Option<Arc<dyn Provider>>) {
     }
 }
 
-/// Whether some provider looks after Services of this class, or may turn out to.
+/// Whether some provider owns this class, or may turn out to.
 pub(super) fn is_class_ours(providers: &Providers, class: Option<&str>) -> bool {
     !matches!(providers.for_service(class), ServiceOwner::Nobody)
 }
@@ -185,7 +185,7 @@ pub(super) fn serves_balancers(provider: &dyn Provider) -> bool {
     provider.info().is_some_and(|info| info.load_balancers)
 }
 
-/// Who may have the balancer: the one that is known to, else all that could.
+/// The provider known to have the balancer, else every provider that might.
 fn holders(providers: &Providers, lane: Option<&Lane>) -> (Vec<Arc<dyn Provider>>, Standing) {
     let known = lane.and_then(|lane| lane.holder.as_deref()).and_then(|name| providers.by_name(name));
     let holders: Vec<_> = match known {
@@ -250,7 +250,7 @@ fn wanted(
     }
 }
 
-/// Finalizer, status, annotations and conditions are as they have to be for what is known to be applied.
+/// Whether finalizer, status, annotations and conditions match what is known to be applied.
 pub(super) fn is_published(service: &Service, lane: Option<&Lane>) -> bool {
     let ingress = lane.and_then(|lane| lane.ingress.as_deref());
     has_finalizer(service)

@@ -1,7 +1,7 @@
-//! What waits for a provider to come back, or to thaw, goes on then.
+//! Resumes what waits for a provider once it comes back or thaws.
 //!
-//! In: the status of each provider. Out: keys in the queue. What may be asked of which status is decided in
-//! [`decide`](mod@super::decide).
+//! In: the status of each provider. Out: keys in the queue. [`decide`](mod@super::decide) decides what each status
+//! permits.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Shared, needs::is_of_interest};
 use crate::{cloud::Provider, reconcile::follow_status};
 
 impl Shared {
-    /// Lets everything be looked at again whenever the provider is back or thawed, for as long as it is polled.
+    /// Requeues everything whenever the provider is back or thawed, for as long as it is polled.
     pub(super) async fn follow_status(&self, provider: &Arc<dyn Provider>) {
         follow_status(provider.as_ref(), |before, now| {
             if before.is_away() {
@@ -22,8 +22,8 @@ impl Shared {
         .await;
     }
 
-    /// What failed for the first time when the provider went away need not wait any longer. What fails again and again
-    /// keeps its backoff: it may be the reason why the provider goes away.
+    /// Clears the backoff of what failed for the first time when the provider went away. What fails repeatedly keeps
+    /// its backoff: it may be the reason why the provider goes away.
     fn release(&self, provider: &str) {
         let _taken = self.lanes.for_each_idle(|key, lane| {
             let timed = lane.attempt.as_ref().is_some_and(|attempt| attempt.until.is_some());
@@ -33,7 +33,7 @@ impl Shared {
         });
     }
 
-    /// Every Service with which we may have to do gets a look; most looks find nothing to do.
+    /// Requeues every Service that may concern us; most reconciles will find nothing to do.
     pub(super) fn look_at_all(&self) {
         let services = self.context.services.list();
         let of_interest = services.iter().filter(|service| is_of_interest(service));

@@ -1,7 +1,7 @@
-//! What a provider said of a balancer, as it shall stand in the status of its Service.
+//! Converts a provider's report of a balancer to the status of its Service.
 //!
-//! In: a balancer. Out: entries of `status.loadBalancer.ingress`. Whether they differ from what stands there is decided
-//! in [`crate::kube::patch`], which knows what the apiserver fills in.
+//! In: a balancer. Out: entries of `status.loadBalancer.ingress`. Whether they differ from the current status is up
+//! to [`crate::kube::patch`], which knows what the apiserver defaults.
 
 use crate::{
     cloud::{self, LoadBalancer},

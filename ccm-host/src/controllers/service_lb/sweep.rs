@@ -1,8 +1,8 @@
-//! One slow look at all balancers of a provider: at the start instead of an Ensure for each Service, and from then on to
-//! see what drifted, what vanished, and what nobody wants any more.
+//! A slow check of all balancers of a provider: at the start instead of an Ensure for each Service, then periodically
+//! to find those that drifted, vanished, or are no longer wanted.
 //!
-//! In: the provider's list. Out: lanes that know what is applied, keys in the queue where something differs, and what is
-//! said of balancers without a Service. An incomplete list proves nothing of what is not in it.
+//! In: the provider's list. Out: lanes that know what is applied, keys in the queue where something differs, and
+//! reports of balancers without a Service. An incomplete list proves nothing about what it lacks.
 
 mod learn;
 mod orphans;
@@ -30,7 +30,7 @@ use crate::{
 use learn::{Lesson, learn};
 pub(super) use orphans::Orphans;
 
-/// Pauses between attempts at the first list. After the last one the Services are ensured without it.
+/// Pauses between attempts at the first list. After the last attempt, the Services are ensured without it.
 const FIRST_LIST: [Duration; 5] = [
     Duration::from_secs(1),
     Duration::from_secs(2),
@@ -39,25 +39,25 @@ const FIRST_LIST: [Duration; 5] = [
     Duration::from_secs(16),
 ];
 
-/// What a list says about one Service.
+/// What a list implies for one Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// Nothing that is to be done.
+    /// Nothing to do.
     AsKnown,
-    /// Its lane learnt something, or is not as wanted: the Service deserves a look.
+    /// The lane learnt something, or is not as wanted: reconcile the Service.
     Look,
-    /// The Service has its balancer at its owner; the listed one is left behind.
+    /// The Service has its balancer at its owner; the listed one was left behind.
     LeftBehind,
 }
 
-/// A list, and what it shows that no Service has any more.
+/// A list, and its balancers that were left behind.
 struct Swept {
     list: LoadBalancerList,
     left_behind: Vec<LoadBalancer>,
 }
 
 impl Shared {
-    /// Sweeps at the start and after each period, for as long as it is polled. Removals hold up no sweep.
+    /// Sweeps at the start and after each period, for as long as it is polled. Removals never delay a sweep.
     pub(super) async fn sweep_for_ever(&self, provider: &Arc<dyn Provider>) {
         let provider = provider.as_ref();
         let mut removals = FuturesUnordered::new();
@@ -84,7 +84,7 @@ impl Shared {
         swept.inspect_err(|error| unlisted(provider, error)).ok()
     }
 
-    /// Whatever comes of it, the Services of this provider are looked at afterwards.
+    /// Requeues everything afterwards, whatever the outcome.
     async fn first_list(&self, provider: &dyn Provider) -> Option<Swept> {
         let mut swept = None;
         for pause in FIRST_LIST.iter().map(Some).chain([None]) {
@@ -113,7 +113,7 @@ impl Shared {
         swept
     }
 
-    /// Told by whichever of two providers introduces itself later.
+    /// Logged by whichever of two providers introduces itself later.
     fn tell_contested_classes(&self, provider: &dyn Provider) {
         for ContestedClass { class, owner, others } in self.context.providers.contested_classes(provider) {
             tracing::warn!(
@@ -125,7 +125,7 @@ impl Shared {
         }
     }
 
-    /// One list and what follows from it.
+    /// Lists once, and acts on the list.
     async fn sweep(&self, provider: &dyn Provider) -> Result<Swept, CloudError> {
         let turns = self.lanes.turns();
         let list = self.list(provider).await?;
@@ -165,7 +165,7 @@ impl Shared {
         answer
     }
 
-    /// Notes in the Service's lane what the list said.
+    /// Records in the Service's lane what the list said.
     fn teach(
         &self,
         provider: &dyn Provider,
@@ -174,7 +174,7 @@ impl Shared {
         turns: &HashMap<ObjectKey, u64>,
     ) -> Verdict {
         let owner = self.context.providers.for_service(service.spec.load_balancer_class.as_deref());
-        // One that wants none any more may have left it anywhere.
+        // A Service that no longer wants a balancer may have left one anywhere.
         let is_owner = owner.is(provider) || !is_load_balancer(service);
         let is_here = lesson.listed.is_some_and(is_ours);
         if !is_owner && !is_here {
@@ -182,7 +182,7 @@ impl Shared {
         }
         // A worker that holds the lane, or held it after the list began, knows more than the list.
         let Some(mut taken) = self.lanes.take(&service.key) else { return Verdict::AsKnown };
-        // A lane that came up meanwhile without a call, as all do at the start, counts no turn yet.
+        // A lane created meanwhile without a call, as all are at the start, is still at turn zero.
         let turn = taken.as_ref().map_or(0, |lane| lane.turn);
         if turn != turns.get(&service.key).copied().unwrap_or_default() {
             return Verdict::AsKnown;
@@ -197,25 +197,25 @@ impl Shared {
             && holder
                 .and_then(|name| self.context.providers.by_name(name))
                 .is_some_and(|holder| owner.is(holder.as_ref()));
-        // Of two balancers of one Service its owner's is the one that stays.
+        // Of two balancers of one Service, the one at its owner stays.
         if elsewhere && !(is_here && owner.is(provider)) {
             return if is_here && is_served { Verdict::LeftBehind } else { Verdict::AsKnown };
         }
         let news = learn(lane, lesson);
-        // What is not as wanted gets a look, whatever it waits for: nothing is stuck for longer than a period.
+        // Requeues whatever is not as wanted, even while it waits: nothing is stuck for longer than a period.
         let is_wanted =
             lane.settled && is_published(service, Some(lane)) && !self.is_outdated(provider, service, lane);
         if news || !is_wanted { Verdict::Look } else { Verdict::AsKnown }
     }
 
-    /// Whether the balancer is not as its Service wants it, though nobody has said so.
+    /// Whether the applied digest differs from the wanted one, though nothing reported a change.
     fn is_outdated(&self, provider: &dyn Provider, service: &Service, lane: &Lane) -> bool {
         let wanted = || provider.desired_digest(service, &self.backends.of(provider));
         is_load_balancer(service) && lane.applied.as_ref().is_some_and(|applied| applied.digest != wanted())
     }
 }
 
-/// Whether it exists, and was made for a Service of this cluster.
+/// Whether the balancer exists, and was made for a Service of this cluster.
 pub(super) fn is_ours(balancer: &LoadBalancer) -> bool {
     use LoadBalancerState as S;
     matches!(balancer.state, S::Pending | S::Active | S::Deleting) && balancer.ownership == Ownership::ByUid
@@ -225,7 +225,7 @@ fn unlisted(provider: &dyn Provider, error: &CloudError) {
     tracing::warn!(provider = provider.name(), %error, "the load balancers could not be listed");
 }
 
-/// Never ends: there may always be more to come.
+/// Never ends: more removals may be added.
 async fn worked_off(work: &mut FuturesUnordered<BoxFuture<'_, ()>>) {
     while work.next().await.is_some() {}
     std::future::pending::<()>().await;

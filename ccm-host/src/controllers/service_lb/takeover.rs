@@ -1,5 +1,5 @@
-//! Balancers that are there, and of which nobody knows how they are: after a restart of the host, where the cloud cannot keep
-//! a digest. Only Ensure tells; they get theirs one after the other.
+//! Spreads the Ensures after a restart of the host: where the cloud cannot store a digest, only an Ensure can tell
+//! the state of a balancer that exists.
 //!
 //! In: a lane that is about to be ensured. Out: how long it waits for its turn.
 
@@ -14,10 +14,9 @@ use super::{
 };
 use crate::kube::service::ObjectKey;
 
-/// Two turns are so far apart: a thousand balancers are through in less than four minutes.
+/// Time between two turns: a thousand balancers take less than four minutes.
 const APART: Duration = Duration::from_millis(200);
 
-/// The turns, by provider.
 #[derive(Debug, Default)]
 pub(super) struct Takeover(Mutex<HashMap<String, Turns>>);
 
@@ -28,7 +27,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// How long it is until the turn of this Service; none: it is now, and is taken.
+    /// Time until this Service's turn; `None` means that its turn is now, and is used up.
     fn wait(&mut self, key: &ObjectKey, now: Instant) -> Option<Duration> {
         let next = &mut self.next;
         let turn = *self.given.entry(key.clone()).or_insert_with(|| {
@@ -45,7 +44,7 @@ impl Turns {
 }
 
 impl Act<'_> {
-    /// How long an Ensure has to wait for its turn; none: it need not.
+    /// How long an Ensure must wait for its turn; `None` means not at all.
     pub(super) fn turn_of(&self, lane: &Taken) -> Option<Duration> {
         let lane = lane.as_ref().filter(|lane| is_untold(lane))?;
         let providers = &self.shared.context.providers;
@@ -58,7 +57,7 @@ impl Act<'_> {
     }
 }
 
-/// It is there, and neither a list nor an Ensure of this process said how it is.
+/// The balancer exists, but neither a list nor an Ensure of this process reported its state.
 fn is_untold(lane: &Lane) -> bool {
     lane.presence == Presence::Present && lane.applied.is_none() && lane.made_as.is_none()
 }

@@ -1,4 +1,4 @@
-//! Makes a balancer, changes it, or gives it other nodes.
+//! Creates a balancer, changes it, or gives it other nodes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,13 +25,13 @@ use crate::{
     kube::{queue::Outcome, service::Service},
 };
 
-/// When a provider is asked again that left its balancer unfinished without saying when.
+/// Delay before asking again, if the provider left the balancer unfinished without saying when to.
 const UNFINISHED: Duration = Duration::from_secs(5);
 
-/// What a person can do about [`ErrorReason::AdoptionRefused`].
+/// The remedy for [`ErrorReason::AdoptionRefused`].
 const ADOPT_FLAG: &str = "--adopt-load-balancers";
 
-/// Whom to ask for what.
+/// One call to make: which provider to ask for which state.
 struct Order {
     wish: Wish,
     service: Arc<Service>,
@@ -47,8 +47,8 @@ impl Act<'_> {
         let (service, digest) = match wish {
             Wish::Wanted => (service, wanted.digest.clone()),
             Wish::Upkeep => {
-                // After a restart only the digest of what is applied is known. An update replaces backends and nothing
-                // else, whatever Service it comes with.
+                // After a restart only the digest of what is applied is known. An update replaces only the backends,
+                // so any version of the Service will do.
                 let applied = lane.as_ref().and_then(|lane| lane.applied.as_ref()?.service.clone());
                 (applied.unwrap_or(service), wanted.upkeep.clone()?)
             }
@@ -57,7 +57,7 @@ impl Act<'_> {
         Some(Order { wish, service, provider, backends, digest })
     }
 
-    /// Finalizer, call, status, Event.
+    /// Writes the finalizer, calls the provider, writes the status, emits the Event.
     pub(super) async fn ensure(&self, lane: &mut Taken, wish: Wish) -> Step {
         let Some((order, lane)) = self.begin(lane, wish) else { return Step::End(Outcome::Done) };
         lane.settled = false;
@@ -80,7 +80,7 @@ impl Act<'_> {
         }
     }
 
-    /// The order, and the lane with the Service as it is now.
+    /// The order, and the lane with the current Service.
     fn begin<'a>(&self, lane: &'a mut Taken, wish: Wish) -> Option<(Order, &'a mut Lane)> {
         let order = self.order(lane, wish)?;
         if let Some(why) = self.seen.wanted().and_then(|wanted| wanted.refusal.as_ref()) {
@@ -90,7 +90,7 @@ impl Act<'_> {
         Some((order, lane))
     }
 
-    /// Told once for each wanted state, however often it is tried.
+    /// Emits the Event once per wanted state, however often it is tried.
     fn announce(&self, lane: &mut Lane, order: &Order) {
         if order.wish == Wish::Wanted && lane.announced.as_ref() != Some(&order.digest) {
             lane.announced = Some(order.digest.clone());
@@ -100,7 +100,7 @@ impl Act<'_> {
 
     async fn call_ensure(&self, lane: &mut Lane, order: &Order) -> Result<Ensured, CloudError> {
         let Order { service, provider, backends, digest, .. } = order;
-        // Until the answer nobody knows what the cloud has.
+        // Until the answer arrives, the state of the cloud is unknown.
         lane.begin_turn(Difference::Service);
         lane.holder = Some(provider.name().to_owned());
         lane.presence = Presence::Present;
@@ -131,11 +131,11 @@ impl Act<'_> {
             self.shared.events.warn(lane, &service, Warning::sync(rejected));
         }
         let done = ensured.in_progress.is_none();
-        // While the work goes on, an empty answer says "not known yet", and what was published stands.
+        // While the work is in progress, an empty answer means "not known yet", so the published status stays.
         if done || !ingress.is_empty() {
             lane.ingress = Some(ingress);
         }
-        // An answer comes once: what cannot be written now is written later.
+        // The provider answers only once: keep what cannot be written now for later.
         lane.annotations.extend(ensured.removed_annotations.into_iter().map(|key| (key, None)));
         lane.annotations.extend(ensured.annotations.into_iter().map(|(key, value)| (key, Some(value))));
         lane.conditions.extend(ensured.conditions);
@@ -168,7 +168,7 @@ impl Act<'_> {
         Step::End(Outcome::Done)
     }
 
-    /// Other nodes, and nothing else: travels with the updates of other Services.
+    /// Gives the balancer other nodes, and changes nothing else; batched with the updates of other Services.
     pub(super) async fn update(&self, lane: &mut Taken, wish: Wish) -> Step {
         let Some((order, lane)) = self.begin(lane, wish) else { return Step::End(Outcome::Done) };
         match self.call_update(lane, &order).await {
@@ -176,7 +176,7 @@ impl Act<'_> {
             Err(error) if is_for_ensure(&error) => {
                 match (wish, &mut lane.applied) {
                     (Wish::Upkeep, Some(applied)) => applied.needs_ensure = true,
-                    // The provider cannot say that the balancer is as before, so nothing is known to be applied.
+                    // The provider cannot confirm that the balancer is as before, so nothing is known to be applied.
                     _ => {
                         lane.doubt = Difference::Service;
                         lane.attempt = None;
@@ -231,11 +231,11 @@ impl Act<'_> {
             self.shared.events.updated(&service);
         }
         settle(lane);
-        // Nothing was written, so somebody may have to look whether the status stands.
+        // Nothing was written, so the status may still have to be.
         Step::Again
     }
 
-    /// The nodes are right; what the Service says waits as before.
+    /// The nodes are right; what the Service says still has to wait.
     fn kept_up(&self, lane: &mut Lane, backends: &BackendSet) -> Step {
         lane.node_sync = None;
         match &self.seen.service {
@@ -253,7 +253,7 @@ impl Act<'_> {
         match order.wish {
             Wish::Wanted => {
                 let outcome = self.failed(lane, intent, error);
-                // What is applied may need other nodes while this waits.
+                // What is applied may need other nodes while this change waits.
                 let stale =
                     |wanted: &Wanted| wanted.since_applied == Difference::Service && wanted.upkeep.is_some();
                 if self.seen.wanted().is_some_and(stale) {
@@ -282,14 +282,14 @@ impl Act<'_> {
         }
     }
 
-    /// The queue has one time for each Service: the earlier one counts.
+    /// The queue keeps one delay per Service: make sure that the earlier one counts.
     fn wake_for_attempt(&self, lane: &Lane) {
         if let Some(until) = lane.attempt.as_ref().and_then(|attempt| attempt.until) {
             self.shared.queue.add_after(self.key.clone(), until.saturating_duration_since(Instant::now()));
         }
     }
 
-    /// Nothing is wrong; the same is asked again when the provider said.
+    /// Nothing is wrong; repeats the request when the provider said to.
     pub(super) fn in_progress(&self, lane: &mut Lane, intent: Intent, in_progress: &InProgress) -> Step {
         let InProgress { retry_after, reason, message } = in_progress;
         tracing::debug!(service = %self.key, ?retry_after, reason, message, "the provider is at it");
@@ -305,12 +305,13 @@ fn settle(lane: &mut Lane) {
     lane.node_sync = None;
 }
 
-/// Whether only Ensure helps: the balancer is not as the provider last knew it, or it cannot update at all.
+/// Whether only an Ensure helps: the balancer is not as the provider last knew it, or the provider cannot update at
+/// all.
 fn is_for_ensure(error: &CloudError) -> bool {
     error.is(ErrorReason::NeedsEnsure) || error.is(ErrorReason::MethodNotSupported)
 }
 
-/// An answer that says "done" of a balancer that does not serve is not believed.
+/// Rejects an answer that reports a balancer as done which does not serve.
 pub(in crate::controllers::service_lb) fn what_is_left(
     ensured: &Ensured,
 ) -> Result<Option<InProgress>, CloudError> {
@@ -335,7 +336,7 @@ pub(in crate::controllers::service_lb) fn what_is_left(
     }
 }
 
-/// The label of a result in metrics.
+/// The `result` label in metrics.
 pub(super) fn result<T>(
     answer: &Result<T, CloudError>,
     in_progress: impl Fn(&T) -> &Option<InProgress>,

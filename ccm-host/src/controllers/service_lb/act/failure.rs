@@ -1,4 +1,4 @@
-//! What follows from an error of a provider: when it is tried again, and whether anybody is told.
+//! Handles a provider's error: when to retry, and whether to warn the owner.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use crate::{
 };
 
 impl Act<'_> {
-    /// Notes the attempt in the lane, so that nothing repeats it before its time, and says when that is.
+    /// Records the failed attempt in the lane, so that nothing repeats it early, and returns when to retry.
     pub(super) fn failed(&self, lane: &mut Lane, intent: Intent, error: &CloudError) -> Outcome {
         let (wait, outcome) = self.pace(lane, &intent, error);
-        // Another implementation looks after this Service, so there is nothing left to do here.
+        // Another implementation owns this Service, so there is nothing left to do here.
         lane.settled = error.is(ErrorReason::ImplementedElsewhere);
         lane.attempt = Some(attempt(intent, wait));
         outcome
     }
 
-    /// When it may be tried again; none: once the Service changes, or at the next sweep.
+    /// The delay before a retry; `None` means once the Service changes, or at the next sweep.
     pub(super) fn pace(
         &self,
         lane: &mut Lane,
@@ -35,7 +35,7 @@ impl Act<'_> {
         if error.is(ErrorReason::StaleRevision) {
             lane.forget_sent_state();
         }
-        // What shall go never changes, so it is never left waiting for a change.
+        // A removal has no change of the Service to wait for, so it is always retried.
         let retry = match intent {
             Intent::Apply(_) => Retry::of(error),
             Intent::Remove => Retry::without_sweep(error),
@@ -46,12 +46,13 @@ impl Act<'_> {
     }
 }
 
-/// An attempt that failed and waits for so long.
+/// A failed attempt, not to be retried before `wait` is over.
 pub(super) fn attempt(intent: Intent, wait: Option<Duration>) -> Attempt {
     Attempt { intent, until: wait.map(|wait| Instant::now() + wait), in_progress: false }
 }
 
-/// Errors that tell the owner of a Service nothing: another look, another leader or a moment's patience is the remedy.
+/// Errors not worth an Event to the Service's owner: another reconcile, another leader or a moment's patience
+/// resolves them.
 pub(super) fn is_quiet(error: &CloudError) -> bool {
     use ErrorReason as R;
     matches!(

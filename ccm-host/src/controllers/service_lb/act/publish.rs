@@ -1,4 +1,5 @@
-//! Writes finalizer, status, annotations and conditions of a Service; only what differs, and only on the Service that was meant.
+//! Writes finalizer, status, annotations and conditions of a Service: only what differs, and only to the Service that
+//! was observed.
 
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ impl Act<'_> {
         Step::End(Outcome::Done)
     }
 
-    /// What has to wait keeps nobody from using the balancer that works already.
+    /// Publishes what is applied: a balancer that works is usable even while a change has to wait.
     pub(super) async fn wait(&self, lane: &mut Taken, outcome: Outcome) -> Step {
         if let (Some(service), Some(lane)) = (&self.seen.service, lane.as_mut())
             && is_load_balancer(service)
@@ -48,8 +49,9 @@ impl Act<'_> {
         Step::End(outcome)
     }
 
-    /// The finalizer stands before the balancer does. That the cache shows it is no proof where the balancer may be gone: the
-    /// cache may not have heard yet that the finalizer, or the Service, went with it.
+    /// Ensures that the finalizer is present before the balancer is. Where the balancer may be gone, a finalizer in
+    /// the cache proves nothing: the cache may not have seen yet that the finalizer, or the Service, was removed with
+    /// it.
     pub(super) async fn guard(&self, service: &Service, lane: &Lane) -> Result<(), WriteError> {
         let stands = lane.presence == Presence::Present && lane.doubt != Difference::Service;
         if stands || !has_finalizer(service) {
@@ -63,7 +65,7 @@ impl Act<'_> {
         }
     }
 
-    /// Adds or removes our finalizer and leaves others'. If somebody changed the list meanwhile, it is read afresh.
+    /// Adds or removes our finalizer and leaves the others. On a conflict, reads the Service live and retries once.
     pub(super) async fn set_finalizer(&self, service: &Service, present: bool) -> Result<(), WriteError> {
         let first = self.write(service_finalizer(service, FINALIZER, present)).await;
         if !matches!(first, Err(WriteError::Conflict)) {
@@ -78,12 +80,12 @@ impl Act<'_> {
         }
     }
 
-    /// Replaces the published entries.
+    /// Replaces the entries in the status.
     pub(super) async fn set_status(&self, service: &Service, ingress: &[Ingress]) -> Result<(), WriteError> {
         self.write(service_ingress(service, ingress)).await
     }
 
-    /// Writes what the provider answered; the client checked that the annotations are the provider's own.
+    /// Writes what the provider answered; the client has checked that the annotations are the provider's own.
     pub(super) async fn write_answer(&self, lane: &mut Lane) -> Result<(), WriteError> {
         let Some(service) = &self.seen.service else { return Ok(()) };
         if let Some(ingress) = &lane.ingress {
@@ -103,7 +105,7 @@ impl Act<'_> {
         Ok(())
     }
 
-    /// Nothing else waits for what the apiserver will never take.
+    /// Turns a refusal by the apiserver into a warning: it is final, and nothing else should wait for it.
     fn unless_refused(
         &self,
         what: &str,
@@ -126,7 +128,7 @@ impl Act<'_> {
         self.shared.context.writer.patch_service(self.key, &patch, self.cancel).await.map(drop)
     }
 
-    /// What follows from a write that was not done.
+    /// Handles a failed write.
     pub(super) fn unwritten(
         &self,
         lane: &mut Lane,
@@ -136,7 +138,7 @@ impl Act<'_> {
     ) -> Step {
         lane.settled = false;
         Step::End(match error {
-            // The cache will bring the news, and with it the next look; if it does not, the sweep brings one.
+            // The watch will report the change and so requeue the Service; if it does not, the sweep does.
             WriteError::NotFound | WriteError::Gone | WriteError::Cancelled => Outcome::Done,
             WriteError::Conflict => {
                 Outcome::retry(format_args!("failed to update load balancer {what}: {error}"))

@@ -1,4 +1,4 @@
-//! Removes a balancer: whatever is said to be absent, its deletion is asked for as long as the finalizer stands.
+//! Removes a balancer. Even if it is reported absent, deletion is requested for as long as the finalizer is present.
 
 use std::{fmt::Display, sync::Arc, time::Duration};
 
@@ -20,10 +20,10 @@ use crate::{
     kube::{patch::WriteError, queue::Outcome, service::Service},
 };
 
-/// The wanted state that is announced.
+/// The wanted state announced for a removal.
 const GONE: &str = "";
 
-/// When the cache is asked again that says of a living Service that it vanished.
+/// Delay before the next reconcile if the cache lacks a Service that still exists.
 const CACHE_IS_BEHIND: Duration = Duration::from_secs(1);
 
 impl Act<'_> {
@@ -37,13 +37,13 @@ impl Act<'_> {
             }
         }
         let mine = lane_of(lane, &subject);
-        // What is known to be absent is removed without a word.
+        // A balancer known to be absent is removed without Events.
         let tell = mine.presence != Presence::Absent;
         if tell && mine.announced.as_deref() != Some(GONE) {
             mine.announced = Some(GONE.to_owned());
             self.shared.events.deleting(&subject);
         }
-        // What is half gone is no longer as it was applied: only an Ensure makes it whole again.
+        // A half-deleted balancer no longer matches what was applied: only an Ensure restores it.
         mine.applied = None;
         mine.begin_turn(Difference::Service);
         let holder = mine.holder.clone();
@@ -60,14 +60,14 @@ impl Act<'_> {
         self.removed(lane, &subject, removal, tell).await
     }
 
-    /// Whether the API still knows the Service that the cache has lost.
+    /// Whether the API still has the Service that vanished from the cache.
     async fn lives(&self, service: &Service) -> Result<bool, WriteError> {
         let context = &self.shared.context;
         let live = context.writer.get_service(self.key, &context.services.keep()).await?;
         Ok(live.is_some_and(|live| live.uid == service.uid))
     }
 
-    /// Some step if the run is over: the work goes on, or failed.
+    /// Asks one provider. `Some` ends the run: the deletion is in progress, or failed.
     async fn remove_at(
         &self,
         provider: &dyn Provider,
@@ -111,7 +111,7 @@ impl Act<'_> {
         self.shared.delete(provider, wanted).await
     }
 
-    /// Nothing is left in the cloud: the status goes, then the finalizer.
+    /// Nothing is left in the cloud: clears the status, then removes the finalizer.
     async fn removed(&self, lane: &mut Taken, subject: &Arc<Service>, removal: Removal, tell: bool) -> Step {
         if matches!(removal, Removal::Unwanted | Removal::Handover)
             && let Err((what, error)) = self.release(subject, removal).await
@@ -134,21 +134,21 @@ impl Act<'_> {
         service: &Arc<Service>,
         removal: Removal,
     ) -> Result<(), (&'static str, WriteError)> {
-        // Without its last finalizer it is gone, and has no status.
+        // Without its last finalizer the Service is gone, and has no status.
         let is_gone = service.is_deleting() && service.finalizers.len() <= 1;
         if !is_gone && removal != Removal::Handover {
-            // First, since nobody would come back for it once the finalizer is gone.
+            // Status first: once the finalizer is gone, nothing would come back for it.
             self.set_status(service, &[]).await.map_err(|error| ("status", error))?;
         }
         match self.set_finalizer(service, false).await {
-            // It is gone, and so is its finalizer.
+            // The Service is gone, and its finalizer with it.
             Ok(()) | Err(WriteError::NotFound | WriteError::Gone) => Ok(()),
             Err(error) => Err(("finalizer", error)),
         }
     }
 
-    /// A Service of another implementation that is being deleted and has the finalizer: it is cleaned up by us only if
-    /// a provider of ours says that the balancer is ours.
+    /// Handles another implementation's Service that is being deleted and has the finalizer: cleans it up only if one
+    /// of our providers reports that the balancer is ours.
     pub(super) async fn ask_owner(&self, lane: &mut Taken) -> Step {
         let Some(service) = self.seen.service.clone() else { return Step::End(Outcome::Done) };
         for provider in self.seen.holders.iter().filter(|one| serves_balancers(one.as_ref())) {
@@ -170,7 +170,7 @@ impl Act<'_> {
 }
 
 impl Shared {
-    /// One call, measured.
+    /// Calls the provider once, measured.
     pub(in crate::controllers::service_lb) async fn delete(
         &self,
         provider: &dyn Provider,
@@ -184,7 +184,7 @@ impl Shared {
     }
 }
 
-/// Upstream tells failures of a cleanup apart from those of a balancer whose Service is gone.
+/// Like upstream, distinguishes a failed cleanup from a failure to delete a balancer whose Service is gone.
 pub(super) fn warning(removal: Removal, why: impl Display) -> Warning {
     match removal {
         Removal::Unwanted | Removal::Handover => Warning::sync(why),

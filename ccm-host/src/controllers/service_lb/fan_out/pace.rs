@@ -1,4 +1,4 @@
-//! When changes of nodes are handed on: the first of a burst at once, the others the more seldom the longer it lasts.
+//! Decides when to pass on changes of nodes: the first of a burst at once, the others less often the longer it lasts.
 //!
 //! In: when changes came. Out: when they are due. Pure.
 
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What comes within this time of the first urgent change goes with it: the writes that make one node are several.
+/// Changes within this time of the first urgent one join it: creating one node takes several writes.
 const GATHER: Duration = Duration::from_millis(50);
-/// Longest wait of changes that are not urgent; and a pause of that length ends a burst.
+/// Longest wait of changes that are not urgent; a pause of this length ends a burst.
 const QUIET: Duration = Duration::from_secs(1);
 /// Longest wait of any change, in a storm.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -26,12 +26,12 @@ pub(super) struct Gathered {
 
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// The burst that goes on: its first change, and when changes were last handed on.
+    /// The current burst: its first change, and when changes were last passed on.
     burst: Option<(Instant, Instant)>,
 }
 
 impl Pace {
-    /// When these are handed on.
+    /// When to pass these changes on.
     pub(super) fn due(&self, gathered: &Gathered) -> Instant {
         let settled = gathered.first + QUIET;
         let soon = gathered.urgent.map_or(settled, |urgent| settled.min(urgent + GATHER));
@@ -44,7 +44,7 @@ impl Pace {
         }
     }
 
-    /// These were handed on.
+    /// Records that these changes were passed on.
     pub(super) fn departed(&mut self, gathered: &Gathered, now: Instant) {
         let begun = self.burst_of(gathered).map_or(gathered.first, |(begun, _)| begun);
         self.burst = Some((begun, now));

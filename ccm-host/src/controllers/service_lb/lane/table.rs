@@ -1,4 +1,4 @@
-//! All lanes. One that is taken belongs to its taker until it is given back, by dropping it.
+//! The table of all lanes. A taken lane belongs to its taker, who returns it by dropping it.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,14 +12,14 @@ use prometheus_client::metrics::gauge::Gauge;
 use super::Lane;
 use crate::kube::service::ObjectKey;
 
-/// The lanes of all Services with which this host has to do. Cheap to clone.
+/// The lanes of all Services that concern this host. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(in crate::controllers::service_lb) struct Lanes(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     table: Mutex<Table>,
-    /// How many are not as wanted.
+    /// Number of lanes that are not as wanted.
     pending: Gauge,
 }
 
@@ -29,7 +29,7 @@ struct Table {
     taken: HashSet<ObjectKey>,
 }
 
-/// The lane of one Service, if it has one, in the hands of its only user.
+/// Exclusive access to the lane of one Service, if it has one.
 #[derive(Debug)]
 pub(in crate::controllers::service_lb) struct Taken {
     lanes: Lanes,
@@ -39,12 +39,12 @@ pub(in crate::controllers::service_lb) struct Taken {
 }
 
 impl Lanes {
-    /// No lanes. `pending` counts those that are not as wanted.
+    /// An empty table. `pending` counts the lanes that are not as wanted.
     pub(in crate::controllers::service_lb) fn new(pending: Gauge) -> Self {
         Self(Arc::new(Shared { table: Mutex::default(), pending }))
     }
 
-    /// Takes a lane out; none if somebody else has it.
+    /// Takes a lane out; `None` if it is taken already.
     pub(in crate::controllers::service_lb) fn take(&self, key: &ObjectKey) -> Option<Taken> {
         let mut table = self.0.table.lock();
         if !table.taken.insert(key.clone()) {
@@ -55,19 +55,19 @@ impl Lanes {
         Some(Taken { lanes: self.clone(), key: key.clone(), lane, was_pending })
     }
 
-    /// The keys of all lanes, and of all that are taken.
+    /// The keys of all lanes, idle or taken.
     pub(in crate::controllers::service_lb) fn keys(&self) -> Vec<ObjectKey> {
         let table = self.0.table.lock();
         table.idle.keys().chain(&table.taken).cloned().collect()
     }
 
-    /// The turn of each lane that nobody has.
+    /// The turn of each idle lane.
     pub(in crate::controllers::service_lb) fn turns(&self) -> HashMap<ObjectKey, u64> {
         self.0.table.lock().idle.iter().map(|(key, lane)| (key.clone(), lane.turn)).collect()
     }
 
-    /// Lets `change` see every lane that nobody has. It must be quick. Returns the keys of all others at that moment, so
-    /// that no lane is missed.
+    /// Applies `change`, which must be quick, to every idle lane. Returns the keys of the lanes taken at that moment,
+    /// so that none is missed.
     pub(in crate::controllers::service_lb) fn for_each_idle(
         &self,
         mut change: impl FnMut(&ObjectKey, &mut Lane),

@@ -1,4 +1,4 @@
-//! What a list says about one balancer: a pure change of its lane.
+//! Applies what a list says about one balancer to its lane. Pure.
 
 use crate::{
     cloud::{LoadBalancer, LoadBalancerState, Ownership, SyncState},
@@ -10,25 +10,24 @@ use crate::{
     kube::service::Ingress,
 };
 
-/// What a list says.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lesson<'a> {
-    /// Whose list it is.
+    /// The provider that was listed.
     pub(super) provider: &'a str,
-    /// The balancer, if it is listed.
+    /// The balancer, if the list has it.
     pub(super) listed: Option<&'a LoadBalancer>,
-    /// What is not listed does not exist.
+    /// The list is complete: what it lacks does not exist.
     pub(super) complete: bool,
 }
 
-/// Notes it in the lane. Whether the Service deserves a look.
+/// Updates the lane. Returns whether to reconcile the Service.
 pub(super) fn learn(lane: &mut Lane, lesson: &Lesson<'_>) -> bool {
     let news = match lesson.listed {
         Some(balancer) => learn_of(lane, lesson.provider, balancer),
         None if lesson.complete => learn_absence(lane),
         None => false,
     };
-    // The slow resync is the second chance of what was refused.
+    // The slow resync gives what was refused a second chance.
     let refused = [&mut lane.attempt, &mut lane.upkeep]
         .map(|attempt| attempt.take_if(|attempt| attempt.until.is_none()).is_some());
     news || refused.contains(&true)
@@ -36,7 +35,7 @@ pub(super) fn learn(lane: &mut Lane, lesson: &Lesson<'_>) -> bool {
 
 fn learn_of(lane: &mut Lane, provider: &str, balancer: &LoadBalancer) -> bool {
     match (balancer.state, balancer.ownership) {
-        // Not known, or none of ours: nothing is concluded.
+        // Unknown, or not ours: conclude nothing.
         (LoadBalancerState::Unknown | LoadBalancerState::NotOwned, _) => false,
         (LoadBalancerState::Absent, _) => learn_absence(lane),
         (_, Ownership::Unknown) => false,
@@ -53,7 +52,7 @@ fn learn_of(lane: &mut Lane, provider: &str, balancer: &LoadBalancer) -> bool {
     }
 }
 
-/// It serves, with what the provider says it applied last.
+/// The balancer serves, with the state that the provider says it applied last.
 fn learn_applied(lane: &mut Lane, balancer: &LoadBalancer) -> bool {
     let Some(digest) = &balancer.applied_digest else { return false };
     let listed = published(balancer);
@@ -68,7 +67,8 @@ fn learn_applied(lane: &mut Lane, balancer: &LoadBalancer) -> bool {
     !known
 }
 
-/// Whether a list only leaves out what is published. It says that from memory, so it is not believed; an Ensure is.
+/// Whether a list merely omits entries that are published. A list comes from the provider's memory, so only an Ensure
+/// may remove entries.
 fn shrinks(published: &[Ingress], listed: &[Ingress]) -> bool {
     let among = |entries: &[Ingress], one: &Ingress| {
         entries.iter().any(|other| (&other.ip, &other.hostname) == (&one.ip, &one.hostname))
@@ -76,7 +76,7 @@ fn shrinks(published: &[Ingress], listed: &[Ingress]) -> bool {
     listed.iter().all(|one| among(published, one)) && !published.iter().all(|one| among(listed, one))
 }
 
-/// It drifted, or is being made or removed: only Ensure tells more.
+/// The balancer drifted, or is being created or deleted: only an Ensure tells more.
 fn forget_applied(lane: &mut Lane) -> bool {
     let in_hand = lane.attempt.as_ref().is_some_and(|attempt| attempt.until.is_some());
     lane.applied.take().is_some() && !in_hand
@@ -122,7 +122,7 @@ mod tests {
         lane
     }
 
-    /// What a lane says afterwards.
+    /// The lane's state afterwards.
     type Known = (bool, Presence, Option<&'static str>);
 
     #[test]

@@ -1,12 +1,13 @@
-//! Balancers of this cluster for which there is no Service any more, or whose Service has another one.
+//! Finds balancers of this cluster whose Service no longer exists, or has another one.
 //!
-//! In: a provider's list. Out: a log line, an Event and a metric; and, only if the operator asked for it, their removal.
-//! An orphan is listed as this cluster's by both uids, and neither the cache nor a live read of the API knows a Service
-//! of that uid. It is removed if the sweep before found it, too, while the provider is trusted with destructive work, and
-//! after another live read. What has only a former controller's name is never one.
+//! In: a provider's list. Out: a log line, an Event and a metric; and, only if the operator asked for it, their
+//! removal. An orphan is listed as this cluster's by both uids, and neither the cache nor a live read of the API
+//! finds a Service of that uid. It is removed only if the previous sweep found it, too, while the provider is serving
+//! (not frozen), and after another live read. A balancer that carries only a former controller's name is never an
+//! orphan.
 //!
-//! A balancer whose Service is served by the provider that looks after it, while this one is at another, is left behind:
-//! nothing leads to it, so it goes without being asked for.
+//! A balancer is left behind if its Service is served by the provider that owns it, and this one is at another.
+//! Nothing refers to it any more, so it is removed even without the flag.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -28,38 +29,38 @@ use crate::{
     kube::{patch::WriteError, service::ObjectKey},
 };
 
-/// Live reads of Services at the same time.
+/// Maximum concurrent live reads of Services.
 const READS_AT_ONCE: usize = 16;
 
-/// The uids of the Services whose balancers the last sweep found without one, by provider.
+/// By provider: the uids of the missing Services whose balancers the last sweep found.
 #[derive(Debug, Default)]
 pub(in crate::controllers::service_lb) struct Orphans(Mutex<HashMap<String, HashSet<String>>>);
 
 impl Orphans {
-    /// Notes what a sweep found; returns what the one before had found.
+    /// Records what a sweep found; returns what the previous one found.
     fn replace(&self, provider: &str, found: &[&LoadBalancer]) -> HashSet<String> {
         let uids = found.iter().map(|balancer| balancer.service_uid.clone()).collect();
         self.0.lock().insert(provider.to_owned(), uids).unwrap_or_default()
     }
 }
 
-/// A balancer that has to go.
+/// A balancer to remove.
 pub(super) struct Stray {
     balancer: LoadBalancer,
     why: Why,
 }
 
-/// Why it has to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Why {
-    /// It has no Service any more.
+    /// Its Service no longer exists.
     Orphaned,
-    /// Its Service has another one, at the provider that looks after it.
+    /// Its Service has another one, at the provider that owns it.
     LeftBehind,
 }
 
 impl Shared {
-    /// Reports what is new. Returns what has to go: what is left behind, and known orphans if that was asked for.
+    /// Reports new strays. Returns those to remove: the ones left behind, and known orphans if the operator asked for
+    /// it.
     pub(super) async fn look_for_strays(&self, provider: &dyn Provider, swept: Swept) -> Vec<Stray> {
         let Swept { list, left_behind } = swept;
         let orphans = self.orphans_in(&list).await;
@@ -98,7 +99,7 @@ impl Shared {
     async fn orphans_in<'a>(&self, list: &'a LoadBalancerList) -> Vec<&'a LoadBalancer> {
         let mut known: HashSet<String> =
             self.context.services.list().iter().map(|service| service.uid.clone()).collect();
-        // What a lane is about is in hand.
+        // A balancer whose Service has a lane is being handled there.
         let taken = self.lanes.for_each_idle(|_, lane| _ = known.insert(lane.last.uid.clone()));
         let suspects = list.load_balancers.iter().filter(|balancer| is_suspect(balancer, &known));
         let unknown = suspects.filter(|balancer| !taken.contains(&balancer.key));
@@ -111,7 +112,7 @@ impl Shared {
         orphans
     }
 
-    /// Whether the API itself knows no Service of that uid. False while that is not known.
+    /// Whether the API itself has no Service of that uid. False while that is unknown.
     async fn has_no_service(&self, balancer: &LoadBalancer) -> bool {
         let context = &self.context;
         match context.writer.get_service(&balancer.key, &context.services.keep()).await {
@@ -124,7 +125,7 @@ impl Shared {
         }
     }
 
-    /// Asks until it is gone; what takes longer than from one sweep to the next is asked for by that one.
+    /// Repeats the deletion until the balancer is gone, for up to one period; the next sweep takes over from there.
     pub(super) async fn remove_stray(&self, provider: &dyn Provider, stray: Stray) {
         let until_gone = async {
             while let Some(wait) = self.ask_to_remove(provider, &stray).await {
@@ -137,11 +138,11 @@ impl Shared {
         }
     }
 
-    /// When to ask again; none: it is gone, or must not or cannot be removed now.
+    /// When to ask again; `None` means that it is gone, or must not or cannot be removed now.
     async fn ask_to_remove(&self, provider: &dyn Provider, stray: &Stray) -> Option<Duration> {
         let Stray { balancer, why } = stray;
         let _permit = self.turn_at(provider.name()).await?;
-        // Nobody else is at a balancer of this name meanwhile.
+        // Holding the lane keeps others from a balancer of this name.
         let lane = self.lanes.take(&balancer.key)?;
         let is_unwanted = match why {
             Why::Orphaned => self.has_no_service(balancer).await,
@@ -174,7 +175,7 @@ impl Shared {
     }
 }
 
-/// Whether the Service has its balancer at another provider, and all is well there.
+/// Whether the Service has a settled balancer at another provider.
 fn has_another(lane: &Lane, balancer: &LoadBalancer, provider: &str) -> bool {
     lane.is_of(&balancer.service_uid)
         && lane.settled
@@ -182,12 +183,12 @@ fn has_another(lane: &Lane, balancer: &LoadBalancer, provider: &str) -> bool {
         && lane.holder.as_deref().is_some_and(|holder| holder != provider)
 }
 
-/// This cluster's beyond doubt, there or half gone, and of no Service that is known.
+/// Certainly this cluster's, existing or half deleted, and of no known Service.
 fn is_suspect(balancer: &LoadBalancer, known: &HashSet<String>) -> bool {
     is_ours(balancer) && !known.contains(&balancer.service_uid) && can_be_asked_for(&balancer.key)
 }
 
-/// Of anything else the API would say that it is absent.
+/// For a key that is no valid name, the API would report the Service as absent.
 fn can_be_asked_for(key: &ObjectKey) -> bool {
     let is_name = |text: &str| {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
