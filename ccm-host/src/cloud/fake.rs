@@ -1,7 +1,7 @@
 //! A provider in memory, for component tests of controllers.
 //!
-//! Without further words it is serving, its provider IDs begin with `<name>://`, and it knows no machine: every node is
-//! authoritatively absent. Balancers become active at once, reachable at `192.0.2.1`; routes stand at once.
+//! By default it is serving, its provider IDs start with `<name>://`, and it knows no instance: every node is
+//! authoritatively absent. Balancers become active at once, reachable at `192.0.2.1`; routes become active at once.
 
 #![allow(dead_code, reason = "words for the tests of every controller, used or not yet")]
 
@@ -58,7 +58,7 @@ struct State {
     reads_node_state: bool,
 }
 
-/// A call, in the order in which they began. Services and nodes are named.
+/// A call, in the order in which calls began. Services and nodes are named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Call {
     /// `instance`
@@ -118,7 +118,7 @@ impl FakeProvider {
         })
     }
 
-    /// What it says of itself.
+    /// Changes what the provider reports about itself.
     pub(crate) fn change_info(&self, change: impl FnOnce(&mut ProviderInfo)) {
         let mut info = self.info.lock();
         let mut changed = info.as_deref().cloned().unwrap_or_default();
@@ -126,12 +126,12 @@ impl FakeProvider {
         *info = Some(Arc::new(changed));
     }
 
-    /// Whether taints, cordons and readiness of nodes are among what it reads of backends.
+    /// Whether the provider wants taints, cordons and readiness of backend nodes.
     pub(crate) fn read_node_state(&self, reads: bool) {
         self.state.lock().reads_node_state = reads;
     }
 
-    /// As before the first handshake.
+    /// Resets to the state before the first handshake.
     pub(crate) fn forget_info(&self) {
         *self.info.lock() = None;
     }
@@ -140,22 +140,22 @@ impl FakeProvider {
         self.status.send_replace(status);
     }
 
-    /// The answer for the node of that name.
+    /// The prepared answer for the node of that name.
     pub(crate) fn answer(&self, node: &str) -> Option<InstanceAnswer> {
         self.state.lock().instances.get(node).cloned()
     }
 
-    /// From now on the node of that name is answered so.
+    /// From now on, this is the answer for the node of that name.
     pub(crate) fn set_answer(&self, node: &str, answer: InstanceAnswer) {
         self.state.lock().instances.insert(node.to_owned(), answer);
     }
 
-    /// An authoritative answer with a machine.
+    /// An authoritative answer with an instance.
     pub(crate) fn set_instance(&self, node: &str, state: InstanceState, instance: Instance) {
         self.set_answer(node, machine(state, Some(instance)));
     }
 
-    /// An authoritative answer that keeps the machine known before, as after a shutdown or a deletion.
+    /// An authoritative answer that keeps the last known instance, as after a shutdown or a deletion.
     pub(crate) fn set_state(&self, node: &str, state: InstanceState) {
         let mut guard = self.state.lock();
         let known = guard.instances.get(node).and_then(|answer| answer.instance.clone());
@@ -163,12 +163,12 @@ impl FakeProvider {
         guard.instances.insert(node.to_owned(), machine(state, instance));
     }
 
-    /// The next call of that RPC fails; calls queue up.
+    /// The next call of that RPC fails; repeated calls queue up errors.
     pub(crate) fn fail_next(&self, method: &'static str, error: CloudError) {
         self.state.lock().errors.entry(method).or_default().push_back(error);
     }
 
-    /// Every call of that RPC fails, or none any more.
+    /// Every call of that RPC fails; `None` lifts that.
     pub(crate) fn fail_always(&self, method: &'static str, error: Option<CloudError>) {
         let mut state = self.state.lock();
         match error {
@@ -177,22 +177,22 @@ impl FakeProvider {
         };
     }
 
-    /// The next call of that RPC answers that the work goes on; the balancer is then pending, or still there.
+    /// The next call of that RPC answers "in progress"; the balancer is then pending, or still present.
     pub(crate) fn in_progress_next(&self, method: &'static str, in_progress: InProgress) {
         self.state.lock().in_progress.entry(method).or_default().push_back(in_progress);
     }
 
-    /// How long calls of that RPC take. The caller that goes away first leaves no effect.
+    /// How long calls of that RPC take. A call whose caller gives up first has no effect.
     pub(crate) fn set_latency(&self, method: &'static str, latency: Duration) {
         self.state.lock().latency.insert(method, latency);
     }
 
-    /// Conditions that Ensure asks to be set on the Service.
+    /// Conditions that Ensure asks to set on the Service.
     pub(crate) fn set_conditions(&self, conditions: BTreeMap<String, ServiceCondition>) {
         self.state.lock().conditions = conditions;
     }
 
-    /// What Ensure asks to be written on the Service.
+    /// Annotations that Ensure asks to set and remove on the Service.
     pub(crate) fn set_annotations(&self, set: BTreeMap<String, String>, removed: Vec<String>) {
         self.state.lock().annotations = (set, removed);
     }
@@ -202,12 +202,12 @@ impl FakeProvider {
         self.state.lock().events = events;
     }
 
-    /// A balancer that is there, by the uid of its Service.
+    /// Adds a balancer, by the uid of its Service.
     pub(crate) fn set_balancer(&self, balancer: LoadBalancer) {
         self.state.lock().balancers.insert(balancer.service_uid.clone(), balancer);
     }
 
-    /// Nobody asked for it, but it is gone.
+    /// Removes a balancer behind the host's back.
     pub(crate) fn remove_balancer(&self, uid: &str) {
         self.state.lock().balancers.remove(uid);
     }
@@ -222,19 +222,19 @@ impl FakeProvider {
         self.state.lock().behind.get(uid).cloned().unwrap_or_default()
     }
 
-    /// What lists could not see.
+    /// Locations that lists could not reach.
     pub(crate) fn set_unreachable(&self, unreachable: Vec<(String, CloudError)>) {
         let mut state = self.state.lock();
         state.list_complete = unreachable.is_empty();
         state.unreachable = unreachable;
     }
 
-    /// A key from the provider's watch.
+    /// Sends a key through the provider's watch.
     pub(crate) fn notify_change(&self, key: &str) {
         let _ = self.changes.send(key.to_owned());
     }
 
-    /// As after a reconnect.
+    /// Asks for a sweep, as after a reconnect.
     pub(crate) fn request_sweep(&self) {
         self.sweeps.send_modify(|generation| *generation += 1);
     }
@@ -248,7 +248,7 @@ impl FakeProvider {
         std::mem::take(&mut self.state.lock().calls)
     }
 
-    /// Logs a call, waits as long as it takes, and answers what was prepared to go wrong.
+    /// Logs a call, waits for its latency, and returns its prepared error.
     async fn begin(&self, method: &'static str, call: Call) -> Result<(), CloudError> {
         let latency = {
             let mut state = self.state.lock();

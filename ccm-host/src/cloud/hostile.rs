@@ -1,8 +1,8 @@
-//! A provider that answers anything, for tests: what is right, what is almost right, and what is no message at all.
+//! A provider that answers anything, for tests: right answers, almost right ones, and bytes that are no message.
 //!
-//! In: a seed. Out: a way to dial it, over pipes in the runtime of the test. Each answer is made of the contract's own
-//! descriptors, so that it reaches as deep into the host as an honest one; nothing is answered by hand but what an honest
-//! provider would say first.
+//! In: a seed. Out: a dialer to it, over pipes in the runtime of the test. Answers are generated from the contract's
+//! own descriptors, so that they reach as deep into the host as honest ones; only what an honest provider says first is
+//! written by hand.
 
 mod flood;
 mod grammar;
@@ -38,9 +38,9 @@ pub(crate) struct Hostile {
     grammar: &'static Grammar,
     random: Mutex<fastrand::Rng>,
     answers: AtomicU64,
-    /// What was made up that nobody asked about.
+    /// The number of invented items that nobody asked about.
     unknown: AtomicU64,
-    /// When instances were last looked for and not found, by key, in answers that may be believed.
+    /// The times of credible answers that an instance is absent, by key.
     denials: Mutex<HashMap<String, HashSet<(i64, i32)>>>,
     hook: OnceLock<Hook>,
 }
@@ -48,40 +48,40 @@ pub(crate) struct Hostile {
 /// Sees each call: the RPC, and the message.
 type Hook = Box<dyn Fn(&str, &[u8]) + Send + Sync>;
 
-/// How a provider is.
+/// The behaviour of a hostile provider.
 #[derive(Clone, Copy)]
 enum Mood {
-    /// It answers anything to everything.
+    /// Answers anything to everything.
     Wild,
-    /// It lies in its answers to these, and nowhere else.
+    /// Lies in its answers to these RPCs only.
     LiesIn(&'static [&'static str]),
-    /// It is honest, and tells much besides of what nobody asked about, each time of something else.
+    /// Honest, but adds many items that nobody asked about, different ones each time.
     Floods,
 }
 
-/// A number from the environment.
+/// Reads a number from the environment.
 pub(crate) fn from_env(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// How an answer is made.
+/// How an answer is produced.
 #[derive(Clone, Copy)]
 enum Manner {
     Honest,
-    /// An honest answer, and much that nobody asked about.
+    /// An honest answer plus many items that nobody asked about.
     Flooded,
-    /// An honest answer, in which what it does not say is made up, as deep as it goes.
+    /// An honest answer with its unset fields invented, at every depth.
     Grafted,
-    /// A message of the right type.
+    /// An invented message of the right type.
     Made,
-    /// An honest answer, with some bytes changed.
+    /// An honest answer with some bytes changed.
     Bitten,
     Raw,
-    /// A status, with details of any kind.
+    /// A status with any details.
     Refused,
-    /// Not what gRPC calls an answer.
+    /// Not valid gRPC.
     Broken,
-    /// None, for as long as anybody waits.
+    /// No answer, however long the caller waits.
     Hung,
 }
 
@@ -104,7 +104,7 @@ const MANNERS: [Manner; 16] = [
     Manner::Broken,
 ];
 
-/// Of so many calls one is never answered.
+/// One call in this many is never answered.
 const HANGS: u32 = 200;
 
 impl Hostile {
@@ -112,12 +112,12 @@ impl Hostile {
         Self::of(Mood::Wild, seed)
     }
 
-    /// One that is honest but for its answers to these RPCs.
+    /// Honest except in its answers to these RPCs.
     pub(crate) fn only(seed: u64, rpcs: &'static [&'static str]) -> Arc<Self> {
         Self::of(Mood::LiesIn(rpcs), seed)
     }
 
-    /// One that is honest, and tells of more and more that nobody asked about.
+    /// Honest, but reports more and more items that nobody asked about.
     pub(crate) fn flood() -> Arc<Self> {
         Self::of(Mood::Floods, 1)
     }
@@ -136,22 +136,22 @@ impl Hostile {
         })
     }
 
-    /// From now on this sees each call.
+    /// From now on, `hook` sees each call.
     pub(crate) fn on_call(&self, hook: impl Fn(&str, &[u8]) + Send + Sync + 'static) {
         let _there_already = self.hook.set(Box::new(hook)).is_err();
     }
 
-    /// How many answers it has given.
+    /// The number of answers given.
     pub(crate) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// How much it has made up that nobody asked about.
+    /// The number of invented items that nobody asked about.
     pub(crate) fn unknown(&self) -> u64 {
         self.unknown.load(Ordering::Relaxed)
     }
 
-    /// How often it said, of different moments, that the instance of this node is not there, so that it may be believed.
+    /// How many credible answers, at different times, said that the instance of this node is absent.
     pub(crate) fn denials(&self, node: &str) -> usize {
         self.denials.lock().get(node).map_or(0, HashSet::len)
     }
@@ -166,7 +166,7 @@ impl Hostile {
         }
     }
 
-    /// Serves whoever dials, in this runtime.
+    /// Serves every dialled stream in this runtime.
     pub(crate) fn dialer(self: &Arc<Self>) -> Dialer {
         let hostile = Arc::clone(self);
         Dialer::new(move |_| {
@@ -210,7 +210,7 @@ impl Hostile {
         }
     }
 
-    /// The introduction is honest most of the time: a provider that is never met is of no use here.
+    /// Mostly honest for the handshake: a provider that never completes it would test nothing.
     fn manner(&self, rpc: &str) -> Manner {
         match self.mood {
             Mood::LiesIn(rpcs) if !rpcs.contains(&rpc) => return Manner::Honest,
@@ -252,7 +252,7 @@ impl Hostile {
         }
     }
 
-    /// Frames of a watch, which then ends, breaks or says no more.
+    /// Frames of a watch, which then ends, breaks or goes silent.
     fn stream(&self) -> Response<Body> {
         const NAME: &str = ".ccm.cloudprovider.v1alpha1.WatchInstancesResponse";
         let mut random = self.random.lock();
@@ -286,7 +286,7 @@ impl Hostile {
     }
 }
 
-/// A message as it stands in the body.
+/// A message as framed in the body.
 fn framed(message: &[u8]) -> Bytes {
     let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
     [&[0], &length.to_be_bytes()[..], message].concat().into()

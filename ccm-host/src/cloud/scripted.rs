@@ -1,6 +1,6 @@
-//! A provider behind a real socket, for tests: it says what the test wrote for it, and remembers what it was asked.
+//! A scripted provider behind a real socket, for tests: it answers what the test wrote and records the calls.
 //!
-//! Each runs in a runtime of its own, so that dropping it cuts every connection, as a kill does.
+//! Each runs in its own runtime, so that dropping it cuts every connection, as a kill does.
 
 mod services;
 
@@ -23,15 +23,15 @@ use tonic::{Status, metadata::MetadataMap, transport::server::Router};
 
 use super::Dialer;
 
-/// What an RPC answers.
+/// Answers an RPC.
 type Handler<Q, A> = Box<dyn Fn(Q) -> BoxFuture<'static, Result<A, Status>> + Send + Sync>;
 
-/// What a provider says.
+/// The answers of a scripted provider.
 pub(super) struct Script {
     pub(super) info: Mutex<GetInfoResponse>,
     pub(super) capabilities: Mutex<pb::GetCapabilitiesResponse>,
     pub(super) status: Mutex<pb::GetStatusResponse>,
-    /// GetStatus is not answered.
+    /// GetStatus gets no answer.
     pub(super) silent: AtomicBool,
     pub(super) instances: Mutex<Handler<pb::BatchGetInstancesRequest, pb::BatchGetInstancesResponse>>,
     pub(super) watch: Mutex<Handler<pb::WatchInstancesRequest, Vec<WatchStep>>>,
@@ -43,23 +43,23 @@ pub(super) struct Script {
     pub(super) ensure_routes: Mutex<Handler<pb::BatchEnsureRoutesRequest, pb::BatchEnsureRoutesResponse>>,
     pub(super) delete_routes: Mutex<Handler<pb::BatchDeleteRoutesRequest, pb::BatchDeleteRoutesResponse>>,
     pub(super) lead: Mutex<Handler<pb::LeadRequest, pb::LeadResponse>>,
-    /// Names of all RPCs, in their order.
+    /// Names of all RPCs called, in order.
     pub(super) log: Mutex<Vec<&'static str>>,
     /// Metadata of the last call of each RPC.
     pub(super) metadata: Mutex<HashMap<&'static str, MetadataMap>>,
 }
 
-/// What a watch does next.
+/// The next step of a watch.
 #[derive(Debug, Clone)]
 pub(super) enum WatchStep {
     Frame(pb::watch_instances_response::Frame),
     Fail(Status),
-    /// Stay open and say nothing.
+    /// Stays open and silent.
     Hang,
 }
 
 impl Script {
-    /// A provider `test` with instances, balancers and routes; every machine runs and has the provider ID `test://<node>`.
+    /// A provider `test` with instances, balancers and routes; every instance runs and has provider ID `test://<node>`.
     pub(super) fn new(epoch: &str) -> Arc<Self> {
         Arc::new(Self {
             info: Mutex::new(introduction(epoch)),
@@ -169,7 +169,7 @@ pub(super) fn all_updated(
     pb::BatchUpdateLoadBalancersResponse { results: results.collect() }
 }
 
-/// Every route stands as it was asked for, and is named after its destination.
+/// Every route exists as requested and is named after its destination.
 pub(super) fn all_routed(request: pb::BatchEnsureRoutesRequest) -> pb::BatchEnsureRoutesResponse {
     let stands = |item: pb::RouteToEnsure| pb::RouteResult {
         key: item.key,
@@ -190,7 +190,7 @@ pub(super) fn all_removed(request: pb::BatchDeleteRoutesRequest) -> pb::BatchDel
     pb::BatchDeleteRoutesResponse { results: request.items.into_iter().map(gone).collect() }
 }
 
-/// A process that listens. Ends when it is dropped.
+/// A listening process. Ends when it is dropped.
 pub(super) struct Running(Option<tokio::runtime::Runtime>);
 
 impl Running {
@@ -260,7 +260,7 @@ pub(super) fn piped(script: &Arc<Script>) -> Dialer {
     })
 }
 
-/// A folder as a socket wants it.
+/// A folder with the permissions that a socket needs.
 pub(super) fn folder() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o700)).unwrap();

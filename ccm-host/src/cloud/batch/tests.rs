@@ -4,7 +4,7 @@ use futures::future::join_all;
 
 use super::*;
 
-/// A question on which the call panics.
+/// A question that makes the call panic.
 const PANICS: u32 = 4242;
 
 /// Answers `key * 10`; remembers its calls.
@@ -17,7 +17,7 @@ struct Fake {
     ended: AtomicUsize,
 }
 
-/// Lanes are ages in seconds: an answer serves whoever accepts its age at the end.
+/// Lanes are ages in seconds: an answer serves every question that accepts its age on arrival.
 #[derive(Clone)]
 struct Reads(Arc<Fake>);
 
@@ -173,7 +173,7 @@ async fn the_same_question_is_asked_once() {
     assert_eq!(sizes(&fake), [5]);
 }
 
-/// Not for a read-through that was asked after the call began; for who accepts the age.
+/// Not shared with a read-through asked after the call began; shared if the question accepts the age.
 #[tokio::test(start_paused = true)]
 async fn an_answer_under_way_is_shared_if_it_is_fresh_enough() {
     let (batcher, fake) = batcher(500, 1000, None);

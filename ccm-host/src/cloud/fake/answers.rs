@@ -1,11 +1,11 @@
-//! Answers that read as a sentence.
+//! Builders of answers.
 
 use crate::cloud::{
     AddressType, CloudError, ErrorReason, Instance, InstanceAnswer, InstanceState, LoadBalancer,
     LoadBalancerState, NodeAddress, Ownership, SyncState, desired,
 };
 
-/// A machine with that provider ID, an internal address `10.0.0.1` and a host name.
+/// An instance with that provider ID, an internal address `10.0.0.1` and a host name.
 pub(crate) fn instance(provider_id: &str) -> Instance {
     Instance {
         provider_id: provider_id.to_owned(),
@@ -33,7 +33,7 @@ pub(crate) fn machine(state: InstanceState, instance: Option<Instance>) -> Insta
     }
 }
 
-/// An error with this reason; UNAVAILABLE where there is none.
+/// An error with this reason; UNAVAILABLE without one.
 pub(crate) fn error(method: &'static str, reason: Option<ErrorReason>) -> CloudError {
     let code = if reason.is_some() { tonic::Code::FailedPrecondition } else { tonic::Code::Unavailable };
     let message = reason.map_or("gone", ErrorReason::wire_name).to_owned();

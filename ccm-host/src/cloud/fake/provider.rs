@@ -1,4 +1,4 @@
-//! The trait, answered from memory.
+//! [`Provider`], answered from memory.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -51,7 +51,7 @@ impl Provider for FakeProvider {
         self.begin(method::INSTANCE, call).await?;
         let answer = self.state.lock().instances.get(&node).cloned();
         let mut answer = answer.unwrap_or_else(|| machine(InstanceState::Absent, None));
-        // What is prepared without a time of its own is seen as it is asked.
+        // An answer prepared without a time is observed when it is asked for.
         if answer.observed_at == Some(Timestamp::UNIX_EPOCH) {
             answer.observed_at = Some(Timestamp::now());
         }

@@ -1,4 +1,4 @@
-//! The route table of the fake. A destination has one route, unless a test puts in more.
+//! The route table of the fake. A destination has one route unless a test adds more.
 
 use super::{FakeProvider, answers, method};
 use crate::cloud::{
@@ -7,12 +7,12 @@ use crate::cloud::{
 };
 
 impl FakeProvider {
-    /// A route that is there, whoever made it.
+    /// Adds a route, whoever made it.
     pub(crate) fn set_route(&self, route: Route) {
         self.state.lock().routes.insert(route.id.clone(), route);
     }
 
-    /// Somebody takes a route away behind our back.
+    /// Removes a route behind the host's back.
     pub(crate) fn drop_route(&self, id: &str) -> Option<Route> {
         self.state.lock().routes.remove(id)
     }

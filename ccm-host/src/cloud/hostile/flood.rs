@@ -1,19 +1,19 @@
-//! What nobody asked about: each time something else.
+//! Items that nobody asked about, different ones each time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cloudprovider_proto::v1alpha1 as pb;
 use prost::Message;
 
-/// So much in one list, or in one stream.
+/// Number of such items in one list or stream.
 const LISTED: u64 = 400;
-/// So much in the answer to a batch.
+/// Number of such items in the answer to a batch.
 const ANSWERED: u64 = 20;
 
-/// An honest answer, and more.
+/// An honest answer plus more items.
 pub(super) fn flooded(rpc: &str, honest: &[u8], unknown: &AtomicU64) -> Vec<u8> {
     let mut bytes = honest.to_vec();
-    // Messages that follow each other are one.
+    // Concatenated messages merge into one.
     let more = match rpc {
         "ListLoadBalancers" => {
             let load_balancers = numbers(LISTED, unknown).map(balancer).collect();
@@ -75,7 +75,7 @@ fn balancer(number: u64) -> pb::LoadBalancer {
     }
 }
 
-/// Outside of the cluster's networks, and to destinations that nodes want, by turns; under a new id each.
+/// Alternates between destinations outside of the cluster's networks and ones that nodes want; each under a new id.
 fn route(number: u64) -> pb::Route {
     let destination_cidr = match number % 2 {
         0 => format!("192.168.{}.0/24", number % 256),

@@ -8,10 +8,10 @@ use prost_types::{
     field_descriptor_proto::{Label, Type},
 };
 
-/// The deepest message within messages.
+/// The maximum nesting of messages.
 const DEEPEST: u8 = 6;
 
-/// What strings are made of: what the host asked about, what it may write, and what it must not.
+/// Vocabulary of strings: keys that the host asked about, what it may write, and what it must not.
 const WORDS: [&str; 42] = [
     "",
     "n0",
@@ -90,8 +90,8 @@ impl Grammar {
         bytes
     }
 
-    /// An honest message, in which much of what it does not say, and a little of what it says, is made up or left out. Keys
-    /// stay, so that it is believed to be the answer to what was asked.
+    /// An honest message with much of what it leaves out, and a little of what it holds, invented or dropped. Keys
+    /// stay, so that it passes as the answer to the question.
     pub(super) fn graft(&self, name: &str, honest: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
         let Some(message) = self.messages.get(name) else { return honest.to_vec() };
         let (mut bytes, mut said, mut rest) = (Vec::new(), HashSet::new(), honest);
@@ -206,7 +206,7 @@ impl Grammar {
     }
 }
 
-/// From before time to long after it, and now and then what is sane.
+/// A timestamp or duration, from before time to long after it, sometimes a sane one.
 fn time(name: &str, random: &mut fastrand::Rng, bytes: &mut Vec<u8>) {
     let now = if name.ends_with("Timestamp") { jiff::Timestamp::now().as_second() } else { 3 };
     let seconds = [now, now, now, 0, -1, 1, 3600, i64::MIN, i64::MAX, 253_402_300_800, 3_155_760_000];

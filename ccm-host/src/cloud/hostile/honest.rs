@@ -1,5 +1,4 @@
-//! What an honest provider says. It has no instance of nodes whose names begin with one of
-//! the letters a, d, u and y.
+//! Honest answers. Nodes whose names begin with a, d, u or y have no instance.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +11,7 @@ use crate::cloud::scripted::{all_removed, all_routed, all_running, all_updated, 
 
 #[derive(Default)]
 pub(super) struct Honest {
-    /// The balancers that it made, by uid of their Services.
+    /// The balancers it created, by Service uid.
     balancers: Mutex<BTreeMap<String, pb::LoadBalancer>>,
 }
 

@@ -69,7 +69,7 @@ async fn a_rate_that_makes_no_sense_is_ignored() {
     }
 }
 
-/// RATE_LIMITED pauses the class for all.
+/// RATE_LIMITED pauses the class for everybody.
 #[tokio::test(start_paused = true)]
 async fn a_pause_holds_for_the_class_and_ends() {
     let limiter = limiter(&limits(10, None));

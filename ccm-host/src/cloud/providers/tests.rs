@@ -81,7 +81,7 @@ fn of(registry: &Providers, class: Option<&str>) -> String {
     }
 }
 
-/// S1: whoever comes later on the command line gets nothing that an earlier one may look after.
+/// S1: a later provider on the command line gets nothing that an earlier one may own.
 #[test]
 fn services_are_undecided_while_an_earlier_provider_is_unknown() {
     let (a, b) = (provider("a", &["a://"]), provider("b", &["b://"]));
@@ -97,7 +97,7 @@ fn services_are_undecided_while_an_earlier_provider_is_unknown() {
     );
 }
 
-/// S1: overlapping claims are told, each class with who gets it.
+/// S1: overlapping claims are reported, each class with its owner.
 #[test]
 fn overlapping_claims_are_found() {
     let (a, b, c) = (provider("a", &["a://"]), provider("b", &["b://"]), provider("c", &["c://"]));

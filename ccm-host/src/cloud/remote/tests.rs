@@ -1,4 +1,4 @@
-//! Against a real socket.
+//! Tests of a provider behind a real socket.
 
 mod balancers;
 mod connection;
@@ -26,10 +26,10 @@ use crate::{
     kube::fixtures::node,
 };
 
-/// No condition takes so long to come true.
+/// Longer than any condition takes to become true.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A host with one provider, whose paces are fast.
+/// A host with one provider, at a fast pace.
 struct Host {
     provider: Arc<RemoteProvider>,
     registry: Registry,
@@ -72,7 +72,7 @@ impl Host {
         Self { provider, registry, leading, _stop: stop.drop_guard() }
     }
 
-    /// Waits for a status; with what was seen last where it does not come.
+    /// Waits for a status; on failure shows the last one seen.
     async fn until(&self, wanted: impl Fn(&ProviderStatus) -> bool) -> ProviderStatus {
         let mut status = self.provider.status();
         match tokio::time::timeout(PATIENCE, status.wait_for(|status| wanted(status))).await {
@@ -85,7 +85,7 @@ impl Host {
         self.until(|status| *status == ProviderStatus::Serving).await;
     }
 
-    /// Waits until the provider cannot be asked for a reason with these words.
+    /// Waits until the provider is disconnected for a reason with these words.
     async fn disconnected(&self, words: &str) {
         self.until(|status| matches!(status, ProviderStatus::Disconnected(why) if why.contains(words))).await;
     }
@@ -110,7 +110,7 @@ impl Host {
         text
     }
 
-    /// The value of a series, by the start of its line.
+    /// The value of a series, found by the start of its line.
     fn metric(&self, series: &str) -> f64 {
         let text = self.metrics();
         let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
@@ -118,7 +118,7 @@ impl Host {
     }
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 async fn eventually(what: &str, holds: impl Fn() -> bool) {
     let waited = tokio::time::timeout(PATIENCE, async {
         while !holds() {
@@ -128,7 +128,7 @@ async fn eventually(what: &str, holds: impl Fn() -> bool) {
     assert!(waited.await.is_ok(), "never: {what}");
 }
 
-/// A host that is served by this script.
+/// A host with a provider that serves this script.
 async fn served(script: &Arc<Script>) -> (Host, Running, tempfile::TempDir) {
     let (dir, path) = folder();
     let running = Running::at(&path, script);
@@ -144,7 +144,7 @@ async fn piped_host(script: &Arc<Script>) -> Host {
     host
 }
 
-/// A status as a provider makes it.
+/// A status as a provider returns it.
 fn refusal(code: Code, reason: &str) -> tonic::Status {
     use tonic_types::StatusExt as _;
     let details = tonic_types::ErrorDetails::with_error_info(

@@ -1,4 +1,4 @@
-//! The services, answered from the script.
+//! The gRPC services, answered from the script.
 
 use std::sync::{Arc, atomic::Ordering};
 

@@ -102,7 +102,7 @@ fn messages_name_their_sources_and_stay_short() {
     assert!(nested.message.contains("the reason below"));
 }
 
-/// N7: what no library would send, and anybody may.
+/// N7: no library would send this, but anybody may.
 #[test]
 fn a_time_to_try_again_before_all_times_is_none() {
     for (seconds, nanos, want) in [

@@ -127,7 +127,7 @@ fn a_wanted_field_changes_the_digest() {
     assert_ne!(digest_of(Vec::new()), digest_of(some_nodes(1)));
 }
 
-/// What the node says of its own state moves a set only where a provider asked to be told.
+/// A node's own state changes a set only if the provider wants that state.
 #[test]
 fn the_state_of_a_node_is_in_a_set_where_it_is_wanted() {
     let plain = node("n").with_provider_id("cloud://n").ready();
@@ -241,7 +241,7 @@ proptest! {
     }
 }
 
-/// HLP-17..20: a provider is told what upstream's helpers work out of type, policy and port.
+/// HLP-17..20: a provider receives what upstream's helpers derive from type, policy and port.
 #[test]
 fn local_traffic_and_its_health_check_are_told() {
     let rows = [
@@ -257,7 +257,7 @@ fn local_traffic_and_its_health_check_are_told() {
         let mut object = web();
         object.spec.type_ = type_.into();
         object.spec.external_traffic_policy = policy.into();
-        // The apiserver allots the port for this case only.
+        // The apiserver allocates the port in this case only.
         object.spec.health_check_node_port = if type_ == "LoadBalancer" && local { 30_123 } else { 0 };
         let told = service(&object, &pb::ServiceFields::default());
         assert_eq!(told.external_traffic_policy() == pb::TrafficPolicy::Local, local, "{id}");
@@ -265,7 +265,7 @@ fn local_traffic_and_its_health_check_are_told() {
     }
 }
 
-/// Bad input and rare input: the host judges none of it, so all of it has to reach the provider, in the order of the Service.
+/// The host judges no bad or unusual input: all of it must reach the provider, in the order of the Service.
 #[test]
 fn ports_travel_as_they_are() {
     let port =

@@ -179,7 +179,7 @@ async fn a_list_is_walked_to_its_end() {
     assert!(list.complete);
 }
 
-/// No Service can be meant, so nothing is missing, and the provider could not say more.
+/// It belongs to no Service of ours, so nothing is missing, and the provider could not say more.
 #[tokio::test]
 async fn a_former_controllers_balancer_without_a_uid_makes_no_list_incomplete() {
     let script = Script::new("e1");
@@ -194,7 +194,7 @@ async fn a_former_controllers_balancer_without_a_uid_makes_no_list_incomplete() 
     assert!(!host.metrics().contains("rule=\"service-ref\""));
 }
 
-/// Rule 7: a list that may lack something says so.
+/// Rule 7: an incomplete list says so.
 #[tokio::test]
 async fn a_list_is_complete_only_if_nothing_was_in_its_way() {
     let script = Script::new("e1");

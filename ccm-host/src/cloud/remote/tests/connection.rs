@@ -1,4 +1,4 @@
-//! Found, lost, found again, and everything that may be wrong at an endpoint.
+//! Connecting, losing and reconnecting, and everything that may be wrong with an endpoint.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -117,7 +117,7 @@ async fn nothing_in_common_names_both_sides() {
     host.disconnected("serves no service of ccm.cloudprovider").await;
 }
 
-/// D27: the socket is lost, the host is not; whoever is there then introduces itself before anything else.
+/// D27: the socket is lost, the host is not; the next process does the handshake before anything else.
 #[tokio::test]
 async fn a_restart_is_noticed_by_its_epoch_and_introduced_anew() {
     let (_dir, path) = folder();
@@ -203,7 +203,7 @@ async fn a_provider_that_stops_serving_says_so_by_its_health() {
     host.serving().await;
 }
 
-/// As a process that was stopped: nothing is lost, nothing is answered.
+/// Like a process that was stopped: the connection stays, but nothing is answered.
 #[tokio::test]
 async fn a_silent_provider_freezes_is_left_and_is_taken_up_again() {
     use std::sync::atomic::Ordering;

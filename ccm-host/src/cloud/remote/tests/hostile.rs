@@ -1,6 +1,6 @@
-//! Whatever a provider answers: nothing panics, nothing is believed that the contract forbids, and nothing grows.
+//! Whatever a provider answers: nothing panics, nothing that the contract forbids is believed, and nothing grows.
 //!
-//! A few thousand answers by default; `HOSTILE_ANSWERS=1000000` for a long run, `HOSTILE_SEED` to see one again.
+//! A few thousand answers by default; `HOSTILE_ANSWERS=1000000` for a long run, `HOSTILE_SEED` to reproduce one.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ use crate::{
 
 const NODES: usize = 6;
 
-/// Answers are given to one host after the other, so that introductions are hostile, too.
+/// Several hosts in turn get the answers, so that handshakes are hostile as well.
 #[tokio::test(start_paused = true)]
 async fn whatever_a_provider_answers_is_survived_and_what_is_wrong_is_not_believed() {
     let answers = from_env("HOSTILE_ANSWERS", 4000);
@@ -28,7 +28,7 @@ async fn whatever_a_provider_answers_is_survived_and_what_is_wrong_is_not_believ
         let host = Host::over(hostile.dialer());
         for _ in 0..200 {
             useful += round(&host, seed).await;
-            // Pauses end, offenders are asked again, streams are opened anew.
+            // Pauses end, offenders are asked again, streams reopen.
             tokio::time::sleep(Duration::from_secs(20)).await;
         }
         not_grown(&host, seed);
@@ -39,7 +39,7 @@ async fn whatever_a_provider_answers_is_survived_and_what_is_wrong_is_not_believ
     println!("{given} answers, {useful} of use, seeds {first}..{seed}");
 }
 
-/// Everything that can be asked, at the same time. Returns how many answers were believed.
+/// Makes every kind of call concurrently. Returns how many answers were believed.
 async fn round(host: &Host, seed: u64) -> u64 {
     let provider = &host.provider;
     let asked = join_all((0..NODES).map(|i| host.ask(["n0", "n1", "n2", "n3", "n4", "n5"][i])));
@@ -138,7 +138,7 @@ async fn round(host: &Host, seed: u64) -> u64 {
     check.believed
 }
 
-/// What must hold of everything that is believed.
+/// Checks everything that is believed.
 struct Check {
     seed: u64,
     believed: u64,
@@ -259,7 +259,7 @@ impl Check {
     }
 }
 
-/// What is kept is bounded by what the host asked about, not by what was answered.
+/// Memory is bounded by what the host asked about, not by what was answered.
 fn not_grown(host: &Host, seed: u64) {
     let series =
         host.metrics().lines().filter(|line| !line.contains("_bucket") && !line.starts_with('#')).count();

@@ -1,4 +1,4 @@
-//! Reads of machines over a socket.
+//! Reads of instances over a socket.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -214,7 +214,7 @@ async fn another_order_is_accepted_and_counted() {
     assert!(!host.metrics().contains("rule=\"batch-keys\""));
 }
 
-/// D38: the whole class is paused, for all callers.
+/// D38: the whole class pauses, for all callers.
 #[tokio::test]
 async fn a_throttling_cloud_pauses_all_reads() {
     use tonic_types::StatusExt as _;

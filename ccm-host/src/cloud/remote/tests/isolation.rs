@@ -1,4 +1,4 @@
-//! One item that hangs, or on which the provider breaks, costs its own call and not the others': on a paused clock.
+//! One item that hangs, or crashes the provider, costs its own call and not the others': on a paused clock.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use crate::kube::fixtures::service;
 const MINUTE: Duration = Duration::from_secs(60);
 const HANGS: &str = "s7-uid";
 
-/// How a provider works on a batch of which one item never ends.
+/// How a provider works on a batch with one item that never ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Works {
-    /// On all at the same time, as the bridge does.
+    /// On all at the same time, like the bridge.
     AtOnce,
     /// On one after the other.
     InOrder,
-    /// On none, as the mock whose call hangs.
+    /// On none, like the mock whose call hangs.
     Never,
 }
 
@@ -28,7 +28,7 @@ enum Works {
 struct Balancers(Mutex<BTreeMap<String, (usize, String)>>);
 
 impl Balancers {
-    /// Serves updates and lists; with digests or without.
+    /// Serves updates and lists, with or without digests.
     fn serve(self: &Arc<Self>, script: &Script, works: Works, digests: bool) {
         let all = Arc::clone(self);
         *script.update.lock() = Box::new(move |request| {
@@ -85,8 +85,8 @@ impl Balancers {
     }
 }
 
-/// Updates 20 Services, each until it is done or time is over, as a controller would. Returns how long the last took
-/// that was done.
+/// Updates 20 Services, each until it is done or time is up, as a controller would. Returns when the last completed one
+/// was done.
 async fn update_all(host: &Host, nodes: usize, revision: u64) -> Duration {
     let set = host.provider.backend_set((0..nodes).map(|i| Arc::new(node(&format!("n{i}")))).collect());
     let begun = tokio::time::Instant::now();
@@ -127,7 +127,7 @@ async fn one_update_of_twenty_that_hangs_and_the_others_are_done_once() {
     }
 }
 
-/// S3: a provider that cannot tell what is applied is asked again, but not for ever.
+/// S3: a provider that cannot report what is applied is asked again, but not for ever.
 #[tokio::test(start_paused = true)]
 async fn without_digests_the_others_are_done_a_few_times_and_then_no_more() {
     let script = Script::new("e1");
@@ -138,7 +138,7 @@ async fn without_digests_the_others_are_done_a_few_times_and_then_no_more() {
     assert!(cloud.times().iter().all(|times| (1..=3).contains(times)), "{:?}", cloud.times());
 }
 
-/// Asks about 500 nodes, and tells how many had an answer.
+/// Asks about 500 nodes and returns how many got an answer.
 async fn ask_all(host: &Host) -> usize {
     let names: Vec<_> = (0..500).map(|i| format!("n{i}")).collect();
     join_all(names.iter().map(|name| host.ask(name))).await.into_iter().filter(Result::is_ok).count()
@@ -146,7 +146,7 @@ async fn ask_all(host: &Host) -> usize {
 
 type Breaks = fn() -> tonic::Status;
 
-/// The provider breaks on every batch that holds this node.
+/// The provider crashes on every batch that holds this node.
 fn breaks_on(script: &Script, name: &'static str, how: Breaks) {
     script.on_instances(move |request| async move {
         if request.queries.iter().any(|query| query.key == name) {
@@ -214,7 +214,7 @@ async fn a_node_on_which_the_provider_hangs_holds_nobody_up_for_long() {
     assert!(again.elapsed() < Duration::from_secs(1), "it is known by now: {:?}", again.elapsed());
 }
 
-/// N8: where nothing works, asking in parts helps nobody.
+/// N8: splitting helps nobody if nothing works.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_breaks_on_everything_is_not_asked_in_parts_for_ever() {
     let script = Script::new("e1");
@@ -251,7 +251,7 @@ async fn one_route_that_hangs_does_not_hold_up_the_others() {
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 19);
 }
 
-/// S4: eight calls that hang are not all that a provider does.
+/// S4: eight calls that hang do not take all of a provider's permits.
 #[tokio::test(start_paused = true)]
 async fn a_slow_kind_of_call_does_not_hold_up_the_others() {
     let script = Script::new("e1");

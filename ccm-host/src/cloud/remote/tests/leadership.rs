@@ -1,14 +1,14 @@
-//! What a provider is told of who leads.
+//! What the host tells a provider about leadership.
 
 use cloudprovider_proto::v1alpha1 as pb;
 
 use super::*;
 use crate::election::Fencing;
 
-/// The epoch, and for how many seconds.
+/// The epoch, and the validity in seconds.
 type Word = (u64, Option<i64>);
 
-/// Every `Lead` that is heard.
+/// Records every `Lead` call.
 fn heard(script: &Script) -> Arc<parking_lot::Mutex<Vec<Word>>> {
     let heard = Arc::<parking_lot::Mutex<Vec<Word>>>::default();
     let told = Arc::clone(&heard);
@@ -79,7 +79,7 @@ async fn the_last_word_of_a_leader_is_that_it_steps_down() {
     assert_eq!(heard.lock().last(), Some(&(4, Some(0))));
 }
 
-/// Whoever was paused past its end wakes with calls in its hands.
+/// A leader that was paused past its end wakes up with calls under way.
 #[tokio::test(start_paused = true)]
 async fn a_leader_past_its_end_changes_nothing() {
     let script = Script::new("e1");

@@ -1,4 +1,4 @@
-//! What a provider says of time, and is not to be followed blindly, on a paused clock.
+//! Durations from a provider that must not be followed blindly, on a paused clock.
 
 use cloudprovider_proto::v1alpha1::{self as pb, Capability, watch_instances_response::Frame};
 
@@ -20,7 +20,7 @@ fn violations(host: &Host, rule: &str) -> f64 {
     host.metric(&format!("cloudprovider_contract_violations_total{{provider=\"p\",rule=\"{rule}\"}}"))
 }
 
-/// The cloud throttles, and says for how long nobody shall ask.
+/// The cloud throttles and asks for this delay.
 fn throttled(retry: Duration) -> tonic::Status {
     use tonic_types::StatusExt as _;
     let mut details = tonic_types::ErrorDetails::with_error_info(
@@ -45,7 +45,7 @@ async fn a_watch_that_ends_as_soon_as_it_started_is_opened_ever_less_often() {
     host.ask("n").await.unwrap();
 }
 
-/// N6: what is awaited for ages is awaited, and breaks nothing.
+/// N6: very long durations are waited out and break nothing.
 #[tokio::test(start_paused = true)]
 async fn durations_of_ages_end_no_watch() {
     let script = Script::new("e1");
@@ -83,7 +83,7 @@ async fn a_pause_of_a_century_is_one_of_minutes() {
     host.ask("n").await.expect("the class is asked again");
 }
 
-/// N7: what throttled the former process says nothing of its successor.
+/// N7: throttling of the former process does not affect its successor.
 #[tokio::test(start_paused = true)]
 async fn another_process_owes_no_pause() {
     let script = Script::new("e1");
@@ -92,7 +92,7 @@ async fn another_process_owes_no_pause() {
     host.ask("n").await.unwrap_err();
     script.on_instances(|request| async { Ok(all_running(request)) });
     script.info.lock().process_epoch = "e2".into();
-    // Three silences in a row, and it is connected to anew.
+    // After three silences in a row the host reconnects.
     script.silent.store(true, std::sync::atomic::Ordering::SeqCst);
     tokio::time::sleep(3 * MINUTE).await;
     script.silent.store(false, std::sync::atomic::Ordering::SeqCst);
@@ -114,7 +114,7 @@ async fn a_deadline_of_nanoseconds_is_none() {
     assert_eq!(violations(&host, "duration-bounds"), 1.0);
 }
 
-/// S7: an answer in which every item failed is no success.
+/// S7: an answer in which every item failed is not a success.
 #[tokio::test(start_paused = true)]
 async fn a_batch_whose_items_all_fail_lifts_no_freeze() {
     let script = Script::new("e1");

@@ -148,7 +148,7 @@ async fn two_nodes_for_one_destination_are_two_requests() {
     assert_eq!(script.count("BatchEnsureRoutes"), 2);
 }
 
-/// Rule 10: the target is echoed; what a provider says of another node is no success.
+/// Rule 10: the target is echoed; an answer about another node is not a success.
 #[tokio::test]
 async fn a_route_to_another_node_is_no_success_and_counted() {
     let script = Script::new("e1");
@@ -165,7 +165,7 @@ async fn a_route_to_another_node_is_no_success_and_counted() {
     assert_eq!(host.metric(echo), 1.0);
 }
 
-/// E4: where routes cannot say whose they are, all that lie in the cluster's tables are its own.
+/// E4: if routes cannot record an owner, all routes in the cluster's tables are its own.
 #[tokio::test]
 async fn whose_a_route_is_comes_from_the_provider_or_from_its_place() {
     use pb::Ownership::{ByLegacyName, ByUid, Unspecified};
@@ -248,7 +248,7 @@ async fn node_addresses_travel_only_where_routes_hold_them() {
     }
 }
 
-/// Rule 7: what is wrong is dropped, counted and named, and a list that may lack something says so.
+/// Rule 7: invalid routes are dropped, counted and named, and an incomplete list says so.
 #[tokio::test]
 async fn a_list_of_routes_says_what_it_lacks() {
     let script = Script::new("e1");
@@ -308,7 +308,7 @@ async fn a_list_of_routes_says_what_it_lacks() {
     assert_eq!((restarted.routes.len(), restarted.complete), (1, false), "a token was restarted");
 }
 
-/// Two routes to one destination are two routes: what becomes of them is not decided here.
+/// Two routes to one destination stay two routes: what to do with them is not decided here.
 #[tokio::test]
 async fn several_routes_to_one_destination_are_all_listed() {
     let script = Script::new("e1");

@@ -1,4 +1,4 @@
-//! Sets of backends that travel once.
+//! Sets of backends that are sent once.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::{
     *,
 };
 
-/// What arrived: of each request its bytes, and of each set its digest and its nodes, -1 where these are left out.
+/// What arrived: the bytes of each request, and the digest and node count of each set, -1 if nodes are omitted.
 #[derive(Default)]
 struct Arrived {
     bytes: usize,
@@ -20,7 +20,7 @@ struct Arrived {
 }
 
 impl Arrived {
-    /// As the SDKs do it.
+    /// Behaves as the SDKs do.
     fn take(&mut self, request: &impl prost::Message, sets: &[pb::BackendSet]) -> Result<(), tonic::Status> {
         self.bytes += request.encoded_len();
         let nodes = |set: &pb::BackendSet| if set.nodes_omitted { -1 } else { set.nodes.len() as i64 };
@@ -69,7 +69,7 @@ async fn a_set_travels_once_in_ensures_and_updates_alike() {
     assert_eq!(sets, [vec![3], vec![-1], vec![-1], vec![-1, 4], vec![-1]]);
 }
 
-/// It is no failed try: nobody hears of it.
+/// It is not a failed attempt: no caller notices.
 #[tokio::test]
 async fn what_the_provider_forgot_is_sent_along_at_once() {
     let script = Script::new("e1");
@@ -84,7 +84,7 @@ async fn what_the_provider_forgot_is_sent_along_at_once() {
     assert_eq!(arrived.lock().sets, [vec![3], vec![-1], vec![3], vec![-1], vec![3], vec![-1]]);
 }
 
-/// Seed 7253 of the simulation: to the cloud's rate it is one call more.
+/// Seed 7253 of the simulation: the resent call counts against the cloud's rate.
 #[tokio::test(start_paused = true)]
 async fn what_is_sent_along_keeps_the_rate() {
     let script = Script::new("e1");
@@ -151,7 +151,7 @@ async fn a_provider_that_never_knows_a_set_gets_it_once_and_fails() {
     assert_eq!(script.count("EnsureLoadBalancer"), 1);
 }
 
-/// As many copies of the set as there are calls at once, at most.
+/// At most as many copies of the set as there are concurrent calls.
 #[tokio::test]
 async fn a_thousand_services_on_five_thousand_nodes_are_a_few_megabytes() {
     let script = Script::new("e1");

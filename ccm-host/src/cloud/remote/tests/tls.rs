@@ -1,4 +1,4 @@
-//! Over TCP with certificates of both sides.
+//! TCP with mutual TLS.
 
 use std::path::PathBuf;
 

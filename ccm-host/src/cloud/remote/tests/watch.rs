@@ -1,4 +1,4 @@
-//! The stream of changes over a socket.
+//! The watch of changed instances over a socket.
 
 use cloudprovider_proto::v1alpha1::{self as pb, Capability, watch_instances_response::Frame};
 
@@ -19,7 +19,7 @@ fn bookmark(token: &str) -> WatchStep {
     WatchStep::Frame(Frame::Bookmark(pb::WatchBookmark { resume_token: token.into() }))
 }
 
-/// Each stream does the next of these; the last one for ever. Returns the tokens that were sent.
+/// Each stream plays the next of these, the last one for ever. Returns the tokens that were sent.
 fn streams(script: &Script, all: Vec<Vec<WatchStep>>) -> Arc<parking_lot::Mutex<Vec<String>>> {
     script.can(Capability::InstancesWatch);
     let tokens = Arc::new(parking_lot::Mutex::new(Vec::new()));
