@@ -1,9 +1,9 @@
-//! Everything that speaks to the apiserver: one client, slim shared caches, a work queue, minimal
-//! patches and low-priority events.
+//! Everything that talks to the apiserver: one client, slim shared caches, a work queue, minimal patches and
+//! low-priority events.
 //!
-//! In go the kubeconfig and what the controllers decided; out come slim [`node::Node`]s and
-//! [`service::Service`]s, changes of them, and writes with preconditions. What to write is decided in
-//! [`crate::controllers`]; which keys to keep is decided by them and the providers' wishes.
+//! In: the kubeconfig and the controllers' decisions. Out: slim [`node::Node`]s and [`service::Service`]s, their
+//! changes, and writes with preconditions. [`crate::controllers`] decide what to write; they and the providers' wishes
+//! decide which keys to keep.
 //!
 //! ```text
 //! apiserver ──watch──► cache ──Change──► controller ──key──► queue ──► sync

@@ -1,9 +1,9 @@
 //! One watch per kind for the whole process, and a read-only slim copy of what it saw.
 //!
-//! In comes what the apiserver lists and tells; out come lookups and [`Change`]s. Every object is projected to a
-//! [`Slim`] type before it is stored, and a change that touches nothing kept is no change: heartbeats pass unnoticed.
-//! Lists are replaced entry by entry, so a re-list never holds two copies of the map, and what vanished while the watch
-//! was away is reported as deleted when the list ends.
+//! In: the apiserver's lists and watch events. Out: lookups and [`Change`]s. Every object is projected to a [`Slim`]
+//! type before it is stored, and an update that touches nothing kept is not a change: heartbeats pass unnoticed. Lists
+//! are replaced entry by entry, so a re-list never holds two copies of the map, and objects that vanished while the
+//! watch was lost are reported as deleted when the list ends.
 
 mod follow;
 mod store;
@@ -28,17 +28,17 @@ use crate::clock;
 use follow::Follower;
 use store::Store;
 
-/// Of labels and annotations, however many providers come with ever other wishes: each wish is a new list.
+/// Maximum label and annotation keys, however often providers ask for more: each new key costs a new list.
 const MOST_KEYS: usize = 4096;
 
-/// A watch may be lost for so long before `/readyz` tells: one that only begins anew is no news.
+/// How long a watch must be lost before `/readyz` reports it: a watch that merely restarts is no news.
 const LOST_AFTER: Duration = Duration::from_secs(10);
 
 /// A slim object that a [`Cache`] can hold.
 pub trait Slim: Send + Sync + Sized + 'static {
-    /// What names an object of this kind.
+    /// Names an object of this kind.
     type Key: Clone + Eq + Hash + Ord + fmt::Display + fmt::Debug + Send + Sync;
-    /// The shape in which it arrives.
+    /// The shape in which the object arrives.
     type Wire: Resource<DynamicType = ()> + Clone + DeserializeOwned + fmt::Debug + Send + 'static;
     /// The kind, for logs and metrics.
     const KIND: &'static str;
@@ -52,9 +52,9 @@ pub trait Slim: Send + Sync + Sized + 'static {
     fn index(&self) -> Option<&str>;
     /// Whether nothing but the resource version differs.
     fn same_but_version(&self, other: &Self) -> bool;
-    /// Where the object of that name is read.
+    /// The API and the name to read the object with.
     fn place(key: &Self::Key, client: &Client) -> (Api<Self::Wire>, String);
-    /// Keeps what is read and drops the rest.
+    /// Keeps the fields that are read and drops the rest.
     fn project(wire: Self::Wire, keep: &Keep, interner: &Interner) -> Self;
 }
 
@@ -70,12 +70,12 @@ pub enum Change<T> {
         /// As it is now.
         new: Arc<T>,
     },
-    /// Gone, perhaps while nobody was watching. Holds the last known state.
+    /// Deleted, perhaps while the watch was lost. Holds the last known state.
     Deleted(Arc<T>),
 }
 
 impl<T> Change<T> {
-    /// The object, as last known.
+    /// The object as last known.
     pub fn object(&self) -> &Arc<T> {
         match self {
             Self::Added(object) | Self::Deleted(object) | Self::Updated { new: object, .. } => object,
@@ -90,10 +90,10 @@ pub struct Cache<T: Slim>(Arc<Inner<T>>);
 
 struct Inner<T: Slim> {
     store: RwLock<Store<T>>,
-    /// Held for reading while a change is stored and handed out, so that a late subscriber misses none.
+    /// Read-locked while a change is stored and handed out, so that a late subscriber misses none.
     handlers: RwLock<Vec<Handler<T>>>,
     wanted: watch::Sender<Wanted>,
-    /// The generation of [`Wanted`] with which a whole list was seen; 0 before the first.
+    /// The generation of [`Wanted`] of the last complete list; 0 before the first.
     listed: watch::Sender<u64>,
     lost: Mutex<Option<Lost>>,
     interner: Interner,
@@ -107,7 +107,7 @@ struct Lost {
     why: String,
 }
 
-/// What to keep, numbered: every growth starts a new list.
+/// The keys to keep, numbered: every growth starts a new list.
 #[derive(Clone)]
 struct Wanted {
     generation: u64,
@@ -127,7 +127,7 @@ impl<T: Slim> fmt::Debug for Cache<T> {
 }
 
 impl<T: Slim> Cache<T> {
-    /// An empty cache. It fills once [`Cache::run`] runs.
+    /// An empty cache. [`Cache::run`] fills it.
     #[must_use]
     pub fn new(keep: Keep, metrics: &CacheMetrics) -> Self {
         Self(Arc::new(Inner {
@@ -141,7 +141,7 @@ impl<T: Slim> Cache<T> {
         }))
     }
 
-    /// The object of that name.
+    /// The object with this key.
     pub fn get<Q>(&self, key: &Q) -> Option<Arc<T>>
     where
         T::Key: Borrow<Q>,
@@ -150,13 +150,13 @@ impl<T: Slim> Cache<T> {
         self.0.store.read().get(key)
     }
 
-    /// All objects, in no order.
+    /// All objects, in no particular order.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<T>> {
         self.0.store.read().list()
     }
 
-    /// All objects with that value of the second index; see [`Slim::index`].
+    /// All objects with this value of the second index; see [`Slim::index`].
     #[must_use]
     pub fn by_index(&self, value: &str) -> Vec<Arc<T>> {
         self.0.store.read().by_index(value)
@@ -174,13 +174,13 @@ impl<T: Slim> Cache<T> {
         self.len() == 0
     }
 
-    /// Whether a whole list was seen with everything that is wanted now.
+    /// Whether a complete list was seen with everything that is wanted now.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         *self.0.listed.borrow() >= self.0.wanted.borrow().generation
     }
 
-    /// Whether a whole list was seen with at least these keys.
+    /// Whether a complete list was seen with at least these keys.
     #[must_use]
     pub fn holds(&self, keep: &Keep) -> bool {
         let wanted = self.0.wanted.borrow();
@@ -198,8 +198,8 @@ impl<T: Slim> Cache<T> {
         }
     }
 
-    /// Calls `handler` for every change, in order, from the watch's own task: it must not block, and not
-    /// subscribe. What is already known is handed to it first, as added.
+    /// Calls `handler` for every change, in order, from the watch's own task: it must neither block nor subscribe.
+    /// Objects already known are first handed to it as added.
     pub fn subscribe(&self, handler: impl Fn(&Change<T>) + Send + Sync + 'static) {
         let mut handlers = self.0.handlers.write();
         for object in self.list() {
@@ -208,14 +208,14 @@ impl<T: Slim> Cache<T> {
         handlers.push(Box::new(handler));
     }
 
-    /// What is kept now.
+    /// The keys kept now.
     #[must_use]
     pub fn keep(&self) -> Arc<Keep> {
         Arc::clone(&self.0.wanted.borrow().keep)
     }
 
-    /// Keeps these keys too. If that is more than before, everything is listed anew and the cache counts as
-    /// not synced until the list is whole; objects stay readable meanwhile.
+    /// Keeps these keys too. If that adds any, everything is listed again and the cache is not synced until the list
+    /// is complete; objects stay readable meanwhile.
     pub fn set_keep(&self, keep: &Keep) {
         self.0.wanted.send_if_modified(|wanted| {
             let union = wanted.keep.union(keep);
@@ -236,10 +236,10 @@ impl<T: Slim> Cache<T> {
         });
     }
 
-    /// Whether the cache can be relied on: a whole list was seen, and the watch is not lost for long. Or why not.
+    /// Whether the cache is reliable: a complete list was seen, and the watch has not been lost for long.
     ///
     /// # Errors
-    /// It cannot: since when and why, for a person.
+    /// Why it is not, and since when, for people.
     pub fn health(&self) -> Result<(), String> {
         let lost = self.0.lost.lock();
         match &*lost {
@@ -283,12 +283,12 @@ impl<T: Slim> Cache<T> {
         self.change(|store| [store.remove(last), None]);
     }
 
-    /// What the list has not brought so far.
+    /// Objects that the list has not contained so far.
     fn missing(&self) -> Vec<Arc<T>> {
         self.0.store.read().missing()
     }
 
-    /// The list is whole: what it did not bring is gone.
+    /// Ends a complete list: objects that it did not contain are gone.
     fn end_list(&self, wanted: &Wanted) {
         self.change(|store| store.end_list().into_iter().map(Some));
         self.0.interner.prune();
@@ -296,7 +296,7 @@ impl<T: Slim> Cache<T> {
         self.0.listed.send_replace(wanted.generation);
     }
 
-    /// Stores, then hands out.
+    /// Stores a change, then hands it out.
     fn change<C>(&self, change: impl FnOnce(&mut Store<T>) -> C)
     where
         C: IntoIterator<Item = Option<Change<T>>>,
@@ -307,7 +307,7 @@ impl<T: Slim> Cache<T> {
         self.0.metrics.seen(self.len());
     }
 
-    /// The watch is open.
+    /// Notes that the watch is open.
     fn found(&self) {
         self.0.metrics.watching.set(1);
         if let Some(lost) = self.0.lost.lock().take() {
@@ -315,7 +315,7 @@ impl<T: Slim> Cache<T> {
         }
     }
 
-    /// There is no watch, and this is why.
+    /// Notes that the watch is lost, and why.
     fn lost(&self, why: String) {
         self.0.metrics.errors.inc();
         self.0.metrics.watching.set(0);
@@ -327,7 +327,7 @@ impl<T: Slim> Cache<T> {
     }
 }
 
-/// An error with everything beneath it on one line.
+/// An error with all its sources on one line.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,9 +1,9 @@
 //! The client of the apiserver: one HTTP/2 connection for requests and one for watches, limits, deadlines, few retries,
 //! upstream's metrics.
 //!
-//! In go a kubeconfig (or the pod's own service account) and limits; out comes a [`Client`]. What is asked
-//! and how often is decided elsewhere. Leader election takes a client of its own (its own connection, no
-//! limiter, no retries), so that a busy host still renews its lease.
+//! In: a kubeconfig (or the pod's own service account) and limits. Out: a [`Client`]. What to request, and how often,
+//! is decided elsewhere. Leader election has its own client (own connection, no limiter, no retries), so that a busy
+//! host still renews its lease.
 
 mod guard;
 mod limit;
@@ -34,32 +34,32 @@ use guard::{Guard, Rules};
 use limit::Limiter;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A connection that is dead is noticed after interval and timeout, watches included.
+/// A dead connection, watches included, is noticed after interval plus timeout.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How far a watch may run ahead of us. An adaptive window stays small where the way is short, and the apiserver closes
-/// a watch that it cannot get rid of for a while: then a storm of changes costs a new watch every few seconds.
+/// How far a watch may run ahead of the host. An adaptive window stays small on a short path, and the apiserver closes
+/// a watch whose events it cannot send for a while: a storm of changes would then cost a new watch every few seconds.
 const STREAM_WINDOW: u32 = 4 << 20;
-/// For all streams together.
+/// The window of all streams together.
 const CONNECTION_WINDOW: u32 = 8 << 20;
 
-/// How to reach the apiserver and how much to ask of it.
+/// How to reach the apiserver, and how hard to use it.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
     /// A kubeconfig file. Without it and without `master` the pod's service account is used.
     pub kubeconfig: Option<PathBuf>,
     /// The apiserver's address, instead of the one in the kubeconfig.
     pub master: Option<String>,
-    /// Requests per second on average; 0 or less is no limit.
+    /// Requests per second on average; 0 or less means no limit.
     pub qps: f32,
-    /// Requests at once above the average.
+    /// Requests allowed at once above the average.
     pub burst: u32,
-    /// What the apiserver's logs and field managers call us.
+    /// The name of this process in the apiserver's logs and field managers.
     pub user_agent: String,
-    /// Longest time for one request with its retries, waiting for the limiter included. Watches are exempt.
+    /// Maximum time for one request with its retries and the wait for the limiter. Watches are exempt.
     pub request_timeout: Duration,
-    /// How often a request is repeated that the apiserver sent away (429, or 503 with a time to wait).
+    /// How often to repeat a request that the apiserver rejects with 429, or with 503 and a Retry-After.
     pub retries: u32,
 }
 
@@ -84,30 +84,30 @@ pub enum ClientError {
     #[error("kubeconfig {path}", path = path.display())]
     Kubeconfig {
         path: PathBuf,
-        /// What is wrong with it.
+        /// The underlying error.
         source: Box<KubeconfigError>,
     },
-    /// The kubeconfig asks for a proxy.
+    /// The kubeconfig configures a proxy.
     #[error("kubeconfig {path} names the proxy {proxy}, which is not supported: remove proxy-url", path = path.display())]
     Proxy { path: PathBuf, proxy: String },
-    /// Neither told where the apiserver is, nor in a pod.
+    /// No address was given, and the process is not in a pod.
     #[error("not in a pod: give --kubeconfig or --master")]
     NotInCluster(#[source] ::kube::config::InClusterError),
-    /// The address is not one.
+    /// The address is invalid.
     #[error("--master {0:?} is not an address like https://host:port")]
     Master(String),
-    /// The user agent cannot be sent.
+    /// The user agent is no valid header value.
     #[error("user agent {0:?} holds characters that a header may not")]
     UserAgent(String),
-    /// The server name to expect cannot be one.
+    /// The expected server name is invalid.
     #[error("tls-server-name {0:?} is no host name and no address")]
     ServerName(String),
-    /// The TLS or login material is of no use.
+    /// The TLS or login credentials are unusable.
     #[error("credentials for the apiserver")]
     Credentials(#[source] Box<::kube::Error>),
 }
 
-/// Builds a client. Has to be called inside of a tokio runtime.
+/// Builds a client. Must be called within a tokio runtime.
 pub async fn build(options: &ClientOptions, metrics: &ClientMetrics) -> Result<Client, ClientError> {
     from_config(config(options).await?, options, metrics)
 }
@@ -135,7 +135,7 @@ fn parse_master(master: &str) -> Result<Uri, ClientError> {
 async fn from_kubeconfig(path: &PathBuf) -> Result<Config, ClientError> {
     let unusable = |source| ClientError::Kubeconfig { path: path.clone(), source: Box::new(source) };
     let kubeconfig = Kubeconfig::read_from(path).map_err(unusable)?;
-    // Proxies from the environment are meant for the internet, not for the apiserver, and are ignored.
+    // Proxies from the environment are meant for the internet, not for the apiserver: ignore them.
     let proxies =
         kubeconfig.clusters.iter().filter_map(|cluster| cluster.cluster.as_ref()?.proxy_url.clone());
     if let Some(proxy) = proxies.into_iter().find(|proxy| !proxy.is_empty()) {
@@ -160,7 +160,7 @@ fn from_config(
     layered(apart, &config, options, metrics)
 }
 
-/// An apiserver that is a service of this process.
+/// An apiserver that runs as a service in this process.
 pub type Apiserver = BoxCloneSyncService<Request<Body>, Response<UnsyncBoxBody<Bytes, BoxError>>, BoxError>;
 
 /// A client of an apiserver in this process, under the same limits and deadlines as any other.
@@ -205,8 +205,8 @@ where
 
 type Http = legacy::Client<HttpsConnector<HttpConnector>, Body>;
 
-/// Watches have a connection of their own. On one connection the apiserver sends the events of a watch in turn with the answers
-/// to all writes, falls behind in a storm of them, and closes the watch for that: every second while 2,000 nodes are initialised.
+/// Watches have their own connection. On a shared one the apiserver interleaves watch events with the answers to all
+/// writes, falls behind in a storm of them, and closes the watch: every second while 2,000 nodes are initialised.
 fn connection(config: &Config) -> Result<Http, ClientError> {
     Ok(legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -227,7 +227,7 @@ fn connector(config: &Config) -> Result<HttpsConnector<HttpConnector>, ClientErr
     let tls = config.rustls_client_config().map_err(|error| ClientError::Credentials(Box::new(error)))?;
     let mut http = HttpConnector::new();
     http.enforce_http(false);
-    // Without it every small PATCH over HTTP/2 waits for the peer's delayed acknowledgement.
+    // Without this every small PATCH over HTTP/2 waits for the peer's delayed acknowledgement.
     http.set_nodelay(true);
     http.set_connect_timeout(Some(CONNECT_TIMEOUT));
     let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();

@@ -1,9 +1,9 @@
-//! Events: what people see in `kubectl describe`. They never stand in the way.
+//! Events: what people see in `kubectl describe`. They never hold up other work.
 //!
-//! In go calls of [`Recorder::record`], which never wait; out come core/v1 Events, written one after the
-//! other by [`EventWriter::run`] while no write that matters is in flight. Repeats become a count, floods of similar
-//! ones are combined, and one object cannot fill the log: the same rules as client-go's. When the queue is
-//! full the newest is dropped and counted.
+//! In: calls of [`Recorder::record`], which never wait. Out: core/v1 Events, written one at a time by
+//! [`EventWriter::run`] while no important write is in flight. Repeats become a count, floods of similar ones are
+//! combined, and one object cannot fill the log: the same rules as client-go's. When the queue is full the newest event
+//! is dropped and counted.
 
 mod correlate;
 #[cfg(test)]
@@ -36,16 +36,16 @@ use super::{
 };
 pub use write::EventWriter;
 
-/// How many events may wait.
+/// Maximum events waiting.
 const CAPACITY: usize = 1000;
 
-/// The object an event is about.
+/// The object that an event is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Regarding {
     /// The object's API version.
     pub api_version: &'static str,
     pub kind: &'static str,
-    /// The namespace; none for a cluster-scoped object, whose events go to `default`.
+    /// The namespace; `None` for a cluster-scoped object, whose events go to `default`.
     pub namespace: Option<String>,
     pub name: String,
     pub uid: String,
@@ -71,7 +71,7 @@ impl From<&Service> for Regarding {
 }
 
 impl Regarding {
-    /// A Service, which need not exist any more.
+    /// A Service, which may no longer exist.
     #[must_use]
     pub fn service(key: &ObjectKey, uid: &str) -> Self {
         Self {
@@ -90,17 +90,17 @@ impl From<&Self> for Regarding {
     }
 }
 
-/// Whether somebody should look.
+/// The severity of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// News.
+    /// Information.
     Normal,
-    /// Something is wrong.
+    /// A problem.
     Warning,
 }
 
 impl EventType {
-    /// As it stands in the object.
+    /// The value of the `type` field.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -110,7 +110,7 @@ impl EventType {
     }
 }
 
-/// Something that was recorded and waits to be written.
+/// An event that was recorded and waits to be written.
 #[derive(Debug, Clone)]
 struct Raised {
     component: &'static str,
@@ -132,7 +132,7 @@ struct Shared {
     raised: Notify,
     /// Queued, or being written.
     pending: watch::Sender<usize>,
-    /// Set while somebody waits for everything to be written: then pressure does not count.
+    /// Set while somebody flushes the queue: pressure is then ignored.
     flushing: AtomicBool,
     hurry: Notify,
     metrics: EventMetrics,
@@ -146,7 +146,7 @@ pub struct Recorder {
 }
 
 impl Events {
-    /// A queue and the writer that empties it.
+    /// A queue, and the writer that empties it.
     #[must_use]
     pub fn new(client: Client, pressure: WritePressure, metrics: EventMetrics) -> (Self, EventWriter) {
         let events = Self::detached(metrics);
@@ -154,7 +154,7 @@ impl Events {
         (events, writer)
     }
 
-    /// A queue that nobody empties yet.
+    /// A queue without a writer yet.
     pub(super) fn detached(metrics: EventMetrics) -> Self {
         Self(Arc::new(Shared {
             queue: Mutex::default(),
@@ -166,13 +166,13 @@ impl Events {
         }))
     }
 
-    /// A recorder for one component, named as upstream names it: `cloud-node`, `service`, …
+    /// A recorder for one component, with upstream's name: `cloud-node`, `service`, …
     #[must_use]
     pub fn recorder(&self, component: &'static str) -> Recorder {
         Recorder { component, shared: Arc::clone(&self.0) }
     }
 
-    /// Waits until everything recorded so far is written, but not for longer than `limit`. Whether it was.
+    /// Waits, at most `limit`, until everything recorded so far is written. Returns whether it was.
     pub async fn flush(&self, limit: Duration) -> bool {
         self.0.flushing.store(true, Ordering::Release);
         self.0.hurry.notify_one();
@@ -182,7 +182,7 @@ impl Events {
         matches!(done, Ok(Ok(_)))
     }
 
-    /// Takes everything that waits, for tests of what is recorded.
+    /// Takes everything that waits, so that tests can check what was recorded.
     #[cfg(test)]
     pub(super) fn take(&self) -> Vec<(EventType, &'static str, String)> {
         let taken = std::mem::take(&mut *self.0.queue.lock());
@@ -196,7 +196,7 @@ impl Events {
 }
 
 impl Recorder {
-    /// Queues an event. Never waits; drops the event if too many wait already.
+    /// Queues an event. Never waits; drops the event if the queue is full.
     pub fn record(
         &self,
         regarding: impl Into<Regarding>,
@@ -231,7 +231,7 @@ impl Shared {
         self.raised.notify_one();
     }
 
-    /// Takes the oldest. It stays pending until the second value is dropped.
+    /// Takes the oldest event, which stays pending until the second value is dropped.
     fn pop(&self) -> Option<(Raised, Unsettled<'_>)> {
         let raised = self.queue.lock().pop_front()?;
         self.metrics.queued.dec();
@@ -239,7 +239,7 @@ impl Shared {
     }
 }
 
-/// An event that was taken and is neither written nor given up yet.
+/// A taken event that is neither written nor discarded yet.
 struct Unsettled<'a>(&'a Shared);
 
 impl Drop for Unsettled<'_> {

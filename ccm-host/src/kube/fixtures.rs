@@ -1,4 +1,4 @@
-//! Words for tests: objects that read as a sentence, and an apiserver that is a function.
+//! Test fixtures: builders for objects, and an apiserver that is a function.
 
 #![allow(
     unreachable_pub,
@@ -236,7 +236,7 @@ fn extended(pairs: &crate::kube::pairs::Pairs, key: &str, value: &str) -> crate:
     pairs.iter().filter(|(known, _)| *known != key).chain([(key, value)]).collect()
 }
 
-/// A recorder whose events stay where they are, to be looked at with [`Recorded::take`].
+/// A recorder whose events stay in its queue, to be read with [`Recorded::take`].
 pub(crate) fn recorder() -> (Recorder, Recorded) {
     let events = Events::detached(EventMetrics::default());
     (events.recorder("test"), Recorded(events))

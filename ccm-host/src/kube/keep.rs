@@ -1,13 +1,13 @@
-//! Which labels and annotations the caches keep.
+//! The labels and annotations that the caches keep.
 //!
-//! The keys the controllers read are fixed; the keys a provider wants are known only after it was asked.
-//! So a [`Keep`] is a union that grows; what nobody asked for never stays in memory.
+//! The keys that controllers read are fixed; the keys that a provider wants are known only after its handshake. So a
+//! [`Keep`] is a union that grows; keys that nobody wants never stay in memory.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::pairs::{Interner, Pairs};
 
-/// A copy of the whole object that `kubectl apply` leaves behind: kept only when asked for by name.
+/// The copy of the whole object that `kubectl apply` leaves behind: kept only if wanted by name.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The labels and annotations to keep of one kind of object.
@@ -27,19 +27,19 @@ impl Keep {
         }
     }
 
-    /// How many keys and prefixes it names.
+    /// The number of keys and prefixes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.labels.len() + self.annotations.len()
     }
 
-    /// Whether it names none.
+    /// Whether there are no keys and prefixes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether the union of the two is no more than this one.
+    /// Whether this already keeps everything that `other` does.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         self.labels.covers(&other.labels) && self.annotations.covers(&other.annotations)
@@ -71,7 +71,7 @@ impl KeySet {
         Self { prefixes: prefixes.collect(), ..Self::default() }
     }
 
-    /// Keys as a provider writes them: one that ends in `/` or `*` is a prefix, and `*` alone is [`KeySet::all`].
+    /// Keys as a provider writes them: one ending in `/` or `*` is a prefix, and `*` alone is [`KeySet::all`].
     #[must_use]
     pub fn patterns(patterns: &[String]) -> Self {
         if patterns.iter().any(|pattern| pattern == "*") {

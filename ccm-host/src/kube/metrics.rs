@@ -1,4 +1,4 @@
-//! The metrics of everything that speaks to the apiserver, registered once.
+//! The metrics of all communication with the apiserver, registered once.
 //!
 //! Names, labels and buckets of `workqueue_*` and `rest_client_*` are upstream's, so that existing
 //! dashboards work. The library appends `_total` to counters.
@@ -17,7 +17,7 @@ pub use events::EventMetrics;
 pub(super) use queue::{InFlight, QueueSample};
 pub use queue::{QueueMetrics, QueueSeries};
 
-/// All of them. Cheap to clone.
+/// All metrics of this module. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct KubeMetrics {
     /// Requests to the apiserver.

@@ -1,7 +1,7 @@
-//! The slim Node: the fields the node-side controllers, the backend sets and the routes read.
+//! The slim Node: the fields that the node controllers, the backend sets and the routes read.
 //!
-//! In goes the apiserver's JSON (through a private wire type), out comes about one tenth of it. Images,
-//! capacity, managed fields and annotations nobody asked for are never kept.
+//! In: the apiserver's JSON, through a private wire type. Out: about one tenth of it. Images, capacity, managed fields
+//! and annotations that nobody wants are never kept.
 
 mod wire;
 
@@ -18,7 +18,7 @@ pub use wire::NodeWire;
 
 /// Condition types that are kept, besides those with [`OWN_CONDITION_PREFIX`].
 pub const KEPT_CONDITIONS: [&str; 2] = ["Ready", "NetworkUnavailable"];
-/// Conditions with this prefix are ours (the breaker, for one) and are kept.
+/// Conditions with this prefix belong to this host (the breaker's, for one) and are kept.
 pub const OWN_CONDITION_PREFIX: &str = "CloudProvider";
 
 /// A Node as the controllers see it.
@@ -36,7 +36,7 @@ pub struct Node {
     pub deletion_time: Option<Timestamp>,
     pub labels: Pairs,
     pub annotations: Pairs,
-    /// `spec.providerID`, none if empty.
+    /// `spec.providerID`, `None` if empty.
     pub provider_id: Option<String>,
     /// `spec.podCIDRs`
     pub pod_cidrs: Vec<String>,
@@ -46,13 +46,13 @@ pub struct Node {
     pub unschedulable: bool,
     /// `status.addresses`, in order.
     pub addresses: Vec<NodeAddress>,
-    /// The kept ones of `status.conditions`.
+    /// The kept part of `status.conditions`.
     pub conditions: Vec<NodeCondition>,
-    /// `status.nodeInfo.systemUUID`, none if empty.
+    /// `status.nodeInfo.systemUUID`, `None` if empty.
     pub system_uuid: Option<String>,
 }
 
-/// One taint. All fields survive a round trip unchanged: taints are written as a whole list.
+/// One taint. All fields survive a round trip unchanged, since taints are written as a whole list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
@@ -95,19 +95,19 @@ pub struct NodeCondition {
 }
 
 impl Node {
-    /// The condition of that type, if the node has it and it is kept.
+    /// The condition of this type, if the node has it and it is kept.
     #[must_use]
     pub fn condition(&self, type_: &str) -> Option<&NodeCondition> {
         self.conditions.iter().find(|condition| condition.type_ == type_)
     }
 
-    /// Whether its deletion was asked for.
+    /// Whether its deletion was requested.
     #[must_use]
     pub fn is_deleting(&self) -> bool {
         self.deletion_time.is_some()
     }
 
-    /// Whether any taint has that key.
+    /// Whether any taint has this key.
     #[must_use]
     pub fn has_taint(&self, key: &str) -> bool {
         self.taints.iter().any(|taint| taint.key == key)

@@ -1,8 +1,7 @@
 //! Labels and annotations in a compact form: a sorted slice with shared keys.
 //!
-//! A cluster has thousands of nodes but only some dozens of label keys, so keys are interned by the
-//! cache that fills the map. Only what [`super::keep::Keep`] wants is in it; [`Pairs::total`] still says
-//! how many the object really has.
+//! A cluster has thousands of nodes but only some dozens of label keys, so the cache that fills the map interns keys.
+//! It holds only what [`super::keep::Keep`] wants; [`Pairs::total`] still tells how many the object really has.
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
@@ -10,7 +9,7 @@ use parking_lot::Mutex;
 
 /// A read-only string map, small in memory.
 ///
-/// Equality looks at the kept pairs only: a change of a key nobody reads is no change.
+/// Equality covers the kept pairs only: a change of a key that nobody reads is not a change.
 #[derive(Clone, Default)]
 pub struct Pairs {
     kept: Box<[(Arc<str>, Box<str>)]>,
@@ -18,7 +17,7 @@ pub struct Pairs {
 }
 
 impl Pairs {
-    /// Builds the map from pairs already chosen; `total` is how many the object has in all.
+    /// Builds the map from pairs already selected; `total` counts all pairs of the object.
     pub(super) fn new(mut kept: Vec<(Arc<str>, Box<str>)>, total: usize) -> Self {
         kept.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         kept.dedup_by(|later, earlier| later.0 == earlier.0);
@@ -44,19 +43,19 @@ impl Pairs {
         self.kept.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// How many pairs are kept.
+    /// The number of kept pairs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// Whether nothing is kept. The object may still have pairs nobody asked for: see [`Pairs::total`].
+    /// Whether nothing is kept. The object may still have other pairs: see [`Pairs::total`].
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// How many pairs the object has at the apiserver, kept or not.
+    /// The number of pairs at the apiserver, kept or not.
     #[must_use]
     pub fn total(&self) -> usize {
         self.total as usize
@@ -85,7 +84,7 @@ impl<K: Into<Arc<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Pairs {
     }
 }
 
-/// Keys that were seen once and are shared from then on.
+/// Shares one copy of each key.
 #[derive(Debug, Default)]
 pub struct Interner(Mutex<HashSet<Arc<str>>>);
 
@@ -101,7 +100,7 @@ impl Interner {
         shared
     }
 
-    /// Forgets keys that no object uses any more, so that churning keys do not pile up.
+    /// Forgets keys that no object uses any more, so that changing keys do not pile up.
     pub(super) fn prune(&self) {
         self.0.lock().retain(|key| Arc::strong_count(key) > 1);
     }

@@ -1,7 +1,7 @@
 //! The smallest writes that make the apiserver's copy match a decision, each with its preconditions.
 //!
-//! In go the object as it was seen and what shall differ; out comes a [`Patch`], or none when nothing
-//! differs. The functions are pure; [`Writer`] sends. What shall differ is decided by the controllers.
+//! In: the object as last seen and the desired changes. Out: a [`Patch`], or none if nothing differs. The functions are
+//! pure; [`Writer`] sends. The controllers decide on the changes.
 //!
 //! | Write | Kind | Guard |
 //! |---|---|---|
@@ -14,10 +14,10 @@
 //! | deletion of a node | DELETE | uid precondition |
 //! | a record in a ConfigMap | merge patch | resource version |
 //!
-//! A JSON patch with `test` was chosen over a resource version for taints and finalizers because it fails
-//! only if the value itself was changed by somebody else: heartbeats, and our own write of the addresses
-//! just before, do not make it fail. The price: a failed `test` is told from an invalid value only by its
-//! 422 naming no field, which [`WriteError`] does.
+//! Taints and finalizers use a JSON patch with `test` instead of a resource version, because it fails only if somebody
+//! else changed the value itself: heartbeats, and our own write of the addresses just before, do not make it fail. The
+//! price: a failed `test` differs from an invalid value only in that its 422 names no field, which [`WriteError`]
+//! checks.
 
 mod error;
 mod json;
@@ -54,7 +54,7 @@ pub enum Target {
     Status,
 }
 
-/// A patch by its kind.
+/// The body of a patch, by patch type.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Body {
     /// RFC 6902: a list of operations, all or nothing.
@@ -83,7 +83,7 @@ impl Body {
     }
 }
 
-/// A condition as it shall be.
+/// The desired state of a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedCondition<'a> {
     pub type_: &'a str,

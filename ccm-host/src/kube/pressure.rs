@@ -1,11 +1,10 @@
-//! How many writes that matter are waiting or in flight.
+//! Counts the important writes that are waiting or in flight.
 //!
-//! Writers hold a [`Held`] for the length of a write; whoever has time (events) waits for
-//! [`WritePressure::idle`].
+//! Writers hold a [`Held`] for the length of a write; less urgent work (events) waits for [`WritePressure::idle`].
 
 use tokio::sync::watch;
 
-/// A shared count of writes that matter. Cheap to clone.
+/// A shared count of important writes. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct WritePressure(watch::Sender<usize>);
 
@@ -23,7 +22,7 @@ impl WritePressure {
         Held(self.clone())
     }
 
-    /// How many writes are waiting or in flight.
+    /// The number of writes waiting or in flight.
     #[must_use]
     pub fn held(&self) -> usize {
         *self.0.borrow()

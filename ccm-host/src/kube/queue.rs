@@ -1,11 +1,10 @@
-//! A keyed work queue with the guarantees of client-go's, and the loop that works it off.
+//! A keyed work queue with the guarantees of client-go's, and the loop that runs its keys.
 //!
-//! In go keys, from watch handlers and from the outcomes of earlier runs; out comes one run per key at a
-//! time. Duplicates collapse; a key that is added while it runs is run again afterwards; failures back off
-//! per key. There is **one schedule per key**: an ordinary add runs the key at once and replaces a pending
-//! delay (the failure count stays), and of several delays the earliest counts. A run that is still to
-//! start replaces every delay asked for before it, since it sees the present and says itself when it wants
-//! to run again. What a run does is decided by its handler.
+//! In: keys, from watch handlers and from the outcomes of earlier runs. Out: one run per key at a time. Duplicates
+//! collapse; a key added while it runs is run again afterwards; failures back off per key. There is **one schedule per
+//! key**: an ordinary add runs the key at once and replaces a pending delay (the failure count stays), and of several
+//! delays the earliest counts. A run yet to start replaces every delay requested before it, since it sees the current
+//! state and requests its own next run. The handler decides what a run does.
 
 mod run;
 mod schedule;
@@ -26,7 +25,7 @@ use super::metrics::{InFlight, QueueMetrics, QueueSample, QueueSeries};
 pub use run::{Outcome, run};
 use schedule::{Next, Schedule};
 
-/// What a queue needs of a key.
+/// The bounds of a queue's keys.
 pub trait Key: Clone + Eq + Hash + Ord + Display + Debug + Send + Sync + 'static {}
 impl<K: Clone + Eq + Hash + Ord + Display + Debug + Send + Sync + 'static> Key for K {}
 
@@ -39,7 +38,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The delay after `failures` failures before this one.
+    /// The delay after a failure that was preceded by `failures` others.
     #[must_use]
     pub fn delay(&self, failures: u32) -> Duration {
         2_u32
@@ -104,7 +103,7 @@ impl<K: Key> WorkQueue<K> {
             return self.add(key);
         }
         let now = Instant::now();
-        // A delay beyond the clock's range is as good as never; a day later is as good a guess as any.
+        // A delay beyond the clock's range means never; a day is as good as any.
         let due = now.checked_add(delay).unwrap_or(now + Duration::from_secs(86_400));
         self.0.series.retries.inc();
         if self.0.schedule.lock().add_at(key, due) {
@@ -125,38 +124,38 @@ impl<K: Key> WorkQueue<K> {
         self.0.schedule.lock().forget(key);
     }
 
-    /// How often the key failed since it was last forgotten.
+    /// The number of failures since the key was last forgotten.
     #[must_use]
     pub fn retries(&self, key: &K) -> u32 {
         self.0.schedule.lock().failures(key)
     }
 
-    /// How many keys wait to be run now, without the delayed and the running.
+    /// The number of keys ready to run, without delayed and running ones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.schedule.lock().waiting(Instant::now())
     }
 
-    /// Whether no key waits to be run now.
+    /// Whether no key is ready to run.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Ignores what is added from now on and drops delayed keys. What waits is still handed out.
+    /// Ignores further adds and drops delayed keys. Waiting keys are still handed out.
     pub fn shut_down(&self) {
         self.0.schedule.lock().shut_down();
         self.0.changed.notify_waiters();
         self.0.changed.notify_one();
     }
 
-    /// The next key, which belongs to the caller until [`WorkQueue::done`]. None once the queue is shut
-    /// down and drained. Dropping the future loses nothing.
+    /// The next key, which belongs to the caller until [`WorkQueue::done`]. `None` once the queue is shut down and
+    /// drained. Dropping the future loses nothing.
     pub async fn get(&self) -> Option<K> {
         self.take().await.map(|(key, _waited)| key)
     }
 
-    /// The same, and how long the key has waited.
+    /// Like [`WorkQueue::get`], with the time that the key has waited.
     async fn take(&self) -> Option<(K, Duration)> {
         loop {
             let changed = self.0.changed.notified();
@@ -188,7 +187,7 @@ impl<K: Key> WorkQueue<K> {
         }
     }
 
-    /// Says that the run of a key from [`WorkQueue::get`] has ended.
+    /// Marks the run of a key from [`WorkQueue::get`] as ended.
     pub fn done(&self, key: &K) {
         let Some(done) = self.0.schedule.lock().done(key, Instant::now()) else { return };
         self.0.series.work_duration.observe(done.ran.as_secs_f64());
@@ -207,7 +206,7 @@ impl<K: Key> InFlight for Shared<K> {
         QueueSample {
             name: self.name,
             depth: schedule.waiting(now),
-            // Not sum(): that of nothing is minus zero.
+            // Not sum(): the sum of nothing is minus zero.
             unfinished_seconds: running().fold(0.0, |sum, seconds| sum + seconds),
             longest_seconds: running().fold(0.0, f64::max),
         }

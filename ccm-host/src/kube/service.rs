@@ -1,7 +1,7 @@
-//! The slim Service: the fields the load-balancer controller compares, sends and writes.
+//! The slim Service: the fields that the load balancer controller compares, sends and writes.
 //!
-//! In goes the apiserver's JSON (through a private wire type). Which annotations are kept is the union of
-//! what the providers want and what the controller reads.
+//! In: the apiserver's JSON, through a private wire type. The cache keeps the annotations that the providers want or
+//! the controller reads.
 
 mod source_ranges;
 mod wire;
@@ -56,7 +56,7 @@ pub struct Service {
     pub annotations: Pairs,
     /// `metadata.finalizers`, complete and in order.
     pub finalizers: Vec<String>,
-    /// The read part of `spec`.
+    /// The part of `spec` that is read.
     pub spec: ServiceSpec,
     /// `status.loadBalancer.ingress`
     pub ingress: Vec<Ingress>,
@@ -71,16 +71,16 @@ pub struct ServiceSpec {
     /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
     #[serde(rename = "type")]
     pub type_: String,
-    /// The class; none means the cluster's default implementation.
+    /// `None` means the cluster's default implementation.
     pub load_balancer_class: Option<String>,
-    /// Allowed client ranges; none and empty differ.
+    /// Allowed client ranges; `None` and empty differ.
     pub load_balancer_source_ranges: Option<Vec<String>>,
     #[serde(deserialize_with = "super::wire::or_default")]
     pub ports: Vec<ServicePort>,
     /// `None` or `ClientIP`.
     pub session_affinity: String,
     pub session_affinity_config: Option<SessionAffinityConfig>,
-    /// The wished address (deprecated upstream, still used).
+    /// The requested address (deprecated upstream, still used).
     #[serde(rename = "loadBalancerIP")]
     pub load_balancer_ip: String,
     /// Addresses routed to the nodes from outside.
@@ -90,7 +90,7 @@ pub struct ServiceSpec {
     pub external_traffic_policy: String,
     /// `Cluster` or `Local`.
     pub internal_traffic_policy: Option<String>,
-    /// Port of the health check for `Local`; 0 if none.
+    /// Health check port for the policy `Local`; 0 if none.
     pub health_check_node_port: i32,
     /// `IPv4`, `IPv6`; the first is the primary.
     #[serde(deserialize_with = "super::wire::or_default")]
@@ -99,7 +99,7 @@ pub struct ServiceSpec {
     pub ip_family_policy: Option<String>,
     #[serde(rename = "clusterIPs", deserialize_with = "super::wire::or_default")]
     pub cluster_ips: Vec<String>,
-    /// Whether node ports are allotted; none means yes.
+    /// Whether to allocate node ports; `None` means yes.
     pub allocate_load_balancer_node_ports: Option<bool>,
 }
 
@@ -114,7 +114,7 @@ pub struct SessionAffinityConfig {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClientIpConfig {
-    /// How long a client sticks.
+    /// How long a client sticks to a backend.
     #[serde(default)]
     pub timeout_seconds: Option<i32>,
 }
@@ -123,18 +123,18 @@ pub struct ClientIpConfig {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServicePort {
-    /// Name, may be empty when there is one port only.
+    /// May be empty if there is only one port.
     pub name: String,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
     pub app_protocol: Option<String>,
     pub port: i32,
     pub target_port: TargetPort,
-    /// The nodes' port; 0 if none.
+    /// Port on the nodes; 0 if none.
     pub node_port: i32,
 }
 
-/// A port by number or by the name it has in the pod.
+/// A port by number, or by its name in the pod.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum TargetPort {
@@ -158,7 +158,7 @@ pub struct Ingress {
     /// A DNS name, or empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hostname: String,
-    /// `VIP` or `Proxy`; none leaves it to the apiserver.
+    /// `VIP` or `Proxy`; `None` leaves it to the apiserver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ip_mode: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "super::wire::or_default")]
@@ -191,7 +191,7 @@ pub struct Condition {
 }
 
 impl Service {
-    /// Whether its deletion was asked for.
+    /// Whether its deletion was requested.
     #[must_use]
     pub fn is_deleting(&self) -> bool {
         self.deletion_time.is_some()
@@ -203,7 +203,7 @@ impl Service {
         self.finalizers.iter().any(|found| found == finalizer)
     }
 
-    /// The condition of that type, if the Service has it.
+    /// The condition of this type, if the Service has it.
     #[must_use]
     pub fn condition(&self, type_: &str) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.type_ == type_)

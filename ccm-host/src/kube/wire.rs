@@ -1,7 +1,7 @@
-//! What is common to the private wire types: metadata without managed fields, lists that may be null.
+//! Shared parts of the private wire types: metadata without managed fields, lists that may be null.
 //!
-//! A wire type lives only while one object is decoded; [`super::node`] and [`super::service`] project it
-//! to what controllers read.
+//! A wire type lives only while one object is decoded; [`super::node`] and [`super::service`] project it to the slim
+//! types that controllers read.
 
 use std::fmt;
 
@@ -12,8 +12,8 @@ use serde::{
     de::{MapAccess, Visitor},
 };
 
-/// The part of an object's metadata that somebody reads. Unknown fields, managed fields among them, are
-/// skipped by the parser and never allocated.
+/// The part of an object's metadata that is read. The parser skips unknown fields, managed fields among them, without
+/// allocating them.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Meta {
@@ -32,7 +32,7 @@ pub(super) struct Meta {
 }
 
 impl Meta {
-    /// The metadata the watch machinery itself needs: the identity and where to resume.
+    /// The metadata that the watch itself needs: the identity, and where to resume.
     pub(super) fn for_watcher(&self) -> ObjectMeta {
         ObjectMeta {
             name: Some(self.name.clone()),
@@ -43,7 +43,7 @@ impl Meta {
     }
 }
 
-/// Reads a value in which an explicit null means the same as absence.
+/// Reads a value where an explicit null means absence.
 pub(super) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     d: D,
 ) -> Result<T, D::Error> {

@@ -1,8 +1,8 @@
-//! Keeps one cache in step with the apiserver: a whole list, then watches from its version on, then again.
+//! Keeps one cache in sync with the apiserver: a complete list, then watches from its version on, then again.
 //!
-//! In: a client, and what is wanted. Out: calls of the cache, and whether the watch is lost. Every list is a consistent read, so
-//! that the cache never goes back in time behind an apiserver that lags, and before an object that a list lacks is taken for
-//! gone, it is read once more by its name.
+//! In: a client, and the keys to keep. Out: calls of the cache, and whether the watch is lost. Every list is a
+//! consistent read, so that the cache never goes back in time behind a lagging apiserver, and an object missing from a
+//! list is read once more by name before it is reported as deleted.
 //!
 //! ```text
 //!        ┌─ streaming list ─┐ whole
@@ -11,7 +11,7 @@
 //!                                       └──┘
 //! ```
 //!
-//! Each list is tried by streaming first, also where the last one was refused: apiservers are upgraded, and downgraded.
+//! Each list tries streaming first, even if the last attempt was refused: apiservers are upgraded and downgraded.
 
 use std::{convert::Infallible, pin::Pin, time::Duration};
 
@@ -25,39 +25,39 @@ use tokio::time::{Instant, error::Elapsed, sleep, timeout};
 
 use super::{Cache, Slim, Wanted, chain};
 
-/// A streaming list that stays silent for so long is taken for one that the apiserver does not know.
+/// A streaming list silent for this long is taken as unsupported.
 const SILENT_LIST: Duration = Duration::from_secs(20);
 
 /// How long an apiserver may take to open a watch.
 const OPENED_WITHIN: Duration = Duration::from_secs(30);
 
-/// The apiserver ends a watch after so many seconds.
+/// The apiserver ends a watch after this many seconds.
 const WATCH_SECONDS: u32 = 290;
 
-/// A watch that is silent even then is dead.
+/// A watch still silent after this long is dead.
 const SILENT_WATCH: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
 
-/// A watch that ends sooner and has brought nothing did not work.
+/// A watch that ends sooner without any event did not work.
 const SHORT_WATCH: Duration = Duration::from_secs(5);
 
-/// After a watch that lived so long, pauses start anew.
+/// The backoff resets after a watch that lasted this long.
 const LONG_WATCH: Duration = Duration::from_secs(60);
 
 const PAGE: u32 = 500;
 
-/// So many objects are read at once that a list lacks.
+/// How many objects missing from a list are read concurrently.
 const READ_AT_ONCE: usize = 32;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(800);
-/// Short, for there are two caches and not a thousand clients: who upgrades an apiserver waits for no backoff.
+/// Short, since there are two caches and not a thousand clients: an apiserver upgrade should not wait for a backoff.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// What ends the initial events of a streaming list.
+/// The annotation that ends the initial events of a streaming list.
 const END_OF_LIST: &str = "k8s.io/initial-events-end";
 
 type Events<T> = Pin<Box<dyn Stream<Item = ::kube::Result<WatchEvent<<T as Slim>::Wire>>> + Send>>;
 
-/// Why a list or a watch came to nothing.
+/// Why a list or a watch failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -77,7 +77,7 @@ enum Failure {
     Stale(String),
 }
 
-/// Follows on behalf of one cache, for as long as the same is wanted.
+/// Follows the apiserver for one cache, for as long as the wanted keys stay the same.
 pub(super) struct Follower<'a, T: Slim> {
     cache: &'a Cache<T>,
     client: &'a Client,
@@ -102,11 +102,11 @@ impl<'a, T: Slim> Follower<'a, T> {
         }
     }
 
-    /// A whole list, and the watch that goes on from it if it came by one.
+    /// A complete list, and the watch that continues it if the list was streamed.
     async fn list(&self) -> Result<(String, Option<Events<T>>), Failure> {
         let failure = match self.list_by_stream().await {
             Ok((version, events)) => return Ok((version, Some(events))),
-            // Asked in another way, it would say the same.
+            // Paging would get the same answer.
             Err(failure) if failure.is_no_answer() => return Err(failure),
             Err(failure) => failure,
         };
@@ -116,7 +116,7 @@ impl<'a, T: Slim> Follower<'a, T> {
 
     async fn list_by_stream(&self) -> Result<(String, Events<T>), Failure> {
         let params = WatchParams { send_initial_events: true, ..watch_params() };
-        // No version at all: at least as new as the moment of the question. 0 would be whatever this apiserver has.
+        // No version: at least as new as the moment of the request. 0 would be whatever this apiserver has.
         let mut events = self.open(&params, "", SILENT_LIST).await?;
         self.cache.begin_list();
         loop {
@@ -155,7 +155,7 @@ impl<'a, T: Slim> Follower<'a, T> {
         }
     }
 
-    /// What the list lacks is gone, unless it can still be read.
+    /// Objects missing from the list are gone, unless they can still be read.
     async fn end_list(&self) -> Result<(), Failure> {
         let reads = stream::iter(self.cache.missing()).map(|object| async move {
             let (api, name) = T::place(&object.key(), self.client);
@@ -168,7 +168,7 @@ impl<'a, T: Slim> Follower<'a, T> {
         Ok(())
     }
 
-    /// Watches from a version on, again and again, until the versions in between are gone. Says why it has to be listed anew.
+    /// Watches from a version on, again and again, until that version has expired. Returns why a new list is needed.
     async fn watch(&mut self, version: String, events: Option<Events<T>>) -> Failure {
         let (mut version, mut events) = (version, events);
         loop {
@@ -198,7 +198,7 @@ impl<'a, T: Slim> Follower<'a, T> {
         }
     }
 
-    /// Hands on what one watch brings, until it ends.
+    /// Hands on the events of one watch until it ends.
     async fn drain(&self, mut events: Events<T>, version: &mut String) -> Result<(), Failure> {
         while let Ok(Some(event)) = timeout(SILENT_WATCH, events.next()).await {
             match event {
@@ -214,7 +214,7 @@ impl<'a, T: Slim> Follower<'a, T> {
                     *version = said(mark.metadata.resource_version).ok_or(Failure::NoVersion)?;
                 }
                 Ok(WatchEvent::Error(status)) => return Err(Failure::Refused(status)),
-                // An object that cannot be read must not hold up the others.
+                // An object that cannot be decoded must not hold up the others.
                 Err(error @ ::kube::Error::SerdeError(_)) => {
                     self.cache.0.metrics.errors.inc();
                     tracing::warn!(kind = T::KIND, error = %chain(&error), "an event cannot be read, skipping it");
@@ -254,7 +254,7 @@ impl From<::kube::Error> for Failure {
 }
 
 impl Failure {
-    /// Nobody answered, or who did wants to be left alone for a while.
+    /// Nobody answered, or the apiserver asked for less load.
     fn is_no_answer(&self) -> bool {
         match self {
             Self::Client(_) | Self::Stale(_) => true,
@@ -263,8 +263,8 @@ impl Failure {
         }
     }
 
-    /// Watching from the same version would end in the same way: it is too old, or the request itself is refused. Rights
-    /// that are missing, as for a moment after the start of an apiserver, keep from listing, too.
+    /// Watching from the same version would fail in the same way: it is too old, or the request itself is refused.
+    /// Missing permissions, as for a moment after an apiserver starts, would keep it from listing, too.
     fn needs_list(&self) -> bool {
         match self {
             Self::NoVersion => true,
@@ -282,12 +282,12 @@ fn version_of(wire: &impl ::kube::Resource) -> Result<String, Failure> {
     wire.meta().resource_version.clone().and_then(said).ok_or(Failure::NoVersion)
 }
 
-/// The apiserver's JSON says nothing in two ways.
+/// The apiserver's JSON expresses "none" in two ways.
 fn said(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Doubles up to the longest; `random` in 0..1 takes away up to half of it.
+/// Doubles up to the maximum; `random` in 0..1 removes up to half of it.
 fn pause(before: u32, random: f64) -> Duration {
     let pause = FIRST_PAUSE.saturating_mul(1 << before.min(10)).min(LONGEST_PAUSE);
     pause.mul_f64(1.0 - random / 2.0)

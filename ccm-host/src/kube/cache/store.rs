@@ -4,7 +4,7 @@ use std::{borrow::Borrow, collections::HashMap, hash::Hash, sync::Arc};
 
 use super::{Change, Slim};
 
-/// Objects by key, with a second index and the number of the list that last contained each.
+/// Objects by key, with a second index and the number of the last list that contained each.
 pub(super) struct Store<T: Slim> {
     objects: HashMap<T::Key, Entry<T>>,
     by_index: HashMap<Box<str>, Vec<T::Key>>,
@@ -43,18 +43,18 @@ impl<T: Slim> Store<T> {
         self.objects.len()
     }
 
-    /// From now on, what is not put again before [`Store::end_list`] is gone.
+    /// From now on, objects not put again before [`Store::end_list`] are gone.
     pub(super) fn begin_list(&mut self) {
         self.list = self.list.wrapping_add(1);
     }
 
-    /// What the list has not contained so far.
+    /// Objects that the list has not contained so far.
     pub(super) fn missing(&self) -> Vec<Arc<T>> {
         let missing = self.objects.values().filter(|entry| entry.list != self.list);
         missing.map(|entry| Arc::clone(&entry.object)).collect()
     }
 
-    /// Drops what the list did not contain.
+    /// Drops the objects that the list did not contain.
     pub(super) fn end_list(&mut self) -> Vec<Change<T>> {
         let list = self.list;
         let gone: Vec<_> = self.objects.extract_if(|_, entry| entry.list != list).collect();
@@ -67,8 +67,8 @@ impl<T: Slim> Store<T> {
             .collect()
     }
 
-    /// Stores an object and says what changed: nothing, one thing, or a deletion and an addition when
-    /// another object has taken the name.
+    /// Stores an object and returns what changed: nothing, one thing, or a deletion and an addition when another
+    /// object has taken the name.
     pub(super) fn put(&mut self, object: T) -> [Option<Change<T>>; 2] {
         let key = object.key();
         let list = self.list;

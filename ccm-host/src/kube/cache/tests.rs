@@ -24,7 +24,7 @@ fn wire(name: &str, version: &str, labels: &Value) -> Value {
     })
 }
 
-/// A cache that runs against scripted answers to its watches and lists, and a log of its changes.
+/// A cache that runs against scripted watches and lists, and a log of its changes.
 struct Scene {
     cache: Cache<Node>,
     server: ApiServer,
@@ -53,17 +53,17 @@ impl Scene {
         Self { cache, server, log, seen }
     }
 
-    /// Waits for the cache, but not for ever.
+    /// Waits for the cache, with a time limit.
     async fn synced(&self) {
         timeout(Duration::from_secs(3600), self.cache.synced()).await.expect("the cache never syncs");
     }
 
-    /// The metric that tells whether the watch is open.
+    /// The metric that shows whether the watch is open.
     fn watching(&self) -> i64 {
         self.cache.0.metrics.watching.get()
     }
 
-    /// Waits until so many changes were seen, and takes them.
+    /// Waits until `count` changes were seen, and takes them.
     async fn changes(&self, count: usize) -> Vec<String> {
         while self.log.lock().len() < count {
             let next = timeout(Duration::from_secs(3600), self.seen.notified()).await;
@@ -103,7 +103,7 @@ async fn lists_by_streaming_and_then_follows() {
     assert_eq!(scene.cache.list().len(), 1);
     let query = &scene.server.take_calls()[0].query;
     assert!(query.contains("sendInitialEvents=true"), "{query}");
-    // N3: with 0 it would be whatever an apiserver that lags has.
+    // N3: with 0 the list would be as old as whatever a lagging apiserver has.
     assert!(query.contains("resourceVersion=&") || query.ends_with("resourceVersion="), "{query}");
 }
 
@@ -130,7 +130,7 @@ async fn what_vanished_unwatched_is_deleted_and_what_was_recreated_is_deleted_an
     }
     first.end_of_list("Node", "1");
     scene.changes(3).await;
-    // The server ends the watch as it does when it no longer has the versions in between.
+    // The server ends the watch as it does once it no longer has the versions in between.
     first.send("ERROR", json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}));
     second.send("ADDED", wire("same", "1", &json!({})));
     let mut recreated = wire("new", "9", &json!({}));

@@ -1,7 +1,7 @@
-//! What surrounds every request: limiter, deadline, bounded retries, metrics.
+//! The guard around every request: limiter, deadline, bounded retries, metrics.
 //!
-//! The answer's body is read within the deadline, so that a stalled body cannot hang a caller; watches
-//! have no deadline and are passed through as they come.
+//! The response body is read within the deadline, so that a stalled body cannot hang a caller; watches have no deadline
+//! and are passed through.
 
 use std::{
     task::{Context, Poll},
@@ -65,7 +65,7 @@ where
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Answer, BoxError>>;
 
-    /// Always ready: waiting here would hold up everybody behind, so the limiter waits in the call.
+    /// Always ready: waiting here would hold up every request behind, so the limiter waits in `call`.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
     }
@@ -90,7 +90,7 @@ where
     }
 }
 
-/// What metrics and rules need of a request.
+/// The properties of a request that metrics and rules need.
 struct About {
     method: String,
     host: String,
@@ -109,7 +109,7 @@ impl About {
 }
 
 impl Rules {
-    /// Repeats the request while the server sends it away, then reads the answer whole.
+    /// Repeats the request while the server rejects it with a retry, then reads the whole response.
     async fn until_taken<S, B>(
         &self,
         inner: S,
@@ -194,10 +194,10 @@ impl Rules {
     }
 }
 
-/// How long to wait before the same request is sent again; none if it is not to be repeated.
+/// How long to wait before sending the same request again; `None` if it must not be repeated.
 ///
-/// A 429 means that it was not looked at. A 503 may come from anywhere, so it is repeated only if it says
-/// when.
+/// A 429 means that the request was not processed. A 503 may come from anywhere, so it is repeated only with a
+/// Retry-After.
 fn wait_before_retry<B>(answer: &Response<B>, retries: u32) -> Option<Duration> {
     let after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
     let asked = after.map(Duration::from_secs);
@@ -222,7 +222,7 @@ fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     Some(copy)
 }
 
-/// The answer with its body in memory, and the size of that.
+/// The response with its body in memory, and the body's size.
 async fn whole<B>(answer: Response<B>) -> Result<(usize, Answer), BoxError>
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,

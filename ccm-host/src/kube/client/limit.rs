@@ -1,4 +1,4 @@
-//! A token bucket for requests, as client-go's flow control: so many at once, then so many per second.
+//! A token bucket for requests, like client-go's flow control: a burst, then a steady rate per second.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,13 +15,13 @@ pub(super) struct Limiter {
 
 #[derive(Debug)]
 struct Bucket {
-    /// Below zero: so many callers wait.
+    /// Negative: the number of waiting callers.
     tokens: f64,
     at: Instant,
 }
 
 impl Limiter {
-    /// None if there is no limit.
+    /// `None` without a limit.
     pub(super) fn new(qps: f32, burst: u32) -> Option<Self> {
         (qps > 0.0).then(|| {
             let burst = f64::from(burst.max(1));

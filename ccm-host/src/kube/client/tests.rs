@@ -23,7 +23,7 @@ use crate::kube::{cache::chain, metrics::KubeMetrics};
 /// A status (0: no answer) and `Retry-After`.
 type Answer = (u16, Option<&'static str>);
 
-/// A client whose transport gives each answer once (the last one for ever), and how often it was asked.
+/// A client whose transport gives each answer once (the last one for ever), and the number of attempts.
 fn scripted(
     options: &ClientOptions,
     metrics: &ClientMetrics,
@@ -141,7 +141,7 @@ async fn requests_are_counted_under_upstreams_names() {
     }
 }
 
-/// One connection, one canned answer; gives back what was asked.
+/// One connection with one canned answer; returns the request.
 async fn answer_once(listener: TcpListener) -> String {
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut asked = String::new();
@@ -196,7 +196,7 @@ async fn bad_input_is_named_with_its_remedy() {
         (None, None, "not in a pod: give --kubeconfig or --master"),
     ];
     for (kubeconfig, master, want) in rows {
-        // Where the tests themselves run in a pod, its service account is found.
+        // If the tests run in a pod, its service account is found.
         if kubeconfig.is_none() && master.is_none() && std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Which events are new, which are repeats, and which are too many. Pure; time is an argument.
+//! Decides which events are new, which are repeats, and which are too many. Pure; time is an argument.
 //!
 //! The rules and numbers are client-go's: more than ten different messages about one thing within ten
 //! minutes are combined into one event; the same event again is a higher count; one object may raise 25
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{EventType, Raised, Regarding};
 
-/// How much of each kind of memory is kept.
+/// Maximum entries of each kind of memory.
 const REMEMBERED: usize = 4096;
 const SIMILAR: usize = 10;
 const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
@@ -28,7 +28,7 @@ pub(super) struct Correlator {
     last_nanos: i128,
 }
 
-/// What is the same for similar events.
+/// The common part of similar events.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Topic {
     component: &'static str,
@@ -59,7 +59,7 @@ struct Budget {
 /// What to do about one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Nothing: too many about this object.
+    /// Too many events about this object.
     Spam,
     Write(Occurrence),
 }
@@ -71,7 +71,7 @@ pub(super) struct Occurrence {
     pub(super) name: String,
     pub(super) message: String,
     pub(super) first: Timestamp,
-    /// More than one: the object exists and is patched.
+    /// Above one, the object exists and is patched.
     pub(super) count: u32,
 }
 
@@ -128,7 +128,7 @@ impl Correlator {
     }
 }
 
-/// A map that forgets what was not used for longest.
+/// A map that forgets its least recently used entries.
 #[derive(Debug)]
 struct Remembered<K, V> {
     entries: HashMap<K, (u64, V)>,
@@ -153,7 +153,7 @@ impl<K: Clone + Eq + Hash, V> Remembered<K, V> {
         value
     }
 
-    /// Half at once, so that a flood of new keys does not pay for a search each.
+    /// Drops half at once, so that a flood of new keys does not cost a search each.
     fn forget_oldest_half(&mut self) {
         let mut used: Vec<u64> = self.entries.values().map(|(used, _)| *used).collect();
         used.sort_unstable();

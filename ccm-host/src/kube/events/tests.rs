@@ -22,7 +22,7 @@ fn raised(name: &str, reason: &'static str, message: &str) -> Raised {
     }
 }
 
-/// Count and message of what is written, none for spam.
+/// Count and message of the written event, `None` for spam.
 fn verdict(correlator: &mut Correlator, raised: &Raised, now: Instant) -> Option<(u32, String)> {
     match correlator.correlate(raised, now) {
         Verdict::Spam => None,
@@ -109,14 +109,14 @@ fn scene() -> Scene {
     Scene { server, events, recorder, pressure, metrics, cancel }
 }
 
-/// A scene in which every request fares so.
+/// A scene in which every request fails with this fault.
 fn bad_scene(fault: Fault) -> Scene {
     let scene = scene();
     scene.server.faults().every(|_| true, fault).stay();
     scene
 }
 
-/// Waits until nothing is pending, without hurrying anything.
+/// Waits until nothing is pending, without flushing.
 async fn settled(events: &Events) {
     let mut pending = events.0.pending.subscribe();
     let settled = timeout(Duration::from_secs(3600), pending.wait_for(|pending| *pending == 0)).await;
@@ -264,7 +264,7 @@ async fn when_cancelled_nothing_stays_pending() {
         scene.recorder.record(&node(name), EventType::Normal, "R", "m");
     }
     while scene.server.take_requests().is_empty() {
-        // Any wait will do: on the paused clock it ends as soon as nothing else can go on.
+        // Any wait will do: on the paused clock it ends once everything else is idle.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     scene.cancel.cancel();

@@ -1,4 +1,4 @@
-//! The task that writes events, one after the other, when nothing more important is to be written.
+//! The task that writes events, one at a time, when there is nothing more important to write.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -23,16 +23,16 @@ use super::{
 };
 use crate::kube::{cache::chain, metrics::Discarded, pressure::WritePressure};
 
-/// An event that has waited for so long is written whatever the pressure …
+/// An event that has waited for this long is written whatever the pressure …
 const PATIENCE: Duration = Duration::from_secs(30);
-/// … but not faster than one in this time.
+/// … but at most one per this interval.
 const TRICKLE: Duration = Duration::from_millis(200);
 /// Waits before the second and later attempts.
 const RETRY_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(10)];
 /// Where events about cluster-scoped objects live.
 const CLUSTER_SCOPED: &str = "default";
 
-/// Writes the events of a queue until told to stop.
+/// Writes the events of a queue until cancelled.
 pub struct EventWriter {
     client: Client,
     pressure: WritePressure,
@@ -51,7 +51,7 @@ impl EventWriter {
         Self { client, pressure, shared, correlator: Correlator::default() }
     }
 
-    /// Writes until cancelled. What is queued then is dropped: flush first.
+    /// Writes until cancelled. Events still queued then are dropped: flush first.
     pub async fn run(mut self, cancel: CancellationToken) {
         let stopped = cancel.clone();
         tokio::select! {
@@ -134,7 +134,7 @@ impl EventWriter {
             let patched =
                 events.patch_metadata(&occurrence.name, &PatchParams::default(), &Patch::Merge(repeat)).await;
             match patched {
-                // It has expired: write it afresh.
+                // It has expired: write it anew.
                 Err(Error::Api(status)) if status.code == 404 => {}
                 other => return other.map(drop),
             }
@@ -172,7 +172,7 @@ fn object(raised: &Raised, occurrence: &Occurrence, namespace: &str) -> Event {
     }
 }
 
-/// Whether the same write may succeed later. What the apiserver refuses, it will refuse again.
+/// Whether the same write may succeed later. The apiserver refuses an invalid write every time.
 fn may_pass(error: &Error) -> bool {
     match error {
         Error::Api(status) => status.code == 429 || status.code >= 500,

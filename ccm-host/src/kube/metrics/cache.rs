@@ -71,7 +71,7 @@ pub struct KindCacheMetrics {
 }
 
 impl KindCacheMetrics {
-    /// Notes an event and how many objects are held after it.
+    /// Records an event and the number of objects after it.
     pub(in crate::kube) fn seen(&self, objects: usize) {
         self.objects.set(i64::try_from(objects).unwrap_or(i64::MAX));
         self.last_event.set(crate::clock::now().as_duration().as_secs_f64());

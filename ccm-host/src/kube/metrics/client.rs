@@ -10,7 +10,7 @@ use crate::buckets::Buckets;
 
 const LATENCY: Buckets = Buckets(&[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]);
 
-/// As upstream: 64 bytes to 16 MiB.
+/// Upstream's buckets: 64 bytes to 16 MiB.
 const SIZES: Buckets = Buckets(&[
     64.0,
     256.0,

@@ -1,4 +1,4 @@
-//! Metrics of the events we write.
+//! Metrics of the events that the host writes.
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -13,7 +13,7 @@ pub(in crate::kube) enum Discarded {
     Overflow,
     /// Too many about one object.
     Spam,
-    /// The apiserver refused it, or could not be reached often enough.
+    /// The apiserver refused it, or stayed unreachable.
     Failed,
     /// The process ended first.
     Shutdown,

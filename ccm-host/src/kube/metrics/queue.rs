@@ -1,6 +1,6 @@
 //! Metrics of the work queues, under client-go's names.
 //!
-//! Depth and unfinished work are computed when they are scraped, from the queues that still live.
+//! Depth and unfinished work are computed on scrape, from the queues that are still alive.
 
 use std::{
     fmt,
@@ -17,7 +17,7 @@ use prometheus_client::{
 
 use crate::buckets::Buckets;
 
-/// 10 ns to 10 s, each ten times the one before.
+/// 10 ns to 10 s, in powers of ten.
 const DURATIONS: Buckets = Buckets(&[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0]);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -25,7 +25,7 @@ struct Name {
     name: &'static str,
 }
 
-/// A queue as seen at one moment.
+/// The state of a queue at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::kube) struct QueueSample {
     pub(in crate::kube) name: &'static str,
@@ -34,7 +34,7 @@ pub(in crate::kube) struct QueueSample {
     pub(in crate::kube) longest_seconds: f64,
 }
 
-/// A queue that can be looked at.
+/// A queue that can be sampled.
 pub(in crate::kube) trait InFlight: fmt::Debug + Send + Sync {
     fn sample(&self) -> QueueSample;
 }
@@ -118,7 +118,7 @@ impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let queues: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
         let mut samples: Vec<_> = queues.iter().map(|queue| queue.sample()).collect();
-        // One series a name: of two queues of that name the younger counts.
+        // One series per name: of two queues with the same name the younger counts.
         samples.reverse();
         samples.sort_by_key(|sample| sample.name);
         samples.dedup_by_key(|sample| sample.name);

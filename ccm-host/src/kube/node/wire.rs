@@ -90,7 +90,7 @@ fn kept(condition: &NodeCondition) -> bool {
     KEPT_CONDITIONS.contains(&condition.type_.as_str()) || condition.type_.starts_with(OWN_CONDITION_PREFIX)
 }
 
-/// A decoded list has spare room; an object that stays for hours should not.
+/// A decoded list has spare capacity; an object that stays for hours should not.
 fn exact<T>(mut list: Vec<T>) -> Vec<T> {
     list.shrink_to_fit();
     list

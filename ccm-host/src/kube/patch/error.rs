@@ -1,40 +1,40 @@
-//! What can come of a write, sorted by what the caller does next.
+//! The outcomes of a failed write, sorted by what the caller does next.
 
 use ::kube::{Error, core::Status};
 
 use super::Body;
 
-/// A write that did not happen, or may not have.
+/// A write that was not applied, or may not have been.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// No object of that name: nothing to do.
+    /// There is no object of that name: nothing to do.
     #[error("the object does not exist")]
     NotFound,
-    /// The object of that uid is gone and another one has its name: decide anew.
+    /// The object with that uid is gone and another one has its name: decide again.
     #[error("the object was replaced by another one of the same name")]
     Gone,
-    /// Somebody changed what the write was based on: read again and decide anew.
+    /// Somebody changed the basis of the write: read again and decide again.
     #[error("the object was changed in the meantime")]
     Conflict,
-    /// The apiserver refuses the value: trying again will not help until the input changes.
+    /// The apiserver refuses the value: retrying will not help until the input changes.
     #[error("the apiserver refuses the value: {0}")]
     Invalid(String),
-    /// Cancelled by us. It may have been applied.
+    /// Cancelled by the caller. It may have been applied.
     #[error("cancelled")]
     Cancelled,
-    /// Everything else, a timeout among it. It may have been applied.
+    /// Everything else, timeouts included. It may have been applied.
     #[error("the apiserver did not take the write")]
     Other(#[source] Box<Error>),
 }
 
 impl WriteError {
-    /// Whether a fresh read and a new decision are the remedy.
+    /// Whether to read again and decide again.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         matches!(self, Self::Conflict | Self::Gone)
     }
 
-    /// The meaning of an error that answers a patch.
+    /// Interprets the error of a patch.
     pub(super) fn of_patch(error: Error, body: &Body) -> Self {
         match error {
             Error::Api(status) if status.code == 422 => of_invalid(&status, body),
@@ -43,7 +43,7 @@ impl WriteError {
         }
     }
 
-    /// The meaning of an error that answers a deletion with a uid precondition.
+    /// Interprets the error of a deletion with a uid precondition.
     pub(super) fn of_delete(error: Error) -> Self {
         match error {
             Error::Api(status) if status.code == 409 => Self::Gone,
@@ -59,8 +59,8 @@ impl WriteError {
     }
 }
 
-/// A 422 names the fields it refuses, except where an operation of a JSON patch could not be applied:
-/// then a `test` failed, or a key to remove is not there any more.
+/// A 422 names the fields it refuses, except if an operation of a JSON patch could not be applied: then a `test`
+/// failed, or a key to remove no longer exists.
 fn of_invalid(status: &Status, body: &Body) -> WriteError {
     let causes = status.details.as_ref().map_or(&[][..], |details| &details.causes);
     if causes.iter().any(|cause| cause.field == "metadata.uid") {

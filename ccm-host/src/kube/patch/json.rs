@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Body, Patch, Target};
 use crate::kube::pairs::Pairs;
 
-/// Operations so far. The tests of one that changes nothing are dropped with it.
+/// The operations so far. An operation that changes nothing adds no test either.
 #[derive(Debug)]
 pub(super) struct Operations {
     list: Vec<Value>,
@@ -20,7 +20,7 @@ impl Operations {
         operations
     }
 
-    /// Sets the value at `path` from `old` to `new`; null means absent. The parent has to exist.
+    /// Changes the value at `path` from `old` to `new`; null means absent. The parent must exist.
     pub(super) fn set(&mut self, path: &str, old: Value, new: Value) {
         if old == new {
             return;
@@ -34,9 +34,9 @@ impl Operations {
         });
     }
 
-    /// Sets (or, if none, removes) keys of the string map at `path`.
+    /// Sets keys of the string map at `path`; `None` removes the key.
     ///
-    /// An object without any such map gets the whole map at once, since a JSON patch cannot create parents.
+    /// An object without such a map gets the whole map at once, since a JSON patch cannot create parents.
     pub(super) fn set_pairs<'a>(
         &mut self,
         path: &str,
@@ -65,13 +65,13 @@ impl Operations {
         (self.changes > 0).then_some(Patch { target, body: Body::Json(Value::Array(self.list)) })
     }
 
-    /// The server takes a test against null as a test for absence.
+    /// The server treats a test against null as a test for absence.
     fn test(&mut self, path: &str, value: Value) {
         self.list.push(json!({"op": "test", "path": path, "value": value}));
     }
 }
 
-/// A list as it stands in an object: an empty one is left out.
+/// A list as the object holds it: an empty one is absent.
 pub(super) fn list_or_absent<T: serde::Serialize>(list: &[T]) -> Value {
     if list.is_empty() { Value::Null } else { json!(list) }
 }

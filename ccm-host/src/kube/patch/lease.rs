@@ -14,14 +14,14 @@ const DURATION: Duration = Duration::from_secs(40);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeLease {
-    /// When it was renewed last, by the kubelet's clock.
+    /// The last renewal, by the kubelet's clock.
     pub renewed: Option<Timestamp>,
-    /// How long it holds; a kubelet renews it four times as often.
+    /// How long the Lease is valid; a kubelet renews it four times as often.
     pub duration: Duration,
 }
 
 impl Writer {
-    /// Reads the Lease of a node afresh.
+    /// Reads the Lease of a node from the apiserver.
     pub async fn get_node_lease(&self, node: &str) -> Result<Option<NodeLease>, WriteError> {
         let _held = self.pressure().hold();
         let api = Api::<Lease>::namespaced(self.client(), NAMESPACE);

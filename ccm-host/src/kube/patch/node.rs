@@ -12,19 +12,19 @@ use super::{
 };
 use crate::kube::node::{Node, NodeAddress, Taint};
 
-/// What shall differ in a Node outside of its status. The default changes nothing.
+/// Changes of a Node outside of its status. The default changes nothing.
 ///
-/// Keys written here have to be kept by the cache ([`crate::kube::keep::Keep`]): what is not kept looks
-/// absent, and the patch then fails with a conflict where the key exists.
+/// The cache must keep the keys written here ([`crate::kube::keep::Keep`]): other keys look absent, and the patch then
+/// fails with a conflict if the key exists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeChange {
     /// The provider ID to set.
     pub provider_id: Option<String>,
     pub set_labels: BTreeMap<String, String>,
     pub remove_labels: BTreeSet<String>,
-    /// Annotations to set, or to remove where none.
+    /// Annotations to set; `None` removes.
     pub annotations: BTreeMap<String, Option<String>>,
-    /// The complete list of taints, if it shall change.
+    /// The complete list of taints, if it changes.
     pub taints: Option<Vec<Taint>>,
 }
 
@@ -48,7 +48,7 @@ pub fn node_main(before: &Node, change: &NodeChange) -> Option<Patch> {
     operations.finish(Target::Main)
 }
 
-/// Gives pod CIDRs to a node that has none; the first is written in both places. The apiserver never lets them change.
+/// Assigns pod CIDRs to a node that has none; both fields are written. The apiserver never lets them change.
 #[must_use]
 pub fn node_pod_cidrs(before: &Node, cidrs: &[String]) -> Option<Patch> {
     if !before.pod_cidrs.is_empty() {
@@ -60,8 +60,8 @@ pub fn node_pod_cidrs(before: &Node, cidrs: &[String]) -> Option<Patch> {
     operations.finish(Target::Main)
 }
 
-/// Replaces the list of addresses, guarded by the uid and by the list that it replaces: what a kubelet wrote meanwhile is
-/// met, not lost.
+/// Replaces the list of addresses, guarded by the uid and by the old list: an address that a kubelet wrote meanwhile
+/// causes a conflict instead of being lost.
 #[must_use]
 pub fn node_addresses(before: &Node, addresses: &[NodeAddress]) -> Option<Patch> {
     let mut operations = Operations::on(&before.uid);
@@ -69,7 +69,7 @@ pub fn node_addresses(before: &Node, addresses: &[NodeAddress]) -> Option<Patch>
     operations.finish(Target::Status)
 }
 
-/// Sets one condition and leaves the others. The time of transition moves only with the status.
+/// Sets one condition and leaves the others. The transition time changes only with the status.
 #[must_use]
 pub fn node_condition(before: &Node, wanted: &WantedCondition<'_>, now: Timestamp) -> Option<Patch> {
     let WantedCondition { type_, status, reason, message } = *wanted;

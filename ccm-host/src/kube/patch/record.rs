@@ -1,7 +1,7 @@
-//! Small texts that have to outlive the process: keys of ConfigMaps.
+//! Small texts that outlive the process, in keys of ConfigMaps.
 //!
-//! In: where, and what was seen there. Out: the text, or a write that fails if anybody wrote in between. What the texts say
-//! is decided by the controllers.
+//! In: the place, and the version last read. Out: the text, or a write that fails if anybody wrote in between. The
+//! controllers define the texts.
 
 use ::kube::{Api, Resource};
 use http::{Request, header};
@@ -11,20 +11,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Body, Patch, Target, WriteError, Writer, Written};
 
-/// Where a record stands.
+/// The place of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordKey {
     /// Namespace of the ConfigMap.
     pub namespace: &'static str,
     pub name: &'static str,
-    /// The key within it.
+    /// The key within the ConfigMap.
     pub key: String,
 }
 
-/// A record as it was read.
+/// A record as read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Record {
-    /// Resource version of the ConfigMap; none if there is no ConfigMap yet.
+    /// Resource version of the ConfigMap; `None` if it does not exist.
     pub version: Option<String>,
     /// The text; empty if there is none.
     pub text: String,
@@ -37,7 +37,7 @@ impl std::fmt::Display for RecordKey {
 }
 
 impl Writer {
-    /// Reads a record afresh.
+    /// Reads a record from the apiserver.
     pub async fn read_record(&self, at: &RecordKey) -> Result<Record, WriteError> {
         let _held = self.pressure().hold();
         let api = Api::<ConfigMap>::namespaced(self.client(), at.namespace);
@@ -48,7 +48,7 @@ impl Writer {
         }))
     }
 
-    /// Replaces the record that was `seen`; out comes its new version. A conflict if the ConfigMap is another one by now.
+    /// Replaces the record and returns its new version. A conflict if the ConfigMap has changed since version `seen`.
     pub async fn replace_record(
         &self,
         at: &RecordKey,

@@ -1,5 +1,5 @@
-//! Patches of a Service. All go to the status subresource, which takes metadata too, so that the host
-//! needs no right to change a Service's spec.
+//! Patches of a Service. All of them go to the status subresource, which takes metadata too, so that the host needs no
+//! permission to change a Service's spec.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use super::{
 };
 use crate::kube::service::{Ingress, Service};
 
-/// Adds (last) or removes one finalizer. It fails with a conflict if anybody changed the list since, so
-/// that others' finalizers are never wiped.
+/// Adds (last) or removes one finalizer. It fails with a conflict if anybody changed the list since, so that others'
+/// finalizers are never lost.
 #[must_use]
 pub fn service_finalizer(before: &Service, finalizer: &str, present: bool) -> Option<Patch> {
     if before.has_finalizer(finalizer) == present {
@@ -32,8 +32,7 @@ pub fn service_finalizer(before: &Service, finalizer: &str, present: bool) -> Op
 
 /// Replaces the published entries; an empty list clears them.
 ///
-/// The apiserver fills in the mode `VIP` for an entry with an address, so an entry that leaves the mode
-/// open does not differ from one that has it.
+/// The apiserver defaults the mode of an entry with an address to `VIP`, so an entry without a mode equals one with it.
 #[must_use]
 pub fn service_ingress(before: &Service, ingress: &[Ingress]) -> Option<Patch> {
     let same = before.ingress.len() == ingress.len()
@@ -56,7 +55,7 @@ fn is_stored_as(stored: &Ingress, wanted: &Ingress) -> bool {
         && (stored.ip_mode == *ip_mode || (ip_mode.is_none() && stored.ip_mode.as_deref() == defaulted))
 }
 
-/// Sets one condition and leaves the others. The time of transition moves only with the status.
+/// Sets one condition and leaves the others. The transition time changes only with the status.
 #[must_use]
 pub fn service_condition(before: &Service, wanted: &WantedCondition<'_>, now: Timestamp) -> Option<Patch> {
     let WantedCondition { type_, status, reason, message } = *wanted;
@@ -77,7 +76,7 @@ pub fn service_condition(before: &Service, wanted: &WantedCondition<'_>, now: Ti
     Some(Patch { target: Target::Status, body: Body::Strategic(body) })
 }
 
-/// Sets annotations, or removes them where none. The keys have to be kept by the cache.
+/// Sets annotations; `None` removes. The cache must keep the keys.
 #[must_use]
 pub fn service_annotations(before: &Service, wanted: &BTreeMap<String, Option<String>>) -> Option<Patch> {
     let changed: BTreeMap<_, _> =

@@ -1,4 +1,4 @@
-//! Bodies and guards of the patches, what the writer sends, and what it makes of answers.
+//! Bodies and guards of the patches, the writer's requests, and its reading of answers.
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -27,7 +27,7 @@ fn taint(key: &str) -> Taint {
     Taint { key: key.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() }
 }
 
-/// Operations without the test of the uid, which is always first.
+/// The operations without the leading test of the uid.
 fn operations(before: &Node, change: &NodeChange) -> Value {
     let Some(patch) = node_main(before, change) else { return Value::Null };
     assert_eq!(patch.target, Target::Main);

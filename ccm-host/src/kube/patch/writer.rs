@@ -1,4 +1,4 @@
-//! Sends patches and deletions, and reads single objects afresh.
+//! Sends patches and deletions, and reads single objects from the apiserver.
 
 use ::kube::{
     Api, Client, Resource,
@@ -19,13 +19,13 @@ use crate::kube::{
     service::{ObjectKey, Service, ServiceWire},
 };
 
-/// Asks for metadata only in the answer: cheaper to send and to decode.
+/// Requests a metadata-only response: cheaper to send and to decode.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-/// The way in which controllers write. Cheap to clone.
+/// Writes on behalf of controllers. Cheap to clone.
 ///
-/// Everything it does counts as pressure, so that events stand back. Cancelling a write drops the
-/// request; whether it was applied is then unknown.
+/// All its requests count as pressure, so that events wait. Cancelling a write drops the request; whether it was
+/// applied is then unknown.
 #[derive(Clone)]
 pub struct Writer {
     client: Client,
@@ -59,13 +59,13 @@ struct AnswerMeta {
 }
 
 impl Writer {
-    /// A writer that counts into `pressure`, of a process without competitors.
+    /// A writer that counts into `pressure`, for a process without leader election.
     #[must_use]
     pub fn new(client: Client, pressure: WritePressure) -> Self {
         Self { client, pressure, leadership: Leadership::always() }
     }
 
-    /// Writes only while the process leads: one that was paused finds its writes cancelled.
+    /// Restricts writes to the time while this process leads: after a pause past its lease, writes are cancelled.
     #[must_use]
     pub fn while_leading(self, leadership: Leadership) -> Self {
         Self { leadership, ..self }
@@ -91,7 +91,7 @@ impl Writer {
         self.patch(&ServiceWire::url_path(&(), Some(&key.namespace)), &key.name, patch, cancel).await
     }
 
-    /// Deletes the Node of that name if it still has that uid.
+    /// Deletes the Node of this name if it still has this uid.
     pub async fn delete_node(
         &self,
         name: &str,
@@ -108,12 +108,12 @@ impl Writer {
         self.unless_cancelled(cancel, async { sent.await.map(drop).map_err(WriteError::of_delete) }).await
     }
 
-    /// Reads a Node afresh.
+    /// Reads a Node from the apiserver.
     pub async fn get_node(&self, name: &str, keep: &Keep) -> Result<Option<Node>, WriteError> {
         self.get(&Api::all(self.client.clone()), name, keep).await
     }
 
-    /// Reads a Service afresh.
+    /// Reads a Service from the apiserver.
     pub async fn get_service(&self, key: &ObjectKey, keep: &Keep) -> Result<Option<Service>, WriteError> {
         let api = Api::namespaced(self.client.clone(), &key.namespace);
         self.get(&api, &key.name, keep).await

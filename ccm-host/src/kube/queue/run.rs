@@ -1,4 +1,4 @@
-//! The loop that works a queue off.
+//! The loop that runs the keys of a queue.
 
 use std::{collections::HashMap, fmt::Display, future::Future, time::Duration};
 
@@ -9,31 +9,31 @@ use tracing::Instrument;
 use super::{Key, WorkQueue};
 use crate::trace;
 
-/// What became of one run of a key.
+/// The outcome of one run of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing is left to do. Clears the failure count.
     Done,
-    /// It failed: again after the key's backoff, which grows. Holds the reason, for the log.
+    /// Failed: retry after the key's backoff, which grows. Holds the reason, for the log.
     Retry(String),
-    /// Somebody said when: again after exactly this long. The failure count neither grows nor is cleared.
+    /// Retry after exactly this delay, which another party asked for. The failure count stays.
     RetryAfter(Duration),
-    /// It went well and wants to be looked at again after exactly this long. Clears the failure count.
+    /// Succeeded, and runs again after exactly this delay. Clears the failure count.
     Slow(Duration),
 }
 
 impl Outcome {
-    /// A failure with its reason; an error with its causes if it is formatted with `{:#}`.
+    /// A failure with its reason; `{:#}` includes an error's causes.
     pub fn retry(reason: impl Display) -> Self {
         Self::Retry(format!("{reason:#}"))
     }
 }
 
-/// Works the queue off with at most `max_in_flight` runs at a time.
+/// Runs the keys of the queue, at most `max_in_flight` at a time.
 ///
-/// A run that panics is logged and tried again like a failed one; no key is lost. When cancelled it hands
-/// out nothing more, shuts the queue down and waits for the runs in flight: how long is for the caller to
-/// bound; dropping the future aborts them.
+/// A run that panics is logged and retried like a failed one; no key is lost. When cancelled, it hands out no more
+/// keys, shuts the queue down and waits for the runs in flight. The caller bounds that wait; dropping the future aborts
+/// the runs.
 pub async fn run<K, H, F>(queue: WorkQueue<K>, max_in_flight: usize, cancel: CancellationToken, handler: H)
 where
     K: Key,

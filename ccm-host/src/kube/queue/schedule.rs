@@ -1,4 +1,4 @@
-//! The queue's bookkeeping: which key waits, which runs, which is due when. Pure; time is an argument.
+//! The queue's bookkeeping: which keys wait, run, or are due later. Pure; time is an argument.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -19,7 +19,7 @@ pub(super) struct Schedule<K> {
     closed: bool,
 }
 
-/// What is known of one key. A key that is idle and never failed has no entry.
+/// The state of one key. A key that is idle and never failed has no entry.
 #[derive(Debug)]
 struct Entry {
     state: State,
@@ -34,7 +34,7 @@ enum State {
     Running { since: Instant, then: Then },
 }
 
-/// What follows when a running key is done.
+/// What follows once a running key is done.
 #[derive(Debug, Clone, Copy)]
 enum Then {
     Rest,
@@ -42,7 +42,7 @@ enum Then {
     RunNow { since: Instant },
 }
 
-/// What a worker shall do.
+/// A worker's next step.
 pub(super) enum Next<K> {
     Run { key: K, waited: Duration, more: bool },
     WaitUntil(Instant),
@@ -50,10 +50,10 @@ pub(super) enum Next<K> {
     End,
 }
 
-/// How a run ended.
+/// A run that ended.
 pub(super) struct Done {
     pub(super) ran: Duration,
-    /// Whether a worker has to look again.
+    /// Whether to wake a worker.
     pub(super) again: bool,
 }
 
@@ -64,7 +64,7 @@ impl<K> Default for Schedule<K> {
 }
 
 impl<K: Key> Schedule<K> {
-    /// Schedules the key for now. Whether that is news.
+    /// Schedules the key for now. Returns whether that changed anything.
     pub(super) fn add(&mut self, key: K, now: Instant) -> bool {
         if self.closed {
             return false;
@@ -86,7 +86,7 @@ impl<K: Key> Schedule<K> {
         true
     }
 
-    /// Schedules the key for later. Whether a worker has to look again.
+    /// Schedules the key for later. Returns whether to wake a worker.
     pub(super) fn add_at(&mut self, key: K, due: Instant) -> bool {
         if self.closed {
             return false;
@@ -110,7 +110,7 @@ impl<K: Key> Schedule<K> {
         true
     }
 
-    /// Counts a failure; how many there were before.
+    /// Counts a failure; returns how many there were before.
     pub(super) fn fail(&mut self, key: &K) -> u32 {
         if self.closed {
             return self.failures(key);
@@ -132,7 +132,7 @@ impl<K: Key> Schedule<K> {
         self.keys.get(key).map_or(0, |entry| entry.failures)
     }
 
-    /// How many keys a worker could take now.
+    /// The number of keys that a worker could take now.
     pub(super) fn waiting(&self, now: Instant) -> usize {
         self.waiting.len() + self.delayed.iter().take_while(|(due, _)| *due <= now).count()
     }
@@ -149,7 +149,7 @@ impl<K: Key> Schedule<K> {
         for (_, key) in std::mem::take(&mut self.delayed) {
             self.keys.remove(&key);
         }
-        // Whoever runs is not run again.
+        // Running keys do not run again.
         for entry in self.keys.values_mut() {
             if let State::Running { since, then: Then::RunAt(_) } = entry.state {
                 entry.state = State::Running { since, then: Then::Rest };
@@ -168,13 +168,13 @@ impl<K: Key> Schedule<K> {
         }
         match self.delayed.first() {
             Some((due, _)) => Next::WaitUntil(*due),
-            // A running key that was added again before the end is still to come.
+            // A running key that was added again before the shutdown is still to come.
             None if self.closed && !self.runs_again() => Next::End,
             None => Next::Wait,
         }
     }
 
-    /// Ends a run. None if the key was not running.
+    /// Ends a run. `None` if the key was not running.
     pub(super) fn done(&mut self, key: &K, now: Instant) -> Option<Done> {
         let entry = self.keys.get_mut(key)?;
         let State::Running { since, then } = entry.state else { return None };
@@ -194,7 +194,7 @@ impl<K: Key> Schedule<K> {
         Some(Done { ran, again: self.closed || !matches!(then, Then::Rest) })
     }
 
-    /// Moves what has become due to the waiting; how many that were.
+    /// Moves delayed keys that are due to the waiting ones; returns how many.
     pub(super) fn promote_due(&mut self, now: Instant) -> u64 {
         let mut promoted = 0;
         while let Some((due, key)) = self.delayed.pop_first() {

@@ -27,12 +27,12 @@ fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Runs to its end, but not for ever.
+/// Runs to completion, with a time limit.
 async fn bounded<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(secs(1_000_000), work).await.expect("it never ends")
 }
 
-/// Takes the next key and how long that took on the paused clock.
+/// Takes the next key, and the time that took on the paused clock.
 async fn next<K: Key>(queue: &WorkQueue<K>) -> (Option<K>, Duration) {
     let start = Instant::now();
     let key = bounded(queue.get()).await;
@@ -168,11 +168,11 @@ async fn shut_down_wakes_every_waiting_worker() {
     }
 }
 
-/// Runs one key to its first outcome; then says how long until it runs again, and its failure count then.
+/// Runs one key to its first outcome; returns how long until it runs again, and its failure count then.
 async fn after_one(outcome: Outcome) -> (Option<Duration>, u32) {
     let queue = queue();
     queue.add("a");
-    // One failure before, to tell kept from cleared.
+    // One earlier failure, to distinguish a kept count from a cleared one.
     queue.get().await;
     queue.add_rate_limited("a");
     queue.done(&"a");

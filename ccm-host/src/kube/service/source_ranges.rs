@@ -1,17 +1,17 @@
-//! Which clients a balancer shall let in.
+//! The clients that a balancer should let in.
 //!
-//! In: the spec's list, or else the annotation in its place. Out: canonical networks, or why one is none. What to do with
-//! a Service that has a bad range is decided in [`crate::controllers`].
+//! In: the spec's list, or else the annotation that stands in for it. Out: canonical networks, or why one is invalid.
+//! What to do with a Service that has an invalid range is decided in [`crate::controllers`].
 
 use ipnet::IpNet;
 
 use super::Service;
 use crate::cidr;
 
-/// Read where the spec has no ranges.
+/// Read if the spec has no ranges.
 pub const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
-/// A range that is none.
+/// An invalid range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {range:?} is not a network such as 10.0.0.0/24")]
 pub struct SourceRangesError {
@@ -20,7 +20,7 @@ pub struct SourceRangesError {
     pub range: String,
 }
 
-/// The ranges, each once and in order of address; none: everybody is let in.
+/// The ranges, deduplicated and in order of address; an empty list lets everybody in.
 pub fn source_ranges(service: &Service) -> Result<Vec<IpNet>, SourceRangesError> {
     match service.spec.load_balancer_source_ranges.as_deref() {
         Some(listed) if !listed.is_empty() => {
@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    /// HLP-14..16: whoever compares with the whole of IPv4 finds it in one spelling.
+    /// HLP-14..16: the whole of IPv4 has one spelling to compare with.
     #[test]
     fn everybody_is_one_range_however_it_is_written() {
         let rows = [

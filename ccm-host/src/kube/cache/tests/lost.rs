@@ -1,4 +1,4 @@
-//! A watch that is lost, and lists that cannot be had in the way that they were before.
+//! Watches that are lost, and lists that no longer work the way they did.
 
 use tokio::time::sleep;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const EXPIRED: (u16, &str) = (410, "Expired");
 
-/// What the script says of one request that lists or watches.
+/// The kind of a list or watch request.
 fn way(call: &Call) -> &'static str {
     match (call.is_watch(), call.query.contains("sendInitialEvents=true")) {
         (true, true) => "stream",
@@ -26,8 +26,8 @@ fn error_event(watch: &Watch, (code, reason): (u16, &str)) {
     watch.send("ERROR", json!({"kind": "Status", "code": code, "reason": reason, "message": reason}));
 }
 
-/// A cache that has listed node `a` by streaming; then the apiserver loses streaming lists in the way that `start` says, and
-/// the versions in between.
+/// A cache that has listed node `a` by streaming; then the apiserver loses streaming lists in the way that `start`
+/// gives, and the versions in between.
 fn streaming_goes(start: impl Fn() -> Reply + Send + Sync + 'static) -> (Scene, Watch, Watch) {
     let (first, first_reply) = Watch::new();
     let (last, last_reply) = Watch::new();
@@ -46,13 +46,13 @@ fn streaming_goes(start: impl Fn() -> Reply + Send + Sync + 'static) -> (Scene, 
     (scene, first, last)
 }
 
-/// N2: a feature that was there at the first list may be gone at the next one.
+/// N2: a feature present at the first list may be missing at the next one.
 #[tokio::test(start_paused = true)]
 async fn streaming_lists_that_go_while_we_run_are_done_without() {
     let told = || {
         let (watch, reply) = Watch::new();
         error_event(&watch, (500, "InternalError"));
-        // Held open, as an apiserver may.
+        // Kept open, as an apiserver may do.
         std::mem::forget(watch);
         reply
     };
@@ -77,7 +77,7 @@ async fn streaming_lists_that_go_while_we_run_are_done_without() {
     }
 }
 
-/// N2: `/readyz` tells of a watch that is lost, since when and why, and no longer than it is.
+/// N2: `/readyz` reports a lost watch, since when and why, and only while it is lost.
 #[tokio::test(start_paused = true)]
 async fn a_lost_watch_is_told() {
     let away = Arc::new(parking_lot::Mutex::new(false));
@@ -116,7 +116,7 @@ async fn a_lost_watch_is_told() {
     assert_eq!((scene.cache.health(), scene.watching()), (Ok(()), 1));
 }
 
-/// N3: nobody hears that an object is gone that can still be read; the list is asked for again.
+/// N3: an object that can still be read is never reported deleted; the list is repeated.
 #[tokio::test(start_paused = true)]
 async fn what_a_stale_list_lacks_is_not_gone() {
     let (first, first_reply) = Watch::new();
@@ -142,7 +142,7 @@ async fn what_a_stale_list_lacks_is_not_gone() {
     assert_eq!(lists, 2, "the stale list was not believed");
 }
 
-/// A watch that ends as soon as it is open is not opened again and again without a pause.
+/// A watch that ends as soon as it opens is not reopened without a pause.
 #[tokio::test(start_paused = true)]
 async fn watches_that_end_at_once_are_opened_with_pauses() {
     let (first, first_reply) = Watch::new();

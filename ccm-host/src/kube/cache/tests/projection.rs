@@ -1,4 +1,4 @@
-//! From the apiserver's JSON to the slim types, and what that costs.
+//! Projection of the apiserver's JSON to the slim types, and its cost.
 
 use super::*;
 use crate::kube::{

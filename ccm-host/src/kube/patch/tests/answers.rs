@@ -1,4 +1,4 @@
-//! What is sent, and what answers mean.
+//! The requests that are sent, and the meaning of answers.
 
 use ::apiserver::{ApiServer, Fault, Refusal};
 

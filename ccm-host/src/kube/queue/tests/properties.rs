@@ -30,7 +30,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What is promised for each key: when it has to be handed out at the latest (and not before).
+/// The guarantee for each key: when it must be handed out, no earlier and no later.
 #[derive(Debug, Default)]
 struct Model {
     due: BTreeMap<u8, Instant>,
@@ -41,7 +41,7 @@ struct Model {
 impl Model {
     fn ask(&mut self, key: u8, at: Instant) {
         let now = Instant::now();
-        // What waits for a free worker already runs before any delay.
+        // A key waiting for a free worker runs before any delay.
         let waiting = !self.running.contains(&key) && self.due.get(&key).is_some_and(|due| *due <= now);
         if !waiting {
             self.due.entry(key).and_modify(|due| *due = at.min(*due)).or_insert(at);
@@ -109,7 +109,7 @@ proptest! {
             for step in steps {
                 apply(&queue, &mut model, step).await;
             }
-            // Everything asked for comes, at its time and in the end.
+            // Everything requested is handed out, at its time and in the end.
             while let Some(key) = model.running.pop_first() {
                 queue.done(&key);
             }
