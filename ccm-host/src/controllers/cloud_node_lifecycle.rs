@@ -1,18 +1,18 @@
-//! Looks after nodes whose machine is stopped or gone.
+//! Taints nodes whose instance is stopped, and deletes nodes whose instance is gone.
 //!
-//! In: nodes that are not ready, and what their provider says of their machines. Out: the `shutdown` taint in both
-//! directions, and the deletion of Nodes, past a guard. How a node that is there is described is
-//! decided in [`crate::controllers::cloud_node`].
+//! In: nodes that are not ready, and what their provider reports about their instances. Out: the `shutdown` taint,
+//! set and removed, and the deletion of Nodes, past a guard. [`crate::controllers::cloud_node`] writes the metadata
+//! of nodes whose instance exists.
 //!
 //! ```text
-//! every period, and when a node falls silent, for each provider:
-//! observe: a look at nodes that are not ready ──► decide (pure) ──► act: taints
-//!             │ some absent: another look, Ready nodes in the same batch
+//! every period, and when a node becomes NotReady, for each provider:
+//! observe: check the nodes that are not ready ──► decide (pure) ──► act: taints
+//!             │ some absent: check again, Ready nodes in the same batch
 //!             ▼
-//!          guard (pure) ──► Lease ──► ledger ──► act: deletions, or a condition that says which rule held a node back
+//!          guard (pure) ──► Lease ──► ledger ──► act: deletions, or a condition naming the rule that blocked it
 //! ```
 //!
-//! Each provider's nodes are passed over on their own, so that a provider that hangs holds up only its own.
+//! Each provider's nodes have their own loop, so that a provider that hangs delays only its own.
 
 mod act;
 mod control;
@@ -57,27 +57,25 @@ use observe::Seen;
 pub use settings::{Settings, Share};
 use wake::Wakes;
 
-/// The name under which its events are recorded.
+/// The component that Events are recorded under.
 pub const COMPONENT: &str = "cloud-node-lifecycle-controller";
 
-/// What the controller works with.
+/// Everything the controller depends on.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// All nodes; it has to keep what [`keep`] says.
+    /// All nodes; the cache must keep what [`keep`] lists.
     pub nodes: Cache<Node>,
-    /// How nodes are written and deleted.
+    /// Patches and deletes nodes.
     pub writer: Writer,
-    /// Who can be asked.
     pub providers: Providers,
     pub recorder: Recorder,
     pub metrics: LifecycleMetrics,
-    /// From the command line.
     pub settings: Settings,
-    /// The nodes that are ours.
+    /// Selects the nodes that this host manages.
     pub selector: LabelSelector,
 }
 
-/// What the Node cache has to keep for this controller.
+/// What the Node cache must keep for this controller.
 #[must_use]
 pub fn keep(selector: &LabelSelector) -> Keep {
     let own =
@@ -91,7 +89,7 @@ pub struct Controller {
     context: Context,
 }
 
-/// What is remembered of one provider's nodes from pass to pass.
+/// The state kept for one provider's nodes from pass to pass.
 #[derive(Debug)]
 struct Memory {
     guard: Guard,
@@ -101,13 +99,13 @@ struct Memory {
     rng: fastrand::Rng,
 }
 
-/// The nodes of a provider by what there is to ask.
+/// A provider's nodes, sorted by what to ask about them.
 #[derive(Debug, Default)]
 struct Parted {
-    /// Ready, and named by a provider ID: whom the provider can be checked against.
+    /// Ready nodes with a provider ID: the provider's answers can be checked against them.
     ready: Vec<Arc<Node>>,
     not_ready: Vec<Arc<Node>>,
-    /// Ready nodes whose taints shall be so.
+    /// Ready nodes with the taints to write.
     taints: Vec<(Arc<Node>, Vec<Taint>)>,
 }
 
@@ -134,7 +132,7 @@ impl Controller {
         Self { scope: NodeScope::new(context.selector.clone()), context }
     }
 
-    /// Runs until cancelled; what is being asked or written then is given up.
+    /// Runs until cancelled. Cancelling aborts calls and writes in flight.
     pub async fn run(self, cancel: CancellationToken) -> anyhow::Result<()> {
         tokio::select! {
             () = cancel.cancelled() => return Ok(()),
@@ -151,7 +149,7 @@ impl Controller {
         Ok(())
     }
 
-    /// One pass after the other, without end.
+    /// Runs one pass after the other, forever.
     async fn look_after(&self, provider: &Arc<dyn Provider>, wakes: &Wakes, cancel: &CancellationToken) {
         let mut changes = provider.instance_changes();
         let mut memory = Memory {
@@ -201,7 +199,7 @@ impl Controller {
         self.conclude(provider, memory, &nodes, &seen, cancel).await;
     }
 
-    /// Deletes what may go, and shows what is held back.
+    /// Deletes what the guard allows, and shows what is held back.
     async fn conclude(
         &self,
         provider: &Arc<dyn Provider>,
@@ -255,13 +253,13 @@ impl Controller {
         self.context.metrics.passed(provider.name(), &count);
     }
 
-    /// Whether the cache of nodes keeps all that the provider wants to know of them. A provider that tells instances by a
-    /// label it has just asked for may say of a node without it that it has none (N5).
+    /// Whether the Node cache keeps everything that the provider wants to know. A provider that identifies instances
+    /// by a label it has only just asked for may report that a node without it has none (N5).
     fn knows_enough_for(&self, provider: &Arc<dyn Provider>) -> bool {
         provider.info().is_some_and(|info| self.context.nodes.holds(&info.keep_of_nodes()))
     }
 
-    /// Nodes that may be several providers' are counted to the first of them.
+    /// The provider's nodes. A node with several candidate providers counts for the first.
     fn nodes_of(&self, provider: &Arc<dyn Provider>) -> Vec<Arc<Node>> {
         let is_its = |node: &Arc<Node>| match self.context.providers.for_node(node) {
             NodeOwner::Provider(owner) => owner.name() == provider.name(),
@@ -281,7 +279,7 @@ fn is_held_back(node: &Node) -> bool {
     node.condition(HELD_BACK).is_some_and(|condition| condition.status == "True")
 }
 
-/// The rule by which the node shows that it is held back.
+/// The rule named by the node's condition, if the node shows that it is held back.
 fn held_by(node: &Node) -> Option<Rule> {
     let condition = node.condition(HELD_BACK).filter(|condition| condition.status == "True")?;
     Rule::of_reason(&condition.reason)

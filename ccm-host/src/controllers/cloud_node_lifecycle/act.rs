@@ -1,7 +1,7 @@
 //! Writes taints, deletes nodes, and shows which are held back.
 //!
-//! In: what was decided. Out: guarded writes, and Events after what they tell of. A write that meets a change is left to
-//! the next pass, which decides anew.
+//! In: what was decided. Out: guarded writes, each followed by its Event. A write that conflicts is left to the next
+//! pass, which decides again.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -31,22 +31,22 @@ use crate::{
     },
 };
 
-/// The condition of a node that is not deleted although its machine is gone.
+/// The condition of a node that is not deleted although its instance is gone.
 pub(super) const HELD_BACK: &str = "CloudProviderDeletionBlocked";
 
 const WRITES_AT_ONCE: usize = 16;
 
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(10), max: Duration::from_secs(300) };
 
-/// Deletions that failed, by uid, and when each may be tried again.
+/// Deletions that failed, by uid, and when to retry each.
 #[derive(Debug, Default)]
 pub(super) struct Failures(HashMap<String, (u32, Instant)>);
 
-/// What came of a deletion.
+/// The outcome of a deletion.
 #[derive(Debug)]
 enum Deletion {
     Done,
-    /// The node is not as it was: nothing was done.
+    /// The node has changed: nothing was done.
     NotAnyMore,
     Failed(anyhow::Error),
 }
@@ -83,7 +83,7 @@ impl Controller {
         stream::iter(changes).for_each_concurrent(WRITES_AT_ONCE, write).await;
     }
 
-    /// Whether it was written. What failed is for the next pass.
+    /// Whether the patch was written. A failure is left to the next pass.
     async fn write(&self, node: &Node, patch: &Patch, what: &str, cancel: &CancellationToken) -> bool {
         match self.context.writer.patch_node(&node.name, patch, cancel).await {
             Ok(_) => {
@@ -101,7 +101,7 @@ impl Controller {
         }
     }
 
-    /// Deletes, past a last look at each node.
+    /// Deletes nodes, after one more live check of each.
     pub(super) async fn delete_all(
         &self,
         provider: &Arc<dyn Provider>,
@@ -163,7 +163,7 @@ impl Controller {
         }
     }
 
-    /// None of these is deleted, for one reason; said at the pace at which a deletion that fails is tried again.
+    /// Reports that none of these nodes is deleted, for one reason; at the pace of retries of a failing deletion.
     pub(super) fn none_deleted(
         &self,
         provider: &Arc<dyn Provider>,
@@ -201,7 +201,7 @@ impl Controller {
         self.context.recorder.record(node, EventType::Warning, "DeletingNodeFailed", message);
     }
 
-    /// Of the nodes that may go, those whose kubelets are silent; the others are held back.
+    /// Filters the nodes that may be deleted to those whose kubelets are silent; holds the others back.
     pub(super) async fn only_silent(
         &self,
         provider: &Arc<dyn Provider>,
@@ -243,7 +243,7 @@ impl Controller {
         silent
     }
 
-    /// Makes nodes show that they are held back, and by which rule.
+    /// Sets the condition on nodes that are held back, with the rule.
     pub(super) async fn show_held_back(&self, nodes: Vec<(Arc<Node>, Rule)>, cancel: &CancellationToken) {
         let show = async |(node, rule): (Arc<Node>, Rule)| {
             let explained = format!(
@@ -265,7 +265,7 @@ impl Controller {
         stream::iter(nodes).for_each_concurrent(WRITES_AT_ONCE, show).await;
     }
 
-    /// Makes nodes show that they are not held back any more.
+    /// Clears the condition on nodes that are no longer held back.
     pub(super) async fn show_freed(&self, nodes: Vec<Arc<Node>>, cancel: &CancellationToken) {
         let wanted = WantedCondition {
             type_: HELD_BACK,
@@ -279,7 +279,7 @@ impl Controller {
         stream::iter(nodes).for_each_concurrent(WRITES_AT_ONCE, show).await;
     }
 
-    /// Whether it was written; not if it stands there already.
+    /// Whether the condition was written; false if it was up to date.
     async fn write_condition(
         &self,
         node: &Node,

@@ -1,8 +1,8 @@
-//! The control group: Ready nodes that the provider is asked about together with those that are to go. Pure: randomness
-//! is an argument.
+//! The control group: Ready nodes that the provider is asked about together with the candidates for deletion. Pure:
+//! randomness is an argument.
 //!
-//! In: the Ready nodes, and what the provider said of some of them. Out: whom to ask, and whose Lease to read because the
-//! provider denies them. What that means for deletions is decided in [`super::guard`].
+//! In: the Ready nodes, and what the provider said about some of them. Out: which nodes to ask about, and which
+//! denied nodes' Leases to read. [`super::guard`] decides what that means for deletions.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,9 +14,9 @@ use jiff::Timestamp;
 use super::{decide::Presence, decide::zone, lease::Life};
 use crate::kube::node::Node;
 
-/// The provider is asked about so many Ready nodes at most.
+/// Maximum Ready nodes that the provider is asked about.
 const MOST: usize = 20;
-/// So many of them may be those that it denied before.
+/// Maximum of those that it denied before.
 const MOST_DENIED: usize = 10;
 
 /// The Ready nodes that the provider denies, by uid.
@@ -29,7 +29,7 @@ struct Denial {
     told: bool,
 }
 
-/// A sample: those denied before, and at random from one zone after the other, the zones of candidates first.
+/// A sample: nodes denied before, then random ones from each zone in turn, starting with the candidates' zones.
 pub(super) fn sample(
     ready: &[Arc<Node>],
     candidates: &HashSet<String>,
@@ -37,7 +37,7 @@ pub(super) fn sample(
     rng: &mut fastrand::Rng,
 ) -> Vec<Arc<Node>> {
     let mut pool = ready.to_vec();
-    // In an order that does not depend on the cache's, so that a seed replays.
+    // Sort first: a seed must replay whatever the order of the cache.
     pool.sort_by(|one, other| one.name.cmp(&other.name));
     rng.shuffle(&mut pool);
     let (mut group, rest): (Vec<_>, Vec<_>) =
@@ -63,13 +63,13 @@ pub(super) fn sample(
 }
 
 impl Denials {
-    /// Who is not Ready any more can prove nothing.
+    /// Forgets nodes that are no longer Ready: they prove nothing.
     pub(super) fn only(&mut self, ready: &[Arc<Node>]) {
         let uids: HashSet<&str> = ready.iter().map(|node| node.uid.as_str()).collect();
         self.0.retain(|uid, _| uids.contains(uid.as_str()));
     }
 
-    /// What the provider says of a Ready node.
+    /// Records what the provider said about a Ready node.
     pub(super) fn heard(&mut self, node: &Node, presence: Presence) {
         match presence {
             Presence::Found => drop(self.0.remove(&node.uid)),
@@ -80,12 +80,12 @@ impl Denials {
         }
     }
 
-    /// Since when it denies the node.
+    /// When the provider first denied the node.
     pub(super) fn since(&self, node: &Node) -> Option<Timestamp> {
         self.0.get(&node.uid).map(|denial| denial.since)
     }
 
-    /// Whether this contradiction is news.
+    /// Whether this contradiction is new, and so still to be reported.
     pub(super) fn is_news(&mut self, node: &Node, life: Life) -> bool {
         let denial = self.0.get_mut(&node.uid).filter(|_| life == Life::Alive);
         denial.is_some_and(|denial| !std::mem::replace(&mut denial.told, true))

@@ -1,7 +1,7 @@
-//! What a node and the answer about it call for. Pure: no clock, no client.
+//! Decides what a node, and the answer about it, require. Pure: no clock, no client.
 //!
-//! In: a node, and what its provider says. Out: a taint to write, or evidence for [`super::guard`], which alone decides on
-//! deletions. The table is the one at `InstanceState` in `instances.proto`.
+//! In: a node, and its provider's answer. Out: a taint to write, or evidence for [`super::guard`], which alone
+//! decides on deletions. The table is the one at `InstanceState` in `instances.proto`.
 
 use jiff::Timestamp;
 
@@ -11,59 +11,59 @@ use crate::{
     kube::node::{Node, Taint},
 };
 
-/// The annotation by which a person says that a node's machine is really gone; its value is the node's uid.
+/// A person confirms with this annotation that a node's instance is really gone; its value is the node's uid.
 pub(crate) const CONFIRM_DELETION: &str = "cloudprovider.ccm/confirm-deletion";
 
-/// What a node calls for before anybody is asked.
+/// What a node requires before its provider is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Look {
-    /// It is ready: the cloud is not asked. The list is what its taints shall be, if they are not so.
+    /// The node is ready, so the cloud is not asked. Holds the taints to write, if they differ.
     Ready(Option<Vec<Taint>>),
     /// Its provider has to be asked.
     NotReady,
 }
 
-/// What an answer calls for.
+/// What an answer requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The machine is there, or none of ours. The list is what the taints shall be, if they are not so.
+    /// The instance exists, or is not ours. Holds the taints to write, if they differ.
     Keep(Option<Vec<Taint>>),
-    /// It was looked for then and is not there, on good authority: evidence.
+    /// The provider reliably looked for the instance at that time, and did not find it: evidence.
     Absent(Timestamp),
     /// Nothing certain is known.
     Uncertain,
 }
 
-/// What is said of a Ready node.
+/// What the provider said about a Ready node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Presence {
     /// It has an instance.
     Found,
-    /// It had none then, or none of this provider's.
+    /// It had none at that time, or none of this provider's.
     Denied(Timestamp),
     /// Nothing certain is known.
     Unknown,
 }
 
-/// Taints by which others say that they have given a node up, and the person who shut it down for good.
+/// Taints by which other components, or a person who shut the node down for good, mark a node as given up.
 const GIVEN_UP: [&str; 3] =
     ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "node.kubernetes.io/out-of-service"];
 
-/// The labels that name a zone: now, and in former times.
+/// The zone labels: current, and deprecated.
 pub(super) const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
 
-/// The first look. A missing condition is not ready.
+/// The check before any question. A node without the condition is not ready.
 pub(super) fn look(node: &Node) -> Look {
     if is_ready(node) { Look::Ready(without_shutdown(node)) } else { Look::NotReady }
 }
 
-/// Whether the node says of itself that it is ready.
+/// Whether the node reports that it is ready.
 pub(super) fn is_ready(node: &Node) -> bool {
     node.condition("Ready").is_some_and(|ready| ready.status == "True")
 }
 
-/// What the answer about a node that is not ready calls for. `named` is whether the question named the instance: by its
-/// provider ID, or by a name that is the cloud's own key.
+/// What the answer about a node that is not ready requires. `named` is whether the question identified the instance:
+/// by its provider ID, or by a name that is the cloud's own key.
 pub(super) fn decide(node: &Node, named: bool, answer: &InstanceAnswer) -> Verdict {
     use InstanceState as S;
     match answer.state {
@@ -75,7 +75,7 @@ pub(super) fn decide(node: &Node, named: bool, answer: &InstanceAnswer) -> Verdi
     }
 }
 
-/// What the answer about a Ready node says, which was asked for then.
+/// What the answer about a Ready node means; the question was asked at `asked_at`.
 pub(super) fn presence(answer: &InstanceAnswer, asked_at: Timestamp) -> Presence {
     use InstanceState as S;
     match answer.state {
@@ -86,13 +86,14 @@ pub(super) fn presence(answer: &InstanceAnswer, asked_at: Timestamp) -> Presence
     }
 }
 
-/// When what is absent was looked for. Who describes it all the same, or names an error, did not look.
+/// When the provider looked for an absent instance; `None` if it describes the instance or reports an error, and so
+/// did not really look.
 fn looked_for(answer: &InstanceAnswer) -> Option<Timestamp> {
     let looked = answer.authoritative && answer.error.is_none() && answer.instance.is_none();
     answer.observed_at.filter(|_| looked)
 }
 
-/// Whether somebody else has given the node up already.
+/// Whether another component or a person has given the node up already.
 pub(super) fn is_given_up(node: &Node) -> bool {
     GIVEN_UP.iter().any(|key| node.has_taint(key))
 }
@@ -102,7 +103,7 @@ pub(super) fn zone(node: &Node) -> &str {
     ZONES.iter().find_map(|key| node.labels.get(key)).unwrap_or_default()
 }
 
-/// Whether a person vouches for it that this very node may go.
+/// Whether a person has confirmed that exactly this node may be deleted.
 pub(super) fn is_vouched_for(node: &Node) -> bool {
     !node.uid.is_empty() && node.annotations.get(CONFIRM_DELETION) == Some(&node.uid)
 }

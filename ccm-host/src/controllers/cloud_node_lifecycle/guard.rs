@@ -1,18 +1,18 @@
-//! Stands before every deletion of a Node. Pure: time is an argument.
+//! Guards every deletion of a Node. Pure: time is an argument.
 //!
-//! In: what each look at one provider's nodes found, candidates and control group alike. Out: which nodes may be deleted
-//! now, and by which rule each of the others is held back. An answer is believed only when it repeats itself, and only as
-//! far as Ready nodes bear it out. A person may vouch for single nodes.
+//! In: what each check of one provider's nodes found, for candidates and control group alike. Out: which nodes may be
+//! deleted now, and which rule holds back each of the others. An answer is believed only when it repeats, and only as
+//! far as Ready nodes confirm it. A person may vouch for single nodes.
 //!
 //! ```text
-//!           absent, old enough         k looks in a row
-//!   node ────────────────────► suspect ────────────────► ripe: what of the Ready nodes?
+//!           absent, old enough         k checks in a row
+//!   node ────────────────────► suspect ────────────────► ripe: ask about Ready nodes
 //!     ▲                           │                        │
-//!     └── any other answer, or ───┘                        ├─ one denied whose kubelet is alive ─► held: contradiction
-//!         a provider that is not well                      ├─ asked about, none found ───────────► held
-//!                                                          ├─ one of its zone found ─────────────► goes, at a pace
-//!                                                          ├─ only ones of other zones found ────► goes, a share a window
-//!                                                          └─ there are none ─► goes, a share; more than that: latch
+//!     └── any other answer, or ───┘                        ├─ one denied whose kubelet is alive ─► hold: contradiction
+//!         an unhealthy provider                            ├─ asked about, none found ───────────► hold
+//!                                                          ├─ one of its zone found ─────────────► delete, at the pace
+//!                                                          ├─ only ones of other zones found ────► delete, a share a window
+//!                                                          └─ there are none ─► delete a share; beyond it: latch
 //! ```
 
 mod places;
@@ -31,51 +31,52 @@ use places::Places;
 pub(super) use places::{Count, Grant};
 pub(super) use rule::Rule;
 
-/// So many passes in a row without a contradiction end it.
+/// Consecutive passes without a contradiction that end one.
 const CLEAN_PASSES: u32 = 2;
-/// So long a suspect waits for Leases of Ready nodes that are denied: two renewals of a kubelet at default settings.
+/// How long a suspect waits for the Leases of denied Ready nodes: two renewals of a kubelet at default settings.
 const SETTLE: Duration = Duration::from_secs(20);
 
-/// What has to hold before a node goes.
+/// The conditions for the deletion of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Rules {
-    /// Younger nodes are not deleted.
+    /// Minimum age of a node.
     pub(super) grace: Duration,
-    /// So many answers in a row have to say that it is absent.
+    /// Consecutive answers that must report the instance absent.
     pub(super) confirmations: u32,
-    /// They have to be so far apart.
+    /// Minimum time between those answers.
     pub(super) spacing: Duration,
-    /// Where no Ready node vouches for the provider, such a part of the nodes may go within the window, but always one.
+    /// Share of the nodes that may be deleted within the window where no Ready node vouches for the provider; at
+    /// least one node.
     pub(super) max_share: f64,
-    /// See above.
+    /// The window of `max_share`.
     pub(super) window: Duration,
 }
 
-/// What one pass found.
+/// The findings of one pass.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Findings {
-    /// How many nodes the provider has.
+    /// Number of the provider's nodes.
     pub(super) total: usize,
-    /// The nodes that are not ready and, on good authority, have no instance.
+    /// Nodes that are not ready, and reliably have no instance.
     pub(super) absent: Vec<Evidence>,
-    /// How many nodes that are not ready nothing certain is known of.
+    /// Number of nodes that are not ready and about which nothing certain is known.
     pub(super) uncertain: usize,
-    /// What was said of Ready nodes in the last look.
+    /// What the provider said about Ready nodes in the last check.
     pub(super) control: Control,
-    /// By which rule nodes still show that they were held back, as by a former process.
+    /// The rules that nodes still show in their condition, as left by a former process.
     pub(super) held_before: HashSet<Rule>,
 }
 
-/// What was said of Ready nodes.
+/// What the provider said about Ready nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Control {
-    /// How many the provider has.
+    /// Number of the provider's Ready nodes.
     pub(super) ready: usize,
     /// The zones in which one was found.
     pub(super) found: HashSet<String>,
-    /// How many it denies although their kubelets are alive.
+    /// Number of denied nodes whose kubelets are alive.
     pub(super) contradictions: usize,
-    /// How many it denies of which that is not known yet.
+    /// Number of denied nodes whose kubelets may or may not be alive.
     pub(super) unsettled: usize,
 }
 
@@ -84,28 +85,28 @@ pub(super) struct Control {
 pub(super) struct Evidence {
     pub(super) uid: String,
     pub(super) zone: String,
-    /// How old the node is.
+    /// Age of the node.
     pub(super) age: Duration,
-    /// A person says that it is really gone.
+    /// A person confirmed that it is really gone.
     pub(super) vouched: bool,
     /// An autoscaler or a person has given the node up already.
     pub(super) given_up: bool,
-    /// When its instance was looked for.
+    /// When the provider looked for its instance.
     pub(super) observed_at: Timestamp,
 }
 
 /// What may be done now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Ruling {
-    /// These may be deleted, now and only now.
+    /// Nodes that may be deleted, only now.
     pub(super) delete: HashSet<String>,
-    /// These would be, but are held back.
+    /// Nodes that are ripe for deletion, but held back.
     pub(super) held_back: HashMap<String, Rule>,
-    /// What has just begun or ended.
+    /// States of the guard that began or ended in this pass.
     pub(super) turns: Vec<Turn>,
 }
 
-/// A change of the guard.
+/// A change of the guard's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     Latched,
@@ -133,7 +134,7 @@ struct Suspect {
     last: Instant,
     first_observed: Timestamp,
     last_observed: Timestamp,
-    /// Its kubelet was alive when it would have been deleted.
+    /// Its kubelet was alive when it was about to be deleted.
     alive: bool,
 }
 
@@ -151,17 +152,17 @@ impl Guard {
         self.contradicted.is_some()
     }
 
-    /// Deletions that a former process allowed, or another one beside us.
+    /// Loads deletions allowed by former or concurrent processes.
     pub(super) fn recall(&mut self, grants: &HashMap<String, Grant>) {
         self.places.recall(grants);
     }
 
-    /// This one was allowed and not carried out.
+    /// Takes back a deletion that was allowed but not carried out.
     pub(super) fn revoke(&mut self, uid: &str) {
         self.places.revoke(uid);
     }
 
-    /// This one was allowed and not carried out: its kubelet is alive. Others come first from now on.
+    /// Takes back a deletion because the node's kubelet is alive. Other nodes take precedence from now on.
     pub(super) fn found_alive(&mut self, uid: &str) {
         self.places.revoke(uid);
         if let Some(suspect) = self.suspects.get_mut(uid) {
@@ -169,33 +170,33 @@ impl Guard {
         }
     }
 
-    /// Which deletions were allowed, for as long as they count.
+    /// The deletions that were allowed, for as long as they count.
     pub(super) fn grants(&self) -> &HashMap<String, Grant> {
         self.places.granted()
     }
 
-    /// The provider was not well for some of the time: what it said before counts no more.
+    /// The provider was unhealthy at some point: discards all it has said so far.
     pub(super) fn distrust(&mut self) {
         self.suspects.clear();
     }
 
-    /// Whether the provider denied this one in the look before.
+    /// Whether the provider denied this node in the previous check.
     pub(super) fn is_suspect(&self, uid: &str) -> bool {
         self.suspects.contains_key(uid)
     }
 
-    /// When the provider first denied this one.
+    /// When the provider first denied this node.
     pub(super) fn first_denied(&self, uid: &str) -> Option<Timestamp> {
         self.suspects.get(uid).map(|suspect| suspect.first_observed)
     }
 
-    /// Whether another look is needed before anything can be ruled.
+    /// Whether another check is needed before a ruling.
     pub(super) fn wants_another_look(&self, control_was_asked: bool) -> bool {
         let unripe = |suspect: &Suspect| suspect.confirmations < self.rules.confirmations;
         !self.suspects.is_empty() && (!control_was_asked || self.suspects.values().any(unripe))
     }
 
-    /// Counts what one look found. The provider has to have been well for the whole of it.
+    /// Counts the findings of one check, during all of which the provider must have been healthy.
     pub(super) fn confirm(&mut self, now: Instant, absent: &[Evidence]) {
         let old: Vec<_> = absent.iter().filter(|evidence| evidence.age >= self.rules.grace).collect();
         let uids: HashSet<_> = old.iter().map(|evidence| evidence.uid.as_str()).collect();
@@ -210,12 +211,12 @@ impl Guard {
         }
     }
 
-    /// Rules on what a pass found, after its looks were counted.
+    /// Rules on the findings of a pass, after its checks were counted.
     pub(super) fn rule(&mut self, now: Instant, findings: &Findings) -> Ruling {
         self.places.note(now, findings.total);
         let mut turns = Vec::new();
         if std::mem::take(&mut self.first_pass) {
-            // A former process may have been replaced while it held nodes back: a new one is no less careful.
+            // A former process may have been replaced while it held nodes back: be no less careful than it was.
             self.latched |= findings.held_before.contains(&Rule::Latch);
             let contradicted = findings.held_before.contains(&Rule::Contradiction);
             self.contradicted = contradicted.then_some(0);
@@ -249,7 +250,7 @@ impl Guard {
         }
     }
 
-    /// Answers have recovered, or Ready nodes bear them out.
+    /// Whether the answers have recovered, or Ready nodes confirm them.
     fn may_release(&self, findings: &Findings) -> bool {
         let Control { found, contradictions, unsettled, .. } = &findings.control;
         let borne_out = !found.is_empty() && *contradictions == 0 && *unsettled == 0;
@@ -284,7 +285,7 @@ impl Guard {
         absent.iter().filter(is_ripe).collect()
     }
 
-    /// None: it may go, and has its place.
+    /// `None` if the node may be deleted, and has its place.
     fn holds_back(&mut self, now: Instant, evidence: &Evidence, control: &Control) -> Option<Rule> {
         if evidence.vouched {
             return None;
@@ -327,7 +328,7 @@ impl Suspect {
         }
     }
 
-    /// What the provider had seen before it was asked again confirms nothing.
+    /// Counts the answer, unless the provider had that observation before it was asked again.
     fn confirm(&mut self, now: Instant, spacing: Duration, observed_at: Timestamp) {
         if now.saturating_duration_since(self.last) >= spacing && observed_at > self.last_observed {
             self.confirmations = self.confirmations.saturating_add(1);

@@ -1,4 +1,4 @@
-//! What a kubelet's Lease says against the provider's word. Pure: time is an argument.
+//! Checks the provider's answer against a kubelet's Lease. Pure: time is an argument.
 //!
 //! A kubelet renews its Lease every quarter of the Lease's duration: every 10 s at default settings.
 
@@ -9,15 +9,15 @@ use crate::kube::patch::NodeLease;
 /// Whether a kubelet is alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Life {
-    /// It renewed its Lease after its instance was said not to be there, and has not fallen silent since.
+    /// It renewed its Lease after its instance was denied, and has not fallen silent since.
     Alive,
     /// It has missed two renewals, or has no Lease.
     Silent,
-    /// It shows within two renewals.
+    /// Not known yet: two renewals will tell.
     Unsettled,
 }
 
-/// What the Lease says of an instance that the provider denied then.
+/// What the Lease says about an instance that the provider denied at `denied_at`.
 pub(super) fn life(lease: Option<&NodeLease>, denied_at: Timestamp, now: Timestamp) -> Life {
     let Some(NodeLease { renewed: Some(renewed), duration }) = lease else { return Life::Silent };
     let two_renewals = jiff::SignedDuration::try_from(*duration / 2).unwrap_or(jiff::SignedDuration::MAX);

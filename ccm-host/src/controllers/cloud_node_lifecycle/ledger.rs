@@ -1,9 +1,9 @@
-//! Which deletions were allowed within the window, kept where the next process finds them.
+//! Records the deletions allowed within the window where the next process finds them.
 //!
-//! In: what the guard allowed, before anything is deleted. Out: what former processes, or another one beside us, allowed. It
-//! stands in a ConfigMap, a key for each provider, and is read when the first node is found absent. What is allowed is
-//! decided in [`super::guard`]; without the ledger nothing is. What counts for the pace is marked, in a way in which a
-//! host that knows no pace counts it for the share.
+//! In: what the guard allowed, before anything is deleted. Out: what former or concurrent processes allowed. The
+//! ledger is a ConfigMap with a key for each provider, read when the first node is found absent. [`super::guard`]
+//! decides what is allowed; without the ledger nothing is. Grants that count for the pace are marked such that a host
+//! without paces counts them for the share.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -23,22 +23,22 @@ use crate::{
     },
 };
 
-/// The ConfigMap; `deploy/` gives the right to it by this name.
+/// The ConfigMap; the RBAC rules in `deploy/` name it.
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "cloud-node-lifecycle-deletions";
 
-/// What is known of the ledger.
+/// The last known content of the ledger.
 #[derive(Debug, Default)]
 pub(super) struct Ledger(Option<Seen>);
 
 #[derive(Debug)]
 struct Seen {
     version: Option<String>,
-    /// The grants that stand in it.
+    /// The grants recorded in it.
     grants: HashMap<String, Grant>,
 }
 
-/// Stands before the uid of a node that went at a pace; no uid holds a slash.
+/// Prefix of the uid of a node deleted at a pace; no uid contains a slash.
 const PACED: &str = "pace/";
 
 /// Why nothing can be deleted.
@@ -52,7 +52,7 @@ enum LedgerError {
     Unwritable(RecordKey, #[source] WriteError),
 }
 
-/// Reads a ledger: uids, and when their deletion was allowed.
+/// Parses a ledger: uids, and when their deletion was allowed.
 fn parse(text: &str, clock: Clock) -> Option<HashMap<String, Grant>> {
     let entry = |entry: &str| {
         let (uid, second) = entry.rsplit_once(':')?;
@@ -66,11 +66,11 @@ fn parse(text: &str, clock: Clock) -> Option<HashMap<String, Grant>> {
     text.split(',').filter(|_| !text.is_empty()).map(entry).collect()
 }
 
-/// Writes one.
+/// Formats a ledger.
 fn print(grants: &HashMap<String, Grant>, clock: Clock) -> String {
     let entry = |(uid, grant): (&String, &Grant)| {
         let mark = if grant.count == Count::Pace { PACED } else { "" };
-        // The second that has begun: a grant is not forgotten too early.
+        // Rounded up to the next second, so that no grant is forgotten too early.
         format!("{mark}{uid}:{}", clock.time(grant.at).as_second() + 1)
     };
     let mut entries: Vec<_> = grants.iter().map(entry).collect();
@@ -78,7 +78,7 @@ fn print(grants: &HashMap<String, Grant>, clock: Clock) -> String {
     entries.join(",")
 }
 
-/// One moment by both clocks: the one that goes on at its pace, and the one that processes share.
+/// One moment on both clocks: the monotonic one, and the wall clock that processes share.
 #[derive(Debug, Clone, Copy)]
 struct Clock {
     instant: Instant,
@@ -94,7 +94,7 @@ impl Clock {
         self.time.checked_sub(self.instant.saturating_duration_since(at)).unwrap_or(self.time)
     }
 
-    /// What seems to lie ahead, as another machine's clock may say, is now.
+    /// A time that seems to be in the future, by another machine's clock, counts as now.
     fn instant(self, at: Timestamp) -> Instant {
         let age = Duration::try_from(self.time.duration_since(at)).unwrap_or_default();
         self.instant.checked_sub(age).unwrap_or(self.instant)
@@ -102,7 +102,7 @@ impl Clock {
 }
 
 impl Controller {
-    /// Tells the guard what was allowed before, unless it knows.
+    /// Loads what was allowed before into the guard, unless that was done already.
     pub(super) async fn recall(
         &self,
         provider: &Arc<dyn Provider>,
@@ -126,7 +126,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Writes down what the guard allowed; out come the nodes that may go now.
+    /// Records what the guard allowed; returns the nodes that may be deleted now.
     pub(super) async fn record(
         &self,
         provider: &Arc<dyn Provider>,
@@ -135,7 +135,7 @@ impl Controller {
         cancel: &CancellationToken,
     ) -> Vec<Arc<Node>> {
         let (at, grants) = (key(provider), memory.guard.grants().clone());
-        // Who takes no place needs no entry.
+        // A node without a grant needs no entry.
         let known = |node: &&Arc<Node>| {
             let stands = |seen: &Seen| seen.grants.contains_key(&node.uid);
             !grants.contains_key(&node.uid) || memory.ledger.0.as_ref().is_some_and(stands)
@@ -152,7 +152,8 @@ impl Controller {
             }
             Err(error) => {
                 let (known, unknown): (Vec<_>, Vec<_>) = to_go.into_iter().partition(|node| known(&node));
-                // Somebody else wrote, or we may have: it is read again before the next ruling.
+                // Another process wrote the ledger, or our write may have succeeded: read it again before the next
+                // ruling.
                 memory.ledger = Ledger::default();
                 unknown.iter().for_each(|node| memory.guard.revoke(&node.uid));
                 if !error.is_stale() && !matches!(error, WriteError::Cancelled) {

@@ -1,4 +1,4 @@
-//! What is measured: what goes, what is held back by which rule, and whether a guard lets anything go at all.
+//! Metrics: deletions, nodes held back by rule, and whether the guard blocks all deletions.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ struct RuleLabels {
     rule: &'static str,
 }
 
-/// What one pass over a provider's nodes came to.
+/// The result of one pass over a provider's nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct PassCount {
     pub(super) latched: bool,

@@ -1,8 +1,9 @@
-//! Asks about all nodes that are not ready, and about some that are.
+//! Asks the provider about all nodes that are not ready, and about some that are.
 //!
-//! In: the nodes. Out: which of them are absent, confirmed by as many looks as it takes, and what the provider said of Ready
-//! nodes in the last of them. Always read from the cloud itself: what follows may be a deletion, and all questions of one
-//! look share calls. A first look that finds nobody absent is the only one, and asks about no Ready node.
+//! In: the nodes. Out: those that are absent, confirmed by as many checks as required, and what the provider said
+//! about Ready nodes in the last check. Always read from the cloud itself, since a deletion may follow; all questions
+//! of one check share calls. If the first check finds no node absent, it is the only one, and asks about no Ready
+//! node.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -31,39 +32,39 @@ use crate::{
     },
 };
 
-/// The distance between two looks at the same nodes. It gives a cloud that answers from several replicas the time to
-/// contradict itself, and is a part of the time after which a node is gone.
+/// Time between two checks of the same nodes. It gives a cloud that answers from several replicas time to contradict
+/// itself, and adds to the delay before a node is deleted.
 const SECOND_LOOK: Duration = Duration::from_millis(300);
 
-/// What the looks of one pass came to.
+/// The result of all checks of one pass.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) absent: Vec<Absent>,
-    /// How many nodes nothing certain is known of.
+    /// Nodes about which nothing certain is known.
     pub(super) uncertain: usize,
     pub(super) control: Control,
 }
 
-/// A node without an instance, and when that was looked for.
+/// A node without an instance, and when the provider looked for it.
 #[derive(Debug, Clone)]
 pub(super) struct Absent {
     pub(super) node: Arc<Node>,
     pub(super) observed_at: Timestamp,
 }
 
-/// What came of one look at nodes that are not ready.
+/// The result of one check of nodes that are not ready.
 #[derive(Debug, Default)]
 struct Observed {
-    /// The taints that nodes shall have.
+    /// Nodes with the taints to write.
     taints: Vec<(Arc<Node>, Vec<Taint>)>,
     absent: Vec<Absent>,
     uncertain: usize,
 }
 
 impl Seen {
-    /// The absent nodes as the guard wants to see them.
+    /// The absent nodes in the form that the guard expects.
     pub(super) fn evidence(&self, now: Timestamp) -> Vec<Evidence> {
-        // A node without a time of creation, or from the future, is as young as can be.
+        // A node without a creation time, or with one in the future, counts as brand new.
         let age = |node: &Node| {
             node.created.and_then(|created| Duration::try_from(now.duration_since(created)).ok())
         };
@@ -84,13 +85,13 @@ impl Seen {
 }
 
 impl Controller {
-    /// How far apart answers have to be to confirm each other.
+    /// Minimum time between answers that confirm each other.
     pub(super) fn spacing(&self) -> Duration {
         SECOND_LOOK.min(self.context.settings.node_monitor_period)
     }
 
-    /// Looks as often as it takes. None if the provider was not well for some of the time, or not all was known that it
-    /// wants to know, or a Lease could not be read.
+    /// Repeats the check as often as required. `None` if the provider was unhealthy at some point, the cache lacked
+    /// something that it wants to know, or a Lease could not be read.
     pub(super) async fn look(
         &self,
         provider: &Arc<dyn Provider>,
@@ -137,7 +138,8 @@ impl Controller {
         sample(&parted.ready, &zones, &memory.denials, &mut memory.rng)
     }
 
-    /// What the answers about Ready nodes say for and against the provider. Leases are read of those that it denies.
+    /// Weighs the answers about Ready nodes for and against the provider. Reads the Leases of the nodes that it
+    /// denies.
     async fn weigh(
         &self,
         provider: &Arc<dyn Provider>,
@@ -152,7 +154,7 @@ impl Controller {
             memory.denials.heard(node, presence);
             match presence {
                 Presence::Found => drop(control.found.insert(zone(node).to_owned())),
-                // Only what it says now: one that it denied once, and on which it hangs ever since, contradicts nothing.
+                // Counts only current denials; a denied node whose status is unknown now contradicts nothing.
                 Presence::Denied(_) => denied.extend(memory.denials.since(node).map(|since| (node, since))),
                 Presence::Unknown => {}
             }
@@ -172,7 +174,7 @@ impl Controller {
         Ok(control)
     }
 
-    /// Whether the node's kubelet is alive, by one live read of its Lease.
+    /// Reads the node's Lease live, to tell whether its kubelet is alive.
     pub(super) async fn life(&self, node: &Node, denied_at: Timestamp) -> anyhow::Result<Life> {
         let lease = self.context.writer.get_node_lease(&node.name).await.map_err(|error| {
             anyhow::Error::from(error).context(format!("Lease kube-node-lease/{} cannot be read", node.name))
@@ -212,10 +214,10 @@ impl Controller {
         node_instance::ask(&context.providers, &context.nodes, node, view, freshness).await
     }
 
-    /// None if the node is nobody's.
+    /// `None` if no provider owns the node.
     async fn verdict(&self, node: &Arc<Node>) -> Option<Verdict> {
         match self.ask(node).await {
-            // Absent is a node only if all who might have it say so, and all of them are well.
+            // A node is absent only if all providers that might own it say so, and all of them are healthy.
             Found::Answer { by, answer } => {
                 let all_well =
                     by.iter().all(|provider| *provider.status().borrow() == ProviderStatus::Serving);
@@ -233,7 +235,7 @@ impl Controller {
         }
     }
 
-    /// What is said of Ready nodes, in their order.
+    /// The provider's answers about Ready nodes, in their order.
     async fn hear(&self, group: &[Arc<Node>], at: Timestamp) -> Vec<Presence> {
         let hear = async |node: &Arc<Node>| match self.ask(node).await {
             Found::Answer { answer, .. } => presence(&answer, at),

@@ -1,4 +1,4 @@
-//! When a node is looked at, and what guards its deletion, as the flags say.
+//! The flags that control when nodes are checked, and what guards their deletion.
 
 mod share;
 
@@ -42,7 +42,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What the flags say against each other.
+    /// Refuses flags that contradict each other.
     pub fn check(&self, mistakes: &mut Mistakes) {
         let (period, window) = (self.node_monitor_period, self.node_deletion_window);
         if window < period && mistakes.spare(&["node-monitor-period", "node-deletion-window"]) {

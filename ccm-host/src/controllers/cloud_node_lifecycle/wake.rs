@@ -1,7 +1,7 @@
-//! What begins a pass before its period is over: a node that has just fallen silent, and the provider's word on one that is.
+//! Starts a pass early: when a node becomes NotReady, or the provider's watch reports a change of one that is.
 //!
-//! In: the cache's changes, and the provider's watch. Out: the moment at which the next pass begins. Many reasons at once are
-//! one; passes keep a distance, since each asks about all nodes that are not ready.
+//! In: the cache's changes, and the provider's watch. Out: the moment when the next pass begins. Concurrent reasons
+//! count as one; passes keep a distance, since each asks about all nodes that are not ready.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -19,10 +19,10 @@ use crate::{
     kube::cache::Change,
 };
 
-/// From the end of a pass to the beginning of one that somebody asks for.
+/// From the end of a pass to the start of an early one.
 const DISTANCE: Duration = Duration::from_millis(500);
 
-/// Who has a reason for a look, by name of the provider.
+/// One signal for each provider, by name.
 pub(super) type Wakes = Arc<HashMap<String, Notify>>;
 
 pub(super) fn of(providers: &Providers) -> Wakes {
@@ -30,7 +30,7 @@ pub(super) fn of(providers: &Providers) -> Wakes {
 }
 
 impl Controller {
-    /// Wakes the owner of each node that falls silent.
+    /// Wakes the provider of each node that becomes NotReady.
     pub(super) fn follow(&self, wakes: &Wakes) {
         let (providers, wakes) = (self.context.providers.clone(), Arc::clone(wakes));
         self.context.nodes.subscribe(move |change| {
@@ -69,11 +69,11 @@ impl Controller {
             () = self.told(changes) => {}
         }
         sleep_until(ended + DISTANCE.min(self.context.settings.node_monitor_period)).await;
-        // The pass that begins looks at all of them.
+        // The pass about to begin checks all of them.
         while changes.try_recv().is_ok() {}
     }
 
-    /// Returns when the provider's watch names a node that is not ready.
+    /// Returns when the provider's watch reports a node that is not ready.
     async fn told(&self, changes: &mut Receiver<String>) {
         loop {
             match changes.recv().await {
@@ -85,7 +85,7 @@ impl Controller {
         }
     }
 
-    /// By provider ID, or by name.
+    /// Looks the node up by provider ID and by name.
     fn is_silent(&self, key: &str) -> bool {
         let nodes = self.context.nodes.by_index(key).into_iter().chain(self.context.nodes.get(key));
         nodes.into_iter().any(|node| self.is_ours(&node) && !is_ready(&node))

@@ -1,4 +1,4 @@
-//! How many nodes may go within a time, and which have. Pure.
+//! Counts how many nodes may be deleted within a time, and which were. Pure.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -6,17 +6,17 @@ use tokio::time::Instant;
 
 use super::window::Peak;
 
-/// With a control group, so many nodes may go within [`MINUTE`], or [`PACE`] of all if that is more.
+/// With a control group, this many nodes may be deleted within [`MINUTE`], or [`PACE`] of all if that is more.
 const AT_LEAST: usize = 10;
 const PACE: f64 = 0.1;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// By which count a node goes.
+/// The limit that a deletion counts towards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in super::super) enum Count {
-    /// The pace, each minute.
+    /// The pace: per minute.
     Pace,
-    /// The share, each window.
+    /// The share: per window.
     Share,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Places {
     window: Duration,
     /// By uid. A retry takes no second place.
     granted: HashMap<String, Grant>,
-    /// The most nodes there were within the window.
+    /// The highest number of nodes within the window.
     peak: Peak,
 }
 
@@ -42,7 +42,7 @@ impl Places {
         Self { max_share, window, granted: HashMap::new(), peak: Peak::within(window) }
     }
 
-    /// There are so many nodes; what was granted long ago is forgotten.
+    /// Notes the number of nodes, and forgets grants that no longer count.
     pub(super) fn note(&mut self, now: Instant, total: usize) {
         self.peak.note(now, total);
         let window = self.window;
@@ -55,7 +55,7 @@ impl Places {
         });
     }
 
-    /// How many more may go by that count now.
+    /// How many more nodes may be deleted now under that limit.
     pub(super) fn room(&self, count: Count) -> usize {
         let total = self.peak.largest();
         let all = match count {
@@ -69,7 +69,7 @@ impl Places {
         self.granted.contains_key(uid)
     }
 
-    /// Whether the node has a place, or gets one now.
+    /// Whether the node has a place already, or takes one now.
     pub(super) fn take(&mut self, uid: &str, count: Count, now: Instant) -> bool {
         if !self.has(uid) {
             if self.room(count) == 0 {
@@ -80,7 +80,7 @@ impl Places {
         true
     }
 
-    /// Grants of a former process, or of another one beside us.
+    /// Loads grants of former or concurrent processes.
     pub(super) fn recall(&mut self, grants: &HashMap<String, Grant>) {
         for (uid, grant) in grants {
             self.granted.entry(uid.clone()).or_insert(*grant);
@@ -96,7 +96,7 @@ impl Places {
     }
 }
 
-/// A share of a number of nodes, never rounded up.
+/// A share of a number of nodes, rounded down.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,

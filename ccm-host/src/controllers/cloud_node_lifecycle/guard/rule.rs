@@ -1,19 +1,19 @@
-//! The rules by which a node whose instance is gone may be held back, in the words of operators.
+//! The rules that may hold back a node whose instance is gone, worded for operators.
 
 /// Why a node is not deleted yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(in super::super) enum Rule {
     /// The provider denies nodes whose kubelets are alive.
     Contradiction,
-    /// No Ready node is left to check the provider against, and too many nodes would go.
+    /// No Ready node is left to check the provider against, and too many nodes would be deleted.
     Latch,
-    /// Of the Ready nodes that the provider was asked about, it found none.
+    /// The provider found none of the Ready nodes that it was asked about.
     NoneFound,
-    /// A Ready node is denied, and whether its kubelet is alive shows within seconds.
+    /// The provider denies a Ready node; within seconds its Lease will tell whether its kubelet is alive.
     Unsettled,
-    /// So many have gone within this minute.
+    /// The limit of deletions per minute is reached.
     Pace,
-    /// Its zone has no Ready node, and so many have gone within the window.
+    /// The node's zone has no Ready node, and the limit per window is reached.
     Share,
     /// Its own kubelet is alive.
     Alive,
@@ -30,7 +30,7 @@ impl Rule {
         Self::Alive,
     ];
 
-    /// The value of the metric's label.
+    /// The metric's label value.
     pub(in super::super) fn label(self) -> &'static str {
         match self {
             Self::Contradiction => "contradiction",
@@ -43,7 +43,7 @@ impl Rule {
         }
     }
 
-    /// The reason of the condition.
+    /// The condition's reason.
     pub(in super::super) fn reason(self) -> &'static str {
         match self {
             Self::Contradiction => "ProviderContradictsItself",
@@ -56,17 +56,17 @@ impl Rule {
         }
     }
 
-    /// The rule of a condition's reason.
+    /// The rule for a condition's reason.
     pub(in super::super) fn of_reason(reason: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|rule| rule.reason() == reason)
     }
 
-    /// Whether it ends within seconds, so that a condition would only come and go.
+    /// Whether it ends within seconds, so that a condition would only flap.
     pub(in super::super) fn is_brief(self) -> bool {
         self == Self::Unsettled
     }
 
-    /// For people: why, and when it ends.
+    /// For people: the cause, and when it ends.
     pub(in super::super) fn explanation(self) -> &'static str {
         match self {
             Self::Contradiction => {

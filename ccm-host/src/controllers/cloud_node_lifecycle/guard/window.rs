@@ -1,10 +1,10 @@
-//! The largest of the numbers seen within a window of time. Pure.
+//! The maximum of the numbers seen within a window of time. Pure.
 
 use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
-/// See the module. Holds only numbers that may still become the largest.
+/// The running maximum. Holds only numbers that may still become the largest.
 #[derive(Debug)]
 pub(super) struct Peak {
     window: Duration,

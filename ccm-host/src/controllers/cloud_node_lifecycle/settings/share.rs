@@ -32,7 +32,7 @@ pub(super) fn parse(text: &str) -> Result<Share, Wrong> {
     let example = "write it like 5% or 0.05";
     let (number, scale) = match text.strip_suffix('%') {
         Some(number) => (number, 100.0),
-        // `1` could mean one percent or everything: a guess either way deletes the wrong number of nodes.
+        // `1` could mean one percent or everything: either guess could delete the wrong number of nodes.
         None if text != "0" && !text.contains('.') && text.parse::<f64>().is_ok() => {
             return Err(Wrong::new("is ambiguous", format!("write {text}% for a percentage")));
         }
