@@ -1,14 +1,15 @@
-//! Gives new nodes what only the cloud knows of them, and keeps it fresh.
+//! Initialises new nodes with what only the cloud knows about them, and keeps it fresh.
 //!
-//! In: Nodes, and what their provider says of their machines. Out: provider ID, addresses, labels, and the removal of the
-//! `uninitialized` taint. When a machine is gone is decided in [`crate::controllers::cloud_node_lifecycle`].
+//! In: Nodes, and what their provider reports about their instances. Out: provider ID, addresses, labels, and the
+//! removal of the `uninitialized` taint. [`crate::controllers::cloud_node_lifecycle`] decides when an instance is
+//! gone.
 //!
 //! ```text
 //! triggers ──► queue ──► observe: ask the provider ──► decide (pure) ──► act: addresses, then the rest
 //! ```
 //!
-//! Any number of nodes may be observed at once, so that their questions share calls; only writes are limited. The limit is
-//! taken after the answer, and the decision is made on the node as it is then.
+//! Any number of nodes may be observed at once, so that their questions share calls; only writes are limited. A write
+//! permit is taken after the answer, and the decision is then made on the current node.
 
 mod act;
 mod addresses;
@@ -51,37 +52,35 @@ use observe::Observed;
 use said::Said;
 pub use settings::Settings;
 
-/// The name under which its events are recorded.
+/// The component that Events are recorded under.
 pub const COMPONENT: &str = "cloud-node-controller";
 
-/// So many nodes are observed at once: enough for whole clusters, since waiting costs little.
+/// Maximum nodes observed at once: enough for a whole cluster, since waiting costs little.
 const OBSERVED_AT_ONCE: usize = 8192;
 
-/// A node comes again after so long when its provider has no place left for it.
+/// Delay before a node retries when its provider has no place left for it.
 const NEXT_TURN: Duration = Duration::from_secs(1);
 
-/// A failing node is tried again at least this often, however long it fails.
+/// The maximum bounds the wait, however long a node fails.
 const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(120) };
 
-/// What the controller works with.
+/// Everything the controller depends on.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// All nodes; it has to keep what [`keep`] says.
+    /// All nodes; the cache must keep what [`keep`] lists.
     pub nodes: Cache<Node>,
-    /// How nodes are written.
+    /// Patches nodes.
     pub writer: Writer,
-    /// Who can be asked.
     pub providers: Providers,
     pub recorder: Recorder,
     pub metrics: CloudNodeMetrics,
-    /// Of the calls to providers: what their watches missed is found here.
+    /// Of the calls to providers; counts the changes that their watches missed and a sweep found.
     pub cloud_metrics: CloudMetrics,
     pub queue_metrics: QueueMetrics,
-    /// From the command line.
     pub settings: Settings,
 }
 
-/// What the Node cache has to keep for this controller.
+/// What the Node cache must keep for this controller.
 #[must_use]
 pub fn keep(settings: &Settings) -> Keep {
     let own = Keep {
@@ -101,11 +100,11 @@ struct Shared {
     queue: WorkQueue<String>,
     attention: Mutex<Attention>,
     said: Mutex<Said>,
-    /// [`OBSERVED_AT_ONCE`] in equal parts, by provider: one that hangs leaves the others theirs.
+    /// [`OBSERVED_AT_ONCE`] in equal parts, by provider: one that hangs leaves the others their share.
     places: HashMap<String, Semaphore>,
-    /// One permit for each node that is written for the first time.
+    /// One permit for each node written for the first time.
     initialising: Semaphore,
-    /// One permit for each node that is written later.
+    /// One permit for each node written later.
     refreshing: Semaphore,
     context: Context,
 }
@@ -129,7 +128,7 @@ impl Controller {
         }))
     }
 
-    /// Runs until cancelled; what is being asked or written then is given up.
+    /// Runs until cancelled. Cancelling aborts calls and writes in flight.
     pub async fn run(self, cancel: CancellationToken) -> anyhow::Result<()> {
         let shared = self.0;
         tokio::select! {
@@ -164,19 +163,19 @@ impl Shared {
                 Observed::Nothing(outcome) => return outcome,
             },
         };
-        // Beyond this point only as many go on as may write: what they need is not held for those who wait.
+        // Beyond this point only as many nodes continue as may write; those that wait hold no further resources.
         let permits = if is_new(&node) { &self.initialising } else { &self.refreshing };
         let Ok(_permit) = permits.acquire().await else { return Outcome::Done };
         Box::pin(self.settle(&node, answer.as_deref(), cancel)).await
     }
 
-    /// A place among the nodes of its provider that are observed at once; a node of nobody needs none.
+    /// A place among the provider's nodes that are observed at once; a node without a provider needs none.
     fn place(&self, node: &Node) -> Result<Option<SemaphorePermit<'_>>, TryAcquireError> {
         let places = self.owner_of(node).and_then(|owner| self.places.get(owner.name()));
         places.map(Semaphore::try_acquire).transpose()
     }
 
-    /// The node, if it is there and to be looked after.
+    /// The node, if it exists and is managed by this host.
     fn ours(&self, name: &str) -> Option<Arc<Node>> {
         self.context.nodes.get(name).filter(|node| self.is_ours(node))
     }

@@ -1,8 +1,8 @@
 //! Writes what was decided, and only what differs.
 //!
 //! In: an answer. Out: at most two writes, in the order that leaves no window: first the addresses, then provider ID,
-//! labels and taints in one. What is to be written is decided in [`super::decide`], anew and on a fresh read whenever a
-//! write meets a change.
+//! labels and taints in one. [`super::decide`] decides what to write, and does so again on a live read whenever a
+//! write conflicts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,14 +26,14 @@ use crate::{
     },
 };
 
-/// How often it is decided anew before the node waits in the queue.
+/// Maximum decisions before the node goes back to the queue.
 const ATTEMPTS: u32 = 5;
 
-/// The longest wait until a node that is not any more as it was asked about is asked about again.
+/// Maximum delay before asking again about a node that changed since the question.
 const ANOTHER_QUESTION: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// Carries the answer out on the node as it is now, which may not be the node that was asked about.
+    /// Applies the answer to the current node, which may differ from the node that was asked about.
     pub(super) async fn settle(
         &self,
         asked: &Arc<Node>,
@@ -46,7 +46,8 @@ impl Shared {
         let mut is_live = false;
         for _ in 0..ATTEMPTS {
             if (&node.uid, &node.provider_id) != (&asked.uid, &asked.provider_id) {
-                // Another question. When the cache sees that, which it may not yet, it brings us back earlier.
+                // The question has changed. The cache may lag behind; once it shows the change, the watch requeues
+                // the node earlier.
                 return Outcome::RetryAfter(ANOTHER_QUESTION);
             }
             let seen =
@@ -106,7 +107,7 @@ impl Shared {
         Ok(Outcome::Done)
     }
 
-    /// All labels are read, also those that the cache does not keep: they may be what the write met.
+    /// Reads all labels, also those that the cache does not keep: one of them may have caused the conflict.
     async fn read_afresh(&self, name: &str, cancel: &CancellationToken) -> Result<Option<Node>, WriteError> {
         let kept = self.context.nodes.keep();
         let all = Keep { labels: KeySet::all(), annotations: kept.annotations.clone() };
@@ -125,7 +126,7 @@ impl Shared {
         tracing::info!(node = node.name, "initialised");
     }
 
-    /// What becomes of a node for which there is nothing to write yet.
+    /// Handles a node for which there is nothing to write yet.
     pub(super) fn not_yet(&self, node: &Node, obstacle: &Obstacle) -> Outcome {
         let Obstacle { reason, message, retry, expected: _ } = obstacle;
         if !is_new(node) {
@@ -159,7 +160,7 @@ impl Shared {
     }
 }
 
-/// Out comes the answer to the second write; none if nothing but addresses differed.
+/// Returns the response to the second write; `None` if only addresses differed.
 async fn write(
     writer: &Writer,
     node: &Node,

@@ -1,7 +1,7 @@
-//! The addresses that shall stand in a node's status.
+//! Computes the addresses for a node's status.
 //!
-//! In: the node, the cloud's list. Out: the whole list that replaces the present one, or none to leave it alone. Whether
-//! it differs is seen where the patch is made, entry by entry and in order.
+//! In: the node, the cloud's list. Out: the complete list that replaces the present one, or `None` to leave it alone.
+//! The patch compares the two, entry by entry and in order.
 
 use super::provided_ip::{ANNOTATION, ProvidedIpError, ProvidedIps};
 use crate::{
@@ -11,10 +11,10 @@ use crate::{
 
 const HOSTNAME: &str = "Hostname";
 
-/// The list that shall stand in the status; none if the cloud gives no address, which never clears anything.
+/// The list for the status; `None` if the cloud gives no address, since that never clears anything.
 ///
-/// The cloud's list replaces whatever is there, addresses of other writers included. Only the kubelet's host names stay,
-/// unless the cloud has its own. IPs that the kubelet was told to use have to be the cloud's.
+/// The cloud's list replaces everything, including addresses of other writers. Only the kubelet's host names stay,
+/// unless the cloud has its own. IPs that the kubelet was told to use must be in the cloud's list.
 pub(super) fn wanted(
     node: &Node,
     cloud: &[cloud::NodeAddress],
@@ -22,7 +22,7 @@ pub(super) fn wanted(
     let provided = node.annotations.get(ANNOTATION).map(ProvidedIps::parse).transpose()?;
     let mut list: Vec<NodeAddress> = cloud.iter().map(as_written).collect();
     if let Some(provided) = &provided {
-        // Asked of the cloud's own list first: a host name of the kubelet's proves nothing about the cloud.
+        // Check the cloud's own list first: a host name from the kubelet proves nothing about the cloud.
         provided.select(&list)?;
     }
     if list.is_empty() {
@@ -34,8 +34,8 @@ pub(super) fn wanted(
     provided.map_or(Ok(list.clone()), |provided| provided.select(&list)).map(Some)
 }
 
-/// Whether nothing but the order differs from what stands in the status, and no IP that the kubelet was told to use comes
-/// first because of it. Some providers have no order: theirs would be written with each sweep.
+/// Whether only the order differs from the status, and the change would not move an IP that the kubelet was told to
+/// use to the front. Some providers return no stable order, which would cause a write at each sweep.
 pub(super) fn only_reordered(node: &Node, wanted: &[NodeAddress]) -> bool {
     let present = &node.addresses;
     let first = |list: &[NodeAddress]| list.first().map(|first| first.address.clone());

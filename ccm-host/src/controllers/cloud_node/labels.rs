@@ -1,7 +1,7 @@
-//! The labels that a node shall have.
+//! Computes the labels of a node.
 //!
-//! In: the node as seen, the instance. Out: what to set and remove, and the record of what is ours afterwards. Which labels
-//! a provider may set at all is decided in [`crate::cloud`]: others never arrive here.
+//! In: the node as seen, the instance. Out: what to set and remove, and the resulting record of owned labels.
+//! [`crate::cloud`] filters out labels that a provider may not set.
 //!
 //! | Label | At initialisation | Later |
 //! |---|---|---|
@@ -37,19 +37,19 @@ const REGION: WellKnown =
 
 const WELL_KNOWN: [&WellKnown; 3] = [&INSTANCE_TYPE, &ZONE, &REGION];
 
-/// The label keys that have to be kept by the cache.
+/// The label keys that the cache must keep.
 pub(super) fn keys() -> impl Iterator<Item = &'static str> {
     WELL_KNOWN.into_iter().flat_map(|label| [label.ga, label.beta])
 }
 
-/// A node together with how much of its labels can be seen.
+/// A node, and how much of its labels is visible.
 #[derive(Debug)]
 pub(super) struct Seen<'a> {
-    /// Labels of ours that the cache does not keep stand in it as we wrote them. If somebody changed one since, the write
-    /// that is based on it fails, and the next decision is made on a node that was read afresh.
+    /// Includes labels of ours that the cache does not keep, as we wrote them. If somebody has changed one since, the
+    /// write based on it fails, and the next decision is made on a live read.
     pub(super) node: Cow<'a, Node>,
     kept: &'a KeySet,
-    /// All labels are seen.
+    /// All labels are visible.
     live: bool,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Seen<'a> {
         Self { node, kept, live: false }
     }
 
-    /// A node that was read afresh with all its labels; `kept` is what the cache keeps.
+    /// A node read live with all its labels; `kept` is what the cache keeps.
     pub(super) fn live(node: &'a Node, kept: &'a KeySet) -> Self {
         Self { node: Cow::Borrowed(node), kept, live: true }
     }
@@ -79,8 +79,8 @@ pub(super) fn initialise(seen: &Seen<'_>, instance: &Instance, change: &mut Node
     labels.finish(instance, change);
 }
 
-/// The change later on. A node without a record was initialised by somebody else: labels that have the cloud's value
-/// are taken over.
+/// The change at a refresh. A node without a record was initialised by another controller: labels that have the
+/// cloud's value are adopted.
 pub(super) fn refresh(seen: &Seen<'_>, instance: &Instance, change: &mut NodeChange) {
     let record = OwnedLabels::of(&seen.node);
     let adopt = record.is_none();
@@ -96,7 +96,7 @@ pub(super) fn refresh(seen: &Seen<'_>, instance: &Instance, change: &mut NodeCha
     labels.finish(instance, change);
 }
 
-/// The change that makes both names of the well-known labels agree. Needs no cloud.
+/// The change that makes both names of the well-known labels agree. Needs no answer from the cloud.
 pub(super) fn mirror(node: &Node, change: &mut NodeChange) {
     for WellKnown { ga, beta } in WELL_KNOWN {
         let now = |key: &str| change.set_labels.get(key).map(String::as_str).or_else(|| node.labels.get(key));
@@ -116,7 +116,7 @@ fn well_known_of(instance: &Instance) -> impl Iterator<Item = (&'static WellKnow
         .filter_map(|(label, value)| Some((label, value.as_deref()?)))
 }
 
-/// The labels while the change is being made.
+/// The labels while the change is being computed.
 struct Labels<'a> {
     seen: &'a Seen<'a>,
     owned: OwnedLabels,
@@ -139,7 +139,7 @@ impl<'a> Labels<'a> {
         self.set.insert(key.to_owned(), value.to_owned());
     }
 
-    /// Sets the label unless it is a user's.
+    /// Sets the label unless it belongs to a user.
     fn propose(&mut self, key: &str, value: &str) {
         let present = self.get(key);
         let ours = present.is_some() && present == self.owned.value(key);

@@ -1,4 +1,4 @@
-//! What is measured: how long nodes wait, and what keeps them waiting. Names of the first two are upstream's.
+//! Metrics: how long nodes wait, and why. The names of the first two are upstream's.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use prometheus_client::{
 
 use crate::kube::node::Node;
 
-/// Upstream's, and two more: its last one ends at 17 minutes.
+/// Upstream's buckets, and two more: its last one ends at 17 minutes.
 const DELAYS: [f64; 8] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0];
 
 /// The metrics of this controller. Cheap to clone.
@@ -30,7 +30,7 @@ struct FailureLabels {
     reason: String,
 }
 
-/// What was being done when it failed.
+/// The operation that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     Initialise,
@@ -75,11 +75,11 @@ impl CloudNodeMetrics {
         metrics
     }
 
-    /// A node lost its taint.
+    /// Records that a node lost its taint.
     pub(super) fn initialised(&self, node: &Node, now: Timestamp) {
         let Some(created) = node.created else { return };
         let delay = Duration::try_from(now.duration_since(created)).unwrap_or_default().as_secs_f64();
-        // One write removes the taint and ends the initialisation: the addresses were there before.
+        // One write removes the taint and ends the initialisation; the addresses were written before.
         self.taint_removal.observe(delay);
         self.initial_sync.observe(delay);
     }
@@ -92,12 +92,12 @@ impl CloudNodeMetrics {
         self.failures.get_or_create(&FailureLabels { stage, reason: reason.to_owned() }).inc();
     }
 
-    /// The addresses of an initialised node came in another order.
+    /// Counts an answer with an initialised node's addresses in another order.
     pub(super) fn reordered(&self) {
         self.reordered.inc();
     }
 
-    /// So many nodes belong to nobody.
+    /// Sets the number of nodes that no provider owns.
     pub(super) fn unmatched(&self, nodes: usize) {
         self.unmatched.set(i64::try_from(nodes).unwrap_or(i64::MAX));
     }

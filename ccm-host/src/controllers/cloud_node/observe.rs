@@ -1,6 +1,6 @@
 //! Asks the provider about one node.
 //!
-//! In: the node, how fresh the answer has to be. Out: an answer to decide on, or what becomes of the node without one.
+//! In: the node, and how fresh the answer must be. Out: an answer to decide on, or the outcome without one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,10 +14,10 @@ use crate::{
     kube::{node::Node, queue::Outcome},
 };
 
-/// How long a provider that has not introduced itself is waited for; when it does, that is earlier.
+/// How long to wait for a provider that has not introduced itself; its introduction requeues the node earlier.
 const INTRODUCTION: Duration = Duration::from_secs(10);
 
-/// What came of asking.
+/// The result of asking.
 #[derive(Debug)]
 pub(super) enum Observed {
     Answer(Box<InstanceAnswer>),
@@ -25,7 +25,7 @@ pub(super) enum Observed {
 }
 
 impl Shared {
-    /// Asks whoever looks after the node.
+    /// Asks the provider that owns the node, or those that might.
     pub(super) async fn observe(
         &self,
         node: &Arc<Node>,
@@ -40,7 +40,7 @@ impl Shared {
         Observed::Nothing(match found {
             Found::Answer { by, answer } => {
                 let is_news = self.attention.lock().answered(&node.name, &answer, Instant::now());
-                // What the watch tells is read through; what it missed is found by a sweep.
+                // Watch reports are read through; a change found by a sweep was missed by the watch.
                 if is_news && matches!(freshness, Freshness::AtMost(_)) {
                     self.count_missed(&by);
                 }

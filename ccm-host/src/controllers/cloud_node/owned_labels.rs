@@ -1,19 +1,20 @@
 //! The record of labels that a provider owns, kept in an annotation of the node.
 //!
-//! In: the annotation. Out: for each label, the value that we wrote. Only a label that still has that value is ever changed
-//! or removed again: whoever wrote another one has taken it over. What to write is decided in [`super::labels`].
+//! In: the annotation. Out: for each label, the value that we wrote. A label is only changed or removed again while
+//! it still has that value: anyone who wrote another has taken it over. [`super::labels`] decides what to write.
 //!
-//! The text is `key=value` for each label we wrote and `!key` for each we found in a user's hands, sorted, with commas
-//! between. The latter matters only for labels that the cache does not keep: without it every refresh would try again.
+//! The text is `key=value` for each label that we wrote and `!key` for each that belongs to a user, sorted and
+//! separated by commas. The latter matters only for labels that the cache does not keep: without it every refresh
+//! would try again.
 
 use std::{collections::BTreeMap, fmt};
 
 use crate::kube::{keep::KeySet, node::Node};
 
-/// Where the record stands.
+/// The annotation of the record.
 pub(crate) const ANNOTATION: &str = "cloudprovider.ccm/owned-labels";
 
-/// Whose a label is.
+/// The owner of a label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Owner {
     /// Ours, with the value that we wrote.
@@ -27,7 +28,7 @@ enum Owner {
 pub(super) struct OwnedLabels(BTreeMap<String, Owner>);
 
 impl OwnedLabels {
-    /// Reads the record; none if the node never had one. What makes no sense in it owns nothing.
+    /// Parses the record; `None` if the node never had one. Malformed entries are ignored.
     pub(super) fn of(node: &Node) -> Option<Self> {
         let entries = node.annotations.get(ANNOTATION)?.split(',').filter_map(|entry| {
             if let Some(key) = entry.strip_prefix('!') {
@@ -47,27 +48,27 @@ impl OwnedLabels {
         }
     }
 
-    /// Whether the label was found in a user's hands.
+    /// Whether the label was found to be a user's.
     pub(super) fn is_users(&self, key: &str) -> bool {
         self.0.get(key) == Some(&Owner::User)
     }
 
-    /// The label is ours, with this value.
+    /// Records the label as ours, with this value.
     pub(super) fn claim(&mut self, key: &str, value: &str) {
         self.0.insert(key.to_owned(), Owner::Provider(value.to_owned()));
     }
 
-    /// The label is a user's.
+    /// Records the label as a user's.
     pub(super) fn concede(&mut self, key: &str) {
         self.0.insert(key.to_owned(), Owner::User);
     }
 
-    /// The label is nobody's.
+    /// Drops the label from the record.
     pub(super) fn forget(&mut self, key: &str) {
         self.0.remove(key);
     }
 
-    /// The labels that are ours but not kept by the cache, as we wrote them.
+    /// The labels of ours that the cache does not keep, as we wrote them.
     pub(super) fn unseen<'a>(&'a self, kept: &'a KeySet) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.0.iter().filter_map(|(key, owner)| match owner {
             Owner::Provider(value) if !kept.contains(key) => Some((key.as_str(), value.as_str())),
@@ -75,7 +76,7 @@ impl OwnedLabels {
         })
     }
 
-    /// The annotation; none if there is nothing to record.
+    /// The annotation's value; `None` if there is nothing to record.
     pub(super) fn text(&self) -> Option<String> {
         (!self.0.is_empty()).then(|| self.to_string())
     }

@@ -1,20 +1,20 @@
-//! The node IPs that a kubelet was told to use (`--node-ip`), and what they make of the cloud's list of addresses.
+//! The node IPs that a kubelet was told to use (`--node-ip`), and how they restrict the cloud's list of addresses.
 //!
-//! In: the annotation's text and a list of addresses. Out: the list as it shall stand in the status, or why it cannot be
-//! made. Which list is asked about is decided in [`super::addresses`].
+//! In: the annotation's value and a list of addresses. Out: the list for the status, or why there is none.
+//! [`super::addresses`] chooses the list to check.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use crate::kube::node::NodeAddress;
 
-/// Where the kubelet writes the IPs it was given.
+/// The annotation in which the kubelet records the IPs it was given.
 pub(crate) const ANNOTATION: &str = "alpha.kubernetes.io/provided-node-ip";
 
 /// One IP, or two of different families, in the kubelet's order: the first one's family is the primary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ProvidedIps(Vec<IpAddr>);
 
-/// Why the annotation cannot be followed.
+/// Why the annotation cannot be honoured.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ProvidedIpError {
     #[error(
@@ -28,7 +28,7 @@ pub(super) enum ProvidedIpError {
 }
 
 impl ProvidedIps {
-    /// Reads the annotation. Strict: no blanks, no host names, no prefixes.
+    /// Parses the annotation. Strict: no blanks, no host names, no prefixes.
     pub(super) fn parse(text: &str) -> Result<Self, ProvidedIpError> {
         let ips: Option<Vec<_>> = text.split(',').map(ip).collect();
         match ips.as_deref() {
@@ -65,7 +65,7 @@ impl ProvidedIps {
     }
 }
 
-/// An IP as Kubernetes reads it: leading zeros in a dotted quad are decimal, a v4 address in v6 clothes is v4.
+/// Parses an IP as Kubernetes does: leading zeros in a dotted quad are decimal, an IPv4-mapped IPv6 address is IPv4.
 fn ip(text: &str) -> Option<IpAddr> {
     let Some(quad_at) = text.rfind(':').map(|colon| colon + 1).filter(|_| text.contains('.')) else {
         let parsed = if text.contains(':') { text.parse().ok() } else { quad(text).map(IpAddr::V4) };
@@ -81,7 +81,7 @@ fn quad(text: &str) -> Option<Ipv4Addr> {
     let mut parts = text.split('.');
     for octet in &mut octets {
         let part = parts.next()?;
-        // The parser of integers would take a sign.
+        // The integer parser would accept a sign.
         if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }

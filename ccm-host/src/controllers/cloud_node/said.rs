@@ -1,4 +1,4 @@
-//! What people are told about a node.
+//! Emits a node's Events.
 
 use super::{Shared, decide::Notice};
 use crate::{
@@ -7,11 +7,11 @@ use crate::{
     reconcile::{ToldOnce, pass_on},
 };
 
-/// What was told, as reason and what it is about.
+/// The notices already emitted, by reason and subject.
 pub(super) type Said = ToldOnce<(&'static str, String)>;
 
 impl Shared {
-    /// Says what is news among everything there is to say about the node now.
+    /// Emits those of the node's current notices that are new.
     pub(super) fn say(&self, node: &Node, notices: Vec<Notice>) {
         let topic = |notice: &Notice| (notice.reason, notice.about.clone());
         for Notice { type_, reason, about: _, message } in self.said.lock().news(&node.name, notices, topic) {
@@ -19,7 +19,7 @@ impl Shared {
         }
     }
 
-    /// Passes on the events that the provider wants on the node.
+    /// Emits the Events that the provider attached to its answer.
     pub(super) fn pass_on(&self, node: &Node, answer: &InstanceAnswer) {
         pass_on(&self.context.recorder, node, &answer.events);
     }

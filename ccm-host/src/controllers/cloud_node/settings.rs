@@ -1,4 +1,4 @@
-//! Which nodes are looked after, and how fast they are initialised and refreshed, as the flags say.
+//! The flags that select the nodes to manage, and limit how fast they are initialised and refreshed.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Nodes written at the same time by the refresh.
+    /// Maximum nodes written at once by the refresh.
     #[must_use]
     pub fn status_workers(&self) -> usize {
         match self.concurrent_node_status_updates {

@@ -1,7 +1,7 @@
-//! What makes us look at a node: its own changes, its provider's word, and time.
+//! Decides when to reconcile a node: on its own changes, on its provider's reports, and periodically.
 //!
-//! In: the cache's changes, the provider's watch, the clock. Out: keys in the queue, and which of them are due to be asked
-//! about. All nodes of a provider that are due at once are asked about at once, so that they share few calls.
+//! In: the cache's changes, the provider's watch, the clock. Out: keys in the queue, and which of them must ask the
+//! provider. All nodes of a provider that are due together are asked about together, so that they share few calls.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,17 +17,17 @@ use crate::{
     kube::{cache::Change, node::Node, patch::NodeChange},
 };
 
-/// What a change of a node calls for.
+/// What a change of a node requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Concern {
     /// Nothing here.
     None,
     Look,
-    /// A look, and the provider shall be asked even though the node is initialised.
+    /// A reconcile that asks the provider even though the node is initialised.
     Ask,
 }
 
-/// NW-10: most changes of a node are none of ours.
+/// NW-10: most changes of a node do not concern us.
 pub(super) fn concern(change: &Change<Node>) -> Concern {
     match change {
         Change::Deleted(_) => Concern::None,
@@ -41,7 +41,7 @@ pub(super) fn concern(change: &Change<Node>) -> Concern {
                 && old.system_uuid == new.system_uuid;
             look_if(!same)
         }
-        // Our own write, most of the time: it was asked about just now.
+        // Usually our own write, for which the provider was just asked.
         Change::Updated { old, new } if is_new(old) => look_if(names_disagree(new)),
         Change::Updated { old, new } => {
             let told = |node: &Node| node.annotations.get(provided_ip::ANNOTATION).map(str::to_owned);
@@ -63,17 +63,17 @@ fn names_disagree(node: &Node) -> bool {
     change != NodeChange::default()
 }
 
-/// Sweeps that are wished for since changes may have been missed. The first is made at once; the more often they are
-/// wished, the rarer they become, up to the period at which nodes are looked at anyway.
+/// Sweeps requested because changes may have been missed. The first is made at once; frequent requests are spaced out
+/// further and further, up to the ordinary sweep period.
 #[derive(Debug, Default)]
 struct Wished {
     due: Option<Instant>,
-    /// Before that, none.
+    /// No sweep before this.
     earliest: Option<Instant>,
     distance: Duration,
 }
 
-/// Between the first two of these sweeps.
+/// Time between the first two of these sweeps.
 const DISTANCE: Duration = Duration::from_secs(10);
 
 impl Wished {
@@ -94,7 +94,7 @@ impl Wished {
 }
 
 impl Shared {
-    /// Follows the changes of all nodes, those known already included.
+    /// Follows the changes of all nodes, starting with those already known.
     pub(super) fn follow_nodes(self: &Arc<Self>) {
         let shared = Arc::downgrade(self);
         self.context.nodes.subscribe(move |change| {
@@ -116,7 +116,7 @@ impl Shared {
         }
     }
 
-    /// Follows one provider's word, and sweeps over its nodes from time to time.
+    /// Follows one provider's reports, and sweeps over its nodes periodically.
     pub(super) async fn follow_provider(&self, provider: &Arc<dyn Provider>, cancel: &CancellationToken) {
         let mut changes = provider.instance_changes();
         let mut sweeps = provider.sweeps();
@@ -138,7 +138,7 @@ impl Shared {
                 change = changes.recv(), if is_told => match change {
                     Ok(key) => self.machine_changed(&key),
                     Err(RecvError::Lagged(_)) => wished.wish(Instant::now()),
-                    // Nothing will be told any more; time goes on.
+                    // No more reports will come; the periodic sweeps continue.
                     Err(RecvError::Closed) => is_told = false,
                 },
             }
@@ -150,7 +150,7 @@ impl Shared {
         provider.info().and_then(|info| info.instance_sweep).filter(|pace| !pace.is_zero()).unwrap_or(own)
     }
 
-    /// The periodic look at every node that is initialised. What was asked about not long ago waits for the next one.
+    /// The periodic reconcile of every initialised node. A node asked about recently waits for the next sweep.
     fn sweep(&self, provider: &Arc<dyn Provider>) {
         let period = self.period(provider);
         let now = Instant::now();
@@ -162,7 +162,7 @@ impl Shared {
         self.count_unmatched();
     }
 
-    /// Changes may have been missed: everything is asked about now, new nodes without waiting for their next try.
+    /// Asks about everything now, since changes may have been missed; new nodes do not wait for their retry.
     fn sweep_at_once(&self, provider: &Arc<dyn Provider>) {
         tracing::debug!(provider = provider.name(), "changes may have been missed, looking at all nodes");
         for node in self.nodes_of(provider) {
@@ -170,7 +170,7 @@ impl Shared {
         }
     }
 
-    /// A machine is named by its provider ID or by its node.
+    /// Handles a report about an instance, named by its provider ID or its node.
     fn machine_changed(&self, key: &str) {
         let nodes = &self.context.nodes;
         for node in nodes.by_index(key).into_iter().chain(nodes.get(key)) {
@@ -183,7 +183,7 @@ impl Shared {
         self.queue.add(name.to_owned());
     }
 
-    /// A node that may be several providers' is counted to the first of them.
+    /// The node's provider. A node with several candidates counts for the first.
     pub(super) fn owner_of(&self, node: &Node) -> Option<Arc<dyn Provider>> {
         match self.context.providers.for_node(node) {
             NodeOwner::Provider(owner) => Some(owner),
