@@ -34,8 +34,8 @@ pub(super) fn wanted(
     provided.map_or(Ok(list.clone()), |provided| provided.select(&list)).map(Some)
 }
 
-/// Whether only the order differs from the status, and the change would not move an IP that the kubelet was told to
-/// use to the front. Some providers return no stable order, which would cause a write at each sweep.
+/// Whether only the order differs from the status; if the kubelet was told which IPs to use, the first address must
+/// be the same, too. Some providers have no stable order, and theirs would be written at each sweep.
 pub(super) fn only_reordered(node: &Node, wanted: &[NodeAddress]) -> bool {
     let present = &node.addresses;
     let first = |list: &[NodeAddress]| list.first().map(|first| first.address.clone());

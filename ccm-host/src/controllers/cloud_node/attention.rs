@@ -1,7 +1,8 @@
-//! Which nodes have to be asked about. Pure bookkeeping; time is an argument.
+//! Tracks which nodes to ask the provider about. Pure bookkeeping; time is an argument.
 //!
-//! A new node is always asked about. One that is initialised is asked about when it is due: its sweep has come, the
-//! provider told of a change, or the kubelet changed what the answer depends on. Who says so is in [`super::triggers`].
+//! A new node is always asked about. An initialised one is asked about when it is due: its sweep has come, the
+//! provider reported a change, or the kubelet changed something that the answer depends on. [`super::triggers`] marks
+//! nodes as due.
 
 use std::{
     collections::HashMap,
@@ -17,7 +18,7 @@ use crate::{
     kube::node::Node,
 };
 
-/// The memory. Only what differs from the ordinary takes room in it, except for the time of the last answer.
+/// The state. Apart from the last answer, only nodes that need attention take memory.
 #[derive(Debug, Default)]
 pub(super) struct Attention {
     due: HashMap<String, Freshness>,
@@ -29,33 +30,33 @@ pub(super) struct Attention {
 #[derive(Debug)]
 struct Answered {
     at: Instant,
-    /// What was said, as a number: whether the next answer says something else.
+    /// Hash of the answer, to tell whether the next one differs.
     said: u64,
-    /// The cloud of a provider of ours has the machine; an answer that says nothing takes nothing back.
+    /// One of our providers has the instance; an answer of unknown state does not revoke that.
     is_ours: bool,
 }
 
-/// A write of ours that the cache may not have seen yet.
+/// A write of ours that the cache may not show yet.
 #[derive(Debug)]
 struct Untainted {
     uid: String,
     version: u64,
 }
 
-/// What a look at a node begins with.
+/// How the reconcile of a node begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Question {
-    /// It has to be asked about; so fresh.
+    /// Ask the provider, with this freshness.
     Ask(Freshness),
-    /// Its labels alone.
+    /// Only reconcile its labels.
     Labels,
-    /// Nothing now. Either the cache has not seen our own write yet: when it does, that is a change, and brings us back. Or
-    /// nobody said so far that the node is ours: who says so brings its labels along.
+    /// Do nothing now. Either the cache does not show our own write yet, and the watch will requeue the node when it
+    /// does. Or no answer has confirmed yet that the node is ours; the one that does also brings its labels.
     Wait,
 }
 
 impl Attention {
-    /// What to do about the node. A node that is due is so only once.
+    /// How to reconcile the node now. Clears its due mark.
     pub(super) fn question(&mut self, node: &Node) -> Question {
         if !is_new(node) {
             self.untainted.remove(&node.name);
@@ -72,13 +73,13 @@ impl Attention {
         Question::Ask(Freshness::ReadThrough)
     }
 
-    /// The node is to be asked about at its next look. Of several wishes the freshest counts.
+    /// Marks the node as due at its next reconcile. Of several marks the freshest counts.
     pub(super) fn due(&mut self, name: &str, freshness: Freshness) {
         let before = self.due.get(name).copied().unwrap_or(freshness);
         self.due.insert(name.to_owned(), before.min(freshness));
     }
 
-    /// An answer came. Whether it says something else than the one before.
+    /// Records an answer. Returns whether it differs from the one before.
     pub(super) fn answered(&mut self, name: &str, answer: &InstanceAnswer, now: Instant) -> bool {
         let mut hasher = DefaultHasher::new();
         (answer.state, &answer.instance).hash(&mut hasher);
@@ -93,19 +94,19 @@ impl Attention {
         before.is_some_and(|before| before.said != said)
     }
 
-    /// Whether the last answer is younger than that.
+    /// Whether the last answer is younger than `age`.
     pub(super) fn is_answered_within(&self, name: &str, age: Duration, now: Instant) -> bool {
         self.answered.get(name).is_some_and(|last| now.saturating_duration_since(last.at) < age)
     }
 
-    /// The taint was removed, which gave the node this version.
+    /// Records that we removed the taint, which gave the node this version.
     pub(super) fn untainted(&mut self, node: &Node, resource_version: &str) {
         if let Some(version) = version(resource_version) {
             self.untainted.insert(node.name.clone(), Untainted { uid: node.uid.clone(), version });
         }
     }
 
-    /// The node is gone.
+    /// Forgets a node that is gone.
     pub(super) fn forget(&mut self, name: &str) {
         self.due.remove(name);
         self.answered.remove(name);
@@ -113,7 +114,7 @@ impl Attention {
     }
 }
 
-/// Resource versions of one kind of object are numbers that grow.
+/// Resource versions of one kind of object are increasing numbers.
 fn version(text: &str) -> Option<u64> {
     text.parse().ok()
 }

@@ -1,7 +1,7 @@
-//! What shall become of a node, given what its provider said. Pure: no clock, no client.
+//! Decides what to do with a node, given its provider's answer. Pure: no clock, no client.
 //!
-//! In: the node as seen, the answer. Out: a [`Verdict`]. How addresses and labels are made is decided beside this, in
-//! [`super::addresses`] and [`super::labels`]; when to ask is decided in [`super::observe`].
+//! In: the node as seen, the answer. Out: a [`Verdict`]. [`super::addresses`] and [`super::labels`] compute addresses
+//! and labels; [`super::attention`] decides when to ask.
 //!
 //! | Answer | A new node | A node that is initialised |
 //! |---|---|---|
@@ -26,38 +26,38 @@ use crate::{
     reconcile::Retry,
 };
 
-/// What shall become of a node.
+/// What to do with a node.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Verdict {
-    /// It gets everything and loses the taint.
+    /// Write everything, and remove the taint.
     Initialise(Plan),
-    /// It is kept as the cloud has it.
+    /// Bring the node up to date with the cloud.
     Refresh(Plan),
-    /// It cannot be done yet.
+    /// Nothing can be done yet.
     NotYet(Obstacle),
-    /// The machine is not this provider's: nothing is written.
+    /// The instance is not this provider's: write nothing.
     NotOurs,
 }
 
-/// What a node shall be like. What does not differ is not written.
+/// The wanted state of a node. Only what differs is written.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Plan {
     /// Written first.
     pub(super) addresses: Option<Vec<NodeAddress>>,
-    /// The answer has the addresses that stand there in another order, which is not written.
+    /// The answer has the node's addresses in another order, which is not written.
     pub(super) reordered: bool,
-    /// Written second, all at once.
+    /// Written second, in a single patch.
     pub(super) change: NodeChange,
-    /// What people should know.
+    /// Notices for people.
     pub(super) notices: Vec<Notice>,
 }
 
-/// Something people should know, told once for as long as it stays so.
+/// A notice for people, emitted once for as long as its cause lasts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) type_: EventType,
     pub(super) reason: &'static str,
-    /// What makes it the same again.
+    /// Two notices with the same reason and subject are the same.
     pub(super) about: String,
     pub(super) message: String,
 }
@@ -65,7 +65,7 @@ pub(super) struct Notice {
 /// Why a node is not initialised or refreshed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Obstacle {
-    /// For machines: a value of the contract's list of reasons, or one of ours.
+    /// Machine-readable: a value from the contract's list of reasons, or one of our own.
     pub(super) reason: String,
     pub(super) message: String,
     /// When to ask again.
@@ -74,7 +74,7 @@ pub(super) struct Obstacle {
     pub(super) expected: bool,
 }
 
-/// The verdict on an answer.
+/// Decides on an answer.
 pub(super) fn decide(seen: &Seen<'_>, answer: &InstanceAnswer) -> Verdict {
     use InstanceState as S;
     let new = is_new(&seen.node);
@@ -101,7 +101,7 @@ pub(super) fn decide(seen: &Seen<'_>, answer: &InstanceAnswer) -> Verdict {
     }
 }
 
-/// The plan where nobody was asked: the two names of the well-known labels shall agree. None for a new node.
+/// The plan if no provider was asked: makes the two names of the well-known labels agree. `None` for a new node.
 pub(super) fn decide_without_answer(seen: &Seen<'_>) -> Option<Plan> {
     let mut plan = Plan::default();
     labels::mirror(&seen.node, &mut plan.change);
@@ -145,7 +145,7 @@ fn refreshed(seen: &Seen<'_>, instance: &Instance) -> Plan {
     if node.provider_id.is_some() {
         labels::refresh(seen, instance, &mut plan.change);
     } else {
-        // Nobody initialised it: the kubelet runs without a cloud provider, and its labels are not ours.
+        // The node was never initialised: its kubelet runs without a cloud provider, and its labels are not ours.
         labels::mirror(node, &mut plan.change);
     }
     plan
@@ -173,7 +173,7 @@ impl Notice {
         Self { type_: EventType::Warning, reason, about: message.clone(), message }
     }
 
-    /// The machine is somebody else's.
+    /// The instance belongs to someone else.
     pub(super) fn not_ours() -> Self {
         let message =
             "the instance of this node is not this cluster's provider's: the node is left alone".to_owned();
@@ -182,7 +182,7 @@ impl Notice {
 }
 
 impl Obstacle {
-    /// A warning for people, the same for as long as the reason is; none for what is part of an ordinary start.
+    /// A warning, the same for as long as the reason is; `None` for what is part of an ordinary start.
     pub(super) fn notice(&self) -> Option<Notice> {
         let message = format!("not initialised yet: {} ({})", self.message, self.reason);
         let notice =
@@ -194,12 +194,12 @@ impl Obstacle {
         Self { reason: reason.to_owned(), message: message.into(), retry: Retry::Backoff, expected: false }
     }
 
-    /// An error says more than a state, if there is one.
+    /// Prefers the answer's error, if any: it says more than the state.
     fn because(answer: &InstanceAnswer, reason: &str, message: &str) -> Self {
         answer.error.as_ref().map_or_else(|| Self::new(reason, message), Self::of_error)
     }
 
-    /// The machine is being made.
+    /// The instance is being created.
     fn pending(answer: &InstanceAnswer) -> Self {
         match &answer.error {
             Some(error) => Self::not_described(Some(error)),
@@ -207,7 +207,7 @@ impl Obstacle {
         }
     }
 
-    /// The machine is there but cannot be described.
+    /// The instance exists but cannot be described.
     fn not_described(error: Option<&CloudError>) -> Self {
         let Some(error) = error else {
             return Self::new("InstanceNotDescribed", "the provider does not describe the instance");
@@ -217,7 +217,7 @@ impl Obstacle {
 
     /// A call, or its part about this node, failed.
     pub(super) fn of_error(error: &CloudError) -> Self {
-        // What only a change of the node can cure is looked at again all the same; a change wakes it earlier.
+        // What only a change of the node can cure is retried all the same; a change requeues it earlier.
         let retry = Retry::without_sweep(error);
         Self { reason: error.label(), message: error.to_string(), retry, expected: false }
     }

@@ -11,7 +11,7 @@
 //!     └── any other answer, or ───┘                        ├─ one denied whose kubelet is alive ─► hold: contradiction
 //!         an unhealthy provider                            ├─ asked about, none found ───────────► hold
 //!                                                          ├─ one of its zone found ─────────────► delete, at the pace
-//!                                                          ├─ only ones of other zones found ────► delete, a share a window
+//!                                                          ├─ only other zones found ──────────► delete, a share a window
 //!                                                          └─ there are none ─► delete a share; beyond it: latch
 //! ```
 
