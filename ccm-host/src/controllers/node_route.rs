@@ -1,8 +1,8 @@
-//! Keeps the cloud's routes in step with the pod CIDRs of nodes, and says on each node whether its network is there.
+//! Keeps the cloud's routes in step with the pod CIDRs of nodes, and shows on each node whether its network is
+//! available.
 //!
-//! In: Nodes, and the routes that providers list. Out: routes made and removed, the condition `NetworkUnavailable`, Events
-//! on Nodes. Who gives nodes their pod CIDRs is decided elsewhere; that changes travel together is decided in
-//! [`crate::cloud`].
+//! In: Nodes, and the routes that providers list. Out: routes created and removed, the condition
+//! `NetworkUnavailable`, Events on Nodes. Other controllers assign pod CIDRs; [`crate::cloud`] batches changes.
 //!
 //! ```text
 //! Nodes ─► triggers, claims ──┐
@@ -11,8 +11,8 @@
 //!                                             └──────── table ◄────────┘
 //! ```
 //!
-//! What the cloud has is known from one list, and from every answer since; so a node that changes costs no call unless its
-//! routes have to. Each node waits for nobody but its own routes.
+//! One list, and every answer since, tell what the cloud has; so a changed node costs no call unless its routes must
+//! change. Each node waits only for its own routes.
 
 mod act;
 mod claims;
@@ -67,35 +67,34 @@ pub use events::COMPONENT;
 pub use metrics::RouteMetrics;
 pub use settings::Settings;
 
-/// So many nodes are looked at at once: enough for whole clusters, so that what they ask travels together.
+/// Maximum concurrent reconciles: enough for a whole cluster, so that their calls can be batched.
 const AT_ONCE: usize = 8192;
 
-/// So many reads and writes of Nodes are under way at once.
+/// Maximum concurrent reads and writes of Nodes.
 const NODES_AT_ONCE: usize = 32;
 
-/// A route that cannot be made is tried again at least this often.
+/// The maximum bounds the wait, however long a route fails.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(300) };
 
-/// What the controller works with.
+/// Everything the controller depends on.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// All nodes; it has to keep what [`keep`] says.
+    /// All nodes; the cache must keep what [`keep`] lists.
     pub nodes: Cache<Node>,
-    /// How nodes are written and read afresh.
+    /// Patches nodes and reads them live from the API.
     pub writer: Writer,
-    /// Who makes routes.
     pub providers: Providers,
     pub recorder: Recorder,
     pub metrics: RouteMetrics,
     pub queue_metrics: QueueMetrics,
-    /// One, or one of each family: routes are ours only inside of these.
+    /// One, or one of each family: only routes inside these are ours.
     pub cluster_cidrs: Vec<IpNet>,
-    /// The nodes that are ours.
+    /// Selects the nodes that this host manages.
     pub selector: LabelSelector,
     pub settings: Settings,
 }
 
-/// What the Node cache has to keep for this controller, besides what the providers want.
+/// What the Node cache must keep for this controller, in addition to what the providers want.
 #[must_use]
 pub fn keep(selector: &LabelSelector) -> Keep {
     NodeScope::new(selector.clone()).keep()
@@ -120,12 +119,12 @@ struct Shared {
     nodes_at_once: Semaphore,
 }
 
-/// A provider, and the routes that it is known to have.
+/// A provider, and its known routes.
 #[derive(Debug)]
 struct Cloud {
     provider: Arc<dyn Provider>,
     table: Mutex<Table>,
-    /// The table is doubted: somebody changed a route behind our back.
+    /// The table is in doubt: something else changed a route. Triggers a new list.
     doubted: Notify,
 }
 
@@ -148,7 +147,7 @@ impl Controller {
         }))
     }
 
-    /// Runs until cancelled; what is being asked or written then is given up, and nothing is written afterwards.
+    /// Runs until cancelled. Cancelling aborts calls and writes in flight; nothing is written afterwards.
     pub async fn run(self, cancel: CancellationToken) -> anyhow::Result<()> {
         let shared = self.0;
         tokio::select! {

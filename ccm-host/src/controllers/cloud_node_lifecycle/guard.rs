@@ -10,9 +10,9 @@
 //!     ▲                           │                        │
 //!     └── any other answer, or ───┘                        ├─ one denied whose kubelet is alive ─► hold: contradiction
 //!         an unhealthy provider                            ├─ asked about, none found ───────────► hold
-//!                                                          ├─ one of its zone found ─────────────► delete, at the pace
-//!                                                          ├─ only other zones found ──────────► delete, a share a window
-//!                                                          └─ there are none ─► delete a share; beyond it: latch
+//!                                                          ├─ one of its zone found ─────────────► delete, by pace
+//!                                                          ├─ only ones of other zones found ────► delete, by share
+//!                                                          └─ there are none ────────────────────► delete, by share; more: latch
 //! ```
 
 mod places;

@@ -1,7 +1,7 @@
 //! Carries out what was decided for one node: routes first, then the condition.
 //!
-//! In: a name. Out: calls to the provider, answers in its table, the condition of the node, and when to look again. The
-//! destinations of a node wait for nobody but themselves.
+//! In: a name. Out: calls to the provider, answers in its table, the condition of the node, and when to reconcile
+//! again. The destinations of a node are handled concurrently.
 
 mod routes;
 mod show;
@@ -23,11 +23,11 @@ use super::{
 };
 use crate::kube::{node::Node, queue::Outcome};
 
-/// A cache that is behind what was read just now will have caught up then.
+/// Delay that lets the cache catch up with a newer live read.
 const CACHE_IS_BEHIND: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Shared {
-    /// Everything that there is to do for a node, whether it exists or not.
+    /// Does everything required for a node, whether it exists or not.
     pub(super) async fn look_at_node(&self, name: &str, cancel: &CancellationToken) -> Outcome {
         let node = self.context.nodes.get(name);
         let owner = match node.as_deref().map(|node| self.owner(node)) {
@@ -37,7 +37,7 @@ impl Shared {
         };
         let mut again = Again::default();
         for cloud in self.clouds.iter().filter(|cloud| cloud.serves_routes()) {
-            // The first list brings every node back.
+            // The first list requeues every node.
             let Some(learnt) = cloud.learnt() else { continue };
             let is_owner = owner == Some(cloud.name());
             let plan = decide(&self.facts(cloud, name, node.as_deref(), is_owner));
@@ -54,7 +54,7 @@ impl Shared {
         again.outcome()
     }
 
-    /// Returns how far each lane of the plan reaches.
+    /// Returns the reach of each lane of the plan.
     async fn carry_out(
         &self,
         cloud: &Cloud,
@@ -80,7 +80,7 @@ impl Shared {
             .collect()
     }
 
-    /// First what is beside the right route, then the right one.
+    /// Removes the routes beside the right one first, then ensures the right one.
     async fn work(&self, cloud: &Cloud, node: Option<&Arc<Node>>, lane: &Lane, may_remove: bool) -> LaneEnd {
         let mut end = LaneEnd { reach: Reach::Stands, again: Again::default() };
         for route in lane.remove.iter().filter(|_| may_remove) {
@@ -94,7 +94,7 @@ impl Shared {
         end
     }
 
-    /// Whether the node, read afresh, is as it was when the removals were decided, and its provider is well.
+    /// Whether a live read shows the node as it was when the removals were decided, and its provider is healthy.
     async fn may_remove(&self, cloud: &Cloud, name: &str, node: Option<&Node>, again: &mut Again) -> bool {
         let live = {
             let Ok(_permit) = self.nodes_at_once.acquire().await else { return false };
@@ -112,7 +112,7 @@ impl Shared {
             return false;
         }
         if !cloud.is_trusted() {
-            // It is looked at again when the provider is well.
+            // The node is requeued when the provider is healthy again.
             tracing::info!(
                 node = name,
                 provider = cloud.name(),
@@ -124,7 +124,8 @@ impl Shared {
     }
 }
 
-/// Whether what routes depend on is the same. That a node is gone already is no reason to keep its routes.
+/// Whether everything that routes depend on is unchanged. A node that no longer exists is no reason to keep its
+/// routes.
 fn is_same(cached: Option<&Node>, live: Option<&Node>) -> bool {
     match (cached, live) {
         (_, None) => true,

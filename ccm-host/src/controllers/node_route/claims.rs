@@ -1,7 +1,8 @@
-//! Which node wants which destination.
+//! Tracks which node claims which destination.
 //!
-//! In: nodes as they come and go. Out: the holder of a destination, and who else has to be looked at when that may have
-//! changed. Two nodes with one pod CIDR would take the route from each other for ever; so the older one holds it.
+//! In: nodes as they come and go. Out: the holder of a destination, and the other nodes to reconcile when that may
+//! have changed. Two nodes with the same pod CIDR would take the route from each other forever, so the older one
+//! holds it.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,10 +17,10 @@ pub(super) struct Claims {
     by_node: HashMap<String, (Rank, Vec<IpNet>)>,
 }
 
-/// Older nodes come first; of equally old ones, by name.
+/// Older nodes come first; equally old ones are sorted by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
-    /// Without a time of creation, a node is as young as can be.
+    /// A node without a creation time counts as the youngest.
     created: (bool, Option<Timestamp>),
     name: String,
 }
@@ -30,7 +31,7 @@ impl Rank {
     }
 }
 
-/// The destinations that a node's pod CIDRs mean, each once. The apiserver lets nothing pass that is no CIDR.
+/// The distinct destinations of a node's pod CIDRs. The apiserver rejects anything that is not a CIDR.
 pub(super) fn destinations(node: &Node) -> Vec<IpNet> {
     let mut wanted = Vec::new();
     for network in node.pod_cidrs.iter().filter_map(|text| cidr::parse(text)) {
@@ -42,7 +43,7 @@ pub(super) fn destinations(node: &Node) -> Vec<IpNet> {
 }
 
 impl Claims {
-    /// The node is there, or has changed. Other nodes for which something changes by that.
+    /// Records a new or changed node. Returns the other nodes affected.
     pub(super) fn see(&mut self, node: &Node) -> BTreeSet<String> {
         let (rank, wanted) = (Rank::of(node), destinations(node));
         if self.by_node.get(&node.name).is_some_and(|known| *known == (rank.clone(), wanted.clone())) {
@@ -61,7 +62,7 @@ impl Claims {
         touched
     }
 
-    /// The node is gone. Other nodes for which something changes by that.
+    /// Forgets a node that is gone. Returns the other nodes affected.
     pub(super) fn forget(&mut self, name: &str) -> BTreeSet<String> {
         let mut touched = BTreeSet::new();
         let Some((rank, destinations)) = self.by_node.remove(name) else { return touched };
@@ -77,7 +78,7 @@ impl Claims {
         touched
     }
 
-    /// The node that this destination shall lead to.
+    /// The node that should get this destination's route.
     pub(super) fn holder(&self, destination: &IpNet) -> Option<&str> {
         self.by_destination.get(destination)?.first().map(|rank| rank.name.as_str())
     }

@@ -1,7 +1,6 @@
-//! The condition `NetworkUnavailable` of a node. Pure.
+//! Computes the condition `NetworkUnavailable` of a node. Pure.
 //!
-//! In: what became of each of its routes. Out: the condition it shall have, if any. What is not known for sure changes
-//! nothing.
+//! In: the result for each of its routes. Out: the condition to set, if any. Uncertainty changes nothing.
 
 use crate::kube::{node::Node, patch::WantedCondition};
 
@@ -21,18 +20,18 @@ const UNAVAILABLE: WantedCondition<'static> = WantedCondition {
     message: "RouteController failed to create a route",
 };
 
-/// How far one destination of a node is reached.
+/// How far one destination of a node is reachable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// Its route stands.
+    /// Its route is present.
     Stands,
-    /// It has none.
+    /// It has no route.
     Missing,
-    /// Nothing is known for sure.
+    /// Nothing certain is known.
     Unknown,
 }
 
-/// The condition that a node shall have; none: it stays as it is.
+/// The condition to set; `None` leaves it as it is.
 pub(super) fn wanted(
     concerned: bool,
     reaches: &[Reach],
@@ -43,19 +42,19 @@ pub(super) fn wanted(
     }
     let misses = reaches.is_empty() || reaches.contains(&Reach::Missing);
     match misses {
-        // What an incomplete list does not hold may be there.
+        // A route missing from an incomplete list may exist.
         true => list_is_whole.then_some(UNAVAILABLE),
         false => (!reaches.contains(&Reach::Unknown)).then_some(AVAILABLE),
     }
 }
 
-/// Whether the node says so already. The message does not count.
+/// Whether the node has that condition already, ignoring the message.
 pub(super) fn says(node: &Node, wanted: &WantedCondition<'_>) -> bool {
     node.condition(wanted.type_)
         .is_some_and(|known| known.status == wanted.status && known.reason == wanted.reason)
 }
 
-/// Whether the condition is one that this controller writes; none, or somebody else's, is not.
+/// Whether this controller wrote the condition; false if there is none.
 pub(super) fn is_ours(node: &Node) -> bool {
     [AVAILABLE, UNAVAILABLE].iter().any(|wanted| says(node, wanted))
 }

@@ -1,4 +1,4 @@
-//! The Events of this controller, on Nodes, and what of that was told already.
+//! The Events of this controller on Nodes, and which troubles were reported already.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::{
     reconcile::{ToldOnce, pass_on},
 };
 
-/// The name under which Events are recorded; upstream's, underscore included.
+/// The component that Events are recorded under; upstream's, underscore included.
 pub const COMPONENT: &str = "route_controller";
 
-/// Records Events, troubles only once for as long as they stay.
+/// Records Events; each trouble only once while it lasts.
 #[derive(Debug)]
 pub(super) struct Events {
     recorder: Recorder,
@@ -30,7 +30,7 @@ impl Events {
         Self { recorder, told: Mutex::default() }
     }
 
-    /// A route could not be made.
+    /// A route could not be created.
     pub(super) fn not_created(&self, node: &Node, destination: IpNet, took: Duration, error: &CloudError) {
         if is_quiet(error) {
             return;
@@ -42,7 +42,7 @@ impl Events {
         self.warn(node, "FailedToCreateRoute", message);
     }
 
-    /// A route was made, but leads nowhere.
+    /// A route was created, but leads nowhere.
     pub(super) fn leads_nowhere(&self, node: &Node, destination: IpNet) {
         let message = format!(
             "the route to {destination} is there, but the cloud says that its target, node {}, cannot be reached",
@@ -60,7 +60,7 @@ impl Events {
         self.warn(node, "FailedToDeleteRoute", message);
     }
 
-    /// Everything that is odd about a node's wishes now.
+    /// Reports those of a node's current troubles that are new.
     pub(super) fn troubles(&self, node: &Node, troubles: Vec<Trouble>) {
         for trouble in self.told.lock().news(&node.name, troubles, Trouble::clone) {
             let (reason, message) = words(&trouble);
@@ -68,12 +68,12 @@ impl Events {
         }
     }
 
-    /// The node is gone.
+    /// Forgets a node that is gone.
     pub(super) fn forget(&self, node: &str) {
         self.told.lock().forget(node);
     }
 
-    /// What the provider wants told.
+    /// Passes the provider's Events on.
     pub(super) fn pass_on(&self, node: &Node, events: &[ProviderEvent]) {
         pass_on(&self.recorder, node, events);
     }
@@ -104,7 +104,7 @@ fn words(trouble: &Trouble) -> (&'static str, String) {
     }
 }
 
-/// Errors that tell the owner of a node nothing: another leader or a moment's patience is the remedy.
+/// Errors not worth an Event to the node's owner: another leader or a moment's patience resolves them.
 fn is_quiet(error: &CloudError) -> bool {
     use ErrorReason as R;
     matches!(error.reason, Some(R::StaleLeader | R::ConcurrentOperation | R::ShuttingDown))

@@ -1,4 +1,4 @@
-//! What is measured. The first name is upstream's; the library appends `_total` to counters.
+//! Metrics. The first name is upstream's; the library appends `_total` to counters.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use prometheus_client::{
 
 use crate::buckets::Buckets;
 
-/// From an answer out of memory to the longest deadline.
+/// From an answer served from memory to the longest deadline.
 const OPERATION: Buckets = Buckets(&[0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0]);
 
-/// What is done about routes.
+/// An operation on routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
-    /// One is made, or made right.
+    /// Create a route, or correct one.
     Ensure,
     Delete,
     List,
@@ -54,7 +54,7 @@ pub struct RouteMetrics {
 }
 
 impl RouteMetrics {
-    /// Registers all of them.
+    /// Registers all series.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
@@ -86,18 +86,18 @@ impl RouteMetrics {
         metrics
     }
 
-    /// A look at all routes begins.
+    /// Counts the start of a list of all routes.
     pub(super) fn sync_begins(&self) {
         self.syncs.inc();
     }
 
-    /// An operation ended. `result` is `ok`, `incomplete`, `in_progress` or the label of an error.
+    /// Records the end of an operation. `result` is `ok`, `incomplete`, `in_progress` or the label of an error.
     pub(super) fn ended(&self, provider: &str, operation: Operation, result: String, took: Duration) {
         let labels = Ended { provider: provider.to_owned(), operation: operation.as_str(), result };
         self.operations.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
-    /// So many routes are known.
+    /// Sets the number of known routes.
     pub(super) fn known(&self, provider: &str, routes: usize) {
         let labels = OfProvider { provider: provider.to_owned() };
         self.known.get_or_create(&labels).set(i64::try_from(routes).unwrap_or(i64::MAX));

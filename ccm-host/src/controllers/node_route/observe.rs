@@ -1,6 +1,6 @@
-//! What is known of a node and its routes.
+//! Gathers what is known about a node and its routes.
 //!
-//! In: caches, claims and tables. Out: whose node it is, and the facts for [`decide`](super::decide). Nothing is asked here.
+//! In: caches, claims and tables; no RPCs. Out: the node's owner, and the facts for [`decide`](super::decide).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,13 +22,13 @@ use crate::{
     kube::node::Node,
 };
 
-/// Who makes the routes of a node.
+/// The provider that makes a node's routes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Owner<'a> {
     Of(&'a Cloud),
-    /// It cannot be told yet; a change of the node or of a provider will tell.
+    /// Not known yet; a change of the node or of a provider will tell.
     Later,
-    /// Nobody, or it is none of ours: the node is left alone.
+    /// No provider, or the node is not ours: leave it alone.
     Nobody,
 }
 
@@ -41,7 +41,7 @@ impl Cloud {
         self.table.lock().learnt()
     }
 
-    /// Whether anything may be removed on its behalf.
+    /// Whether routes may be removed on its behalf.
     pub(super) fn is_trusted(&self) -> bool {
         *self.provider.status().borrow() == ProviderStatus::Serving
     }
@@ -52,7 +52,7 @@ impl Shared {
         if !self.scope.contains(node) {
             return Owner::Nobody;
         }
-        // Another controller is about to say which machine it is.
+        // Another controller is about to identify its instance.
         if node.provider_id.is_none() && node.has_taint(taint::UNINITIALIZED) {
             return Owner::Later;
         }
@@ -63,7 +63,7 @@ impl Shared {
         }
     }
 
-    /// The provider itself if it makes routes, else the only one that does nothing but routes.
+    /// The provider itself if it makes routes, else the only one that makes nothing but routes.
     fn router(&self, name: Option<&str>) -> Owner<'_> {
         if let Some(own) = self.clouds.iter().find(|cloud| Some(cloud.name()) == name)
             && own.serves_routes()
@@ -79,7 +79,7 @@ impl Shared {
         }
     }
 
-    /// What is known of a node at a provider; of one that is gone, or is another provider's, that it wants nothing.
+    /// The facts about a node at a provider. A node that is gone, or another provider's, has no wishes.
     pub(super) fn facts<'a>(
         &'a self,
         cloud: &Cloud,
@@ -118,19 +118,19 @@ impl Shared {
         }
     }
 
-    /// Whether a look at the node would find routes to remove at this provider.
+    /// Whether a reconcile of the node would remove routes at this provider.
     pub(super) fn has_removals(&self, cloud: &Cloud, node: &Node) -> bool {
         self.plan(cloud, node).is_some_and(|(plan, _)| plan.removals().next().is_some())
     }
 
-    /// What is to be done for a node at this provider, and whether it is this provider's; none: it is left alone.
+    /// The plan for a node at this provider, and whether this provider owns the node; `None` means leave it alone.
     fn plan(&self, cloud: &Cloud, node: &Node) -> Option<(Plan, bool)> {
         let Owner::Of(owner) = self.owner(node) else { return None };
         let is_owner = owner.name() == cloud.name();
         Some((decide(&self.facts(cloud, &node.name, Some(node), is_owner)), is_owner))
     }
 
-    /// Whether a look at the node would find something to do at this provider, or to write.
+    /// Whether a reconcile of the node would find anything to do at this provider, or to write.
     pub(super) fn is_due(&self, cloud: &Cloud, node: &Node) -> bool {
         let Some((plan, is_owner)) = self.plan(cloud, node) else { return false };
         let stand = plan.lanes.iter().map(|_| Reach::Stands);
@@ -143,7 +143,7 @@ impl Shared {
         !plan.is_idle() || (is_owner && differs())
     }
 
-    /// Whether a route leads to the node that shall have it.
+    /// Whether a route leads to the node that should have it.
     pub(super) fn is_as_wanted(&self, route: &Route) -> bool {
         let claims = self.claims.lock();
         let Some(holder) = claims.holder(&route.destination) else { return false };
@@ -154,7 +154,7 @@ impl Shared {
         }
     }
 
-    /// Whether a route leads to nobody that is known, and nobody wants what it leads to.
+    /// Whether a route leads to no known node, and no node wants its destination.
     pub(super) fn is_stray(&self, route: &Route) -> bool {
         let led = match Holder::of(route) {
             Holder::Nobody => false,
@@ -164,7 +164,7 @@ impl Shared {
         !led && self.is_removable_at_all(route)
     }
 
-    /// Whether a route without a node may go.
+    /// Whether a route without a node may be removed.
     pub(super) fn is_removable_at_all(&self, route: &Route) -> bool {
         is_removable(route)
             && self.cluster.contain(&route.destination)

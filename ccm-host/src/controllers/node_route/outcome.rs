@@ -1,10 +1,10 @@
-//! What follows from everything that was done for one subject: when it is looked at again. Pure.
+//! Combines the results for one subject into the time of its next reconcile. Pure.
 
 use std::time::Duration;
 
 use crate::{cloud::CloudError, kube::queue::Outcome, reconcile::Retry};
 
-/// When to come back; the default is: not before something changes.
+/// When to reconcile again; by default, only on a change.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Again {
     after: Option<Duration>,
@@ -12,17 +12,17 @@ pub(super) struct Again {
 }
 
 impl Again {
-    /// Exactly so long, or earlier.
+    /// Retries after exactly this delay, or earlier.
     pub(super) fn after(&mut self, delay: Duration) {
         self.after = Some(self.after.map_or(delay, |known| known.min(delay)));
     }
 
-    /// With the backoff of the subject.
+    /// Retries with the subject's backoff.
     pub(super) fn failed(&mut self, reason: impl std::fmt::Display) {
         self.failure.get_or_insert_with(|| format!("{reason:#}"));
     }
 
-    /// Also when the other says.
+    /// Adds the other's retries.
     pub(super) fn join(&mut self, other: Self) {
         if let Some(delay) = other.after {
             self.after(delay);
@@ -32,17 +32,17 @@ impl Again {
         }
     }
 
-    /// As the error wants it.
+    /// Retries as the error's class requires.
     pub(super) fn error(&mut self, error: &CloudError) {
         match Retry::of(error) {
             Retry::Backoff => self.failed(error),
             Retry::After(delay) => self.after(delay),
-            // The next sweep looks again.
+            // The next sweep retries.
             Retry::Wait => {}
         }
     }
 
-    /// What the queue is told. What failed backs off, unless something else is due at a time of its own.
+    /// The outcome for the queue. A failure backs off, even if something else is due at a fixed time.
     pub(super) fn outcome(self) -> Outcome {
         match (self.after, self.failure) {
             (Some(delay), None) => Outcome::RetryAfter(delay),

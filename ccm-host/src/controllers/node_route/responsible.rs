@@ -1,11 +1,11 @@
-//! Which destinations are this controller's business: those that lie wholly inside of a cluster CIDR.
+//! Decides which destinations are ours: those completely inside a cluster CIDR.
 //!
-//! Upstream also takes a wider route that only shares its first or last address with a cluster CIDR, such as the aggregate
-//! of a whole private network: deleting that would cut off others.
+//! Upstream also removes a wider route that only shares its first or last address with a cluster CIDR, such as the
+//! aggregate of a whole private network: that would cut off others.
 
 use ipnet::IpNet;
 
-/// The networks of pods.
+/// The cluster CIDRs.
 #[derive(Debug, Clone)]
 pub(super) struct ClusterCidrs(Vec<IpNet>);
 

@@ -1,4 +1,4 @@
-//! How routes to pod CIDRs are kept in step, as the flags say.
+//! The flags that control routes to pod CIDRs.
 
 use std::time::Duration;
 

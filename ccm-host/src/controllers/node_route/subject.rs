@@ -1,4 +1,4 @@
-//! What one run of the queue is about.
+//! The key of the work queue.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub(super) enum Subject {
     /// By name, whether it exists or not.
     Node(String),
-    /// A route that no node can be told from.
+    /// A route that cannot be traced to a node.
     Stray {
         /// The provider that listed it.
         provider: String,

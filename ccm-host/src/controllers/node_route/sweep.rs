@@ -1,8 +1,8 @@
-//! One look at all routes of a provider: at the start, at each new connection, when the table is doubted, and slowly all
-//! the time, to find what changed behind our back.
+//! Lists all routes of a provider: at the start, at each new connection, when the table is in doubt, and periodically
+//! to find changes made by others.
 //!
-//! In: the provider's list. Out: the table, and keys in the queue where something differs. Nothing is removed here, and an
-//! incomplete list proves nothing of what is not in it.
+//! In: the provider's list. Out: the table, and keys in the queue where something differs. Nothing is removed here,
+//! and an incomplete list proves nothing about what it lacks.
 
 use std::time::Duration;
 
@@ -19,16 +19,16 @@ use crate::{
     reconcile::{Retry, SLOW_RETRY, askable, follow_status, resync},
 };
 
-/// Lists are at least so far apart, whoever wishes them.
+/// Minimum time between lists, whatever triggers them.
 const DISTANCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
-    /// Every node, and what it does not explain.
+    /// Every node, and routes that no node explains.
     Everything,
-    /// What is not as it should be.
+    /// Only what differs from the desired state.
     Differences,
-    /// What would be removed.
+    /// Only where routes would be removed.
     Removals,
 }
 
@@ -100,7 +100,7 @@ impl Shared {
         answer
     }
 
-    /// Queues nodes and routes, but for what comes back by itself.
+    /// Requeues nodes and routes, except (unless for everything) those already waiting for a retry.
     fn look(&self, cloud: &Cloud, look: Look) {
         let add = |subject: Subject| {
             if look == Look::Everything || !self.waiting.contains(&subject) {
@@ -135,8 +135,8 @@ impl Shared {
         }
     }
 
-    /// Removals wait for a provider to thaw, and go on then, for as long as it is polled. Nothing else does: what failed
-    /// has its time, however often the provider comes and goes.
+    /// Resumes removals when the provider thaws, for as long as it is polled. Everything else keeps its backoff,
+    /// however often the provider comes and goes.
     pub(super) async fn follow_status(&self, cloud: &Cloud) {
         follow_status(cloud.provider.as_ref(), |before, now| {
             if *now == ProviderStatus::Serving && now != before {
@@ -147,7 +147,7 @@ impl Shared {
     }
 }
 
-/// When a list that failed is tried again.
+/// The pause after a failed list.
 fn pause_after(error: &CloudError, failures: u32) -> Duration {
     let backoff = BACKOFF.delay(failures.saturating_sub(1));
     match error.reason {

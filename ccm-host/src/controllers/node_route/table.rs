@@ -1,8 +1,8 @@
-//! The routes that a provider is known to have: from its last list, and from every answer since.
+//! The known routes of a provider: from its last list, and from every answer since.
 //!
-//! In: lists and answers. Out: the routes to a destination, and those that lead to a node. Of what an incomplete list does not
-//! hold only routes as nodes want them stay known, since no node may lose its network by that; so the table cannot outgrow
-//! the cluster. What changed while a list was made is known better than the list knows it.
+//! In: lists and answers. Out: the routes to a destination, and those that lead to a node. Routes missing from an
+//! incomplete list stay known only if nodes want them as they are, so that no node loses its network and the table
+//! cannot outgrow the cluster. Changes made while a list was under way take precedence over the list.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -20,31 +20,31 @@ pub(super) struct Table {
     by_holder: HashMap<Holder, BTreeSet<String>>,
     learnt: Option<Learnt>,
     clock: u64,
-    /// When we last changed a destination.
+    /// When we last changed a destination, by the table's clock.
     touched: HashMap<IpNet, u64>,
 }
 
-/// What a route leads to, as far as it can be told.
+/// The target of a route, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Holder {
     /// A node, by name.
     Node(String),
-    /// A machine, by provider ID.
+    /// An instance, by provider ID.
     Machine(String),
-    /// Nothing known.
+    /// Unknown.
     Nobody,
 }
 
-/// What the last list was.
+/// The completeness of the last list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Learnt {
-    /// What it did not hold is not there.
+    /// Routes that it lacks do not exist.
     Whole,
-    /// Something may be missing from it.
+    /// Routes may be missing from it.
     InPart,
 }
 
-/// A moment in the life of a table.
+/// A point in time of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Mark(u64);
 
@@ -59,17 +59,17 @@ impl Holder {
 }
 
 impl Table {
-    /// What the last list was; none before the first.
+    /// The completeness of the last list; `None` before the first.
     pub(super) fn learnt(&self) -> Option<Learnt> {
         self.learnt
     }
 
-    /// Now: to be handed to [`Table::learn`] with the list that is begun now.
+    /// The current time: pass it to [`Table::learn`] with the list that starts now.
     pub(super) fn mark(&self) -> Mark {
         Mark(self.clock)
     }
 
-    /// How many routes are known.
+    /// Number of known routes.
     pub(super) fn len(&self) -> usize {
         self.routes.len()
     }
@@ -92,7 +92,7 @@ impl Table {
         self.by_holder.get(holder).into_iter().flatten().filter_map(|id| self.routes.get(id))
     }
 
-    /// Takes a list up that was begun at that mark. `is_wanted`: some node wants the route as it is.
+    /// Merges a list that was started at `begun`. `is_wanted`: some node wants the route as it is.
     pub(super) fn learn(
         &mut self,
         listed: Vec<Route>,
@@ -114,7 +114,7 @@ impl Table {
             }
             let same =
                 |known: &Arc<Route>| (known.destination, &known.target) == (route.destination, &route.target);
-            // That a state is not told does not make what was told before wrong.
+            // An unknown state does not invalidate the state known before.
             if let Some(known) = known.filter(same)
                 && route.state == RouteState::Unknown
             {
@@ -122,7 +122,7 @@ impl Table {
             }
             self.insert(route);
         }
-        // Of what a list in part lacks, one route to where a node wants it is enough.
+        // From what an incomplete list lacks, keep one route to where a node wants it.
         let stays = |route: &Route| {
             learnt == Learnt::InPart
                 && is_wanted(route)
@@ -139,7 +139,7 @@ impl Table {
         self.learnt = Some(learnt);
     }
 
-    /// The destination leads where this route says, and nowhere else.
+    /// Records that the destination leads only where this route says.
     pub(super) fn ensured(&mut self, route: Route) {
         self.touch(route.destination);
         let replaced: Vec<String> = self.to(&route.destination).map(|other| other.id.clone()).collect();
@@ -147,7 +147,7 @@ impl Table {
         self.insert(route);
     }
 
-    /// The route is gone.
+    /// Records that the route is gone.
     pub(super) fn removed(&mut self, route: &Route) {
         self.touch(route.destination);
         self.take(&route.id);

@@ -1,7 +1,7 @@
-//! What makes us look at a node: its own changes, and those of nodes that share a pod CIDR with it.
+//! Decides when to reconcile a node: on its own changes, and on those of nodes that share a pod CIDR with it.
 //!
-//! In: the cache's changes. Out: keys in the queue; no call is made by that alone. What changed in the cloud is found by
-//! the [`sweep`](super::sweep).
+//! In: the cache's changes. Out: keys in the queue; this alone makes no call. The [`sweep`](super::sweep) finds
+//! changes in the cloud.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     kube::{cache::Change, node::Node},
 };
 
-/// Whether a change of a node may have to do with its routes, or with what it says of its network.
+/// Whether a change of a node may affect its routes, or its condition.
 fn matters(old: &Node, new: &Node) -> bool {
     let status = |node: &Node| {
         node.condition(NETWORK_UNAVAILABLE)
@@ -26,12 +26,12 @@ fn matters(old: &Node, new: &Node) -> bool {
         || old.addresses != new.addresses
         || old.provider_id != new.provider_id
         || old.has_taint(taint::UNINITIALIZED) != new.has_taint(taint::UNINITIALIZED)
-        // Our own write, most of the time: nothing follows from that.
+        // Usually our own write, which requires nothing.
         || (status(old) != status(new) && !condition::is_ours(new))
 }
 
 impl Shared {
-    /// Follows the changes of all nodes, those known already included.
+    /// Follows the changes of all nodes, starting with those already known.
     pub(super) fn follow_nodes(self: &Arc<Self>) {
         let shared = Arc::downgrade(self);
         self.context.nodes.subscribe(move |change| {
@@ -60,7 +60,8 @@ impl Shared {
         others.into_iter().chain(looked_at.then(|| node.name.clone())).for_each(|name| self.queue_node(name));
     }
 
-    /// Before a list tells what there is, nothing can be decided; it brings every node along.
+    /// Skips the queue until some provider has been listed: nothing can be decided before, and the first list
+    /// requeues every node.
     fn queue_node(&self, name: String) {
         if self.clouds.iter().any(|cloud| cloud.learnt().is_some()) {
             self.queue.add(Subject::Node(name));

@@ -1,4 +1,4 @@
-//! Who waits for a time of its own, so that a sweep does not disturb the backoff.
+//! Tracks subjects that wait for a retry, so that a sweep does not cut their backoff short.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{BACKOFF, subject::Subject};
 use crate::kube::queue::{Outcome, WorkQueue};
 
-/// The memory, and the gauge that shows how many wait.
+/// The waiting subjects, and the gauge of their number.
 #[derive(Debug)]
 pub(super) struct Waiting {
     until: Mutex<HashMap<Subject, Instant>>,
@@ -21,7 +21,7 @@ impl Waiting {
         Self { until: Mutex::default(), shown }
     }
 
-    /// A run has ended so.
+    /// Records the outcome of a run.
     pub(super) fn ended(&self, subject: &Subject, outcome: &Outcome, queue: &WorkQueue<Subject>) {
         let delay = match outcome {
             Outcome::Done => None,
@@ -40,7 +40,7 @@ impl Waiting {
         self.shown.set(i64::try_from(until.len()).unwrap_or(i64::MAX));
     }
 
-    /// Whether the subject comes back by itself.
+    /// Whether the subject has a retry pending.
     pub(super) fn contains(&self, subject: &Subject) -> bool {
         self.until.lock().get(subject).is_some_and(|until| *until > Instant::now())
     }

@@ -1,4 +1,4 @@
-//! One route made or removed, and what follows from the answer.
+//! Creates or removes one route, and handles the answer.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     reconcile::SLOW_RETRY,
 };
 
-/// What became of one destination.
+/// The result for one destination.
 pub(super) struct LaneEnd {
     pub(super) reach: Reach,
     pub(super) again: Again,
@@ -20,7 +20,7 @@ pub(super) struct LaneEnd {
 impl Shared {
     /// Makes the destination of a lane lead to the node.
     pub(super) async fn ensure(&self, cloud: &Cloud, node: &Arc<Node>, lane: &Lane) -> LaneEnd {
-        // What leads to the node already does so still, whatever becomes of the change.
+        // A route that leads to the node already keeps doing so, whether the change succeeds or not.
         let not_done = if lane.leads { Reach::Unknown } else { Reach::Missing };
         let mut end = LaneEnd { reach: not_done, again: Again::default() };
         let destination = lane.destination;
@@ -60,7 +60,7 @@ impl Shared {
             self.context.metrics.known(cloud.name(), table.len());
         }
         if self.claims.lock().holder(&destination) != Some(node.name.as_str()) {
-            // Somebody else became its holder meanwhile; which of both calls was the last is not known.
+            // Another node became the holder meanwhile, and it is unknown which of the two calls came last.
             cloud.doubted.notify_one();
         }
         if leads {
@@ -72,7 +72,7 @@ impl Shared {
         Reach::Missing
     }
 
-    /// Removes a route; `node` is whom it is told to.
+    /// Removes a route; `node` receives the Events.
     pub(in crate::controllers::node_route) async fn remove(
         &self,
         cloud: &Cloud,

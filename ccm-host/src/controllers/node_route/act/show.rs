@@ -1,4 +1,4 @@
-//! The condition on the node.
+//! Writes the condition of the node.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -12,16 +12,16 @@ use crate::{
     kube::patch::{WantedCondition, WriteError, node_condition},
 };
 
-/// Somebody else's condition is not overwritten more often than this: whoever writes it again and again would otherwise
-/// keep both of us busy.
+/// Minimum time between overwrites of another writer's condition: two writers that disagree would otherwise keep each
+/// other busy.
 const PEACE: Duration = Duration::from_secs(10);
 
-/// When somebody else's condition was last overwritten, by node.
+/// When another writer's condition was last overwritten, by node.
 #[derive(Debug, Default)]
 pub(in crate::controllers::node_route) struct Shown(Mutex<HashMap<String, Instant>>);
 
 impl Shown {
-    /// How long it is to be left alone still; none: it is ours, or may be overwritten now.
+    /// How long to leave the condition alone; `None` means that it is ours, or may be overwritten now.
     fn peace(&self, node: &Node, now: Instant) -> Option<Duration> {
         let mut overwritten = self.0.lock();
         if node.condition(condition::NETWORK_UNAVAILABLE).is_none() || condition::is_ours(node) {
@@ -35,14 +35,14 @@ impl Shown {
         None
     }
 
-    /// The node is gone.
+    /// Forgets a node that is gone.
     pub(in crate::controllers::node_route) fn forget(&self, node: &str) {
         self.0.lock().remove(node);
     }
 }
 
 impl Shared {
-    /// Writes the condition if the node, as it is now, does not say so already.
+    /// Writes the condition unless the current node has it already.
     pub(super) async fn show(
         &self,
         node: &Node,
