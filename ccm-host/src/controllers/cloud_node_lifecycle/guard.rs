@@ -12,7 +12,7 @@
 //!         an unhealthy provider                            ├─ asked about, none found ───────────► hold
 //!                                                          ├─ one of its zone found ─────────────► delete, by pace
 //!                                                          ├─ only ones of other zones found ────► delete, by share
-//!                                                          └─ there are none ────────────────────► delete, by share; more: latch
+//!                                                          └─ there are none ─► delete, by share; beyond that: latch
 //! ```
 
 mod places;

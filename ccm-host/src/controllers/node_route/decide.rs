@@ -1,7 +1,7 @@
-//! What shall happen with the routes of one node at one provider. Pure.
+//! Decides which of a node's routes to create, replace or remove at one provider. Pure.
 //!
-//! In: what the node wants, and the routes that are known. Out: routes to remove, destinations to ensure, and what there is
-//! to tell. A wrong target is replaced by Ensure, so that a destination is never without a route; only what Ensure does not
+//! In: what the node wants, and the known routes. Out: routes to remove, destinations to ensure, and troubles to
+//! report. Ensure replaces a wrong target, so that a destination is never without a route; only what Ensure does not
 //! reach is removed.
 
 #[cfg(test)]
@@ -19,17 +19,17 @@ use crate::{
 
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
-    /// The node; none if it is gone.
+    /// The node; `None` if it is gone.
     pub(super) node: Option<&'a Node>,
-    /// What the node wants of this provider.
+    /// The destinations that the node wants from this provider.
     pub(super) wishes: Vec<Wish>,
-    /// The routes to what is wished, and those that lead to the node, each once.
+    /// The routes to those destinations, and those that lead to the node, without duplicates.
     pub(super) routes: Vec<Arc<Route>>,
     /// Destinations of these routes that another node holds.
     pub(super) held_by_others: BTreeSet<IpNet>,
-    /// Routes hold addresses of nodes.
+    /// The provider's routes contain addresses of nodes.
     pub(super) holds_addresses: bool,
-    /// Where routes are ours.
+    /// The range in which routes are ours.
     pub(super) cluster: &'a ClusterCidrs,
 }
 
@@ -37,42 +37,42 @@ pub(super) struct Facts<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wish {
     pub(super) destination: IpNet,
-    /// The node that holds it; this one, most of the time.
+    /// The node that holds it; usually this one.
     pub(super) holder: String,
 }
 
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Plan {
-    /// One for each destination of the node that is ours.
+    /// One for each destination of ours that the node holds.
     pub(super) lanes: Vec<Lane>,
-    /// Routes to the node that it does not want any more.
+    /// Routes to the node that it no longer wants.
     pub(super) stale: Vec<Arc<Route>>,
-    /// The node has to do with routes at all: it wants some, or some lead to it.
+    /// The node is concerned with routes: it wants some, or some lead to it.
     pub(super) concerned: bool,
-    /// What is to be told about its wishes.
+    /// Troubles with its wishes to report.
     pub(super) troubles: Vec<Trouble>,
 }
 
-/// What happens to one destination, in this order.
+/// The steps for one destination, in this order.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Lane {
     pub(super) destination: IpNet,
     /// Routes beside the right one.
     pub(super) remove: Vec<Arc<Route>>,
-    /// The destination has to be made to lead to the node.
+    /// A call must make the destination lead to the node.
     pub(super) ensure: bool,
-    /// A route leads to the node already, if not as it should.
+    /// A route leads to the node already, though perhaps with errors.
     pub(super) leads: bool,
 }
 
-/// Why a wish cannot be fulfilled, or something is odd about it.
+/// Why a wish cannot be fulfilled, or is suspicious.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Trouble {
-    /// It lies outside of the cluster CIDRs.
+    /// The destination is outside the cluster CIDRs.
     Outside(IpNet),
-    /// Another node holds it.
+    /// Another node holds the destination.
     Taken(IpNet, String),
-    /// Several routes lead there.
+    /// The destination has several routes.
     Several(IpNet, usize),
 }
 
@@ -82,17 +82,17 @@ impl Plan {
         self.stale.is_empty() && self.lanes.iter().all(|lane| lane.remove.is_empty() && !lane.ensure)
     }
 
-    /// How far the wishes reach for which nothing is done.
+    /// The reach of wishes that no lane works on.
     pub(super) fn unreached(&self) -> impl Iterator<Item = Reach> {
         self.troubles.iter().filter_map(|trouble| match trouble {
-            // A route may be there that was made before the cluster CIDRs were changed.
+            // A route may exist from before a change of the cluster CIDRs.
             Trouble::Outside(_) => Some(Reach::Unknown),
             Trouble::Taken(..) => Some(Reach::Missing),
             Trouble::Several(..) => None,
         })
     }
 
-    /// Everything that shall be removed.
+    /// All routes to remove.
     pub(super) fn removals(&self) -> impl Iterator<Item = &Arc<Route>> {
         self.lanes.iter().flat_map(|lane| &lane.remove).chain(&self.stale)
     }
@@ -122,16 +122,16 @@ fn lane(facts: &Facts<'_>, destination: IpNet) -> (Lane, Option<Trouble>) {
     let at: Vec<&Arc<Route>> = facts.routes.iter().filter(|route| route.destination == destination).collect();
     let trouble = (at.len() > 1).then_some(Trouble::Several(destination, at.len()));
     let good = at.iter().find(|route| is_as_wanted(facts, route)).copied();
-    // What Ensure replaces: the route that leads to the node but is not as it should be, else any.
+    // The route for Ensure to replace: the one that leads to the node with errors, else any.
     let leading = at.iter().find(|route| leads_to(route, facts.node)).copied();
     let kept = good.or(leading).or(at.first().copied());
     let beside = at.iter().copied().filter(|route| kept.is_none_or(|kept| kept.id != route.id));
-    // A second route that is as good does no harm; upstream keeps it, too.
+    // A second correct route does no harm; upstream keeps it, too.
     let remove = beside.filter(|route| is_removable(route) && !is_as_wanted(facts, route)).cloned().collect();
     (Lane { destination, remove, ensure: good.is_none(), leads: leading.is_some() }, trouble)
 }
 
-/// A route to this node that nobody wants.
+/// Whether the route leads to this node but is not wanted.
 fn is_stale(facts: &Facts<'_>, route: &Route) -> bool {
     let wished = facts.wishes.iter().any(|wish| wish.destination == route.destination);
     !wished
@@ -141,7 +141,7 @@ fn is_stale(facts: &Facts<'_>, route: &Route) -> bool {
         && !facts.held_by_others.contains(&route.destination)
 }
 
-/// What a route does, and that it is ours, has to be known before it may go.
+/// Whether the route may be removed: its state must be known, and it must be ours.
 pub(super) fn is_removable(route: &Route) -> bool {
     match route.state {
         RouteState::Unknown => false,
@@ -172,7 +172,7 @@ fn names(route: &Route, node: Option<&Node>) -> bool {
         || node.is_some_and(|node| route.target.as_ref().is_some_and(|target| target.name == node.name))
 }
 
-/// Whether the route holds exactly these addresses, in any order.
+/// Whether the route contains exactly the node's addresses, in any order.
 fn are_its_addresses(node: &Node, target: &RouteTarget) -> bool {
     let known = |kind: &str| {
         use AddressType as T;
@@ -184,7 +184,7 @@ fn are_its_addresses(node: &Node, target: &RouteTarget) -> bool {
         .addresses
         .iter()
         .map(|address| (address.type_.as_str(), address.address.as_str()))
-        // A type that only its writer knows does not travel.
+        // Address types known only to their writer are not sent to providers.
         .filter(|(kind, _)| known(kind))
         .collect();
     let mut held: Vec<(&str, &str)> =
