@@ -1,8 +1,8 @@
 //! Gives each node its pod CIDRs, once.
 //!
 //! In: Nodes without podCIDRs, and the cluster CIDRs to divide or a provider that allots. Out: `spec.podCIDR` and
-//! `spec.podCIDRs`. What a node has is never changed; what stands in nobody's way, wrong as it may be, is only told.
-//! Routes to the pods are made elsewhere.
+//! `spec.podCIDRs`. Existing podCIDRs are never changed; an invalid one that conflicts with nothing is reported and
+//! otherwise ignored. [`crate::controllers::node_route`] makes the routes to pods.
 //!
 //! ```text
 //! Node cache ──► observe: the ledger ──► queue ──► decide: which blocks, or what the provider says ──► act: one patch
@@ -10,7 +10,7 @@
 //!                    └──────────── what the node has now, or has for certain not ◄──────────────────────────┘
 //! ```
 //!
-//! Nothing is given away before every node of the synced cache is in the ledger.
+//! Nothing is assigned before every node of the synced cache is in the ledger.
 
 mod act;
 mod cidr_set;
@@ -50,36 +50,36 @@ pub use metrics::IpamMetrics;
 use problem::Problems;
 use settings::Allocation;
 
-/// The name under which its events are recorded.
+/// The component that Events are recorded under.
 pub const COMPONENT: &str = "cidrAllocator";
 
-/// So many nodes are looked at at once, so that questions to a provider share calls; only writes are limited.
+/// Maximum nodes observed at once, so that questions to a provider share calls; only writes are limited.
 const OBSERVED_AT_ONCE: usize = 8192;
 
-/// A failing node is tried again at least this often, however long it fails.
+/// The maximum bounds the wait, however long a node fails.
 const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(120) };
 
-/// What the controller works with.
+/// Everything the controller depends on.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// All nodes; it has to keep what [`keep`] says.
+    /// All nodes; the cache must keep what [`keep`] lists.
     pub nodes: Cache<Node>,
-    /// How nodes are written.
+    /// Patches nodes and reads them live from the API.
     pub writer: Writer,
-    /// Who can be asked where the cloud allots.
+    /// Asked for pod CIDRs if the cloud allots them.
     pub providers: Providers,
     pub recorder: Recorder,
     pub metrics: IpamMetrics,
     pub queue_metrics: QueueMetrics,
-    /// Where pod CIDRs come from.
+    /// The source of pod CIDRs.
     pub allocation: Allocation,
-    /// Nodes written at the same time, at least one.
+    /// Maximum nodes written at once; at least one.
     pub workers: usize,
-    /// The nodes that are ours to write.
+    /// Selects the nodes that this host may write.
     pub selector: LabelSelector,
 }
 
-/// What the Node cache has to keep for this controller.
+/// What the Node cache must keep for this controller.
 #[must_use]
 pub fn keep(selector: &LabelSelector) -> Keep {
     NodeScope::new(selector.clone()).keep()
@@ -95,16 +95,16 @@ struct Shared {
     queue: WorkQueue<String>,
     source: Source,
     problems: Mutex<Problems>,
-    /// One permit for each node that is being written.
+    /// One permit for each node being written.
     writing: Semaphore,
     context: Context,
 }
 
-/// Where pod CIDRs come from.
+/// The source of pod CIDRs.
 #[derive(Debug)]
 enum Source {
     Ranges(Mutex<Ledger>),
-    /// With the cluster CIDRs, whose families a node waits for.
+    /// With the cluster CIDRs: a node waits for all their families.
     Cloud {
         cluster: Vec<IpNet>,
     },
@@ -130,7 +130,7 @@ impl Controller {
         }))
     }
 
-    /// Runs until cancelled; what is being asked or written then is given up.
+    /// Runs until cancelled. Cancelling aborts calls and writes in flight.
     pub async fn run(self, cancel: CancellationToken) -> anyhow::Result<()> {
         let shared = self.0;
         tokio::select! {

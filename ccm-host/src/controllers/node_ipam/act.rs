@@ -1,7 +1,7 @@
-//! Writes pod CIDRs, once, into a node that has none.
+//! Writes pod CIDRs, once, to a node that has none.
 //!
-//! In: the CIDRs. Out: one patch that tests that there are none yet, and a live read wherever its outcome is not known.
-//! What was proposed stays the node's until it is certain that it was not written.
+//! In: the CIDRs. Out: one patch that tests that there are none yet, and a live read whenever its outcome is unknown.
+//! A proposal stays reserved for the node until it is certain that it was not written.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::kube::{
 };
 
 impl Shared {
-    /// Gives the node what the source has for it.
+    /// Writes what the source has for the node.
     pub(super) async fn settle(&self, node: &Arc<Node>, cancel: &CancellationToken) -> Outcome {
         let cidrs = match &self.source {
             Source::Ranges(ledger) => match self.allot(ledger, node) {
@@ -42,7 +42,7 @@ impl Shared {
         self.write(node, &cidrs, cancel).await
     }
 
-    /// None if there is nothing to write: the node has what it needs, is gone, or waits until something is free.
+    /// `None` if there is nothing to write: the node has pod CIDRs already, is gone, or waits for a free block.
     fn allot(&self, ledger: &Mutex<Ledger>, node: &Node) -> Option<Vec<IpNet>> {
         let mut allotment = ledger.lock().allot(&node.uid);
         if allotment == Allotment::Contested {
@@ -77,7 +77,7 @@ impl Shared {
         }
     }
 
-    /// After a write that may have happened.
+    /// Resolves a write of unknown outcome by a live read.
     async fn look_again(
         &self,
         node: &Arc<Node>,

@@ -1,9 +1,9 @@
-//! The blocks of one cluster CIDR, and to whom each belongs.
+//! The blocks of one cluster CIDR, and their owners.
 //!
-//! In: claims of owners on runs of blocks, their return, the wish for a free block. Out: what became occupied or free.
-//! A block may have several owners (two nodes with the same podCIDR, a node within the Service range) and is free again only
-//! when the last of them has returned it. Only what is occupied takes memory, whatever the size of the cluster CIDR.
-//! Which block belongs to which node, and why, is decided in [`super::ledger`].
+//! In: runs of blocks that owners claim or return, requests for a free block. Out: what became occupied or free. A
+//! block may have several owners (two nodes with the same podCIDR, a node within the Service range) and is free again
+//! only when the last of them has returned it. Only occupied blocks take memory, whatever the size of the cluster
+//! CIDR. [`super::ledger`] decides which block belongs to which node, and why.
 
 mod grid;
 #[cfg(test)]
@@ -15,37 +15,36 @@ use ipnet::IpNet;
 
 pub(super) use grid::{Blocks, Grid, OutOfRange};
 
-/// To whom a block belongs.
+/// The owner of a block.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Owner {
-    /// The range of the Services.
+    /// The Service range.
     Services,
-    /// The node of that uid.
+    /// The node with this uid.
     Node(Arc<str>),
 }
 
 #[derive(Debug)]
 pub(super) struct CidrSet {
     grid: Grid,
-    /// By the first block; they do not overlap, and each has an owner.
+    /// By first block. Runs do not overlap, and each has an owner.
     runs: BTreeMap<u128, Run>,
     occupied: u128,
-    /// Where the search for a free block begins.
+    /// The block at which the next search starts.
     next: u128,
 }
 
-/// Blocks that have the same owners.
+/// Consecutive blocks with the same owners.
 #[derive(Debug, Clone)]
 struct Run {
     last: u128,
     owners: Vec<Owner>,
 }
 
-/// A free block, and how it was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Free {
     pub(super) block: u128,
-    /// Occupied blocks that were passed over.
+    /// Occupied blocks that were skipped.
     pub(super) skipped: u128,
 }
 
@@ -58,25 +57,25 @@ impl CidrSet {
         &self.grid
     }
 
-    /// How much of the whole is occupied, 0 to 1.
+    /// The occupied part of the whole, 0 to 1.
     #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
     pub(super) fn usage(&self) -> f64 {
         self.occupied as f64 / self.grid.capacity()
     }
 
-    /// The next free block in the order of allocation: round robin, so that what was returned rests before it is used again.
+    /// The next free block, round robin, so that returned blocks rest before they are used again.
     pub(super) fn free(&self) -> Option<Free> {
         let found = |block| Free { block, skipped: self.distance(block) };
         self.free_from(self.next).or_else(|| self.free_from(0)).map(found)
     }
 
-    /// Gives a block from [`CidrSet::free`] to an owner; the search goes on behind it.
+    /// Assigns a block from [`CidrSet::free`] to an owner; the next search starts after it.
     pub(super) fn take(&mut self, block: u128, owner: &Owner) {
         self.occupy(Blocks::one(block), owner);
         self.next = if block == self.grid.last() { 0 } else { block + 1 };
     }
 
-    /// Says that these blocks belong to the owner, whoever else has them; how many had no owner before.
+    /// Adds the owner to these blocks, whoever else owns them; returns how many had no owner before.
     pub(super) fn occupy(&mut self, blocks: Blocks, owner: &Owner) -> u128 {
         self.cut(blocks);
         let mut gaps = Vec::new();
@@ -100,7 +99,7 @@ impl CidrSet {
         fresh
     }
 
-    /// Takes the owner off these blocks; how many have no owner any more.
+    /// Removes the owner from these blocks; returns how many have no owner any more.
     pub(super) fn release(&mut self, blocks: Blocks, owner: &Owner) -> u128 {
         self.cut(blocks);
         let mut freed = Vec::new();
@@ -116,7 +115,7 @@ impl CidrSet {
         count
     }
 
-    /// Everybody else to whom one of these blocks belongs, each once.
+    /// The other owners of these blocks, without duplicates.
     pub(super) fn others(&self, blocks: Blocks, owner: &Owner) -> Vec<&Owner> {
         let before = self.runs.range(..blocks.first).next_back().filter(|(_, run)| run.last >= blocks.first);
         let runs = before.into_iter().chain(self.runs.range(blocks.first..=blocks.last));
@@ -127,12 +126,11 @@ impl CidrSet {
         others
     }
 
-    /// The network of a block.
     pub(super) fn network(&self, block: u128) -> IpNet {
         self.grid.block(block)
     }
 
-    /// Makes runs begin and end where these blocks do.
+    /// Splits runs so that they begin and end where these blocks do.
     fn cut(&mut self, blocks: Blocks) {
         self.cut_before(blocks.first);
         if let Some(behind) = blocks.last.checked_add(1) {

@@ -1,7 +1,7 @@
-//! What shall become of a node. Pure: no clock, no client.
+//! Decides what to do with a node. Pure: no clock, no client.
 //!
-//! In: the node as seen, the error of a write, a fresh read, the answer of a provider. Out: what to do next. Which blocks a
-//! node gets is decided in [`super::ledger`].
+//! In: the node as seen, the error of a write, a live read, the answer of a provider. Out: what to do next.
+//! [`super::ledger`] decides which blocks a node gets.
 
 use ipnet::IpNet;
 
@@ -13,12 +13,12 @@ use crate::{
     reconcile::{Retry, SLOW_RETRY},
 };
 
-/// Whether the node is to get pod CIDRs: what it has, it keeps, and one that is going needs none.
+/// Whether the node needs pod CIDRs: existing ones are kept, and a node being deleted needs none.
 pub(super) fn wants(node: &Node) -> bool {
     node.pod_cidrs.is_empty() && !node.is_deleting()
 }
 
-/// Whether a change is a reason to look at the node now. One that waits or fails is not hurried by its heartbeats.
+/// Whether a change requires a reconcile now. Heartbeats do not cut a wait or a backoff short.
 pub(super) fn concerns(change: &Change<Node>) -> bool {
     match change {
         Change::Added(node) => wants(node),
@@ -29,18 +29,18 @@ pub(super) fn concerns(change: &Change<Node>) -> bool {
     }
 }
 
-/// What a failed write says about the node.
+/// What a failed write implies for the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// It is not there any more, or we are stopping.
+    /// The node no longer exists, or we are stopping.
     Over,
     /// It may have podCIDRs by now, ours or others: only a live read tells.
     Unknown,
-    /// Surely nothing was written, and never will be.
+    /// Certainly nothing was written, nor will be.
     Refused,
 }
 
-/// Sorts the error of a write.
+/// Classifies the error of a write.
 pub(super) fn failure(error: &WriteError) -> Failure {
     match error {
         WriteError::NotFound | WriteError::Gone | WriteError::Cancelled => Failure::Over,
@@ -49,7 +49,7 @@ pub(super) fn failure(error: &WriteError) -> Failure {
     }
 }
 
-/// What a live read says after a write of unknown outcome.
+/// What a live read shows after a write of unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Live {
     /// The node is gone, or another one has its name.
@@ -69,19 +69,19 @@ pub(super) fn live(written: &Node, live: Option<&Node>) -> Live {
     }
 }
 
-/// What a provider's answer means for a node without pod CIDRs.
+/// What a provider's answer implies for a node without pod CIDRs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// These are to be written, in the provider's order: at least one, at most one a family.
+    /// Write these, in the provider's order: at least one, at most one per family.
     Assign(Vec<IpNet>),
-    /// Not yet: told to people, and asked again at its pace.
+    /// Not yet: report the problem, and ask again as `again` says.
     NotYet { problem: Problem, again: Outcome },
-    /// The machine is not this provider's.
+    /// The instance is not this provider's.
     NotOurs,
 }
 
-/// The verdict on an answer; `allots` is whether the cloud of who gave it allots pod CIDRs at all. What is written stays for
-/// good, so it is not written before it has all families of the cluster CIDRs.
+/// Decides on an answer; `allots` says whether the answering provider's cloud allots pod CIDRs at all. PodCIDRs are
+/// permanent, so nothing is written before there is one for each family of the cluster CIDRs.
 pub(super) fn of_answer(answer: &InstanceAnswer, allots: bool, cluster: &[IpNet]) -> Verdict {
     use InstanceState as S;
     let why = match answer.state {
@@ -106,7 +106,7 @@ pub(super) fn of_answer(answer: &InstanceAnswer, allots: bool, cluster: &[IpNet]
     answer.error.as_ref().map_or_else(|| not_yet(why, Outcome::retry(why)), of_error)
 }
 
-/// What is missing, if a family of the cluster CIDRs is.
+/// Says what is missing, if a family of the cluster CIDRs is.
 fn lacking(allotted: &[IpNet], cluster: &[IpNet]) -> Option<String> {
     let is_missing = |network: &&IpNet| !allotted.iter().any(|given| cidr::same_family(given, network));
     let missing = cluster.iter().find(is_missing)?;
@@ -117,7 +117,7 @@ fn lacking(allotted: &[IpNet], cluster: &[IpNet]) -> Option<String> {
     ))
 }
 
-/// The verdict on a question that was not answered.
+/// Decides on a question that failed.
 pub(super) fn of_error(error: &CloudError) -> Verdict {
     not_yet(&format!("{}: {}", error.label(), error.message), Retry::without_sweep(error).outcome(error))
 }

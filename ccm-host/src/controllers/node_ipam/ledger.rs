@@ -1,11 +1,11 @@
-//! Which node has which blocks. Pure bookkeeping: no client, no clock.
+//! Tracks which node has which blocks. Pure bookkeeping: no client, no clock.
 //!
-//! In: nodes as they are seen and as they go, and the wish of a node for pod CIDRs. Out: the CIDRs to write, which nodes
-//! are to be tried again, and what is wrong with whose CIDRs.
+//! In: nodes as they come, change and go, and their requests for pod CIDRs. Out: the CIDRs to write, which nodes to
+//! retry, and what is wrong with existing CIDRs.
 //!
-//! A block belongs to a node, by its uid, from the moment it is proposed until the node is gone, or until the apiserver is
-//! known to have something else. So a write whose outcome is not known needs no special care: the next
-//! attempt proposes the same blocks.
+//! A block belongs to a node, by its uid, from the moment it is proposed until the node is gone, or until the
+//! apiserver is known to have something else. So a write of unknown outcome needs no special care: the next attempt
+//! proposes the same blocks.
 //!
 //! ```text
 //!            allot               see: podCIDRs are set
@@ -36,25 +36,25 @@ use entry::{Claim, Entry, Holding};
 pub(super) struct Ledger {
     pools: Vec<Pool>,
     nodes: HashMap<Arc<str>, Entry>,
-    /// Nodes that found nothing free.
+    /// Nodes for which no block was free.
     waiting: BTreeSet<Arc<str>>,
 }
 
-/// What a node gets.
+/// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Allotment {
-    /// These, in the order of the cluster CIDRs.
+    /// One for each cluster CIDR, in their order.
     Cidrs(Vec<IpNet>),
-    /// Nothing is free in this cluster CIDR; the node is named when something is.
+    /// This cluster CIDR has no free block; the node is woken when one is free.
     Exhausted(IpNet),
-    /// Another node was seen with what was proposed to this one, so it is to be given back.
+    /// Another node has the proposed CIDRs: the proposal must be given back.
     Contested,
     /// The node has podCIDRs already, or is gone.
     Nothing,
 }
 
 impl Ledger {
-    /// With the reserved networks kept back.
+    /// A ledger in which the reserved networks are occupied.
     pub(super) fn new(ranges: &[NodeRange], reserved: &[IpNet], metrics: &IpamMetrics) -> Self {
         let mut pools: Vec<_> = ranges.iter().map(|range| Pool::new(range, metrics)).collect();
         for pool in &mut pools {
@@ -67,7 +67,7 @@ impl Ledger {
         Self { pools, nodes: HashMap::new(), waiting: BTreeSet::new() }
     }
 
-    /// The cache has a node, in this state.
+    /// Records a node as the cache has it.
     pub(super) fn see(&mut self, node: &Node) -> Effects {
         if !self.nodes.contains_key(node.uid.as_str()) {
             let entry = Entry { name: node.name.clone(), holding: Holding::Nothing, unusable: Vec::new() };
@@ -76,8 +76,8 @@ impl Ledger {
         self.learn(node)
     }
 
-    /// A node is in this state according to whoever knows it better than the cache. One that the cache has
-    /// lost is not taken up again; without podCIDRs it keeps what was proposed to it.
+    /// Records a node as read by someone with newer data than the cache. A node that the cache has lost is not added
+    /// again; without podCIDRs it keeps its proposal.
     pub(super) fn learn(&mut self, node: &Node) -> Effects {
         let Some(uid) = self.uid(&node.uid).filter(|_| !node.pod_cidrs.is_empty()) else {
             return Effects::default();
@@ -99,7 +99,7 @@ impl Ledger {
         self.effects(freed, touched)
     }
 
-    /// A node is gone: what it alone had is free.
+    /// Forgets a node that is gone, and frees the blocks that it alone had.
     pub(super) fn forget(&mut self, uid: &str) -> Effects {
         self.waiting.remove(uid);
         let Some((uid, entry)) = self.nodes.remove_entry(uid) else { return Effects::default() };
@@ -109,8 +109,7 @@ impl Ledger {
         self.effects(freed, touched)
     }
 
-    /// What to write into a node without podCIDRs: of each cluster CIDR one block, or nothing at all. Asked again, it
-    /// says the same.
+    /// What to write to a node without podCIDRs: one block of each cluster CIDR, or nothing at all. Idempotent.
     pub(super) fn allot(&mut self, uid: &str) -> Allotment {
         let Some(uid) = self.uid(uid) else { return Allotment::Nothing };
         match self.holding(&uid) {
@@ -145,7 +144,7 @@ impl Ledger {
         Allotment::Cidrs(cidrs)
     }
 
-    /// What was proposed was surely not written, and shall not be.
+    /// Takes back a proposal that certainly was not, and will not be, written.
     pub(super) fn give_back(&mut self, uid: &str) -> Effects {
         let Some(uid) = self.uid(uid) else { return Effects::default() };
         let Some(Entry { holding, .. }) = self.nodes.get_mut(&uid) else { return Effects::default() };
@@ -157,7 +156,7 @@ impl Ledger {
         self.effects(freed, touched)
     }
 
-    /// The shared text of a known uid.
+    /// The shared string of a known uid.
     fn uid(&self, uid: &str) -> Option<Arc<str>> {
         self.nodes.get_key_value(uid).map(|(uid, _)| Arc::clone(uid))
     }
@@ -189,7 +188,7 @@ impl Ledger {
         }
     }
 
-    /// How many blocks have no owner any more.
+    /// Returns how many blocks have no owner any more.
     fn release(&mut self, uid: &Arc<str>, claims: &[Claim]) -> u128 {
         let owner = Owner::Node(Arc::clone(uid));
         claims.iter().fold(0, |freed, claim| {
@@ -197,7 +196,7 @@ impl Ledger {
         })
     }
 
-    /// The other nodes that have any of these blocks.
+    /// The other nodes that own any of these blocks.
     fn neighbours(&self, uid: &Arc<str>, claims: &[Claim]) -> BTreeSet<Arc<str>> {
         let owner = Owner::Node(Arc::clone(uid));
         let others = claims.iter().flat_map(|claim| self.pools[claim.pool].others(claim.blocks, &owner));

@@ -1,4 +1,4 @@
-//! What is measured: how full the cluster CIDRs are (names are upstream's), and which nodes have a problem.
+//! Metrics: usage of the cluster CIDRs (upstream's names), and nodes with problems.
 
 use std::sync::atomic::AtomicU64;
 
@@ -102,7 +102,7 @@ impl IpamMetrics {
         }
     }
 
-    /// So many problems of that kind more, or fewer.
+    /// Adds `more`, which may be negative, to the number of problems of that kind.
     pub(super) fn problem(&self, problem: &'static str, more: i64) {
         self.problems.get_or_create(&ProblemLabel { problem }).inc_by(more);
     }

@@ -1,7 +1,7 @@
 //! Keeps the ledger in step with the Node cache, and asks providers for what the cloud allots.
 //!
 //! In: every change of a Node, answers. Out: a ledger that knows every node's blocks, keys in the queue, Events about
-//! what is wrong. All nodes count, also those that are not ours to write: their blocks are taken.
+//! problems. All nodes count, even those that we may not write: their blocks are occupied.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,11 +25,11 @@ use crate::{
     },
 };
 
-/// How long a provider that has not introduced itself is waited for.
+/// How long to wait for a provider that has not introduced itself.
 const INTRODUCTION: Duration = Duration::from_secs(10);
 
 impl Shared {
-    /// Follows the cache. When this returns, every node of it is in the ledger.
+    /// Follows the cache. On return, all its nodes are in the ledger.
     pub(super) fn follow_nodes(self: &Arc<Self>) {
         let shared = Arc::clone(self);
         self.context.nodes.subscribe(move |change| shared.saw(change));
@@ -51,7 +51,7 @@ impl Shared {
         }
     }
 
-    /// The node is so, although the cache may not know yet.
+    /// Records a node from a source that may be ahead of the cache.
     pub(super) fn learn(&self, node: &Node) {
         match &self.source {
             Source::Ranges(_) => self.change(|ledger| ledger.learn(node)),
@@ -62,8 +62,8 @@ impl Shared {
         }
     }
 
-    /// Changes the ledger, if there is one, and does what follows from that. It is done under the ledger's lock, so that
-    /// what is told last is what was found last.
+    /// Changes the ledger, if there is one, and applies the effects, all under the ledger's lock, so that reports
+    /// come in the order of the changes.
     pub(super) fn change(&self, change: impl FnOnce(&mut Ledger) -> Effects) {
         let Source::Ranges(ledger) = &self.source else { return };
         let mut ledger = ledger.lock();
@@ -74,15 +74,15 @@ impl Shared {
         }
     }
 
-    /// Tells why a node has no pod CIDRs, unless it has some by now.
+    /// Reports why a node has no pod CIDRs, unless it has some by now.
     pub(super) fn tell_missing(&self, node: &Node, problem: Problem) {
         self.tell(node.into(), vec![problem], |now| now.pod_cidrs.is_empty());
     }
 
-    /// Tells what is news among everything that is wrong with a node's pod CIDRs, if that can still be so.
+    /// Reports those of a node's problems that are new, if they can still be current.
     fn tell(&self, node: Regarding, problems: Vec<Problem>, still: impl FnOnce(&Node) -> bool) {
         let mut told = self.problems.lock();
-        // Looked up under the lock: the cache is ahead of us, and what is told too late would never be taken back.
+        // Look up under the lock: the cache is ahead of us, and a late report would never be withdrawn.
         let now = self.context.nodes.get(&node.name).filter(|now| now.uid == node.uid);
         if !now.is_some_and(|now| still(&now)) {
             return;
@@ -94,7 +94,7 @@ impl Shared {
         }
     }
 
-    /// What the node's provider has allotted to it, or what becomes of the node without.
+    /// What the node's provider has allotted to it, or the outcome without an answer.
     pub(super) async fn ask(
         &self,
         node: &Arc<Node>,

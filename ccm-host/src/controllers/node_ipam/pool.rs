@@ -1,6 +1,6 @@
-//! One cluster CIDR with what is measured of it.
+//! One cluster CIDR with its metrics.
 //!
-//! In: what is taken and returned. Out: the same from [`CidrSet`], counted under upstream's names.
+//! In: blocks taken and returned. Out: the results of [`CidrSet`], counted under upstream's names.
 
 use ipnet::IpNet;
 
@@ -43,7 +43,7 @@ impl Pool {
         self.set.usage()
     }
 
-    /// Gives a free block away.
+    /// Assigns a free block.
     pub(super) fn take(&mut self, free: Free, owner: &Owner) -> (Blocks, IpNet) {
         let blocks = Blocks::one(free.block);
         self.set.take(free.block, owner);

@@ -1,4 +1,4 @@
-//! What can be wrong with the pod CIDRs of a node, and what was told of it.
+//! The problems of a node's pod CIDRs, and which of them were reported.
 
 use std::fmt;
 
@@ -7,24 +7,24 @@ use ipnet::IpNet;
 use super::metrics::IpamMetrics;
 use crate::reconcile::ToldOnce;
 
-/// Something that a person should know. The same is told once for as long as it stays so.
+/// A problem to report to people, once while it lasts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Problem {
-    /// A podCIDR that is none.
+    /// The podCIDR is not a CIDR.
     Malformed(String),
     /// The cluster has no CIDR of its family.
     OtherFamily(IpNet),
-    /// It is outside of the cluster CIDR.
+    /// It is outside the cluster CIDR.
     OutOfRange { network: IpNet, cluster: IpNet },
-    /// Another node has any of it.
+    /// It overlaps that of another node.
     Shared { network: IpNet, node: String },
-    /// The Services have any of it.
+    /// It overlaps the Service range.
     OfServices(IpNet),
-    /// Nothing is left to give.
+    /// No block is left.
     Exhausted(IpNet),
     /// The provider has allotted nothing.
     NotAllotted(String),
-    /// The apiserver does not take it.
+    /// The write failed.
     NotWritten { networks: String, error: String },
 }
 
@@ -39,7 +39,7 @@ impl Problem {
         }
     }
 
-    /// Its value of the label `problem`.
+    /// The value of its `problem` label.
     fn label(&self) -> &'static str {
         match self {
             Self::Malformed(_) => "malformed",
@@ -82,7 +82,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What was told of each node, by uid, and counted.
+/// The problems reported for each node, by uid, and their count.
 #[derive(Debug)]
 pub(super) struct Problems {
     told: ToldOnce<Problem>,
@@ -94,7 +94,7 @@ impl Problems {
         Self { told: ToldOnce::default(), metrics }
     }
 
-    /// Of everything that is wrong with a node now, what was not told before.
+    /// Those of a node's current problems that were not reported before.
     pub(super) fn news(&mut self, uid: &str, problems: Vec<Problem>) -> Vec<Problem> {
         let count = |all: &[Problem], more| {
             all.iter().for_each(|problem| self.metrics.problem(problem.label(), more));

@@ -1,8 +1,8 @@
-//! Which addresses belong to pods and to Services, and who gives each node its part.
+//! The flags that define the pod and Service networks, and who assigns pod CIDRs.
 //!
-//! In: the flags of upstream's node-ipam and route controllers. Out: [`CidrSettings`], in which nothing contradicts
-//! anything: at most one network a family, canonical, each with a node mask that fits it. What is wrong in itself is
-//! refused always; what only stands in the way of an allocation, only when nodes are to be given CIDRs.
+//! In: the flags of upstream's node-ipam and route controllers. Out: [`CidrSettings`] without contradictions: at most
+//! one network per family, canonical, each with a node mask that fits it. A flag that is invalid by itself is always
+//! refused; one that only prevents allocation, only if nodes are to be given CIDRs.
 
 mod masks;
 mod networks;
@@ -16,7 +16,7 @@ use crate::flag::{self, FlagError, Mistakes, Wrong};
 
 const CLUSTER: &str = "cluster-cidr";
 const SERVICE: &str = "service-cluster-ip-range";
-/// How the cluster CIDRs are divided, if at all.
+/// The flags that define how the cluster CIDRs are divided.
 const DIVIDED_BY: [&str; 4] = ["cidr-allocator-type", masks::ANY, masks::IPV4, masks::IPV6];
 
 /// The flags.
@@ -46,23 +46,23 @@ pub struct Flags {
     masks: masks::Flags,
 }
 
-/// Which addresses belong to pods and to Services.
+/// The pod networks, and how nodes get their part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CidrSettings {
-    /// `--cluster-cidr`: none, one, or one of each family, in the order given.
+    /// `--cluster-cidr`: empty, one, or one of each family, in the order given.
     pub cluster: Vec<IpNet>,
-    /// Where nodes get their pod CIDRs from; none: they are not ours to give.
+    /// The source of nodes' pod CIDRs; `None` if this host does not assign them.
     pub allocation: Option<Allocation>,
 }
 
-/// Where nodes get their pod CIDRs from.
+/// The source of nodes' pod CIDRs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allocation {
     /// `RangeAllocator`: the cluster CIDRs are divided.
     Ranges {
         /// One or two, of different families, in the order of `--cluster-cidr`.
         ranges: Vec<NodeRange>,
-        /// `--service-cluster-ip-range`: nothing of it is given to a node.
+        /// `--service-cluster-ip-range`: never assigned to a node.
         reserved: Vec<IpNet>,
     },
     /// `CloudAllocator`: the provider allots them.
@@ -72,17 +72,17 @@ pub enum Allocation {
     },
 }
 
-/// A cluster CIDR and the size of a node's part of it.
+/// A cluster CIDR and the size of its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeRange {
-    /// What is divided.
+    /// The network to divide.
     pub cluster: IpNet,
-    /// Prefix length of a part; at least the cluster's, at most the family's.
+    /// Prefix length of a block; at least the cluster's, at most the family's.
     pub node_mask: u8,
 }
 
 impl Flags {
-    /// What they say together; `with_ipam`: the controller is among those to run.
+    /// Combines the flags; `with_ipam` says whether the controller is enabled.
     pub fn resolve(
         &self,
         with_ipam: bool,
@@ -102,7 +102,7 @@ impl Flags {
         let allocation = match self.cidr_allocator_type {
             _ if !allocate || !with_ipam => None,
             Allocator::Cloud => Some(Allocation::Cloud { cluster: cluster.clone() }),
-            // What was refused already says nothing of the rest.
+            // A flag refused already says nothing about the others.
             Allocator::Range if !mistakes.spare(&DIVIDED_BY) => return None,
             Allocator::Range => {
                 let ranges = mistakes.keep(self.ranges(&cluster))?;
@@ -128,7 +128,7 @@ impl Flags {
     }
 }
 
-/// Who allots pod CIDRs.
+/// The `--cidr-allocator-type`.
 #[derive(Clone, Copy, Debug)]
 enum Allocator {
     Range,

@@ -1,4 +1,4 @@
-//! Where the blocks of a cluster CIDR lie: plain arithmetic between networks and numbers.
+//! Maps blocks of a cluster CIDR to networks and back: plain arithmetic.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use crate::cidr;
 
-/// A cluster CIDR in blocks of one size.
+/// A cluster CIDR, divided into blocks of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Grid {
     cluster: IpNet,
@@ -20,7 +20,7 @@ pub(in super::super) struct Blocks {
     pub(in super::super) last: u128,
 }
 
-/// What lies outside of the cluster CIDR.
+/// A network or address outside the cluster CIDR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct OutOfRange;
 
@@ -29,7 +29,7 @@ impl Blocks {
         Self { first: block, last: block }
     }
 
-    /// From `first` to just before `end`, if that is anything.
+    /// From `first` to just before `end`; `None` if that is empty.
     pub(super) fn before(first: u128, end: u128) -> Option<Self> {
         (first < end).then(|| Self { first, last: end - 1 })
     }
@@ -40,7 +40,7 @@ impl Blocks {
 }
 
 impl Grid {
-    /// The mask is at least the cluster's and at most the family's: the flags see to that.
+    /// The mask is at least the cluster's and at most the family's: the flags ensure that.
     pub(in super::super) fn new(cluster: IpNet, node_mask: u8) -> Self {
         Self { cluster: cluster.trunc(), node_mask }
     }
@@ -49,27 +49,26 @@ impl Grid {
         &self.cluster
     }
 
-    /// The number of the last block; the number of blocks need not fit into a number.
+    /// The number of the last block; the number of blocks could overflow.
     pub(super) fn last(&self) -> u128 {
         let bits = u32::from(self.node_mask.saturating_sub(self.cluster.prefix_len()));
         u128::MAX.checked_shr(u128::BITS - bits).unwrap_or(0)
     }
 
-    /// The number of blocks, for people.
+    /// The number of blocks, rounded: for people.
     #[expect(clippy::cast_precision_loss, reason = "for people")]
     pub(in super::super) fn capacity(&self) -> f64 {
         self.last() as f64 + 1.0
     }
 
-    /// The network of a block.
     pub(super) fn block(&self, block: u128) -> IpNet {
         let offset = block.checked_shl(self.shift()).unwrap_or(0);
         let address = from_number(&self.cluster, to_number(self.cluster.addr()).saturating_add(offset));
-        // A mask that fits no address of the family cannot be, see `new`; the cluster CIDR itself is then all there is.
+        // A mask that does not fit the family is impossible, see `new`; fall back to the cluster CIDR.
         IpNet::new(address, self.node_mask).unwrap_or(self.cluster)
     }
 
-    /// The block that holds an address.
+    /// The block that contains an address.
     pub(super) fn index(&self, address: IpAddr) -> Result<u128, OutOfRange> {
         if !self.cluster.contains(&address) {
             return Err(OutOfRange);
@@ -78,7 +77,7 @@ impl Grid {
         Ok(offset.checked_shr(self.shift()).unwrap_or(0))
     }
 
-    /// The blocks that a network has anything of; a part of a block counts as the whole block.
+    /// The blocks that a network overlaps, even in part.
     pub(in super::super) fn blocks(&self, network: &IpNet) -> Result<Blocks, OutOfRange> {
         if !cidr::overlap(&self.cluster, network) {
             return Err(OutOfRange);
@@ -102,7 +101,7 @@ fn to_number(address: IpAddr) -> u128 {
     }
 }
 
-/// An address of the same family as the network.
+/// An address of the network's family.
 fn from_number(family: &IpNet, number: u128) -> IpAddr {
     match family {
         IpNet::V4(_) => Ipv4Addr::from(u32::try_from(number).unwrap_or(u32::MAX)).into(),

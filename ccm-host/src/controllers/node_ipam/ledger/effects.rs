@@ -1,20 +1,20 @@
-//! What follows from a change of the ledger: who is to be tried again, and what is wrong with whom now.
+//! The effects of a change of the ledger: which nodes to retry, and what is wrong with which nodes now.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Claim, Entry, Holding, Ledger};
 use crate::controllers::node_ipam::{cidr_set::Owner, problem::Problem};
 
-/// What follows from a change.
+/// The effects of a change.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Effects {
-    /// Names of nodes that waited for a block: there are free ones.
+    /// Names of nodes that waited for a block, now that some are free.
     pub(in super::super) wake: Vec<String>,
-    /// Everything that is wrong with these nodes' CIDRs now.
+    /// The current problems of each node affected.
     pub(in super::super) reports: Vec<Report>,
 }
 
-/// Everything that is wrong with the CIDRs of one node.
+/// All current problems with the CIDRs of one node.
 #[derive(Debug, PartialEq, Eq)]
 pub(in super::super) struct Report {
     pub(in super::super) uid: Arc<str>,
@@ -23,14 +23,14 @@ pub(in super::super) struct Report {
 }
 
 impl Ledger {
-    /// With so many blocks free that were not, and something changed for these nodes.
+    /// The effects, given the number of blocks freed and the nodes affected.
     pub(super) fn effects(&mut self, freed: u128, touched: BTreeSet<Arc<str>>) -> Effects {
         let woken = if freed > 0 { std::mem::take(&mut self.waiting) } else { BTreeSet::new() };
         let name = |uid: &Arc<str>| Some(self.nodes.get(uid)?.name.clone());
         let wake = woken.iter().filter_map(name).collect();
         let reports = touched.into_iter().filter_map(|uid| {
             let Entry { name, holding, unusable } = self.nodes.get(&uid)?;
-            // What was only proposed is nobody's business yet.
+            // A mere proposal is not reported yet.
             let Holding::Assigned(claims) = holding else { return None };
             let shared = claims.iter().flat_map(|claim| self.shared(&uid, claim));
             let problems = unusable.iter().cloned().chain(shared).collect();

@@ -1,4 +1,4 @@
-//! What the ledger knows of one node.
+//! The ledger's entry for one node.
 
 use ipnet::IpNet;
 
@@ -8,7 +8,7 @@ use crate::controllers::node_ipam::{cidr_set::Blocks, problem::Problem};
 pub(super) struct Entry {
     pub(super) name: String,
     pub(super) holding: Holding,
-    /// What is wrong with podCIDRs that are no blocks of ours.
+    /// What is wrong with podCIDRs outside our cluster CIDRs.
     pub(super) unusable: Vec<Problem>,
 }
 
@@ -17,11 +17,11 @@ pub(super) enum Holding {
     Nothing,
     /// To be written, or written with unknown outcome.
     Proposed(Vec<Claim>),
-    /// As it stands in the Node.
+    /// As read from the Node.
     Assigned(Vec<Claim>),
 }
 
-/// A network and the blocks it takes.
+/// A network and the blocks it occupies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) pool: usize,

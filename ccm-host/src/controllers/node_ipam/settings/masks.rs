@@ -1,4 +1,4 @@
-//! `--node-cidr-mask-size` and its two siblings: how large a node's part of each cluster CIDR is.
+//! `--node-cidr-mask-size` and its two siblings: the size of a node's block in each cluster CIDR.
 
 use ipnet::IpNet;
 
@@ -31,7 +31,7 @@ pub(super) struct Flags {
     node_cidr_mask_size_ipv6: u8,
 }
 
-/// A size and the flag that says it.
+/// A size and the flag that set it, or would.
 #[derive(Debug)]
 pub(super) struct NodeMask {
     flag: &'static str,
@@ -51,7 +51,7 @@ impl Flags {
         Some(self.node_cidr_mask_size_ipv6).filter(|size| *size > 0)
     }
 
-    /// One for each cluster CIDR, by its family.
+    /// One mask for each cluster CIDR, by its family.
     pub(super) fn of(&self, cluster: &[IpNet]) -> Result<Vec<NodeMask>, FlagError> {
         if let Some(any) = self.any() {
             let problem = match cluster {
@@ -88,7 +88,7 @@ impl Flags {
 }
 
 impl NodeMask {
-    /// The cluster CIDR in parts of this size.
+    /// Divides the cluster CIDR into blocks of this size.
     pub(super) fn divide(self, cluster: &IpNet) -> Result<NodeRange, FlagError> {
         let Self { flag, size } = self;
         let problem = if size > cluster.max_prefix_len() {

@@ -1,4 +1,4 @@
-//! `--cluster-cidr` and `--service-cluster-ip-range`: at most one network a family, and how they overlap.
+//! `--cluster-cidr` and `--service-cluster-ip-range`: at most one network per family, and how they overlap.
 
 use ipnet::IpNet;
 
@@ -6,7 +6,7 @@ use super::{NodeRange, SERVICE};
 use crate::cidr;
 use crate::flag::{FlagError, Wrong};
 
-/// The networks of a list, canonical and in order; none if it is empty.
+/// Parses a list of networks, in order and canonical; empty if the value is.
 pub(super) fn list(name: &str, value: &str, warnings: &mut Vec<String>) -> Result<Vec<IpNet>, FlagError> {
     let error = |problem: String, remedy: &str| Err(Wrong::new(problem, remedy).of(name, value));
     if value.trim().is_empty() {
@@ -35,7 +35,7 @@ pub(super) fn list(name: &str, value: &str, warnings: &mut Vec<String>) -> Resul
     Ok(networks)
 }
 
-/// Refuses Services that leave nothing for nodes; says how they make the ranges smaller otherwise.
+/// Refuses Service ranges that leave nothing for nodes; warns of those that merely overlap.
 pub(super) fn reserve(
     value: &str,
     services: &[IpNet],
