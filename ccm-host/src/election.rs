@@ -1,7 +1,7 @@
-//! Which replica leads, and until when.
+//! Leader election: which replica leads, and until when.
 //!
-//! In: a Lease, which all replicas compete for as upstream's do. Out: [`Leadership`], by which the parts of the process know
-//! whether they may change anything:
+//! In: a Lease, for which all replicas compete as upstream's do. Out: [`Leadership`], which tells the parts of the
+//! process whether they may change anything:
 //!
 //! ```text
 //! Lease ── lock ──► Leading ─┬─► assembly: controllers start when it leads
@@ -9,10 +9,10 @@
 //!                            └─► cloud::link: `Lead` to each provider, with what is left
 //! ```
 //!
-//! Who leads stops `--leader-elect-renew-deadline` after its last renewal, before anybody else may take the Lease; the
-//! process then ends, and starts again as a standby. Who is asked to stop gives the Lease back when the providers have heard it: what
-//! they did in its name has ended then. A standby looks at the Lease every `--leader-elect-retry-period`, and
-//! when a watch says that its holder gave it back.
+//! The leader stops `--leader-elect-renew-deadline` after its last renewal, before anybody else may take the Lease; the
+//! process then ends and restarts as a standby. A leader that is asked to stop releases the Lease once the providers
+//! have heard of it: by then, whatever they did in its name has ended. A standby checks the Lease every
+//! `--leader-elect-retry-period`, and when a watch reports that its holder released it.
 
 mod handback;
 mod health;
@@ -38,10 +38,10 @@ pub use lock::Lock;
 pub use metrics::Metrics;
 pub use settings::Settings;
 
-/// Time for the providers to hear that this process leads no more.
+/// Time for the providers to hear that this process no longer leads.
 pub const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// Tells the present leader from a former one. The default is right while leader election is off.
+/// Distinguishes the current leader from former ones. The default is correct while leader election is off.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fencing {
     /// Uid of the Lease that this process holds.
@@ -53,38 +53,38 @@ pub struct Fencing {
 /// Whether this process leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leading {
-    /// Leader election is off: it always does.
+    /// Leader election is off: this process always leads.
     Always,
-    /// Somebody else does, or nobody.
+    /// Another replica leads, or none.
     No,
-    /// It does.
+    /// This process leads.
     Until {
-        /// What tells it from former leaders.
+        /// Distinguishes it from former leaders.
         fencing: Fencing,
-        /// When it stops unless it renews the Lease.
+        /// When leadership ends unless the Lease is renewed.
         end: Instant,
     },
 }
 
-/// Whether this process leads, as it changes. Cheap to clone.
+/// Follows whether this process leads. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Leadership {
     leading: watch::Receiver<Leading>,
     believers: TaskTracker,
 }
 
-/// Held for a provider that takes this process for its leader.
+/// Held while a provider takes this process for its leader.
 #[derive(Debug, Clone)]
 pub struct Believer(#[expect(dead_code, reason = "it counts while it is held")] TaskTrackerToken);
 
 impl Leadership {
-    /// A process without competitors.
+    /// For a process without leader election.
     #[must_use]
     pub fn always() -> Self {
         Self::of(&watch::Sender::new(Leading::Always))
     }
 
-    /// One that does not lead yet, and who says when it does.
+    /// For a process that does not lead yet, with the sender that announces changes.
     #[must_use]
     pub fn standby() -> (watch::Sender<Leading>, Self) {
         let sender = watch::Sender::new(Leading::No);
@@ -96,19 +96,19 @@ impl Leadership {
         Self { leading: sender.subscribe(), believers: TaskTracker::new() }
     }
 
-    /// As long as it is held, the Lease is not given back, for [`LAST_WORD`] at most.
+    /// While this is held, the Lease is not released, for at most [`LAST_WORD`].
     #[must_use]
     pub fn believer(&self) -> Believer {
         Believer(self.believers.token())
     }
 
-    /// How it is now; only what comes later is a change.
+    /// The current state; [`Self::changed`] then waits for later changes only.
     #[must_use]
     pub fn heard(&mut self) -> Leading {
         self.leading.borrow_and_update().clone()
     }
 
-    /// What tells this leader from former ones; the default while it does not lead, or always does.
+    /// Distinguishes this leader from former ones; the default while it does not lead, or always does.
     #[must_use]
     pub fn fencing(&self) -> Fencing {
         match &*self.leading.borrow() {
@@ -117,7 +117,7 @@ impl Leadership {
         }
     }
 
-    /// Whether anything may be changed now.
+    /// Whether this process may change anything now.
     #[must_use]
     pub fn holds(&self) -> bool {
         match &*self.leading.borrow() {
@@ -127,14 +127,14 @@ impl Leadership {
         }
     }
 
-    /// Waits for the next word about it; for ever once nobody says anything any more.
+    /// Waits for the next change; for ever once the sender is gone.
     pub async fn changed(&mut self) {
         if self.leading.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Waits until it leads.
+    /// Waits until this process leads.
     pub async fn elected(&self) {
         let leads = |leading: &Leading| *leading != Leading::No;
         if self.leading.clone().wait_for(leads).await.is_err() {
@@ -142,11 +142,12 @@ impl Leadership {
         }
     }
 
-    /// Comes back when it leads no more: from then on nothing may be written. At once if the process slept past the end.
+    /// Returns when this process no longer leads: from then on nothing may be written. At once if it slept past the
+    /// end.
     pub async fn lost(&self) {
         let mut changes = self.leading.clone();
         loop {
-            // None: not foreseen.
+            // `None`: no end in sight.
             let end = match &*changes.borrow_and_update() {
                 Leading::Always => None,
                 Leading::No => return,
@@ -167,10 +168,10 @@ impl Leadership {
     }
 }
 
-/// Competes for the Lease, then leads until `stop`, and gives the Lease back.
+/// Competes for the Lease, leads until `stop`, and then releases the Lease.
 ///
 /// # Errors
-/// Leadership was lost: the process must end, since others may lead already.
+/// Leadership was lost: the process must end, since another replica may already lead.
 pub async fn run(
     lock: Lock,
     settings: Settings,
@@ -197,7 +198,7 @@ pub async fn run(
     ended
 }
 
-/// Comes back only with an error.
+/// Returns only with an error.
 async fn compete(
     lock: &Lock,
     settings: &Settings,
@@ -225,7 +226,7 @@ async fn compete(
             }
             Err(error) => tracing::warn!(error = format!("{error:#}"), "the Lease cannot be taken yet"),
         }
-        // Replicas that start together shall not ask together for ever.
+        // Replicas that start together must not stay in step.
         let pause = settings.leader_elect_retry_period.mul_f64(1.0 + fastrand::f64() * 0.2);
         tokio::select! {
             () = sleep(lock.runs_out_in().map_or(pause, |left| left.min(pause))) => {}
@@ -244,7 +245,7 @@ async fn compete(
     }
 }
 
-/// Renews the Lease, as often as it takes. When leadership ends from then on.
+/// Renews the Lease, retrying as needed. Returns when leadership now ends.
 async fn renewed(lock: &Lock, settings: &Settings, metrics: &Metrics, end: Instant) -> Result<Instant> {
     loop {
         let asked = Instant::now();

@@ -1,6 +1,7 @@
-//! A standby's watch of the one Lease: it hears at once that the leader gave it back.
+//! A standby's watch of the Lease, so that it notices at once when the leader releases it.
 //!
-//! It only shortens the wait for the next look, which comes anyway: whoever may not watch takes over a little later.
+//! The watch only shortens the wait for the next check, which happens anyway: without permission to watch, a standby
+//! takes over a little later.
 
 use std::future::pending;
 
@@ -27,11 +28,11 @@ impl<'a> Watch<'a> {
         Self { lock, api, only, events: None, forbidden: false }
     }
 
-    /// Comes back when the Lease is free. Goes on where it was when it is called again; without a watch, it opens one, once
-    /// a call.
+    /// Returns when the Lease is free. A further call continues where this one stopped; without a watch, each call
+    /// opens one, once.
     pub(super) async fn freed(&mut self) {
         if self.events.is_none() {
-            // From the state of now, which comes as the first event.
+            // From the current state, which comes as the first event.
             match self.api.watch(&self.only, "0").await {
                 Ok(events) => self.events = Some(events.boxed()),
                 Err(error) => self.cannot(error),

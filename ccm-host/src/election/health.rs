@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use crate::clock;
 
-/// An apiserver that restarts is no news.
+/// How long a problem must last to be reported: an apiserver restart is no news.
 const TOLD_AFTER: Duration = Duration::from_secs(10);
 
-/// Cheap to clone; all clones say the same.
+/// Cheap to clone; all clones share the state.
 #[derive(Debug, Clone, Default)]
 pub struct Health(Arc<Mutex<Option<Trouble>>>);
 

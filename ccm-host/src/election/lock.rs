@@ -1,4 +1,5 @@
-//! The Lease on the apiserver. Each write names the version that it is based on: of two replicas one meets a conflict.
+//! The Lease on the apiserver. Each write carries the version that it is based on: of two replicas, one gets a
+//! conflict.
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub struct Lock {
     api: Api<Lease>,
     settings: Settings,
     me: String,
-    /// As last seen, and since when it has been so.
+    /// The Lease as last seen, and since when it has been unchanged.
     seen: Mutex<Option<(Lease, Instant)>>,
     pub(super) health: Health,
 }
@@ -35,7 +36,7 @@ impl std::fmt::Debug for Lock {
 }
 
 impl Lock {
-    /// For a replica of this identity, which no other one may have.
+    /// `me` must be unique among the replicas.
     #[must_use]
     pub fn new(client: Client, settings: Settings, me: String) -> Self {
         Self {
@@ -61,32 +62,32 @@ impl Lock {
         )
     }
 
-    /// Says when the Lease is given back.
+    /// Watches for the release of the Lease.
     pub(super) fn watch(&self) -> Watch<'_> {
         Watch::new(self, self.api.clone(), &self.settings.leader_elect_resource_name)
     }
 
-    /// Whether the Lease is free, as a watch shows it; seen as [`Lock::acquire`] sees it.
+    /// Whether the Lease in a watch event is free, by the rules of [`Lock::acquire`].
     pub(super) fn is_free(&self, lease: &Lease) -> bool {
         let unchanged = self.see(Some(lease));
         matches!(decide(lease.spec.as_ref(), &self.me, unchanged), Step::Create | Step::Take)
     }
 
-    /// Who holds the Lease, as seen last.
+    /// The holder of the Lease as last seen.
     pub(super) fn holder(&self) -> Option<String> {
         self.seen.lock().as_ref().and_then(|(lease, _)| lease.spec.as_ref()?.holder_identity.clone())
     }
 
-    /// When the Lease may be taken, unless it is renewed. None: it may be taken now, or there is none.
+    /// Time until the Lease may be taken unless it is renewed. `None` if it may be taken now, or there is none.
     pub(super) fn runs_out_in(&self) -> Option<Duration> {
         let seen = self.seen.lock();
         let (lease, since) = seen.as_ref()?;
-        // Not before it has stood for longer.
+        // Strictly longer than its duration.
         let after = runs_out_after(lease.spec.as_ref()?) + Duration::from_millis(1);
         after.checked_sub(since.elapsed()).filter(|left| !left.is_zero())
     }
 
-    /// Takes the Lease if it is free. Some: it is ours.
+    /// Takes the Lease if it is free. `Some` means that this replica holds it.
     pub(super) async fn acquire(&self) -> Result<Option<Fencing>> {
         let lease = self.read().await?;
         let unchanged = self.see(lease.as_ref());
@@ -106,9 +107,9 @@ impl Lock {
             .map(|lease| Fencing { epoch: epoch(&lease), scope: lease.metadata.uid.unwrap_or_default() }))
     }
 
-    /// False: it is another's.
+    /// Renews the Lease. False if another replica holds it.
     pub(super) async fn renew(&self, metrics: &Metrics) -> Result<bool> {
-        // As it was written last: it saves a read, and a conflict tells if somebody else wrote it.
+        // Based on the last write: that saves a read, and a conflict shows whether somebody else wrote since.
         let seen = self.seen.lock().clone();
         if let Some((lease, _)) = seen
             && self.write(self.renewed(lease)).await?.is_some()
@@ -124,7 +125,8 @@ impl Lock {
         Ok(self.write(self.renewed(lease.unwrap_or_default())).await?.is_some())
     }
 
-    /// Gives it back, if it is ours: the next one need not wait. Upstream's replicas read an empty holder likewise.
+    /// Releases the Lease if this replica holds it, so that the next leader need not wait. Upstream's replicas
+    /// understand an empty holder, too.
     pub(super) async fn release(&self) {
         let Some((mut lease, _)) = self.seen.lock().clone() else { return };
         let Some(spec) = &mut lease.spec else { return };
@@ -147,7 +149,7 @@ impl Lock {
             .with_context(|| format!("the Lease {} cannot be read", self.name()))
     }
 
-    /// None: somebody else was faster.
+    /// `None` means that another replica wrote first.
     async fn write(&self, lease: Lease) -> Result<Option<Lease>> {
         let (name, params) = (&self.settings.leader_elect_resource_name, PostParams::default());
         let written = match lease.metadata.resource_version {
@@ -164,7 +166,7 @@ impl Lock {
         }
     }
 
-    /// How long it has stayed as it is.
+    /// Records the Lease as seen; returns how long it has been unchanged.
     fn see(&self, lease: Option<&Lease>) -> Duration {
         let mut seen = self.seen.lock();
         let version = |lease: &Lease| lease.metadata.resource_version.clone();

@@ -1,4 +1,4 @@
-//! Who leads, in a number.
+//! Metrics of leader election.
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -18,7 +18,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers them, under upstream's names.
+    /// Registers the metrics, under upstream's names.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();

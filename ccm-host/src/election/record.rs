@@ -1,23 +1,23 @@
-//! What the Lease says, and what a replica does about it. Pure.
+//! Decides what a replica does about the Lease. Pure.
 
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 
-/// What a replica does about the Lease.
+/// A replica's next step on the Lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// There is none: make it.
+    /// There is none: create it.
     Create,
-    /// Its holder gave it up, or has not renewed it for too long.
+    /// Its holder released it, or has not renewed it for too long.
     Take,
-    /// It is ours.
+    /// This replica holds it.
     Renew,
-    /// Somebody else holds it.
+    /// Another replica holds it.
     Wait,
 }
 
-/// `unchanged` is how long the Lease has stayed as it is, by this replica's own clock: other clocks are not believed.
+/// `unchanged` is how long the Lease has not changed, by this replica's own clock: no other clock is trusted.
 pub(super) fn decide(spec: Option<&LeaseSpec>, me: &str, unchanged: Duration) -> Step {
     let Some(spec) = spec else { return Step::Create };
     match spec.holder_identity.as_deref().unwrap_or_default() {
@@ -28,13 +28,13 @@ pub(super) fn decide(spec: Option<&LeaseSpec>, me: &str, unchanged: Duration) ->
     }
 }
 
-/// How long its holder has it without a renewal.
+/// How long a holder keeps the Lease without renewing it.
 pub(super) fn runs_out_after(spec: &LeaseSpec) -> Duration {
     let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     Duration::from_secs(seconds.unwrap_or_default())
 }
 
-/// The epoch that goes with a Lease: it grows with every change of its holder.
+/// The fencing epoch of a Lease: it grows with every change of holder.
 pub(super) fn epoch(lease: &Lease) -> u64 {
     let transitions = lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or_default();
     u64::try_from(transitions).unwrap_or_default() + 1

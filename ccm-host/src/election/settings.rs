@@ -1,4 +1,4 @@
-//! Whether replicas elect a leader, and at which pace, as the flags say.
+//! The flags of leader election: on or off, and its timing.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use clap::ArgAction;
 
 use crate::flag::{self, Mistakes, Wrong, duration::text};
 
-/// One field a flag.
+/// One field per flag.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Leader election")]
 #[group(skip)]
@@ -41,7 +41,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What the flags say against each other.
+    /// Checks the flags against each other.
     pub fn check(&self, mistakes: &mut Mistakes) {
         const LEASE: &str = "leader-elect-lease-duration";
         const RENEW: &str = "leader-elect-renew-deadline";

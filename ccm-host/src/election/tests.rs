@@ -23,7 +23,7 @@ fn settings() -> Settings {
     }
 }
 
-/// One process that competes.
+/// One competing process.
 struct Replica {
     leadership: Leadership,
     health: Health,
@@ -81,7 +81,7 @@ async fn one_leads_and_the_next_one_follows_at_once_when_it_stops() {
     assert_eq!(lease(&server).spec.unwrap().holder_identity.as_deref(), Some(""));
 }
 
-/// What a provider does for the one that stops has ended before the next one leads; a provider that hangs delays it by a moment.
+/// The provider stops working for the old leader before the new one leads; a provider that hangs delays it by a moment.
 #[tokio::test(start_paused = true)]
 async fn the_lease_is_given_back_when_the_providers_have_heard_it() {
     for (hears_after, led_after) in [(SECOND / 2, SECOND / 2), (60 * SECOND, SECOND)] {
@@ -106,7 +106,8 @@ async fn the_lease_is_given_back_when_the_providers_have_heard_it() {
     }
 }
 
-/// A cluster whose rights are older than the host, or whose watches all break off: the standby looks as upstream's does.
+/// A cluster with permissions older than the host, or whose watches all break off: the standby polls as upstream's
+/// does.
 #[tokio::test(start_paused = true)]
 async fn who_may_not_watch_the_lease_follows_at_the_next_look() {
     let ends = Fault::EndWatch { after: 0, cut: ::apiserver::Cut::End };
@@ -126,7 +127,7 @@ async fn who_may_not_watch_the_lease_follows_at_the_next_look() {
     }
 }
 
-/// As when rights are missing: the probe says since when and why, but not of a moment.
+/// As with missing permissions: the probe says since when and why, but not for a brief failure.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_may_not_be_read_is_told() {
     let server = server();
@@ -145,7 +146,7 @@ async fn a_lease_that_may_not_be_read_is_told() {
     one.stop().await;
 }
 
-/// Not at the look after that.
+/// Not only at the next check after that.
 #[tokio::test(start_paused = true)]
 async fn the_lease_of_a_dead_leader_is_taken_when_it_runs_out() {
     let server = server();
@@ -162,7 +163,7 @@ async fn the_lease_of_a_dead_leader_is_taken_when_it_runs_out() {
     second.stop().await;
 }
 
-/// A Lease that is free and cannot be written is asked for no more often than one that is held.
+/// A Lease that is free but cannot be written is requested no more often than one that is held.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_may_not_be_written_is_asked_for_at_intervals() {
     let server = server();
@@ -187,7 +188,7 @@ async fn a_lease_that_may_not_be_written_is_asked_for_at_intervals() {
     second.task.abort();
 }
 
-/// Upstream's default: others wait for the whole lease, and the leader has stopped well before.
+/// Upstream's default: others wait for the whole lease duration, and the leader has stopped well before.
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_is_cut_off_stops_before_another_begins() {
     let server = server();
@@ -208,7 +209,7 @@ async fn a_leader_that_is_cut_off_stops_before_another_begins() {
     second.stop().await;
 }
 
-/// SIGSTOP, then SIGCONT: its clock has gone on.
+/// SIGSTOP, then SIGCONT: its clock has moved on.
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_was_paused_holds_nothing_when_it_wakes() {
     let server = server();
