@@ -1,14 +1,14 @@
-//! Puts the parts together, in the order in which they need each other.
+//! Assembles the parts in the order of their dependencies.
 //!
-//! In: the process with its settings. Out: running controllers. A step that has to wait says for what in `/readyz` and in
-//! the log.
+//! In: the process with its settings. Out: running controllers. A step that waits reports what it waits for in
+//! `/readyz` and in the log.
 //!
 //! 1. the client, and the identity of the cluster;
 //! 2. the providers, which connect by themselves;
 //! 3. the caches, which keep what controllers and providers want;
-//! 4. with leader election, a standby waits here, its caches and connections warm, until it leads;
-//! 5. the controllers that ask no provider: they wait no longer than a moment for the providers;
-//! 6. the other controllers: they do nothing before every provider was asked what it wants, or patience is over.
+//! 4. with leader election, a standby waits here, with warm caches and connections, until it leads;
+//! 5. the controllers that call no provider: they wait for the providers no longer than a moment;
+//! 6. the other controllers: they start once every provider has completed its handshake, or patience is over.
 
 mod access;
 mod caches;
@@ -30,16 +30,16 @@ use crate::{
 };
 use caches::Caches;
 
-/// Providers that answer within this time are waited for with everything, so that what they want kept is listed at once.
+/// Everything waits this long for the providers, so that the first list already keeps what they want.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// How long the start waits for providers beyond the first: one that is away must not hold up the others.
+/// How long the start waits for further providers after the first: a missing one must not hold up the others.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time for Events that are still waiting when the process ends.
+/// Time to write pending Events at shutdown.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 
-/// What the parts share.
+/// Dependencies shared by the parts.
 #[derive(Debug)]
 struct Shared {
     metrics: KubeMetrics,
@@ -50,19 +50,19 @@ struct Shared {
     caches: Caches,
 }
 
-/// What a simulation puts in the place of the network.
+/// A simulation's replacement for the network.
 #[derive(Debug, Clone)]
 pub struct Surroundings {
-    /// Answers what is asked of the apiserver.
+    /// Serves requests to the apiserver.
     pub apiserver: client::Apiserver,
-    /// Leads to the providers.
+    /// Connects to the providers.
     pub dialer: Dialer,
 }
 
-/// Starts everything; returns when it runs.
+/// Starts everything; returns once it runs.
 ///
 /// # Errors
-/// The apiserver cannot be spoken to at all: no credentials, no rights.
+/// The apiserver cannot be used at all: no credentials, no permissions.
 pub async fn start(process: &Process) -> Result<()> {
     let metrics = process.metrics().register(KubeMetrics::register);
     let options = client_options(process);
@@ -75,7 +75,7 @@ pub async fn start(process: &Process) -> Result<()> {
     start_with(process, metrics, client, &electing, None).await
 }
 
-/// The same between an apiserver and providers of this process.
+/// Like [`start`], with an apiserver and providers in this process.
 ///
 /// # Errors
 /// As [`start`].

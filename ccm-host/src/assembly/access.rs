@@ -1,7 +1,8 @@
-//! Who may read health and metrics, as the apiserver says: reviews of tokens and rights, and the CA of client certificates.
+//! Authentication and authorization for health and metrics through the apiserver: token and access reviews, and the CA
+//! of client certificates.
 //!
-//! Reviews have a client of their own, so that neither our own requests nor theirs wait for each other; it connects when the
-//! first one is due.
+//! Reviews have their own client, so that they and our own requests never wait for each other; it connects when the
+//! first review is due.
 
 use std::{path::PathBuf, pin::pin, sync::Arc, time::Duration};
 
@@ -29,7 +30,7 @@ use crate::{
     },
 };
 
-/// As upstream's client for reviews.
+/// Upstream's limits for its review client.
 const QPS: f32 = 200.0;
 const BURST: u32 = 400;
 const REVIEW: Duration = Duration::from_secs(10);
@@ -37,10 +38,10 @@ const REVIEW: Duration = Duration::from_secs(10);
 const NAMESPACE: &str = "kube-system";
 const CONFIG_MAP: &str = "extension-apiserver-authentication";
 const CLIENT_CA: &str = "client-ca-file";
-/// Between two watches.
+/// The pause between two watches.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Lets the port ask the apiserver from now on.
+/// Lets the serving port query the apiserver from now on.
 pub(super) async fn start(
     process: &Process,
     own: &Client,
@@ -89,13 +90,13 @@ async fn client(
     Ok(client::build(&options, metrics).await?)
 }
 
-/// Follows the ConfigMap for ever. Being forbidden to at first is final: only a person can change that.
+/// Follows the ConfigMap for ever. A first answer of "forbidden" is final: only a person can change that.
 async fn follow(client: Client, access: Access, tolerant: bool) -> Result<()> {
     let api = Api::<ConfigMap>::namespaced(client, NAMESPACE);
     let only = WatchParams::default().fields(&format!("metadata.name={CONFIG_MAP}"));
     let mut known = false;
     loop {
-        // From the beginning: what is there comes as the first event.
+        // From the beginning: the current state comes as the first event.
         match api.watch(&only, "0").await {
             Ok(events) => {
                 known = true;
@@ -128,7 +129,7 @@ async fn follow(client: Client, access: Access, tolerant: bool) -> Result<()> {
     }
 }
 
-/// Until the watch ends, as each does after a while.
+/// Takes all events until the watch ends, as each does after a while.
 async fn take_all(events: impl Stream<Item = ::kube::Result<WatchEvent<ConfigMap>>>, access: &Access) {
     let mut events = pin!(events);
     while let Some(event) = events.next().await {

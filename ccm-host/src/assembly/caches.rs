@@ -1,4 +1,4 @@
-//! The two caches of the process, and what they keep: what the controllers read, and what the providers want.
+//! The two caches of the process; they keep what the controllers read and what the providers want.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::{
     manager::{controller::Controller, flags::Settings, health::Probe, process::Process},
 };
 
-/// One watch a kind.
+/// The caches, with one watch per kind.
 #[derive(Debug)]
 pub(super) struct Caches {
     pub(super) nodes: Cache<Node>,
     pub(super) services: Cache<Service>,
-    /// Services are only watched for a controller that needs them.
+    /// Services are watched only if an enabled controller needs them.
     with_services: bool,
     wishes: Arc<Wishes>,
 }
@@ -39,7 +39,7 @@ impl Caches {
         }
     }
 
-    /// Starts the watches; a provider that comes later or changes its wishes widens them.
+    /// Starts the watches; a provider that connects later or changes its wishes widens them.
     pub(super) fn start(&self, process: &Process, client: &Client, providers: &Providers) {
         self.widen();
         let (nodes, services, client) = (self.nodes.clone(), self.services.clone(), client.clone());
@@ -69,12 +69,12 @@ impl Caches {
         });
     }
 
-    /// Keeps what the providers that were met want, too.
+    /// Also keeps what the providers known so far want.
     pub(super) fn widen(&self) {
         self.wishes.hand_on();
     }
 
-    /// Waits for the first whole list of each.
+    /// Waits for the first complete list of each cache.
     pub(super) async fn synced(&self) {
         self.nodes.synced().await;
         if self.with_services {
@@ -83,7 +83,7 @@ impl Caches {
     }
 }
 
-/// Each introduction may bring new wishes.
+/// Widens the caches after each handshake, which may bring new wishes.
 async fn follow(provider: &dyn Provider, wishes: &Wishes) {
     let mut status = provider.status();
     loop {

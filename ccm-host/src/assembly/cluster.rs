@@ -1,4 +1,4 @@
-//! The identity of the cluster towards clouds: the uid of its namespace `kube-system`.
+//! The cluster's identity for clouds: the uid of its namespace `kube-system`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::cloud::ClusterRef;
 const NAMESPACE: &str = "kube-system";
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Asks until the apiserver answers. Being forbidden to is final: only a person can change that.
+/// Asks until the apiserver answers. An answer of "forbidden" is final: only a person can change that.
 pub(super) async fn identify(client: &Client, name: &str) -> Result<ClusterRef> {
     let api = Api::<Namespace>::all(client.clone());
     loop {

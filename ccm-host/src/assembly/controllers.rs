@@ -1,4 +1,4 @@
-//! The controllers that the flags enable, each with what it works with.
+//! Starts the controllers that the flags enable, each with its dependencies.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     manager::{controller::Controller, flags::Settings, process::Process},
 };
 
-/// Those that ask providers, and those that never do; both in the order in which they start.
+/// Controllers that call providers, and those that never do; both in start order.
 pub(super) fn by_need(settings: &Settings) -> (Vec<Controller>, Vec<Controller>) {
     settings.controllers.iter().partition(|controller| is_asking(**controller, settings))
 }
@@ -23,7 +23,7 @@ fn is_asking(controller: Controller, settings: &Settings) -> bool {
     controller != Controller::NodeIpam || from_cloud
 }
 
-/// Starts these; each waits for its caches by itself.
+/// Starts these controllers; each waits for its own caches.
 pub(super) fn start(controllers: &[Controller], process: &Process, shared: &Arc<Shared>) {
     for controller in controllers {
         match controller {
@@ -36,8 +36,8 @@ pub(super) fn start(controllers: &[Controller], process: &Process, shared: &Arc<
     }
 }
 
-/// Comes back at once, or when the first provider serves it. Until then the controller is skipped, which the log and a
-/// metric tell: a provider may be upgraded under a running host.
+/// Returns once some provider serves the controller. Until then the controller is skipped, which the log and a metric
+/// report: a provider may be upgraded while the host runs.
 fn due(
     controller: Controller,
     process: &Process,
@@ -58,7 +58,7 @@ fn due(
         while !is_served(controller, &providers) {
             let changes = statuses.iter_mut().map(|status| Box::pin(status.changed()));
             if select_all(changes).await.0.is_err() {
-                // The provider's connection has ended with the process.
+                // The providers' connections ended with the process.
                 std::future::pending::<()>().await;
             }
         }
@@ -146,7 +146,7 @@ fn node_ipam(process: &Process, shared: &Shared) {
     });
 }
 
-/// Unlike upstream, without a cluster CIDR only this controller stays away, not the whole process.
+/// Unlike upstream, a missing cluster CIDR disables only this controller, not the whole process.
 fn node_route(process: &Process, shared: &Shared) {
     let settings = process.settings();
     let controller = Controller::NodeRoute.name();

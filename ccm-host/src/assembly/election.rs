@@ -1,4 +1,4 @@
-//! Competing for the Lease, if the flags say so.
+//! Starts leader election, if the flags enable it.
 
 use ::kube::Client;
 
@@ -8,15 +8,15 @@ use crate::{
     manager::{health::Probe, process::Process},
 };
 
-/// Of a client that renews the Lease also when the host is busy: a connection of its own, no limiter, no repeats that would
-/// hide how long a renewal took, and, as upstream's, time for a second try.
+/// Options for a client that renews the Lease even when the host is busy: its own connection, no limiter, no retries
+/// that would hide how long a renewal took and, as upstream, time for a second attempt.
 pub(super) fn client_options(process: &Process, options: &ClientOptions) -> Option<ClientOptions> {
     let settings = &process.settings().election;
     let request_timeout = settings.leader_elect_renew_deadline / 2;
     settings.leader_elect.then(|| ClientOptions { qps: 0.0, retries: 0, request_timeout, ..options.clone() })
 }
 
-/// Begins to compete. Losing the Lease ends the process.
+/// Starts competing. Losing the Lease ends the process.
 pub(super) fn start(process: &Process, client: &Client) -> Leadership {
     let settings = process.settings().election.clone();
     if !settings.leader_elect {
@@ -32,7 +32,7 @@ pub(super) fn start(process: &Process, client: &Client) -> Leadership {
     leadership
 }
 
-/// As upstream's: the host for people, and what no other process has.
+/// Like upstream's: the host name for people, and a unique part.
 fn identity() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{host}_{}", uuid::Uuid::new_v4())

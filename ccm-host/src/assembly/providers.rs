@@ -1,4 +1,4 @@
-//! The providers of the command line, and waiting for their introductions.
+//! Starts the providers of the command line and waits for their handshakes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     manager::{health::Probe, process::Process},
 };
 
-/// Starts to connect to all of them, and adds a readiness check for each.
+/// Starts connecting to all providers, with a readiness check for each.
 pub(super) fn start(
     process: &Process,
     cluster: ClusterRef,
@@ -31,7 +31,7 @@ pub(super) fn start(
         let status = provider.status();
         process.checks().add(Probe::Ready, format!("provider-{}", settings.name), move || {
             match &*status.borrow() {
-                // A frozen provider answers; what is frozen is shown by its metric and by Events.
+                // A frozen provider answers; its metric and Events show what is frozen.
                 ProviderStatus::Serving | ProviderStatus::Frozen(_) => Ok(()),
                 ProviderStatus::Disconnected(why) => Err(format!("not connected: {why}")),
             }
@@ -41,7 +41,7 @@ pub(super) fn start(
     Providers::new(started.collect())
 }
 
-/// Waits until one of them was met, and then, with patience, for the others.
+/// Waits for the first handshake and then, at most `patience`, for the others.
 pub(super) async fn introduced(providers: &Providers, patience: Duration) {
     let met = || providers.all().iter().map(|provider| Box::pin(connected(provider)));
     select_all(met()).await;
