@@ -3,10 +3,10 @@
 //! In: the command line. Out: a running process that serves its health and metrics and ends cleanly.
 //!
 //! * [`flags`] turns arguments into typed [`flags::Settings`], once.
-//! * [`logging`], [`metrics`], [`traces`], [`health`] and [`serving`] are what people and machines watch.
+//! * [`logging`], [`metrics`], [`traces`], [`health`] and [`serving`] are for people and monitoring.
 //! * [`run`] is the order of start and stop.
 //!
-//! What the controllers do, and how the apiserver and the providers are reached, is decided elsewhere.
+//! The controllers, and the access to the apiserver and the providers, are elsewhere.
 
 pub mod build_info;
 pub mod controller;

@@ -1,7 +1,7 @@
-//! Which controllers there are, what they are called, and which of them `--controllers` turns on.
+//! The controllers, their names, and which of them `--controllers` enables.
 //!
-//! In: the items of the flag. Out: the set to start, or the names that nobody knows. What a controller does is in
-//! [`crate::controllers`]; whether its provider supports it is found out at start.
+//! In: the items of the flag. Out: the set to start, or the unknown names. [`crate::controllers`] implements the
+//! controllers; whether a provider supports one is known only at start.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,22 +12,22 @@ pub enum Controller {
     CloudNode,
     CloudNodeLifecycle,
     ServiceLb,
-    /// Runs only when it is named, and with `--allocate-node-cidrs`.
+    /// Runs only if it is named, and with `--allocate-node-cidrs`.
     NodeIpam,
     NodeRoute,
 }
 
-/// Controllers that run only when they are named. Upstream's set is empty, but upstream's manager has no node-ipam:
+/// Controllers that run only if they are named. Upstream's set is empty, but upstream's manager has no node-ipam:
 /// published manifests say `--allocate-node-cidrs=true` in clusters whose pod CIDRs come from kube-controller-manager,
-/// and two allocators would give one block twice.
+/// and two allocators would assign one block twice.
 pub const DISABLED_BY_DEFAULT: &[Controller] = &[Controller::NodeIpam];
 
 impl Controller {
-    /// All of them, in the order in which they are listed to people.
+    /// All controllers, in the order in which they are listed to people.
     pub const ALL: [Self; 5] =
         [Self::CloudNode, Self::CloudNodeLifecycle, Self::ServiceLb, Self::NodeIpam, Self::NodeRoute];
 
-    /// The canonical name: flags, logs, health checks.
+    /// The canonical name, in flags, logs and health checks.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ impl Controller {
         }
     }
 
-    /// The controller of a canonical name or an alias.
+    /// The controller with this canonical name or alias.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|controller| {
@@ -83,10 +83,10 @@ enum Item {
     Off(Controller),
 }
 
-/// The controllers that a list turns on, or the names in it that are unknown.
+/// The controllers that a list enables, or the unknown names in it.
 ///
-/// The first item that names a controller decides; a controller that is not named runs if `*` is anywhere in the
-/// list and it is not disabled by default.
+/// The first item that names a controller decides; a controller that is not named runs if `*` is anywhere in the list
+/// and it is not disabled by default.
 pub fn enabled(
     list: &[String],
     disabled_by_default: &[Controller],

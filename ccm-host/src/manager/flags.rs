@@ -1,9 +1,9 @@
 //! The command line: arguments in, typed [`Settings`] or all mistakes at once out.
 //!
-//! Four steps: `args` sorts the words, `file` adds what the file of `--config` says (nothing else here touches a file or a
-//! socket), clap reads each value as the part of the host says that owns the flag, `resolve` looks at what the flags say
-//! against each other. Names and meaning are upstream's where the flag exists upstream; the defaults are ours.
-//! `docs/flags.md` and `docs/config.schema.json` are made from the same definitions by [`table`] and [`schema`].
+//! Four steps: `args` normalises the words, `file` adds those of the `--config` file (nothing else here touches a file
+//! or a socket), clap parses each value with the parser of the part of the host that owns the flag, and `resolve`
+//! checks the flags against each other. Names and meanings are upstream's where upstream has the flag; the defaults are
+//! ours. [`table`] and [`schema`] generate `docs/flags.md` and `docs/config.schema.json` from the same definitions.
 
 mod args;
 mod controllers;
@@ -100,13 +100,13 @@ pub struct RawFlags {
     version: Option<Version>,
 }
 
-/// What the whole process is told to do; checked, so that nothing is checked again.
+/// The settings of the whole process, already validated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// At least one, names and endpoints unique.
     pub providers: Vec<ProviderSettings>,
     pub kube: KubeSettings,
-    /// The controllers to start, where their provider supports them.
+    /// The controllers to start, if their provider supports them.
     pub controllers: BTreeSet<Controller>,
     pub nodes: cloud_node::Settings,
     pub lifecycle: cloud_node_lifecycle::Settings,
@@ -117,22 +117,22 @@ pub struct Settings {
     pub logging: LoggingSettings,
     pub traces: TraceSettings,
     pub election: election::Settings,
-    /// What was accepted but deserves a word in the log.
+    /// Accepted values that deserve a warning in the log.
     pub warnings: Vec<String>,
     /// Every flag and its value, given or default, by name.
     pub flags: Vec<(String, String)>,
 }
 
-/// What a command line asks for.
+/// The request that a command line makes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// Run with these settings.
     Run { settings: Box<Settings> },
-    /// Print this and end well.
+    /// Print this and exit successfully.
     Print(String),
 }
 
-/// What `--version` asks for.
+/// The request that `--version` makes.
 #[derive(Clone, Copy, Debug)]
 enum Version {
     Nothing,
@@ -144,17 +144,17 @@ enum Version {
 fn command() -> Command {
     let mut command = RawFlags::command().mut_args(|arg| {
         let is_switch = arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "BOOL"));
-        // `--name` alone turns it on, and takes no value from the next word.
+        // A bare `--name` turns it on, and takes no value from the next word.
         if is_switch { arg.num_args(0..=1).require_equals(true).default_missing_value("true") } else { arg }
     });
     command.build();
     command
 }
 
-/// Reads a command line without the name of the program.
+/// Parses a command line without the program name.
 ///
 /// # Errors
-/// All mistakes at once; what flags say against each other is looked at where their values are right.
+/// All mistakes at once; flags are checked against each other only if their values are valid.
 pub fn parse(words: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Request, Vec<FlagError>> {
     let mut command = command();
     let mut mistakes = Mistakes::default();
@@ -195,7 +195,7 @@ pub fn parse(words: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Req
     }
 }
 
-/// The mistake in a value that its flag does not take. The word goes, so that the others are read as well.
+/// The mistake of an invalid value. Removes the word, so that the others are still parsed.
 fn wrong_value(error: &clap::Error, words: &mut Vec<String>) -> Option<FlagError> {
     let text = |kind| match error.get(kind)? {
         ContextValue::String(text) => Some(text.as_str()),
@@ -210,7 +210,7 @@ fn wrong_value(error: &clap::Error, words: &mut Vec<String>) -> Option<FlagError
     (words.len() < before).then(|| wrong.of(name, value))
 }
 
-/// Every group is looked at before the first that fails ends it, so that all mistakes are found.
+/// Resolves every group before the first failure returns, so that all mistakes are found.
 fn resolve(raw: RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -> Option<Settings> {
     let providers = raw.providers.resolve(mistakes);
     raw.kube.check(warnings);
@@ -251,7 +251,7 @@ fn version(text: &str) -> Result<Version, Wrong> {
     }
 }
 
-/// What [`args`] let through and clap still refuses.
+/// Mistakes that [`args`] let through and clap still refuses.
 fn refused(mut mistakes: Mistakes, error: &clap::Error) -> Vec<FlagError> {
     let text = error.to_string();
     let problem = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();

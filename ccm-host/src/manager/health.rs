@@ -1,17 +1,17 @@
-//! What the process says about itself: named checks in two sets.
+//! The health of the process: named checks in two sets.
 //!
-//! *Liveness* fails only when a restart would help: never because a cloud or the apiserver is away. *Readiness*
-//! fails while the process waits for something, and says for what. Checks answer at once from state that somebody
-//! else keeps; they never call anything. How they are served is decided in [`super::serving`].
+//! *Liveness* fails only if a restart would help: never because a cloud or the apiserver is unreachable. *Readiness*
+//! fails while the process waits for something, and says for what. Checks answer at once from existing state; they
+//! never call anything. [`super::serving`] serves them.
 
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-/// Fine, or why not, in words for a person and without anything secret.
+/// Healthy, or why not, in words for people and without secrets.
 pub type CheckResult = Result<(), String>;
 
-/// Which set of checks.
+/// A set of checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
     Live,
@@ -35,14 +35,14 @@ struct Check {
     ask: Box<dyn Fn() -> CheckResult + Send + Sync>,
 }
 
-/// The answer of one check.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub name: String,
     pub result: CheckResult,
 }
 
-/// A check that is told its state instead of being asked; clones share it.
+/// A check with its own state instead of a function; clones share it.
 #[derive(Clone, Debug)]
 pub struct Condition {
     state: Arc<Mutex<CheckResult>>,
@@ -70,7 +70,7 @@ impl Checks {
         }
     }
 
-    /// Adds a check whose state the caller keeps: it fails with `reason` until it is told otherwise.
+    /// Adds a check with its own state: it fails with `reason` until the caller changes that.
     pub fn condition(&self, probe: Probe, name: impl Into<String>, reason: impl Into<String>) -> Condition {
         let condition = Condition { state: Arc::new(Mutex::new(Err(reason.into()))) };
         let state = Arc::clone(&condition.state);
@@ -78,19 +78,19 @@ impl Checks {
         condition
     }
 
-    /// Takes a check away, for example that of a controller that was stopped.
+    /// Removes a check, for example that of a stopped controller.
     pub fn remove(&self, probe: Probe, name: &str) {
         self.set(probe).write().retain(|check| check.name != name);
     }
 
-    /// Asks every check of a set, in the order in which they were added.
+    /// Runs every check of a set, in the order in which they were added.
     #[must_use]
     pub fn ask_all(&self, probe: Probe) -> Vec<Outcome> {
         let set = self.set(probe).read();
         set.iter().map(|check| Outcome { name: check.name.clone(), result: (check.ask)() }).collect()
     }
 
-    /// Asks one check; `None` if nobody added it.
+    /// Runs one check; `None` if there is no such check.
     #[must_use]
     pub fn ask(&self, probe: Probe, name: &str) -> Option<CheckResult> {
         self.set(probe).read().iter().find(|check| check.name == name).map(|check| (check.ask)())

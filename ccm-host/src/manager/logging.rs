@@ -1,10 +1,10 @@
 //! Logs and spans.
 //!
-//! In: [`LoggingSettings`]. Out: log lines on standard error, as text or JSON, each with the fields of the spans around
-//! it, which are those of `crate::trace` and are seen from verbosity 4 on. Whoever takes traces gets them in any case.
+//! In: [`LoggingSettings`]. Out: log lines on standard error, as text or JSON, each with the fields of the surrounding
+//! spans of `crate::trace`, which show from verbosity 4 on. A trace collector gets them in any case.
 //!
 //! **No secret is ever logged**: no token, no key, no object of kind Secret, no header, no whole request or response.
-//! Types that hold such a thing do not implement `Debug`, or leave it out there.
+//! Types that hold one do not implement `Debug`, or leave it out there.
 
 use std::io::IsTerminal as _;
 
@@ -18,16 +18,16 @@ use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 use super::flags::{LogFormat, LoggingSettings};
 use super::traces::Traces;
 
-/// Our own crate, whose level follows the verbosity first.
+/// Our own crate, whose level rises first with the verbosity.
 const OURS: &str = "ccm_host";
 
-/// Sets up logs and spans for the whole process; once, before anything is logged.
+/// Sets up logs and spans for the whole process; call once, before anything is logged.
 pub fn init(settings: &LoggingSettings, traces: Option<&Traces>) -> Result<(), TryInitError> {
     let colours = std::io::stderr().is_terminal();
     subscriber(settings, traces, std::io::stderr, colours).try_init()
 }
 
-/// The subscriber, writing anywhere.
+/// The subscriber, with any writer.
 pub(super) fn subscriber<W>(
     settings: &LoggingSettings,
     traces: Option<&Traces>,
@@ -57,7 +57,7 @@ where
 }
 
 /// Verbosity as operators know it: 0 to 3 is the steady state, 4 adds details, 6 adds every step; the libraries
-/// underneath follow two steps later, since they say far more.
+/// underneath follow two steps later, since they log far more.
 fn filter(verbosity: u8) -> EnvFilter {
     let (ours, libraries) = match verbosity {
         0..=3 => (LevelFilter::INFO, LevelFilter::WARN),

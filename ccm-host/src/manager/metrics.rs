@@ -1,7 +1,7 @@
-//! The metrics of the process: one registry, filled by every part at start, encoded at each scrape.
+//! The metrics of the process: one registry, filled by every part at start, encoded on each scrape.
 //!
-//! In: [`Metrics::register`] from whoever measures. Out: OpenMetrics text. Names follow upstream where upstream has
-//! the metric.
+//! In: [`Metrics::register`] from each part. Out: OpenMetrics text. Names follow upstream where upstream has the
+//! metric.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::build_info;
 use super::controller::Controller;
 use super::process_metrics::ProcessCollector;
 
-/// What [`Metrics::encode`] gives.
+/// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Label `manager` of `running_managed_controllers`, as upstream's dashboards expect it.
@@ -31,7 +31,7 @@ pub struct Metrics {
     skipped: Family<SkippedLabels, Gauge>,
 }
 
-/// Keeps the sample of a controller at 1; dropping it, also by a panic, sets it to 0.
+/// Keeps the sample of a controller at 1; dropping it, even in a panic, sets it to 0.
 #[derive(Debug)]
 pub struct Sample {
     gauge: Gauge,
@@ -76,12 +76,12 @@ impl Metrics {
         Self { registry: Arc::new(RwLock::new(registry)), running, skipped }
     }
 
-    /// Lets a part add its metrics; also while scrapes are already answered.
+    /// Lets a part add its metrics, even while scrapes are already served.
     pub fn register<T>(&self, add: impl FnOnce(&mut Registry) -> T) -> T {
         add(&mut self.registry.write())
     }
 
-    /// Says that a controller runs, until what this returns is dropped. One that never ran has no sample.
+    /// Marks a controller as running until the returned value is dropped. One that never ran has no sample.
     #[must_use]
     pub fn running(&self, controller: Controller) -> Sample {
         let labels = RunningLabels { name: controller.short_name(), manager: MANAGER };
@@ -90,7 +90,7 @@ impl Metrics {
         Sample { gauge }
     }
 
-    /// Says that a controller waits for a provider that serves it, until what this returns is dropped.
+    /// Marks a controller as waiting for a provider that serves it, until the returned value is dropped.
     #[must_use]
     pub fn skipped(&self, controller: Controller) -> Sample {
         let labels = SkippedLabels { name: controller.short_name() };

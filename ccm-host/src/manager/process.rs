@@ -1,8 +1,8 @@
 //! The running process as its parts see it: settings, checks, metrics, and a place to run tasks.
 //!
-//! Tasks belong to one of two groups, which end one after the other: *work* (controllers and what feeds them) is asked
-//! to stop and drained first; *support* (caches, event writer, connections) outlives it, so that the last results can
-//! still be written. A task that ends before it is asked to ends the whole process.
+//! Tasks belong to one of two groups that end in turn: *work* (controllers and what feeds them) is asked to stop and
+//! drained first; *support* (caches, event writer, connections) outlives it, so that the last results can still be
+//! written. A task that ends before it is asked to ends the whole process.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
@@ -21,14 +21,14 @@ use super::metrics::Metrics;
 use super::serving::access::Access;
 use super::serving::{self, Serving};
 
-/// Time for the controllers to finish what they hold. Together with [`FLUSH`] and [`LAST_ANSWERS`] it stays below the
-/// 30 seconds that a pod has by default.
+/// Time for the controllers to finish their current keys. With [`FLUSH`] and [`LAST_ANSWERS`] it stays below a pod's
+/// default of 30 seconds.
 const DRAIN: Duration = Duration::from_secs(25);
 
 /// Time for events and connections after that.
 const FLUSH: Duration = Duration::from_secs(3);
 
-/// Time for scrapes that are still being answered.
+/// Time for scrapes still being answered.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// The running process.
@@ -45,10 +45,10 @@ pub struct Process {
     failures: mpsc::UnboundedSender<anyhow::Error>,
 }
 
-/// The first of these ends the process.
+/// The first failure ends the process.
 pub(super) type Failures = mpsc::UnboundedReceiver<anyhow::Error>;
 
-/// Tasks that are stopped together.
+/// Tasks that stop together.
 #[derive(Clone, Debug, Default)]
 struct Group {
     stop: CancellationToken,
@@ -81,27 +81,27 @@ impl Process {
         &self.settings
     }
 
-    /// Where a part adds what it knows about its health.
+    /// The registry for health checks.
     #[must_use]
     pub fn checks(&self) -> &Checks {
         &self.checks
     }
 
-    /// Where a part registers its metrics.
+    /// The registry for metrics.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// Says in `/readyz` and in the log which step of the start is under way.
+    /// Reports in `/readyz` and in the log what the start is waiting for.
     pub fn waiting_for(&self, what: &str) {
         tracing::info!(what, "waiting");
         self.startup.failing(format!("waiting for {what}"));
     }
 
-    /// Starts a controller once it is `due`: from then on it shows in `running_managed_controllers` and, by its name, in
-    /// `/livez` and `/readyz`, where it may put a check of its own in place. `run` returns once its token is cancelled and its last key
-    /// is done.
+    /// Starts a controller once it is `due`: from then on it appears in `running_managed_controllers` and, by name, in
+    /// `/livez` and `/readyz`, where it may install a check of its own. `run` returns once its token is cancelled and
+    /// its last key is done.
     pub fn spawn_controller<F>(
         &self,
         controller: Controller,
@@ -115,7 +115,7 @@ impl Process {
         let future = run(stop.clone());
         self.spawn(&self.work, controller.name(), async move {
             tokio::select! {
-                // Without waiting first, so that what is due at once starts in the order of the calls.
+                // Polled first, so that controllers due at once start in the order of the calls.
                 biased;
                 () = due => {}
                 () = stop.cancelled() => return Ok(()),
@@ -138,8 +138,8 @@ impl Process {
         self.spawn(&self.work, name, run(self.work.stop.child_token()));
     }
 
-    /// Starts a task that the controllers need until their end. It returns once its token is cancelled and what it
-    /// holds is written.
+    /// Starts a task that the controllers need until they end. It returns once its token is cancelled and its remaining
+    /// data is written.
     pub fn spawn_support<F>(&self, name: &'static str, run: impl FnOnce(CancellationToken) -> F)
     where
         F: Future<Output = anyhow::Result<()>> + Send + 'static,
@@ -153,13 +153,13 @@ impl Process {
         self.work.stop.child_token()
     }
 
-    /// A token that is cancelled when the controllers are done: for what they need until their end.
+    /// A token that is cancelled once the controllers are done: for everything they need until they end.
     #[must_use]
     pub fn connections(&self) -> CancellationToken {
         self.support.stop.child_token()
     }
 
-    /// Binds the port, if there shall be one, and answers from now on.
+    /// Binds the port, if one is configured, and serves from now on.
     pub(super) async fn serve(&self) -> anyhow::Result<()> {
         let Some(serving) = Serving::bind(&self.settings.serving).await? else {
             tracing::info!("health and metrics are not served");
@@ -174,25 +174,25 @@ impl Process {
         Ok(())
     }
 
-    /// Who may read what is served; `None`: nothing is.
+    /// The access rules of the serving port; `None` if nothing is served.
     #[must_use]
     pub fn access(&self) -> Option<&Access> {
         self.access.get()
     }
 
-    /// All is ready to take over from whoever leads.
+    /// Marks the process as ready to take over from the leader.
     pub fn standing_by(&self) {
         tracing::info!("standing by until it leads");
         self.startup.ok();
     }
 
-    /// Every part has started.
+    /// Marks every part as started.
     pub(super) fn started(&self) {
         tracing::info!("started");
         self.startup.ok();
     }
 
-    /// Ends the groups in order, each within its time.
+    /// Ends the groups in order, each within its time limit.
     pub(super) async fn shut_down(&self) {
         self.startup.failing("shutting down");
         self.work.end("controllers", DRAIN).await;

@@ -1,6 +1,6 @@
-//! `process_*`: what the kernel says about this process, read at each scrape.
+//! `process_*`: the kernel's data about this process, read on each scrape.
 //!
-//! In: `/proc`. Out: the metrics that Prometheus client libraries agree on. What cannot be read is left out.
+//! In: `/proc`. Out: the metrics common to Prometheus client libraries. Unreadable ones are left out.
 
 use std::fs;
 
@@ -9,11 +9,11 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMet
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// Reads `/proc` at each scrape.
+/// Reads `/proc` on each scrape.
 #[derive(Debug, Default)]
 pub struct ProcessCollector {}
 
-/// What `/proc/self/stat` tells, in units for people.
+/// The contents of `/proc/self/stat`, in readable units.
 #[derive(Debug, PartialEq)]
 struct Stat {
     cpu_seconds: f64,
@@ -115,7 +115,7 @@ fn parse_stat(text: &str, ticks_per_second: f64, page_bytes: i64) -> Option<Stat
     })
 }
 
-/// In and out, of the network namespace: a table is a line of names and one of values.
+/// Bytes in and out of the network namespace: a table is a line of names and a line of values.
 fn octets(netstat: &str) -> Option<(f64, f64)> {
     let mut rows = netstat.lines().filter_map(|line| line.strip_prefix("IpExt: "));
     let (names, values) = (rows.next()?, rows.next()?);
@@ -125,14 +125,14 @@ fn octets(netstat: &str) -> Option<(f64, f64)> {
     Some((value("InOctets")?, value("OutOctets")?))
 }
 
-/// When the machine started, since the Unix epoch.
+/// When the machine booted, since the Unix epoch.
 fn boot_seconds() -> Option<f64> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     text.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
 }
 
 fn open_fds() -> Option<i64> {
-    // One of them is the folder that is being read.
+    // One of them is the open directory itself.
     i64::try_from(fs::read_dir("/proc/self/fd").ok()?.count()).ok().map(|count| count - 1)
 }
 

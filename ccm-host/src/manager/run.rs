@@ -1,12 +1,12 @@
-//! The life of the process: what starts in which order, what ends it, and how.
+//! The life of the process: the order in which parts start, and how the process ends.
 //!
 //! 1. signals are caught, so that nothing is ever cut off in the middle;
-//! 2. health and metrics are served: `/livez` answers, `/readyz` says what is waited for;
+//! 2. health and metrics are served: `/livez` answers, `/readyz` says what the process waits for;
 //! 3. the parts start, in the order that the caller's `start` lists;
 //! 4. the process runs until it is asked to stop or a task fails;
-//! 5. work is drained, then what supports it, then serving ends. A second signal ends all of that at once.
+//! 5. work is drained, then its support ends, then serving. A second signal ends all of that at once.
 //!
-//! In: [`Settings`] and the list of parts. Out: `Ok` for a clean end, the first failure otherwise.
+//! In: [`Settings`] and the list of parts. Out: `Ok` for a clean end, otherwise the first failure.
 
 use anyhow::bail;
 
@@ -16,8 +16,8 @@ use super::signals::StopSignals;
 
 /// Runs the process to its end.
 ///
-/// `start` starts the parts one after the other, announces each with [`Process::waiting_for`], and returns when all run;
-/// a signal or a failing task ends it early.
+/// `start` starts the parts in turn, announces each with [`Process::waiting_for`], and returns when all run; a signal
+/// or a failing task ends it early.
 pub async fn run(
     settings: Settings,
     start: impl AsyncFnOnce(&Process) -> anyhow::Result<()>,
@@ -26,7 +26,7 @@ pub async fn run(
     until(settings, start, async || signals.next().await).await
 }
 
-/// The same, for a caller that has its own reasons to stop: `stop` names one, and the next one ends the draining.
+/// Like [`run`], with other reasons to stop: `stop` names the first, and its next return ends the draining.
 ///
 /// # Errors
 /// As [`run`].
@@ -67,7 +67,7 @@ async fn supervise(
     }
 }
 
-/// Starts the parts; returns only with the reason why that failed.
+/// Starts the parts; returns only with the error if that fails.
 async fn keep_running(
     process: &Process,
     start: impl AsyncFnOnce(&Process) -> anyhow::Result<()>,

@@ -1,7 +1,7 @@
 //! Label selectors, in the grammar of `kubectl get -l`.
 //!
-//! In: text such as `zone in (a,b),!cordoned`. Out: a predicate over labels that knows which keys it reads.
-//! An empty selector matches everything. What is selected is decided by whoever holds the selector.
+//! In: text such as `zone in (a,b),!cordoned`. Out: a predicate over labels that knows which keys it reads. An empty
+//! selector matches everything.
 
 mod parse;
 
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// All requirements must hold.
+/// A selector; all requirements must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
@@ -52,14 +52,14 @@ impl LabelSelector {
         self.requirements.is_empty()
     }
 
-    /// Whether the labels, given as a look-up, satisfy every requirement.
+    /// Whether the labels, looked up by key, satisfy every requirement.
     ///
     /// As in Kubernetes, `!=` and `notin` hold for an object without the key.
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.rule.holds(label(&requirement.key)))
     }
 
-    /// The label keys that decide, for caches that keep only what is read.
+    /// The label keys that the selector reads, for caches that keep only those.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.requirements.iter().map(|requirement| requirement.key.as_str())
     }

@@ -1,12 +1,12 @@
-//! Health, metrics and what the process is, over HTTPS.
+//! Serves health, metrics and information about the process over HTTPS.
 //!
 //! In: [`Checks`], [`Metrics`], the settings. Out: `/livez`, `/readyz` and `/healthz` (the same as `/livez`) with
 //! `?verbose` and `?exclude=name`, each check alone below the first two, `/metrics`, `/configz`, `/flagz`, `/statusz`.
 //! Nothing else is served, and nothing here decides whether the process is healthy.
 //!
-//! * [`certificate`] is what is shown: given and read again when it changes, or self-signed.
+//! * [`certificate`] is the server's certificate: given and reloaded when it changes, or self-signed.
 //! * [`access`] asks the apiserver who may read what; health is open to everybody.
-//! * `listener` and `connections` take connections and end them.
+//! * `listener` and `connections` accept connections and end them.
 
 pub mod access;
 mod answer;
@@ -40,7 +40,7 @@ use super::flags::Settings;
 use super::health::{Checks, Probe};
 use super::metrics::{self, Metrics};
 
-/// A bound port that does not answer yet.
+/// A bound port that does not serve yet.
 #[derive(Debug)]
 pub struct Serving {
     listener: TcpListener,
@@ -49,12 +49,12 @@ pub struct Serving {
     handshake: Handshake,
 }
 
-/// Takes the file away again when serving ends.
+/// Removes the file when serving ends.
 #[derive(Debug)]
 struct AddressFile(PathBuf);
 
 impl Serving {
-    /// Reads or makes the certificate, binds the port and writes the address file; `None` if nothing shall be served.
+    /// Loads or creates the certificate, binds the port and writes the address file; `None` if nothing is to be served.
     pub async fn bind(settings: &ServingSettings) -> anyhow::Result<Option<Self>> {
         let Some(wanted) = settings.address else {
             return Ok(None);
@@ -78,7 +78,7 @@ impl Serving {
         self.address
     }
 
-    /// Answers until `stop`, then finishes the requests under way.
+    /// Serves until `stop`, then finishes the requests under way.
     pub async fn serve(self, router: Router, stop: CancellationToken) -> anyhow::Result<()> {
         let _address_file = self.address_file;
         connections::serve(self.listener, self.handshake, router, stop).await;
@@ -87,7 +87,7 @@ impl Serving {
 }
 
 impl AddressFile {
-    /// Written beside and renamed, so that a reader never sees half an address.
+    /// Writes a temporary file and renames it, so that a reader never sees a partial address.
     fn write(path: &Path, address: SocketAddr) -> anyhow::Result<Self> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".new");
@@ -100,12 +100,12 @@ impl AddressFile {
 
 impl Drop for AddressFile {
     fn drop(&mut self) {
-        // A file that is already gone is what we want.
+        // It does not matter if the file is already gone.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// The routes, for a server or for tests without one; `access` is asked before each.
+/// The routes, for a server or for tests without one; each request passes `access` first.
 pub fn router(checks: Checks, metrics: Metrics, settings: &Settings, access: Access) -> Router {
     let pages = Pages::new(settings);
     Router::new()

@@ -10,12 +10,12 @@ pub struct StopSignals {
 }
 
 impl StopSignals {
-    /// From now on these signals do not end the process by themselves.
+    /// Catches these signals from now on, so that they no longer end the process by themselves.
     pub fn install() -> std::io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Waits for the next of them and names it.
+    /// Waits for the next signal and names it.
     pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",

@@ -1,8 +1,8 @@
-//! Traces, for whoever names a collector.
+//! Exports traces, if a collector is configured.
 //!
-//! In: [`TraceSettings`], and the variables that OpenTelemetry defines. Out: the spans of `crate::trace`, by OTLP over gRPC. A
-//! thread of its own sends them: the queue to it is bounded, and what does not fit is dropped, so that a collector that
-//! is away or hangs costs spans and never time.
+//! In: [`TraceSettings`], and OpenTelemetry's environment variables. Out: the spans of `crate::trace`, by OTLP over
+//! gRPC. A thread of its own sends them: its queue is bounded, and spans that do not fit are dropped, so that a
+//! collector that is down or hangs costs spans and never time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -24,24 +24,24 @@ use super::flags::{TraceSettings, collector};
 use crate::trace::TARGET;
 
 const SERVICE: &str = "ccm-host";
-/// The last spans may take so long at the end of the process; its pod is killed soon after.
+/// Time for the last spans at the end of the process; its pod is killed soon after.
 const LAST_SPANS: Duration = Duration::from_millis(500);
-/// As many as a large batch has items; OpenTelemetry's default is 128.
+/// As many as the items of a large batch; OpenTelemetry's default is 128.
 const LINKS: u32 = 1024;
-/// The more special one first.
+/// The more specific one first.
 const VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
-/// What sends the spans of this process.
+/// Sends the spans of this process.
 #[derive(Debug)]
 pub struct Traces {
     provider: SdkTracerProvider,
 }
 
 impl Traces {
-    /// Begins to send spans; `None`: nobody wants them. Needs the runtime around it.
+    /// Starts sending spans; `None` without a collector. Must be called within a runtime.
     ///
     /// # Errors
-    /// What a variable of OpenTelemetry says is of no use.
+    /// A variable of OpenTelemetry has an unusable value.
     pub fn start(settings: &TraceSettings) -> anyhow::Result<Option<Self>> {
         let Some(endpoint) = endpoint(settings, |name| std::env::var(name).ok())? else { return Ok(None) };
         let exporter = OtlpExporter::builder().with_tonic().with_endpoint(endpoint.clone()).build();
@@ -58,7 +58,7 @@ impl Traces {
         Ok(Some(Self { provider }))
     }
 
-    /// Takes the spans of a trace, whatever the log shows.
+    /// Collects the spans of a trace, whatever the log shows.
     pub(super) fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -72,7 +72,7 @@ impl Traces {
             .with_filter(spans.with_target(TARGET, LevelFilter::DEBUG))
     }
 
-    /// Sends what is left, as far as that goes quickly. The runtime must still run.
+    /// Sends the remaining spans, within a short time limit. The runtime must still run.
     pub fn end(self) {
         if let Err(error) = self.provider.shutdown_with_timeout(LAST_SPANS) {
             tracing::debug!(%error, "the last spans were not sent");
@@ -80,7 +80,7 @@ impl Traces {
     }
 }
 
-/// The flag's, or what the environment says.
+/// The collector from the flag, or from the environment.
 fn endpoint(
     settings: &TraceSettings,
     variable: impl Fn(&str) -> Option<String>,
@@ -94,7 +94,7 @@ fn endpoint(
         .transpose()
 }
 
-/// Who speaks: the name of OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES, or ours.
+/// The service name: from OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES, or ours.
 fn resource() -> Resource {
     let build = || Resource::builder().with_attribute(KeyValue::new("service.version", build_info::VERSION));
     let told = build().build();
@@ -105,7 +105,7 @@ fn resource() -> Resource {
     told
 }
 
-/// Says in the log when the collector goes and comes.
+/// Logs when the collector starts and stops refusing spans.
 #[derive(Debug)]
 struct Told<E> {
     exporter: E,

@@ -1,8 +1,8 @@
-//! The words of the command line, sorted before clap sees them.
+//! Normalises the words of the command line before clap sees them.
 //!
-//! In: words as a shell hands them over, in the habits of Go's flag library. Out: `--name=value` words for flags that
-//! exist; everything else is a mistake with its remedy. Only what clap cannot do is done here: `_` for `-`, values
-//! that begin with `-`, and several unknown flags at once.
+//! In: words from the shell, in the style of Go's flag library. Out: `--name=value` words of known flags; everything
+//! else is a mistake with its remedy. This covers only what clap cannot do: `_` for `-`, values that begin with `-`,
+//! and several unknown flags at once.
 
 use std::ffi::OsString;
 use std::iter::Peekable;
@@ -15,7 +15,7 @@ use crate::flag::{FlagError, Mistakes};
 
 pub(super) const SEE_HELP: &str = "see --help for all flags";
 
-/// The words for clap, the name of the program first.
+/// The words for clap, starting with the program name.
 pub(super) fn sort(
     command: &clap::Command,
     words: impl Iterator<Item = OsString>,
@@ -37,7 +37,7 @@ pub(super) fn sort(
     sorted
 }
 
-/// Of a flag without default the last value counts, and an empty one as if the flag were not there.
+/// Keeps the last value of each flag without a default; an empty value unsets the flag.
 pub(super) fn drop_unset(command: &clap::Command, words: &mut Vec<String>) {
     let single =
         |arg: &&clap::Arg| matches!(arg.get_action(), ArgAction::Set) && arg.get_default_values().is_empty();
@@ -74,7 +74,7 @@ fn long(
     let Some(known) = command.get_arguments().find(|arg| arg.get_long() == Some(name.as_str())) else {
         mistakes.add(unknown(&format!("--{written}"), &name));
         if value.is_none() && !removed::was_switch(&name) {
-            // What follows is most likely its value: complaining about that as well would only distract.
+            // The next word is most likely its value: reporting that as well would only distract.
             rest.next_if(|next| !next.starts_with('-'));
         }
         return None;
@@ -124,7 +124,7 @@ fn stray(word: &str) -> FlagError {
     }
 }
 
-/// What to say about a name that is no flag.
+/// The error about an unknown flag name.
 pub(super) fn unknown(written: &str, name: &str) -> FlagError {
     removed::explain(name, written).unwrap_or_else(|| FlagError {
         given: written.to_owned(),
@@ -136,7 +136,7 @@ pub(super) fn unknown(written: &str, name: &str) -> FlagError {
     })
 }
 
-/// The flag that clap believes was meant.
+/// Clap's guess at the flag that was meant.
 fn similar(name: &str) -> Option<String> {
     let error = super::command().try_get_matches_from(["ccm-host".to_owned(), format!("--{name}")]).err()?;
     match error.get(ContextKind::SuggestedArg)? {

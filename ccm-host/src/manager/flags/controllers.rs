@@ -1,4 +1,4 @@
-//! `--controllers`: which controllers run.
+//! `--controllers`: the controllers to run.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub(super) struct RawControllers {
     pub controllers: Vec<String>,
 }
 
-/// Controllers that vendors build into their managers.
+/// Controllers that vendors build into their own managers.
 const VENDORS: [&str; 6] = [
     "tagging",
     "gke-service",

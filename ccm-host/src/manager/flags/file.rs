@@ -1,7 +1,7 @@
-//! `--config`: a YAML file with the names of the flags; what the command line says wins.
+//! `--config`: a YAML file keyed by flag names; the command line wins.
 //!
-//! In: the sorted words of the command line. Out: the same words with those of the file behind them. A flag that is
-//! given on the command line is not looked up in the file at all, so that lists are replaced, not joined.
+//! In: the normalised words of the command line. Out: the same words, followed by those of the file. Flags given on the
+//! command line are skipped in the file, so that lists are replaced, not joined.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use serde_json::Value;
 use super::args;
 use crate::flag::{FlagError, Mistakes, Wrong};
 
-/// The flags that a file cannot hold: they are about the command line itself.
+/// Flags that concern the command line itself and cannot be in a file.
 pub(super) const COMMAND_LINE_ONLY: [&str; 3] = ["config", "help", "version"];
 
-/// The file and the flags that came from it, so that a mistake can name it.
+/// The file and the flags read from it, so that a mistake can name the file.
 #[derive(Debug, Default)]
 pub(super) struct File {
     path: PathBuf,
@@ -23,7 +23,7 @@ pub(super) struct File {
 }
 
 impl File {
-    /// Adds the words of the file that the command line names, if it names one.
+    /// Appends the words of the file, if the command line names one.
     pub(super) fn append(command: &Command, words: &mut Vec<String>, mistakes: &mut Mistakes) -> Self {
         let Some(path) = words.iter().rev().find_map(|word| word.strip_prefix("--config=")) else {
             return Self::default();
@@ -43,7 +43,7 @@ impl File {
         file
     }
 
-    /// Says of a mistake that is the file's where it stands.
+    /// Adds the file's path to a mistake that came from the file.
     pub(super) fn locate(&self, mistake: FlagError) -> FlagError {
         match self.names.iter().any(|name| name == name_of(&mistake.given)) {
             true => FlagError { given: format!("{}: {}", self.path.display(), mistake.given), ..mistake },
@@ -60,7 +60,7 @@ impl File {
             let problem = format!("cannot be read: {error}");
             Wrong::new(problem, "give a file that this process may read").of("config", &path)
         })?;
-        // An empty file, or one of comments only, sets nothing.
+        // An empty file, or one with only comments, sets nothing.
         let map: Option<BTreeMap<String, Value>> = serde_saphyr::from_str(&text).map_err(|error| {
             let problem = format!("is no YAML map: {}", error.to_string().lines().next().unwrap_or_default());
             Wrong::new(problem, "write lines such as \"cluster-name: shop\"").of("config", &path)
@@ -68,7 +68,7 @@ impl File {
         Ok(map.unwrap_or_default())
     }
 
-    /// One setting as words of a command line.
+    /// One setting, as words of a command line.
     fn words(&self, command: &Command, name: &str, value: &Value) -> Result<Vec<String>, FlagError> {
         let error = |problem: &str, remedy: String| FlagError {
             given: format!("{}: {name}", self.path.display()),

@@ -1,4 +1,4 @@
-//! `--feature-gates`: this host has none; those that upstream has are answered by what the host does anyway.
+//! `--feature-gates`: this host has none; upstream's gates are matched with what the host always does.
 
 use super::legacy::{self, ignored};
 use crate::flag::{self, Mistakes, Wrong};
@@ -11,7 +11,7 @@ pub(super) struct RawGates {
     pub feature_gates: Vec<String>,
 }
 
-/// Upstream's gates that concern a cloud controller manager: what always holds here, and why the contrary is in vain.
+/// Upstream's gates for a cloud controller manager: the state that always holds here, and why the other has no effect.
 const KNOWN: [(&str, bool, &str); 6] = [
     (
         "CloudControllerManagerWatchBasedRoutesReconciliation",
@@ -36,7 +36,7 @@ impl RawGates {
     }
 }
 
-/// Why this setting of a gate changes nothing, unless it asks for what holds anyway.
+/// Why this setting of a gate has no effect, unless it asks for what holds anyway.
 fn in_vain(gate: &str) -> Result<Option<&'static str>, Wrong> {
     let (name, state) = flag::named("feature-gates", gate, "NAME=true or NAME=false")?;
     let on = flag::switch(state).map_err(|wrong| Wrong { remedy: format!("write {name}=true"), ..wrong })?;

@@ -1,10 +1,10 @@
-//! How the apiserver is reached and how much of it is asked.
+//! How to reach the apiserver, and how hard to use it.
 
 use std::path::PathBuf;
 
 use crate::flag::{self, Wrong};
 
-/// One field a flag.
+/// One field per flag.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
 #[command(next_help_heading = "Kubernetes API")]
 #[group(skip)]

@@ -1,13 +1,13 @@
-//! Flags that old manifests carry and that cannot mean anything here: accepted, checked, and told in a warning that says
-//! what to do instead.
+//! Flags of old manifests that mean nothing here: they are accepted and validated, with a warning that says what to do
+//! instead.
 //!
-//! One row a flag; clap, the page of flags and the warnings are made from it.
+//! One row per flag; clap's arguments, the docs page and the warnings are generated from it.
 
 use clap::{Arg, ArgMatches, Command};
 
 use crate::flag::{self, FlagError, Mistakes};
 
-/// The heading tells readers, and [`super::table`], that these do nothing.
+/// The heading that marks these flags as without effect, for readers and for [`super::table`].
 pub(super) const HEADING: &str = "Accepted without effect";
 
 /// A flag without effect.
@@ -15,13 +15,13 @@ pub(super) const HEADING: &str = "Accepted without effect";
 struct Legacy {
     name: &'static str,
     kind: Kind,
-    /// The value that asks for nothing, besides none at all: no warning is due.
+    /// The value that asks for nothing, as does an empty one: no warning is due.
     nothing: &'static str,
-    /// Why it has no effect, and what to do.
+    /// Why the flag has no effect, and what to do.
     instead: &'static str,
 }
 
-/// What the flag takes. Rubbish is refused here as well: it is a mistake in whichever manager.
+/// The type of the flag's value. Invalid values are refused, as any manager would.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Switch,
@@ -116,7 +116,7 @@ const fn text(name: &'static str, instead: &'static str) -> Legacy {
     Legacy { name, kind: Kind::Text, nothing: "", instead }
 }
 
-/// Those that were given, with their values.
+/// The given flags, with their values.
 #[derive(Clone, Debug)]
 pub(super) struct RawLegacy(Vec<(&'static Legacy, String)>);
 
@@ -174,7 +174,7 @@ impl Legacy {
     }
 }
 
-/// The warning about a value that was given.
+/// The warning about a given value.
 pub(super) fn ignored(name: &str, value: &str, instead: &str) -> String {
     format!("--{name}={value} has no effect: {instead}")
 }

@@ -1,11 +1,11 @@
-//! How much is logged, and in which shape.
+//! Logging: verbosity and format.
 
 use crate::flag::Wrong;
 
-/// The finest verbosity there is.
+/// The highest verbosity.
 const FINEST: u8 = 10;
 
-/// One field a flag.
+/// One field per flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Logging")]
 #[group(skip)]

@@ -1,8 +1,8 @@
-//! Flags of other processes or of other times: known, so that the answer can say where to go.
+//! Flags of other processes or of the past: recognised, so that the error can say what to use instead.
 
 use crate::flag::FlagError;
 
-/// Name, what became of it, what to do.
+/// Name, what happened to it, what to do.
 const REMOVED: [(&str, &str, &str); 13] = [
     ("address", NO_PLAIN_PORT, "leave it out; see --bind-address"),
     ("logtostderr", TO_STDERR, "leave it out"),
@@ -24,7 +24,7 @@ const TO_STDERR: &str = "was removed from Kubernetes components: logs always go 
 const NO_FILES: &str = "was removed from Kubernetes components: no log files are written";
 const REDIRECT: &str = "redirect standard error";
 
-/// What to say about a flag that is not one of ours but well known; `given` is how it was written.
+/// The error for a flag that is not ours but well known; `given` is its spelling on the command line.
 pub(super) fn explain(name: &str, given: &str) -> Option<FlagError> {
     REMOVED.iter().find(|(removed, ..)| *removed == name).map(|(_, problem, remedy)| FlagError {
         given: given.to_owned(),
@@ -33,7 +33,7 @@ pub(super) fn explain(name: &str, given: &str) -> Option<FlagError> {
     })
 }
 
-/// Whether the flag took no value, so that the word after it is not one.
+/// Whether the flag took no value, so that the next word is not its value.
 pub(super) fn was_switch(name: &str) -> bool {
     matches!(
         name,

@@ -1,11 +1,11 @@
-//! `docs/config.schema.json`: what a file for `--config` may hold, for editors and for checks before a roll-out.
+//! `docs/config.schema.json`: the schema of a `--config` file, for editors and for checks before a roll-out.
 
 use serde_json::{Value, json};
 
 use super::file::COMMAND_LINE_ONLY;
 use super::table::{FlagDoc, table};
 
-/// The schema, made from the flags.
+/// The schema, generated from the flags.
 #[must_use]
 pub fn schema() -> Value {
     let properties: serde_json::Map<String, Value> = table()

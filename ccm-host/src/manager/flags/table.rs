@@ -1,4 +1,4 @@
-//! The flags as data: for `docs/flags.md` and for the lines that log them at start.
+//! The flags as data: for `docs/flags.md` and for the log lines at start.
 //!
 //! Name, type, default, group and help come from the flag definitions; only upstream's defaults are kept here.
 
@@ -8,14 +8,14 @@ use clap::{ArgAction, ArgMatches, Command};
 
 use super::{command, legacy};
 
-/// What a flag is, compared with the same flag of the upstream cloud controller manager.
+/// A flag compared with the same flag of the upstream cloud controller manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upstream {
     /// Same name, same meaning, same default.
     Kept,
     /// Same name and meaning, another default; this is upstream's.
     DefaultDiffers(&'static str),
-    /// Same name, accepted so that old manifests start, without effect.
+    /// Same name, accepted without effect so that old manifests start.
     WithoutEffect,
     /// Only this host has it.
     New,
@@ -25,7 +25,7 @@ pub enum Upstream {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlagDoc {
     pub name: String,
-    /// The kind of value, as in the help text.
+    /// The type of the value, as in the help text.
     pub kind: String,
     pub default: String,
     pub group: String,
@@ -122,7 +122,7 @@ fn upstream(name: &str, group: &str, default: &str) -> Upstream {
     if *theirs == default { Upstream::Kept } else { Upstream::DefaultDiffers(theirs) }
 }
 
-/// Every flag with the value it has, given or default.
+/// Every flag with its value, given or default.
 pub(super) fn values(command: &Command, matches: &ArgMatches) -> Vec<(String, String)> {
     let mut values: Vec<(String, String)> = command
         .get_arguments()
@@ -137,7 +137,7 @@ pub(super) fn values(command: &Command, matches: &ArgMatches) -> Vec<(String, St
     values
 }
 
-/// `docs/flags.md`.
+/// The contents of `docs/flags.md`.
 #[must_use]
 pub fn markdown() -> String {
     let mut page = String::from(HEAD);

@@ -13,7 +13,7 @@ use crate::manager::serving::settings::{AccessSettings, CertificateSource, Clien
 
 const PROVIDER: &str = "--provider=mock=unix:///run/mock.sock";
 
-/// The settings of a command line, with a provider put in front.
+/// The settings of a command line, with a provider in front.
 fn settings(words: &[&str]) -> Settings {
     match parse([PROVIDER].iter().chain(words)) {
         Ok(Request::Run { settings, .. }) => *settings,
@@ -21,7 +21,7 @@ fn settings(words: &[&str]) -> Settings {
     }
 }
 
-/// The mistakes of exactly these words, as they are printed.
+/// The mistakes of exactly these words, as printed.
 fn mistakes(words: &[&str]) -> Vec<String> {
     match parse(words) {
         Err(errors) => errors.iter().map(ToString::to_string).collect(),
@@ -266,7 +266,7 @@ fn what_is_open_and_whom_clients_are_believed() {
     assert_eq!(ca(&["--authentication-tolerate-lookup-failure"]), ClientCa::ConfigMap { tolerant: true });
 }
 
-/// An empty value takes back what was given before.
+/// An empty value unsets a value given before.
 #[test]
 fn an_empty_path_is_none() {
     assert_eq!(settings(&["--kubeconfig=/etc/kube", "--kubeconfig="]).kube.kubeconfig, None);
@@ -306,7 +306,7 @@ fn every_flag_is_shown_with_its_value() {
     assert!(flags.is_sorted());
 }
 
-/// OPT-1..3, NW-23: how many nodes are written at once; what would do nothing is refused.
+/// OPT-1..3, NW-23: how many nodes are written concurrently; a number that would do nothing is refused.
 #[test]
 fn workers_of_nodes_are_checked_and_one_follows_the_other() {
     type Workers = Option<(usize, usize)>;

@@ -1,10 +1,10 @@
-//! Where traces go, and how many of them.
+//! Tracing: the collector, and the sampling rate.
 
 use crate::flag::Wrong;
 
 const MILLION: u32 = 1_000_000;
 
-/// One field a flag.
+/// One field per flag.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Tracing")]
 #[group(skip)]
@@ -19,7 +19,7 @@ pub struct TraceSettings {
     pub tracing_sampling_rate_per_million: u32,
 }
 
-/// The URL of a collector.
+/// Parses the URL of a collector.
 pub(in crate::manager) fn collector(text: &str) -> Result<String, Wrong> {
     let wrong = |problem| {
         Wrong::new(problem, "give host:port of a collector in the pod or on the node, such as localhost:4317")

@@ -20,7 +20,7 @@ fn process() -> (Process, Failures) {
     }
 }
 
-/// Signals by hand; when the sender is gone, none comes any more.
+/// Signals by hand; once the sender is gone, none arrives.
 async fn next(signals: &mut mpsc::Receiver<&'static str>) -> &'static str {
     match signals.recv().await {
         Some(name) => name,
@@ -146,7 +146,7 @@ async fn a_task_that_ends_ends_the_process() {
     }
 }
 
-/// manager.md 5.1 and 2.4: a sample and a check only for what was started.
+/// manager.md 5.1 and 2.4: only started controllers have a sample and a check.
 #[tokio::test(start_paused = true)]
 async fn controllers_show_while_they_run() {
     let (process, failures) = process();

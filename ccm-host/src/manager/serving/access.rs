@@ -1,11 +1,12 @@
-//! Who may read what.
+//! Decides who may read what.
 //!
-//! In: a request, with the certificates that its connection showed. Out: it goes on, or a Kubernetes `Status` that says
-//! why not, 401, 403 or 503. Open paths (health, unless the flags say otherwise) need nobody's answer, so that probes go on
-//! while the apiserver is away. For the others, as upstream: a client certificate of the cluster's CA or a bearer token
-//! says who asks, nobody is `system:anonymous`, and the apiserver says what they may. Members of `system:masters` may all.
+//! In: a request, with the client certificates of its connection. Out: the request passes, or gets a Kubernetes
+//! `Status` that says why not: 401, 403 or 503. Open paths (health, unless the flags differ) need no review, so that
+//! probes work while the apiserver is unreachable. For the others, as upstream: a client certificate of the cluster's
+//! CA or a bearer token identifies the user, a request without either is `system:anonymous`, and the apiserver says
+//! what the user may do. Members of `system:masters` may do everything.
 //!
-//! The apiserver is asked by a [`Reviewer`]; its answers are remembered for a few seconds.
+//! A [`Reviewer`] asks the apiserver; its answers are cached for a few seconds.
 
 mod authority;
 mod memory;
@@ -33,7 +34,7 @@ use crate::manager::metrics::Metrics;
 const MASTERS: &str = "system:masters";
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Somebody who asks.
+/// The user of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     pub name: String,
@@ -49,17 +50,17 @@ impl User {
     }
 }
 
-/// The apiserver, as the judge of users.
+/// The apiserver's reviews of tokens and users.
 #[async_trait]
 pub trait Reviewer: Send + Sync + std::fmt::Debug {
-    /// Whose token this is; `None`: nobody's.
+    /// The user of this token; `None` if it is not accepted.
     async fn who(&self, token: &str) -> anyhow::Result<Option<User>>;
 
     /// Whether this user may do `verb` on the non-resource `path`.
     async fn may(&self, user: &User, verb: &str, path: &str) -> anyhow::Result<bool>;
 }
 
-/// The rules and what is remembered; clones share it.
+/// The rules and the cached answers; clones share them.
 #[derive(Clone, Debug)]
 pub struct Access {
     inner: Arc<Inner>,
@@ -76,10 +77,10 @@ struct Inner {
 }
 
 impl Access {
-    /// Open paths are open; the others wait for [`Access::ask`].
+    /// Open paths are open at once; the others wait for [`Access::ask`].
     ///
     /// # Errors
-    /// The file of `--client-ca-file` cannot be read.
+    /// The `--client-ca-file` cannot be read.
     pub fn new(settings: &AccessSettings, metrics: &Metrics) -> anyhow::Result<Self> {
         let authority = match &settings.client_ca {
             ClientCa::File(path) => Authority::from_file(path)?,
@@ -96,13 +97,13 @@ impl Access {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// From now on this one is asked.
+    /// Uses this reviewer from now on.
     pub fn ask(&self, reviewer: Arc<dyn Reviewer>) {
-        // The first one stays; there is only one.
+        // Only the first one counts, and there is only one.
         let _ = self.inner.reviewer.set(reviewer);
     }
 
-    /// Whose client certificates are believed.
+    /// The authority of accepted client certificates.
     #[must_use]
     pub fn authority(&self) -> &Authority {
         &self.inner.authority
@@ -127,7 +128,7 @@ impl Access {
         Err(Refusal::Forbidden { user: user.name, verb: asked.verb.clone(), path: asked.path.to_owned() })
     }
 
-    /// Whoever shows nothing is anonymous; whoever shows something that is not accepted is nobody.
+    /// A request without credentials is anonymous; one whose credentials are not accepted is refused.
     async fn who(&self, asked: &Asked<'_>, reviewer: &dyn Reviewer) -> Result<User, Refusal> {
         let inner = &self.inner;
         let mut refused = None;
@@ -135,7 +136,7 @@ impl Access {
             match inner.authority.who(&shown.0) {
                 Some(Ok(user)) => return Ok(authenticated(user)),
                 Some(Err(why)) => refused = Some(why),
-                // Nobody's certificates are asked for.
+                // Without a CA, certificates are ignored.
                 None => {}
             }
         }
@@ -172,17 +173,17 @@ impl Access {
     }
 }
 
-/// What matters of a request.
+/// The relevant parts of a request.
 #[derive(Debug)]
 struct Asked<'a> {
     path: &'a str,
-    /// As in roles: lower case.
+    /// Lower case, as in roles.
     verb: String,
     token: Option<&'a str>,
     certificates: Option<&'a PeerCertificates>,
 }
 
-/// Lets a request pass, or answers it.
+/// Lets a request pass, or refuses it.
 pub(super) async fn check(State(access): State<Access>, request: Request, next: Next) -> Response {
     let asked = Asked {
         path: request.uri().path(),

@@ -1,18 +1,18 @@
-//! The answers of the health endpoints, in the shape that Kubernetes components give.
+//! The responses of the health endpoints, in the format of Kubernetes components.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::manager::health::{Checks, Outcome, Probe};
 
-/// What the query of a request asks for.
+/// The options in a request's query.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wanted {
     verbose: bool,
     exclude: Vec<String>,
 }
 
-/// The answer over all checks of a set: `ok`, or every line; a failure is always told in full.
+/// The response over all checks of a set: `ok`, or every line; a failure is always reported in full.
 pub(super) fn all(checks: &Checks, probe: Probe, query: Option<&str>) -> Response {
     let wanted = wanted(query.unwrap_or_default());
     let outcomes = checks.ask_all(probe);
@@ -25,7 +25,7 @@ pub(super) fn all(checks: &Checks, probe: Probe, query: Option<&str>) -> Respons
     text(status, lines(probe, &outcomes, &wanted.exclude, healthy))
 }
 
-/// The answer of one check.
+/// The response of one check.
 pub(super) fn one(checks: &Checks, probe: Probe, name: &str) -> Response {
     match checks.ask(probe, name) {
         None => text(StatusCode::NOT_FOUND, format!("there is no check {name:?}\n")),
@@ -53,7 +53,7 @@ fn lines(probe: Probe, outcomes: &[Outcome], exclude: &[String], healthy: bool) 
     text + &format!("{path} check {}\n", if healthy { "passed" } else { "failed" })
 }
 
-/// Names of checks need no escapes, so a query is split and not decoded.
+/// Names of checks need no escapes, so the query is split but not decoded.
 fn wanted(query: &str) -> Wanted {
     let mut wanted = Wanted::default();
     for pair in query.split('&') {

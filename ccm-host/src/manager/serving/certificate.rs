@@ -1,8 +1,8 @@
-//! The certificate that is shown at each handshake, always the newest.
+//! The serving certificate, always the newest at each handshake.
 //!
-//! In: files that somebody else replaces, a folder, or nothing. Out: [`Certificates`], which rustls asks. A pair that
-//! cannot be read, or whose halves do not belong together because only one was replaced yet, is told in the log, and the
-//! one before stays. What was made here is made anew long before it expires.
+//! In: files that somebody else replaces, a folder, or nothing. Out: [`Certificates`], which rustls queries. If a pair
+//! cannot be read, or does not match because only one half was replaced yet, the log says so and the previous pair
+//! stays. Certificates created here are renewed long before they expire.
 
 mod made;
 
@@ -24,10 +24,10 @@ use super::files::{self, Files};
 use super::settings::CertificateSource;
 use made::Made;
 
-/// As upstream's are called.
+/// Upstream's file name.
 const PAIR_NAME: &str = "cloud-controller-manager";
 
-/// What is shown, and how it stays current.
+/// The current certificate, and how it stays current.
 #[derive(Debug)]
 pub struct Certificates {
     current: Mutex<Current>,
@@ -41,17 +41,17 @@ struct Current {
 
 #[derive(Debug)]
 enum Upkeep {
-    /// Read again when it changes.
+    /// Reloaded when it changes.
     Given { certificate: PathBuf, key: PathBuf, files: Files },
-    /// Made anew in time, and written where it came from.
+    /// Renewed in time, and written back to its folder.
     Ours { folder: Option<PathBuf>, bind: IpAddr, until: SystemTime },
 }
 
 impl Certificates {
-    /// Reads or makes the first one.
+    /// Loads or creates the first certificate.
     ///
     /// # Errors
-    /// The files cannot be read or are no pair; the folder cannot be written.
+    /// The files cannot be read or do not match; the folder cannot be written.
     pub fn new(source: &CertificateSource, bind: IpAddr) -> anyhow::Result<Self> {
         let current = match source {
             CertificateSource::Files { certificate, key } => given(certificate.clone(), key.clone())
@@ -86,7 +86,7 @@ impl ResolvesServerCert for Certificates {
 }
 
 impl Current {
-    /// The one that takes its place, if it is time.
+    /// The replacement, if one is due.
     fn next(&mut self) -> anyhow::Result<Option<Self>> {
         match &mut self.upkeep {
             Upkeep::Given { certificate, key, files } => match files.changed() {
@@ -97,7 +97,7 @@ impl Current {
                 if SystemTime::now() < *until {
                     return Ok(None);
                 }
-                // Not again at every handshake, should the folder have become read-only.
+                // Not on every handshake, should the folder have become read-only.
                 *until += made::AGAIN;
                 ours(folder.clone(), *bind).map(Some)
             }
@@ -106,14 +106,14 @@ impl Current {
 }
 
 fn given(certificate: PathBuf, key: PathBuf) -> anyhow::Result<Current> {
-    // Before they are read: what is replaced meanwhile is read again.
+    // Stamped before they are read, so that a replacement in between is noticed.
     let files = Files::new(&[&certificate, &key]);
     let shown = pair(&files::read(&certificate)?, &files::read(&key)?)
         .with_context(|| format!("{} and {}", certificate.display(), key.display()))?;
     Ok(Current { shown, upkeep: Upkeep::Given { certificate, key, files } })
 }
 
-/// What is there and not made by an earlier process that is about to expire; otherwise a new one.
+/// The pair in the folder, unless this host created it earlier and it is about to expire; otherwise a new one.
 fn in_folder(folder: &Path, bind: IpAddr) -> anyhow::Result<Current> {
     let (certificate, key) = paths(folder);
     if !certificate.exists() && !key.exists() {
@@ -146,7 +146,7 @@ fn paths(folder: &Path) -> (PathBuf, PathBuf) {
     (folder.join(format!("{PAIR_NAME}.crt")), folder.join(format!("{PAIR_NAME}.key")))
 }
 
-/// A certificate with its issuers, and its key.
+/// Parses a certificate with its issuers, and its key.
 fn pair(certificate: &[u8], key: &[u8]) -> anyhow::Result<Arc<CertifiedKey>> {
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificate)
         .collect::<Result<_, _>>()
@@ -154,7 +154,7 @@ fn pair(certificate: &[u8], key: &[u8]) -> anyhow::Result<Arc<CertifiedKey>> {
     if chain.is_empty() {
         bail!("there is no certificate in PEM");
     }
-    // What the parser says of a key is not repeated.
+    // The parser's message about a key is not repeated.
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| anyhow!("there is no private key in PEM"))?;
     let key =
         any_supported_type(&key).map_err(|_| anyhow!("the private key is neither RSA, ECDSA nor Ed25519"))?;

@@ -1,4 +1,4 @@
-//! `/configz`, in the shape of upstream's `CloudControllerManagerConfiguration`; what only this host has is beside it.
+//! `/configz`, in the format of upstream's `CloudControllerManagerConfiguration`; host-only settings are beside it.
 
 use serde_json::{Value, json};
 

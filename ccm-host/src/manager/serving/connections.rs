@@ -1,6 +1,6 @@
 //! Connections, from the handshake to their end.
 //!
-//! Each has a task of its own, so that one that is slow holds up nobody; what does not come in time is given up.
+//! Each has its own task, so that a slow one holds up nobody; one that exceeds a time limit is closed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,25 +20,25 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
-/// Time for a handshake.
+/// Time limit of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Time for the head of a request, and for which a connection may be silent between two.
+/// Time limit for the head of a request, and for silence between two requests.
 const HEAD: Duration = Duration::from_secs(30);
-/// Room for the head of a request: a token and its path.
+/// Maximum size of a request head: a token and a path.
 const HEAD_SIZE: usize = 64 << 10;
-/// Connections at once; the next ones wait. Each takes some 50 KiB.
+/// Concurrent connections; further ones wait. Each takes some 50 KiB.
 const CONNECTIONS: usize = 512;
-/// After an accept that failed, such as for want of file descriptors.
+/// The pause after a failed accept, for example for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How connections are taken.
+/// The TLS configuration of the server.
 pub(super) type Handshake = Arc<ServerConfig>;
 
-/// The certificates that the other side showed, its own first; nobody has checked who signed them.
+/// The client's certificates, its own first; nobody has verified who signed them.
 #[derive(Clone, Debug)]
 pub(super) struct PeerCertificates(pub(super) Arc<[CertificateDer<'static>]>);
 
-/// Answers until `stop`, then finishes the requests under way.
+/// Serves until `stop`, then finishes the requests under way.
 pub(super) async fn serve(
     listener: TcpListener,
     handshake: Handshake,

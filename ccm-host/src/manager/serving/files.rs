@@ -1,6 +1,6 @@
-//! Files that somebody else replaces while we run, such as a mounted Secret.
+//! Files that somebody else replaces while the host runs, such as a mounted Secret.
 //!
-//! Looked at when what they hold is used, at most once a second: a process that nobody talks to reads nothing.
+//! Checked when their contents are used, at most once a second: an idle process reads nothing.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 const OFTEN_ENOUGH: Duration = Duration::from_secs(1);
 
-/// Some files that belong together.
+/// Files that belong together.
 #[derive(Debug)]
 pub(super) struct Files {
     paths: Vec<PathBuf>,
@@ -19,17 +19,17 @@ pub(super) struct Files {
     looked: Instant,
 }
 
-/// Which version of a file it was: inode, length, time of the change.
+/// The version of a file: inode, length, modification time.
 type Stamp = (u64, u64, i64, i64);
 
 impl Files {
-    /// These files, as they are now.
+    /// These files in their current version.
     pub(super) fn new(paths: &[&Path]) -> Self {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.to_path_buf()).collect();
         Self { seen: stamps(&paths), paths, looked: Instant::now() }
     }
 
-    /// Whether one of them was replaced since the last time that this said so.
+    /// Whether any file was replaced since the last check that reported it.
     pub(super) fn changed(&mut self) -> bool {
         if self.looked.elapsed() < OFTEN_ENOUGH {
             return false;
@@ -40,7 +40,7 @@ impl Files {
     }
 }
 
-/// Through links, which is how Secrets are replaced.
+/// Follows links, which is how Secrets are replaced.
 fn stamps(paths: &[PathBuf]) -> Vec<Option<Stamp>> {
     let stamp = |path: &PathBuf| {
         let file = std::fs::metadata(path).ok()?;
@@ -49,7 +49,7 @@ fn stamps(paths: &[PathBuf]) -> Vec<Option<Stamp>> {
     paths.iter().map(stamp).collect()
 }
 
-/// What a file holds.
+/// Reads a whole file.
 pub(super) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }

@@ -1,14 +1,14 @@
-//! The port.
+//! The serving port.
 
 use std::io::{Error, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Connections that wait to be accepted.
+/// Connections waiting to be accepted.
 const BACKLOG: u32 = 128;
 
-/// Binds it. No address in particular means all of them, of both families where the node has both.
+/// Binds the port. The unspecified address means all addresses, of both families if the node has both.
 pub(super) fn bind(wanted: SocketAddr, share: bool) -> Result<TcpListener, Error> {
     if wanted.ip() != IpAddr::V4(Ipv4Addr::UNSPECIFIED) {
         return bind_one(wanted, share);
@@ -21,7 +21,7 @@ pub(super) fn bind(wanted: SocketAddr, share: bool) -> Result<TcpListener, Error
 
 fn bind_one(address: SocketAddr, share: bool) -> Result<TcpListener, Error> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // Connections of a process that has just ended do not hold the port.
+    // Connections of a process that just ended do not block the port.
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(share)?;
     socket.bind(address)?;

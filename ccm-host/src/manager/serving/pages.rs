@@ -1,4 +1,4 @@
-//! What the process is: `/configz`, `/flagz`, `/statusz`.
+//! Information about the process: `/configz`, `/flagz`, `/statusz`.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const NAME: &str = "cloud-controller-manager";
 const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
                        guarantees and is for debugging purposes only.";
 
-/// All pages, made once: nothing in them changes but the time.
+/// All pages, built once: nothing in them changes but the time.
 #[derive(Clone, Debug)]
 pub(super) struct Pages {
     inner: Arc<Inner>,

@@ -1,4 +1,4 @@
-//! Where health and metrics are served, and with which certificate.
+//! The address and certificate for serving health and metrics.
 
 mod access;
 mod tls;
@@ -41,25 +41,25 @@ pub struct Flags {
     access: access::Flags,
 }
 
-/// Where and how health and metrics are served.
+/// Where and how to serve health and metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServingSettings {
-    /// `None`: nothing is served. Port 0: any free port.
+    /// `None` means that nothing is served. Port 0 means any free port.
     pub address: Option<SocketAddr>,
-    /// Where the address in use is written.
+    /// The file for the address in use.
     pub address_file: Option<PathBuf>,
-    /// Another process may bind the same port.
+    /// Whether another process may bind the same port.
     pub share_port: bool,
     pub tls: TlsSettings,
     pub access: AccessSettings,
 }
 
-/// The port to bind, 0 standing for a free one; none for no port at all.
+/// The port to bind, 0 for a free one; `None` for no port at all.
 #[derive(Clone, Copy, Debug)]
 struct Port(Option<u16>);
 
 impl Flags {
-    /// What they say together.
+    /// Validates the flags together.
     pub fn resolve(&self, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -> Option<ServingSettings> {
         let Port(port) = self.secure_port;
         if let (None, Some(file)) = (port, &self.serving_address_file) {

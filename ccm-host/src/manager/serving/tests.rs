@@ -10,7 +10,7 @@ use tower::ServiceExt as _;
 use super::*;
 use crate::manager::flags::{self, Request};
 
-/// Two live checks, three ready ones of which one fails.
+/// Two live checks, and three ready ones of which one fails.
 fn checks() -> Checks {
     let checks = Checks::new();
     checks.add(Probe::Live, "ping", || Ok(()));
@@ -29,7 +29,7 @@ fn settings(words: &[&str]) -> Settings {
     }
 }
 
-/// Routes that are open to everybody.
+/// Routes open to everybody.
 fn open_routes() -> Router {
     let settings = settings(&["--authorization-always-allow-paths=/*", "--cluster-name=shop"]);
     let metrics = Metrics::new();
@@ -78,7 +78,7 @@ async fn health_answers() {
     }
 }
 
-/// manager.md 4.1: what is not served is not found.
+/// manager.md 4.1: unknown paths are not found.
 #[tokio::test]
 async fn nothing_else_is_served() {
     for path in ["/", "/healthz/ping", "/debug/pprof/", "/version", "/metrics/slis"] {

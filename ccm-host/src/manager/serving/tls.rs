@@ -1,4 +1,4 @@
-//! The handshake: which versions and ciphers, whose certificate, and that clients may show theirs.
+//! The handshake: versions, ciphers, the server's certificate, and optional client certificates.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::certificate::Certificates;
 use super::connections::Handshake;
 use super::settings::TlsSettings;
 
-/// How connections are taken.
+/// The TLS configuration of the server.
 pub(super) fn handshake(settings: &TlsSettings, certificates: Certificates) -> anyhow::Result<Handshake> {
     let provider = Arc::new(CryptoProvider {
         cipher_suites: settings.cipher_suites.clone(),
@@ -28,14 +28,14 @@ pub(super) fn handshake(settings: &TlsSettings, certificates: Certificates) -> a
         .with_client_cert_verifier(Arc::new(AnyClient(provider)))
         .with_cert_resolver(Arc::new(certificates));
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    // A session that is taken up again would show the certificate of before, and sessions take memory.
+    // A resumed session would keep the old certificate, and sessions take memory.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
 
-/// Lets clients show a certificate, and has them prove that its key is theirs. Who signed it is looked at with the
-/// request, where a token may stand as well: as upstream, a certificate of an unknown authority is no reason to hang up.
+/// Lets clients present a certificate and prove that they own its key. The signer is verified with the request, which
+/// may carry a token as well: as upstream, a certificate of an unknown authority does not end the connection.
 #[derive(Debug)]
 struct AnyClient(Arc<CryptoProvider>);
 

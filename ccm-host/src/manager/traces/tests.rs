@@ -1,4 +1,4 @@
-//! What becomes of a reconcile that asks a provider, with the exporter in memory.
+//! The trace of a reconcile that calls a provider, with the exporter in memory.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Settings from a file: the same as flags, weaker than flags.
+//! Settings from a file: like flags, but with lower precedence.
 
 use std::io::Write as _;
 

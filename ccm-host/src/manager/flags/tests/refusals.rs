@@ -1,8 +1,8 @@
-//! The words of every refusal: flag, value, problem, remedy.
+//! The text of every refusal: flag, value, problem, remedy.
 
 use super::*;
 
-/// One wrong flag beside a provider that is right.
+/// One invalid flag beside a valid provider.
 #[test]
 fn refuses_one_flag_with_its_remedy() {
     let rows = [
@@ -243,7 +243,7 @@ fn reports_all_mistakes_at_once() {
     }
 }
 
-/// A default that stands in for a wrong value is held against nobody.
+/// A default that replaces an invalid value is not held against other flags.
 #[test]
 fn a_wrong_value_is_one_mistake() {
     let words = ["--leader-elect-lease-duration=x", "--leader-elect-renew-deadline=20s"];

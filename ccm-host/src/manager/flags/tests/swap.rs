@@ -1,4 +1,4 @@
-//! This host in the place of an upstream manager: the flags that upstream has, and command lines as vendors publish them.
+//! This host in place of an upstream manager: upstream's flags, and command lines as vendors publish them.
 
 use super::*;
 
@@ -36,7 +36,7 @@ fn every_flag_of_upstream_is_one() {
     assert_eq!(missing, [""; 0]);
 }
 
-/// Where it is published, its arguments, and what the log says about them. `cloud` is the sidecar's name.
+/// Where it is published, its arguments, and the resulting warnings. `cloud` is the sidecar's name.
 struct Published {
     place: &'static str,
     cloud: &'static str,

@@ -1,4 +1,4 @@
-//! Whose client certificates are believed: those of one certificate authority, which may change.
+//! The certificate authority of accepted client certificates, which may change.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::User;
 use crate::manager::serving::files::{self, Files};
 
-/// The authority, or none: then certificates say nothing.
+/// The authority; without one, client certificates are ignored.
 #[derive(Debug, Default)]
 pub struct Authority {
     state: Mutex<State>,
@@ -25,16 +25,16 @@ pub struct Authority {
 #[derive(Debug, Default)]
 struct State {
     verifier: Option<Arc<dyn ClientCertVerifier>>,
-    /// What it was made of.
+    /// The bundle that `verifier` was built from.
     pem: Vec<u8>,
     file: Option<(PathBuf, Files)>,
 }
 
 impl Authority {
-    /// The one in this file, whatever becomes of it.
+    /// The authority in this file, reloaded when the file changes.
     ///
     /// # Errors
-    /// It cannot be read, or holds no certificate.
+    /// The file cannot be read, or holds no certificate.
     pub(super) fn from_file(path: &Path) -> anyhow::Result<Self> {
         let files = Files::new(&[path]);
         let authority = Self::default();
@@ -44,10 +44,10 @@ impl Authority {
         Ok(authority)
     }
 
-    /// From now on those of this bundle are believed, and no others.
+    /// Replaces the authority by this bundle.
     ///
     /// # Errors
-    /// There is no certificate in it; the one before stays.
+    /// The bundle holds no certificate; the previous one stays.
     pub fn set(&self, pem: &[u8]) -> anyhow::Result<()> {
         if self.state.lock().pem == pem {
             return Ok(());
@@ -58,7 +58,7 @@ impl Authority {
         Ok(())
     }
 
-    /// Who shows this, or why it is not believed; `None` without an authority.
+    /// The user of this certificate, or why it is not accepted; `None` without an authority.
     pub(super) fn who(&self, shown: &[CertificateDer<'_>]) -> Option<Result<User, String>> {
         self.look_again();
         let verifier = self.state.lock().verifier.clone()?;
@@ -96,7 +96,7 @@ fn verifier(pem: &[u8]) -> anyhow::Result<Arc<dyn ClientCertVerifier>> {
     Ok(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?)
 }
 
-/// As Kubernetes reads certificates: the common name is the user, the organisations are the groups.
+/// Reads certificates as Kubernetes does: the common name is the user, the organisations are the groups.
 fn user(certificate: &CertificateDer<'_>) -> Result<User, String> {
     let unreadable = "the client certificate has no common name that can be read";
     let (_, certificate) = X509Certificate::from_der(certificate).map_err(|_| unreadable.to_owned())?;

@@ -1,4 +1,4 @@
-//! Answers that are remembered for a while, and not too many of them.
+//! A bounded cache of answers.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-/// Whoever makes up tokens fills no memory.
+/// Bounds the memory that made-up tokens can take.
 const MOST: usize = 1024;
 
-/// What was asked. A digest: no token is kept.
+/// The digest of a question, so that no token is kept.
 pub(super) type Key = [u8; 32];
 
 /// The key of a question of several words.
 pub(super) fn key<'a>(words: impl IntoIterator<Item = &'a str>) -> Key {
     let mut digest = Sha256::new();
     for word in words {
-        // With its length, so that no two questions read the same.
+        // With its length, so that no two questions have the same digest input.
         digest.update(word.len().to_be_bytes());
         digest.update(word);
     }

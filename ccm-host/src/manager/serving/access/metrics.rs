@@ -1,4 +1,5 @@
-//! What is measured of those who ask, under upstream's names and labels. Open paths ask for nobody and are not counted.
+//! Metrics of authentication and authorization, under upstream's names and labels. Requests to open paths are not
+//! counted.
 
 use std::fmt;
 use std::time::Instant;
@@ -14,7 +15,7 @@ use super::User;
 use super::refusal::Refusal;
 use crate::buckets::Buckets;
 
-/// 1 ms to 16 s, each twice the one before.
+/// 1 ms to 16 s, doubling.
 const DURATIONS: Buckets = Buckets(&[
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
 ]);
@@ -38,7 +39,7 @@ struct ByResult {
     result: &'static str,
 }
 
-/// Counters whose names upstream gave no `_total`, which OpenMetrics demands of a counter.
+/// Counters without the `_total` in upstream's names, which OpenMetrics requires of a counter.
 #[derive(Clone, Debug, Default)]
 struct Unsuffixed(Counter);
 
@@ -93,7 +94,7 @@ impl AccessMetrics {
         metrics
     }
 
-    /// It was found out who asks.
+    /// Counts an authentication.
     pub(super) fn authenticated(&self, who: &Result<User, Refusal>, since: Instant) {
         let result = match who {
             Ok(user) => {
@@ -107,7 +108,7 @@ impl AccessMetrics {
         self.authentication.get_or_create(&ByResult { result }).observe(since.elapsed().as_secs_f64());
     }
 
-    /// It was found out whether they may.
+    /// Counts an authorization.
     pub(super) fn authorized(&self, may: &Result<bool, Refusal>, since: Instant) {
         let result = match may {
             Ok(true) => "allowed",
@@ -119,7 +120,7 @@ impl AccessMetrics {
     }
 }
 
-/// As upstream: names have no bound, labels must have one.
+/// Classes of users, as upstream: names are unbounded, labels must not be.
 fn class_of(user: &str) -> &'static str {
     const KNOWN: [&str; 5] =
         ["admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"];

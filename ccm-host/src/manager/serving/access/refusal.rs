@@ -1,4 +1,4 @@
-//! Why a request is not answered, in the shape that Kubernetes clients read.
+//! Why a request is refused, in the form that Kubernetes clients read.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -10,7 +10,7 @@ pub(super) enum Refusal {
     NotYet,
     /// The apiserver did not answer.
     Unanswered,
-    /// What was shown is not accepted, and why.
+    /// The credentials are not accepted, and why.
     Unknown(String),
     Forbidden {
         user: String,
@@ -20,7 +20,7 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// What exactly went wrong is for the log: it names addresses.
+    /// Logs the exact error, which names addresses, instead of sending it.
     pub(super) fn unanswered(error: anyhow::Error) -> Self {
         tracing::warn!(error = format!("{error:#}"), "the apiserver cannot be asked who may read what");
         Self::Unanswered

@@ -1,4 +1,4 @@
-//! Who is let in, with a judge in the place of the apiserver.
+//! Access decisions, with a judge in place of the apiserver.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,8 +14,8 @@ use tower::ServiceExt as _;
 use super::*;
 use crate::manager::flags::{self, Request as CommandLine};
 
-/// Knows the tokens `jane` and `joe`; jane, and everybody in the group `monitors`, may get `/metrics`. `away` is not
-/// answered.
+/// Knows the tokens `jane` and `joe`; jane, and everybody in the group `monitors`, may get `/metrics`. `away` gets no
+/// answer.
 #[derive(Debug, Default)]
 pub(in crate::manager::serving) struct Judge {
     tokens: AtomicUsize,

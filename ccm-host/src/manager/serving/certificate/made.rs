@@ -1,4 +1,4 @@
-//! A certificate of our own: for whoever trusts it by its file, or does not ask.
+//! Self-signed certificates: for clients that trust the file, or do not verify.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -12,14 +12,14 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpos
 use rustls_pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// Clocks of others may be behind.
+/// Tolerates clients whose clocks are behind.
 const BEFORE: Duration = Duration::from_secs(60 * 60);
 const VALID: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// So long before the end another one is made.
+/// Renewal is due this long before the end.
 const EARLY: Duration = Duration::from_secs(73 * 24 * 60 * 60);
-/// Between two tries.
+/// The pause between two attempts to renew.
 pub(super) const AGAIN: Duration = Duration::from_secs(60 * 60);
-/// What tells ours from others'.
+/// Marks certificates that this host created.
 const ORGANISATION: &str = "ccm-host self-signed";
 
 /// In PEM.
@@ -31,7 +31,7 @@ pub(super) struct Made {
     pub(super) until: SystemTime,
 }
 
-/// For every name and address at which this process is found.
+/// Creates a certificate for every name and address of this process.
 pub(super) fn make(bind: IpAddr) -> anyhow::Result<Made> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let key = KeyPair::generate()?;
@@ -48,7 +48,7 @@ pub(super) fn make(bind: IpAddr) -> anyhow::Result<Made> {
     Ok(Made { certificate: certificate.pem(), key: key.serialize_pem(), until: now + VALID - EARLY })
 }
 
-/// When one that was made here before shall be replaced; `None` if it is somebody else's.
+/// When a certificate that this host created is due for renewal; `None` for any other certificate.
 pub(super) fn until(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let ours = |organisation: &str| organisation == ORGANISATION;
@@ -69,7 +69,7 @@ fn names(host: &str, bind: IpAddr) -> Vec<String> {
     names
 }
 
-/// The addresses that others see: those from which the way out begins. Nothing is sent.
+/// The addresses that others see: the source addresses of outgoing routes. Nothing is sent.
 fn own_addresses() -> impl Iterator<Item = String> {
     let from = |any: &str, out: &str| {
         let socket = UdpSocket::bind(any).ok()?;
@@ -79,7 +79,7 @@ fn own_addresses() -> impl Iterator<Item = String> {
     [from("0.0.0.0:0", "192.0.2.1:9"), from("[::]:0", "[2001:db8::1]:9")].into_iter().flatten()
 }
 
-/// For its owner only, and never seen half.
+/// Writes a file that only its owner may read, and that is never seen half-written.
 pub(super) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let beside = path.with_extension("new");
     let written = OpenOptions::new()

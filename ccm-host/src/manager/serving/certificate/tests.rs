@@ -1,4 +1,4 @@
-//! What is made here, and when it is made anew.
+//! Certificates created here, and their renewal.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Who may read metrics and configuration: what is asked of the apiserver, and what is open to everybody.
+//! Access to metrics and configuration: the apiserver's reviews, and the open paths.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -55,7 +55,7 @@ pub(super) struct Flags {
 /// Who may read what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessSettings {
-    /// `None`: as the rest of the process reaches the apiserver.
+    /// `None` means that of the rest of the process.
     pub authentication_kubeconfig: Option<PathBuf>,
     /// The same for authorization.
     pub authorization_kubeconfig: Option<PathBuf>,
@@ -66,21 +66,21 @@ pub struct AccessSettings {
     pub denied_ttl: Duration,
 }
 
-/// Whose client certificates are accepted.
+/// The client certificates to accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientCa {
     /// Those of the CA in this file.
     File(PathBuf),
     /// Those of the CA in the cluster's ConfigMap.
     ConfigMap {
-        /// Not being allowed to read it is no reason to end.
+        /// Whether to continue without permission to read it.
         tolerant: bool,
     },
     /// None.
     Nobody,
 }
 
-/// A path that needs no right.
+/// A path that needs no permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenPath {
     Exactly(String),
@@ -88,7 +88,7 @@ pub enum OpenPath {
 }
 
 impl OpenPath {
-    /// Whether it opens this path.
+    /// Whether it covers this path.
     #[must_use]
     pub fn opens(&self, path: &str) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! The certificate that is shown, and how strict the handshake is.
+//! The serving certificate, and how strict the handshake is.
 
 use std::path::{Path, PathBuf};
 
@@ -34,24 +34,24 @@ pub(super) struct Flags {
     tls_cipher_suites: Vec<String>,
 }
 
-/// The certificate that is shown, and how strict the handshake is.
+/// The serving certificate, and how strict the handshake is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TlsSettings {
     pub certificate: CertificateSource,
-    /// TLS 1.2 is refused.
+    /// Refuse TLS 1.2.
     pub only_tls13: bool,
     /// At least one.
     pub cipher_suites: Vec<SupportedCipherSuite>,
 }
 
-/// Where the certificate comes from.
+/// The source of the certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateSource {
-    /// Somebody else writes these files.
+    /// Files that somebody else writes.
     Files { certificate: PathBuf, key: PathBuf },
-    /// Read from this folder, or made and written there.
+    /// Read from this folder, or created and written there.
     Folder(PathBuf),
-    /// Self-signed, known to this process only.
+    /// Self-signed and kept in memory.
     Memory,
 }
 
@@ -91,7 +91,7 @@ impl Flags {
         }
     }
 
-    /// As in Go: who names suites chooses among those of TLS 1.2.
+    /// As in Go: named suites select among those of TLS 1.2.
     fn cipher_suites(&self, warnings: &mut Vec<String>) -> Result<Vec<SupportedCipherSuite>, FlagError> {
         let names: Vec<&str> = flag::listed(&self.tls_cipher_suites).collect();
         if names.is_empty() {
@@ -127,12 +127,12 @@ fn version(text: &str) -> Result<String, Wrong> {
     }
 }
 
-/// Go's name: that of the registry.
+/// Go's name of a suite, which is the registry's.
 fn go_name(suite: SupportedCipherSuite) -> String {
     format!("{:?}", suite.suite()).replacen("TLS13_", "TLS_", 1)
 }
 
-/// Go also knows the older, shorter names of two suites.
+/// Go also accepts the older, shorter names of two suites.
 fn is_called(suite: SupportedCipherSuite, name: &str) -> bool {
     let ours = go_name(suite);
     ours == name || ours.ends_with("CHACHA20_POLY1305_SHA256") && ours.strip_suffix("_SHA256") == Some(name)

@@ -1,4 +1,4 @@
-//! The server on a free port: its certificates, who is let in by one, and its end.
+//! The server on a free port: its certificates, client certificates, and its end.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Server {
     }
 }
 
-/// What whoever trusts `pem` is answered, or why there was no handshake.
+/// The response to a client that trusts `pem`, or why there was no handshake.
 async fn get(address: SocketAddr, pem: &[u8], client: Option<&Pair>, path: &str) -> Result<String, String> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut roots = RootCertStore::empty();
@@ -82,7 +82,7 @@ struct Pair {
     key: String,
 }
 
-/// Signs what tests need.
+/// Signs the certificates of the tests.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -127,7 +127,7 @@ fn subject(name: &str, group: Option<&str>) -> DistinguishedName {
 }
 
 fn write(folder: &Path, pair: &Pair) {
-    // As a Secret is replaced: never half of a file.
+    // Replaced as in a Secret: never half a file.
     for (name, text) in [("tls.crt", &pair.certificate), ("tls.key", &pair.key)] {
         let beside = folder.join(format!("{name}.new"));
         std::fs::write(&beside, text).unwrap();
@@ -174,7 +174,7 @@ async fn a_given_certificate_is_shown_and_followed_when_it_changes() {
     let server = Server::start(&files.each_ref().map(String::as_str)).await;
     assert!(get(server.address, first.pem().as_bytes(), None, "/livez").await.is_ok());
 
-    // Half of a new pair is no pair.
+    // A half-replaced pair is not a pair.
     std::fs::write(dir.path().join("tls.crt"), &second.server().certificate).unwrap();
     let began = std::time::Instant::now();
     while began.elapsed() < Duration::from_millis(1500) {
