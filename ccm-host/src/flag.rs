@@ -1,7 +1,7 @@
-//! What the value of a flag may be, and what is said of one that may not.
+//! Values of flags, and the errors about invalid ones.
 //!
-//! In: the text of one value. Out: what it means, or what is wrong with it and what to do instead. Each part of the host
-//! reads its own settings with these; [`crate::manager::flags`] puts them all on one command line.
+//! In: the text of one value. Out: its meaning, or what is wrong and what to do instead. Each part of the host parses
+//! its own settings with these; [`crate::manager::flags`] combines them into one command line.
 
 pub mod duration;
 mod mistake;

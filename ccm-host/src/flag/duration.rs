@@ -1,6 +1,6 @@
-//! Durations as the flags of Kubernetes components write them: `1h30m`, `5m0s`, `250ms`, `0`.
+//! Durations in the notation of Kubernetes flags: `1h30m`, `5m0s`, `250ms`, `0`.
 //!
-//! Text in, a [`Duration`] or the reason out. Whether zero makes sense is decided by the flag.
+//! In: text. Out: a [`Duration`], or why not. Each flag decides whether zero makes sense.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
     Ok(Duration::from_nanos(nanos))
 }
 
-/// Writes a duration as Go does: `1h0m0s`, `5m0s`, `1.5s`, `250ms`, `0s`; exact to the millisecond.
+/// Writes a duration in Go's notation: `1h0m0s`, `5m0s`, `1.5s`, `250ms`, `0s`; exact to the millisecond.
 #[must_use]
 pub fn text(duration: Duration) -> String {
     let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
@@ -76,7 +76,7 @@ fn sum(mut rest: &str) -> Result<u64, DurationError> {
     u64::try_from(total).map_err(|_| DurationError::TooLong)
 }
 
-/// One number with its unit, in nanoseconds, and what follows it.
+/// One number with its unit, in nanoseconds, and the remaining text.
 fn term(text: &str) -> Result<(u128, &str), DurationError> {
     let (number, rest) = split_where(text, |char| !char.is_ascii_digit() && char != '.');
     let (unit, rest) = split_where(rest, |char| char.is_ascii_digit() || char == '.');
@@ -104,7 +104,7 @@ fn integer(digits: &str) -> Result<u128, DurationError> {
     digits.parse().map_err(|_| DurationError::TooLong)
 }
 
-/// The part after the decimal point; what is smaller than a nanosecond is cut off.
+/// The part after the decimal point; fractions of a nanosecond are cut off.
 fn fraction_of(digits: &str, mut nanos_per_digit: u128) -> u128 {
     let mut nanos = 0;
     for digit in digits.chars().filter_map(|char| char.to_digit(10)) {

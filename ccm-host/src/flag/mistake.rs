@@ -1,8 +1,8 @@
-//! A flag that cannot be honoured: which one, its value, what is wrong, and what to do instead.
+//! A flag error: the flag, its value, what is wrong, and what to do instead.
 
 use std::fmt;
 
-/// A value that its flag does not take.
+/// An invalid value of a flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}: {remedy}")]
 pub struct Wrong {
@@ -10,17 +10,17 @@ pub struct Wrong {
     pub problem: String,
     /// What to do instead.
     pub remedy: String,
-    /// It holds a password, so that it is not repeated.
+    /// The value holds a password and must not be repeated.
     pub is_secret: bool,
 }
 
 impl Wrong {
-    /// What is wrong, and what to do instead.
+    /// From a problem and its remedy.
     pub fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { problem: problem.into(), remedy: remedy.into(), is_secret: false }
     }
 
-    /// The mistake of a flag that was given this value.
+    /// Turns this into the mistake of a flag with this value.
     #[must_use]
     pub fn of(self, name: &str, value: &str) -> FlagError {
         let given = if self.is_secret { format!("--{name}") } else { format!("--{name}={value}") };
@@ -54,17 +54,17 @@ impl fmt::Display for FlagError {
 
 impl std::error::Error for FlagError {}
 
-/// The mistakes found so far: all are reported at once, so nothing stops at the first.
+/// All mistakes found so far: they are reported together, so nothing stops at the first.
 #[derive(Debug, Default)]
 pub struct Mistakes(Vec<FlagError>);
 
 impl Mistakes {
-    /// Notes one.
+    /// Adds a mistake.
     pub fn add(&mut self, error: FlagError) {
         self.0.push(error);
     }
 
-    /// Notes what is wrong with the value of a flag.
+    /// Adds a mistake about the value of a flag.
     pub fn refuse(
         &mut self,
         name: &str,
@@ -75,12 +75,13 @@ impl Mistakes {
         self.add(Wrong::new(problem, remedy).of(name, &value.to_string()));
     }
 
-    /// The value, or `None` after noting why there is none.
+    /// The value, or `None` after adding the mistake.
     pub fn keep<T>(&mut self, result: Result<T, FlagError>) -> Option<T> {
         result.map_err(|error| self.add(error)).ok()
     }
 
-    /// The values of these flags were taken: else their defaults stand in, and prove nothing about what was given.
+    /// Whether these flags are free of mistakes: defaults replace invalid values and prove nothing about what was
+    /// given.
     #[must_use]
     pub fn spare(&self, names: &[&str]) -> bool {
         let name = |error: &FlagError| {
@@ -90,18 +91,18 @@ impl Mistakes {
         !self.0.iter().any(|error| names.contains(&name(error).as_str()))
     }
 
-    /// Notes several.
+    /// Adds several mistakes.
     pub fn extend(&mut self, errors: impl IntoIterator<Item = FlagError>) {
         self.0.extend(errors);
     }
 
-    /// Whether there is none.
+    /// Whether there are no mistakes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them, in the order in which they were found.
+    /// All mistakes, in the order in which they were found.
     #[must_use]
     pub fn into_vec(self) -> Vec<FlagError> {
         self.0

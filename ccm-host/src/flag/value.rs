@@ -1,17 +1,17 @@
-//! The kinds of value that several flags share.
+//! Parsers for values that several flags share.
 
 use std::time::Duration;
 
 use super::duration::{self, DurationError};
 use super::mistake::Wrong;
 
-/// More parallel writes than this help no cluster and would only hide a typing mistake.
+/// More parallel writes help no cluster and would only hide a typing mistake.
 const MOST_WORKERS: usize = 1000;
 
 /// A duration longer than zero.
 ///
 /// # Errors
-/// It is none, or zero.
+/// The text is no duration, or zero.
 pub fn period(text: &str) -> Result<Duration, Wrong> {
     match duration(text)? {
         Duration::ZERO => Err(Wrong::new("is zero", "give a duration such as 30s or 5m")),
@@ -22,7 +22,7 @@ pub fn period(text: &str) -> Result<Duration, Wrong> {
 /// A duration, zero included.
 ///
 /// # Errors
-/// It is none.
+/// The text is no duration.
 pub fn duration(text: &str) -> Result<Duration, Wrong> {
     duration::parse(text).map_err(|problem| {
         let remedy = match problem {
@@ -35,10 +35,10 @@ pub fn duration(text: &str) -> Result<Duration, Wrong> {
     })
 }
 
-/// How much is done at the same time: 1 to 1000. `zero` says what would happen without workers.
+/// A number of workers: 1 to 1000. `zero` says what would happen without workers.
 ///
 /// # Errors
-/// It is another number, or none.
+/// The text is another number, or none.
 pub fn workers(text: &str, zero: &str) -> Result<usize, Wrong> {
     match text.parse::<usize>() {
         Ok(0) => Err(Wrong::new(zero, "give 1 or more")),
@@ -53,7 +53,7 @@ pub fn workers(text: &str, zero: &str) -> Result<usize, Wrong> {
 /// A whole number of at least `least`.
 ///
 /// # Errors
-/// It is less, or none.
+/// The number is smaller, or the text is none.
 pub fn at_least(text: &str, least: u32) -> Result<u32, Wrong> {
     match text.parse::<u32>() {
         Ok(number) if number >= least => Ok(number),
@@ -65,7 +65,7 @@ pub fn at_least(text: &str, least: u32) -> Result<u32, Wrong> {
 /// A switch, in the spellings that Go accepts.
 ///
 /// # Errors
-/// It is none of them.
+/// The text is none of them.
 pub fn switch(text: &str) -> Result<bool, Wrong> {
     match text {
         "true" | "TRUE" | "True" | "t" | "T" | "1" => Ok(true),
@@ -74,7 +74,7 @@ pub fn switch(text: &str) -> Result<bool, Wrong> {
     }
 }
 
-/// `name=rest`, which `flag` takes.
+/// Splits `name=rest`; `flag` and `shape` are for the error.
 ///
 /// # Errors
 /// A part is missing.
@@ -85,7 +85,7 @@ pub fn named<'a>(flag: &str, text: &'a str, shape: &str) -> Result<(&'a str, &'a
     }
 }
 
-/// The items of comma separated lists, without the empty ones.
+/// The items of comma-separated lists, without empty ones.
 pub fn listed(lists: &[String]) -> impl Iterator<Item = &str> {
     lists.iter().flat_map(|list| list.split(',')).map(str::trim).filter(|item| !item.is_empty())
 }
