@@ -1,8 +1,8 @@
-//! Histograms with fixed buckets, as a family of the metrics library wants to make them.
+//! Histograms with fixed buckets, in the form that the metrics library's families need.
 
 use prometheus_client::metrics::{family::MetricConstructor, histogram::Histogram};
 
-/// The upper ends of the buckets, the smallest first.
+/// Upper bounds of the buckets, in ascending order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Buckets(pub(crate) &'static [f64]);
 

@@ -1,7 +1,7 @@
-//! Networks as Kubernetes reads them.
+//! Networks, parsed as Kubernetes does.
 //!
-//! In: text of a flag, an annotation or a Node. Out: a network, or nothing if it is none. Which networks are allowed
-//! where is decided by whoever asks.
+//! In: the text of a flag, an annotation or a Node. Out: a network, or `None` if it is invalid. Callers decide which
+//! networks are allowed.
 
 use std::{
     borrow::Cow,
@@ -10,10 +10,10 @@ use std::{
 
 use ipnet::{IpNet, Ipv4Net};
 
-/// The network of that text; host bits are kept, so that a caller can tell them.
+/// Parses a network. Host bits are kept, so that a caller can detect them.
 ///
-/// As lenient as the apiserver with old objects: leading zeros of an octet are decimal, and an IPv6 network of mapped
-/// IPv4 addresses is the IPv4 network it means.
+/// As lenient as the apiserver is with old objects: octets with leading zeros are decimal, and an IPv6 network of
+/// mapped IPv4 addresses is read as that IPv4 network.
 #[must_use]
 pub fn parse(text: &str) -> Option<IpNet> {
     let (address, length) = text.split_once('/')?;
@@ -25,7 +25,7 @@ pub fn parse(text: &str) -> Option<IpNet> {
     Some(as_ipv4(network).unwrap_or(network))
 }
 
-/// Whether both are of IPv4, or both of IPv6.
+/// Whether both are IPv4 or both IPv6.
 #[must_use]
 pub fn same_family(one: &IpNet, other: &IpNet) -> bool {
     one.addr().is_ipv4() == other.addr().is_ipv4()
@@ -43,7 +43,7 @@ pub fn family(network: &IpNet) -> &'static str {
     if network.addr().is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
-/// An IPv6 network that only holds mapped IPv4 addresses, as what it means.
+/// The IPv4 network that an IPv6 network of mapped addresses stands for.
 fn as_ipv4(network: IpNet) -> Option<IpNet> {
     let IpNet::V6(network) = network else { return None };
     let address: Ipv4Addr = network.addr().to_ipv4_mapped()?;

@@ -1,7 +1,7 @@
-//! The wall clock: what dates everything that other processes read or wrote.
+//! The wall clock, for dates that other processes read or wrote.
 //!
-//! What is measured within this process (ages, deadlines, pauses) is measured with `tokio::time`, which tests pause.
-//! A simulation pauses that clock, too, and makes this one follow it, so that both tell the same story.
+//! Time within this process (ages, deadlines, pauses) is measured with `tokio::time`, which tests pause. A simulation
+//! pauses that clock, too, and makes this one follow it, so that both agree.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ thread_local! {
     static FOLLOWED: Cell<Option<(Instant, Timestamp)>> = const { Cell::new(None) };
 }
 
-/// What time it is.
+/// The current time.
 #[must_use]
 pub fn now() -> Timestamp {
     let Some((since, start)) = FOLLOWED.get() else { return Timestamp::now() };
@@ -20,7 +20,7 @@ pub fn now() -> Timestamp {
     start.checked_add(passed).unwrap_or(Timestamp::MAX)
 }
 
-/// On this thread it is `start` now, and time passes as on tokio's clock. For simulations, which run on one thread.
+/// Makes this thread's time start at `start` and follow tokio's clock. For simulations, which run on one thread.
 pub fn follow_tokio(start: Timestamp) {
     FOLLOWED.set(Some((Instant::now(), start)));
 }

@@ -1,15 +1,15 @@
 //! The provider-neutral cloud controller manager.
 //!
-//! * [`kube`] is the one way to the apiserver: client, slim shared caches, work queue, patches, events.
-//! * [`cloud`] is the one way to a provider: negotiate, batch, deadline, limit, guard, measure.
-//! * [`controllers`] hold what is decided: each is observe, decide (pure), act.
-//! * [`reconcile`] is what all controllers do alike.
-//! * [`manager`] holds the process: flags, logs, serving, start order, shutdown.
-//! * [`election`] tells whether this replica leads.
-//! * [`clock`] tells the time that other processes share.
+//! * [`kube`] talks to the apiserver: client, slim shared caches, work queue, patches, events.
+//! * [`cloud`] talks to providers: negotiate, batch, deadline, limit, guard, measure.
+//! * [`controllers`] hold the decisions: each is observe, decide (pure), act.
+//! * [`reconcile`] is shared by all controllers.
+//! * [`manager`] is the process: flags, logs, serving, start order, shutdown.
+//! * [`election`] decides whether this replica leads.
+//! * [`clock`] is the wall clock.
 //! * `trace` names the spans of a trace.
-//! * [`cidr`] reads networks as Kubernetes does.
-//! * [`assembly`] puts them together.
+//! * [`cidr`] parses networks as Kubernetes does.
+//! * [`assembly`] puts everything together.
 
 pub mod assembly;
 mod buckets;

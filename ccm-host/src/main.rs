@@ -1,4 +1,4 @@
-//! The `ccm-host` process: exit code 0 after a clean end, 1 after a mistake on the command line or a failure.
+//! The `ccm-host` process: exit code 0 after a clean end, 1 after a command line mistake or a failure.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "answers to the person at the command line")]
 
 use std::process::ExitCode;
@@ -10,12 +10,12 @@ use ccm_host::manager::flags::{self, Request, Settings};
 use ccm_host::manager::traces::Traces;
 use ccm_host::manager::{build_info, logging, run};
 
-/// Gives memory back after the peak of the first synchronisation, which the system's allocator does not.
+/// Returns memory after the peak of the first synchronisation, which the system's allocator does not.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Blocking calls that are still under way at the end are left behind after this.
+/// Blocking calls still under way at the end are abandoned after this.
 const LEFT_BEHIND: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {

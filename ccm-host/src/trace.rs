@@ -1,4 +1,4 @@
-//! The spans of a trace, which begins when an object is queued and ends when its run does:
+//! The spans of a trace, which begins when an object is queued and ends when its run ends:
 //!
 //! ```text
 //! reconcile ─┬─ wait      in the queue
@@ -6,8 +6,8 @@
 //!                     └─ batch ── BatchGetInstances ─► …
 //! ```
 //!
-//! A batch belongs to the trace of the first who asked, and is linked to all who did. Nothing here costs anything unless
-//! somebody takes the spans: `manager::traces`, or the log at a higher verbosity, which then shows queue and key.
+//! A batch belongs to the trace of its first caller and is linked to those of all callers. Spans cost nothing unless
+//! somebody collects them: `manager::traces`, or the log at a higher verbosity, which then shows queue and key.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -18,10 +18,10 @@ use opentelemetry::{Context, KeyValue, global};
 use tracing::{Instrument as _, Span, field::Empty};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-/// Where all of these spans come from, for filters.
+/// The target of all these spans, for filters.
 pub(crate) const TARGET: &str = module_path!();
 
-/// Runs what was queued `waited` ago under this key.
+/// Runs the work for a key that was queued `waited` ago.
 pub(crate) fn reconcile<K: Display, F: Future>(
     queue: &'static str,
     key: &K,
@@ -39,7 +39,7 @@ pub(crate) fn reconcile<K: Display, F: Future>(
     }
 }
 
-/// The span around the wait, which is over, and the work.
+/// Starts the span around the wait, which is over, and the work.
 fn begun(queue: &'static str, key: &impl Display, waited: Duration, work: &Span) -> Context {
     let now = SystemTime::now();
     let added = now.checked_sub(waited).unwrap_or(now);
@@ -49,12 +49,12 @@ fn begun(queue: &'static str, key: &impl Display, waited: Duration, work: &Span)
     let whole = Context::new().with_span(whole.start_with_context(&tracer, &Context::new()));
     let mut wait = tracer.span_builder("wait").with_start_time(added).start_with_context(&tracer, &whole);
     wait.end_with_timestamp(now);
-    // An error says that nobody takes traces.
+    // An error means that nobody collects traces.
     let _untraced = work.set_parent(whole.clone());
     whole
 }
 
-/// A call to a provider; `items` is the size of a batch. `code` and `reason` are recorded at its end.
+/// A call to a provider; `items` is the size of a batch. `code` and `reason` are recorded when it ends.
 pub(crate) fn call(
     provider: &str,
     service: &'static str,
@@ -76,12 +76,12 @@ pub(crate) fn call(
     )
 }
 
-/// Who waits for one item of a batch, as far as they are traced.
+/// The traced callers waiting for one item of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Askers(Vec<SpanContext>);
 
 impl Askers {
-    /// Whoever runs here asks, too.
+    /// Adds the current span as a caller.
     pub(crate) fn note(&mut self) {
         let span = Span::current();
         if span.is_none() {
@@ -94,7 +94,7 @@ impl Askers {
     }
 }
 
-/// A batch that is asked for by these.
+/// The span of a batch, linked to its callers.
 pub(crate) fn batch<'a>(items: impl Iterator<Item = &'a Askers>) -> Span {
     let mut askers = items.flat_map(|asked| &asked.0).peekable();
     let Some(first) = askers.peek().copied() else { return Span::none() };
