@@ -1,8 +1,8 @@
-//! What all controllers do alike, once.
+//! What all controllers share.
 //!
-//! * [`Retry`] says when an error of a provider is tried again.
-//! * [`ToldOnce`] remembers what people were told about an object.
-//! * [`pass_on`] writes the Events that a provider wants.
+//! * [`Retry`] maps a provider's error to its retry.
+//! * [`ToldOnce`] remembers what was already reported about an object.
+//! * [`pass_on`] records the Events that a provider attached to its answer.
 //! * [`askable`], [`follow_status`] and [`resync`] pace the loops that follow a provider.
 
 mod follow;

@@ -1,7 +1,7 @@
-//! Whatever a provider answers, all controllers together: nothing panics, and nothing is written or asked for that the
-//! contract does not allow.
+//! Runs all controllers together against a provider that answers anything: nothing panics, and nothing is written or
+//! requested that the contract does not allow.
 //!
-//! Some thousand answers by default. A long run, and one seed again:
+//! Some thousand answers by default. For a long run, and to replay one seed:
 //!
 //! ```text
 //! HOSTILE_ANSWERS=1000000 cargo test --release -p ccm-host --lib whatever_a_provider_answers -- --nocapture
@@ -28,7 +28,7 @@ thread_local! {
     static PANICS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Panics on this thread are counted, wherever they are caught. A scene runs on one thread.
+/// Counts panics on this thread, wherever they are caught. A scene runs on one thread.
 fn count_panics() {
     static HOOKED: Once = Once::new();
     HOOKED.call_once(|| {
@@ -41,7 +41,7 @@ fn count_panics() {
     PANICS.set(0);
 }
 
-/// Each seed is another provider, before another cluster. One in three lies only in what it lists, which must take nothing
+/// Each seed is another provider, and another cluster. One in three lies only in its lists, which must take nothing
 /// from a living Service.
 #[tokio::test(start_paused = true)]
 async fn whatever_a_provider_answers_no_controller_does_harm() {
@@ -64,6 +64,6 @@ async fn whatever_a_provider_answers_no_controller_does_harm() {
         seed += 1;
     }
     println!("{given} answers, seeds {first}..{seed}: {deeds:?}");
-    // What is rare takes its time.
+    // Rare deeds need many answers.
     assert!(given < 20_000 || deeds.are_of_every_kind(), "not everything was tried: {deeds:?}");
 }

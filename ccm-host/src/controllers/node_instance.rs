@@ -1,7 +1,7 @@
-//! The machine of a node, whichever provider has it.
+//! Asks about a node's instance, whichever provider has it.
 //!
-//! In: a node and what is asked about it. Out: the answer and who stands for it, or why there is none. Questions of
-//! many nodes that are asked at once travel together; that is decided in [`crate::cloud`].
+//! In: a node and a question about it. Out: the answer and the providers behind it, or why there is none.
+//! [`crate::cloud`] batches concurrent questions about many nodes.
 
 use std::sync::Arc;
 
@@ -13,30 +13,29 @@ use crate::{
     kube::{cache::Cache, node::Node},
 };
 
-/// What came of a question.
+/// The result of a question.
 #[derive(Debug)]
 pub enum Found {
-    /// An answer, also if it says that nothing is known.
+    /// An answer, which may say that nothing is known.
     Answer {
-        /// Who gave it; all candidates where none of them has the machine. Never empty.
+        /// The provider that gave it; all candidates if none of them has the instance. Never empty.
         by: Vec<Arc<dyn Provider>>,
-        /// What was said.
         answer: Box<InstanceAnswer>,
     },
-    /// Nobody could be asked.
+    /// No provider gave a conclusive answer.
     Failed {
-        /// Why: the first failure.
+        /// The first failure.
         error: CloudError,
     },
     /// A provider has not introduced itself yet.
     Undecided,
-    /// The node's provider ID is none of ours, or the node is gone.
+    /// No provider of this host owns the node's provider ID, or the node is gone.
     Nobody,
 }
 
-/// Waits until the cache of nodes keeps what these providers want to know of them: a provider that tells instances by a
-/// label it has just asked for would look for another one, or none (N5). Out comes the node as it is known then; none if it
-/// is gone, since what was known of it before may be too little.
+/// Waits until the Node cache keeps what these providers want to know: a provider that identifies instances by a
+/// label it has only just asked for would look for another instance, or none (N5). Returns the node as the cache has
+/// it then; `None` if it is gone, since what was known of it before may be too little.
 async fn known_well(
     nodes: &Cache<Node>,
     node: &Arc<Node>,
@@ -52,8 +51,8 @@ async fn known_well(
     nodes.get(&node.name).filter(|now| now.uid == node.uid)
 }
 
-/// Asks whoever looks after the node. Where that is not certain, one after the other is asked until one has the machine; a
-/// provider that fails does not keep the others from being asked.
+/// Asks the provider that owns the node. If that is uncertain, asks the candidates in turn until one has the
+/// instance; a provider that fails does not stop the search.
 pub async fn ask(
     providers: &Providers,
     nodes: &Cache<Node>,
@@ -97,7 +96,7 @@ fn has_machine(state: InstanceState) -> bool {
     }
 }
 
-/// Of two answers of which none has the machine, the one that proves less. So a node is absent only if everybody says so.
+/// Of two answers without an instance, the one that proves less: a node is absent only if every candidate says so.
 fn weaker(
     one: Result<InstanceAnswer, CloudError>,
     other: Result<InstanceAnswer, CloudError>,

@@ -1,7 +1,7 @@
-//! Which nodes are ours at all, asked before any call to a provider.
+//! Decides which nodes this host manages at all, before any call to a provider.
 //!
-//! In: a node's labels. Out: yes or no. A node outside is never asked about, written or deleted; which provider looks
-//! after a node inside is decided in [`crate::cloud`].
+//! In: a node's labels. Out: yes or no. A node outside the scope is never asked about, written or deleted;
+//! [`crate::cloud`] decides which provider owns a node inside it.
 
 use crate::{
     kube::{
@@ -11,29 +11,29 @@ use crate::{
     manager::selector::LabelSelector,
 };
 
-/// The label with which a person takes one node out; only the value `true` counts.
+/// The label by which a person excludes a node; only the value `true` counts.
 pub const EXCLUDE_LABEL: &str = "cloudprovider.ccm/exclude";
 
-/// The nodes that this host looks after.
+/// The nodes that this host manages.
 #[derive(Debug, Clone, Default)]
 pub struct NodeScope {
     selector: LabelSelector,
 }
 
 impl NodeScope {
-    /// The nodes that the selector matches, without those that opted out.
+    /// The nodes that the selector matches, except those excluded by label.
     #[must_use]
     pub fn new(selector: LabelSelector) -> Self {
         Self { selector }
     }
 
-    /// Whether the node is ours.
+    /// Whether this host manages the node.
     #[must_use]
     pub fn contains(&self, node: &Node) -> bool {
         node.labels.get(EXCLUDE_LABEL) != Some("true") && self.selector.matches(|key| node.labels.get(key))
     }
 
-    /// What the Node cache has to keep for this.
+    /// What the Node cache must keep for this.
     #[must_use]
     pub fn keep(&self) -> Keep {
         let keys = self.selector.keys().chain([EXCLUDE_LABEL]);

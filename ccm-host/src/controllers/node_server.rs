@@ -1,4 +1,4 @@
-//! Nodes, and the host's ConfigMaps, in an apiserver in memory, in the words of the controllers' tests.
+//! Nodes, and the host's ConfigMaps, in an in-memory apiserver, with helpers for the controllers' tests.
 
 #![allow(dead_code, reason = "words for the tests of every controller, used or not yet")]
 
@@ -22,7 +22,7 @@ use crate::kube::{
 
 const HOST: &str = "host";
 
-/// See the module. Cheap to clone.
+/// The test server. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct NodeServer {
     api: ApiServer,
@@ -33,17 +33,17 @@ pub(crate) struct NodeServer {
 
 #[derive(Default)]
 struct State {
-    /// The versions of all changes of nodes.
+    /// The resource versions of all changes of nodes.
     changes: Vec<u64>,
-    /// Up to this one, watches are told, while they are held back.
+    /// While watches are held back: the last version they may show.
     told: u64,
     held: bool,
-    /// What a list of any age shows, while it lags.
+    /// The version that lists of any age show, while the server lags.
     lags_at: Option<u64>,
     answers: VecDeque<Fault>,
     silent: bool,
     records_refused: bool,
-    /// The Leases of kubelets: when they renewed last, or none for one that is alive.
+    /// The Leases of kubelets: when each renewed last, or `None` if it is alive.
     renewed: BTreeMap<String, Option<Timestamp>>,
     leases_refused: bool,
     before_next_read: Option<Box<dyn FnOnce() + Send>>,
@@ -67,7 +67,7 @@ impl NodeServer {
         server
     }
 
-    /// All of it, for other kinds of objects.
+    /// The underlying apiserver, for other kinds of objects.
     pub(crate) fn api(&self) -> &ApiServer {
         &self.api
     }
@@ -80,60 +80,60 @@ impl NodeServer {
         Writer::new(self.client.clone(), WritePressure::default())
     }
 
-    /// A cache that has seen everything, and follows until cancelled.
+    /// A cache that has synced, and follows until cancelled.
     pub(crate) async fn cache(&self, keep: Keep, cancel: &CancellationToken) -> Cache<Node> {
         let cache = Cache::new(keep, &CacheMetrics::default());
         self.fill(&cache, cancel).await;
         cache
     }
 
-    /// Fills a cache, and lets it follow until cancelled.
+    /// Syncs a cache, and lets it follow until cancelled.
     pub(crate) async fn fill(&self, cache: &Cache<Node>, cancel: &CancellationToken) {
         let (running, client, cancel) = (cache.clone(), self.client.clone(), cancel.clone());
         tokio::spawn(async move { running.run(client, cancel).await });
         cache.synced().await;
     }
 
-    /// The node as it stands here.
+    /// The node as stored.
     pub(crate) fn node(&self, name: &str) -> Option<Value> {
         self.api.world().object::<core::Node>("", name).map(|node| node.value())
     }
 
-    /// A part of the node, null if there is no such part.
+    /// A part of the node; null if there is none.
     pub(crate) fn part(&self, name: &str, pointer: &str) -> Value {
         self.node(name).and_then(|node| node.pointer(pointer).cloned()).unwrap_or_default()
     }
 
-    /// One condition of the node, null if it has none of that type.
+    /// One condition of the node; null if it has none of that type.
     pub(crate) fn condition(&self, name: &str, type_: &str) -> Value {
         let conditions = self.part(name, "/status/conditions");
         let mut all = conditions.as_array().into_iter().flatten();
         all.find(|condition| condition["type"] == type_).cloned().unwrap_or_default()
     }
 
-    /// Somebody else adds a node, or replaces it.
+    /// Another client adds or replaces a node.
     pub(crate) fn put(&self, node: &Node) {
         self.api.world().put_value(to_json(node)).unwrap();
     }
 
-    /// Somebody else writes.
+    /// Another client edits a node.
     pub(crate) fn edit(&self, name: &str, edit: impl FnOnce(&mut Value)) {
         let mut node = self.node(name).unwrap();
         edit(&mut node);
         self.api.world().put_value(node).unwrap();
     }
 
-    /// Somebody else deletes.
+    /// Another client deletes a node.
     pub(crate) fn delete(&self, name: &str) {
         let _gone_already = self.api.world().remove::<core::Node>("", name).is_err();
     }
 
-    /// From now on the watches that are open are told nothing: caches grow stale, until they list anew.
+    /// Holds open watches back from now on: caches grow stale until they list again.
     pub(crate) fn hold_watches(&self) {
         self.tell_up_to(self.api.version());
     }
 
-    /// Tells so many of the changes that were held back.
+    /// Releases that many of the changes held back.
     pub(crate) fn release(&self, count: usize) {
         let version = {
             let state = self.state.lock();
@@ -150,43 +150,43 @@ impl NodeServer {
         self.faults.view(View::StoppedAt(version));
     }
 
-    /// Tells everything that was held back, and holds nothing back any more.
+    /// Releases everything that was held back, and stops holding back.
     pub(crate) fn release_all(&self) {
         self.state.lock().held = false;
         self.faults.view(View::Current);
     }
 
-    /// From now on lists that may be of any age, and the watches that follow them, show what there is now.
+    /// From now on lists of any age, and the watches that follow them, show the current state.
     pub(crate) fn lag(&self) {
         self.state.lock().lags_at = Some(self.api.version());
     }
 
-    /// The next write is answered so, and not done.
+    /// Refuses the next write.
     pub(crate) fn answer_next_write(&self, refusal: Refusal) {
         self.state.lock().answers.push_back(Fault::Refuse(refusal));
     }
 
-    /// The next write is done, and answered with a timeout.
+    /// Does the next write, but answers with a timeout.
     pub(crate) fn lose_next_answer(&self) {
         self.state.lock().answers.push_back(Fault::RefuseAfter(refusal(504, "Timeout")));
     }
 
-    /// Writes are never answered, and not done, until this is taken back.
+    /// Neither does nor answers writes, until switched off again.
     pub(crate) fn silence_writes(&self, silent: bool) {
         self.state.lock().silent = silent;
     }
 
-    /// Something happens just before a single node is read the next time.
+    /// Runs `event` just before the next read of a single node.
     pub(crate) fn before_next_read(&self, event: impl FnOnce() + Send + 'static) {
         self.state.lock().before_next_read = Some(Box::new(event));
     }
 
-    /// Everything that was asked of Nodes since the last time, without watches: method and name.
+    /// All requests for Nodes since the last call, without watches: method and name.
     pub(crate) fn take_lines(&self) -> Vec<String> {
         self.take_calls().iter().map(|call| call.line().replace("/api/v1/nodes/", "")).collect()
     }
 
-    /// Likewise, as they came.
+    /// The same, as received.
     pub(crate) fn take_calls(&self) -> Vec<Asked> {
         let calls = self.api.take_requests().into_iter();
         calls.filter(|call| call.resource == "nodes" && call.verb != Some(Verb::Watch)).collect()
@@ -198,29 +198,29 @@ impl NodeServer {
         record.map(|record| record.value()).unwrap_or_default()
     }
 
-    /// Somebody else writes the ConfigMap of this name.
+    /// Another client writes the ConfigMap of this name.
     pub(crate) fn put_record(&self, name: &str, data: Value) {
         let metadata = json!({"name": name, "namespace": "kube-system"});
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
         self.api.world().put_value(map).unwrap();
     }
 
-    /// The kubelet of this node is alive, and renews its Lease.
+    /// The node's kubelet is alive, and renews its Lease.
     pub(crate) fn renew_lease(&self, node: &str) {
         self.state.lock().renewed.insert(node.to_owned(), None);
     }
 
-    /// The kubelet of this node renewed its Lease so long ago, and falls silent.
+    /// The node's kubelet renewed its Lease that long ago, and has been silent since.
     pub(crate) fn stop_lease(&self, node: &str, ago: SignedDuration) {
         self.state.lock().renewed.insert(node.to_owned(), Some(Timestamp::now() - ago));
     }
 
-    /// From now on Leases cannot be read, or again they can.
+    /// Refuses reads of Leases, or allows them again.
     pub(crate) fn refuse_leases(&self, refused: bool) {
         self.state.lock().leases_refused = refused;
     }
 
-    /// From now on ConfigMaps can neither be read nor written, or again they can.
+    /// Refuses reads and writes of ConfigMaps, or allows them again.
     pub(crate) fn refuse_records(&self, refused: bool) {
         self.state.lock().records_refused = refused;
     }
@@ -265,7 +265,7 @@ impl State {
     }
 }
 
-/// A living kubelet has renewed whenever somebody looks.
+/// A living kubelet's Lease is fresh at every read.
 fn lease(name: &str, renewed: Option<Timestamp>) -> Fault {
     let renewed = renewed.unwrap_or_else(|| Timestamp::now() + SignedDuration::from_millis(1));
     let lease = json!({

@@ -1,29 +1,31 @@
-//! The two taints by which the cloud speaks through a Node, and what can be done to a list of taints.
+//! The two taints that the cloud provider sets or removes on Nodes, and operations on lists of taints.
 //!
-//! Pure: a list in, the new list out, or none if nothing changes. When to add or remove is decided by the controllers.
+//! Pure: a list in, the new list out, or `None` if nothing changes. The controllers decide when to add or remove a
+//! taint.
 
 use crate::kube::node::Taint;
 
-/// On a node that the cloud has not described yet. Set by the kubelet, removed by us.
+/// Marks a node that the cloud has not described yet. Set by the kubelet, removed by us.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-/// On a node whose machine is stopped.
+/// Marks a node whose instance is stopped.
 pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 const NO_SCHEDULE: &str = "NoSchedule";
 
-/// The shutdown taint as we write it: it keeps new pods away and evicts none.
+/// The shutdown taint as we write it: it keeps new pods away but evicts none.
 #[must_use]
 pub fn shutdown() -> Taint {
     Taint { key: SHUTDOWN.to_owned(), effect: NO_SCHEDULE.to_owned(), ..Taint::default() }
 }
 
-/// Whether two taints are the same one: key and effect count, the value does not.
+/// Whether two taints are the same one: key and effect match; the value is ignored.
 #[must_use]
 pub fn same(one: &Taint, other: &Taint) -> bool {
     one.key == other.key && one.effect == other.effect
 }
 
-/// The list with `wanted` in it; none if it is there already. A taint that differs only in its value is replaced where it stands.
+/// The list with `wanted` in it; `None` if it is there already. A taint that differs only in its value is replaced in
+/// place.
 #[must_use]
 pub fn with(list: &[Taint], wanted: &Taint) -> Option<Vec<Taint>> {
     let mut new = list.to_vec();
@@ -35,13 +37,13 @@ pub fn with(list: &[Taint], wanted: &Taint) -> Option<Vec<Taint>> {
     Some(new)
 }
 
-/// The list without `unwanted`; none if it is not there.
+/// The list without `unwanted`; `None` if it is not there.
 #[must_use]
 pub fn without(list: &[Taint], unwanted: &Taint) -> Option<Vec<Taint>> {
     filtered(list, |taint| !same(taint, unwanted))
 }
 
-/// The list without any taint of this key, whatever its effect and value; none if there is no such taint.
+/// The list without any taint of this key, whatever its effect and value; `None` if there is no such taint.
 #[must_use]
 pub fn without_key(list: &[Taint], key: &str) -> Option<Vec<Taint>> {
     filtered(list, |taint| taint.key != key)

@@ -1,13 +1,13 @@
-//! How loops follow a provider: until it can be asked, as its status changes, and from sweep to sweep.
+//! Lets loops follow a provider: until it can be asked, as its status changes, and from sweep to sweep.
 
 use std::{future::pending, time::Duration};
 
 use crate::cloud::{Provider, ProviderStatus};
 
-/// Up to this share of the period is added, so that several providers or hosts do not ask in step.
+/// Maximum jitter as a share of the period, so that several providers or hosts do not list in step.
 const JITTER: f64 = 0.1;
 
-/// From one sweep to the next.
+/// The pause until the next sweep: the period plus jitter.
 #[must_use]
 pub fn resync(period: Duration) -> Duration {
     period.mul_f64(1.0 + JITTER * fastrand::f64())
@@ -23,7 +23,7 @@ pub async fn askable(provider: &dyn Provider) {
     }
 }
 
-/// Tells what a provider's status was and is, at each change, for as long as it is polled.
+/// Calls `tell` with the previous and the current status at each change, for as long as it is polled.
 pub async fn follow_status(provider: &dyn Provider, mut tell: impl FnMut(&ProviderStatus, &ProviderStatus)) {
     let mut status = provider.status();
     let mut before = status.borrow_and_update().clone();

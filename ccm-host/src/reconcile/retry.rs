@@ -1,6 +1,6 @@
-//! When an error of a provider is tried again. Pure.
+//! Maps a provider's error to its retry. Pure.
 //!
-//! In: the error, with the retry class that the contract gives its reason. Out: what the work queue is told.
+//! In: the error, with the retry class that the contract assigns to its reason. Out: the outcome for the work queue.
 
 use std::{fmt::Display, time::Duration};
 
@@ -11,34 +11,34 @@ use crate::{
     kube::queue::Outcome,
 };
 
-/// The shortest pause where an early retry cannot help.
+/// The minimum pause where an early retry cannot help.
 pub const SLOW_RETRY: Duration = Duration::from_secs(300);
 
-/// When to try again.
+/// When to retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
-    /// After the object's backoff, which grows.
+    /// After the object's growing backoff.
     Backoff,
-    /// After exactly this long; the backoff neither grows nor is forgotten.
+    /// After exactly this long; the backoff neither grows nor resets.
     After(Duration),
     /// When the object changes, or at the next sweep.
     Wait,
 }
 
 impl Retry {
-    /// As the contract says of the error's reason.
+    /// The retry that the contract prescribes for the error's reason.
     #[must_use]
     pub fn of(error: &CloudError) -> Self {
         match error.reason.map(ErrorReason::retry) {
             Some(RetryClass::Wait) => Self::Wait,
             Some(RetryClass::Slow) => Self::After(slow(error)),
-            // The same message again will be as large.
+            // The same message would be too large again.
             None if error.is_too_large() => Self::After(slow(error)),
             _ => error.retry_after.filter(|after| !after.is_zero()).map_or(Self::Backoff, Self::After),
         }
     }
 
-    /// The same for an object that no sweep looks at again: where only a change would help, it is tried slowly.
+    /// The same for an object that no sweep requeues: where only a change would help, retries slowly.
     #[must_use]
     pub fn without_sweep(error: &CloudError) -> Self {
         match Self::of(error) {
@@ -47,7 +47,7 @@ impl Retry {
         }
     }
 
-    /// What the queue is told.
+    /// The outcome for the work queue.
     pub fn outcome(self, why: impl Display) -> Outcome {
         match self {
             Self::Backoff => Outcome::retry(why),
@@ -56,7 +56,7 @@ impl Retry {
         }
     }
 
-    /// How long to wait, with the backoff of now; none: until something changes.
+    /// The delay, given the current backoff; `None` means until something changes.
     pub fn delay(self, backoff: Duration) -> Option<Duration> {
         match self {
             Self::Backoff => Some(backoff),

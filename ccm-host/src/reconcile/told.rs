@@ -1,4 +1,4 @@
-//! What people are told: once for as long as it stays so, and what a provider wants told.
+//! Reports each notice once while it lasts, and passes on a provider's Events.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use crate::{
     kube::events::{Recorder, Regarding},
 };
 
-/// What was told about each object. Only objects with something to tell take room.
+/// The topics reported for each object. Only objects with current topics take memory.
 #[derive(Debug)]
 pub struct ToldOnce<Topic>(HashMap<String, Vec<Topic>>);
 
@@ -18,8 +18,8 @@ impl<Topic> Default for ToldOnce<Topic> {
 }
 
 impl<Topic: PartialEq> ToldOnce<Topic> {
-    /// Of everything there is to tell about an object now, what was not told before. What is not among it any more will
-    /// be news again.
+    /// Returns those of an object's current notices that were not reported before. A notice missing from `all` will
+    /// be new again.
     pub fn news<T>(&mut self, object: &str, all: Vec<T>, topic: impl Fn(&T) -> Topic) -> Vec<T> {
         let before = self.0.remove(object).unwrap_or_default();
         if all.is_empty() {
@@ -29,18 +29,18 @@ impl<Topic: PartialEq> ToldOnce<Topic> {
         all.into_iter().filter(|one| !before.contains(&topic(one))).collect()
     }
 
-    /// What was told and still is so.
+    /// The topics that were reported and still hold.
     pub fn told(&self, object: &str) -> &[Topic] {
         self.0.get(object).map_or(&[], Vec::as_slice)
     }
 
-    /// The object is gone.
+    /// Forgets an object that is gone.
     pub fn forget(&mut self, object: &str) {
         self.0.remove(object);
     }
 }
 
-/// Writes the Events that a provider wants on an object.
+/// Records the Events that a provider attached to its answer.
 pub fn pass_on(recorder: &Recorder, object: impl Into<Regarding>, events: &[ProviderEvent]) {
     let object = object.into();
     for ProviderEvent { kind, reason, message } in events {

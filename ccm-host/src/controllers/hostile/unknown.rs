@@ -1,16 +1,16 @@
-//! What nobody asked about is forgotten.
+//! The host forgets objects that it never asked about.
 
 use super::*;
 
-/// Lists, batches and streams that tell of something else each time: what is remembered follows the cluster, not them.
-/// `HOSTILE_ANSWERS` says of how much.
+/// Lists, batches and streams report something else each time: memory must grow with the cluster, not with them.
+/// `HOSTILE_ANSWERS` sets the number of such reports.
 #[tokio::test(start_paused = true)]
 async fn what_nobody_asked_about_is_not_remembered() {
     count_panics();
     let wanted = from_env("HOSTILE_ANSWERS", 60_000);
     let hostile = Hostile::flood();
     let mut scene = Scene::start(Arc::clone(&hostile), 0, Lies::InLists).await;
-    // By then every list has come, and every Event that waits to be written has its place.
+    // By then every list has arrived, and the Event queue has reached its size.
     sleep(Duration::from_secs(600)).await;
     let before = hostile.unknown();
     let mut sizes = Vec::new();
