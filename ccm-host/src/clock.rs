@@ -12,7 +12,6 @@ thread_local! {
     static FOLLOWED: Cell<Option<(Instant, Timestamp)>> = const { Cell::new(None) };
 }
 
-/// The current time.
 #[must_use]
 pub fn now() -> Timestamp {
     let Some((since, start)) = FOLLOWED.get() else { return Timestamp::now() };

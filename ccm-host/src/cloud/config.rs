@@ -20,7 +20,6 @@ pub struct ClusterRef {
 pub struct ProviderConfig {
     /// Its name on the command line.
     pub name: String,
-    /// Where it listens.
     pub endpoint: Endpoint,
     pub cluster: ClusterRef,
     /// Users that may own the socket and answer on it, besides this process's own and root.

@@ -12,7 +12,6 @@ use crate::kube::Node;
 pub struct InstanceQuery {
     /// The node from the cache; only the fields that the provider wants are sent.
     pub node: Arc<Node>,
-    /// Which fields are requested.
     pub view: InstanceView,
     /// Maximum age of the answer.
     pub freshness: Freshness,
@@ -64,7 +63,6 @@ pub struct InstanceAnswer {
     pub state: InstanceState,
     /// It comes from the source of truth. Only an authoritative [`InstanceState::Absent`] is evidence.
     pub authoritative: bool,
-    /// When it was observed.
     pub observed_at: Option<Timestamp>,
     /// Present whenever the provider could describe the instance.
     pub instance: Option<Instance>,

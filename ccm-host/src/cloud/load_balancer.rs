@@ -113,13 +113,11 @@ pub struct Deleted {
 pub struct LoadBalancer {
     /// Namespace and name of the Service, as recorded.
     pub key: ObjectKey,
-    /// Uid of the Service.
     pub service_uid: String,
     /// The cloud's id; empty when unknown.
     pub id: String,
     /// The cloud's name; empty when unknown.
     pub name: String,
-    /// Whether it exists.
     pub state: LoadBalancerState,
     /// Valid entries; invalid ones from the provider are removed and named in `rejected`.
     pub ingress: Vec<Ingress>,

@@ -26,7 +26,6 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The number of kinds.
     pub(super) const COUNT: usize = 5;
 
     /// Whether calls of this kind read the cloud.

@@ -39,7 +39,6 @@ pub(super) type Item<C> = (<C as Calls>::Key, <C as Calls>::Question);
 /// A kind of call that carries several items.
 pub(super) trait Calls: Sync {
     type Key: Clone + Eq + Hash + Debug + Send + Sync;
-    /// What is asked for.
     type Question: Send + Sync;
     type Done: Send;
 
@@ -70,7 +69,6 @@ pub(super) trait Calls: Sync {
     }
 }
 
-/// A batch that failed.
 struct Failed<C: Calls> {
     items: Vec<Item<C>>,
     error: CloudError,

@@ -86,12 +86,11 @@ impl ProviderStatus {
     }
 }
 
-/// What a provider reported about itself.
+/// A provider's description of itself.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProviderInfo {
     /// Its own name, for example `aws`.
     pub name: String,
-    /// Its vendor's version.
     pub vendor_version: String,
     /// Random per process start.
     pub epoch: String,
@@ -167,7 +166,7 @@ impl ProviderInfo {
 pub struct InProgress {
     /// When to ask again; positive.
     pub retry_after: Duration,
-    /// For machines; may be empty.
+    /// Machine-readable; may be empty.
     pub reason: String,
     /// For people; may be empty.
     pub message: String,

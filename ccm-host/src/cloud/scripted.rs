@@ -23,7 +23,6 @@ use tonic::{Status, metadata::MetadataMap, transport::server::Router};
 
 use super::Dialer;
 
-/// Answers an RPC.
 type Handler<Q, A> = Box<dyn Fn(Q) -> BoxFuture<'static, Result<A, Status>> + Send + Sync>;
 
 /// The answers of a scripted provider.

@@ -39,7 +39,6 @@ pub struct Flags {
     cloud_provider: String,
 }
 
-/// User IDs.
 #[derive(Clone, Debug)]
 struct Uids(Vec<u32>);
 

@@ -23,7 +23,6 @@ fn settings() -> Settings {
     }
 }
 
-/// One competing process.
 struct Replica {
     leadership: Leadership,
     health: Health,

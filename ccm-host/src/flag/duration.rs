@@ -31,7 +31,6 @@ pub enum DurationError {
     TooLong,
 }
 
-/// Reads a duration.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let (negative, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

@@ -59,7 +59,6 @@ impl std::error::Error for FlagError {}
 pub struct Mistakes(Vec<FlagError>);
 
 impl Mistakes {
-    /// Adds a mistake.
     pub fn add(&mut self, error: FlagError) {
         self.0.push(error);
     }
@@ -91,7 +90,6 @@ impl Mistakes {
         !self.0.iter().any(|error| names.contains(&name(error).as_str()))
     }
 
-    /// Adds several mistakes.
     pub fn extend(&mut self, errors: impl IntoIterator<Item = FlagError>) {
         self.0.extend(errors);
     }

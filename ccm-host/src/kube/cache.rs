@@ -58,16 +58,16 @@ pub trait Slim: Send + Sync + Sized + 'static {
     fn project(wire: Self::Wire, keep: &Keep, interner: &Interner) -> Self;
 }
 
-/// What happened to an object.
+/// A change of an object.
 #[derive(Debug, Clone)]
 pub enum Change<T> {
     /// Seen for the first time. An object that was replaced under its name is deleted and then added.
     Added(Arc<T>),
     /// Something kept differs.
     Updated {
-        /// As it was known before.
+        /// The state before.
         old: Arc<T>,
-        /// As it is now.
+        /// The state now.
         new: Arc<T>,
     },
     /// Deleted, perhaps while the watch was lost. Holds the last known state.
@@ -162,13 +162,11 @@ impl<T: Slim> Cache<T> {
         self.0.store.read().by_index(value)
     }
 
-    /// How many objects are held.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.store.read().len()
     }
 
-    /// Whether no object is held.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -42,7 +42,6 @@ const CAPACITY: usize = 1000;
 /// The object that an event is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Regarding {
-    /// The object's API version.
     pub api_version: &'static str,
     pub kind: &'static str,
     /// The namespace; `None` for a cluster-scoped object, whose events go to `default`.

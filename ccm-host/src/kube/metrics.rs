@@ -20,7 +20,6 @@ pub use queue::{QueueMetrics, QueueSeries};
 /// All metrics of this module. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct KubeMetrics {
-    /// Requests to the apiserver.
     pub client: ClientMetrics,
     pub cache: CacheMetrics,
     pub queue: QueueMetrics,

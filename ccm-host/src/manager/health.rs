@@ -11,7 +11,6 @@ use parking_lot::{Mutex, RwLock};
 /// Healthy, or why not, in words for people and without secrets.
 pub type CheckResult = Result<(), String>;
 
-/// A set of checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
     Live,

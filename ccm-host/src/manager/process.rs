@@ -31,7 +31,6 @@ const FLUSH: Duration = Duration::from_secs(3);
 /// Time for scrapes still being answered.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-/// The running process.
 #[derive(Debug)]
 pub struct Process {
     settings: Arc<Settings>,

@@ -18,7 +18,7 @@ pub struct ProcessCollector {}
 struct Stat {
     cpu_seconds: f64,
     threads: i64,
-    /// Since the machine started.
+    /// Since boot.
     started_seconds: f64,
     virtual_bytes: i64,
     resident_bytes: i64,

@@ -35,7 +35,7 @@ enum Rule {
 pub struct SelectorError {
     /// The part of the selector that is wrong.
     pub requirement: String,
-    /// What is wrong with it.
+    /// The problem with it.
     pub problem: &'static str,
 }
 

@@ -41,7 +41,6 @@ pub(in crate::cloud) enum HandshakeError {
     /// No version in common.
     #[error("provider {name:?} cannot be used: {source}")]
     NoCommonVersion { name: String, source: NegotiationError },
-    /// The call failed.
     #[error("handshake failed in {0}")]
     Failed(CloudError),
 }

@@ -25,7 +25,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// Longest wait between two attempts, whatever the server says.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// What the guard enforces.
+/// The limits that the guard enforces.
 #[derive(Debug, Clone)]
 pub(super) struct Rules {
     pub(super) limiter: Option<Limiter>,

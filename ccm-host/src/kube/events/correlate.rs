@@ -56,7 +56,7 @@ struct Budget {
     at: Instant,
 }
 
-/// What to do about one event.
+/// The decision about one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Too many events about this object.

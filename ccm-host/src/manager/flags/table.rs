@@ -21,7 +21,6 @@ pub enum Upstream {
     New,
 }
 
-/// One flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlagDoc {
     pub name: String,

@@ -11,7 +11,7 @@ use super::{
     *,
 };
 
-/// What arrived: the bytes of each request, and the digest and node count of each set, -1 if nodes are omitted.
+/// Records the bytes of each request, and the digest and node count of each set, -1 if nodes are omitted.
 #[derive(Default)]
 struct Arrived {
     bytes: usize,

@@ -52,7 +52,7 @@ pub(super) struct Flags {
     authorization_webhook_cache_unauthorized_ttl: Duration,
 }
 
-/// Who may read what.
+/// Access rules of the serving port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessSettings {
     /// `None` means that of the rest of the process.

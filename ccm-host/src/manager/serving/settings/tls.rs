@@ -38,7 +38,6 @@ pub(super) struct Flags {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TlsSettings {
     pub certificate: CertificateSource,
-    /// Refuse TLS 1.2.
     pub only_tls13: bool,
     /// At least one.
     pub cipher_suites: Vec<SupportedCipherSuite>,
