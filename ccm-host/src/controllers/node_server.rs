@@ -156,7 +156,7 @@ impl NodeServer {
         self.faults.view(View::Current);
     }
 
-    /// From now on lists of any age, and the watches that follow them, show the current state.
+    /// From now on lists of any age, and the watches that follow them, keep showing the state as of this call.
     pub(crate) fn lag(&self) {
         self.state.lock().lags_at = Some(self.api.version());
     }

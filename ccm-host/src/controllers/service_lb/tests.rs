@@ -1,4 +1,4 @@
-//! The whole controller between an apiserver and a provider, both in memory.
+//! The whole controller against an apiserver and a provider, both in memory.
 
 mod cleaning;
 mod cluster;

@@ -10,7 +10,7 @@ use crate::{
     kube::fixtures::service,
 };
 
-/// Facts that own what they are about, so that a row of a table is a sentence.
+/// Facts that own their parts, so that each row of a table reads as a sentence.
 #[derive(Debug, Clone)]
 struct Scene {
     service: Option<Service>,
@@ -181,7 +181,7 @@ fn what_a_service_asks_for() {
         service
     };
     check([
-        // Differs on purpose: upstream asks the cloud, which knows nothing of it either.
+        // Differs on purpose: upstream asks the cloud, which has nothing either.
         ("SVC-1", given(service("web")), Action::Forget),
         ("SVC-2", given(udp()), Action::Ensure(Wish::Wanted)),
         ("SVC-3", given(lb()), Action::Ensure(Wish::Wanted)),
@@ -191,7 +191,7 @@ fn what_a_service_asks_for() {
         ("SVC-8", given(fin(lb())), Action::Ensure(Wish::Wanted)),
         ("SVC-9", given(lb()).known(Presence::Unknown), Action::Ensure(Wish::Wanted)),
         ("SVC-10", given(fin(lb())).applied(D::Service), Action::Ensure(Wish::Wanted)),
-        // SW-1: whatever is said to be absent, its deletion is asked for.
+        // SW-1: even if the balancer is reported absent, its deletion is requested.
         ("SVC-20", given(fin(lb()).deleting()).known(Presence::Absent), Action::Remove(Removal::Unwanted)),
         ("deleted before it had a balancer", given(lb().deleting()), Action::Forget),
         (
@@ -218,7 +218,7 @@ fn what_a_change_of_nodes_asks_for() {
         ("LBN-2", given(service("web")), Action::Forget),
         ("LBN-8", given(fin(lb())).applied(D::Nothing), Action::Rest),
         ("LBN-9", given(fin(lb())).applied(D::Backends), Action::Update(Wish::Wanted)),
-        // SW-13: differs on purpose, nothing new is given to a balancer that goes.
+        // SW-13: differs on purpose, a balancer being removed gets no new nodes.
         ("LBN-33", given(fin(lb()).deleting()).applied(D::Backends), Action::Remove(Removal::Unwanted)),
         ("both changed", given(fin(lb())).applied(D::Service), Action::Ensure(Wish::Wanted)),
     ]);
@@ -312,7 +312,7 @@ fn park(why: &str) -> Action {
     Action::Park(why.to_owned())
 }
 
-/// SW-15, SW-20: one schedule a key, whatever the reason for the look.
+/// SW-15, SW-20: one schedule per key, whatever caused the reconcile.
 #[test]
 fn what_was_tried_waits_for_its_time() {
     use Difference as D;
@@ -345,7 +345,7 @@ fn what_was_tried_waits_for_its_time() {
     ]);
 }
 
-/// S2: an edit that waits, or is refused, keeps no dead node behind the balancer.
+/// S2: a waiting or refused edit pins no dead node to the balancer.
 #[test]
 fn what_is_applied_is_kept_up_while_its_edit_waits() {
     use Difference as D;

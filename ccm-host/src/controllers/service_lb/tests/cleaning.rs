@@ -1,4 +1,4 @@
-//! A balancer goes: what is asked, what is written, and in which order.
+//! Removal of a balancer: calls, writes, and their order.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn a_service_that_wants_no_balancer_any_more_loses_it() {
     assert_eq!(world.metric("ccm_service_pending"), "0");
 }
 
-/// SVC-7; the status of what is gone is not written.
+/// SVC-7; no status is written to a Service that is gone.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_service_goes_when_its_balancer_is_gone() {
     let world = World::settled([node("n1"), lb("web")]).await;
@@ -59,7 +59,7 @@ async fn others_finalizers_stay_and_the_status_is_cleared() {
     assert_eq!(service["status"]["loadBalancer"].get("ingress"), None);
 }
 
-/// SW-5: somebody's finalizer that comes while ours goes.
+/// SW-5: another finalizer is added while ours is being removed.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_that_comes_while_ours_goes_stays() {
     let world = World::settled([node("n1"), lb("web")]).await;
@@ -73,7 +73,7 @@ async fn a_finalizer_that_comes_while_ours_goes_stays() {
     assert_eq!(world.cluster.service("web").unwrap()["metadata"]["finalizers"], json!(["other/late"]));
 }
 
-/// Whatever ends the process in between, the next one finds the finalizer and goes on.
+/// Whatever ends the process in between, the next one finds the finalizer and continues.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_does_not_go_before_the_status() {
     let mut service = published(fin(lb("web")));
@@ -90,7 +90,7 @@ async fn a_finalizer_does_not_go_before_the_status() {
     assert_eq!(story, ["delete web-uid", "status cleared", "finalizer removed"]);
 }
 
-/// FIN-3: what this process made is removed even if somebody tore off the finalizer.
+/// FIN-3: what this process made is removed even if somebody removed the finalizer.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_that_is_gone_is_not_removed() {
     let world = World::settled([node("n1"), lb("web")]).await;
@@ -102,7 +102,7 @@ async fn a_finalizer_that_is_gone_is_not_removed() {
     assert_eq!(world.take(), ["delete web-uid"]);
 }
 
-/// SVC-20, SW-1, SW-26: upstream asks for no deletion and tells of one.
+/// SVC-20, SW-1, SW-26: upstream requests no deletion but reports one.
 #[tokio::test(start_paused = true)]
 async fn what_is_said_to_be_absent_is_deleted_without_a_word() {
     let mut world = World::new([node("n1"), deleting(fin(lb("web")))]);
@@ -112,11 +112,11 @@ async fn what_is_said_to_be_absent_is_deleted_without_a_word() {
     let after_the_list: Vec<_> = story.iter().filter(|word| *word != "list").collect();
     assert_eq!(after_the_list, ["delete web-uid", "finalizer removed"]);
     assert!(world.cluster.service("web").is_none());
-    // Whether the list came first decides whether it was known to be absent.
+    // Only if the list came first was it known to be absent.
     assert!(events.is_empty() || events == TOLD, "{events:?}");
 }
 
-/// Design rule 8: legal on Delete, too.
+/// Design rule 8: work in progress is legal on Delete, too.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_in_progress_keeps_the_finalizer_and_waits_exactly() {
     let world = World::settled([node("n1"), lb("web")]).await;
@@ -133,7 +133,7 @@ async fn a_deletion_in_progress_keeps_the_finalizer_and_waits_exactly() {
     assert_eq!(events, TOLD, "told once, no warning");
 }
 
-/// SVC-21: upstream fails on the Get that we do not need; the finalizer stays for as long as anything may be left.
+/// SVC-21: upstream fails on a Get that we do not need; the finalizer stays for as long as anything may be left.
 #[tokio::test(start_paused = true)]
 async fn a_failed_deletion_keeps_the_finalizer() {
     let world = World::settled([node("n1"), lb("web")]).await;
@@ -152,7 +152,7 @@ async fn a_failed_deletion_keeps_the_finalizer() {
     world.until("end", |world| world.cluster.service("web").is_none()).await;
 }
 
-/// Q-4, SW-20: upstream tries at 0, 5, 15, 30, 35, 60 s.
+/// Q-4, SW-20: upstream retries at 0, 5, 15, 30, 35, 60 s.
 #[tokio::test(start_paused = true)]
 async fn a_failing_cleanup_follows_the_backoff_and_nothing_else() {
     let world = World::settled([node("n1"), lb("web")]).await;
@@ -169,7 +169,7 @@ async fn a_failing_cleanup_follows_the_backoff_and_nothing_else() {
     assert_eq!(waits, [0, 5, 10, 20, 40]);
 }
 
-/// SVC-22, SVC-23, SVC-26: of whichever wrapping, and on every path.
+/// SVC-22, SVC-23, SVC-26: however the error is wrapped, and on every path.
 #[tokio::test(start_paused = true)]
 async fn a_balancer_that_is_implemented_elsewhere_is_let_go() {
     let world = World::settled([node("n1"), lb("web"), lb("torn")]).await;
@@ -183,7 +183,7 @@ async fn a_balancer_that_is_implemented_elsewhere_is_let_go() {
     assert_eq!(world.take(), ["delete torn-uid"]);
 }
 
-/// SVC-34: upstream fails and deletes once more.
+/// SVC-34: upstream fails and deletes again.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_is_gone_when_its_finalizer_goes_is_done_with() {
     let world = World::settled([node("n1"), lb("web")]).await;
@@ -197,7 +197,7 @@ async fn a_service_that_is_gone_when_its_finalizer_goes_is_done_with() {
     assert_eq!(events, TOLD);
 }
 
-/// A finalizer that could not be removed is removed later; the deletion is idempotent and told once.
+/// A finalizer that could not be removed is removed later; the deletion is idempotent and reported once.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_that_stays_is_tried_again() {
     let world = World::settled([node("n1"), lb("web")]).await;
@@ -211,7 +211,7 @@ async fn a_finalizer_that_stays_is_tried_again() {
     assert_eq!(events.len(), 2, "{events:?}");
 }
 
-/// SVC-14, SVC-17, SW-25: a Service that vanished is deleted by its natural key, after a live read.
+/// SVC-14, SVC-17, SW-25: the balancer of a vanished Service is deleted by its natural key, after a live read.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_vanished_leaves_no_balancer() {
     let world = World::settled([node("n1"), lb("web")]).await;
@@ -224,7 +224,7 @@ async fn a_service_that_vanished_leaves_no_balancer() {
     assert!(world.remembered().is_empty(), "SW-25");
 }
 
-/// SVC-13, SW-45: a key that names nothing costs nothing, and is not tried again.
+/// SVC-13, SW-45: a key without a Service costs nothing, and is not retried.
 #[tokio::test(start_paused = true)]
 async fn a_key_without_a_service_is_dropped() {
     let world = World::settled([node("n1"), lb("web")]).await;
@@ -235,7 +235,7 @@ async fn a_key_without_a_service_is_dropped() {
     assert_eq!((world.cluster.reads(), world.remembered().len()), (0, 1), "only the real one is known");
 }
 
-/// Design rule 7: what the API still knows has not vanished.
+/// Design rule 7: a Service that the API still has did not vanish.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_loses_a_living_service_deletes_nothing() {
     let world = World::settled([node("n1"), lb("web")]).await;
@@ -292,7 +292,7 @@ async fn while_the_former_balancer_is_there_no_new_one_is_made() {
     assert_eq!(world.take()[..3], ["delete web-uid", "finalizer added", "ensure web n1"]);
 }
 
-/// Another Service takes the name before the watch tells of it.
+/// A new Service takes the name before the watch reports the deletion.
 fn replace(world: &World) {
     world.cluster.change_service("web", |service| {
         *service = lb("web");
@@ -300,7 +300,7 @@ fn replace(world: &World) {
     });
 }
 
-/// SW-12: never are two at one balancer, and what is decided is the last word.
+/// SW-12: no two workers ever change one balancer, and the last decision wins.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_waits_for_the_update_that_is_under_way() {
     let world = World::settled([node("n1"), lb("web")]).await;
@@ -314,7 +314,8 @@ async fn a_deletion_waits_for_the_update_that_is_under_way() {
     assert_eq!(world.take(), ["update web n1,n2", "delete web-uid", "finalizer removed"]);
 }
 
-/// The cache shows the Service that wants its balancer again with the finalizer that went with the former one.
+/// The Service wants its balancer again while the cache still shows the finalizer that was removed with the former
+/// one.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_that_the_cache_still_shows_is_put_back_before_the_balancer() {
     let behind = Duration::from_secs(5);
@@ -330,7 +331,7 @@ async fn a_finalizer_that_the_cache_still_shows_is_put_back_before_the_balancer(
     assert_eq!(world.take(), story);
 }
 
-/// Two hosts overlap: the other one has finished with the Service, and this one has not heard of it yet.
+/// Two hosts overlap: the other one has finished with the Service, and this one's cache does not show it yet.
 #[tokio::test(start_paused = true)]
 async fn no_balancer_is_made_anew_for_a_service_that_is_gone() {
     let world = World::settled([node("n1"), lb("web")]).await;
@@ -343,7 +344,7 @@ async fn no_balancer_is_made_anew_for_a_service_that_is_gone() {
     assert_eq!(world.calls(), ["update web n1,n2", "delete web-uid"]);
 }
 
-/// S9: half gone, and wanted again: only an Ensure makes it whole.
+/// S9: a half-deleted balancer is wanted again: only an Ensure restores it.
 #[tokio::test(start_paused = true)]
 async fn a_removal_that_is_taken_back_is_an_ensure() {
     let world = World::settled([node("n1"), lb("web")]).await;

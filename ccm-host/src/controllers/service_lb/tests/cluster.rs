@@ -1,4 +1,4 @@
-//! Services and Nodes in an apiserver in memory, in the words of these tests.
+//! Services and Nodes in an in-memory apiserver, with helpers for these tests.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,7 +17,7 @@ use crate::{cloud::fake::FakeProvider, controllers::service_lb::needs::FINALIZER
 const HOST: &str = "host";
 const NAMESPACE: &str = "default";
 
-/// See the module. Cheap to clone.
+/// The test cluster. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Cluster {
     api: ApiServer,
@@ -28,15 +28,15 @@ pub(super) struct Cluster {
 
 #[derive(Default)]
 struct State {
-    /// The kind of which nothing can be listed.
+    /// The resource whose lists and watches fail.
     unlisted: Option<&'static str>,
     refusals: VecDeque<(&'static str, Refusal)>,
-    /// The patch under way.
+    /// The patch in flight.
     patch: Option<Write>,
     writes: Vec<Write>,
 }
 
-/// A patch, as a word, and how many calls the provider had got before it.
+/// A patch in words, and the number of calls that the provider had received before it.
 pub(super) struct Write {
     pub(super) word: String,
     pub(super) calls_before: usize,
@@ -66,19 +66,19 @@ pub(super) fn node(name: &str) -> Value {
     })
 }
 
-/// With our finalizer.
+/// Adds our finalizer.
 pub(super) fn fin(mut service: Value) -> Value {
     service["metadata"]["finalizers"] = json!([FINALIZER]);
     service
 }
 
-/// With the status that the fake provider's balancers lead to.
+/// Sets the status that results from the fake provider's balancers.
 pub(super) fn published(mut service: Value) -> Value {
     service["status"] = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}});
     service
 }
 
-/// Being deleted.
+/// Marks the Service as being deleted.
 pub(super) fn deleting(mut service: Value) -> Value {
     service["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     service
@@ -114,7 +114,7 @@ impl Cluster {
         self.put(service);
     }
 
-    /// Watches hear of the last change only after a while, and of what follows, until something is put.
+    /// Delays what watches report, from the last change on, until the next `put`.
     pub(super) fn late(&self, behind: Duration) {
         self.faults.view(View::Late(behind));
     }
@@ -125,17 +125,17 @@ impl Cluster {
         self.put(node);
     }
 
-    /// As a person deletes it: finalizers hold it back.
+    /// Deletes the Service as a user would: finalizers hold it back.
     pub(super) fn delete_service(&self, name: &str) {
         self.api.world().delete::<core::Service>(NAMESPACE, name).unwrap();
     }
 
-    /// Gone, whatever its finalizers say.
+    /// Removes the Service despite its finalizers.
     pub(super) fn remove_service(&self, name: &str) {
         self.api.world().remove::<core::Service>(NAMESPACE, name).unwrap();
     }
 
-    /// The watch loses it although it is still there, until something is written.
+    /// Makes the watch report the Service as deleted although it still exists, until the next write.
     pub(super) fn lose_service(&self, name: &str) {
         let service = self.service(name).unwrap();
         self.remove_service(name);
@@ -163,12 +163,12 @@ impl Cluster {
         self.api.world().object::<core::Node>("", name).is_some()
     }
 
-    /// The next patch of that kind (`finalizers` or `status`) is refused so.
+    /// Refuses the next patch of that kind (`finalizers` or `status`).
     pub(super) fn refuse_next(&self, what: &'static str, refusal: Refusal) {
         self.state.lock().refusals.push_back((what, refusal));
     }
 
-    /// Lists and watches of these fail, or of none any more.
+    /// Makes lists and watches of one resource fail; `None` ends that.
     pub(super) fn fail_lists(&self, plural: Option<&'static str>) {
         self.state.lock().unlisted = plural;
     }
@@ -177,7 +177,7 @@ impl Cluster {
         std::mem::take(&mut self.state.lock().writes)
     }
 
-    /// Live reads of single Services so far.
+    /// The number of live reads of single Services so far.
     pub(super) fn reads(&self) -> u64 {
         self.api.counts(HOST).get("get services").copied().unwrap_or_default()
     }
@@ -206,7 +206,7 @@ fn by_name(objects: &[Arc<Object>]) -> BTreeMap<String, Value> {
     objects.iter().map(|object| (object.key().name().to_owned(), object.value())).collect()
 }
 
-/// A patch in a word.
+/// A patch in words.
 fn word(body: &Value) -> String {
     if let Some(operations) = body.as_array() {
         let wanted = &operations.last().unwrap()["value"];

@@ -1,4 +1,4 @@
-//! An edit that cannot be applied: the balancer goes on as it was applied last, and its nodes follow the cluster (S2).
+//! Edits that cannot be applied: the balancer keeps its last applied state, but its nodes follow the cluster (S2).
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn bad_range(service: &mut Value) {
     service["spec"]["loadBalancerSourceRanges"] = json!(["nowhere"]);
 }
 
-/// One node goes, another joins.
+/// Removes one node and adds another.
 fn rotate(world: &World, gone: &str, new: &str) {
     world.cluster.remove_node(gone);
     world.cluster.put(node(new));
@@ -46,7 +46,7 @@ fn updates(world: &World) -> Vec<String> {
     world.calls().into_iter().filter(|call| call.starts_with("update")).collect()
 }
 
-/// The wish of the last call that gave the balancer nodes.
+/// Whether the last call that set the nodes carried the wanted or the applied state.
 fn last_wish(world: &World, begin: &str) -> String {
     let calls = world.cloud.calls();
     let call = calls.iter().rfind(|call| super::world::word(call).starts_with(begin)).expect("a call");
@@ -56,7 +56,7 @@ fn last_wish(world: &World, begin: &str) -> String {
     }
 }
 
-/// S2: whatever the reason for which the edit waits, and as often as nodes change meanwhile.
+/// S2: whatever the edit waits for, and however often nodes change meanwhile.
 #[tokio::test(start_paused = true)]
 async fn nodes_follow_while_an_edit_fails() {
     use ErrorReason as R;
@@ -85,7 +85,7 @@ async fn nodes_follow_while_an_edit_fails() {
     }
 }
 
-/// S2: the host itself refuses, and the provider is never asked for the edit.
+/// S2: the host itself refuses, and never sends the edit to the provider.
 #[tokio::test(start_paused = true)]
 async fn nodes_follow_while_the_edit_makes_no_sense() {
     let world = made().await;
@@ -107,7 +107,7 @@ async fn nodes_follow_after_the_edit_that_came_with_them_failed() {
     assert_eq!(world.take(), ["ensure web n2", "update web n2"]);
 }
 
-/// S2: a provider that forgot what it had applied when the edit failed is told the whole of it.
+/// S2: a provider that forgot what was applied when the edit failed gets the whole applied state again.
 #[tokio::test(start_paused = true)]
 async fn a_balancer_that_cannot_be_updated_is_ensured_as_it_was_applied() {
     let world = made().await;
@@ -124,7 +124,7 @@ async fn a_balancer_that_cannot_be_updated_is_ensured_as_it_was_applied() {
     assert_eq!(world.take(), ["update web n3,n4"]);
 }
 
-/// S2, SW-15: a cloud that fails at everything is asked at the pace of a backoff, however many nodes come.
+/// S2, SW-15: a cloud that fails every call is called at the pace of the backoff, however many nodes join.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_cannot_follow_either_are_tried_in_their_time() {
     let world = made().await;
@@ -142,7 +142,7 @@ async fn nodes_that_cannot_follow_either_are_tried_in_their_time() {
     assert!(updates(&world).last().unwrap().ends_with(",n59"), "{:?}", world.calls());
 }
 
-/// What the provider is at is not disturbed: it is asked again when it said, with the newest nodes.
+/// Work in progress is not disturbed: the provider is asked again when it said, with the newest nodes.
 #[tokio::test(start_paused = true)]
 async fn an_edit_that_takes_time_takes_the_nodes_along() {
     let world = made().await;
@@ -157,7 +157,8 @@ async fn an_edit_that_takes_time_takes_the_nodes_along() {
     assert_eq!(calls, ["ensure web n1,n2", "ensure web n2,n3"]);
 }
 
-/// S2: the digest in the list tells what was applied, though not the Service: the update says that digest's Service part.
+/// S2: the listed digest tells what was applied, though not the Service: the update repeats that digest's Service
+/// part.
 #[tokio::test(start_paused = true)]
 async fn nodes_follow_after_a_restart_though_the_edit_still_fails() {
     let mut world = made().await;
@@ -171,7 +172,7 @@ async fn nodes_follow_after_a_restart_though_the_edit_still_fails() {
     world.pass(SOON).await;
     assert_eq!(world.calls(), ["list", "ensure web n2,n3", "update web n2,n3"]);
     assert!(!last_wish(&world, "update").contains("port: 81"));
-    // A provider that cannot do that is not asked again and again.
+    // A provider that cannot do that is not asked over and over.
     world.cloud.fail_always(method::UPDATE, Some(error(method::UPDATE, Some(ErrorReason::NeedsEnsure))));
     rotate(&world, "n2", "n4");
     world.pass(Duration::from_secs(400)).await;
@@ -179,7 +180,7 @@ async fn nodes_follow_after_a_restart_though_the_edit_still_fails() {
     assert!(world.count("ensure") <= 3, "{:?}", world.calls());
 }
 
-/// One thing that happens to a Service with a balancer while its cloud refuses every edit.
+/// A step in the life of a Service with a balancer, while its cloud refuses every edit.
 #[derive(Debug, Clone)]
 enum Step {
     Port(u16),
@@ -242,7 +243,7 @@ fn eligible(world: &World) -> Vec<String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// S2: a failing Ensure never keeps dead nodes behind a balancer.
+    /// S2: a failing Ensure never pins dead nodes to a balancer.
     #[test]
     fn no_refused_edit_keeps_a_dead_node(steps in prop::collection::vec(step(), 1..30)) {
         let runtime =

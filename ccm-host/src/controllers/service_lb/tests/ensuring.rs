@@ -1,4 +1,4 @@
-//! A Service gets its balancer: in which order things are written, and what is written.
+//! Creation and change of a balancer: writes, and their order.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// FIN-2, STAT-2; whether a protocol is supported is the provider's business.
+/// FIN-2, STAT-2; the provider decides which protocols it supports.
 #[tokio::test(start_paused = true)]
 async fn a_new_service_gets_finalizer_balancer_and_status_in_this_order() {
     for (id, protocol) in [("SVC-2", "UDP"), ("SVC-3", "TCP"), ("SVC-4", "SCTP")] {
@@ -61,7 +61,7 @@ async fn a_status_that_stands_is_not_written() {
     assert_eq!(world.take(), ["ensure web n1"]);
 }
 
-/// SVC-10: a change is brought to the cloud under a higher revision; what does not concern it is not.
+/// SVC-10: a relevant change is sent to the cloud under a higher revision; an irrelevant one is not sent.
 #[tokio::test(start_paused = true)]
 async fn a_change_that_is_wanted_is_ensured() {
     let world = World::settled([node("n1"), lb("web")]).await;
@@ -90,7 +90,7 @@ fn revision(call: &Call) -> u64 {
     }
 }
 
-/// SVC-35, and LBN-31: nodes that are not eligible change nothing.
+/// SVC-35, and LBN-31: ineligible nodes change nothing.
 #[tokio::test(start_paused = true)]
 async fn a_balancer_without_nodes_is_made_and_warned_of_once() {
     let world = World::settled([]).await;
@@ -109,7 +109,7 @@ async fn a_balancer_without_nodes_is_made_and_warned_of_once() {
     assert!(story.is_empty() && events.is_empty(), "{story:?} {events:?}");
 }
 
-/// Design rule 8: nothing is wrong, so nothing is said, and the time is the provider's.
+/// Design rule 8: work in progress is no failure and emits no Event; the provider sets the delay.
 #[tokio::test(start_paused = true)]
 async fn long_work_is_published_as_far_as_it_is_and_asked_for_again_exactly_then() {
     let world = World::settled([node("n1")]).await;
@@ -139,7 +139,7 @@ fn in_progress(seconds: u64) -> InProgress {
     InProgress { retry_after: Duration::from_secs(seconds), reason: String::new(), message: String::new() }
 }
 
-/// The same call again carries the same revision.
+/// A repeated call carries the same revision.
 #[tokio::test(start_paused = true)]
 async fn asking_again_is_the_same_call() {
     let world = World::settled([node("n1")]).await;
@@ -170,7 +170,7 @@ async fn annotations_and_events_of_an_answer_are_written() {
     assert_eq!(events, ["EnsuringLoadBalancer", "Shared: with others", "EnsuredLoadBalancer"]);
 }
 
-/// A condition is set once, and stands beside those of others.
+/// A condition is set once, and leaves those of others.
 #[tokio::test(start_paused = true)]
 async fn conditions_of_an_answer_are_set() {
     let world = World::settled([node("n1")]).await;
@@ -201,7 +201,7 @@ async fn conditions_of_an_answer_are_set() {
     assert_eq!(web["status"]["conditions"].as_array().unwrap().len(), 2, "{web}");
 }
 
-/// S8: an answer comes once. What could not be written is written later, without another call.
+/// S8: the provider answers once. What could not be written is written later, without another call.
 #[tokio::test(start_paused = true)]
 async fn annotations_that_could_not_be_written_are_written_later() {
     let world = World::settled([node("n1")]).await;
@@ -218,7 +218,7 @@ async fn annotations_that_could_not_be_written_are_written_later() {
     assert_eq!(world.metric("ccm_service_pending"), "0");
 }
 
-/// What the apiserver will never take holds up neither the Service nor its next answers.
+/// A write that the apiserver always refuses blocks neither the Service nor its next answers.
 #[tokio::test(start_paused = true)]
 async fn annotations_that_are_refused_cost_only_themselves() {
     let world = World::settled([node("n1")]).await;
@@ -233,7 +233,7 @@ async fn annotations_that_are_refused_cost_only_themselves() {
     assert_eq!(world.metric("ccm_service_pending"), "0");
 }
 
-/// An apiserver that was wrong about it: the sweep looks again.
+/// The apiserver wrongly reported the Service as gone: the sweep reconciles it again.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_was_said_to_be_gone_gets_its_balancer_at_the_next_sweep() {
     let world = World::settled([node("n1")]).await;
@@ -243,7 +243,7 @@ async fn a_service_that_was_said_to_be_gone_gets_its_balancer_at_the_next_sweep(
     assert_eq!(world.take(), ["list", "finalizer added", "ensure web n1", "status 192.0.2.1"]);
 }
 
-/// SVC-33: what is gone gets no balancer.
+/// SVC-33: a Service that is gone gets no balancer.
 #[tokio::test(start_paused = true)]
 async fn no_finalizer_no_balancer() {
     let world = World::settled([node("n1")]).await;
@@ -260,7 +260,7 @@ async fn no_finalizer_no_balancer() {
     world.until("the balancer", |world| world.count("ensure") == 1).await;
 }
 
-/// SW-5, HLP-23: somebody else's finalizer that came meanwhile stays, and costs no failure.
+/// SW-5, HLP-23: another finalizer added meanwhile stays, and causes no failure.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_of_somebody_else_is_kept() {
     let world = World::settled([node("n1")]).await;
@@ -276,7 +276,7 @@ async fn a_finalizer_of_somebody_else_is_kept() {
     assert_eq!(finalizers, json!(["other/one", crate::controllers::service_lb::needs::FINALIZER]));
 }
 
-/// SVC-11: who wrote at the same time is no reason for a warning (upstream's is), and for another call neither.
+/// SVC-11: a concurrent write causes neither a warning (upstream warns) nor another call.
 #[tokio::test(start_paused = true)]
 async fn a_status_that_was_in_conflict_is_written_later() {
     let world = World::settled([node("n1")]).await;
@@ -290,7 +290,7 @@ async fn a_status_that_was_in_conflict_is_written_later() {
     assert_eq!(world.take(), ["status 192.0.2.1"]);
 }
 
-/// SVC-11: told, tried again; the cloud is not asked again for what it has.
+/// SVC-11: reported and retried; the cloud is not called again for what it has.
 #[tokio::test(start_paused = true)]
 async fn a_status_that_was_refused_is_written_later() {
     let world = World::settled([node("n1")]).await;
@@ -316,7 +316,7 @@ async fn the_status_of_a_service_that_is_gone_is_no_failure() {
     assert_eq!(world.events(), ["EnsuringLoadBalancer"]);
 }
 
-/// A range that is none never opens a balancer to everybody.
+/// An invalid range never opens a balancer to everyone.
 #[tokio::test(start_paused = true)]
 async fn a_bad_source_range_is_told_and_waits_for_a_change() {
     let world = World::settled([node("n1")]).await;

@@ -1,4 +1,4 @@
-//! When a failed call is tried again, and what is said of it. The table of reasons is that of the contract.
+//! When failed calls are retried, and which Events they emit. The table of reasons is the contract's.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::cloud::{
     fake::{Call, digest_for, error, method},
 };
 
-/// Fails every Ensure so; the seconds between the first tries, and the Events.
+/// Fails every Ensure with `error`; returns the seconds between the first attempts, and the Events.
 async fn tries(error: CloudError, at_most: usize) -> (Vec<u64>, Vec<String>) {
     let world = World::settled([node("n1")]).await;
     world.cloud.fail_always(method::ENSURE, Some(error));
@@ -61,7 +61,7 @@ async fn each_class_of_errors_has_its_pace() {
     }
 }
 
-/// A balancer that works is published, however long a change of it has to wait, and however it fails.
+/// A working balancer is published, however long a change has to wait, and however it fails.
 #[tokio::test(start_paused = true)]
 async fn what_works_is_published_while_the_rest_waits() {
     let world = World::settled([node("n1")]).await;
@@ -77,7 +77,7 @@ async fn what_works_is_published_while_the_rest_waits() {
     assert!(story.iter().any(|word| word == "status 192.0.2.7"), "{story:?}");
 }
 
-/// success clears the count.
+/// success resets the count.
 #[tokio::test(start_paused = true)]
 async fn after_a_success_the_backoff_begins_anew() {
     let world = World::settled([node("n1")]).await;
@@ -112,7 +112,7 @@ async fn what_was_refused_is_tried_again_when_the_service_changes() {
     assert_eq!(world.metric("ccm_service_pending"), "0");
 }
 
-/// A change of the Service is tried at once, whatever the backoff says.
+/// A change of the Service is tried at once, regardless of the backoff.
 #[tokio::test(start_paused = true)]
 async fn a_change_of_the_service_does_not_wait() {
     let world = World::settled([node("n1")]).await;
@@ -124,7 +124,7 @@ async fn a_change_of_the_service_does_not_wait() {
     assert_eq!(world.count("ensure"), 2);
 }
 
-/// Whoever is told that a balancer is somebody else's is told what to do, and what was said is what is done.
+/// The warning that a balancer belongs to another controller names the flag, and the flag does what it says.
 #[tokio::test(start_paused = true)]
 async fn adoption_is_asked_for_and_named() {
     for adopt in [false, true] {
@@ -140,7 +140,7 @@ async fn adoption_is_asked_for_and_named() {
     }
 }
 
-/// The provider has seen a newer one; ours is what the cluster wants, so it goes out again under a new number.
+/// The provider has seen a newer revision; ours is what the cluster wants, so it is sent again under a higher one.
 #[tokio::test(start_paused = true)]
 async fn a_stale_revision_is_followed_by_a_higher_one() {
     let world = World::settled([node("n1")]).await;
@@ -160,7 +160,7 @@ async fn a_stale_revision_is_followed_by_a_higher_one() {
     assert_eq!(world.events()[0], "EnsuringLoadBalancer");
 }
 
-/// Errors of every operation are counted by their reason (SW-27).
+/// Errors of every operation are counted by reason (SW-27).
 #[tokio::test(start_paused = true)]
 async fn operations_are_counted_by_result() {
     let world = World::settled([node("n1")]).await;

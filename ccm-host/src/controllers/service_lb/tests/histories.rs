@@ -1,5 +1,5 @@
-//! Whatever happens, and in whatever order: in the end Services and cloud are as a fresh start would make them, and nothing
-//! is left over, neither in the cloud nor in memory.
+//! Random histories: in the end, Services and cloud are as after a fresh start, and nothing is left over, neither in
+//! the cloud nor in memory.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,28 +36,28 @@ const REASONS: [Option<ErrorReason>; 7] = [
 const SERVICES: [&str; 4] = ["a", "b", "c", "d"];
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 
-/// One thing that happens. Names that do not exist make it nothing.
+/// A step of a history. Names that do not exist make it a no-op.
 #[derive(Debug, Clone)]
 enum Step {
-    /// A Service of type LoadBalancer is made, with a uid of its own.
+    /// Creates a Service of type LoadBalancer, with a new uid.
     Make(&'static str),
-    /// Another one takes the name before anybody sees that the former is gone.
+    /// A new Service takes the name before anyone sees that the former one is gone.
     Replace(&'static str),
     Port(&'static str, u16),
-    /// LoadBalancer and ClusterIP.
+    /// Switches between LoadBalancer and ClusterIP.
     Turn(&'static str),
-    /// Somebody else's finalizer comes or goes.
+    /// Adds or removes another finalizer.
     Guard(&'static str),
     Delete(&'static str),
-    /// It goes, whatever its finalizers say.
+    /// Removes the Service despite its finalizers.
     Tear(&'static str),
-    /// The balancer is changed, or gone, behind our back.
+    /// The balancer is changed or deleted by someone else.
     Drift(&'static str),
     Vanish(&'static str),
     Join(&'static str),
     Leave(&'static str),
     Exclude(&'static str),
-    /// The next patch of that kind is answered so.
+    /// Fails the next patch of that kind with this status code.
     Refuse(&'static str, u16),
     Fail(&'static str, Option<ErrorReason>),
     Slow(&'static str, u64),
@@ -98,7 +98,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The cluster, the cloud and how often a Service was made.
+/// The cluster, the cloud and the number of Services created.
 struct History {
     world: World,
     made: usize,
@@ -195,7 +195,7 @@ impl History {
         }
     }
 
-    /// Nothing is in the way any more, and time passes: enough for what waits for a sweep, and for two that find an orphan.
+    /// Ends all faults, and lets enough time pass for a retry at a sweep, and for two sweeps to find an orphan.
     async fn settle(&mut self) {
         self.start();
         self.world.cloud.set_status(ProviderStatus::Serving);
@@ -222,7 +222,7 @@ fn guard(service: &mut Value) {
     service["metadata"]["finalizers"] = json!(others);
 }
 
-/// What a user or another controller sees: finalizers, status; and the balancers with what is applied.
+/// The state visible to users and other controllers: finalizers, status; and the balancers with what is applied.
 #[derive(Debug, PartialEq)]
 struct End {
     services: BTreeMap<String, Value>,
@@ -248,7 +248,7 @@ fn end(world: &World) -> End {
     }
 }
 
-/// The same cluster, as users and others left it: without anything of ours.
+/// A copy of the cluster as users and others left it, without anything of ours.
 fn afresh(world: &World) -> World {
     let services = world.cluster.services().into_values().map(|mut service| {
         service["status"] = json!({"loadBalancer": {}});

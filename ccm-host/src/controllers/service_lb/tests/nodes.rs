@@ -1,4 +1,4 @@
-//! Nodes come and go: which balancers are told, when, and how often.
+//! Changes of nodes: which balancers are updated, when, and how often.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn with(nodes: impl IntoIterator<Item = Value>, services: Vec<Value>) -> W
     World::settled(nodes.into_iter().chain(services)).await
 }
 
-/// What was asked for within a while, in no order.
+/// The calls made within a while, sorted.
 async fn asked(world: &World) -> Vec<String> {
     world.pass(Duration::from_secs(100)).await;
     let mut story = world.take();
@@ -39,7 +39,7 @@ async fn asked(world: &World) -> Vec<String> {
     story
 }
 
-/// LBN-1..7; how many may be worked on at once makes no difference.
+/// LBN-1..7; the concurrency limit makes no difference.
 #[tokio::test(start_paused = true)]
 async fn only_services_with_balancers_are_told() {
     let plain = |name: &str, type_: &str| {
@@ -88,7 +88,7 @@ fn taint(node: &mut Value) {
     node["spec"]["taints"] = json!([{"key": AUTOSCALER_TAINT, "effect": "NoSchedule"}]);
 }
 
-/// LBN-8..9, LBN-11..17, LBN-23..25: what a change of one node leads to; policy Local makes no difference.
+/// LBN-8..9, LBN-11..17, LBN-23..25: the effect of a change of one node; policy Local makes no difference.
 #[tokio::test(start_paused = true)]
 async fn a_change_of_a_node_that_matters_is_handed_on() {
     type Change = fn(&World);
@@ -97,7 +97,7 @@ async fn a_change_of_a_node_that_matters_is_handed_on() {
         ("LBN-9", |world| world.cluster.put(node("n4")), Some("n1,n2,n3,n4")),
         ("LBN-11", |world| ready(world, "False"), None),
         ("LBN-13", |world| ready(world, "True"), None),
-        // TRIG-48: the taint alone is no reason; see the next test.
+        // TRIG-48: the taint alone triggers nothing; see the next test.
         ("LBN-12", |world| world.cluster.change_node("n2", taint), None),
         ("LBN-14", |world| world.cluster.change_node("n2", label), Some("n1,n3")),
         ("LBN-15", |world| world.cluster.remove_node("n3"), Some("n1,n2")),
@@ -158,7 +158,7 @@ fn leave(node: &mut Value) {
     node["metadata"]["finalizers"] = json!(["held/back"]);
 }
 
-/// SW-22: what a provider reads of a node is a reason, what it does not read is none.
+/// SW-22: a change triggers updates only if a provider reads it.
 #[tokio::test(start_paused = true)]
 async fn a_label_that_a_provider_reads_is_handed_on() {
     let mut world = World::new([node("n1"), lb("web")]);
@@ -171,7 +171,7 @@ async fn a_label_that_a_provider_reads_is_handed_on() {
     assert_eq!(asked(&world).await, ["update web n1"]);
 }
 
-/// What a node says of its own state is a reason where a provider reads it, and costs nothing elsewhere.
+/// A change of a node's own status triggers updates where a provider reads it, and costs nothing elsewhere.
 #[tokio::test(start_paused = true)]
 async fn the_state_of_a_node_is_handed_on_where_it_is_read() {
     let changes: [fn(&World); 3] = [
@@ -195,7 +195,7 @@ async fn the_state_of_a_node_is_handed_on_where_it_is_read() {
     }
 }
 
-/// LBN-12, LBN-16: a node that drains is taken out together with the next change.
+/// LBN-12, LBN-16: a node being drained is taken out together with the next change.
 #[tokio::test(start_paused = true)]
 async fn a_draining_node_goes_with_the_next_change() {
     for (id, change) in [("LBN-12", taint as fn(&mut Value)), ("LBN-16", leave)] {
@@ -217,7 +217,7 @@ async fn each_growth_is_handed_on() {
     }
 }
 
-/// LBN-21, LBN-22: nobody is given a part of the nodes because they cannot be listed.
+/// LBN-21, LBN-22: no balancer gets only some of the nodes because they cannot be listed.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_cannot_be_listed_are_waited_for() {
     let mut world = World::new(three().into_iter().chain(services(&["a", "b", "c", "d"])));
@@ -230,7 +230,7 @@ async fn nodes_that_cannot_be_listed_are_waited_for() {
     assert_eq!(asked, ["a", "b", "c", "d"].map(|name| format!("ensure {name} n1,n2,n3")));
 }
 
-/// SW-7, SW-8, SW-9: one look, and everything is on its way before the first answer, so that it can share a call.
+/// SW-7, SW-8, SW-9: one wave, and all calls are under way before the first answer, so that they can be batched.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_joins_a_hundred_services_is_one_wave() {
     let names: Vec<_> = (0..100).map(|number| format!("s{number:03}")).collect();
@@ -247,11 +247,11 @@ async fn a_node_that_joins_a_hundred_services_is_one_wave() {
     let events = world.events();
     assert_eq!(events.iter().filter(|event| *event == "UpdatedLoadBalancer").count(), 100);
     assert_eq!(world.metric("service_controller_loadbalancer_sync_total"), "100");
-    // From the change to the last answer, which is after the debounce and the latency.
+    // From the change to the last answer, which includes the debounce and the latency.
     assert_eq!(world.metric("service_controller_nodesync_latency_seconds_bucket{le=\"32.0\"}"), "2");
 }
 
-/// SW-7, E7: the first of a scale-up goes at once, the others the more seldom the longer it lasts.
+/// SW-7, E7: the first node of a scale-up is passed on at once, the others less often the longer it lasts.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_keep_coming_are_gathered() {
     let world = with([node("n1")], services(&["a"])).await;
@@ -263,7 +263,7 @@ async fn nodes_that_keep_coming_are_gathered() {
     assert_eq!(asked(&world).await, want);
 }
 
-/// E7: an update that is slower than nodes come is no reason to look for newer ones at once.
+/// E7: an update that is slower than nodes join must not look for newer ones at once.
 #[tokio::test(start_paused = true)]
 async fn a_storm_is_gathered_however_fast_the_updates_are() {
     let world = with([node("n001")], services(&["a"])).await;
@@ -275,11 +275,11 @@ async fn a_storm_is_gathered_however_fast_the_updates_are() {
     world.pass(A_WHILE).await;
     let updates = asked(&world).await;
     assert!(updates.last().is_some_and(|last| last.ends_with("n200")), "{updates:?}");
-    // Handed on after 50 ms, 1 s, 2 s, and when the storm is over.
+    // Passed on after 50 ms, 1 s, 2 s, and when the storm is over.
     assert_eq!(updates.len(), 4, "{updates:?}");
 }
 
-/// E7: a node is several writes, and one update; one that nobody initialises does not wait for ever.
+/// E7: a new node takes several writes, but one update; one that is never initialised does not wait forever.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_being_initialised_is_handed_on_once() {
     let uninitialised = |name: &str| {
@@ -298,7 +298,7 @@ async fn a_node_that_is_being_initialised_is_handed_on_once() {
     assert_eq!(asked(&world).await, ["update a n1,n2,n3"]);
 }
 
-/// S12: what changes all the time, and what no provider reads, makes no set anew.
+/// S12: a field that changes all the time, and that no provider reads, invalidates no set.
 #[tokio::test(start_paused = true)]
 async fn what_no_provider_reads_makes_no_set_anew() {
     let world = with([node("n1")], services(&["a"])).await;
@@ -313,7 +313,7 @@ async fn what_no_provider_reads_makes_no_set_anew() {
     assert_eq!(world.sets_made(), before + 1, "a node that drains is in no new set");
 }
 
-/// LBN-10, LBN-28, LBN-29, LBN-34, SW-14, SW-15: by the same backoff as everything, and an update is enough.
+/// LBN-10, LBN-28, LBN-29, LBN-34, SW-14, SW-15: with the usual backoff, and an update suffices.
 #[tokio::test(start_paused = true)]
 async fn a_failed_update_is_told_and_tried_again_in_its_time() {
     let world = with([node("n1")], services(&["a"])).await;
@@ -334,7 +334,7 @@ async fn a_failed_update_is_told_and_tried_again_in_its_time() {
     assert_eq!(world.metric("service_controller_nodesync_error_total"), "2");
 }
 
-/// SW-15: nodes that come while it fails do not bring the next attempt forward; it takes them along.
+/// SW-15: nodes that join while updates fail do not bring the next attempt forward; it includes them.
 #[tokio::test(start_paused = true)]
 async fn churn_does_not_hot_loop_a_failing_cloud() {
     let world = with([node("n1")], services(&["a"])).await;
@@ -349,7 +349,7 @@ async fn churn_does_not_hot_loop_a_failing_cloud() {
     assert!(world.calls()[1].ends_with(",n20"), "{:?}", world.calls());
 }
 
-/// A set that came and went while its fate was unknown is put right.
+/// A set of unknown outcome is corrected, even when the nodes are back to the former set.
 #[tokio::test(start_paused = true)]
 async fn after_a_failed_update_the_former_set_is_sent_again() {
     let world = with([node("n1")], services(&["a"])).await;
@@ -409,7 +409,7 @@ async fn a_service_being_deleted_gets_no_nodes() {
     assert_eq!(asked(&world).await, ["delete a-uid"]);
 }
 
-/// S5: nodes that come and go while a call is under way are not in it, and get their own after it.
+/// S5: nodes that come and go during a call are not in it, and get their own call after it.
 #[tokio::test(start_paused = true)]
 async fn a_change_during_a_call_is_not_lost() {
     for (method, begin, want) in [
@@ -434,7 +434,7 @@ async fn a_change_during_a_call_is_not_lost() {
     }
 }
 
-/// LBN-26: a slow update of one Service carries no old set to another, and delays none.
+/// LBN-26: a slow update of one Service neither gives another one an old set, nor delays it.
 #[tokio::test(start_paused = true)]
 async fn a_slow_update_of_one_service_does_not_concern_another() {
     let world = with([node("n1")], services(&["a"])).await;

@@ -17,8 +17,8 @@ use crate::cloud::{
 
 const ORPHANS: &str = "ccm_service_orphaned_load_balancers{provider=\"cloud\"}";
 
-/// A Service with its balancer; one balancer without a Service, one of a former Service of the same name, and one that a
-/// former controller left.
+/// A Service with its balancer; one balancer without a Service, one of a former Service of the same name, and one
+/// left by a former controller.
 fn world(delete: bool) -> World {
     let mut world = World::new([node("n1"), lb("web")]);
     world.cloud.set_balancer(balancer("lost"));
@@ -79,7 +79,7 @@ async fn an_orphan_that_two_sweeps_find_is_removed_if_asked_for() {
     assert_eq!(world.take(), ["list"]);
 }
 
-/// Design rule 7: the cache may have lost what lives.
+/// Design rule 7: the cache may lack a Service that exists.
 #[tokio::test(start_paused = true)]
 async fn what_the_api_knows_is_no_orphan() {
     let mut world = World::new([node("n1")]);
@@ -94,7 +94,7 @@ async fn what_the_api_knows_is_no_orphan() {
     world.pass(3 * A_SWEEP).await;
     assert_eq!((world.count("delete"), world.metric(ORPHANS)), (0, "0".to_owned()));
     assert!(world.cluster.reads() >= 3, "it was looked for");
-    // And what comes back between two sweeps is none any more.
+    // A Service that comes back between two sweeps makes its balancer no orphan.
     world.cloud.set_balancer(balancer("late"));
     world.pass(A_SWEEP).await;
     assert_eq!(world.metric(ORPHANS), "1");
@@ -115,7 +115,7 @@ async fn a_provider_that_is_not_well_loses_nothing() {
     assert_eq!(world.count("delete"), 2);
 }
 
-/// Long work is asked for again when the provider said; what failed is told, and left to the next sweep.
+/// Work in progress is asked for again when the provider said; a failure is reported, and left to the next sweep.
 #[tokio::test(start_paused = true)]
 async fn an_orphan_takes_its_time() {
     let world = world(true);
@@ -141,7 +141,7 @@ async fn an_orphan_takes_its_time() {
     assert_eq!((world.count("delete"), uids(&world).len()), (4, 3));
 }
 
-/// S12: what takes long to go holds up no sweep.
+/// S12: a slow removal delays no sweep.
 #[tokio::test(start_paused = true)]
 async fn a_removal_that_hangs_holds_up_no_sweep() {
     let world = world(true);

@@ -1,4 +1,4 @@
-//! Services of other implementations are left alone, and so are balancers that may be somebody else's.
+//! Services of other implementations are left alone, and so are balancers that may belong to someone else.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn of_another(mut service: serde_json::Value) -> serde_json::Value {
     service
 }
 
-/// SVC-1, SVC-5, SVC-31: nothing is asked, nothing is written.
+/// SVC-1, SVC-5, SVC-31: no calls, no writes.
 #[tokio::test(start_paused = true)]
 async fn what_is_no_concern_of_ours_costs_nothing() {
     let mut plain = lb("plain");
@@ -54,7 +54,7 @@ async fn what_is_no_concern_of_ours_costs_nothing() {
     assert_eq!(world.metric("ccm_service_pending"), "0");
 }
 
-/// SVC-32, SW-4: cleaned up only if a provider of ours says that the balancer is ours.
+/// SVC-32, SW-4: cleaned up only if a provider of ours reports that the balancer is ours.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_service_of_another_class_is_cleaned_up_only_if_its_balancer_is_ours() {
     let world = World::settled([node("n1"), fin(lb("x"))]).await;
@@ -75,7 +75,7 @@ async fn a_deleted_service_of_another_class_is_cleaned_up_only_if_its_balancer_i
     assert_eq!(world.take(), ["get former"], "not ours beyond doubt");
 }
 
-/// SW-3: LoadBalancer, ClusterIP, and LoadBalancer of another class, all while no host ran. The digest in the list tells
+/// SW-3: LoadBalancer, ClusterIP, and LoadBalancer of another class, all while no host ran. The listed digest tells
 /// for which class the balancer was made. Others' finalizers stay, and so does what another implementation published.
 #[tokio::test(start_paused = true)]
 async fn a_balancer_left_behind_by_a_change_of_class_is_removed_after_a_restart() {
@@ -98,7 +98,7 @@ async fn a_balancer_left_behind_by_a_change_of_class_is_removed_after_a_restart(
     assert_eq!(world.metric("ccm_service_pending"), "0");
 }
 
-/// SW-4: what proves nothing changes nothing: a class that no provider looks after any more, and digests of others.
+/// SW-4: without proof nothing changes: a class that no provider owns any more, and digests of others.
 #[tokio::test(start_paused = true)]
 async fn a_balancer_that_may_be_in_use_is_kept_after_a_restart() {
     let mut world = World::settled([node("n1"), lb("web")]).await;
@@ -114,7 +114,7 @@ async fn a_balancer_that_may_be_in_use_is_kept_after_a_restart() {
     assert_eq!(world.metric("ccm_service_pending"), "0");
 }
 
-/// The balancer stands at a provider that looks after another class: it goes there, and comes at the one of its class.
+/// The balancer is at a provider that owns another class: it is removed there, and made at the owner of its class.
 #[tokio::test(start_paused = true)]
 async fn a_change_of_class_between_two_providers_moves_the_balancer_after_a_restart() {
     let mut world = World::settled([node("n1"), lb("web")]).await;
@@ -132,7 +132,7 @@ async fn a_change_of_class_between_two_providers_moves_the_balancer_after_a_rest
     assert_eq!(of_other.last().unwrap(), "ensure web n1", "{of_other:?}");
 }
 
-/// A class that some provider looks after is served by that provider.
+/// A Service is served by the provider that owns its class.
 #[tokio::test(start_paused = true)]
 async fn a_service_goes_to_the_provider_of_its_class() {
     let mut world = World::new([node("n1"), lb("web")]);
@@ -147,7 +147,7 @@ async fn a_service_goes_to_the_provider_of_its_class() {
     assert_eq!(world.calls(), ["list", "ensure web n1"]);
     let of_other: Vec<_> = other.calls().iter().map(word).collect();
     assert_eq!(of_other, ["list", "ensure classy n1"]);
-    // The class goes with the type; who has the balancer is known.
+    // The class is cleared with the type; the provider that has the balancer is known.
     world.cluster.change_service("classy", |service| {
         service["spec"]["type"] = json!("ClusterIP");
         service["spec"].as_object_mut().unwrap().remove("loadBalancerClass");
@@ -157,7 +157,7 @@ async fn a_service_goes_to_the_provider_of_its_class() {
     assert_eq!(word(other.calls().last().unwrap()), "delete classy-uid");
 }
 
-/// A provider that gives up a class by its configuration does not lose what it made.
+/// A provider whose configuration drops a class keeps the balancers that it made.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_no_longer_looks_after_a_class_keeps_its_balancers() {
     let world = World::settled([node("n1"), lb("web")]).await;
@@ -172,7 +172,7 @@ fn turned_off(service: &mut serde_json::Value) {
     service["spec"].as_object_mut().unwrap().remove("loadBalancerClass");
 }
 
-/// S10: the class goes with the type, but the finalizer stands for the balancer of the other implementation.
+/// S10: the class is cleared with the type, but the finalizer protects the other implementation's balancer.
 #[tokio::test(start_paused = true)]
 async fn another_implementations_finalizer_survives_a_change_of_type() {
     let world = World::settled([node("n1"), of_another(fin(lb("theirs")))]).await;
@@ -205,7 +205,7 @@ fn words(provider: &FakeProvider) -> Vec<String> {
     provider.take_calls().iter().map(word).collect()
 }
 
-/// S1: both look after Services without a class. The first on the command line comes late, and loses none.
+/// S1: both own Services without a class. The first on the command line comes late, and loses none.
 #[tokio::test(start_paused = true)]
 async fn a_late_provider_keeps_its_services() {
     let mut world = World::settled([node("n1"), lb("web")]).await;
@@ -223,7 +223,7 @@ async fn a_late_provider_keeps_its_services() {
     assert!(words(&other).is_empty());
 }
 
-/// S1: a balancer at one provider, the Service another's: left behind, and removed once the owner has its own.
+/// S1: one provider has a balancer, another owns the Service: left behind, and removed once the owner has its own.
 #[tokio::test(start_paused = true)]
 async fn a_balancer_at_a_provider_that_does_not_own_the_service_goes() {
     let mut world = World::settled([node("n1"), lb("web")]).await;
@@ -240,7 +240,7 @@ async fn a_balancer_at_a_provider_that_does_not_own_the_service_goes() {
     assert_eq!(world.cloud.balancers().len(), 1);
 }
 
-/// S1: the only balancer stands at a provider that gave the class to another: it moves, and nothing is left.
+/// S1: the only balancer is at a provider that gave the class to another: it moves, and nothing is left.
 #[tokio::test(start_paused = true)]
 async fn a_balancer_moves_to_the_provider_that_owns_the_service() {
     let mut world = World::settled([node("n1"), lb("web")]).await;

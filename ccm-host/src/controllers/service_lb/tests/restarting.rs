@@ -1,4 +1,4 @@
-//! After a start: one list tells what is applied, and only what differs is touched. And the sweeps after it.
+//! After a start, one list tells what is applied, and only what differs is touched. Also the sweeps afterwards.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn a_restart_without_changes_is_one_list() {
     assert_eq!(world.metric("ccm_service_pending"), "0");
 }
 
-/// What changed meanwhile is found by its digest; what was lost, by its absence; what drifted, by its word.
+/// Changes are found by their digest, lost balancers by their absence, drifted ones by their reported state.
 #[tokio::test(start_paused = true)]
 async fn a_restart_touches_only_what_differs() {
     let mut world = World::settled([node("n1"), lb("same"), lb("other"), lb("drifted"), lb("status")]).await;
@@ -60,7 +60,7 @@ async fn a_restart_touches_only_what_differs() {
     assert_eq!(story, want);
 }
 
-/// A restart between nodes: the digest says that only the backends differ, and the updates travel together.
+/// Nodes change across a restart: the digest says that only the backends differ, and the updates are batched.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_came_meanwhile_are_updates() {
     let mut world = World::settled([node("n1"), lb("web")]).await;
@@ -74,7 +74,7 @@ async fn nodes_that_came_meanwhile_are_updates() {
     assert_eq!(world.take()[0], "update web n1,n2,n3");
 }
 
-/// Design rule 7: an incomplete list proves nothing of what is not in it.
+/// Design rule 7: an incomplete list proves nothing about what it lacks.
 #[tokio::test(start_paused = true)]
 async fn an_incomplete_list_only_spares_what_it_shows() {
     let mut world = World::settled([node("n1"), lb("seen")]).await;
@@ -84,7 +84,7 @@ async fn an_incomplete_list_only_spares_what_it_shows() {
     world.start();
     world.pass(A_WHILE).await;
     assert_eq!(world.take(), ["list", "finalizer added", "ensure unseen n1", "status 192.0.2.1"]);
-    // A sweep that is incomplete takes nothing for vanished.
+    // An incomplete sweep takes nothing for vanished.
     let kept = world.cloud.balancers();
     world.cloud.set_unreachable(vec![("zone-b".to_owned(), error(method::LIST, None))]);
     for uid in kept.keys() {
@@ -96,7 +96,7 @@ async fn an_incomplete_list_only_spares_what_it_shows() {
     assert_eq!(world.take(), ["list"]);
 }
 
-/// A provider whose list fails is not waited for for ever: each Service is ensured, which is safe.
+/// A failing list is not awaited forever: each Service is ensured, which is safe.
 #[tokio::test(start_paused = true)]
 async fn without_a_list_every_service_is_ensured() {
     for (reason, lists) in [(None, 6), (Some(ErrorReason::MethodNotSupported), 1)] {
@@ -108,7 +108,7 @@ async fn without_a_list_every_service_is_ensured() {
     }
 }
 
-/// SW-17: drift and absence are found by the sweep.
+/// SW-17: the sweep finds drift and absence.
 #[tokio::test(start_paused = true)]
 async fn a_sweep_finds_what_drifted_and_what_is_gone() {
     let world = World::settled([node("n1"), lb("same"), lb("drifted"), lb("other")]).await;
@@ -130,7 +130,7 @@ async fn a_sweep_finds_what_drifted_and_what_is_gone() {
     assert_eq!(world.take()[..2], ["list", "ensure same n1"]);
 }
 
-/// Nobody tells of it, but status and finalizer are put back; together with a change of nodes, at once.
+/// Nothing reports it, but the sweep restores status and finalizer; a change of nodes does so at once.
 #[tokio::test(start_paused = true)]
 async fn what_somebody_took_from_a_service_comes_back() {
     let world = World::settled([node("n1"), lb("web")]).await;
@@ -155,7 +155,7 @@ async fn a_sweep_is_the_second_chance_of_what_was_refused() {
     assert_eq!(world.count("ensure"), 2);
 }
 
-/// S5: a set that no change of a node announced, such as one without the nodes that drain, is found by the sweep.
+/// S5: the sweep finds a set that no change of a node triggered, such as one without nodes being drained.
 #[tokio::test(start_paused = true)]
 async fn a_sweep_compares_with_what_is_wanted() {
     let world = World::settled([node("n1"), node("n2"), lb("web")]).await;
@@ -168,7 +168,7 @@ async fn a_sweep_compares_with_what_is_wanted() {
     assert_eq!(world.take(), ["list", "update web n1"]);
 }
 
-/// A list that calls itself whole and, for a moment, is not: what it lacks is made sure of, and nothing is taken away.
+/// A list that wrongly reports itself complete for a moment: what it lacks is ensured, and nothing is removed.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_shrinks_for_a_moment_costs_an_ensure() {
     let world = World::settled([node("n1"), lb("web"), lb("other")]).await;
@@ -181,7 +181,7 @@ async fn a_list_that_shrinks_for_a_moment_costs_an_ensure() {
     assert_eq!(world.cluster.service("web").unwrap()["status"], status);
 }
 
-/// S6: a list may leave out how to reach a balancer, or a part of it: what was published stands. What is new is published.
+/// S6: a list may omit addresses of a balancer: the published ones stay, and new ones are published.
 #[tokio::test(start_paused = true)]
 async fn a_list_never_shrinks_a_status() {
     let ip = |text: &str| Ingress {
@@ -222,7 +222,7 @@ async fn a_list_never_shrinks_a_status() {
     assert_eq!(world.count("ensure") + world.count("update"), 0);
 }
 
-/// E4: a cloud without tags. The balancers serve as they are; nothing is known of them but that.
+/// E4: a cloud without tags. The balancers keep serving; nothing else is known about them.
 #[tokio::test(start_paused = true)]
 async fn balancers_without_a_digest_are_ensured_one_after_the_other() {
     let names: Vec<_> = (0..20).map(|number| format!("s{number}")).collect();

@@ -1,4 +1,4 @@
-//! Providers that are away or frozen, and the end of the process.
+//! Providers that are away or frozen, and shutdown.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn away() -> ProviderStatus {
     ProviderStatus::Disconnected("no socket".to_owned())
 }
 
-/// Nothing is tried, nothing is counted as failed, and everything goes on at once when it is back.
+/// Nothing is tried, nothing counts as failed, and everything resumes at once when the provider is back.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_is_away_is_waited_for() {
     let world = World::settled([node("n1"), lb("web"), lb("old"), lb("vanishing")]).await;
@@ -46,7 +46,7 @@ async fn a_provider_that_is_away_is_waited_for() {
     assert_eq!(story, want);
 }
 
-/// At the start, too: nobody knows yet whose class is whose.
+/// At the start, too: no class has a known owner yet.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_has_not_introduced_itself_is_waited_for() {
     let mut world = World::new([node("n1"), lb("web")]);
@@ -64,7 +64,7 @@ async fn a_provider_that_has_not_introduced_itself_is_waited_for() {
     assert_eq!(world.take(), ["list", "finalizer added", "ensure web n1", "status 192.0.2.1"]);
 }
 
-/// A provider that comes back and wants more is never told that what was not read yet is not there.
+/// A provider that comes back and wants more fields never takes a field not read yet for an absent one.
 #[tokio::test(start_paused = true)]
 async fn new_wishes_are_read_before_anything_is_asked() {
     let mut service = lb("web");
@@ -80,7 +80,7 @@ async fn new_wishes_are_read_before_anything_is_asked() {
     assert!(digests[0].contains("cloud/internal"), "{digests:?}");
 }
 
-/// A sick provider freezes destructive work only; told once.
+/// An unhealthy provider freezes destructive work only; reported once.
 #[tokio::test(start_paused = true)]
 async fn a_frozen_provider_destroys_nothing_and_does_the_rest() {
     let world = World::settled([node("n1"), lb("web"), lb("old")]).await;
@@ -103,7 +103,7 @@ async fn a_frozen_provider_destroys_nothing_and_does_the_rest() {
     assert_eq!(world.take(), ["delete old-uid", "finalizer removed"]);
 }
 
-/// SW-11, SW-28: what is under way is given up at once, and nothing is written afterwards.
+/// SW-11, SW-28: work in flight is aborted at once, and nothing is written afterwards.
 #[tokio::test(start_paused = true)]
 async fn the_end_waits_for_nobody_and_writes_nothing() {
     let mut world = World::settled([node("n1")]).await;
@@ -116,7 +116,7 @@ async fn the_end_waits_for_nobody_and_writes_nothing() {
     assert_eq!(world.take(), ["finalizer added", "ensure web n1"]);
 }
 
-/// S7: what brings its provider down again and again is tried at the pace of its backoff, not at that of the connection.
+/// S7: a call that brings its provider down again and again is paced by its backoff, not by the reconnects.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_comes_and_goes_does_not_defeat_the_backoff() {
     let world = World::settled([node("n1")]).await;
@@ -132,7 +132,7 @@ async fn a_provider_that_comes_and_goes_does_not_defeat_the_backoff() {
     assert!((5..=9).contains(&tries), "{tries} in ten minutes");
 }
 
-/// S4: a provider that hangs takes the turns of no other.
+/// S4: a provider that hangs takes no permits from others.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_hangs_holds_up_only_its_own_balancers() {
     let mut classy = lb("classy");

@@ -1,4 +1,4 @@
-//! A cluster, a cloud and the controller between them, under a clock that stands still unless everybody waits.
+//! A cluster, a cloud and the controller between them, on a paused clock.
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,7 +43,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// With these objects, and nothing running yet.
+    /// A world with these objects, and nothing running yet.
     pub(super) fn new(objects: impl IntoIterator<Item = Value>) -> Self {
         let cloud = FakeProvider::new("cloud");
         let cluster = Cluster::new(Arc::clone(&cloud));
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// With these objects and a controller that has done everything there was to do.
+    /// A world with these objects and a controller that has settled.
     pub(super) async fn settled(objects: impl IntoIterator<Item = Value>) -> Self {
         let mut world = Self::new(objects);
         world.start();
@@ -84,7 +84,7 @@ impl World {
         other
     }
 
-    /// Starts a controller that knows nothing of an earlier one.
+    /// Starts a controller without memory of an earlier one.
     pub(super) fn start(&mut self) {
         let kube = KubeMetrics::default();
         let (recorder, recorded) = recorder();
@@ -118,7 +118,7 @@ impl World {
         self.running.spawn(async move { controller.run(cancel).await.unwrap() });
     }
 
-    /// Stops the controller and waits for its end; says how long that took.
+    /// Stops the controller; returns how long it took to end.
     pub(super) async fn stop(&mut self) -> Duration {
         let begun = Instant::now();
         self.cancel.cancel();
@@ -128,17 +128,17 @@ impl World {
         begun.elapsed()
     }
 
-    /// As if the watch had told of a Service of this name.
+    /// Queues a key as if the watch had reported that Service.
     pub(super) fn enqueue(&self, key: ObjectKey) {
         self.shared.as_ref().expect("started").queue.add(key);
     }
 
-    /// The Services of which the controller remembers anything.
+    /// The Services that have a lane.
     pub(super) fn remembered(&self) -> Vec<ObjectKey> {
         self.shared.as_ref().expect("started").lanes.keys()
     }
 
-    /// How often the nodes behind balancers had to be put together anew.
+    /// How often the sets of nodes were invalidated.
     pub(super) fn sets_made(&self) -> u64 {
         self.shared.as_ref().expect("started").backends.changes()
     }
@@ -148,7 +148,7 @@ impl World {
         sleep(time).await;
     }
 
-    /// Lets time pass until the condition holds; how long that was.
+    /// Waits until the condition holds; returns how long that took.
     pub(super) async fn until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) -> Duration {
         let begun = Instant::now();
         let wait = async {
@@ -160,12 +160,12 @@ impl World {
         begun.elapsed()
     }
 
-    /// What was asked of the cloud since the last [`World::take`].
+    /// The calls to the cloud since the last [`World::take`].
     pub(super) fn calls(&self) -> Vec<String> {
         self.cloud.calls().iter().map(word).collect()
     }
 
-    /// How many calls begin so.
+    /// The number of calls that begin with `begin`.
     pub(super) fn count(&self, begin: &str) -> usize {
         self.calls().iter().filter(|call| call.starts_with(begin)).count()
     }
@@ -182,7 +182,7 @@ impl World {
             .collect()
     }
 
-    /// Calls and writes in their order since the last [`World::take`]; forgets them.
+    /// Takes the calls and writes since the last [`World::take`], in their order.
     pub(super) fn take(&self) -> Vec<String> {
         let story = self.story();
         self.cloud.take_calls();
@@ -190,7 +190,7 @@ impl World {
         story
     }
 
-    /// As [`World::take`], and the Events.
+    /// Like [`World::take`], with the Events.
     pub(super) fn take_with_events(&self) -> (Vec<String>, Vec<String>) {
         let events = self.events();
         (self.take(), events)
@@ -224,7 +224,7 @@ impl Drop for World {
     }
 }
 
-/// A call in a word: what, of which Service, with which nodes.
+/// A call in words: what, for which Service, with which nodes.
 pub(super) fn word(call: &Call) -> String {
     let short = |service: &str| service.trim_start_matches("default/").to_owned();
     match call {
