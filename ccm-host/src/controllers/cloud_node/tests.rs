@@ -1,4 +1,4 @@
-//! The whole controller against an apiserver and a provider in memory, on a paused clock.
+//! The whole controller against an in-memory apiserver and provider, on a paused clock.
 
 use prometheus_client::registry::Registry;
 use tokio::{task::JoinHandle, time::sleep};
@@ -20,7 +20,7 @@ mod refresh;
 
 const PERIOD: Duration = Duration::from_secs(300);
 
-/// A controller that runs, and everything around it.
+/// A running controller and its environment.
 struct Scene {
     server: NodeServer,
     fake: Arc<FakeProvider>,
@@ -89,7 +89,7 @@ impl Scene {
         Self::on(server, fake, vec![], settings()).await
     }
 
-    /// Waits until it is so.
+    /// Waits until the condition holds.
     async fn until(&self, what: impl Fn(&Self) -> bool) {
         tokio::time::timeout(PERIOD, async {
             while !what(self) {
@@ -105,7 +105,7 @@ impl Scene {
         self.rest().await;
     }
 
-    /// Lets everything come to rest that needs no more than a moment.
+    /// Lets everything settle that needs no more than a moment.
     async fn rest(&self) {
         sleep(Duration::from_millis(100)).await;
     }
@@ -134,7 +134,7 @@ impl Scene {
     }
 }
 
-/// A new node, to be known to the cloud as `fake://n`.
+/// A new node that the cloud knows as `fake://n`.
 fn new_node(name: &str) -> Node {
     node(name).tainted_uninitialized().with_address("Hostname", name)
 }

@@ -1,4 +1,4 @@
-//! The whole controller against an apiserver and a provider in memory, on a paused clock.
+//! The whole controller against an in-memory apiserver and provider, on a paused clock.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ impl Scene {
         Self::start_with(nodes, fake, vec![]).await
     }
 
-    /// Ends its first pass before it returns.
+    /// Starts the controller, and returns after its first pass.
     async fn start_with(
         nodes: impl IntoIterator<Item = Node>,
         fake: Arc<FakeProvider>,
@@ -95,7 +95,7 @@ impl Scene {
         Self::on(server, fake, vec![]).await
     }
 
-    /// So many passes more.
+    /// Waits for that many more passes.
     async fn passes(&self, count: u32) {
         sleep(PERIOD * count).await;
     }
@@ -110,7 +110,7 @@ impl Scene {
         text.lines().any(|other| other == line)
     }
 
-    /// How many nodes are held back by that rule.
+    /// Whether that rule holds back exactly that many nodes.
     fn is_held(&self, rule: Rule, nodes: usize) -> bool {
         let rule = rule.label();
         self.has_metric(&format!(
@@ -124,7 +124,7 @@ impl Scene {
     }
 }
 
-/// A node that was made long ago, and is Ready.
+/// An old node that is Ready.
 fn ready(name: &str) -> Node {
     node(name).with_provider_id(&format!("fake://{name}")).ready()
 }
@@ -137,7 +137,7 @@ fn in_zone(node: Node, zone: &str) -> Node {
     node.with_label(decide::ZONES[0], zone)
 }
 
-/// A node that was made long ago and is silent now.
+/// An old node that has fallen silent.
 fn silent(name: &str) -> Node {
     node(name).with_provider_id(&format!("fake://{name}")).not_ready()
 }

@@ -1,4 +1,4 @@
-//! What the host may write and ask for, whatever it was told.
+//! Checks what the host writes and requests, whatever the providers answer.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -19,9 +19,9 @@ use tokio::time::Instant;
 use super::scene::CLUSTER_CIDR;
 use crate::{cloud::hostile::Hostile, controllers::taint};
 
-/// What was decided before a change of a Service may still be on its way for so long.
+/// How long a decision made before a change of a Service may still take effect.
 const ON_ITS_WAY: Duration = Duration::from_secs(900);
-/// An answer of Ensure is published within this time.
+/// The time within which an Ensure's answer is published.
 const ITS_ANSWER: Duration = Duration::from_secs(10);
 
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -35,14 +35,14 @@ const WELL_KNOWN_LABELS: [&str; 6] = [
     "beta.kubernetes.io/instance-type",
 ];
 
-/// In which answers the provider lies.
+/// The answers in which the provider lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lies {
     Everywhere,
     InLists,
 }
 
-/// How often something was done that could have done harm.
+/// Counts of actions that could have done harm.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Deeds(BTreeMap<&'static str, u64>);
 
@@ -51,7 +51,7 @@ impl Deeds {
         other.0.iter().for_each(|(deed, times)| *self.0.entry(deed).or_default() += times);
     }
 
-    /// Nodes came up and went, Services got addresses and lost them, routes were made and removed.
+    /// Whether nodes were initialised and deleted, statuses set, routes made and removed, and so on.
     pub(super) fn are_of_every_kind(&self) -> bool {
         [
             "initialised",
@@ -80,16 +80,16 @@ pub(super) struct Judge {
 
 #[derive(Default)]
 struct State {
-    /// Services that somebody else changed.
+    /// Services changed by others, and when.
     changed: HashMap<String, Instant>,
-    /// Services whose balancers were ensured.
+    /// Services whose balancers were ensured, and when.
     ensured: HashMap<String, Instant>,
     breaches: Vec<String>,
     deeds: Deeds,
 }
 
 impl Judge {
-    /// Sees every write of the host, and every question to the provider.
+    /// Observes every write of the host, and every request to the provider.
     pub(super) fn over(api: ApiServer, hostile: Arc<Hostile>, lies: Lies) -> Arc<Self> {
         let judge =
             Arc::new(Self { api: api.clone(), hostile: Arc::clone(&hostile), lies, state: Mutex::default() });
@@ -144,7 +144,7 @@ impl Judge {
             ("nodes", Some(before), Some(after)) => self.node(name, &before, &after),
             ("nodes", Some(before), None) => self.deletion(name, &before),
             ("services", Some(before), Some(after)) => self.service(name, &before, &after),
-            // Its finalizers are gone, and it was being deleted.
+            // Its finalizers were removed while it was being deleted.
             ("services", Some(before), None) => self
                 .must(!before["metadata"]["deletionTimestamp"].is_null(), || {
                     format!("deleted Service {name}")
@@ -306,7 +306,7 @@ impl Judge {
         let is_wanted =
             before["spec"]["type"] == "LoadBalancer" && before["metadata"]["deletionTimestamp"].is_null();
         let shrinks = new.len() < old.len() && new.iter().all(|way| old.contains(way));
-        // What a list added by a lie, an Ensure takes back.
+        // An Ensure takes back what a lying list added.
         let is_truth = self.state.lock().ensured.get(name).is_some_and(|at| at.elapsed() < ITS_ANSWER);
         let may_not = self.lies == Lies::InLists && is_wanted && !is_truth && !self.is_on_its_way(name);
         self.must(!(may_not && shrinks), || {
@@ -321,7 +321,7 @@ impl Judge {
         );
     }
 
-    /// Nothing else differs.
+    /// Requires that nothing else differs.
     fn rest(&self, kind: &str, name: &str, before: &Value, after: &Value, but: &[&str]) {
         let rest = |value: &Value| {
             let mut value = value.clone();
@@ -395,7 +395,7 @@ impl Judge {
         }
     }
 
-    /// A Service that is there, wants a balancer, and is held by our finalizer before anything is made for it.
+    /// Requires that the Service exists, wants a balancer, and has our finalizer before anything is made for it.
     fn is_for_a_balancer(&self, rpc: &str, about: Option<pb::ServiceRef>) {
         let about = about.unwrap_or_default();
         if self.is_on_its_way(&about.name) {

@@ -1,4 +1,4 @@
-//! A cluster with everything that may go wrong in it, all controllers, and two providers: the hostile one, and an honest one
+//! A cluster in which everything may go wrong, all controllers, and two providers: the hostile one, and an honest one
 //! whose nodes must not suffer from it.
 
 use std::{sync::Arc, time::Duration};
@@ -38,7 +38,7 @@ use crate::{
     manager::selector::LabelSelector,
 };
 
-/// Two families at most, so that routes of others are to be told from ours.
+/// At most one network per family, so that other routes can be told from ours.
 pub(super) const CLUSTER_CIDR: &str = "10.0.0.0/16";
 
 pub(super) struct Scene {
@@ -54,7 +54,7 @@ pub(super) struct Scene {
     state: State,
 }
 
-/// The controllers that keep something of what is answered, and the series that are counted.
+/// The controllers that retain anything from answers, and the metrics registry.
 struct State {
     cloud_node: cloud_node::Controller,
     service_lb: service_lb::Controller,
@@ -149,7 +149,7 @@ impl State {
         Self { cloud_node, service_lb, node_route, node_ipam, registry }
     }
 
-    /// How much is remembered, in characters.
+    /// The size of everything the controllers retain, in characters.
     fn size(&self) -> usize {
         let Self { cloud_node, service_lb, node_route, node_ipam, .. } = self;
         format!("{cloud_node:?}{service_lb:?}{node_route:?}{node_ipam:?}").len()
@@ -166,7 +166,7 @@ fn new(name: &str) -> Node {
     node(name).tainted_uninitialized().with_address("Hostname", name).with_label("mine", "1").ready()
 }
 
-/// An initialised one.
+/// An initialised node of that provider.
 fn of(provider: &str, name: &str) -> Node {
     node(name)
         .with_provider_id(&format!("{provider}://{name}"))
@@ -222,7 +222,7 @@ fn put(server: &NodeServer, object: Value) {
     server.api().world().put_value(object).unwrap();
 }
 
-/// The instance of this node is gone.
+/// The node is NotReady, and its kubelet is silent.
 fn fall_silent(server: &NodeServer, name: &str) {
     let number: u8 = name[1..].parse().unwrap();
     server.put(&of("test", name).with_pod_cidr(&format!("10.0.1{number}.0/24")).not_ready());
@@ -266,7 +266,7 @@ impl Scene {
         }
     }
 
-    /// What users, kubelets and autoscalers do meanwhile.
+    /// Acts as users, kubelets and autoscalers in the meantime.
     pub(super) fn disturb(&mut self, round: u32) {
         for name in ["d0", "d1", "d2", "d3"] {
             if self.server.node(name).is_none() && self.rng.bool() {
@@ -290,7 +290,7 @@ impl Scene {
             }
             (3, Some(mut known)) => {
                 self.judge.changed(name);
-                // Who holds it besides us lets it go.
+                // The other finalizer is removed.
                 if let Some(finalizers) = known["metadata"]["finalizers"].as_array_mut() {
                     finalizers.retain(|one| one != "mine.example/holds-it");
                 }
@@ -307,7 +307,7 @@ impl Scene {
         }
     }
 
-    /// Nothing that was written or asked for so far is a breach.
+    /// Asserts that nothing written or requested so far is a breach.
     pub(super) fn assert_harmless(&mut self, panics: u32) {
         let seed = self.seed;
         assert_eq!(self.judge.breaches(), [""; 0], "HOSTILE_SEED={seed}");
@@ -321,13 +321,13 @@ impl Scene {
         self.events.take();
     }
 
-    /// How much the controllers remember, in characters.
+    /// The size of everything the controllers retain, in characters.
     pub(super) fn remembered(&self) -> usize {
         self.honest.take_calls();
         self.state.size()
     }
 
-    /// The end of it; what was done by then.
+    /// Ends the scene; returns what was done.
     pub(super) async fn end(mut self) -> Deeds {
         let seed = self.seed;
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The whole controller against an apiserver and a provider in memory, on a paused clock.
+//! The whole controller against an in-memory apiserver and provider, on a paused clock.
 
 mod cloud;
 mod ranges;
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Enough for everything that waits for nothing.
+/// Enough for everything that has no delay.
 const MOMENT: Duration = Duration::from_millis(100);
 
 struct Scene {
@@ -32,7 +32,7 @@ struct Scene {
     running: JoinHandle<anyhow::Result<()>>,
 }
 
-/// Written `cluster>mask`.
+/// Ranges written as `cluster>mask`.
 fn ranges(texts: &[&str]) -> Allocation {
     let range = |text: &&str| {
         let (cluster, mask) = text.split_once('>').unwrap();
@@ -46,7 +46,7 @@ impl Scene {
         Self::start_with(allocation, "", nodes, |_| {}).await
     }
 
-    /// Has done what there was to do when it returns.
+    /// Returns when the controller has settled.
     async fn start_with(
         allocation: Allocation,
         selector: &str,
@@ -91,7 +91,7 @@ impl Scene {
         sleep(MOMENT).await;
     }
 
-    /// `spec.podCIDRs` as it stands in the apiserver.
+    /// `spec.podCIDRs` in the apiserver.
     fn cidrs(&self, name: &str) -> Value {
         self.server.part(name, "/spec/podCIDRs")
     }
@@ -110,7 +110,7 @@ impl Scene {
         text.lines().any(|other| other == line)
     }
 
-    /// So many problems of a kind are there now.
+    /// Whether there are exactly that many problems of a kind.
     fn problems(&self, kind: &str, count: u32) -> bool {
         self.has_metric(&format!("node_ipam_controller_pod_cidr_problems{{problem=\"{kind}\"}} {count}"))
     }

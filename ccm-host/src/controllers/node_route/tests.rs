@@ -1,4 +1,4 @@
-//! The whole controller against an apiserver and a provider in memory, on a paused clock.
+//! The whole controller against an in-memory apiserver and provider, on a paused clock.
 
 mod changing;
 mod failing;
@@ -22,7 +22,7 @@ use crate::{
 
 const PERIOD: Duration = Duration::from_secs(300);
 
-/// A controller that runs, and everything around it.
+/// A running controller and its environment.
 struct Scene {
     server: NodeServer,
     fake: Arc<FakeProvider>,
@@ -42,13 +42,13 @@ fn net(text: &str) -> IpNet {
     text.parse().unwrap()
 }
 
-/// A node that is initialised, with these pod CIDRs.
+/// An initialised node with these pod CIDRs.
 fn wanting(name: &str, cidrs: &[&str]) -> Node {
     let node = node(name).with_provider_id(&format!("fake://{name}")).with_address("InternalIP", "10.0.0.1");
     cidrs.iter().fold(node, |node, cidr| node.with_pod_cidr(cidr))
 }
 
-/// A route to a node; to nothing known if that is empty.
+/// A route to a node; to nothing known if `to` is empty.
 fn route(id: &str, cidr: &str, to: &str) -> Route {
     let target =
         RouteTarget { name: to.to_owned(), provider_id: format!("fake://{to}"), ..RouteTarget::default() };
@@ -72,7 +72,7 @@ impl Scene {
         Self::with(nodes, fake, vec![]).await
     }
 
-    /// Everything that there was to do is done.
+    /// A scene in which the controller has settled.
     async fn settled(nodes: impl IntoIterator<Item = Node>, routes: impl IntoIterator<Item = Route>) -> Self {
         let scene = Self::start(nodes, routes).await;
         scene.rest().await;
@@ -112,12 +112,12 @@ impl Scene {
         Self { server, fake, events, registry, cancel, running }
     }
 
-    /// Lets everything come to rest that needs no more than a moment.
+    /// Lets everything settle that needs no more than a moment.
     async fn rest(&self) {
         sleep(Duration::from_millis(100)).await;
     }
 
-    /// The routes of the cloud: destination and node, sorted.
+    /// The cloud's routes: destination and node, sorted.
     fn routes(&self) -> Vec<String> {
         routes_of(&self.fake)
     }
@@ -133,7 +133,7 @@ impl Scene {
         )
     }
 
-    /// What was asked of the cloud since the last time, sorted but for lists.
+    /// The calls to the cloud since the last time, sorted except for lists.
     fn calls(&self) -> Vec<String> {
         let mut calls: Vec<String> = self.fake.take_calls().iter().map(word).collect();
         calls.sort();

@@ -33,7 +33,7 @@ fn owned(node: Node, record: &str) -> Node {
     node.with_annotation(ANNOTATION, record)
 }
 
-/// `a=1` is set, `-a` is removed, `record: …` is what the record becomes.
+/// `a=1` is set, `-a` is removed, `record: …` is the new record.
 fn words(change: &NodeChange) -> String {
     let mut words: Vec<String> =
         change.set_labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
@@ -207,7 +207,7 @@ fn labels_of_a_former_controller_are_taken_over_where_they_agree() {
     }
 }
 
-/// The cache keeps only what somebody reads: what a provider adds is known from the record, or seen afresh.
+/// The cache keeps only labels that someone reads: a provider's own are known from the record, or from a live read.
 #[test]
 fn labels_that_the_cache_does_not_keep() {
     let kept = kept();
@@ -231,7 +231,7 @@ fn labels_that_the_cache_does_not_keep() {
     assert_eq!(refreshed(&Seen::live(&withdrawn, &kept), &labelled(&[("x", "1")])), "x=1 record: x=1,y=1");
 }
 
-/// The guard of a write that rests on the record: the value we believe to be there is tested.
+/// The guard of a write that relies on the record: it tests the value that we assume.
 #[test]
 fn an_unseen_label_of_ours_is_tested_before_it_is_changed() {
     let node = owned(node("n"), "x=1");

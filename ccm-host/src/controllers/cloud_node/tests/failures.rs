@@ -7,7 +7,7 @@ use crate::{
     reconcile::SLOW_RETRY,
 };
 
-/// NW-19: the decision is made anew on a fresh read; what somebody wrote meanwhile stays.
+/// NW-19: decides again on a live read; a concurrent write by others stays.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_meets_a_change_is_decided_anew() {
     let scene = Scene::start([], |fake| fake.set_answer("n", running("n"))).await;
@@ -28,7 +28,7 @@ async fn a_write_that_meets_a_change_is_decided_anew() {
     scene.stop().await;
 }
 
-/// ADDR-14, NW-14: what a kubelet wrote and the cache has not seen is neither lost nor merged with what is ours.
+/// ADDR-14, NW-14: a kubelet's write that the cache does not show yet is neither lost nor merged with ours.
 #[tokio::test(start_paused = true)]
 async fn addresses_that_the_cache_has_not_seen_are_met() {
     let scene = Scene::start([], |fake| {
@@ -60,7 +60,7 @@ async fn addresses_that_the_cache_has_not_seen_are_met() {
     scene.stop().await;
 }
 
-/// NODE-24: conflicts without end are left to the queue after a few tries.
+/// NODE-24: endless conflicts are left to the queue after a few attempts.
 #[tokio::test(start_paused = true)]
 async fn conflicts_without_end_go_back_to_the_queue() {
     let scene = Scene::start([], |fake| fake.set_answer("n", running("n"))).await;
@@ -76,7 +76,7 @@ async fn conflicts_without_end_go_back_to_the_queue() {
     scene.stop().await;
 }
 
-/// NODE-26 ours, NW-15: without addresses the taint stays, and the next try is soon.
+/// NODE-26 ours, NW-15: without addresses the taint stays, and the retry is soon.
 #[tokio::test(start_paused = true)]
 async fn the_taint_stays_until_the_addresses_are_written() {
     let scene = Scene::start([], |fake| fake.set_answer("n", running("n"))).await;
@@ -107,7 +107,7 @@ async fn a_node_that_goes_meanwhile_needs_nothing() {
     scene.stop().await;
 }
 
-/// A node that was replaced while its predecessor was asked about is asked about itself.
+/// A node replaced during the question about its predecessor gets its own question.
 #[tokio::test(start_paused = true)]
 async fn an_answer_about_a_predecessor_is_not_used() {
     let scene = Scene::start([], |fake| {
@@ -127,7 +127,7 @@ async fn an_answer_about_a_predecessor_is_not_used() {
     scene.stop().await;
 }
 
-/// Somebody else set the provider ID, and the cache does not know yet: no storm of questions until it does.
+/// Someone else set the provider ID, and the cache does not show it yet: no storm of questions until it does.
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_is_behind_somebody_elses_write_causes_no_storm() {
     let scene = Scene::start([], |fake| fake.set_answer("n", running("n"))).await;
@@ -144,7 +144,8 @@ async fn a_cache_that_is_behind_somebody_elses_write_causes_no_storm() {
     scene.stop().await;
 }
 
-/// NW-17, NW-18: the first failure is told, again only when the reason changes; the backoff ends at two minutes.
+/// NW-17, NW-18: the first failure is reported, further ones only when the reason changes; the backoff ends at two
+/// minutes.
 #[tokio::test(start_paused = true)]
 async fn people_learn_why_a_node_waits() {
     let scene = Scene::start([new_node("n")], |fake| fake.set_state("n", InstanceState::Absent)).await;
@@ -176,7 +177,7 @@ async fn people_learn_why_a_node_waits() {
     scene.stop().await;
 }
 
-/// An ordinary start is no warning, and what the provider asks to wait is waited.
+/// An ordinary start emits no warning, and the provider's retry delay is honoured.
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_is_not_ready_is_asked_about_when_the_provider_says() {
     let scene = Scene::start([new_node("n")], |fake| {
@@ -195,7 +196,7 @@ async fn a_machine_that_is_not_ready_is_asked_about_when_the_provider_says() {
     scene.stop().await;
 }
 
-/// A missing right is asked about every five minutes, and at once when the node changes (NODE-33).
+/// A missing permission is retried every five minutes, and at once when the node changes (NODE-33).
 #[tokio::test(start_paused = true)]
 async fn what_takes_a_person_is_asked_slowly() {
     let scene = Scene::start([new_node("n")], |fake| {
@@ -215,7 +216,7 @@ async fn what_takes_a_person_is_asked_slowly() {
     scene.stop().await;
 }
 
-/// NODE-7: somebody else's machine is said once, and never touched.
+/// NODE-7: an instance of someone else is reported once, and its node never touched.
 #[tokio::test(start_paused = true)]
 async fn a_node_of_somebody_else_is_left_alone() {
     let scene = Scene::start([new_node("n")], |fake| fake.set_state("n", InstanceState::NotOwned)).await;
@@ -226,7 +227,7 @@ async fn a_node_of_somebody_else_is_left_alone() {
     scene.stop().await;
 }
 
-/// NW-22: an answer or an apiserver that comes after the end writes nothing any more.
+/// NW-22: an answer from provider or apiserver after shutdown writes nothing.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_after_the_end() {
     for slow_apiserver in [false, true] {
@@ -261,7 +262,7 @@ async fn a_hanging_provider_does_not_hold_up_the_end() {
     assert!(before.elapsed() < Duration::from_secs(1));
 }
 
-/// However many nodes wait for a provider that hangs, those of another one are looked at.
+/// However many nodes wait for a provider that hangs, another provider's are still reconciled.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_hangs_leaves_the_others_their_places() {
     let (stuck, other) = (FakeProvider::new("stuck"), FakeProvider::new("other"));

@@ -1,4 +1,4 @@
-//! Whatever happened, and however often the host was restarted meanwhile: it ends as if it had begun now.
+//! Random histories with restarts of the host: the end is the same as after a fresh start.
 
 use proptest::prelude::*;
 
@@ -12,18 +12,18 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// A kubelet registers its node, unless it is there.
+    /// A kubelet registers its node, unless it exists.
     Join(usize),
     Leave(usize),
-    /// The machine runs, as its so-and-so-manieth shape.
+    /// The instance runs, with the shape of this number.
     Runs(usize, u8),
-    /// It is in a state that describes nothing.
+    /// The instance is in a state without a description.
     Is(usize, InstanceState),
-    /// The watch tells of the machine.
+    /// The watch reports the instance.
     Told(usize),
     /// Changes may have been missed.
     Sweep,
-    /// The next write meets a change.
+    /// The next write conflicts.
     Conflict,
     /// The next write is refused.
     Refused,
@@ -48,7 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Zone, type, address and labels differ from shape to shape; labels come and go.
+/// Zone, type, address and labels differ by shape; labels come and go.
 fn shape(name: &str, shape: u8) -> InstanceAnswer {
     let mut machine = instance(&format!("fake://{name}"));
     machine.zone = Some(format!("zone-{shape}"));
@@ -80,7 +80,7 @@ async fn take(scene: Scene, step: Step) -> Scene {
     scene
 }
 
-/// What the controller answers for on a node; the record of labels is for itself.
+/// The part of a node that the controller determines, without the record of labels.
 fn outcome(server: &NodeServer, name: &str) -> serde_json::Value {
     let part = |pointer: &str| server.part(name, pointer);
     serde_json::json!([part("/spec"), part("/metadata/labels"), part("/status/addresses")])
@@ -91,7 +91,7 @@ async fn ends_as_a_fresh_start(steps: Vec<Step>) -> Result<(), TestCaseError> {
     for step in steps {
         scene = take(scene, step).await;
     }
-    // Longer than the longest backoff, a sweep, and the replies that were prepared and not used.
+    // Longer than the longest backoff, a sweep, and all prepared replies not used yet.
     sleep(PERIOD * 4).await;
     let there: Vec<_> = NAMES.into_iter().filter(|name| scene.server.node(name).is_some()).collect();
     let fresh = Scene::start(there.iter().map(|name| new_node(name)), |_| {}).await;

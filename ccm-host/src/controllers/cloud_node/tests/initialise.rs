@@ -3,7 +3,8 @@ use serde_json::json;
 use super::*;
 use crate::cloud::{Freshness, InstanceView};
 
-/// NODE-25, NW-15, and ours instead of ADDR-9 and ADDR-10: addresses first, then one write for the rest; no reads, one Event.
+/// NODE-25, NW-15, and ours instead of ADDR-9 and ADDR-10: addresses first, then one write for the rest; no reads,
+/// one Event.
 #[tokio::test(start_paused = true)]
 async fn addresses_come_before_the_taint_goes() {
     let scene = Scene::start([new_node("n")], |fake| fake.set_answer("n", running("n"))).await;
@@ -40,7 +41,7 @@ async fn addresses_come_before_the_taint_goes() {
     scene.stop().await;
 }
 
-/// Nothing is written that does not differ: a node whose addresses are right already gets one write.
+/// Only differences are written: a node whose addresses are right already gets one write.
 #[tokio::test(start_paused = true)]
 async fn right_addresses_are_not_written() {
     let right = node("n")
@@ -53,7 +54,7 @@ async fn right_addresses_are_not_written() {
     scene.stop().await;
 }
 
-/// NODE-4, NODE-14: whatever happens to a node without the taint, its events ask nobody.
+/// NODE-4, NODE-14: changes of a node without the taint cause no question.
 #[tokio::test(start_paused = true)]
 async fn events_of_a_node_without_the_taint_ask_nobody() {
     let scene = Scene::start([], |fake| fake.set_answer("n", running("n"))).await;
@@ -69,7 +70,7 @@ async fn events_of_a_node_without_the_taint_ask_nobody() {
     scene.stop().await;
 }
 
-/// NODE-27, LBL-5: what is gone when its turn comes is done with.
+/// NODE-27, LBL-5: a node that is gone at its turn needs nothing.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_gone_when_its_turn_comes_is_done_with() {
     let scene = Scene::start([new_node("n")], |fake| {
@@ -146,7 +147,7 @@ async fn a_cold_start_costs_one_question_and_two_writes_a_node() {
     scene.stop().await;
 }
 
-/// Between our write and its arrival in the cache nothing is asked or written again.
+/// Nothing is asked or written again before our write arrives in the cache.
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_is_behind_our_own_write_is_waited_for() {
     let scene = Scene::start([], |fake| fake.set_answer("n", running("n"))).await;
@@ -172,7 +173,7 @@ async fn a_cache_that_is_behind_our_own_write_is_waited_for() {
     scene.stop().await;
 }
 
-/// A label that the cache does not keep stands on the node already: the write meets it, and the user's value wins.
+/// The node has a label already that the cache does not keep: the write conflicts, and the user's value wins.
 #[tokio::test(start_paused = true)]
 async fn a_users_label_that_the_cache_does_not_keep_wins() {
     let scene = Scene::start([new_node("n").with_label("example.com/tier", "user")], |fake| {
@@ -191,7 +192,8 @@ async fn a_users_label_that_the_cache_does_not_keep_wins() {
     scene.stop().await;
 }
 
-/// D35: a node without a provider ID belongs to whoever has its machine; one that hangs holds up only its own.
+/// D35: a node without a provider ID belongs to the provider that has its instance; one that hangs delays only its
+/// own.
 #[tokio::test(start_paused = true)]
 async fn one_provider_that_hangs_does_not_hold_up_another() {
     let (hanging, well) = (FakeProvider::new("hanging"), FakeProvider::new("well"));

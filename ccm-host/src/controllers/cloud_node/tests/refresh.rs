@@ -1,7 +1,7 @@
 use super::*;
 use crate::cloud::{Freshness, InstanceState};
 
-/// A node as `running` makes it.
+/// A node that matches `running`.
 async fn initialised(names: &[&str]) -> Scene {
     let scene = Scene::start(names.iter().map(|name| new_node(name)), |fake| {
         for name in names {
@@ -29,7 +29,7 @@ fn freshness(scene: &Scene) -> Vec<Freshness> {
         .collect()
 }
 
-/// NW-3, NW-11: one sweep a period, and not of nodes that were asked about just before.
+/// NW-3, NW-11: one sweep per period, without nodes that were asked about just before.
 #[tokio::test(start_paused = true)]
 async fn every_node_is_asked_about_once_a_period() {
     let scene = initialised(&["a", "b"]).await;
@@ -54,7 +54,7 @@ async fn every_node_is_asked_about_once_a_period() {
     scene.stop().await;
 }
 
-/// ADDR-11, NW-1, NW-3: however few may write, a sweep asks about each node once, and about all of them at once.
+/// ADDR-11, NW-1, NW-3: however few may write, a sweep asks about each node once, and about all at once.
 #[tokio::test(start_paused = true)]
 async fn a_sweep_asks_once_about_each_node_however_few_may_write() {
     let names: Vec<_> = (0..100).map(|index| format!("n{index}")).collect();
@@ -77,7 +77,7 @@ async fn a_sweep_asks_once_about_each_node_however_few_may_write() {
     }
 }
 
-/// After a restart of the host everything is looked at once, and nothing written.
+/// After a restart of the host every node is asked about once, and nothing written.
 #[tokio::test(start_paused = true)]
 async fn a_restart_looks_at_all_and_writes_nothing() {
     let scene = initialised(&["a", "b", "c"]).await.restart().await;
@@ -88,7 +88,7 @@ async fn a_restart_looks_at_all_and_writes_nothing() {
     scene.stop().await;
 }
 
-/// NW-2, NW-11: what the provider tells of is read at once, and written.
+/// NW-2, NW-11: a change that the provider reports is read at once, and written.
 #[tokio::test(start_paused = true)]
 async fn a_change_in_the_cloud_is_followed_at_once() {
     let scene = initialised(&["a", "b"]).await;
@@ -114,7 +114,7 @@ async fn a_change_in_the_cloud_is_followed_at_once() {
     scene.stop().await;
 }
 
-/// N4: a provider that is lost and found all the time is not asked about everything all the time.
+/// N4: a flapping provider does not cause everything to be asked about all the time.
 #[tokio::test(start_paused = true)]
 async fn sweeps_that_are_wished_all_the_time_become_rare() {
     let scene = initialised(&["a"]).await;
@@ -140,7 +140,8 @@ async fn sweeps_that_are_wished_all_the_time_become_rare() {
     scene.stop().await;
 }
 
-/// What a sweep finds and the watch did not tell is counted, for providers that have a watch; what it told is not.
+/// Changes found by a sweep but not reported by the watch are counted, for providers that have a watch; reported ones
+/// are not.
 #[tokio::test(start_paused = true)]
 async fn what_the_watch_missed_is_counted() {
     const SERIES: &str = r#"cloudprovider_watch_missed_total{provider="fake"} 1"#;
@@ -165,7 +166,7 @@ async fn what_the_watch_missed_is_counted() {
     }
 }
 
-/// A provider that comes back is a reason to try waiting nodes at once.
+/// Waiting nodes are retried at once when a provider comes back.
 #[tokio::test(start_paused = true)]
 async fn a_reconnect_wakes_nodes_that_wait() {
     let scene = Scene::start([new_node("n")], |fake| fake.set_state("n", InstanceState::Unknown)).await;
@@ -177,7 +178,7 @@ async fn a_reconnect_wakes_nodes_that_wait() {
     scene.stop().await;
 }
 
-/// ADDR-12, NW-16: an answer that says nothing changes nothing, and is counted.
+/// ADDR-12, NW-16: an answer of unknown state changes nothing, and is counted.
 #[tokio::test(start_paused = true)]
 async fn what_is_not_known_changes_nothing() {
     let scene = initialised(&["a"]).await;
@@ -194,7 +195,7 @@ async fn what_is_not_known_changes_nothing() {
     scene.stop().await;
 }
 
-/// LBL-3, LBL-6, NW-12: the names of the zone are made to agree without asking anybody, also after a conflict.
+/// LBL-3, LBL-6, NW-12: the two names of the zone are made to agree without a question, also after a conflict.
 #[tokio::test(start_paused = true)]
 async fn a_users_zone_stays_under_both_names() {
     let scene = initialised(&["a"]).await;
@@ -213,7 +214,8 @@ async fn a_users_zone_stays_under_both_names() {
     scene.stop().await;
 }
 
-/// A provider that reads its addresses out of a map has another order each time: that costs no write, and is counted.
+/// A provider that reads its addresses from a map returns another order each time: that costs no write, and is
+/// counted.
 #[tokio::test(start_paused = true)]
 async fn addresses_in_another_order_are_counted_and_not_written() {
     let scene = initialised(&["a"]).await;
@@ -239,8 +241,8 @@ async fn addresses_in_another_order_are_counted_and_not_written() {
     scene.stop().await;
 }
 
-/// A node of nobody, and one that is somebody else's, keep their labels as they are; one that was registered without a cloud
-/// provider gets addresses only, as upstream.
+/// A node that no provider owns, and one of someone else, keep their labels; one registered without a cloud provider
+/// gets addresses only, as upstream does.
 #[tokio::test(start_paused = true)]
 async fn labels_of_nodes_that_are_not_ours_are_left_alone() {
     let zone = |node: Node| node.with_label("topology.kubernetes.io/zone", "theirs");

@@ -16,7 +16,7 @@ fn there(state: InstanceState) -> InstanceAnswer {
     machine(state, Some(instance("fake://1")))
 }
 
-/// `ready`, `ask`, and what becomes of the taints.
+/// `ready` or `ask`, and the change of the taints.
 fn first(node: &Node) -> String {
     match look(node) {
         Look::Ready(taints) => format!("ready{}", change(taints)),
@@ -67,7 +67,7 @@ fn ready_nodes_are_not_asked_about() {
 }
 
 /// Rows of the legacy interface and of InstancesV2 are the same scenario behind our contract: one question answers
-/// existence and shutdown at once. Where upstream deletes, we have evidence; what becomes of it is the guard's.
+/// existence and shutdown at once. Where upstream deletes, we have evidence, which the guard judges.
 #[test]
 fn answers_about_nodes_that_are_not_ready() {
     use InstanceState as S;
@@ -103,7 +103,7 @@ fn answers_about_nodes_that_are_not_ready() {
     }
 }
 
-/// N9: an absent instance that is described, or that comes with an error, was not looked for.
+/// N9: an answer that describes an absent instance, or reports an error, is not the result of a real look-up.
 #[test]
 fn absence_with_a_description_or_an_error_is_no_evidence() {
     let absent = machine(InstanceState::Absent, None);
@@ -125,7 +125,7 @@ fn absence_with_a_description_or_an_error_is_no_evidence() {
     }
 }
 
-/// E1: what is said of a Ready node.
+/// E1: answers about Ready nodes.
 #[test]
 fn ready_nodes_are_found_denied_or_unknown() {
     use InstanceState as S;

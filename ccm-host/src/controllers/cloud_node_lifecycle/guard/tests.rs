@@ -35,7 +35,7 @@ fn dark(uid: &str) -> Evidence {
     Evidence { zone: "dark".to_owned(), ..absent(uid) }
 }
 
-/// With no Ready node.
+/// Findings without Ready nodes.
 fn found(total: usize, absent: impl IntoIterator<Item = Evidence>) -> Findings {
     Findings { total, absent: absent.into_iter().collect(), ..Findings::default() }
 }
@@ -44,7 +44,7 @@ fn many(count: usize) -> Vec<Evidence> {
     (0..count).map(|index| absent(&format!("n{index:03}"))).collect()
 }
 
-/// Ready nodes are there, and one of zone a was found.
+/// There are Ready nodes, and one of zone a was found.
 fn borne_out() -> Control {
     Control { ready: 9, found: ["a".to_owned()].into(), contradictions: 0, unsettled: 0 }
 }
@@ -53,7 +53,7 @@ fn with(control: Control, findings: Findings) -> Findings {
     Findings { control, ..findings }
 }
 
-/// A guard whose passes are a period apart, of one look each.
+/// A guard with passes one period apart, each of one check.
 struct Run {
     guard: Guard,
     now: Instant,
@@ -74,13 +74,13 @@ impl Run {
         self.guard.rule(self.now, findings)
     }
 
-    /// The second of two passes that find the same.
+    /// Runs two passes with the same findings; returns the second ruling.
     fn passes(&mut self, findings: &Findings) -> Ruling {
         self.pass(findings);
         self.pass(findings)
     }
 
-    /// Sorted names of what may go, and of what is held back.
+    /// Sorted names of nodes to delete, and of those held back.
     fn words(&mut self, findings: &Findings) -> String {
         let Ruling { delete, held_back, turns } = self.pass(findings);
         let mut delete: Vec<_> = delete.into_iter().collect();
@@ -231,7 +231,7 @@ fn who_was_found_alive_stands_back() {
     assert!(run.pass(&findings).delete.contains("n010"), "the one that had no place");
 }
 
-/// D13: as today, where nobody is left to bear it out.
+/// D13: the share and the latch, where no Ready node is left to confirm anything.
 #[test]
 fn without_ready_nodes_as_many_as_the_share_may_go_but_always_one() {
     for (total, allowed) in [(1, 1), (2, 1), (19, 1), (20, 1), (39, 1), (40, 2), (100, 5), (2000, 100)] {
@@ -278,7 +278,7 @@ fn latched_it_stays_until_the_answers_recover() {
     assert_eq!(run.passes(&found(100, many(5))).delete.len(), 5);
 }
 
-/// E1: a control group that contradicts nothing releases the latch, and no other one.
+/// E1: only a control group without contradictions releases the latch.
 #[test]
 fn latched_it_stays_until_ready_nodes_bear_the_provider_out() {
     let mut run = Run::new();

@@ -6,7 +6,7 @@ fn gone(fake: &FakeProvider, names: &[&str]) {
     }
 }
 
-/// NW-5, NW-6, NW-7: after the second answer, past a last look, with the uid, and told afterwards.
+/// NW-5, NW-6, NW-7: after the second answer and a final live check, by uid; the Event comes afterwards.
 #[tokio::test(start_paused = true)]
 async fn a_node_without_a_machine_goes_after_the_second_answer() {
     let scene = Scene::start([silent("n")], |fake| gone(fake, &["n"])).await;
@@ -24,7 +24,7 @@ async fn a_node_without_a_machine_goes_after_the_second_answer() {
     scene.stop().await;
 }
 
-/// LIFE-33, and the grace: a node that registered just now is waited for (k/k#58334).
+/// LIFE-33, and the grace: a node that has just registered is spared (k/k#58334).
 #[tokio::test(start_paused = true)]
 async fn a_young_node_is_waited_for() {
     let young = aged(silent("young"), 200);
@@ -58,7 +58,7 @@ async fn what_is_not_evidence_deletes_nothing() {
     scene.stop().await;
 }
 
-/// The last look: the node is ready again, or another one, and the cache does not know yet.
+/// The final live check: the node is Ready again, or was replaced, and the cache does not show it yet.
 #[tokio::test(start_paused = true)]
 async fn the_last_look_saves_a_node() {
     for (what, edit) in [
@@ -80,7 +80,7 @@ async fn the_last_look_saves_a_node() {
     }
 }
 
-/// LIFE-30, NW-7: a failure is told, and tried again at a slower and slower pace; the announcement never came first.
+/// LIFE-30, NW-7: a failure is reported, and retried ever more slowly; no Event announces the deletion beforehand.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_fails_backs_off() {
     let scene = Scene::start([silent("n")], |fake| gone(fake, &["n"])).await;
@@ -102,7 +102,7 @@ async fn a_deletion_that_fails_backs_off() {
     scene.stop().await;
 }
 
-/// LIFE-30: somebody was faster.
+/// LIFE-30: someone else deleted the node first.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_somebody_else_deletes_is_no_failure() {
     for code in [404, 409] {
@@ -114,7 +114,7 @@ async fn a_node_that_somebody_else_deletes_is_no_failure() {
     }
 }
 
-/// D36: while the provider is not well nothing is deleted or tainted, and afterwards confirmations begin anew.
+/// D36: while the provider is unhealthy nothing is deleted or tainted, and afterwards confirmations start over.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_is_not_well_is_not_believed() {
     for unwell in
@@ -138,7 +138,7 @@ async fn a_provider_that_is_not_well_is_not_believed() {
     }
 }
 
-/// It was unwell for a moment while it was asked.
+/// The provider was unhealthy for a moment during the question.
 #[tokio::test(start_paused = true)]
 async fn a_moments_illness_during_the_question_is_noticed() {
     let fake = FakeProvider::new("fake");
@@ -155,7 +155,7 @@ async fn a_moments_illness_during_the_question_is_noticed() {
     scene.stop().await;
 }
 
-/// It falls ill in the last moment, when the node is being looked at once more.
+/// The provider becomes unhealthy at the last moment, during the final check of the node.
 #[tokio::test(start_paused = true)]
 async fn an_illness_in_the_last_moment_is_noticed() {
     let scene = Scene::start([silent("n")], |fake| gone(fake, &["n"])).await;
@@ -166,7 +166,7 @@ async fn an_illness_in_the_last_moment_is_noticed() {
     scene.stop().await;
 }
 
-/// D13: a provider that says of all that they are gone costs nothing, shows itself, and recovers.
+/// D13: a provider that denies every instance costs no node, is shown to do so, and recovers.
 #[tokio::test(start_paused = true)]
 async fn a_lying_provider_deletes_nothing() {
     let names: Vec<_> = (0..40).map(|index| format!("n{index:02}")).collect();
@@ -226,7 +226,7 @@ async fn a_restart_does_not_release_the_guard() {
     scene.stop().await;
 }
 
-/// D35: what one provider says has no bearing on another's nodes, and a share is a share of its own.
+/// D35: a provider's answers do not affect another's nodes, and each has its own share.
 #[tokio::test(start_paused = true)]
 async fn each_provider_has_a_guard_of_its_own() {
     let (liar, honest) = (FakeProvider::new("liar"), FakeProvider::new("honest"));
@@ -244,7 +244,8 @@ async fn each_provider_has_a_guard_of_its_own() {
     scene.stop().await;
 }
 
-/// LIFE-15, LIFE-17, and ours instead of LIFE-22..24 (nobody makes up a provider ID): a node without a provider ID is absent only if all who might have it say so.
+/// LIFE-15, LIFE-17, and ours instead of LIFE-22..24 (nobody makes up a provider ID): a node without a provider ID is
+/// absent only if all candidates report it absent.
 #[tokio::test(start_paused = true)]
 async fn a_node_without_a_provider_id_is_absent_when_all_say_so() {
     let (one, other) = (FakeProvider::new("one"), FakeProvider::new("other"));
@@ -267,7 +268,7 @@ async fn a_node_without_a_provider_id_is_absent_when_all_say_so() {
     scene.stop().await;
 }
 
-/// E3: who was asked by a name that is not the cloud's own key may have looked for another instance.
+/// E3: a provider asked by a name that is not the cloud's own key may have looked for another instance.
 #[tokio::test(start_paused = true)]
 async fn without_a_provider_id_absence_proves_nothing() {
     let scene = Scene::start([node("n").not_ready()], |fake| gone(fake, &["n"])).await;

@@ -1,9 +1,9 @@
-//! What Ready nodes and Leases say for and against the provider, and what that means for deletions.
+//! Evidence from Ready nodes and Leases for and against the provider, and its effect on deletions.
 
 use super::*;
 use crate::cloud::ProviderInfo;
 
-/// A cluster whose nodes have instances and are Ready, save those that `gone` names: silent, and without an instance.
+/// A cluster of Ready nodes with instances, except the first `gone`: silent, and without an instance.
 async fn cluster(count: usize, gone: usize, edit: impl Fn(usize, Node) -> Node) -> Scene {
     let names = numbered(count);
     let node =
@@ -30,7 +30,7 @@ impl Scene {
     }
 }
 
-/// N1, E1: seen on a real cluster, where the guard latched until a person came.
+/// N1, E1: seen on a real cluster, where the guard latched until a person intervened.
 #[tokio::test(start_paused = true)]
 async fn an_ordinary_scale_down_needs_no_person() {
     for (total, gone) in [(30, 5), (100, 10)] {
@@ -42,7 +42,7 @@ async fn an_ordinary_scale_down_needs_no_person() {
     }
 }
 
-/// E1: the control group travels with the second look, and only where somebody is to go.
+/// E1: the control group joins the second check, and only if there are candidates for deletion.
 #[tokio::test(start_paused = true)]
 async fn at_most_twenty_ready_nodes_are_asked_about() {
     let scene = cluster(100, 1, |_, node| node).await;
@@ -54,7 +54,7 @@ async fn at_most_twenty_ready_nodes_are_asked_about() {
     scene.stop().await;
 }
 
-/// D13: nobody is left to bear it out.
+/// D13: no Ready node is left to confirm the answers.
 #[tokio::test(start_paused = true)]
 async fn without_any_ready_node_no_more_than_the_share_goes() {
     let scene = cluster(200, 200, |_, node| node).await;
@@ -64,7 +64,7 @@ async fn without_any_ready_node_no_more_than_the_share_goes() {
     scene.stop().await;
 }
 
-/// E1: a cluster that was scaled to nothing overnight cleans itself up when its first new node is Ready.
+/// E1: a cluster scaled to nothing overnight cleans itself up when its first new node is Ready.
 #[tokio::test(start_paused = true)]
 async fn the_first_ready_node_releases_the_latch() {
     let scene = cluster(40, 40, |_, node| node).await;
@@ -107,7 +107,7 @@ async fn a_provider_that_denies_living_nodes_is_not_believed() {
     scene.stop().await;
 }
 
-/// Found by seed 4470 of the simulation: it held every deletion back for ever.
+/// Found by seed 4470 of the simulation, in which all deletions were held back forever.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_denied_once_and_of_which_nothing_is_known_since_contradicts_nothing() {
     let scene = cluster(10, 1, |_, node| node).await;
@@ -120,7 +120,7 @@ async fn a_node_that_was_denied_once_and_of_which_nothing_is_known_since_contrad
     scene.stop().await;
 }
 
-/// E1: NOT_OWNED denies as ABSENT does.
+/// E1: NOT_OWNED denies like ABSENT.
 #[tokio::test(start_paused = true)]
 async fn somebody_elses_living_node_is_a_contradiction() {
     let scene = cluster(10, 1, |_, node| node).await;
@@ -152,7 +152,7 @@ async fn a_provider_that_finds_no_ready_node_is_not_believed() {
     scene.stop().await;
 }
 
-/// E1: a tenth of the nodes a minute; who was given up before takes no place.
+/// E1: a tenth of the nodes per minute; nodes given up before take no place.
 #[tokio::test(start_paused = true)]
 async fn many_nodes_go_at_a_pace() {
     let doomed = |index: usize, node: Node| match index < 15 {
@@ -181,7 +181,7 @@ async fn a_zone_without_a_ready_node_goes_by_the_share() {
     scene.stop().await;
 }
 
-/// A kubelet that says that it is not ready is alive all the same.
+/// A kubelet that reports that it is not ready is still alive.
 #[tokio::test(start_paused = true)]
 async fn a_node_whose_kubelet_is_alive_is_kept() {
     let scene = cluster(30, 2, |_, node| node).await;
@@ -210,7 +210,7 @@ async fn without_the_right_to_read_leases_nothing_is_deleted() {
     scene.stop().await;
 }
 
-/// N5: the provider has just asked for a label that the cache does not keep.
+/// N5: the provider has only just asked for a label that the cache does not keep.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_asked_before_the_cache_keeps_what_the_provider_wants() {
     let wish = |info: &mut ProviderInfo| info.node_labels = vec!["example.com/machine".to_owned()];

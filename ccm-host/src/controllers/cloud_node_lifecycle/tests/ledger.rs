@@ -1,4 +1,4 @@
-//! Deletions that were allowed are counted over restarts, and by whoever else runs.
+//! Allowed deletions count across restarts and concurrent processes.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|index| format!("n{index:02}")).collect()
 }
 
-/// Forty silent nodes whose machines run: two of them may go within a window.
+/// Forty silent nodes whose instances run: two of them may be deleted within a window.
 async fn forty(prepare: impl FnOnce(&NodeServer)) -> Scene {
     let fake = FakeProvider::new("fake");
     for name in names(40) {
@@ -71,7 +71,7 @@ async fn what_was_deleted_long_ago_takes_no_place() {
     }
 }
 
-/// The former process wrote down what it would do, and ended before it was done.
+/// The former process recorded its deletions, and ended before it made them.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_was_allowed_before_takes_no_second_place() {
     let text = format!("n00-uid:{}", ago(10));
@@ -82,7 +82,7 @@ async fn a_deletion_that_was_allowed_before_takes_no_second_place() {
     scene.stop().await;
 }
 
-/// Two hosts that both believe to be the one: whoever writes second reads again before it deletes anything.
+/// Two hosts that both believe to be the leader: the second to write reads again before it deletes anything.
 #[tokio::test(start_paused = true)]
 async fn what_another_host_allows_is_met() {
     let scene = forty(|_| {}).await;
@@ -98,7 +98,7 @@ async fn what_another_host_allows_is_met() {
     scene.stop().await;
 }
 
-/// What cannot be written down is not done, and said at the pace of a failure.
+/// A deletion that cannot be recorded is not made, and reported at the pace of a failure.
 #[tokio::test(start_paused = true)]
 async fn without_the_ledger_nothing_is_deleted() {
     for readable in [false, true] {
@@ -137,7 +137,7 @@ async fn a_ledger_that_makes_no_sense_is_for_a_person() {
     scene.stop().await;
 }
 
-/// Most clusters lose no node for weeks: the ledger is neither read nor written then.
+/// Most clusters lose no node for weeks; meanwhile the ledger is neither read nor written.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_loses_nothing_has_no_ledger() {
     let scene = forty(|server| server.refuse_records(true)).await;

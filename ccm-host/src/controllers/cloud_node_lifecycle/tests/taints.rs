@@ -24,7 +24,7 @@ async fn the_taint_follows_the_machine() {
     scene.stop().await;
 }
 
-/// LIFE-20, LIFE-27: a ready node is not asked about, and loses the taint.
+/// LIFE-20, LIFE-27: a Ready node is not asked about, and loses the taint.
 #[tokio::test(start_paused = true)]
 async fn a_ready_node_is_not_asked_about() {
     let ready = node("n").with_provider_id("fake://n").ready().with_taint(taint::SHUTDOWN, "", "NoSchedule");
@@ -41,7 +41,7 @@ async fn a_ready_node_is_not_asked_about() {
     scene.stop().await;
 }
 
-/// NW-1, NW-4: one question a node and pass, all at once.
+/// NW-1, NW-4: one question per node and pass, all at once.
 #[tokio::test(start_paused = true)]
 async fn all_nodes_are_asked_about_at_once() {
     let names: Vec<_> = (0..50).map(|index| format!("n{index:02}")).collect();
@@ -68,7 +68,7 @@ async fn all_nodes_are_asked_about_at_once() {
     scene.stop().await;
 }
 
-/// LIFE-2, LIFE-16, LIFE-31: what is not known changes nothing.
+/// LIFE-2, LIFE-16, LIFE-31: an unknown state changes nothing.
 #[tokio::test(start_paused = true)]
 async fn an_error_changes_nothing() {
     let tainted = silent("n").with_taint(taint::SHUTDOWN, "", "NoSchedule");
@@ -85,7 +85,7 @@ async fn an_error_changes_nothing() {
     scene.stop().await;
 }
 
-/// TNT-7 ours: a node that somebody writes to at the same time is decided about anew in the next pass.
+/// TNT-7 ours: a node written concurrently is left to the next pass.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_meets_a_change_waits_for_the_next_pass() {
     let fake = FakeProvider::new("fake");
@@ -102,7 +102,7 @@ async fn a_write_that_meets_a_change_waits_for_the_next_pass() {
     scene.stop().await;
 }
 
-/// NW-24: a cache that is not filled is no list of nodes.
+/// NW-24: a cache that has not synced is no list of nodes.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_asked_before_the_cache_is_filled() {
     let (server, fake, cancel) =
@@ -128,7 +128,7 @@ async fn nothing_is_asked_before_the_cache_is_filled() {
     running.await.unwrap().unwrap();
 }
 
-/// NW-22: an answer that comes after the end writes nothing any more.
+/// NW-22: an answer after shutdown writes nothing.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_after_the_end() {
     let fake = FakeProvider::new("fake");
@@ -141,7 +141,7 @@ async fn nothing_is_written_after_the_end() {
     assert_eq!(server.take_lines(), [""; 0]);
 }
 
-/// D35, NW-4: a provider that hangs holds up only its own nodes.
+/// D35, NW-4: a provider that hangs delays only its own nodes.
 #[tokio::test(start_paused = true)]
 async fn a_hanging_provider_holds_up_only_its_own() {
     let (hanging, well) = (FakeProvider::new("hanging"), FakeProvider::new("well"));

@@ -1,4 +1,4 @@
-//! A pass does not wait for its period where somebody has a reason for it.
+//! A pass starts before its period is over if there is a reason.
 
 use super::*;
 
@@ -49,7 +49,7 @@ async fn the_providers_word_on_a_silent_node_is_followed_at_once() {
     }
 }
 
-/// Many reasons are one, passes keep a distance, and what is said of Ready nodes is no reason.
+/// Concurrent reasons start one pass, passes keep a distance, and reports about Ready nodes are no reason.
 #[tokio::test(start_paused = true)]
 async fn reasons_are_gathered() {
     let scene = Scene::start([silent("n"), ready("r")], |fake| {

@@ -96,7 +96,7 @@ fn occupying_and_releasing_again_changes_nothing() {
     assert_eq!(std::iter::from_fn(|| set.allocate(&a)).count(), 253);
 }
 
-/// CIDR-5, CIDR-7; CIDR-6 is refused upstream, and a set of 2^17 costs as little as any other here (NW-31).
+/// CIDR-5, CIDR-7; upstream refuses CIDR-6, but a set of 2^17 costs as little as any other here (NW-31).
 #[test]
 fn any_split_of_a_cluster_cidr_works() {
     let rows = [

@@ -1,4 +1,4 @@
-//! What a change, an error and an answer lead to.
+//! Decisions on changes, errors and answers.
 
 use std::{sync::Arc, time::Duration};
 

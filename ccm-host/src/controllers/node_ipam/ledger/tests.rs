@@ -19,7 +19,7 @@ fn range(text: &str) -> NodeRange {
     NodeRange { cluster: net(cluster), node_mask: mask.parse().unwrap() }
 }
 
-/// With the ranges written `cluster>mask`, and what belongs to Services.
+/// A ledger with ranges written as `cluster>mask`, and the Service ranges.
 fn ledger(ranges: &[&str], services: &[&str]) -> Ledger {
     let metrics = IpamMetrics::register(&mut Registry::default());
     let ranges: Vec<_> = ranges.iter().map(|text| range(text)).collect();
@@ -32,13 +32,13 @@ fn with(name: &str, cidrs: &[&str]) -> Node {
 }
 
 impl Ledger {
-    /// A new node comes and asks.
+    /// A new node joins and requests CIDRs.
     fn join(&mut self, name: &str) -> String {
         self.see(&node(name));
         self.ask(name)
     }
 
-    /// A known node asks.
+    /// A known node requests CIDRs.
     fn ask(&mut self, name: &str) -> String {
         match self.allot(&node(name).uid) {
             Allotment::Cidrs(cidrs) => cidrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
@@ -57,14 +57,14 @@ impl Ledger {
     }
 }
 
-/// What is wrong with a node that is seen with these CIDRs.
+/// The problems of a node seen with these CIDRs.
 fn problems(ledger: &mut Ledger, name: &str, cidrs: &[&str]) -> Vec<String> {
     let reports = ledger.see(&with(name, cidrs)).reports;
     let own = reports.into_iter().filter(|report| report.name == name);
     own.flat_map(|report| report.problems).map(|problem| problem.to_string()).collect()
 }
 
-/// IPAM-1..3, IPAM-19: what is as it should be is taken without a word.
+/// IPAM-1..3, IPAM-19: valid CIDRs are recorded without a report.
 #[test]
 fn known_cidrs_are_taken() {
     let rows: [(&[&str], &[&str]); 6] = [
@@ -83,7 +83,7 @@ fn known_cidrs_are_taken() {
     }
 }
 
-/// IPAM-4..6, NW-29: upstream does not start. Here it is told, and everybody else is served.
+/// IPAM-4..6, NW-29: upstream does not start. We report it, and serve all other nodes.
 #[test]
 fn wrong_cidrs_are_told_and_harm_nobody() {
     let out = |network| format!("the pod CIDR {network} is outside of the cluster CIDR 10.10.0.0/16");
@@ -105,7 +105,7 @@ fn wrong_cidrs_are_told_and_harm_nobody() {
     }
 }
 
-/// IPAM-7..9, IPAM-18: blocks that are taken or of the Services are passed over.
+/// IPAM-7..9, IPAM-18: occupied blocks and those of the Services are skipped.
 #[test]
 fn the_first_free_block_is_given() {
     let rows: [(&str, &[&str], &[&str], &str); 4] = [
@@ -160,7 +160,7 @@ fn what_is_released_goes_to_who_waits() {
     assert_eq!(ledger.leave("127.123.234.0/30").wake, [""; 0], "nobody waits any more");
 }
 
-/// IPAM-15, IPAM-16: seeing a node, terminating or not, releases nothing; IPAM-17: nor does an unknown one take anything.
+/// IPAM-15, IPAM-16: seeing a node, terminating or not, releases nothing; IPAM-17: an unknown one occupies nothing.
 #[test]
 fn only_a_node_that_is_gone_releases() {
     let mut ledger = ledger(&[V4], &[]);
@@ -186,7 +186,7 @@ fn both_families_or_nothing() {
     assert_eq!(ledger.ask("b"), "10.10.1.0/24,a00::/64");
 }
 
-/// IPAM-24, NW-27: a node whose write had no certain outcome is proposed the same again.
+/// IPAM-24, NW-27: after a write of unknown outcome, the same is proposed again.
 #[test]
 fn what_may_have_been_written_stays_the_nodes() {
     let mut ledger = ledger(&[V4], &[]);

@@ -137,7 +137,7 @@ fn what_cannot_be_divided_is_refused_with_its_remedy() {
     }
 }
 
-/// NW-32, SW-43: what is no list of networks is refused, whether or not anything is allocated.
+/// NW-32, SW-43: a malformed list of networks is refused, whether or not anything is allocated.
 #[test]
 fn a_list_of_networks_is_refused_as_a_whole() {
     const REMEDY: &str = "write it like 10.244.0.0/16, or 10.244.0.0/16,fd00:10:244::/56 for both families";

@@ -1,4 +1,4 @@
-//! The cloud allots.
+//! `CloudAllocator`.
 
 use super::*;
 use crate::cloud::{
@@ -16,7 +16,7 @@ fn allotted(fake: &FakeProvider, name: &str, cidrs: &[&str]) {
     fake.set_instance(name, InstanceState::Running, Instance { pod_cidrs, ..instance("fake://1") });
 }
 
-/// IPAM-21, as it was before 1.31: no cluster CIDR is needed; CLD-5 is seen to by the client of the contract.
+/// IPAM-21, as it was before 1.31: no cluster CIDR is needed; the client of the contract takes care of CLD-5.
 #[tokio::test(start_paused = true)]
 async fn a_node_gets_what_its_provider_says() {
     let nodes = [node("a"), node("b").with_provider_id("fake://b"), node("c").with_pod_cidr("10.9.0.0/24")];
@@ -58,7 +58,7 @@ async fn a_cloud_that_has_allotted_nothing_yet_is_asked_until_it_has() {
     scene.stop().await;
 }
 
-/// N12: what is written stays for good, so half of it is not written.
+/// N12: podCIDRs are permanent, so an incomplete set is not written.
 #[tokio::test(start_paused = true)]
 async fn a_node_waits_for_the_families_of_its_cluster() {
     let scene = Scene::start_with(cloud(&["10.128.0.0/16", "fd00::/48"]), "", [node("a")], |scene| {
@@ -95,7 +95,7 @@ async fn a_provider_says_when_it_wants_to_be_asked_again() {
     scene.stop().await;
 }
 
-/// IPAM-26: what is learnt of a node that is gone is said of nobody, and so need not be taken back.
+/// IPAM-26: a late answer about a deleted node is not reported, and so need not be withdrawn.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_after_its_node_went_is_not_told() {
     let scene = Scene::start_with(cloud(&[]), "", [node("a"), node("b")], |scene| {

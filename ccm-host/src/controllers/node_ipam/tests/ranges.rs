@@ -1,4 +1,4 @@
-//! Cluster CIDRs are divided.
+//! `RangeAllocator`.
 
 use super::*;
 use crate::{controllers::node_scope::EXCLUDE_LABEL, kube::keep::KeySet};
@@ -31,7 +31,8 @@ async fn a_new_node_gets_its_cidrs_with_one_patch() {
     }
 }
 
-/// IPAM-11, IPAM-15, IPAM-16: what is there counts before anything is given; who is going gets nothing and keeps its own.
+/// IPAM-11, IPAM-15, IPAM-16: existing CIDRs count before any are assigned; a terminating node gets none and keeps
+/// its own.
 #[tokio::test(start_paused = true)]
 async fn everybody_is_known_before_anything_is_given() {
     let nodes = [
@@ -50,7 +51,7 @@ async fn everybody_is_known_before_anything_is_given() {
     scene.stop().await;
 }
 
-/// IPAM-12..14, NW-30: exhaustion is told once, and heals by itself.
+/// IPAM-12..14, NW-30: exhaustion is reported once, and heals by itself.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_waits_gets_what_another_leaves() {
     let nodes = [node("a").with_pod_cidr("10.10.0.0/24"), node("b")];
@@ -113,7 +114,7 @@ async fn a_shared_block_is_told_on_both_nodes_and_stays_taken() {
     scene.stop().await;
 }
 
-/// N3: a list is as new as the moment of the question, however old is what the apiserver has at hand.
+/// N3: a list is as new as the request, however old the apiserver's cache is.
 #[tokio::test(start_paused = true)]
 async fn a_restart_behind_an_apiserver_that_lags_gives_no_block_twice() {
     let first = Scene::start(ranges(&["10.10.0.0/16>24"]), []).await;
@@ -130,7 +131,7 @@ async fn a_restart_behind_an_apiserver_that_lags_gives_no_block_twice() {
     second.stop().await;
 }
 
-/// NW-26: a deletion that no watch told is seen by the next list.
+/// NW-26: the next list shows a deletion that no watch reported.
 #[tokio::test(start_paused = true)]
 async fn a_missed_deletion_frees_its_block() {
     let nodes = [node("a").with_pod_cidr("10.10.0.0/24"), node("b")];
@@ -139,7 +140,7 @@ async fn a_missed_deletion_frees_its_block() {
     scene.server.delete("a");
     scene.moment().await;
     assert_eq!(scene.cidrs("b"), Value::Null);
-    // More is wanted, so everything is listed anew.
+    // More fields are wanted, so everything is listed again.
     scene.cache.set_keep(&Keep { labels: KeySet::all(), annotations: KeySet::default() });
     scene.moment().await;
     assert_eq!(scene.cidrs("b"), json!(["10.10.0.0/24"]));

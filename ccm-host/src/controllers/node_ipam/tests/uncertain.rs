@@ -5,7 +5,7 @@ use crate::kube::fixtures::{invalid, refusal};
 
 const ONE: &[&str] = &["10.10.0.0/16>24"];
 
-/// IPAM-24, NW-27: the answer is lost, the write is not.
+/// IPAM-24, NW-27: the answer is lost, but not the write.
 #[tokio::test(start_paused = true)]
 async fn a_write_whose_answer_is_lost_is_read_back() {
     let nodes = [node("a")];
@@ -24,7 +24,7 @@ async fn a_write_whose_answer_is_lost_is_read_back() {
     scene.stop().await;
 }
 
-/// IPAM-24, NW-27: upstream takes another block for each try.
+/// IPAM-24, NW-27: upstream takes another block for each attempt.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_did_not_happen_is_tried_again_with_the_same_block() {
     let scene = Scene::start_with(ranges(ONE), "", [node("a"), node("b")], |scene| {
@@ -55,7 +55,7 @@ async fn a_write_that_did_not_happen_is_tried_again_with_the_same_block() {
     scene.stop().await;
 }
 
-/// Node.md 3.8: a stale cache leads to no failure.
+/// Node.md 3.8: a stale cache causes no failure.
 #[tokio::test(start_paused = true)]
 async fn what_somebody_else_assigned_is_taken_over() {
     let scene = Scene::start_with(ranges(&["10.10.0.0/23>24"]), "", [node("a")], |scene| {
@@ -94,7 +94,7 @@ async fn what_the_apiserver_refuses_is_given_back_and_another_is_tried() {
     scene.stop().await;
 }
 
-/// IPAM-26: the node goes while it is written.
+/// IPAM-26: the node is deleted during the write.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_goes_meanwhile_leaks_nothing() {
     let scene = Scene::start_with(ranges(ONE), "", [node("a")], |scene| {
@@ -110,7 +110,7 @@ async fn a_node_that_goes_meanwhile_leaks_nothing() {
     scene.stop().await;
 }
 
-/// The end waits for nobody.
+/// Shutdown waits for no answer.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_is_never_answered_does_not_hold_up_the_end() {
     let scene =

@@ -79,7 +79,7 @@ impl Case {
         })
     }
 
-    /// What is removed, by id, and what is ensured.
+    /// The routes to remove, by id, and the destinations to ensure.
     fn words(&self) -> (Vec<String>, Vec<String>) {
         let plan = self.plan();
         let mut removed: Vec<_> = plan.removals().map(|route| route.id.clone()).collect();
@@ -318,7 +318,7 @@ fn a_route_leads_to_a_node_by_name_and_machine() {
     }
 }
 
-/// Upstream takes [A,A] and [A,B] for equal.
+/// Upstream considers [A,A] and [A,B] equal.
 #[test]
 fn addresses_are_compared_as_sets_of_what_travels() {
     let n = node("n").with_address("InternalIP", "10.0.0.1").with_address("InternalIP", "10.0.0.1");

@@ -1,4 +1,4 @@
-//! What happens in the course of time: nodes come, go and change, and so does the cloud.
+//! Changes over time: nodes come, go and change, and so does the cloud.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn n1() -> Node {
     wanting("n1", &["10.120.0.0/24"])
 }
 
-/// SW-29: nothing is asked while nothing changes but the clock and heartbeats.
+/// SW-29: no calls while nothing changes but the clock and heartbeats.
 #[tokio::test(start_paused = true)]
 async fn a_quiet_cluster_costs_one_list_a_period() {
     let scene = Scene::settled([n1()], [route("a", "10.120.0.0/24", "n1")]).await;
@@ -31,7 +31,7 @@ async fn only_routes_inside_the_cluster_cidrs_are_asked_for() {
     scene.stop().await;
 }
 
-/// WATCH-2, WATCH-5: each change is acted upon at once, however many there are.
+/// WATCH-2, WATCH-5: each change takes effect at once, however many there are.
 #[tokio::test(start_paused = true)]
 async fn a_node_gets_its_route_when_it_gets_its_pod_cidr() {
     let scene = Scene::settled([wanting("n1", &[]), wanting("n2", &[])], []).await;
@@ -89,7 +89,7 @@ async fn a_node_with_another_machine_gets_its_route_anew() {
     scene.stop().await;
 }
 
-/// WATCH-3 ours, SW-32: what changed behind our back is found by the sweep, and repaired without a word on the node.
+/// WATCH-3 ours, SW-32: the sweep finds changes made by others, and repairs them without an Event on the node.
 #[tokio::test(start_paused = true)]
 async fn drift_is_found_by_the_sweep() {
     let scene = Scene::settled([n1()], [route("a", "10.120.0.0/24", "n1")]).await;
@@ -117,7 +117,7 @@ async fn a_new_connection_is_a_reason_to_list() {
     scene.stop().await;
 }
 
-/// SW-32, and peace with whoever writes it again and again.
+/// SW-32, and a truce with a writer that keeps overwriting the condition.
 #[tokio::test(start_paused = true)]
 async fn a_condition_of_somebody_else_is_replaced_but_not_for_ever() {
     let scene = Scene::settled([n1()], []).await;
@@ -166,7 +166,7 @@ async fn the_older_of_two_nodes_with_one_pod_cidr_keeps_the_route() {
     scene.stop().await;
 }
 
-/// ROUTE-22 ours, SW-40: what would never be removed is not made, and told.
+/// ROUTE-22 ours, SW-40: a route that would never be removed is not made, but reported.
 #[tokio::test(start_paused = true)]
 async fn a_pod_cidr_outside_of_the_cluster_cidrs_is_told() {
     let scene =
@@ -220,7 +220,7 @@ async fn a_node_that_opted_out_is_left_alone_until_it_opts_in() {
     scene.stop().await;
 }
 
-/// S12: a node that opted out takes no destination from one that did not, though it would come first.
+/// S12: an excluded node takes no destination from another one, even if it ranks first.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_opted_out_holds_no_destination() {
     let out = wanting("first", &["10.120.0.0/24"])

@@ -1,4 +1,4 @@
-//! What fails is told, and tried again in its own time.
+//! Failures are reported, and retried at their own pace.
 
 use super::*;
 use crate::{
@@ -18,7 +18,7 @@ fn ensures(scene: &Scene) -> usize {
     scene.calls().iter().filter(|call| call.starts_with("ensure")).count()
 }
 
-/// ROUTE-19, ROUTE-20, WATCH-6, WATCH-7, SW-30, SW-34: any failure is tried again by itself, ever more slowly.
+/// ROUTE-19, ROUTE-20, WATCH-6, WATCH-7, SW-30, SW-34: any failure is retried by itself, ever more slowly.
 #[tokio::test(start_paused = true)]
 async fn a_route_that_cannot_be_made_is_told_and_tried_again() {
     let fake = FakeProvider::new("fake");
@@ -61,7 +61,7 @@ async fn the_event_says_what_people_need() {
     scene.stop().await;
 }
 
-/// ROUTE-21, SW-33: one family fails, the other has its route; a healthy node does not wait for a sick one.
+/// ROUTE-21, SW-33: one family fails, the other has its route; a healthy node does not wait for a failing one.
 #[tokio::test(start_paused = true)]
 async fn a_sick_destination_holds_up_nobody_else() {
     let scene = Scene::settled([n1()], []).await;
@@ -128,7 +128,7 @@ async fn work_that_goes_on_is_asked_about_again_without_a_warning() {
     scene.stop().await;
 }
 
-/// A change of a route that leads to the node does not take the node's network away while it fails or goes on.
+/// A failing or unfinished change of a route that leads to the node does not make its network unavailable.
 #[tokio::test(start_paused = true)]
 async fn a_route_that_stands_is_not_talked_down() {
     let fake = FakeProvider::new("fake");
@@ -143,7 +143,7 @@ async fn a_route_that_stands_is_not_talked_down() {
     scene.stop().await;
 }
 
-/// ROUTE-31, SW-35: a route that cannot be removed is told and tried again, and holds nothing else up.
+/// ROUTE-31, SW-35: a route that cannot be removed is reported and retried, and delays nothing else.
 #[tokio::test(start_paused = true)]
 async fn a_route_that_cannot_be_removed_is_told_and_tried_again() {
     let fake = FakeProvider::new("fake");
@@ -164,7 +164,7 @@ async fn a_route_that_cannot_be_removed_is_told_and_tried_again() {
     scene.stop().await;
 }
 
-/// ROUTE-30: without a list nothing is done; it is tried again.
+/// ROUTE-30: without a list nothing is done; the list is retried.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_done_before_the_routes_are_known() {
     let fake = FakeProvider::new("fake");
@@ -181,7 +181,7 @@ async fn nothing_is_done_before_the_routes_are_known() {
     scene.stop().await;
 }
 
-/// The condition is written again after a write that failed, without another call to the cloud.
+/// A failed write of the condition is retried without another call to the cloud.
 #[tokio::test(start_paused = true)]
 async fn a_condition_that_was_not_written_is_written_later() {
     let scene = Scene::settled([], []).await;
@@ -221,7 +221,7 @@ async fn the_end_waits_for_nobody_and_nothing_is_written_afterwards() {
     assert_eq!((routes_of(&fake), server.take_lines()), (vec![], vec![]));
 }
 
-/// S7: what fails has its time, however often its provider freezes and thaws, or comes and goes.
+/// S7: a failure keeps its backoff, however often its provider freezes and thaws, or comes and goes.
 #[tokio::test(start_paused = true)]
 async fn a_flapping_status_does_not_defeat_the_backoff() {
     let fake = FakeProvider::new("fake");

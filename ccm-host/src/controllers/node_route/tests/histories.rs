@@ -1,4 +1,4 @@
-//! Whatever happened: in the end there is what a fresh start would have made of it.
+//! Random histories: in the end the routes are as after a fresh start.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,24 @@ use crate::cloud::{
     fake::{error, method},
 };
 
-/// Something that happens.
+/// A step of a history.
 #[derive(Debug, Clone)]
 enum Step {
-    /// A node comes, or gets another pod CIDR; none of its own if that is 0.
+    /// Adds a node, or changes its pod CIDR; 0 means none.
     Node(u8, u8),
-    /// A node goes.
+    /// Removes a node.
     NodeGoes(u8),
-    /// Somebody points a destination elsewhere, behind our back.
+    /// Someone else points a destination elsewhere.
     Repoint(u8, u8),
-    /// Somebody makes a blackhole.
+    /// Someone else makes a blackhole.
     Blackhole(u8),
-    /// Somebody takes a route away.
+    /// Someone else removes a route.
     Drop(u8),
     /// The next calls fail.
     Fail(u8),
-    /// The provider is not well for a while.
+    /// The provider is unhealthy for a while.
     Freeze(bool),
-    /// The next list is not whole.
+    /// The next list is incomplete.
     Half(bool),
     /// Another process takes over.
     Restart,
@@ -57,7 +57,7 @@ fn name(index: u8) -> String {
     format!("n{index}")
 }
 
-/// A node as young as its number, so that it is certain who holds what.
+/// A node whose number determines its age, so that the holders are known.
 fn numbered(index: u8, wants: u8) -> Node {
     let cidr = cidr(wants);
     let cidrs: Vec<&str> = if wants == 0 { vec![] } else { vec![&cidr] };
@@ -120,14 +120,14 @@ async fn play(steps: Vec<Step>) {
     fake.set_unreachable(vec![]);
     sleep(PERIOD * 6).await;
 
-    // The lowest number that wants a destination is the oldest node, and has it.
+    // The lowest number that wants a destination is the oldest node, and holds it.
     let mut held: BTreeMap<u8, u8> = BTreeMap::new();
     for (node, wanted) in wants.iter().filter(|(_, wanted)| **wanted != 0) {
         held.entry(*wanted).or_insert(*node);
     }
     let want: Vec<String> =
         held.iter().map(|(wanted, node)| format!("{} {}", cidr(*wanted), name(*node))).collect();
-    // A second route that is as good does no harm, and stays.
+    // A second correct route does no harm, and stays.
     let mut routes = scene.routes();
     routes.dedup();
     assert_eq!(routes, want);

@@ -1,4 +1,4 @@
-//! The scenarios of upstream: given routes and nodes, what is there in the end.
+//! Upstream's scenarios: given routes and nodes, the final state.
 
 use super::*;
 
@@ -9,7 +9,7 @@ struct Row {
     ids: &'static str,
     nodes: Vec<Node>,
     routes: Vec<Route>,
-    /// In the end.
+    /// The final routes.
     want: &'static [&'static str],
     conditions: &'static [(&'static str, &'static str)],
 }
@@ -189,7 +189,7 @@ async fn what_upstream_would_have_in_the_end_is_there() {
     }
 }
 
-/// ROUTE-1, ROUTE-2, ROUTE-9, ROUTE-28: addresses count where routes hold them.
+/// ROUTE-1, ROUTE-2, ROUTE-9, ROUTE-28: addresses count where routes contain them.
 #[tokio::test(start_paused = true)]
 async fn routes_that_hold_addresses_follow_them() {
     let fake = FakeProvider::new("fake");
@@ -213,7 +213,7 @@ async fn routes_that_hold_addresses_follow_them() {
     scene.stop().await;
 }
 
-/// ROUTE-29, SW-33: nobody waits for another node's route; how many share a call is decided in `cloud`.
+/// ROUTE-29, SW-33: no node waits for another node's route; `cloud` decides how many share a call.
 #[tokio::test(start_paused = true)]
 async fn all_nodes_are_at_it_at_once() {
     let nodes =

@@ -1,4 +1,4 @@
-//! What must never be removed, and what must never be said.
+//! Removals that must never happen, and conditions that must never be written.
 
 use super::*;
 use crate::{
@@ -13,7 +13,7 @@ fn n1() -> Node {
     wanting("n1", &["10.120.0.0/24"])
 }
 
-/// A provider that is not well is trusted with nothing that cannot be taken back; routes are made all the same.
+/// Nothing irreversible is done at an unhealthy provider; routes are still made.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_removed_while_the_provider_is_not_trusted() {
     let fake = FakeProvider::new("fake");
@@ -33,7 +33,7 @@ async fn nothing_is_removed_while_the_provider_is_not_trusted() {
     scene.stop().await;
 }
 
-/// A list that calls itself whole and, for a moment, is not: what it lacks is made sure of, and nobody's network goes.
+/// A list that wrongly reports itself complete for a moment: what it lacks is ensured, and no node loses its network.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_shrinks_for_a_moment_costs_an_ensure() {
     let scene = Scene::settled([n1()], [route("a", "10.120.0.0/24", "n1")]).await;
@@ -46,7 +46,7 @@ async fn a_list_that_shrinks_for_a_moment_costs_an_ensure() {
     scene.stop().await;
 }
 
-/// A cache that is behind: the node, read afresh, is there.
+/// The cache lags behind: a live read shows that the node exists.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_the_cache_does_not_know_yet_keeps_its_routes() {
     let server = NodeServer::new([]);
@@ -79,7 +79,7 @@ async fn a_node_that_the_cache_does_not_know_yet_keeps_its_routes() {
     running.await.unwrap().unwrap();
 }
 
-/// The node, read afresh, wants again what the cache says it gave up.
+/// A live read shows that the node wants again what it gave up according to the cache.
 #[tokio::test(start_paused = true)]
 async fn a_wish_that_the_cache_does_not_know_yet_counts() {
     let scene = Scene::settled([n1()], [route("a", "10.120.0.0/24", "n1")]).await;
@@ -97,7 +97,7 @@ async fn a_wish_that_the_cache_does_not_know_yet_counts() {
     scene.stop().await;
 }
 
-/// Rule 10: what was re-pointed since is listed again, and decided anew.
+/// Rule 10: a route re-pointed since is listed again, and decided on again.
 #[tokio::test(start_paused = true)]
 async fn a_route_that_was_repointed_meanwhile_is_not_removed() {
     let scene = Scene::settled([n1(), wanting("n2", &[])], [route("a", "10.120.5.0/24", "n2")]).await;
@@ -106,7 +106,7 @@ async fn a_route_that_was_repointed_meanwhile_is_not_removed() {
     scene.rest().await;
     let id =
         scene.fake.routes().into_iter().find(|route| route.destination == net("10.120.6.0/24")).unwrap().id;
-    // Somebody points it to a node that is there, and tells nobody; then its old node goes.
+    // Someone else points it to an existing node, unnoticed; then its old node is deleted.
     scene.fake.set_route(Route { id: id.clone(), ..route("", "10.120.6.0/24", "n2") });
     scene.calls();
     scene.server.delete("n3");
@@ -151,7 +151,7 @@ async fn what_an_incomplete_list_lacks_is_known_still() {
     scene.stop().await;
 }
 
-/// A wider route that shares an edge with a cluster CIDR is somebody's aggregate: RESP-13, RESP-14 ours, SW-36.
+/// A wider route that shares an edge with a cluster CIDR is someone's aggregate: RESP-13, RESP-14 ours, SW-36.
 #[tokio::test(start_paused = true)]
 async fn a_wider_route_is_never_removed() {
     let wide =
@@ -162,7 +162,7 @@ async fn a_wider_route_is_never_removed() {
     scene.stop().await;
 }
 
-/// A state that the provider does not tell is no reason to remove.
+/// An unknown state is no reason to remove a route.
 #[tokio::test(start_paused = true)]
 async fn a_route_of_unknown_state_is_kept() {
     let unknown = |id, cidr, to| Route { state: RouteState::Unknown, ..route(id, cidr, to) };
@@ -173,7 +173,7 @@ async fn a_route_of_unknown_state_is_kept() {
     scene.stop().await;
 }
 
-/// An apiserver that fails tells nothing about the node.
+/// A failing apiserver proves nothing about the node.
 #[tokio::test(start_paused = true)]
 async fn a_condition_meets_a_node_that_was_replaced() {
     let scene = Scene::settled([], []).await;

@@ -46,7 +46,7 @@ fn updates(world: &World) -> Vec<String> {
     world.calls().into_iter().filter(|call| call.starts_with("update")).collect()
 }
 
-/// Whether the last call that set the nodes carried the wanted or the applied state.
+/// The digest that the last call beginning with `begin` carried.
 fn last_wish(world: &World, begin: &str) -> String {
     let calls = world.cloud.calls();
     let call = calls.iter().rfind(|call| super::world::word(call).starts_with(begin)).expect("a call");

@@ -1,8 +1,9 @@
-//! Random histories of truth, lies, silence and scale-down, over restarts, in zones that may lose all their nodes: no living
-//! node ever goes, and every dead one does without a person, unless the provider contradicts itself.
+//! Random histories of truth, lies, silence and scale-down, over restarts, in zones that may lose all their nodes: no
+//! living node is ever deleted, and every dead one is without a person's help, unless the provider contradicts
+//! itself.
 //!
-//! A node is alive while its machine is, though its kubelet may be cut off. Where such a one is denied, nothing but what the
-//! provider says of Ready nodes speaks for it; so a lie is told only while it can be seen to be one.
+//! A node is alive while its instance is, though its kubelet may be cut off. If such a node is denied, only the
+//! provider's answers about Ready nodes speak for it; so the provider lies only while that can be detected.
 
 use std::sync::Arc;
 
@@ -21,9 +22,9 @@ use crate::{
 
 /// Milliseconds between two renewals.
 const KUBELET: usize = 10_000;
-/// After so long a silence a node is not Ready any more.
+/// After this much silence a node is no longer Ready.
 const SILENCE: SignedDuration = SignedDuration::from_secs(50);
-/// Of Ready nodes that a control group holds: all, in clusters of this size.
+/// Ready nodes in a control group: all, in clusters of this size.
 const ASKED: usize = 20;
 
 /// How the provider answers in a phase.
@@ -32,7 +33,7 @@ enum Provider {
     Honest,
     DeniesAll,
     DeniesZone(usize),
-    /// One in so many, always the same.
+    /// Denies one in that many, always the same.
     DeniesSome(usize),
     KnowsNothing,
     Unwell,
@@ -42,16 +43,16 @@ enum Provider {
 struct Phase {
     passes: usize,
     provider: Provider,
-    /// Instances that end.
+    /// Number of instances that end.
     die: usize,
     join: usize,
     /// A zone whose instances all end.
     outage: Option<usize>,
-    /// Autoscalers say beforehand which instances end.
+    /// Autoscalers announce which instances end.
     announced: bool,
-    /// Kubelets that are alive and say that they are not ready.
+    /// Number of living kubelets that report that they are not ready.
     ailing: usize,
-    /// Kubelets that are alive and cannot be heard.
+    /// Number of living kubelets that cannot be heard.
     cut_off: usize,
     restart: bool,
 }
@@ -123,7 +124,7 @@ struct World {
     instant: Instant,
     guard: Guard,
     denials: Denials,
-    /// The rules by which nodes show that they are held back.
+    /// The rules that nodes show in their condition.
     shown: HashSet<Rule>,
     rng: fastrand::Rng,
 }
@@ -198,7 +199,7 @@ impl World {
         machine.died.get_or_insert(self.now);
     }
 
-    /// Where nobody could tell that a lie about a kubelet that is cut off is one, the kubelet is heard again.
+    /// Reconnects kubelets that are cut off, if a lie about them could not be detected.
     fn reconnect_where_nobody_could_tell(&mut self, provider: Provider) {
         let ready: Vec<_> = self.machines.iter().filter(|machine| self.is_ready(machine)).collect();
         let is_exposed =
@@ -241,14 +242,14 @@ impl World {
     }
 
     fn life(&self, machine: &Machine, denied_at: Timestamp) -> Life {
-        // Kubelets renew each at a time of its own.
+        // Each kubelet renews at its own time.
         let alive_until = machine.silent_since().unwrap_or(self.now);
         let late = SignedDuration::from_millis(i64::try_from(machine.number * 777 % KUBELET).unwrap());
         let lease = NodeLease { renewed: Some(alive_until - late), duration: Duration::from_secs(40) };
         life(Some(&lease), denied_at, self.now)
     }
 
-    /// One look; out comes what the guard shall see.
+    /// Runs one check; returns the findings for the guard.
     fn look(&mut self, provider: Provider, with_control: bool) -> Findings {
         let held_before = self.shown.clone();
         let mut findings = Findings { total: self.machines.len(), held_before, ..Findings::default() };
@@ -288,7 +289,7 @@ impl World {
         findings
     }
 
-    /// One pass; the living that were deleted.
+    /// Runs one pass; returns the living nodes it deleted.
     fn pass(&mut self, provider: Provider) -> Vec<String> {
         self.pause(PERIOD);
         if matches!(provider, Provider::Unwell) {
@@ -333,7 +334,7 @@ impl World {
 }
 
 proptest! {
-    // `PROPTEST_CASES` says how many.
+    // `PROPTEST_CASES` sets the number of cases.
     /// E1, D13.
     #[test]
     fn no_living_node_goes_and_every_dead_one_does(
@@ -350,7 +351,7 @@ proptest! {
                 prop_assert!(killed.is_empty(), "{killed:?} were alive: {phase:?}");
             }
         }
-        // The provider is honest from now on, and one node is Ready: no person is needed.
+        // From now on the provider is honest, and one node is Ready: no person is needed.
         world.begin(&Phase::calm());
         let mut passes = 0;
         while world.dead() > 0 {
@@ -363,7 +364,8 @@ proptest! {
         prop_assert_eq!(living, world.machines.iter().filter(|machine| machine.died.is_none()).count());
     }
 
-    /// D13: where no Ready node bears it out, no more than the share of the window goes, over restarts, too.
+    /// D13: where no Ready node confirms the answers, no more than the share per window is deleted, even over
+    /// restarts.
     #[test]
     fn without_a_control_group_a_liar_costs_at_most_the_share(
         nodes in 1..120_usize,
@@ -384,7 +386,7 @@ proptest! {
             }
         }
         let gone = nodes - left.len();
-        // One node may always go, so of very few nodes one goes each window.
+        // One node may always be deleted, so of very few nodes one is in each window.
         let windows = (passes * 5).div_ceil(600);
         let share = if nodes < 40 { windows } else { nodes / 20 * windows };
         prop_assert!(gone <= share, "{gone} of {nodes} in {windows} windows");

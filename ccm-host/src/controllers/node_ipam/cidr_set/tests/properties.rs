@@ -1,4 +1,4 @@
-//! Against a model that is a list of sets, in any order of events.
+//! Compares the set with a model, a list of sets, for any order of events.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Blocks of the set under test.
+/// Number of blocks in the set under test.
 const SIZE: u128 = 16;
 
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! Any history of nodes: nobody is given what somebody has, and in the end nothing is lost.
+//! Random histories of nodes: no node is given a block of another, and in the end nothing is lost.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ const BLOCKS: usize = 4;
 
 #[derive(Debug, Clone)]
 enum Event {
-    /// A node is seen without CIDRs, or as it is.
+    /// The cache shows a node without CIDRs, or as it is.
     See(u8),
-    /// It asks.
+    /// The node requests CIDRs.
     Ask(u8),
-    /// What it asked for is seen in it.
+    /// The cache shows the CIDRs that were proposed.
     Written(u8),
-    /// Somebody writes something into it.
+    /// Someone else writes CIDRs to the node.
     Foreign(u8, u8),
     /// The apiserver refused what was proposed.
     Refused(u8),
@@ -37,7 +37,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     proptest::collection::vec(event, 0..80)
 }
 
-/// The nodes as the apiserver has them: known or not, and with what.
+/// The apiserver's nodes: whether known, and their CIDRs.
 #[derive(Default)]
 struct World {
     nodes: BTreeMap<u8, Option<String>>,
