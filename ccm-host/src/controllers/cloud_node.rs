@@ -80,7 +80,7 @@ pub struct Context {
     pub settings: Settings,
 }
 
-/// What the Node cache must keep for this controller.
+/// The labels and annotations that the Node cache must keep for this controller.
 #[must_use]
 pub fn keep(settings: &Settings) -> Keep {
     let own = Keep {

@@ -75,7 +75,7 @@ pub struct Context {
     pub selector: LabelSelector,
 }
 
-/// What the Node cache must keep for this controller.
+/// The labels and annotations that the Node cache must keep for this controller.
 #[must_use]
 pub fn keep(selector: &LabelSelector) -> Keep {
     let own =

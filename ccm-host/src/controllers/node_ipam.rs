@@ -79,7 +79,7 @@ pub struct Context {
     pub selector: LabelSelector,
 }
 
-/// What the Node cache must keep for this controller.
+/// The labels that the Node cache must keep for this controller.
 #[must_use]
 pub fn keep(selector: &LabelSelector) -> Keep {
     NodeScope::new(selector.clone()).keep()

@@ -94,7 +94,7 @@ pub struct Context {
     pub settings: Settings,
 }
 
-/// What the Node cache must keep for this controller, in addition to what the providers want.
+/// The labels that the Node cache must keep for this controller, besides those that the providers want.
 #[must_use]
 pub fn keep(selector: &LabelSelector) -> Keep {
     NodeScope::new(selector.clone()).keep()

@@ -33,7 +33,7 @@ impl NodeScope {
         node.labels.get(EXCLUDE_LABEL) != Some("true") && self.selector.matches(|key| node.labels.get(key))
     }
 
-    /// What the Node cache must keep for this.
+    /// The labels that the Node cache must keep for this.
     #[must_use]
     pub fn keep(&self) -> Keep {
         let keys = self.selector.keys().chain([EXCLUDE_LABEL]);

@@ -96,13 +96,13 @@ pub struct Context {
     pub settings: Settings,
 }
 
-/// What the Service cache must keep for this controller, in addition to what the providers want.
+/// The annotations that the Service cache must keep for this controller, besides those that the providers want.
 #[must_use]
 pub fn keep_services() -> Keep {
     Keep { annotations: KeySet::keys([SOURCE_RANGES]), ..Keep::default() }
 }
 
-/// What the Node cache must keep for this controller, in addition to what the providers want.
+/// The labels that the Node cache must keep for this controller, besides those that the providers want.
 #[must_use]
 pub fn keep_nodes() -> Keep {
     Keep { labels: KeySet::keys([nodes::EXCLUDE_LABEL]), ..Keep::default() }

@@ -26,7 +26,7 @@ use crate::{
     reconcile::Retry,
 };
 
-/// What to do with a node.
+/// The decision about a node.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Verdict {
     /// Write everything, and remove the taint.

@@ -17,7 +17,7 @@ use crate::{
     kube::{cache::Change, node::Node, patch::NodeChange},
 };
 
-/// What a change of a node requires.
+/// The reaction that a change of a node requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Concern {
     /// Nothing here.

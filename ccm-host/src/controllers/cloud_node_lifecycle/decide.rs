@@ -14,7 +14,7 @@ use crate::{
 /// A person confirms with this annotation that a node's instance is really gone; its value is the node's uid.
 pub(crate) const CONFIRM_DELETION: &str = "cloudprovider.ccm/confirm-deletion";
 
-/// What a node requires before its provider is asked.
+/// The step that a node requires before its provider is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Look {
     /// The node is ready, so the cloud is not asked. Holds the taints to write, if they differ.
@@ -23,7 +23,7 @@ pub(super) enum Look {
     NotReady,
 }
 
-/// What an answer requires.
+/// The step that an answer requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The instance exists, or is not ours. Holds the taints to write, if they differ.
@@ -34,7 +34,7 @@ pub(super) enum Verdict {
     Uncertain,
 }
 
-/// What the provider said about a Ready node.
+/// The provider's answer about a Ready node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Presence {
     /// It has an instance.
@@ -62,7 +62,7 @@ pub(super) fn is_ready(node: &Node) -> bool {
     node.condition("Ready").is_some_and(|ready| ready.status == "True")
 }
 
-/// What the answer about a node that is not ready requires. `named` is whether the question identified the instance:
+/// Decides on the answer about a node that is not ready. `named` is whether the question identified the instance:
 /// by its provider ID, or by a name that is the cloud's own key.
 pub(super) fn decide(node: &Node, named: bool, answer: &InstanceAnswer) -> Verdict {
     use InstanceState as S;
@@ -75,7 +75,7 @@ pub(super) fn decide(node: &Node, named: bool, answer: &InstanceAnswer) -> Verdi
     }
 }
 
-/// What the answer about a Ready node means; the question was asked at `asked_at`.
+/// Classifies the answer about a Ready node; the question was asked at `asked_at`.
 pub(super) fn presence(answer: &InstanceAnswer, asked_at: Timestamp) -> Presence {
     use InstanceState as S;
     match answer.state {

@@ -61,13 +61,13 @@ pub(super) struct Findings {
     pub(super) absent: Vec<Evidence>,
     /// Number of nodes that are not ready and about which nothing certain is known.
     pub(super) uncertain: usize,
-    /// What the provider said about Ready nodes in the last check.
+    /// The provider's answers about Ready nodes in the last check.
     pub(super) control: Control,
     /// The rules that nodes still show in their condition, as left by a former process.
     pub(super) held_before: HashSet<Rule>,
 }
 
-/// What the provider said about Ready nodes.
+/// The provider's answers about Ready nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Control {
     /// Number of the provider's Ready nodes.
@@ -95,7 +95,7 @@ pub(super) struct Evidence {
     pub(super) observed_at: Timestamp,
 }
 
-/// What may be done now.
+/// The decision of one pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Ruling {
     /// Nodes that may be deleted, only now.

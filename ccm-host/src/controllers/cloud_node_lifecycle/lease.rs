@@ -17,7 +17,7 @@ pub(super) enum Life {
     Unsettled,
 }
 
-/// What the Lease says about an instance that the provider denied at `denied_at`.
+/// Judges by its Lease a kubelet whose instance the provider denied at `denied_at`.
 pub(super) fn life(lease: Option<&NodeLease>, denied_at: Timestamp, now: Timestamp) -> Life {
     let Some(NodeLease { renewed: Some(renewed), duration }) = lease else { return Life::Silent };
     let two_renewals = jiff::SignedDuration::try_from(*duration / 2).unwrap_or(jiff::SignedDuration::MAX);

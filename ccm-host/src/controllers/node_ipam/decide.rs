@@ -29,7 +29,7 @@ pub(super) fn concerns(change: &Change<Node>) -> bool {
     }
 }
 
-/// What a failed write implies for the node.
+/// The consequence of a failed write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
     /// The node no longer exists, or we are stopping.
@@ -49,7 +49,7 @@ pub(super) fn failure(error: &WriteError) -> Failure {
     }
 }
 
-/// What a live read shows after a write of unknown outcome.
+/// The result of a live read after a write of unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Live {
     /// The node is gone, or another one has its name.
@@ -69,7 +69,7 @@ pub(super) fn live(written: &Node, live: Option<&Node>) -> Live {
     }
 }
 
-/// What a provider's answer implies for a node without pod CIDRs.
+/// The decision on a provider's answer about a node without pod CIDRs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Write these, in the provider's order: at least one, at most one per family.

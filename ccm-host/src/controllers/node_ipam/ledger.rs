@@ -109,7 +109,7 @@ impl Ledger {
         self.effects(freed, touched)
     }
 
-    /// What to write to a node without podCIDRs: one block of each cluster CIDR, or nothing at all. Idempotent.
+    /// Allots to a node without podCIDRs: one block of each cluster CIDR, or nothing at all. Idempotent.
     pub(super) fn allot(&mut self, uid: &str) -> Allotment {
         let Some(uid) = self.uid(uid) else { return Allotment::Nothing };
         match self.holding(&uid) {

@@ -94,7 +94,7 @@ impl Shared {
         }
     }
 
-    /// What the node's provider has allotted to it, or the outcome without an answer.
+    /// Asks the provider what it has allotted to the node. `Err` is the outcome without an answer.
     pub(super) async fn ask(
         &self,
         node: &Arc<Node>,

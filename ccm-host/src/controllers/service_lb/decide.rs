@@ -18,9 +18,9 @@ use crate::{cloud::is_for_another_class, kube::service::Service};
 pub(super) struct Facts<'a> {
     /// As it is in the cache.
     pub(super) service: Option<&'a Service>,
-    /// What is known about its balancer.
+    /// The state known about its balancer.
     pub(super) lane: Option<&'a Lane>,
-    /// Who owns it.
+    /// The owner of the Service.
     pub(super) claim: &'a Claim,
     /// The provider that would be asked to make or change the balancer.
     pub(super) maker: &'a Standing,
@@ -33,7 +33,7 @@ pub(super) struct Facts<'a> {
     pub(super) now: Instant,
 }
 
-/// Who owns a Service.
+/// The owner of a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Claim {
     /// This provider, by name. For a Service that wants no balancer, any provider that has balancers.
@@ -44,7 +44,7 @@ pub(super) enum Claim {
     Undecided,
 }
 
-/// What a provider may be asked to do.
+/// The calls that a provider may be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Standing {
     Ready,
@@ -216,7 +216,7 @@ fn wanted(facts: &Facts<'_>) -> Action {
     }
 }
 
-/// What to do instead while the wanted state must not be requested.
+/// The action to take instead while the wanted state must not be requested.
 fn delay(facts: &Facts<'_>, wanted: &Wanted) -> Option<Action> {
     if let Some(why) = &wanted.refusal {
         return Some(Action::Refuse(why.clone()));

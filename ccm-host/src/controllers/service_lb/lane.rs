@@ -1,4 +1,4 @@
-//! What is known about each Service's balancer, and which worker is working on it.
+//! The state known about each Service's balancer, and exclusive access to it.
 //!
 //! In: what was sent, answered and listed. Out: the facts that [`decide`](mod@super::decide) compares with the wanted
 //! state. A run takes the lane out of the table, so that nothing else changes it meanwhile. Nothing here outlives the
@@ -19,7 +19,7 @@ use crate::{
     kube::service::{Ingress, Service},
 };
 
-/// What is known about one Service's balancer.
+/// The state known about one Service's balancer.
 #[derive(Debug, Clone)]
 pub(super) struct Lane {
     /// The Service as last seen; its uid is the balancer's natural key.
@@ -30,9 +30,9 @@ pub(super) struct Lane {
     /// The last digest that this process requested, or that was listed: it tells the class for which a balancer that
     /// is certainly ours was made. `None` means unknown.
     pub(super) made_as: Option<String>,
-    /// What was last applied completely. `None` means unknown.
+    /// The state last applied completely. `None` means unknown.
     pub(super) applied: Option<Applied>,
-    /// What may differ from `applied`, because a later call failed or is in flight.
+    /// The part that may differ from `applied`, because a later call failed or is in flight.
     pub(super) doubt: Difference,
     /// The entries to publish in the status, once an answer or a list reported them.
     pub(super) ingress: Option<Vec<Ingress>>,
@@ -57,7 +57,7 @@ pub(super) struct Lane {
     sent: Option<Sent>,
 }
 
-/// What a balancer is known to be.
+/// The known state of a balancer.
 #[derive(Debug, Clone)]
 pub(super) struct Applied {
     /// Digest of Service and backends.
@@ -95,7 +95,7 @@ pub(super) struct Attempt {
     pub(super) in_progress: bool,
 }
 
-/// What was attempted.
+/// The goal of an attempt.
 #[derive(Debug, Clone)]
 pub(super) enum Intent {
     /// Bring the balancer to the state with this digest.

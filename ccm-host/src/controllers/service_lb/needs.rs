@@ -1,4 +1,4 @@
-//! What a Service asks for, and which of its changes need a reconcile.
+//! Decides what a Service needs, and which of its changes need a reconcile.
 //!
 //! In: a Service, or two versions of it, and whether its class is ours. Out: yes or no. The compared fields include
 //! all of upstream's, so that nothing is missed; whether the cloud is then asked depends on the digest in

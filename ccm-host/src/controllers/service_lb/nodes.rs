@@ -1,4 +1,4 @@
-//! Which nodes are behind balancers, and which changes of a node affect that.
+//! Decides which nodes are behind balancers, and which changes of a node affect that.
 //!
 //! In: a node, or two versions of it. Out: yes or no; the rules are upstream's. Readiness, cordon and the
 //! uninitialized taint do not matter: health checks remove nodes that do not serve. A node being drained stays until

@@ -39,7 +39,7 @@ const FIRST_LIST: [Duration; 5] = [
     Duration::from_secs(16),
 ];
 
-/// What a list implies for one Service.
+/// The consequence of a list for one Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// Nothing to do.

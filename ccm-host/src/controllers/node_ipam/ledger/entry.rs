@@ -8,7 +8,7 @@ use crate::controllers::node_ipam::{cidr_set::Blocks, problem::Problem};
 pub(super) struct Entry {
     pub(super) name: String,
     pub(super) holding: Holding,
-    /// What is wrong with podCIDRs outside our cluster CIDRs.
+    /// Problems with podCIDRs outside our cluster CIDRs.
     pub(super) unusable: Vec<Problem>,
 }
 
