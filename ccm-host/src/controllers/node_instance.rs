@@ -193,7 +193,7 @@ mod tests {
         assert!(nodes.holds(&wanted));
     }
 
-    /// N5: what was known of it before the provider said what it wants may be too little.
+    /// N5: what the cache had before the provider said what it wants may be too little.
     #[tokio::test]
     async fn nobody_is_asked_about_a_node_that_is_gone() {
         let (a, b) = (FakeProvider::new("a"), FakeProvider::new("b"));
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!((a.calls().len(), b.calls().len()), (0, 0));
     }
 
-    /// A cache that has seen everything there is.
+    /// A cache that has synced.
     async fn filled() -> Cache<Node> {
         let foreign = node("foreign").with_provider_id("other://1");
         NodeServer::new([node("n"), foreign]).cache(Keep::default(), &CancellationToken::new()).await

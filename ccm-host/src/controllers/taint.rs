@@ -80,7 +80,7 @@ mod tests {
         }
     }
 
-    /// Id, list, the one taint, the new list.
+    /// Id, list, the taint to add or remove, the new list.
     type Row<'a> = (&'a str, &'a [&'a str], &'a str, Option<&'a [&'a str]>);
 
     #[test]

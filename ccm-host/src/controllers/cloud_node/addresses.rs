@@ -139,7 +139,7 @@ mod tests {
     }
 
     proptest! {
-        /// Once written, nothing is left to write; what others wrote, and in which order it stood, plays no part.
+        /// One write settles the list, whatever others wrote, and in whatever order.
         #[test]
         fn are_settled_by_one_write_and_keep_the_clouds_order(
             cloud in some_addresses(),
@@ -181,7 +181,7 @@ mod tests {
         }
     }
 
-    /// Whether a list is written is decided entry by entry and in order; nothing is sent for equal lists.
+    /// Lists are compared entry by entry and in order; nothing is sent for equal lists.
     #[test]
     fn a_list_is_written_when_it_differs() {
         type List<'a> = &'a [(AddressType, &'a str)];

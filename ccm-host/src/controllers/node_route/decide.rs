@@ -61,7 +61,7 @@ pub(super) struct Lane {
     pub(super) remove: Vec<Arc<Route>>,
     /// A call must make the destination lead to the node.
     pub(super) ensure: bool,
-    /// A route leads to the node already, though perhaps with errors.
+    /// A route leads to the node already, even if it is not as wanted.
     pub(super) leads: bool,
 }
 

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
     use crate::cidr;
 
-    /// RESP-1..17. Rows 13 and 14 differ from upstream on purpose; the text of row 16 is no network at all.
+    /// RESP-1..17. Rows 13 and 14 differ from upstream on purpose; the text of row 16 is not a network.
     #[test]
     fn a_destination_is_ours_if_it_lies_inside_of_a_cluster_cidr() {
         let rows = [

@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(table.to(&"10.0.1.0/24".parse().unwrap()).count(), 0);
     }
 
-    /// Whatever lists come, no more is known than what nodes want and what the last list held.
+    /// Whatever is listed, the table holds only what nodes want and what the last list had.
     #[test]
     fn what_nobody_wants_is_forgotten_with_the_list_that_held_it() {
         let mut table = Table::default();

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::kube::fixtures::node;
 
-    /// WATCH-1, WATCH-2, WATCH-4; SW-32 for what upstream does not look at.
+    /// WATCH-1, WATCH-2, WATCH-4; SW-32 for changes that upstream ignores.
     #[test]
     fn only_what_routes_depend_on_wakes_us() {
         let old = || node("n").with_provider_id("fake://n").with_pod_cidr("10.0.1.0/24").ready();

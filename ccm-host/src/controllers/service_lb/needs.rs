@@ -195,12 +195,12 @@ mod tests {
             ("NU-18", lb(), spec(|spec| spec.load_balancer_ip = "8.8.4.4".to_owned()), true),
             ("NU-19", lb(), lb().with_class("other/lb"), true),
             ("NU-20", lb().with_class("other/a"), lb().with_class("other/b"), false),
-            // Differs from upstream on purpose: a provider is sent the order.
+            // Differs from upstream on purpose: a provider receives the order.
             ("NU-21", families(&["IPv4", "IPv6"]), families(&["IPv6", "IPv4"]), true),
             ("NU-22", lb(), lb().with_finalizer("x"), false),
             ("NU-22", lb(), lb().deleting(), false),
             ("NU-22", lb(), lb().with_ingress_ip("8.8.8.8"), false),
-            // Differ from upstream on purpose: a provider is sent these, too.
+            // Differ from upstream on purpose: a provider receives these, too.
             ("NU-22", lb(), spec(|spec| spec.cluster_ips = vec!["10.0.0.1".to_owned()]), true),
             ("NU-22", lb(), spec(|spec| spec.internal_traffic_policy = Some("Local".to_owned())), true),
             ("NU-22", lb(), spec(|spec| spec.allocate_load_balancer_node_ports = Some(false)), true),
@@ -223,7 +223,7 @@ mod tests {
         Some(SessionAffinityConfig { client_ip: Some(ClientIpConfig { timeout_seconds: Some(60) }) })
     }
 
-    /// SW-20: upstream looks again at each resync, whatever the backoff says.
+    /// SW-20: upstream reconciles again at each resync, regardless of the backoff.
     #[test]
     fn only_the_step_into_cleanup_deserves_a_look() {
         let fin = || service("web").with_finalizer(FINALIZER);

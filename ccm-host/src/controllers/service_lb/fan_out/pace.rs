@@ -59,7 +59,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// When changes that come at these milliseconds are handed on.
+    /// When changes that come at these milliseconds are passed on.
     fn departures(changes: impl IntoIterator<Item = (u64, bool)>) -> Vec<u64> {
         let start = Instant::now();
         let at = |milliseconds| start + Duration::from_millis(milliseconds);
@@ -103,7 +103,7 @@ mod tests {
         );
     }
 
-    /// A node that is being initialised waits for that, but not for ever.
+    /// The change of a node being initialised waits for the rest, but not forever.
     #[test]
     fn what_is_about_to_change_again_waits_for_it() {
         assert_eq!(departures([(0, false)]), [1_000]);

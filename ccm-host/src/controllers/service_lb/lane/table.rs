@@ -128,7 +128,7 @@ mod tests {
         *lanes.take(&key(name)).unwrap() = Some(Lane::new(Arc::new(service(name))));
     }
 
-    /// What upstream's service cache is tested for.
+    /// The cases that upstream tests its service cache for.
     #[test]
     fn lanes_are_made_listed_and_dropped() {
         let lanes = Lanes::new(Gauge::default());
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(lanes.keys(), [key("b")], "CACHE-2");
     }
 
-    /// SW-12: at no time are two at one balancer.
+    /// SW-12: no two workers ever change one balancer.
     #[test]
     fn a_taken_lane_has_one_user() {
         let lanes = Lanes::new(Gauge::default());
