@@ -10,5 +10,5 @@ mod retry;
 mod told;
 
 pub use follow::{askable, follow_status, resync};
-pub use retry::{Retry, SLOW_RETRY};
+pub use retry::{Retry, SLOW_RETRY, passes_by_itself};
 pub use told::{ToldOnce, pass_on};

@@ -21,6 +21,8 @@ pub struct CloudError {
     pub message: String,
     /// The delay that the provider asked for.
     pub retry_after: Option<Duration>,
+    /// There was no connection, or it broke before the provider answered.
+    pub is_unanswered: bool,
 }
 
 impl CloudError {
@@ -34,6 +36,12 @@ impl CloudError {
     #[must_use]
     pub fn is_too_large(&self) -> bool {
         self.reason.is_none() && self.code == tonic::Code::OutOfRange
+    }
+
+    /// Whether this error suggests that the provider is being replaced, so that its next process will answer.
+    #[must_use]
+    pub fn is_of_replacement(&self) -> bool {
+        self.is_unanswered || self.is(ErrorReason::ShuttingDown)
     }
 
     /// Whether the error has this reason.

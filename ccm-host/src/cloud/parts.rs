@@ -275,8 +275,14 @@ mod tests {
 
     #[test]
     fn what_may_be_one_items_fault() {
-        let bare =
-            |code| CloudError { method: "M", reason: None, code, message: String::new(), retry_after: None };
+        let bare = |code| CloudError {
+            method: "M",
+            reason: None,
+            code,
+            message: String::new(),
+            retry_after: None,
+            is_unanswered: false,
+        };
         let rows = [
             (status::too_large("M", ""), Cause::TooLarge),
             (status::local("M", ErrorReason::BatchTooLarge, ""), Cause::TooLarge),

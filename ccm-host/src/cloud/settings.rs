@@ -1,7 +1,7 @@
 //! `--provider`, `--provider-tls-dir`, `--allowed-peer-uids`, `--cloud-provider`: the providers, where they listen, and
 //! who may answer there.
 //!
-//! Out: one [`ProviderSettings`] per provider, with unique names that are valid metric labels. [`super::connect`]
+//! Out: one [`ProviderSettings`] per provider, with unique names that are valid metric labels. `connect`
 //! connects and reads the certificates.
 
 mod endpoint;

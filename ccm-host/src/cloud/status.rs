@@ -42,7 +42,9 @@ pub(super) fn normalise(method: &'static str, status: &Status, findings: &mut Fi
         None => bare(status.code(), status.message()),
     };
     let message = check::shown(&full_message(status), defaults::MAX_MESSAGE_TEXT_BYTES);
-    CloudError { method, reason, code, message, retry_after }
+    // A status that came over the wire has no source.
+    let is_unanswered = code == Code::Unavailable && reason.is_none() && status.source().is_some();
+    CloudError { method, reason, code, message, retry_after, is_unanswered }
 }
 
 /// The error of one item.
@@ -57,6 +59,7 @@ pub(super) fn item_error(method: &'static str, error: pb::ItemError, findings: &
         code: reason.code(),
         message: check::shown(&error.message, defaults::MAX_MESSAGE_TEXT_BYTES),
         retry_after: error.retry_after.and_then(|given| retry_after(given, findings)),
+        is_unanswered: false,
     }
 }
 
@@ -74,12 +77,12 @@ fn retry_after(given: prost_types::Duration, findings: &mut Findings) -> Option<
 /// The call exceeded its deadline.
 pub(super) fn deadline_exceeded(method: &'static str, deadline: Duration) -> CloudError {
     let message = format!("no answer within {deadline:?}; whether it was done is not known");
-    CloudError { method, reason: None, code: Code::DeadlineExceeded, message, retry_after: None }
+    without_reason(method, Code::DeadlineExceeded, message)
 }
 
 /// There is no provider to call.
 pub(super) fn unavailable(method: &'static str, message: impl Into<String>) -> CloudError {
-    CloudError { method, reason: None, code: Code::Unavailable, message: message.into(), retry_after: None }
+    CloudError { is_unanswered: true, ..without_reason(method, Code::Unavailable, message) }
 }
 
 /// The provider broke the contract.
@@ -89,18 +92,23 @@ pub(super) fn defect(method: &'static str, message: impl Into<String>) -> CloudE
 
 /// An error detected on this side.
 pub(super) fn local(method: &'static str, reason: ErrorReason, message: impl Into<String>) -> CloudError {
-    CloudError {
-        method,
-        reason: Some(reason),
-        code: reason.code(),
-        message: message.into(),
-        retry_after: None,
-    }
+    CloudError { reason: Some(reason), ..without_reason(method, reason.code(), message) }
 }
 
 /// A single object that fits into no message.
 pub(super) fn too_large(method: &'static str, message: impl Into<String>) -> CloudError {
-    CloudError { method, reason: None, code: Code::OutOfRange, message: message.into(), retry_after: None }
+    without_reason(method, Code::OutOfRange, message)
+}
+
+fn without_reason(method: &'static str, code: Code, message: impl Into<String>) -> CloudError {
+    CloudError {
+        method,
+        reason: None,
+        code,
+        message: message.into(),
+        retry_after: None,
+        is_unanswered: false,
+    }
 }
 
 fn bare(code: Code, message: &str) -> (Code, Option<ErrorReason>) {

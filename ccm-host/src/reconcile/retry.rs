@@ -14,6 +14,16 @@ use crate::{
 /// The minimum pause where an early retry cannot help.
 pub const SLOW_RETRY: Duration = Duration::from_secs(300);
 
+/// About as long as it takes to replace a container.
+const REPLACEMENT: Duration = Duration::from_secs(10);
+
+/// Whether an error deserves no Event yet. While a provider is being replaced, its next process answers soon. A longer
+/// `backoff` of the object shows that the provider stays away or fails on this very object.
+#[must_use]
+pub fn passes_by_itself(error: &CloudError, backoff: Duration) -> bool {
+    error.is_of_replacement() && backoff < REPLACEMENT
+}
+
 /// When to retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
@@ -77,6 +87,18 @@ mod tests {
         ErrorReason as R,
         fake::{error, method},
     };
+
+    #[test]
+    fn a_provider_that_is_replaced_is_waited_for_in_silence() {
+        let soon = Duration::from_secs(5);
+        let unanswered = CloudError { is_unanswered: true, ..error(method::ENSURE_ROUTE, None) };
+        let ending = error(method::ENSURE_ROUTE, Some(R::ShuttingDown));
+        for error in [unanswered, ending] {
+            assert!(passes_by_itself(&error, soon), "{error}");
+            assert!(!passes_by_itself(&error, REPLACEMENT), "{error}");
+        }
+        assert!(!passes_by_itself(&error(method::ENSURE_ROUTE, None), soon), "its own word");
+    }
 
     /// The contract's table of retry classes.
     #[test]

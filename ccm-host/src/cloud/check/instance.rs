@@ -136,6 +136,7 @@ fn defect(method: &'static str, message: String) -> CloudError {
         code: tonic::Code::Internal,
         message,
         retry_after: None,
+        is_unanswered: false,
     }
 }
 

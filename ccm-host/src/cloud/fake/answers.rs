@@ -37,7 +37,7 @@ pub(crate) fn machine(state: InstanceState, instance: Option<Instance>) -> Insta
 pub(crate) fn error(method: &'static str, reason: Option<ErrorReason>) -> CloudError {
     let code = if reason.is_some() { tonic::Code::FailedPrecondition } else { tonic::Code::Unavailable };
     let message = reason.map_or("gone", ErrorReason::wire_name).to_owned();
-    CloudError { method, reason, code, message, retry_after: None }
+    CloudError { method, reason, code, message, retry_after: None, is_unanswered: false }
 }
 
 /// The digest of some balancer that was made for a Service of this class.

@@ -7,11 +7,12 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Shared, decide::Obstacle, is_new};
+use super::{BACKOFF, Shared, decide::Obstacle, is_new};
 use crate::{
     cloud::{Freshness, InstanceAnswer, InstanceView, Provider},
     controllers::node_instance::{self, Found},
     kube::{node::Node, queue::Outcome},
+    reconcile::passes_by_itself,
 };
 
 /// How long to wait for a provider that has not introduced itself; its introduction requeues the node earlier.
@@ -46,7 +47,10 @@ impl Shared {
                 }
                 return Observed::Answer(answer);
             }
-            Found::Failed { error } => self.not_yet(node, &Obstacle::of_error(&error)),
+            Found::Failed { error } => {
+                let expected = passes_by_itself(&error, BACKOFF.delay(self.queue.retries(&node.name)));
+                self.not_yet(node, &Obstacle { expected, ..Obstacle::of_error(&error) })
+            }
             Found::Undecided if is_new(node) => Outcome::RetryAfter(INTRODUCTION),
             Found::Undecided | Found::Nobody => Outcome::Done,
         })

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Shared, Source,
+    BACKOFF, Shared, Source,
     decide::{Verdict, concerns, of_answer, of_error},
     ledger::{Effects, Ledger, Report},
     problem::Problem,
@@ -23,6 +23,7 @@ use crate::{
         node::Node,
         queue::Outcome,
     },
+    reconcile::{Retry, passes_by_itself},
 };
 
 /// How long to wait for a provider that has not introduced itself.
@@ -111,6 +112,11 @@ impl Shared {
             Found::Answer { by, answer } => {
                 let allots = by.iter().any(|provider| provider.info().is_some_and(|info| info.pod_cidrs));
                 Ok(of_answer(&answer, allots, cluster))
+            }
+            Found::Failed { error }
+                if passes_by_itself(&error, BACKOFF.delay(self.queue.retries(&node.name))) =>
+            {
+                Err(Retry::without_sweep(&error).outcome(&error))
             }
             Found::Failed { error } => Ok(of_error(&error)),
             Found::Undecided => Err(Outcome::RetryAfter(INTRODUCTION)),

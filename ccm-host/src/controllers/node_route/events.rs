@@ -12,7 +12,7 @@ use crate::{
         events::{EventType, Recorder},
         node::Node,
     },
-    reconcile::{ToldOnce, pass_on},
+    reconcile::{ToldOnce, pass_on, passes_by_itself},
 };
 
 /// The component that Events are recorded under; upstream's, underscore included.
@@ -30,9 +30,16 @@ impl Events {
         Self { recorder, told: Mutex::default() }
     }
 
-    /// A route could not be created.
-    pub(super) fn not_created(&self, node: &Node, destination: IpNet, took: Duration, error: &CloudError) {
-        if is_quiet(error) {
+    /// A route could not be created. `backoff` is the node's.
+    pub(super) fn not_created(
+        &self,
+        node: &Node,
+        destination: IpNet,
+        took: Duration,
+        error: &CloudError,
+        backoff: Duration,
+    ) {
+        if is_quiet(error, backoff) {
             return;
         }
         let message = format!(
@@ -52,8 +59,8 @@ impl Events {
     }
 
     /// A route could not be removed.
-    pub(super) fn not_removed(&self, node: &Node, route: &Route, error: &CloudError) {
-        if is_quiet(error) {
+    pub(super) fn not_removed(&self, node: &Node, route: &Route, error: &CloudError, backoff: Duration) {
+        if is_quiet(error, backoff) {
             return;
         }
         let message = format!("the route {} to {} is not removed: {error}", route.id, route.destination);
@@ -105,7 +112,7 @@ fn words(trouble: &Trouble) -> (&'static str, String) {
 }
 
 /// Errors not worth an Event to the node's owner: another leader or a moment's patience resolves them.
-fn is_quiet(error: &CloudError) -> bool {
+fn is_quiet(error: &CloudError, backoff: Duration) -> bool {
     use ErrorReason as R;
-    matches!(error.reason, Some(R::StaleLeader | R::ConcurrentOperation | R::ShuttingDown))
+    matches!(error.reason, Some(R::StaleLeader | R::ConcurrentOperation)) || passes_by_itself(error, backoff)
 }

@@ -1,13 +1,13 @@
 //! Creates or removes one route, and handles the answer.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use super::{Cloud, Lane, Node, Reach, Shared};
 use crate::{
     cloud::{CloudError, EnsureRoute, ErrorReason, Route, RouteState},
-    controllers::node_route::{metrics::Operation, outcome::Again},
+    controllers::node_route::{BACKOFF, metrics::Operation, outcome::Again, subject::Subject},
     reconcile::SLOW_RETRY,
 };
 
@@ -34,7 +34,7 @@ impl Shared {
             Err(error) => {
                 ended(error.label());
                 tracing::warn!(node = node.name, %destination, %error, "no route");
-                self.events.not_created(node, destination, begun.elapsed(), &error);
+                self.events.not_created(node, destination, begun.elapsed(), &error, self.backoff(&node.name));
                 end.again.error(&error);
                 return end;
             }
@@ -112,8 +112,12 @@ impl Shared {
     fn not_removed(&self, node: Option<&Node>, route: &Route, error: &CloudError, again: &mut Again) {
         tracing::warn!(route = route.id, destination = %route.destination, %error, "route not removed");
         if let Some(node) = node {
-            self.events.not_removed(node, route, error);
+            self.events.not_removed(node, route, error, self.backoff(&node.name));
         }
         again.error(error);
+    }
+
+    fn backoff(&self, node: &str) -> Duration {
+        BACKOFF.delay(self.queue.retries(&Subject::Node(node.to_owned())))
     }
 }

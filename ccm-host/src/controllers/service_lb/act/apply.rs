@@ -4,11 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{
-    Act, Step,
-    failure::{attempt, is_quiet},
-    lane_of,
-};
+use super::{Act, Step, failure::attempt, lane_of};
 use crate::{
     cloud::{
         BackendSet, CloudError, EnsureLoadBalancer, Ensured, ErrorReason, InProgress, LoadBalancerState,
@@ -72,7 +68,7 @@ impl Act<'_> {
                 if error.is(ErrorReason::AdoptionRefused) {
                     let remedy = format_args!("{error}; {ADOPT_FLAG} lets the host take over the balancer");
                     self.shared.events.warn(lane, &order.service, Warning::sync(remedy));
-                } else if !is_quiet(&error) {
+                } else if !self.is_quiet(&error) {
                     self.shared.events.warn(lane, &order.service, Warning::sync(&error));
                 }
                 self.failed_to_apply(lane, order, &error)
@@ -185,7 +181,7 @@ impl Act<'_> {
                 Step::Again
             }
             Err(error) => {
-                if !is_quiet(&error) {
+                if !self.is_quiet(&error) {
                     let warning = Warning::update(&order.backends, &error);
                     self.shared.events.warn(lane, &order.service, warning);
                 }
@@ -332,6 +328,7 @@ pub(in crate::controllers::service_lb) fn what_is_left(
             code: tonic::Code::Internal,
             message: format!("the provider says that it is done, but the balancer is {state:?}"),
             retry_after: None,
+            is_unanswered: false,
         }),
     }
 }

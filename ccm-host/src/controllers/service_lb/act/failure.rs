@@ -12,7 +12,7 @@ use crate::{
         lane::{Attempt, Intent, Lane},
     },
     kube::queue::Outcome,
-    reconcile::Retry,
+    reconcile::{Retry, passes_by_itself},
 };
 
 impl Act<'_> {
@@ -23,6 +23,11 @@ impl Act<'_> {
         lane.settled = error.is(ErrorReason::ImplementedElsewhere);
         lane.attempt = Some(attempt(intent, wait));
         outcome
+    }
+
+    /// Whether the error is not worth an Event to the Service's owner.
+    pub(super) fn is_quiet(&self, error: &CloudError) -> bool {
+        is_internal(error) || passes_by_itself(error, BACKOFF.delay(self.shared.queue.retries(self.key)))
     }
 
     /// The delay before a retry; `None` means once the Service changes, or at the next sweep.
@@ -51,18 +56,11 @@ pub(super) fn attempt(intent: Intent, wait: Option<Duration>) -> Attempt {
     Attempt { intent, until: wait.map(|wait| Instant::now() + wait), in_progress: false }
 }
 
-/// Errors not worth an Event to the Service's owner: another reconcile, another leader or a moment's patience
-/// resolves them.
-pub(super) fn is_quiet(error: &CloudError) -> bool {
+/// Another reconcile, another leader or a moment's patience resolves these errors.
+fn is_internal(error: &CloudError) -> bool {
     use ErrorReason as R;
     matches!(
         error.reason,
-        Some(
-            R::StaleRevision
-                | R::StaleLeader
-                | R::ImplementedElsewhere
-                | R::ConcurrentOperation
-                | R::ShuttingDown
-        )
+        Some(R::StaleRevision | R::StaleLeader | R::ImplementedElsewhere | R::ConcurrentOperation)
     )
 }

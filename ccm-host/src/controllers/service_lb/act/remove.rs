@@ -4,7 +4,7 @@ use std::{fmt::Display, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Act, Step, apply::result, failure::is_quiet, lane_of};
+use super::{Act, Step, apply::result, lane_of};
 use crate::{
     cloud::{CloudError, DeleteLoadBalancer, Deleted, ErrorReason, Provider},
     controllers::service_lb::{
@@ -87,7 +87,7 @@ impl Act<'_> {
                 None
             }
             Err(error) => {
-                if !is_quiet(&error) {
+                if !self.is_quiet(&error) {
                     self.shared.events.warn(lane, subject, warning(removal, &error));
                 }
                 Some(Step::End(self.failed(lane, Intent::Remove, &error)))
