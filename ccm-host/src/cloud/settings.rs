@@ -20,21 +20,22 @@ const LONGEST_NAME: usize = 63;
 #[command(next_help_heading = "Providers")]
 #[group(skip)]
 pub struct Flags {
-    /// A provider and where it listens: unix:///path, an absolute path, or https://host:port together with
-    /// --provider-tls-dir. Repeat it for several providers.
+    /// A provider and its endpoint: unix:///path, an absolute path, or https://host:port together with
+    /// --provider-tls-dir. Repeat the flag for several providers.
     #[arg(long, value_name = "NAME=ENDPOINT")]
     provider: Vec<String>,
 
-    /// Folder with ca.crt, tls.crt and tls.key for the provider of that name; needed for https endpoints, repeatable.
+    /// Directory with ca.crt, tls.crt and tls.key for the provider of that name; required for https endpoints,
+    /// repeatable.
     #[arg(long, value_name = "NAME=DIR")]
     provider_tls_dir: Vec<String>,
 
-    /// Users that may own a provider's socket and answer at it, besides root and the user of this process; numbers,
-    /// comma separated. Needed where the provider's container runs as another user.
+    /// User ids, besides root and the host's own, that may own a provider's socket and serve it; comma separated.
+    /// Needed when the provider's container runs as another user.
     #[arg(long, value_name = "UIDS", default_value = "", value_parser = uids)]
     allowed_peer_uids: Uids,
 
-    /// Optional; if given, it must be the name of a --provider, so that a manifest cannot start with the wrong cloud.
+    /// Optional. If set, it must be the name of a --provider, so that a manifest cannot start with the wrong cloud.
     #[arg(long, value_name = "STRING", default_value = "")]
     cloud_provider: String,
 }

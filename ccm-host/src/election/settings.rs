@@ -11,23 +11,23 @@ use crate::flag::{self, Mistakes, Wrong, duration::text};
 #[command(next_help_heading = "Leader election")]
 #[group(skip)]
 pub struct Settings {
-    /// Whether replicas elect a leader. Without it, run one replica, and never two during a roll-out.
+    /// Elect a leader among replicas. Without it, run a single replica, and never two during a rollout.
     #[arg(long, value_name = "BOOL", default_value = "true", action = ArgAction::Set, value_parser = flag::switch)]
     pub leader_elect: bool,
 
-    /// After this time without a renewal another replica takes the Lease. Whole seconds.
+    /// Time without renewal after which another replica takes the Lease, in whole seconds.
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = whole_seconds)]
     pub leader_elect_lease_duration: Duration,
 
-    /// After this time without a renewal the leader stops all work and ends. Shorter than the lease duration.
+    /// Time without renewal after which the leader stops all work and exits. Must be shorter than the lease duration.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = flag::period)]
     pub leader_elect_renew_deadline: Duration,
 
-    /// Time between two tries to take or to renew the Lease.
+    /// Time between two attempts to acquire or renew the Lease.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = flag::period)]
     pub leader_elect_retry_period: Duration,
 
-    /// What the replicas lock. Only leases.
+    /// Kind of the lock; only leases is supported.
     #[arg(long, value_name = "STRING", default_value = "leases", value_parser = leases)]
     pub leader_elect_resource_lock: String,
 

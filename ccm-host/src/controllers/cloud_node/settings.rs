@@ -7,24 +7,24 @@ use crate::{
     manager::selector::{LabelSelector, SelectorError},
 };
 
-/// One field a flag.
+/// One field per flag.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Nodes")]
 #[group(skip)]
 pub struct Settings {
-    /// Nodes that are initialised and written at the same time.
+    /// Number of nodes to initialise and write concurrently.
     #[arg(long, value_name = "INT", default_value = "32", value_parser = workers)]
     pub concurrent_node_syncs: usize,
 
-    /// Nodes that are written at the same time by the periodic refresh; 0 means as many as --concurrent-node-syncs.
+    /// Number of nodes that the periodic refresh writes concurrently; 0 means the same as --concurrent-node-syncs.
     #[arg(long, value_name = "INT", default_value = "0", value_parser = status_workers)]
     pub concurrent_node_status_updates: usize,
 
-    /// Time between two refreshes of the addresses of all nodes.
+    /// Time between two refreshes of all node addresses.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = flag::period)]
     pub node_status_update_frequency: Duration,
 
-    /// Label selector of the nodes that this host looks after; the others are never asked about or written.
+    /// Label selector of the nodes that this host manages; it neither asks about nor writes other nodes.
     #[arg(long, value_name = "SELECTOR", default_value = "", value_parser = selector)]
     pub node_selector: LabelSelector,
 }

@@ -8,35 +8,35 @@ pub use share::Share;
 
 use crate::flag::{self, Mistakes, Wrong, duration::text};
 
-/// One field a flag.
+/// One field per flag.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
 #[command(next_help_heading = "Node lifecycle")]
 #[group(skip)]
 pub struct Settings {
-    /// Time between two passes over the nodes that are not ready; a node that falls silent, and the provider's watch, begin
-    /// one at once.
+    /// Time between two checks of the nodes that are not ready; a node that falls silent, or an event of the provider's
+    /// watch, starts a check at once.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = flag::period)]
     pub node_monitor_period: Duration,
 
-    /// Age below which a node is never deleted.
+    /// A node younger than this is never deleted.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = flag::duration)]
     pub node_deletion_grace: Duration,
 
-    /// How many looks in a row must find an instance absent before its node is deleted. Looks are 300ms apart, or one
-    /// --node-monitor-period if that is shorter; the second and later ones also ask about up to 20 Ready nodes, so
-    /// that two are the least.
+    /// Number of consecutive checks that must report an instance absent before its node is deleted. Checks are 300ms
+    /// apart, or one --node-monitor-period if that is shorter. All but the first also ask about up to 20 Ready nodes,
+    /// so there are always at least two.
     #[arg(long, value_name = "INT", default_value = "2", value_parser = confirmations)]
     pub node_deletion_confirmations: u32,
 
-    /// Share of a provider's nodes (but always one node) that may be deleted within --node-deletion-window where no
-    /// Ready node shows that the provider can be believed: those of a zone without a Ready node go by this share,
-    /// window after window; if none of the provider's nodes is Ready and more would go, none is deleted until one is
-    /// Ready, the answers recover, or a person confirms. Where Ready nodes bear the provider out, a tenth of its
-    /// nodes, or ten, may go each minute.
+    /// Share of a provider's nodes (at least one node) that may be deleted within --node-deletion-window when no Ready
+    /// node shows that the provider's answers can be trusted. It applies to each zone without a Ready node, window
+    /// after window. If none of the provider's nodes is Ready and more than this share would be deleted, none is, until
+    /// a node is Ready, the provider finds the instances again, or a person confirms. While Ready nodes confirm the
+    /// provider's answers, up to a tenth of its nodes, or ten, may be deleted each minute.
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = share::parse)]
     pub node_deletion_max_share: Share,
 
-    /// Window over which --node-deletion-max-share counts.
+    /// Window for --node-deletion-max-share.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = flag::period)]
     pub node_deletion_window: Duration,
 }

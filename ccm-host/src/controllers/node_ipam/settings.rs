@@ -24,21 +24,20 @@ const DIVIDED_BY: [&str; 4] = ["cidr-allocator-type", masks::ANY, masks::IPV4, m
 #[command(next_help_heading = "Pod networks")]
 #[group(skip)]
 pub struct Flags {
-    /// Networks of the pods: one, or one of each family, comma separated. Needed to give CIDRs to nodes and to
-    /// configure routes.
+    /// Pod networks: one, or one per IP family, comma separated. Required for allocating pod CIDRs and for routes.
     #[arg(long, value_name = "LIST", default_value = "")]
     cluster_cidr: String,
 
-    /// Networks of the Services: one, or one of each family, comma separated. No node is given any of it.
+    /// Service networks: one, or one per IP family, comma separated. They are never allocated to nodes.
     #[arg(long, value_name = "LIST", default_value = "")]
     service_cluster_ip_range: String,
 
-    /// Give each node its pod CIDRs; without it, or without nodeipam in --controllers, the node-ipam controller does
-    /// not start.
+    /// Allocate pod CIDRs to nodes. The node-ipam controller starts only with this flag and with nodeipam in
+    /// --controllers.
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
     allocate_node_cidrs: bool,
 
-    /// Where pod CIDRs come from: RangeAllocator divides --cluster-cidr, CloudAllocator writes what the provider says.
+    /// Source of pod CIDRs: RangeAllocator divides --cluster-cidr, CloudAllocator takes what the provider reports.
     #[arg(long, value_name = "NAME", default_value = "RangeAllocator", value_parser = allocator)]
     cidr_allocator_type: Allocator,
 

@@ -6,18 +6,16 @@ use clap::ArgAction;
 
 use crate::flag;
 
-/// One field a flag.
+/// One field per flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Routes")]
 #[group(skip)]
 pub struct Settings {
-    /// Keep routes in the cloud that lead the pod CIDRs of nodes to the nodes, where a provider can and --cluster-cidr
-    /// is given.
+    /// Maintain a route in the cloud to each node's pod CIDRs, if a provider supports routes and --cluster-cidr is set.
     #[arg(long, value_name = "BOOL", default_value = "true", action = ArgAction::Set, value_parser = flag::switch)]
     pub configure_cloud_routes: bool,
 
-    /// Time between two slow sweeps that look for routes that were changed behind our back; nodes that change are not
-    /// waited for so long.
+    /// Time between two sweeps for routes that somebody else changed; changes of nodes are handled at once.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = flag::period)]
     pub route_reconciliation_period: Duration,
 }

@@ -6,26 +6,26 @@ use clap::ArgAction;
 
 use crate::flag;
 
-/// One field a flag.
+/// One field per flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Services")]
 #[group(skip)]
 pub struct Settings {
-    /// Services whose load balancers are worked on at the same time, at each provider.
+    /// Number of Services whose load balancers are reconciled concurrently, per provider.
     #[arg(long, value_name = "INT", default_value = "16", value_parser = workers)]
     pub concurrent_service_syncs: usize,
 
-    /// Time between two slow sweeps that look for balancers that drifted or that nobody owns any more.
+    /// Time between two sweeps for load balancers that drifted or have no owner any more.
     #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = flag::period)]
     pub load_balancer_resync_period: Duration,
 
-    /// Take over balancers that carry only the name that a former controller gave them. Without it such a Service gets an
-    /// Event, and its balancer stays as it is.
+    /// Adopt load balancers that carry only the name that a former controller gave them. Without it, their Services get
+    /// an Event and the load balancers stay untouched.
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
     pub adopt_load_balancers: bool,
 
-    /// Remove balancers of this cluster whose Service is gone: those that two sweeps in a row found without one and that
-    /// carry the uids of this cluster and of that Service. Without it they are only reported.
+    /// Delete load balancers of this cluster whose Service is gone: those that two consecutive sweeps found without one
+    /// and that carry the uids of this cluster and of that Service. Without it, they are only reported.
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
     pub delete_orphaned_load_balancers: bool,
 }

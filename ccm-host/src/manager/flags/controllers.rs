@@ -8,8 +8,8 @@ use crate::manager::controller::{self, Controller, DISABLED_BY_DEFAULT};
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Controllers")]
 pub(super) struct RawControllers {
-    /// Controllers to run: '*' is all that are on by default, 'NAME' turns one on, '-NAME' turns one off; the first
-    /// item that names a controller decides. Comma separated, repeatable.
+    /// Controllers to run: '*' enables all that are on by default, 'NAME' enables one, '-NAME' disables one; the first
+    /// item that names a controller wins. Comma separated, repeatable.
     #[arg(long, value_name = "LIST", default_value = "*")]
     pub controllers: Vec<String>,
 }

@@ -9,23 +9,24 @@ use crate::flag::{self, Wrong};
 #[command(next_help_heading = "Kubernetes API")]
 #[group(skip)]
 pub struct KubeSettings {
-    /// File with the access to the cluster; empty means the ServiceAccount of the pod.
+    /// Kubeconfig file for access to the cluster; empty means the pod's ServiceAccount.
     #[arg(long, value_name = "PATH")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// URL of the apiserver, in place of the one in the kubeconfig or the pod.
+    /// URL of the apiserver; overrides the one from the kubeconfig or the pod.
     #[arg(long, value_name = "URL", value_parser = master)]
     pub master: Option<http::Uri>,
 
-    /// Requests a second to the apiserver, as a long-term mean.
+    /// Average number of requests a second to the apiserver.
     #[arg(long, value_name = "NUMBER", default_value = "1000", value_parser = qps)]
     pub kube_api_qps: f32,
 
-    /// Requests to the apiserver that may be sent at once before the mean is enforced.
+    /// Number of requests to the apiserver that may exceed the average at once.
     #[arg(long, value_name = "INT", default_value = "2000", value_parser = burst)]
     pub kube_api_burst: u32,
 
-    /// Name of the cluster, sent with every cloud call; many clouds build names of balancers and routes from it.
+    /// Name of the cluster, sent with every call to a provider; many clouds derive the names of balancers and routes
+    /// from it.
     #[arg(long, value_name = "STRING", default_value = "kubernetes", value_parser = cluster_name)]
     pub cluster_name: String,
 }

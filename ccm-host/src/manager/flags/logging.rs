@@ -10,11 +10,11 @@ const FINEST: u8 = 10;
 #[command(next_help_heading = "Logging")]
 #[group(skip)]
 pub struct LoggingSettings {
-    /// Shape of the log lines: text or json.
+    /// Log format: text or json.
     #[arg(long, value_name = "STRING", default_value = "text", value_parser = format)]
     pub logging_format: LogFormat,
 
-    /// How much is logged: 0 to 3 is what operators need, 4 and 5 add details, 6 to 10 everything.
+    /// Log verbosity: 0 to 3 for operators, 4 and 5 for details, 6 to 10 for everything.
     #[arg(long, short = 'v', value_name = "INT", default_value = "0", value_parser = verbosity)]
     pub v: u8,
 }

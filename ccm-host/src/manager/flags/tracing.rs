@@ -9,12 +9,12 @@ const MILLION: u32 = 1_000_000;
 #[command(next_help_heading = "Tracing")]
 #[group(skip)]
 pub struct TraceSettings {
-    /// Collector that takes traces by OTLP over gRPC without TLS, as host:port or http://host:port; by default the one of
+    /// OTLP collector for traces (gRPC without TLS), as host:port or http://host:port; defaults to
     /// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT, or none.
     #[arg(long, value_name = "STRING", value_parser = collector)]
     pub tracing_endpoint: Option<String>,
 
-    /// Traces that are sent, of a million.
+    /// Number of traces to send out of a million.
     #[arg(long, value_name = "INT", default_value = "1000000", value_parser = part)]
     pub tracing_sampling_rate_per_million: u32,
 }

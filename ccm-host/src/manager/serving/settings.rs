@@ -17,20 +17,19 @@ use crate::flag::{self, Mistakes, Wrong};
 #[command(next_help_heading = "Serving")]
 #[group(skip)]
 pub struct Flags {
-    /// Address on which health and metrics are served; 0.0.0.0 and :: are all interfaces, of both families.
+    /// Address to serve health and metrics on; 0.0.0.0 and :: mean all interfaces and both IP families.
     #[arg(long, value_name = "IP", default_value = "0.0.0.0", value_parser = ip)]
     bind_address: IpAddr,
 
-    /// Port of health and metrics, in HTTPS; 0 serves nothing, auto takes a free port.
+    /// HTTPS port for health and metrics; 0 disables serving, auto picks a free port.
     #[arg(long, value_name = "PORT", default_value = "10258", value_parser = port)]
     secure_port: Port,
 
-    /// File into which the address in use is written as IP:PORT, once it is bound; removed at a clean end.
+    /// File to write the bound address to, as IP:PORT; removed on a clean exit.
     #[arg(long, value_name = "PATH")]
     serving_address_file: Option<PathBuf>,
 
-    /// Share the port with another process that does so too (SO_REUSEPORT): two replicas on one node may overlap in a
-    /// roll-out.
+    /// Bind the port with SO_REUSEPORT, so that two replicas on one node can overlap during a rollout.
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
     permit_port_sharing: bool,
 

@@ -18,7 +18,7 @@ const WIDTH_IPV6: u8 = 128;
 #[command(next_help_heading = "Pod networks")]
 #[group(skip)]
 pub(super) struct Flags {
-    /// Prefix length of a node's pod CIDR in a cluster of one family; 0 means 24 for IPv4 and 64 for IPv6.
+    /// Prefix length of a node's pod CIDR in a single-stack cluster; 0 means 24 for IPv4 and 64 for IPv6.
     #[arg(long, value_name = "INT", default_value = "0", value_parser = size_ipv6)]
     node_cidr_mask_size: u8,
 

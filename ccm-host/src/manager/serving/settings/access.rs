@@ -11,43 +11,41 @@ use crate::flag::{self, FlagError, Mistakes, Wrong};
 #[command(next_help_heading = "Authentication and authorization")]
 #[group(skip)]
 pub(super) struct Flags {
-    /// File with the access to the apiserver that reviews tokens; empty means that of --kubeconfig, or the pod's
-    /// ServiceAccount.
+    /// Kubeconfig file for the apiserver that reviews tokens; empty means --kubeconfig or the pod's ServiceAccount.
     #[arg(long, value_name = "PATH")]
     authentication_kubeconfig: Option<PathBuf>,
 
-    /// Do not read the CA of client certificates from the ConfigMap extension-apiserver-authentication.
+    /// Do not read the client CA from the ConfigMap extension-apiserver-authentication.
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
     authentication_skip_lookup: bool,
 
-    /// Go on if that ConfigMap may not be read: client certificates are accepted from nobody then.
+    /// Continue if that ConfigMap cannot be read; no client certificate is accepted then.
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
     authentication_tolerate_lookup_failure: bool,
 
-    /// How long the review of a token is remembered.
+    /// How long to cache token reviews.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = flag::duration)]
     authentication_token_webhook_cache_ttl: Duration,
 
-    /// File with the CA of client certificates, in place of the ConfigMap: the common name is the user, the
-    /// organisations are the groups. Read again when it changes.
+    /// CA file for client certificates, instead of the ConfigMap: the common name is the user, the organisations are
+    /// the groups. Reloaded when the file changes.
     #[arg(long, value_name = "PATH")]
     client_ca_file: Option<PathBuf>,
 
-    /// File with the access to the apiserver that is asked who may do what; empty means that of --kubeconfig, or the
-    /// pod's ServiceAccount.
+    /// Kubeconfig file for the apiserver that authorizes requests; empty means --kubeconfig or the pod's
+    /// ServiceAccount.
     #[arg(long, value_name = "PATH")]
     authorization_kubeconfig: Option<PathBuf>,
 
-    /// Paths that are open to everybody, comma separated; one that ends in * opens all that begin so. Giving the flag
-    /// replaces the default.
+    /// Paths open to everybody, comma separated; a trailing * matches any suffix. The flag replaces the default.
     #[arg(long, value_name = "LIST", default_value = "/healthz,/readyz,/livez")]
     authorization_always_allow_paths: Vec<String>,
 
-    /// How long it is remembered that a request was allowed.
+    /// How long to cache allowed requests.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = flag::duration)]
     authorization_webhook_cache_authorized_ttl: Duration,
 
-    /// How long it is remembered that a request was not allowed.
+    /// How long to cache denied requests.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = flag::duration)]
     authorization_webhook_cache_unauthorized_ttl: Duration,
 }

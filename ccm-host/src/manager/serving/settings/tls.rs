@@ -11,25 +11,25 @@ use crate::flag::{self, FlagError, Mistakes, Wrong};
 #[command(next_help_heading = "Serving")]
 #[group(skip)]
 pub(super) struct Flags {
-    /// File with the certificate that is shown, its issuers behind it; read again when it changes.
+    /// Serving certificate, followed by its intermediates; reloaded when the file changes.
     #[arg(long, value_name = "PATH")]
     tls_cert_file: Option<PathBuf>,
 
-    /// File with the key of --tls-cert-file.
+    /// Private key for --tls-cert-file.
     #[arg(long, value_name = "PATH")]
     tls_private_key_file: Option<PathBuf>,
 
-    /// Folder of cloud-controller-manager.crt and .key, which are made if they are not there; without it and without
-    /// --tls-cert-file a self-signed certificate is made in memory.
+    /// Directory for cloud-controller-manager.crt and .key, which are created if missing. With neither this flag nor
+    /// --tls-cert-file, the host creates a self-signed certificate in memory.
     #[arg(long, value_name = "PATH")]
     cert_dir: Option<PathBuf>,
 
-    /// Lowest version of TLS: VersionTLS12 or VersionTLS13.
+    /// Minimum TLS version: VersionTLS12 or VersionTLS13.
     #[arg(long, value_name = "VERSION", default_value = "VersionTLS12", value_parser = version)]
     tls_min_version: String,
 
-    /// Cipher suites of TLS 1.2, by their Go names, comma separated; empty means all that are safe. Those of TLS 1.3 are
-    /// always offered.
+    /// TLS 1.2 cipher suites by their Go names, comma separated; empty means all secure ones. TLS 1.3 suites are always
+    /// enabled.
     #[arg(long, value_name = "LIST", default_value = "")]
     tls_cipher_suites: Vec<String>,
 }
