@@ -115,59 +115,59 @@ impl CloudMetrics {
         let all = Self::default();
         registry.register(
             "cloudprovider_rpc_duration_seconds",
-            "Time of a call to a provider, by its outcome",
+            "Duration of calls to a provider, by outcome",
             all.durations.clone(),
         );
-        registry.register("cloudprovider_rpc_batch_size", "Items of a batch", all.batch_sizes.clone());
-        registry.register("cloudprovider_rpcs_in_flight", "Calls under way", all.in_flight.clone());
+        registry.register("cloudprovider_rpc_batch_size", "Items per batch", all.batch_sizes.clone());
+        registry.register("cloudprovider_rpcs_in_flight", "Calls in flight", all.in_flight.clone());
         registry.register(
             "cloudprovider_connected",
-            "Whether the provider can be asked (1)",
+            "Whether the provider is connected (1)",
             all.connected.clone(),
         );
         registry.register(
             "cloudprovider_serving",
-            "Whether the provider may be trusted with destructive work (1)",
+            "Whether the provider is healthy enough for destructive work (1)",
             all.serving.clone(),
         );
         registry.register(
             "cloudprovider_epoch_changes",
-            "How often the provider was found restarted",
+            "Restarts of the provider that the host noticed",
             all.epoch_changes.clone(),
         );
         registry.register(
             "cloudprovider_connect_failures",
-            "Connections or handshakes that failed",
+            "Failed connections and handshakes",
             all.connect_failures.clone(),
         );
         registry.register(
             "cloudprovider_batch_reordered",
-            "Batches answered in another order, which is allowed",
+            "Batches answered in a different order, which is allowed",
             all.reordered.clone(),
         );
         registry.register(
             "cloudprovider_watch_missed",
-            "Changes that a sweep found and the watch did not tell",
+            "Changes that a sweep found and the watch had missed",
             all.watch_missed.clone(),
         );
         registry.register(
             "cloudprovider_watch_streams",
-            "Watch streams that ended, and how",
+            "Ended watch streams, by reason",
             all.watch_streams.clone(),
         );
         registry.register(
             "cloudprovider_contract_violations",
-            "How often a provider broke a rule of the contract",
+            "Violations of the contract by a provider, by rule",
             all.violations.clone(),
         );
         registry.register(
             "cloudprovider_rate_limited_seconds",
-            "How long calls were paused since the cloud throttles",
+            "Time for which calls were paused because the cloud throttles",
             all.rate_limited.clone(),
         );
         registry.register(
             "cloudprovider_negotiated_version",
-            "The version that is spoken of each service (1)",
+            "Negotiated version of each service (1)",
             all.versions.clone(),
         );
         all

@@ -24,12 +24,12 @@ impl Metrics {
         let metrics = Self::default();
         registry.register(
             "leader_election_master_status",
-            "1 while this replica leads, by name of the Lease",
+            "1 while this replica is the leader, by Lease",
             metrics.master.clone(),
         );
         registry.register(
             "leader_election_slowpath",
-            "Renewals that had to read the Lease first, by name of the Lease",
+            "Renewals that had to read the Lease first, by Lease",
             metrics.slow.clone(),
         );
         metrics

@@ -62,7 +62,7 @@ impl Metrics {
         let skipped = Family::<SkippedLabels, Gauge>::default();
         registry.register(
             "ccm_controller_skipped",
-            "Whether a controller that the flags enable waits for a provider that serves it (1)",
+            "Whether an enabled controller is waiting for a provider that serves it (1)",
             skipped.clone(),
         );
         let build = [
@@ -71,7 +71,7 @@ impl Metrics {
             ("os", std::env::consts::OS),
             ("arch", std::env::consts::ARCH),
         ];
-        registry.register("ccm_build", "The build of this process", Info::new(build.to_vec()));
+        registry.register("ccm_build", "Build information of this process", Info::new(build.to_vec()));
         registry.register_collector(Box::new(ProcessCollector::default()));
         Self { registry: Arc::new(RwLock::new(registry)), running, skipped }
     }

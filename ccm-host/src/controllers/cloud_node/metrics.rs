@@ -59,17 +59,17 @@ impl CloudNodeMetrics {
         );
         registry.register(
             "node_controller_failures",
-            "Attempts to initialise or refresh a node that came to nothing, by reason",
+            "Failed attempts to initialise or refresh a node, by reason",
             metrics.failures.clone(),
         );
         registry.register(
             "node_controller_unmatched_nodes",
-            "Nodes whose provider ID belongs to no provider of this host",
+            "Nodes whose provider ID matches no provider of this host",
             metrics.unmatched.clone(),
         );
         registry.register(
             "node_controller_reordered_addresses",
-            "Answers that had the addresses of an initialised node in another order; the order that stands is kept",
+            "Answers with the addresses of an initialised node in a different order; the existing order is kept",
             metrics.reordered.clone(),
         );
         metrics

@@ -47,22 +47,22 @@ impl LifecycleMetrics {
         let metrics = Self::default();
         registry.register(
             "node_lifecycle_deletion_guard_latched",
-            "Whether no node of a provider is deleted (1) because too many would be, and none of its nodes is Ready",
+            "Whether deletions are blocked (1) because too many nodes of a provider would go while none of its nodes is Ready",
             metrics.latched.clone(),
         );
         registry.register(
             "node_lifecycle_provider_contradicted",
-            "Whether no node of a provider is deleted (1) because it denies instances whose kubelets are alive",
+            "Whether deletions are blocked (1) because a provider denies instances whose kubelets are alive",
             metrics.contradicted.clone(),
         );
         registry.register(
             "node_lifecycle_deletions_blocked",
-            "Nodes whose instance is absent and that are held back, by the rule that does",
+            "Nodes with an absent instance that are not deleted yet, by the rule that blocks it",
             metrics.held_back.clone(),
         );
         registry.register(
             "node_lifecycle_absent_nodes",
-            "Nodes that are not ready and whose instance is absent, confirmed or not",
+            "Nodes that are not ready and whose instance is reported absent, confirmed or not",
             metrics.absent.clone(),
         );
         registry.register(
@@ -72,7 +72,7 @@ impl LifecycleMetrics {
         );
         registry.register(
             "node_lifecycle_deletion_failures",
-            "Deletions that the apiserver did not carry out",
+            "Node deletions that failed at the apiserver",
             metrics.failures.clone(),
         );
         metrics

@@ -55,7 +55,7 @@ impl IpamMetrics {
         };
         registry.register(
             "node_ipam_controller_cidrset_cidrs_allocations",
-            "Blocks that became occupied, by an allocation or since a node has them",
+            "Blocks that became occupied, allocated here or found on a node",
             metrics.allocations.clone(),
         );
         registry.register(
@@ -65,7 +65,7 @@ impl IpamMetrics {
         );
         registry.register(
             "node_ipam_controller_cirdset_max_cidrs",
-            "As node_ipam_controller_cidrset_max_cidrs; the name as upstream misspells it",
+            "Same as node_ipam_controller_cidrset_max_cidrs, under upstream's misspelled name",
             metrics.capacity.clone(),
         );
         registry.register(
@@ -75,17 +75,17 @@ impl IpamMetrics {
         );
         registry.register(
             "node_ipam_controller_cidrset_usage_cidrs",
-            "Part of the blocks that is occupied, 0 to 1",
+            "Fraction of blocks that are occupied, 0 to 1",
             metrics.usage.clone(),
         );
         registry.register(
             "node_ipam_controller_cidrset_allocation_tries_per_request",
-            "Occupied blocks that were passed over to find a free one",
+            "Occupied blocks skipped to find a free one",
             metrics.tries.clone(),
         );
         registry.register(
             "node_ipam_controller_pod_cidr_problems",
-            "Pod CIDRs of nodes that are missing or wrong, by what is the matter",
+            "Nodes whose pod CIDRs are missing or wrong, by problem",
             metrics.problems.clone(),
         );
         metrics

@@ -65,7 +65,7 @@ impl RouteMetrics {
         };
         registry.register(
             "route_controller_route_sync",
-            "Looks at all routes of a provider, failed ones included",
+            "Sweeps of all routes of a provider, including failed ones",
             metrics.syncs.clone(),
         );
         registry.register(
@@ -73,14 +73,10 @@ impl RouteMetrics {
             "Operations on routes by result: ok, incomplete, in_progress or the reason of an error",
             metrics.operations.clone(),
         );
-        registry.register(
-            "ccm_route_known",
-            "Routes that a provider is known to have",
-            metrics.known.clone(),
-        );
+        registry.register("ccm_route_known", "Known routes per provider", metrics.known.clone());
         registry.register(
             "ccm_route_waiting",
-            "Nodes and routes that wait to be tried again",
+            "Nodes and routes waiting for a retry",
             metrics.waiting.clone(),
         );
         metrics

@@ -88,22 +88,22 @@ impl Metrics {
         };
         registry.register(
             "service_controller_loadbalancer_sync",
-            "Attempts to give a load balancer the nodes that changed",
+            "Attempts to update the nodes of a load balancer",
             metrics.update_attempts.clone(),
         );
         registry.register(
             "service_controller_nodesync_error",
-            "Attempts to give a load balancer the nodes that changed which failed",
+            "Failed attempts to update the nodes of a load balancer",
             metrics.update_failures.clone(),
         );
         registry.register(
             "service_controller_nodesync_latency_seconds",
-            "Time from a change of nodes until every load balancer has them",
+            "Time from a node change until every load balancer is updated",
             metrics.node_sync_latency.clone(),
         );
         registry.register(
             "service_controller_update_loadbalancer_host_latency_seconds",
-            "Time to give one load balancer the nodes that changed",
+            "Time to update the nodes of one load balancer",
             metrics.update_latency.clone(),
         );
         registry.register(
@@ -113,12 +113,12 @@ impl Metrics {
         );
         registry.register(
             "ccm_service_pending",
-            "Services whose load balancer is not as wanted",
+            "Services whose load balancer is not in the desired state",
             metrics.pending.clone(),
         );
         registry.register(
             "ccm_service_orphaned_load_balancers",
-            "Load balancers of this cluster without a Service, at the last sweep",
+            "Load balancers of this cluster without a Service, as of the last sweep",
             metrics.orphans.clone(),
         );
         metrics

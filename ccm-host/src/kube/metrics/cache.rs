@@ -30,18 +30,18 @@ impl CacheMetrics {
         registry.register("ccm_cache_objects", "Objects held in the watch cache", self.objects.clone());
         registry.register(
             "ccm_cache_last_event_timestamp_seconds",
-            "When the watch last brought anything, in seconds since the epoch",
+            "Time of the last watch event, in seconds since the epoch",
             self.last_event.clone(),
         );
         registry.register("ccm_cache_lists", "Complete lists seen by the watch cache", self.lists.clone());
         registry.register(
             "ccm_cache_watch_errors",
-            "Lists and watches that failed and were tried again",
+            "Failed lists and watches, which are retried",
             self.errors.clone(),
         );
         registry.register(
             "ccm_cache_watching",
-            "Whether the watch is open (1); 0 from a failure until it is open again: changes are not seen meanwhile",
+            "Whether the watch is open (1); while it is 0, changes go unnoticed",
             self.watching.clone(),
         );
     }

@@ -34,9 +34,13 @@ pub struct EventMetrics {
 
 impl EventMetrics {
     pub(super) fn register(&self, registry: &mut Registry) {
-        registry.register("ccm_events_queued", "Events that wait to be written", self.queued.clone());
-        registry.register("ccm_events_written", "Events written, repeats included", self.written.clone());
-        registry.register("ccm_events_discarded", "Events that were not written", self.discarded.clone());
+        registry.register("ccm_events_queued", "Events waiting to be written", self.queued.clone());
+        registry.register("ccm_events_written", "Events written, including repeats", self.written.clone());
+        registry.register(
+            "ccm_events_discarded",
+            "Events dropped before they were written",
+            self.discarded.clone(),
+        );
     }
 
     pub(in crate::kube) fn discard(&self, reason: Discarded) {
