@@ -16,6 +16,7 @@ mod cluster;
 mod controllers;
 mod election;
 mod providers;
+mod refusals;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 

@@ -19,6 +19,7 @@ use k8s_openapi::api::{
     core::v1::ConfigMap,
 };
 
+use super::refusals::Refusals;
 use crate::{
     kube::{ClientOptions, client, metrics::ClientMetrics},
     manager::{
@@ -90,11 +91,11 @@ async fn client(
     Ok(client::build(&options, metrics).await?)
 }
 
-/// Follows the ConfigMap for ever. A first answer of "forbidden" is final: only a person can change that.
+/// Follows the ConfigMap for ever. A refusal that lasts from the beginning is final: only a person can change that.
 async fn follow(client: Client, access: Access, tolerant: bool) -> Result<()> {
     let api = Api::<ConfigMap>::namespaced(client, NAMESPACE);
     let only = WatchParams::default().fields(&format!("metadata.name={CONFIG_MAP}"));
-    let mut known = false;
+    let (mut known, mut refusals) = (false, Refusals::default());
     loop {
         // From the beginning: the current state comes as the first event.
         match api.watch(&only, "0").await {
@@ -102,7 +103,7 @@ async fn follow(client: Client, access: Access, tolerant: bool) -> Result<()> {
                 known = true;
                 take_all(events, &access).await;
             }
-            Err(::kube::Error::Api(status)) if status.code == 403 && !known => {
+            Err(::kube::Error::Api(status)) if status.code == 403 && !known && refusals.are_final() => {
                 let message = status.message;
                 if !tolerant {
                     bail!(

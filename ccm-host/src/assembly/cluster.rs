@@ -6,17 +6,22 @@ use ::kube::{Api, Client, api::PartialObjectMeta};
 use anyhow::{Result, bail};
 use k8s_openapi::api::core::v1::Namespace;
 
+use super::refusals::Refusals;
 use crate::cloud::ClusterRef;
 
 const NAMESPACE: &str = "kube-system";
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Asks until the apiserver answers. An answer of "forbidden" is final: only a person can change that.
+/// Asks until the apiserver answers. A refusal that lasts is final: only a person can change that.
 pub(super) async fn identify(client: &Client, name: &str) -> Result<ClusterRef> {
     let api = Api::<Namespace>::all(client.clone());
+    let mut refusals = Refusals::default();
     loop {
         match api.get_metadata(NAMESPACE).await {
             Ok(namespace) => return Ok(ClusterRef { uid: uid(namespace), name: name.to_owned() }),
+            Err(::kube::Error::Api(status)) if matches!(status.code, 401 | 403) && !refusals.are_final() => {
+                tracing::warn!(message = status.message, "the apiserver refuses this process so far");
+            }
             Err(::kube::Error::Api(status)) if status.code == 401 => bail!(
                 "the apiserver does not know who this process is ({}): the token or certificate of the kubeconfig has expired, or \
                  is of another cluster",
@@ -28,6 +33,7 @@ pub(super) async fn identify(client: &Client, name: &str) -> Result<ClusterRef> 
                 status.message
             ),
             Err(error) => {
+                refusals.ended();
                 let error = anyhow::Error::from(error);
                 tracing::warn!(
                     error = format!("{error:#}"),
