@@ -130,6 +130,12 @@ impl<K: Key> WorkQueue<K> {
         self.0.schedule.lock().failures(key)
     }
 
+    /// The delay that another failure of the key would bring.
+    #[must_use]
+    pub fn backoff(&self, key: &K) -> Duration {
+        self.0.backoff.delay(self.retries(key))
+    }
+
     /// The number of keys ready to run, without delayed and running ones.
     #[must_use]
     pub fn len(&self) -> usize {

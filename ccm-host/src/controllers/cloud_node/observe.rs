@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{BACKOFF, Shared, decide::Obstacle, is_new};
+use super::{Shared, decide::Obstacle, is_new};
 use crate::{
     cloud::{Freshness, InstanceAnswer, InstanceView, Provider},
     controllers::node_instance::{self, Found},
@@ -48,7 +48,7 @@ impl Shared {
                 return Observed::Answer(answer);
             }
             Found::Failed { error } => {
-                let expected = passes_by_itself(&error, BACKOFF.delay(self.queue.retries(&node.name)));
+                let expected = passes_by_itself(&error, self.queue.backoff(&node.name));
                 self.not_yet(node, &Obstacle { expected, ..Obstacle::of_error(&error) })
             }
             Found::Undecided if is_new(node) => Outcome::RetryAfter(INTRODUCTION),

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    BACKOFF, Shared, Source,
+    Shared, Source,
     decide::{Verdict, concerns, of_answer, of_error},
     ledger::{Effects, Ledger, Report},
     problem::Problem,
@@ -113,9 +113,7 @@ impl Shared {
                 let allots = by.iter().any(|provider| provider.info().is_some_and(|info| info.pod_cidrs));
                 Ok(of_answer(&answer, allots, cluster))
             }
-            Found::Failed { error }
-                if passes_by_itself(&error, BACKOFF.delay(self.queue.retries(&node.name))) =>
-            {
+            Found::Failed { error } if passes_by_itself(&error, self.queue.backoff(&node.name)) => {
                 Err(Retry::without_sweep(&error).outcome(&error))
             }
             Found::Failed { error } => Ok(of_error(&error)),

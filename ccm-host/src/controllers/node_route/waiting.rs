@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
-use super::{BACKOFF, subject::Subject};
+use super::subject::Subject;
 use crate::kube::queue::{Outcome, WorkQueue};
 
 /// The waiting subjects, and the gauge of their number.
@@ -25,7 +25,7 @@ impl Waiting {
     pub(super) fn ended(&self, subject: &Subject, outcome: &Outcome, queue: &WorkQueue<Subject>) {
         let delay = match outcome {
             Outcome::Done => None,
-            Outcome::Retry(_) => Some(BACKOFF.delay(queue.retries(subject))),
+            Outcome::Retry(_) => Some(queue.backoff(subject)),
             Outcome::RetryAfter(delay) | Outcome::Slow(delay) => Some(*delay),
         };
         self.note(subject, delay);

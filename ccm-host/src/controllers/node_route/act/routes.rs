@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{Cloud, Lane, Node, Reach, Shared};
 use crate::{
     cloud::{CloudError, EnsureRoute, ErrorReason, Route, RouteState},
-    controllers::node_route::{BACKOFF, metrics::Operation, outcome::Again, subject::Subject},
+    controllers::node_route::{metrics::Operation, outcome::Again, subject::Subject},
     reconcile::SLOW_RETRY,
 };
 
@@ -118,6 +118,6 @@ impl Shared {
     }
 
     fn backoff(&self, node: &str) -> Duration {
-        BACKOFF.delay(self.queue.retries(&Subject::Node(node.to_owned())))
+        self.queue.backoff(&Subject::Node(node.to_owned()))
     }
 }

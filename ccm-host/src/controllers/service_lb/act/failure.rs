@@ -7,10 +7,7 @@ use tokio::time::Instant;
 use super::Act;
 use crate::{
     cloud::{CloudError, ErrorReason},
-    controllers::service_lb::{
-        BACKOFF,
-        lane::{Attempt, Intent, Lane},
-    },
+    controllers::service_lb::lane::{Attempt, Intent, Lane},
     kube::queue::Outcome,
     reconcile::{Retry, passes_by_itself},
 };
@@ -27,7 +24,7 @@ impl Act<'_> {
 
     /// Whether the error is not worth an Event to the Service's owner.
     pub(super) fn is_quiet(&self, error: &CloudError) -> bool {
-        is_internal(error) || passes_by_itself(error, BACKOFF.delay(self.shared.queue.retries(self.key)))
+        is_internal(error) || passes_by_itself(error, self.shared.queue.backoff(self.key))
     }
 
     /// The delay before a retry; `None` means once the Service changes, or at the next sweep.
@@ -45,7 +42,7 @@ impl Act<'_> {
             Intent::Apply(_) => Retry::of(error),
             Intent::Remove => Retry::without_sweep(error),
         };
-        let wait = retry.delay(BACKOFF.delay(self.shared.queue.retries(self.key)));
+        let wait = retry.delay(self.shared.queue.backoff(self.key));
         tracing::debug!(service = %self.key, error = %error, ?wait, "a provider could not do it");
         (wait, retry.outcome(error))
     }
