@@ -18,14 +18,15 @@ mod election;
 mod providers;
 mod refusals;
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, time::Duration};
 
 use ::kube::Client;
 use anyhow::{Context as _, Result};
 use tokio::time::timeout;
 
 use crate::{
-    cloud::{CloudMetrics, Dialer, Providers},
+    cloud::{CloudMetrics, Dialer},
+    controllers::Parts,
     kube::{ClientOptions, Events, KubeMetrics, WritePressure, Writer, client},
     manager::process::Process,
 };
@@ -39,17 +40,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Time to write pending Events at shutdown.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
-
-/// Dependencies shared by the parts.
-#[derive(Debug)]
-struct Shared {
-    metrics: KubeMetrics,
-    cloud_metrics: CloudMetrics,
-    writer: Writer,
-    events: Events,
-    providers: Providers,
-    caches: Caches,
-}
 
 /// A simulation's replacement for the network.
 #[derive(Debug, Clone)]
@@ -102,32 +92,37 @@ async fn start_with(
     let cluster = cluster::identify(&client, &process.settings().kube.cluster_name).await?;
     let leadership = election::start(process, electing);
     let providers = providers::start(process, cluster, &leadership, &cloud_metrics, dialer);
-    let shared = Arc::new(Shared {
-        caches: Caches::new(process.settings(), &providers, &metrics),
+    let caches = Caches::new(process.settings(), &providers, &metrics);
+    let parts = Parts {
+        settings: process.settings().controllers.clone(),
+        nodes: caches.nodes.clone(),
+        services: caches.services.clone(),
         writer: Writer::new(client.clone(), pressure).while_leading(leadership.clone()),
+        providers,
+        events,
         metrics,
         cloud_metrics,
-        events,
-        providers,
-    });
+    };
     process.waiting_for("a provider");
-    let mut introduced = pin!(providers::introduced(&shared.providers, PATIENCE));
+    let mut introduced = pin!(providers::introduced(&parts.providers, PATIENCE));
     let is_late = timeout(MOMENT, &mut introduced).await.is_err();
-    let (asking, alone) = controllers::by_need(process.settings());
-    shared.caches.start(process, &client, &shared.providers);
+    caches.start(process, &client, &parts.providers);
     if !leadership.holds() {
         process.standing_by();
         leadership.elected().await;
         process.waiting_for("a provider");
     }
-    controllers::start(&alone, process, &shared);
+    let enabled = process.settings().enabled.iter().copied();
+    let (asking, alone): (Vec<_>, Vec<_>) =
+        enabled.partition(|controller| (controller.served_by)(&parts.settings).is_some());
+    controllers::start(&alone, process, &parts);
     if is_late {
         introduced.await;
-        shared.caches.widen();
+        caches.widen();
     }
-    controllers::start(&asking, process, &shared);
+    controllers::start(&asking, process, &parts);
     process.waiting_for("the caches");
-    shared.caches.synced().await;
+    caches.synced().await;
     Ok(())
 }
 

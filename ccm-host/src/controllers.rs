@@ -1,4 +1,4 @@
-//! The controllers, one module each, all of the same shape.
+//! The controllers, one module each, all of the same shape. A new one is listed here and nowhere else.
 
 pub mod cloud_node;
 pub mod cloud_node_lifecycle;
@@ -10,5 +10,34 @@ pub mod node_route;
 pub mod node_scope;
 #[cfg(test)]
 pub(crate) mod node_server;
+mod registration;
 pub mod service_lb;
 pub mod taint;
+
+pub use registration::{Kept, Parts, Registration, Run, Serves};
+
+/// All controllers, in start order.
+pub const ALL: [&Registration; 5] = [
+    &cloud_node::REGISTRATION,
+    &cloud_node_lifecycle::REGISTRATION,
+    &service_lb::REGISTRATION,
+    &node_ipam::REGISTRATION,
+    &node_route::REGISTRATION,
+];
+
+/// The flags of all controllers.
+#[derive(Clone, Debug, PartialEq, clap::Args)]
+#[group(skip)]
+pub struct Settings {
+    #[command(flatten)]
+    pub nodes: cloud_node::Settings,
+    #[command(flatten)]
+    pub lifecycle: cloud_node_lifecycle::Settings,
+    #[command(flatten)]
+    pub services: service_lb::Settings,
+    /// Resolved from [`node_ipam::settings::Flags`], which depend on `--controllers`.
+    #[arg(skip)]
+    pub cidrs: node_ipam::settings::CidrSettings,
+    #[command(flatten)]
+    pub routes: node_route::Settings,
+}

@@ -26,6 +26,7 @@ pub mod pairs;
 pub mod patch;
 pub mod pressure;
 pub mod queue;
+pub mod selector;
 pub mod service;
 mod wire;
 

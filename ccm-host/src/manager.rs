@@ -9,7 +9,6 @@
 //! The controllers, and the access to the apiserver and the providers, are elsewhere.
 
 pub mod build_info;
-pub mod controller;
 pub mod flags;
 pub mod health;
 pub mod logging;
@@ -17,7 +16,6 @@ pub mod metrics;
 pub mod process;
 pub mod process_metrics;
 pub mod run;
-pub mod selector;
 pub mod serving;
 pub mod signals;
 pub mod traces;

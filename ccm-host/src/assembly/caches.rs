@@ -7,9 +7,8 @@ use futures::future::join_all;
 
 use crate::{
     cloud::{Provider, Providers, Wishes},
-    controllers::{cloud_node, cloud_node_lifecycle, node_ipam, node_route, service_lb},
-    kube::{Cache, KubeMetrics, Node, Service},
-    manager::{controller::Controller, flags::Settings, health::Probe, process::Process},
+    kube::{Cache, Keep, KubeMetrics, Node, Service},
+    manager::{flags::Settings, health::Probe, process::Process},
 };
 
 /// The caches, with one watch per kind.
@@ -24,18 +23,17 @@ pub(super) struct Caches {
 
 impl Caches {
     pub(super) fn new(settings: &Settings, providers: &Providers, metrics: &KubeMetrics) -> Self {
-        let nodes = cloud_node::keep(&settings.nodes)
-            .union(&cloud_node_lifecycle::keep(&settings.nodes.node_selector))
-            .union(&service_lb::keep_nodes())
-            .union(&node_ipam::keep(&settings.nodes.node_selector))
-            .union(&node_route::keep(&settings.nodes.node_selector));
+        let kept = || settings.enabled.iter().map(|controller| (controller.keep)(&settings.controllers));
+        let nodes = kept().fold(Keep::default(), |all, kept| all.union(&kept.nodes));
+        let services = kept().filter_map(|kept| kept.services).reduce(|all, one| all.union(&one));
+        let with_services = services.is_some();
         let nodes = Cache::new(nodes, &metrics.cache);
-        let services = Cache::new(service_lb::keep_services(), &metrics.cache);
+        let services = Cache::new(services.unwrap_or_default(), &metrics.cache);
         Self {
             wishes: Arc::new(Wishes::new(providers.clone(), nodes.clone(), services.clone())),
             nodes,
             services,
-            with_services: settings.controllers.contains(&Controller::ServiceLb),
+            with_services,
         }
     }
 

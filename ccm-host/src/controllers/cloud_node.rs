@@ -28,14 +28,15 @@ mod triggers;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use futures::future::join_all;
+use futures::{FutureExt as _, future::join_all};
 use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
 use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     cloud::{CloudMetrics, Provider, Providers},
-    controllers::{node_scope::NodeScope, taint},
+    controllers::{Kept, Parts, Registration, Run, node_scope::NodeScope, taint},
     kube::{
         cache::Cache,
         events::Recorder,
@@ -64,10 +65,35 @@ const NEXT_TURN: Duration = Duration::from_secs(1);
 /// The maximum bounds the wait, however long a node fails.
 const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(120) };
 
+/// The controller, to the rest of the host.
+pub const REGISTRATION: Registration = Registration {
+    name: "cloud-node-controller",
+    short_name: "cloud-node",
+    alias: None,
+    by_default: true,
+    keep: |settings| Kept::of_nodes(keep(&settings.nodes)),
+    served_by: |_| Some(|provider| provider.instances),
+    start,
+};
+
+fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
+    let controller = Controller::new(Context {
+        nodes: parts.nodes.clone(),
+        writer: parts.writer.clone(),
+        providers: parts.providers.clone(),
+        recorder: parts.events.recorder(COMPONENT),
+        metrics: CloudNodeMetrics::register(registry),
+        cloud_metrics: parts.cloud_metrics.clone(),
+        queue_metrics: parts.metrics.queue.clone(),
+        settings: parts.settings.nodes.clone(),
+    });
+    Some(Box::new(|stop| controller.run(stop).boxed()))
+}
+
 /// Everything the controller depends on.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// All nodes; the cache must keep what [`keep`] lists.
+    /// All nodes; the cache keeps what [`REGISTRATION`] asks for.
     pub nodes: Cache<Node>,
     /// Patches nodes.
     pub writer: Writer,
@@ -81,8 +107,7 @@ pub struct Context {
 }
 
 /// The labels and annotations that the Node cache must keep for this controller.
-#[must_use]
-pub fn keep(settings: &Settings) -> Keep {
+pub(super) fn keep(settings: &Settings) -> Keep {
     let own = Keep {
         labels: KeySet::keys(labels::keys()),
         annotations: KeySet::keys([provided_ip::ANNOTATION, owned_labels::ANNOTATION]),

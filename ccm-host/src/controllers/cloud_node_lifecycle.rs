@@ -29,14 +29,16 @@ mod wake;
 
 use std::{collections::HashMap, sync::Arc};
 
-use futures::future::join_all;
+use futures::{FutureExt as _, future::join_all};
+use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock,
     cloud::{NodeOwner, Provider, ProviderStatus, Providers},
-    controllers::node_scope::NodeScope,
+    controllers::{Kept, Parts, Registration, Run, node_scope::NodeScope},
+    kube::selector::LabelSelector,
     kube::{
         cache::Cache,
         events::Recorder,
@@ -44,7 +46,6 @@ use crate::{
         node::{Node, Taint},
         patch::Writer,
     },
-    manager::selector::LabelSelector,
 };
 use act::{Failures, HELD_BACK};
 use control::Denials;
@@ -60,10 +61,34 @@ use wake::Wakes;
 /// The component that Events are recorded under.
 pub const COMPONENT: &str = "cloud-node-lifecycle-controller";
 
+/// The controller, to the rest of the host.
+pub const REGISTRATION: Registration = Registration {
+    name: "cloud-node-lifecycle-controller",
+    short_name: "cloud-node-lifecycle",
+    alias: None,
+    by_default: true,
+    keep: |settings| Kept::of_nodes(keep(&settings.nodes.node_selector)),
+    served_by: |_| Some(|provider| provider.instances),
+    start,
+};
+
+fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
+    let controller = Controller::new(Context {
+        nodes: parts.nodes.clone(),
+        writer: parts.writer.clone(),
+        providers: parts.providers.clone(),
+        recorder: parts.events.recorder(COMPONENT),
+        metrics: LifecycleMetrics::register(registry),
+        settings: parts.settings.lifecycle.clone(),
+        selector: parts.settings.nodes.node_selector.clone(),
+    });
+    Some(Box::new(|stop| controller.run(stop).boxed()))
+}
+
 /// Everything the controller depends on.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// All nodes; the cache must keep what [`keep`] lists.
+    /// All nodes; the cache keeps what [`REGISTRATION`] asks for.
     pub nodes: Cache<Node>,
     /// Patches and deletes nodes.
     pub writer: Writer,
@@ -76,8 +101,7 @@ pub struct Context {
 }
 
 /// The labels and annotations that the Node cache must keep for this controller.
-#[must_use]
-pub fn keep(selector: &LabelSelector) -> Keep {
+pub(super) fn keep(selector: &LabelSelector) -> Keep {
     let own =
         Keep { labels: KeySet::keys(decide::ZONES), annotations: KeySet::keys([decide::CONFIRM_DELETION]) };
     own.union(&NodeScope::new(selector.clone()).keep())

@@ -26,14 +26,17 @@ mod tests;
 
 use std::{sync::Arc, time::Duration};
 
+use futures::FutureExt as _;
 use ipnet::IpNet;
 use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     cloud::Providers,
-    controllers::node_scope::NodeScope,
+    controllers::{Kept, Parts, Registration, Run, node_scope::NodeScope},
+    kube::selector::LabelSelector,
     kube::{
         cache::Cache,
         events::Recorder,
@@ -43,7 +46,6 @@ use crate::{
         patch::Writer,
         queue::{self, Backoff, Outcome, WorkQueue},
     },
-    manager::selector::LabelSelector,
 };
 use ledger::Ledger;
 pub use metrics::IpamMetrics;
@@ -59,10 +61,45 @@ const OBSERVED_AT_ONCE: usize = 8192;
 /// The maximum bounds the wait, however long a node fails.
 const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(120) };
 
+/// Runs only if it is named: upstream's manager has no node-ipam, published manifests say `--allocate-node-cidrs=true`
+/// in clusters whose pod CIDRs come from kube-controller-manager, and two allocators would assign one block twice.
+pub const REGISTRATION: Registration = Registration {
+    name: "node-ipam-controller",
+    short_name: "nodeipam",
+    alias: None,
+    by_default: false,
+    keep: |settings| Kept::of_nodes(keep(&settings.nodes.node_selector)),
+    served_by: |settings| match settings.cidrs.allocation {
+        Some(Allocation::Cloud { .. }) => Some(|provider| provider.pod_cidrs),
+        Some(Allocation::Ranges { .. }) | None => None,
+    },
+    start,
+};
+
+fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
+    let settings = &parts.settings;
+    let Some(allocation) = settings.cidrs.allocation.clone() else {
+        tracing::info!("nodes are given no pod CIDRs: --allocate-node-cidrs is false");
+        return None;
+    };
+    let controller = Controller::new(Context {
+        nodes: parts.nodes.clone(),
+        writer: parts.writer.clone(),
+        providers: parts.providers.clone(),
+        recorder: parts.events.recorder(COMPONENT),
+        metrics: IpamMetrics::register(registry),
+        queue_metrics: parts.metrics.queue.clone(),
+        allocation,
+        workers: settings.nodes.concurrent_node_syncs,
+        selector: settings.nodes.node_selector.clone(),
+    });
+    Some(Box::new(|stop| controller.run(stop).boxed()))
+}
+
 /// Everything the controller depends on.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// All nodes; the cache must keep what [`keep`] lists.
+    /// All nodes; the cache keeps what [`REGISTRATION`] asks for.
     pub nodes: Cache<Node>,
     /// Patches nodes and reads them live from the API.
     pub writer: Writer,
@@ -80,8 +117,7 @@ pub struct Context {
 }
 
 /// The labels that the Node cache must keep for this controller.
-#[must_use]
-pub fn keep(selector: &LabelSelector) -> Keep {
+fn keep(selector: &LabelSelector) -> Keep {
     NodeScope::new(selector.clone()).keep()
 }
 

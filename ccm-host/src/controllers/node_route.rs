@@ -35,15 +35,17 @@ mod waiting;
 
 use std::{sync::Arc, time::Duration};
 
-use futures::future::join_all;
+use futures::{FutureExt as _, future::join_all};
 use ipnet::IpNet;
 use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     cloud::{Provider, Providers},
-    controllers::node_scope::NodeScope,
+    controllers::{Kept, Parts, Registration, Run, node_scope::NodeScope},
+    kube::selector::LabelSelector,
     kube::{
         cache::Cache,
         events::Recorder,
@@ -53,7 +55,6 @@ use crate::{
         patch::Writer,
         queue::{self, Backoff, Outcome, WorkQueue},
     },
-    manager::selector::LabelSelector,
 };
 use act::Shown;
 use claims::Claims;
@@ -76,10 +77,49 @@ const NODES_AT_ONCE: usize = 32;
 /// The maximum bounds the wait, however long a route fails.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(300) };
 
+/// The controller, to the rest of the host.
+pub const REGISTRATION: Registration = Registration {
+    name: "node-route-controller",
+    short_name: "route",
+    alias: Some("route-controller"),
+    by_default: true,
+    keep: |settings| Kept::of_nodes(keep(&settings.nodes.node_selector)),
+    served_by: |_| Some(|provider| provider.routes),
+    start,
+};
+
+/// Unlike upstream, a missing cluster CIDR disables only this controller, not the whole process.
+fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
+    let (settings, controller) = (&parts.settings, REGISTRATION.name);
+    if !settings.routes.configure_cloud_routes {
+        tracing::info!(controller, "not started: --configure-cloud-routes=false");
+        return None;
+    }
+    if settings.cidrs.cluster.is_empty() {
+        tracing::warn!(
+            controller,
+            "not started: --cluster-cidr is empty; give the networks of the pods, or --configure-cloud-routes=false"
+        );
+        return None;
+    }
+    let controller = Controller::new(Context {
+        nodes: parts.nodes.clone(),
+        writer: parts.writer.clone(),
+        providers: parts.providers.clone(),
+        recorder: parts.events.recorder(COMPONENT),
+        metrics: RouteMetrics::register(registry),
+        queue_metrics: parts.metrics.queue.clone(),
+        cluster_cidrs: settings.cidrs.cluster.clone(),
+        selector: settings.nodes.node_selector.clone(),
+        settings: settings.routes,
+    });
+    Some(Box::new(|stop| controller.run(stop).boxed()))
+}
+
 /// Everything the controller depends on.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// All nodes; the cache must keep what [`keep`] lists.
+    /// All nodes; the cache keeps what [`REGISTRATION`] asks for.
     pub nodes: Cache<Node>,
     /// Patches nodes and reads them live from the API.
     pub writer: Writer,
@@ -95,8 +135,7 @@ pub struct Context {
 }
 
 /// The labels that the Node cache must keep for this controller, besides those that the providers want.
-#[must_use]
-pub fn keep(selector: &LabelSelector) -> Keep {
+fn keep(selector: &LabelSelector) -> Keep {
     NodeScope::new(selector.clone()).keep()
 }
 

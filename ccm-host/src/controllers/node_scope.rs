@@ -4,11 +4,11 @@
 //! [`crate::cloud`] decides which provider owns a node inside it.
 
 use crate::{
+    kube::selector::LabelSelector,
     kube::{
         keep::{Keep, KeySet},
         node::Node,
     },
-    manager::selector::LabelSelector,
 };
 
 /// The label by which a person excludes a node; only the value `true` counts.

@@ -39,13 +39,15 @@ use std::{
     time::Duration,
 };
 
-use futures::future::join_all;
+use futures::{FutureExt as _, future::join_all};
 use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     cloud::{Providers, Wishes},
+    controllers::{Kept, Parts, Registration, Run},
     kube::{
         cache::{Cache, Change},
         events::Recorder,
@@ -80,12 +82,37 @@ const AT_ONCE: usize = 8192;
 /// Delay before a reconcile retries a lane that another worker holds for a moment.
 const LANE_IS_TAKEN: Duration = Duration::from_millis(50);
 
+/// The controller, to the rest of the host.
+pub const REGISTRATION: Registration = Registration {
+    name: "service-lb-controller",
+    short_name: "service",
+    alias: Some("service-controller"),
+    by_default: true,
+    keep: |_| Kept { nodes: keep_nodes(), services: Some(keep_services()) },
+    served_by: |_| Some(|provider| provider.load_balancers),
+    start,
+};
+
+fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
+    let controller = Controller::new(Context {
+        services: parts.services.clone(),
+        nodes: parts.nodes.clone(),
+        writer: parts.writer.clone(),
+        providers: parts.providers.clone(),
+        recorder: parts.events.recorder(COMPONENT),
+        metrics: Metrics::register(registry),
+        queue_metrics: parts.metrics.queue.clone(),
+        settings: parts.settings.services,
+    });
+    Some(Box::new(|stop| controller.run(stop).boxed()))
+}
+
 /// Everything the controller depends on.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// All Services; the cache must keep what [`keep_services`] lists.
+    /// All Services; the cache keeps what [`REGISTRATION`] asks for.
     pub services: Cache<Service>,
-    /// All nodes; the cache must keep what [`keep_nodes`] lists.
+    /// All nodes; the cache keeps what [`REGISTRATION`] asks for.
     pub nodes: Cache<Node>,
     /// Patches Services and reads them live from the API.
     pub writer: Writer,
@@ -97,14 +124,12 @@ pub struct Context {
 }
 
 /// The annotations that the Service cache must keep for this controller, besides those that the providers want.
-#[must_use]
-pub fn keep_services() -> Keep {
+pub(super) fn keep_services() -> Keep {
     Keep { annotations: KeySet::keys([SOURCE_RANGES]), ..Keep::default() }
 }
 
 /// The labels that the Node cache must keep for this controller, besides those that the providers want.
-#[must_use]
-pub fn keep_nodes() -> Keep {
+pub(super) fn keep_nodes() -> Keep {
     Keep { labels: KeySet::keys([nodes::EXCLUDE_LABEL]), ..Keep::default() }
 }
 

@@ -17,7 +17,6 @@ pub mod schema;
 pub mod table;
 mod tracing;
 
-use std::collections::BTreeSet;
 use std::error::Error as _;
 use std::ffi::OsString;
 
@@ -34,11 +33,10 @@ use self::file::File;
 use self::gates::RawGates;
 use self::legacy::RawLegacy;
 use super::build_info;
-use super::controller::Controller;
 use super::serving::settings::{self as serving, ServingSettings};
 use crate::cloud::settings::{self as cloud, ProviderSettings};
-use crate::controllers::node_ipam::settings::{self as cidrs, CidrSettings};
-use crate::controllers::{cloud_node, cloud_node_lifecycle, node_route, service_lb};
+use crate::controllers::node_ipam::{self, settings as cidrs};
+use crate::controllers::{self as all, Registration};
 use crate::election;
 use crate::flag::{self, FlagError, Mistakes, Wrong};
 
@@ -57,17 +55,11 @@ pub struct RawFlags {
     #[command(flatten)]
     kube: KubeSettings,
     #[command(flatten)]
-    controllers: RawControllers,
+    enabled: RawControllers,
     #[command(flatten)]
-    nodes: cloud_node::Settings,
-    #[command(flatten)]
-    lifecycle: cloud_node_lifecycle::Settings,
-    #[command(flatten)]
-    services: service_lb::Settings,
+    controllers: all::Settings,
     #[command(flatten)]
     cidrs: cidrs::Flags,
-    #[command(flatten)]
-    routes: node_route::Settings,
     #[command(flatten)]
     serving: serving::Flags,
     #[command(flatten)]
@@ -107,12 +99,8 @@ pub struct Settings {
     pub providers: Vec<ProviderSettings>,
     pub kube: KubeSettings,
     /// The controllers to start, if their provider supports them.
-    pub controllers: BTreeSet<Controller>,
-    pub nodes: cloud_node::Settings,
-    pub lifecycle: cloud_node_lifecycle::Settings,
-    pub services: service_lb::Settings,
-    pub cidrs: CidrSettings,
-    pub routes: node_route::Settings,
+    pub enabled: Vec<&'static Registration>,
+    pub controllers: all::Settings,
     pub serving: ServingSettings,
     pub logging: LoggingSettings,
     pub traces: TraceSettings,
@@ -214,9 +202,9 @@ fn wrong_value(error: &clap::Error, words: &mut Vec<String>) -> Option<FlagError
 fn resolve(raw: RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -> Option<Settings> {
     let providers = raw.providers.resolve(mistakes);
     raw.kube.check(warnings);
-    let controllers = raw.controllers.resolve(mistakes, warnings);
-    raw.lifecycle.check(mistakes);
-    let with_ipam = controllers.as_ref().is_none_or(|named| named.contains(&Controller::NodeIpam));
+    let enabled = raw.enabled.resolve(mistakes, warnings);
+    raw.controllers.lifecycle.check(mistakes);
+    let with_ipam = enabled.as_ref().is_none_or(|named| named.contains(&&node_ipam::REGISTRATION));
     let cidrs = raw.cidrs.resolve(with_ipam, mistakes, warnings);
     let serving = raw.serving.resolve(mistakes, warnings);
     raw.election.check(mistakes);
@@ -225,12 +213,8 @@ fn resolve(raw: RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -
     Some(Settings {
         providers: providers?,
         kube: raw.kube,
-        controllers: controllers?,
-        nodes: raw.nodes,
-        lifecycle: raw.lifecycle,
-        services: raw.services,
-        cidrs: cidrs?,
-        routes: raw.routes,
+        enabled: enabled?,
+        controllers: all::Settings { cidrs: cidrs?, ..raw.controllers },
         serving: serving?,
         logging: raw.logging,
         traces: raw.traces,

@@ -14,8 +14,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use super::build_info;
-use super::controller::Controller;
 use super::process_metrics::ProcessCollector;
+use crate::controllers::Registration;
 
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -83,8 +83,8 @@ impl Metrics {
 
     /// Marks a controller as running until the returned value is dropped. One that never ran has no sample.
     #[must_use]
-    pub fn running(&self, controller: Controller) -> Sample {
-        let labels = RunningLabels { name: controller.short_name(), manager: MANAGER };
+    pub fn running(&self, controller: &Registration) -> Sample {
+        let labels = RunningLabels { name: controller.short_name, manager: MANAGER };
         let gauge = self.running.get_or_create_owned(&labels);
         gauge.set(1);
         Sample { gauge }
@@ -92,8 +92,8 @@ impl Metrics {
 
     /// Marks a controller as waiting for a provider that serves it, until the returned value is dropped.
     #[must_use]
-    pub fn skipped(&self, controller: Controller) -> Sample {
-        let labels = SkippedLabels { name: controller.short_name() };
+    pub fn skipped(&self, controller: &Registration) -> Sample {
+        let labels = SkippedLabels { name: controller.short_name };
         let gauge = self.skipped.get_or_create_owned(&labels);
         gauge.set(1);
         Sample { gauge }
@@ -124,14 +124,15 @@ mod tests {
     use prometheus_client::metrics::counter::Counter;
 
     use super::*;
+    use crate::controllers::{cloud_node, service_lb};
 
     /// manager.md 5.1.
     #[test]
     fn running_controllers_have_upstreams_labels() {
         let metrics = Metrics::new();
         assert!(!metrics.encode().unwrap().contains("running_managed_controllers{"));
-        let _running = metrics.running(Controller::CloudNode);
-        drop(metrics.running(Controller::ServiceLb));
+        let _running = metrics.running(&cloud_node::REGISTRATION);
+        drop(metrics.running(&service_lb::REGISTRATION));
         let text = metrics.encode().unwrap();
         for line in [
             r#"running_managed_controllers{name="cloud-node",manager="cloud-controller-manager"} 1"#,

@@ -14,12 +14,12 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::controller::Controller;
 use super::flags::Settings;
 use super::health::{Checks, Condition, Probe};
 use super::metrics::Metrics;
 use super::serving::access::Access;
 use super::serving::{self, Serving};
+use crate::controllers::Registration;
 
 /// Time for the controllers to finish their current keys. With [`FLUSH`] and [`LAST_ANSWERS`] it stays below a pod's
 /// default of 30 seconds.
@@ -103,7 +103,7 @@ impl Process {
     /// its last key is done.
     pub fn spawn_controller<F>(
         &self,
-        controller: Controller,
+        controller: &'static Registration,
         due: impl Future<Output = ()> + Send + 'static,
         run: impl FnOnce(CancellationToken) -> F,
     ) where
@@ -112,7 +112,7 @@ impl Process {
         let (checks, metrics) = (self.checks.clone(), self.metrics.clone());
         let stop = self.work.stop.child_token();
         let future = run(stop.clone());
-        self.spawn(&self.work, controller.name(), async move {
+        self.spawn(&self.work, controller.name, async move {
             tokio::select! {
                 // Polled first, so that controllers due at once start in the order of the calls.
                 biased;
@@ -120,8 +120,8 @@ impl Process {
                 () = stop.cancelled() => return Ok(()),
             }
             for probe in [Probe::Live, Probe::Ready] {
-                if checks.ask(probe, controller.name()).is_none() {
-                    checks.add(probe, controller.name(), || Ok(()));
+                if checks.ask(probe, controller.name).is_none() {
+                    checks.add(probe, controller.name, || Ok(()));
                 }
             }
             let _running = metrics.running(controller);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     flag::{self, Wrong},
-    manager::selector::{LabelSelector, SelectorError},
+    kube::selector::{LabelSelector, SelectorError},
 };
 
 /// One field per flag.

@@ -35,7 +35,7 @@ fn settings() -> Settings {
         concurrent_node_syncs: 32,
         concurrent_node_status_updates: 0,
         node_status_update_frequency: PERIOD,
-        node_selector: crate::manager::selector::LabelSelector::everything(),
+        node_selector: crate::kube::selector::LabelSelector::everything(),
     }
 }
 

@@ -27,6 +27,7 @@ use crate::{
         node_server::NodeServer,
         service_lb,
     },
+    kube::selector::LabelSelector,
     kube::{
         cache::Cache,
         events::Recorder,
@@ -35,7 +36,6 @@ use crate::{
         node::Node,
         service::Service,
     },
-    manager::selector::LabelSelector,
 };
 
 /// At most one network per family, so that other routes can be told from ours.

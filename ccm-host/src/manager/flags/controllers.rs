@@ -1,9 +1,10 @@
 //! `--controllers`: the controllers to run.
 
-use std::collections::BTreeSet;
+#[cfg(test)]
+mod tests;
 
+use crate::controllers::{ALL, Registration};
 use crate::flag::{self, Mistakes};
-use crate::manager::controller::{self, Controller, DISABLED_BY_DEFAULT};
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Controllers")]
@@ -29,7 +30,7 @@ impl RawControllers {
         &self,
         mistakes: &mut Mistakes,
         warnings: &mut Vec<String>,
-    ) -> Option<BTreeSet<Controller>> {
+    ) -> Option<Vec<&'static Registration>> {
         let (vendors, items): (Vec<String>, Vec<String>) = flag::listed(&self.controllers)
             .map(str::to_owned)
             .partition(|item| VENDORS.contains(&item.trim_start_matches('-')));
@@ -39,7 +40,7 @@ impl RawControllers {
                  to the sidecar"
             ));
         }
-        match controller::enabled(&items, DISABLED_BY_DEFAULT) {
+        match enabled(&items) {
             Ok(controllers) => Some(controllers),
             Err(unknown) => {
                 let problem = format!("{} is unknown", quoted(&unknown));
@@ -51,10 +52,53 @@ impl RawControllers {
     }
 }
 
+enum Item {
+    All,
+    On(&'static Registration),
+    Off(&'static Registration),
+}
+
+/// The controllers that a list enables, in start order, or the unknown names in it.
+///
+/// The first item that names a controller decides; a controller that is not named runs if `*` is anywhere in the list
+/// and it is on by default.
+fn enabled(list: &[String]) -> Result<Vec<&'static Registration>, Vec<String>> {
+    let mut items = Vec::new();
+    let mut unknown = Vec::new();
+    for text in list {
+        match item(text) {
+            Some(item) => items.push(item),
+            None => unknown.push(text.clone()),
+        }
+    }
+    if !unknown.is_empty() {
+        return Err(unknown);
+    }
+    Ok(ALL.into_iter().filter(|controller| is_enabled(controller, &items)).collect())
+}
+
+fn item(text: &str) -> Option<Item> {
+    let named = |name: &str| ALL.into_iter().find(|controller| controller.is_called(name));
+    match text.strip_prefix('-') {
+        _ if text == "*" => Some(Item::All),
+        Some(name) => named(name).map(Item::Off),
+        None => named(text).map(Item::On),
+    }
+}
+
+fn is_enabled(controller: &Registration, items: &[Item]) -> bool {
+    let named = items.iter().find_map(|item| match item {
+        Item::On(named) if *named == controller => Some(true),
+        Item::Off(named) if *named == controller => Some(false),
+        Item::All | Item::On(_) | Item::Off(_) => None,
+    });
+    named.unwrap_or_else(|| controller.by_default && items.iter().any(|item| matches!(item, Item::All)))
+}
+
 fn quoted(names: &[String]) -> String {
     names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
 }
 
 fn known() -> String {
-    Controller::ALL.map(Controller::name).join(", ")
+    ALL.map(|controller| controller.name).join(", ")
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::cloud::{Endpoint, TlsDir};
-use crate::controllers::cloud_node_lifecycle::Share;
+use crate::controllers::cloud_node_lifecycle::{self, Share};
+use crate::controllers::node_ipam::settings::CidrSettings;
+use crate::controllers::{ALL, node_route, service_lb};
 use crate::manager::serving::settings::{AccessSettings, CertificateSource, ClientCa, OpenPath, TlsSettings};
 
 const PROVIDER: &str = "--provider=mock=unix:///run/mock.sock";
@@ -36,10 +38,8 @@ fn printed(words: &[&str]) -> String {
     }
 }
 
-fn all_by_default() -> BTreeSet<Controller> {
-    let mut all = BTreeSet::from(Controller::ALL);
-    all.remove(&Controller::NodeIpam);
-    all
+fn all_by_default() -> Vec<&'static Registration> {
+    ALL.into_iter().filter(|controller| controller.by_default).collect()
 }
 
 #[test]
@@ -60,12 +60,15 @@ fn defaults() {
             cluster_name: "kubernetes".to_owned()
         }
     );
-    assert_eq!(settings.controllers, all_by_default());
-    assert_eq!((settings.nodes.concurrent_node_syncs, settings.nodes.status_workers()), (32, 32));
-    assert_eq!(settings.nodes.node_status_update_frequency, Duration::from_secs(300));
-    assert!(settings.nodes.node_selector.is_everything());
+    assert_eq!(settings.enabled, all_by_default());
     assert_eq!(
-        settings.lifecycle,
+        (settings.controllers.nodes.concurrent_node_syncs, settings.controllers.nodes.status_workers()),
+        (32, 32)
+    );
+    assert_eq!(settings.controllers.nodes.node_status_update_frequency, Duration::from_secs(300));
+    assert!(settings.controllers.nodes.node_selector.is_everything());
+    assert_eq!(
+        settings.controllers.lifecycle,
         cloud_node_lifecycle::Settings {
             node_monitor_period: Duration::from_secs(5),
             node_deletion_grace: Duration::from_secs(300),
@@ -75,7 +78,7 @@ fn defaults() {
         }
     );
     assert_eq!(
-        settings.services,
+        settings.controllers.services,
         service_lb::Settings {
             concurrent_service_syncs: 16,
             load_balancer_resync_period: Duration::from_secs(1800),
@@ -107,9 +110,9 @@ fn defaults() {
             },
         }
     );
-    assert_eq!(settings.cidrs, CidrSettings { cluster: Vec::new(), allocation: None });
+    assert_eq!(settings.controllers.cidrs, CidrSettings { cluster: Vec::new(), allocation: None });
     assert_eq!(
-        settings.routes,
+        settings.controllers.routes,
         node_route::Settings {
             configure_cloud_routes: true,
             route_reconciliation_period: Duration::from_secs(300)
@@ -146,7 +149,7 @@ fn every_spelling_of_a_flag() {
         &["--concurrent_node-syncs", "7"],
         &["--concurrent-node-syncs=9", "--concurrent-node-syncs=7"],
     ] {
-        assert_eq!(settings(words).nodes.concurrent_node_syncs, 7, "{words:?}");
+        assert_eq!(settings(words).controllers.nodes.concurrent_node_syncs, 7, "{words:?}");
     }
     for words in [&["-v", "4"][..], &["-v=4"], &["-v4"], &["--v=4"], &["--v", "4"]] {
         assert_eq!(settings(words).logging.v, 4, "{words:?}");
@@ -158,10 +161,10 @@ fn every_spelling_of_a_flag() {
         &["--controllers= * , -service "],
     ] {
         let mut expected = all_by_default();
-        expected.remove(&Controller::ServiceLb);
-        assert_eq!(settings(words).controllers, expected, "{words:?}");
+        expected.retain(|controller| controller.short_name != "service");
+        assert_eq!(settings(words).enabled, expected, "{words:?}");
     }
-    assert!(settings(&["--controllers="]).controllers.is_empty());
+    assert!(settings(&["--controllers="]).enabled.is_empty());
     for words in [&["--leader-elect=false"][..], &["--leader-elect=F"], &["--leader_elect=0"]] {
         assert!(!settings(words).election.leader_elect, "{words:?}");
     }
@@ -198,10 +201,13 @@ fn values_become_types() {
     assert!(settings.providers.iter().all(|provider| provider.allowed_uids == [1000, 65532]));
     assert_eq!(settings.kube.master.unwrap().authority().unwrap().as_str(), "10.0.0.1:6443");
     assert_eq!((settings.kube.kube_api_qps, settings.kube.kube_api_burst), (0.5, 1));
-    assert_eq!((settings.nodes.concurrent_node_syncs, settings.nodes.status_workers()), (4, 3));
-    assert_eq!(settings.nodes.node_selector.to_string(), "pool in (a,b)");
-    assert_eq!(settings.lifecycle.node_deletion_grace, Duration::ZERO);
-    assert_eq!(settings.lifecycle.node_deletion_max_share.fraction(), 0.25);
+    assert_eq!(
+        (settings.controllers.nodes.concurrent_node_syncs, settings.controllers.nodes.status_workers()),
+        (4, 3)
+    );
+    assert_eq!(settings.controllers.nodes.node_selector.to_string(), "pool in (a,b)");
+    assert_eq!(settings.controllers.lifecycle.node_deletion_grace, Duration::ZERO);
+    assert_eq!(settings.controllers.lifecycle.node_deletion_max_share.fraction(), 0.25);
     assert_eq!(settings.serving.address, Some("[::1]:0".parse().unwrap()));
     assert_eq!(settings.serving.address_file, Some(PathBuf::from("/run/address")));
     assert_eq!(settings.logging, LoggingSettings { logging_format: LogFormat::Json, v: 10 });
@@ -329,14 +335,18 @@ fn workers_of_nodes_are_checked_and_one_follows_the_other() {
     ];
     for (id, words, want) in rows {
         let got = match parse([PROVIDER].iter().chain(words)) {
-            Ok(Request::Run { settings, .. }) => {
-                Some((settings.nodes.concurrent_node_syncs, settings.nodes.status_workers()))
-            }
+            Ok(Request::Run { settings, .. }) => Some((
+                settings.controllers.nodes.concurrent_node_syncs,
+                settings.controllers.nodes.status_workers(),
+            )),
             _ => None,
         };
         assert_eq!(got, want, "{id}");
     }
     let settings = settings(&[]);
-    let periods = (settings.lifecycle.node_monitor_period, settings.nodes.node_status_update_frequency);
+    let periods = (
+        settings.controllers.lifecycle.node_monitor_period,
+        settings.controllers.nodes.node_status_update_frequency,
+    );
     assert_eq!(periods, (Duration::from_secs(5), Duration::from_secs(300)), "OPT-2");
 }

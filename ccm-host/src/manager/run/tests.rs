@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::*;
-use crate::manager::controller::Controller;
+use crate::controllers::{cloud_node, node_route, service_lb};
 use crate::manager::flags::{self, Request};
 use crate::manager::health::Probe;
 
@@ -77,7 +77,7 @@ async fn support_outlives_work() {
     };
     process.spawn_support("events", note("events", Duration::ZERO));
     process.spawn_controller(
-        Controller::CloudNode,
+        &cloud_node::REGISTRATION,
         std::future::ready(()),
         note("controller", Duration::from_secs(20)),
     );
@@ -94,7 +94,7 @@ async fn drain_is_bounded() {
     let (process, failures) = process();
     let (send, mut signals) = mpsc::channel(1);
     send.send("SIGTERM").await.unwrap();
-    process.spawn_controller(Controller::CloudNode, std::future::ready(()), |_| std::future::pending());
+    process.spawn_controller(&cloud_node::REGISTRATION, std::future::ready(()), |_| std::future::pending());
     process.spawn_support("events", |_| std::future::pending());
     let began = Instant::now();
     let start = async |_: &Process| std::future::pending().await;
@@ -108,7 +108,7 @@ async fn a_second_signal_ends_at_once() {
     let (send, mut signals) = mpsc::channel(2);
     send.send("SIGTERM").await.unwrap();
     send.send("SIGINT").await.unwrap();
-    process.spawn_controller(Controller::CloudNode, std::future::ready(()), |_| std::future::pending());
+    process.spawn_controller(&cloud_node::REGISTRATION, std::future::ready(()), |_| std::future::pending());
     let began = Instant::now();
     let start = async |_: &Process| std::future::pending().await;
     let error = supervise(&process, failures, start, async || next(&mut signals).await).await.unwrap_err();
@@ -137,7 +137,7 @@ async fn a_task_that_ends_ends_the_process() {
         let (process, failures) = process();
         let mut signals = no_signals();
         let start = async |process: &Process| {
-            process.spawn_controller(Controller::CloudNode, std::future::ready(()), |_| body());
+            process.spawn_controller(&cloud_node::REGISTRATION, std::future::ready(()), |_| body());
             Ok(())
         };
         let error =
@@ -162,11 +162,11 @@ async fn controllers_show_while_they_run() {
         stop.cancelled().await;
         Ok(())
     };
-    process.spawn_controller(Controller::CloudNode, std::future::ready(()), idle);
-    process.spawn_controller(Controller::ServiceLb, std::future::ready(()), idle);
+    process.spawn_controller(&cloud_node::REGISTRATION, std::future::ready(()), idle);
+    process.spawn_controller(&service_lb::REGISTRATION, std::future::ready(()), idle);
     let (serve, served) = tokio::sync::oneshot::channel::<()>();
     let due = async move { served.await.unwrap() };
-    process.spawn_controller(Controller::NodeRoute, due, idle);
+    process.spawn_controller(&node_route::REGISTRATION, due, idle);
     tokio::task::yield_now().await;
     assert!(sample(1));
     let routes = || process.checks().ask(Probe::Live, "node-route-controller");

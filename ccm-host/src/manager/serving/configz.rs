@@ -15,11 +15,11 @@ pub(super) fn configz(settings: &Settings) -> Value {
             "Generic": generic(settings),
             "KubeCloudShared": shared(settings),
             "NodeController": {
-                "ConcurrentNodeSyncs": settings.nodes.concurrent_node_syncs,
-                "ConcurrentNodeStatusUpdates": settings.nodes.status_workers(),
+                "ConcurrentNodeSyncs": settings.controllers.nodes.concurrent_node_syncs,
+                "ConcurrentNodeStatusUpdates": settings.controllers.nodes.status_workers(),
             },
-            "ServiceController": { "ConcurrentServiceSyncs": settings.services.concurrent_service_syncs },
-            "NodeStatusUpdateFrequency": text(settings.nodes.node_status_update_frequency),
+            "ServiceController": { "ConcurrentServiceSyncs": settings.controllers.services.concurrent_service_syncs },
+            "NodeStatusUpdateFrequency": text(settings.controllers.nodes.node_status_update_frequency),
             "Webhook": { "Webhooks": [] },
         },
         "ccm-host": {
@@ -27,14 +27,14 @@ pub(super) fn configz(settings: &Settings) -> Value {
                 .map(|provider| json!({ "name": provider.name, "endpoint": provider.endpoint.to_string() }))
                 .collect::<Vec<_>>(),
             "nodeDeletion": {
-                "grace": text(settings.lifecycle.node_deletion_grace),
-                "confirmations": settings.lifecycle.node_deletion_confirmations,
-                "maxShare": settings.lifecycle.node_deletion_max_share.to_string(),
-                "window": text(settings.lifecycle.node_deletion_window),
+                "grace": text(settings.controllers.lifecycle.node_deletion_grace),
+                "confirmations": settings.controllers.lifecycle.node_deletion_confirmations,
+                "maxShare": settings.controllers.lifecycle.node_deletion_max_share.to_string(),
+                "window": text(settings.controllers.lifecycle.node_deletion_window),
             },
-            "loadBalancerResyncPeriod": text(settings.services.load_balancer_resync_period),
-            "adoptLoadBalancers": settings.services.adopt_load_balancers,
-            "deleteOrphanedLoadBalancers": settings.services.delete_orphaned_load_balancers,
+            "loadBalancerResyncPeriod": text(settings.controllers.services.load_balancer_resync_period),
+            "adoptLoadBalancers": settings.controllers.services.adopt_load_balancers,
+            "deleteOrphanedLoadBalancers": settings.controllers.services.delete_orphaned_load_balancers,
         },
     })
 }
@@ -59,15 +59,15 @@ fn generic(settings: &Settings) -> Value {
             "resourceName": election.leader_elect_resource_name,
             "resourceNamespace": election.leader_elect_resource_namespace,
         },
-        "Controllers": settings.controllers.iter().map(|controller| controller.name()).collect::<Vec<_>>(),
+        "Controllers": settings.enabled.iter().map(|controller| controller.name).collect::<Vec<_>>(),
         "Debugging": { "enableProfiling": false, "enableContentionProfiling": false },
         "LeaderMigrationEnabled": false,
     })
 }
 
 fn shared(settings: &Settings) -> Value {
-    let cluster: Vec<String> = settings.cidrs.cluster.iter().map(ToString::to_string).collect();
-    let allocator = match settings.cidrs.allocation {
+    let cluster: Vec<String> = settings.controllers.cidrs.cluster.iter().map(ToString::to_string).collect();
+    let allocator = match settings.controllers.cidrs.allocation {
         Some(Allocation::Cloud { .. }) => "CloudAllocator",
         Some(Allocation::Ranges { .. }) | None => "RangeAllocator",
     };
@@ -77,12 +77,12 @@ fn shared(settings: &Settings) -> Value {
             "CloudConfigFile": "",
         },
         "UseServiceAccountCredentials": false,
-        "RouteReconciliationPeriod": text(settings.routes.route_reconciliation_period),
-        "NodeMonitorPeriod": text(settings.lifecycle.node_monitor_period),
+        "RouteReconciliationPeriod": text(settings.controllers.routes.route_reconciliation_period),
+        "NodeMonitorPeriod": text(settings.controllers.lifecycle.node_monitor_period),
         "ClusterName": settings.kube.cluster_name,
         "ClusterCIDR": cluster.join(","),
-        "AllocateNodeCIDRs": settings.cidrs.allocation.is_some(),
+        "AllocateNodeCIDRs": settings.controllers.cidrs.allocation.is_some(),
         "CIDRAllocatorType": allocator,
-        "ConfigureCloudRoutes": settings.routes.configure_cloud_routes,
+        "ConfigureCloudRoutes": settings.controllers.routes.configure_cloud_routes,
     })
 }

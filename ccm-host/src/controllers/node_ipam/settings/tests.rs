@@ -14,7 +14,7 @@ type Flags<'a> = &'a [(&'a str, &'a str)];
 fn resolved(flags: Flags<'_>) -> Result<(CidrSettings, Vec<String>), Vec<String>> {
     let words = flags.iter().map(|(name, value)| format!("--{name}={value}"));
     match parse(["--provider=mock=/run/mock.sock".to_owned()].into_iter().chain(words)) {
-        Ok(Request::Run { settings, .. }) => Ok((settings.cidrs, settings.warnings)),
+        Ok(Request::Run { settings, .. }) => Ok((settings.controllers.cidrs, settings.warnings)),
         Ok(other) => panic!("{flags:?} gave {other:?}"),
         Err(errors) => Err(errors.iter().map(ToString::to_string).collect()),
     }

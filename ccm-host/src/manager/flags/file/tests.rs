@@ -66,8 +66,8 @@ fn flags_win_and_replace_lists() {
     let settings = Case::new(FILE).parse(&words).unwrap();
     let names: Vec<&str> = settings.providers.iter().map(|provider| provider.name.as_str()).collect();
     assert_eq!(names, ["third"]);
-    assert_eq!(settings.nodes.concurrent_node_syncs, 9);
-    assert_eq!(settings.controllers.len(), 1);
+    assert_eq!(settings.controllers.nodes.concurrent_node_syncs, 9);
+    assert_eq!(settings.enabled.len(), 1);
     assert_eq!(settings.kube.cluster_name, "shop", "what no flag says comes from the file");
 }
 

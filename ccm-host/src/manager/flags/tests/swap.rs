@@ -160,7 +160,7 @@ fn published_manifests_start_with_one_more_flag() {
         let request = parse(words.iter().copied().chain([sidecar.as_str()]));
         let Ok(Request::Run { settings, .. }) = request else { panic!("{place} gave {request:?}") };
         assert_eq!(settings.warnings, warnings, "{place}");
-        assert!(!settings.controllers.contains(&Controller::NodeIpam), "{place}");
+        assert!(!settings.enabled.contains(&&node_ipam::REGISTRATION), "{place}");
     }
 }
 

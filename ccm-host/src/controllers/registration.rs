@@ -1,0 +1,94 @@
+//! What a controller tells of itself before it runs; the list of them is [`super::ALL`].
+//!
+//! In: the settings, and what all controllers share. Out: its names, what the caches must keep for it, when a provider
+//! serves it, and the future that runs it. [`crate::assembly`] decides when.
+
+use std::fmt;
+
+use futures::future::BoxFuture;
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+
+use super::Settings;
+use crate::{
+    cloud::{CloudMetrics, ProviderInfo, Providers},
+    kube::{Cache, Events, Keep, KubeMetrics, Node, Service, Writer},
+};
+
+/// One controller.
+pub struct Registration {
+    /// The canonical name, in flags, logs and health checks.
+    pub name: &'static str,
+    /// Label `name` of `running_managed_controllers`, and an alias in `--controllers`.
+    pub short_name: &'static str,
+    /// A further name that `--controllers` accepts; upstream knows it only as an identity.
+    pub alias: Option<&'static str>,
+    /// Whether `*` in `--controllers` enables it.
+    pub by_default: bool,
+    /// What the caches must keep for it.
+    pub keep: fn(&Settings) -> Kept,
+    /// Tells whether a provider serves it; `None` if these settings need no provider.
+    pub served_by: fn(&Settings) -> Option<Serves>,
+    /// Makes the controller; `None` if these settings turn it off, which it logs.
+    pub start: fn(&Parts, &mut Registry) -> Option<Run>,
+}
+
+/// Whether a provider serves the controller.
+pub type Serves = fn(&ProviderInfo) -> bool;
+
+/// Runs a controller until the token is cancelled and its last key is done.
+pub type Run = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, anyhow::Result<()>> + Send>;
+
+/// The labels and annotations that a controller reads.
+#[derive(Debug, Default)]
+pub struct Kept {
+    pub nodes: Keep,
+    /// `None` if it reads no Services.
+    pub services: Option<Keep>,
+}
+
+impl Kept {
+    /// Of a controller that reads only nodes.
+    #[must_use]
+    pub fn of_nodes(nodes: Keep) -> Self {
+        Self { nodes, services: None }
+    }
+}
+
+/// What all controllers share.
+#[derive(Debug)]
+pub struct Parts {
+    pub settings: Settings,
+    /// Keeps of each node what the controllers and the providers want.
+    pub nodes: Cache<Node>,
+    /// Empty unless a controller that reads Services is enabled.
+    pub services: Cache<Service>,
+    /// Refuses to write while this process does not lead.
+    pub writer: Writer,
+    pub providers: Providers,
+    pub events: Events,
+    pub metrics: KubeMetrics,
+    pub cloud_metrics: CloudMetrics,
+}
+
+impl Registration {
+    /// Whether `--controllers` knows it under this name.
+    #[must_use]
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.short_name == name || self.alias == Some(name)
+    }
+}
+
+impl PartialEq for Registration {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Registration {}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name)
+    }
+}
