@@ -1,7 +1,8 @@
 //! Taints nodes whose instance is stopped, and deletes nodes whose instance is gone.
 //!
 //! In: nodes that are not ready, and what their provider reports about their instances. Out: the `shutdown` taint,
-//! set and removed, and the deletion of Nodes, past a guard. [`crate::controllers::cloud_node`] writes the metadata
+//! set and removed, what `--node-shutdown-policy` says of nodes that stay stopped, and the deletion of Nodes, past a
+//! guard. [`crate::controllers::cloud_node`] writes the metadata
 //! of nodes whose instance exists.
 //!
 //! ```text
@@ -23,6 +24,7 @@ mod ledger;
 mod metrics;
 mod observe;
 mod settings;
+mod shutdown;
 #[cfg(test)]
 mod tests;
 mod wake;
@@ -56,6 +58,8 @@ pub use metrics::LifecycleMetrics;
 use metrics::PassCount;
 use observe::Seen;
 pub use settings::{Settings, Share};
+pub use shutdown::Policy;
+use shutdown::Stops;
 use wake::Wakes;
 
 /// The component that Events are recorded under.
@@ -120,6 +124,7 @@ struct Memory {
     denials: Denials,
     ledger: Ledger,
     failures: Failures,
+    stops: Stops,
     rng: fastrand::Rng,
 }
 
@@ -131,6 +136,14 @@ struct Parted {
     not_ready: Vec<Arc<Node>>,
     /// Ready nodes with the taints to write.
     taints: Vec<(Arc<Node>, Vec<Taint>)>,
+}
+
+impl Memory {
+    /// The provider was unhealthy at some point: discards all it has said so far.
+    fn distrust(&mut self) {
+        self.guard.distrust();
+        self.stops.distrust();
+    }
 }
 
 impl Parted {
@@ -181,6 +194,10 @@ impl Controller {
             denials: Denials::default(),
             ledger: Ledger::default(),
             failures: Failures::default(),
+            stops: Stops::new(Guard::new(Rules {
+                grace: self.context.settings.node_shutdown_grace,
+                ..self.rules()
+            })),
             rng: fastrand::Rng::new(),
         };
         loop {
@@ -208,17 +225,18 @@ impl Controller {
         let mut parted = Parted::of(&nodes);
         self.write_taints(std::mem::take(&mut parted.taints), cancel).await;
         if !was_well || !knew_enough {
-            return memory.guard.distrust();
+            return memory.distrust();
         }
         let Some(seen) = self.look(provider, memory, &parted, &mut health, cancel).await else {
-            return memory.guard.distrust();
+            return memory.distrust();
         };
+        self.give_up(provider, memory, nodes.len(), &seen, cancel).await;
         memory.failures.only(&seen.absent_nodes());
         if !seen.absent.is_empty()
             && let Err(error) = self.recall(provider, memory).await
         {
             self.none_deleted(provider, &seen.absent_nodes(), &mut memory.failures, &error);
-            return memory.guard.distrust();
+            return memory.distrust();
         }
         self.conclude(provider, memory, &nodes, &seen, cancel).await;
     }
@@ -265,15 +283,12 @@ impl Controller {
         findings: &Findings,
         held: &HashMap<String, Rule>,
     ) {
-        let mut count = PassCount {
+        let count = PassCount {
             latched: memory.guard.is_latched(),
             contradicted: memory.guard.is_contradicted(),
             absent: findings.absent.len(),
-            ..PassCount::default()
+            held_back: by_rule(held),
         };
-        for rule in held.values() {
-            *count.held_back.entry(*rule).or_default() += 1;
-        }
         self.context.metrics.passed(provider.name(), &count);
     }
 
@@ -297,6 +312,15 @@ impl Controller {
     fn is_ours(&self, node: &Node) -> bool {
         !node.is_deleting() && self.scope.contains(node)
     }
+}
+
+/// The number of nodes that each rule holds back.
+fn by_rule(held: &HashMap<String, Rule>) -> HashMap<Rule, usize> {
+    let mut rules = HashMap::new();
+    for rule in held.values() {
+        *rules.entry(*rule).or_default() += 1;
+    }
+    rules
 }
 
 fn is_held_back(node: &Node) -> bool {

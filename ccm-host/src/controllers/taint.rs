@@ -1,4 +1,4 @@
-//! The two taints that the cloud provider sets or removes on Nodes, and operations on lists of taints.
+//! The taints that the cloud provider sets or removes on Nodes, and operations on lists of taints.
 //!
 //! Pure: a list in, the new list out, or `None` if nothing changes. The controllers decide when to add or remove a
 //! taint.
@@ -7,15 +7,57 @@ use crate::kube::node::Taint;
 
 /// Marks a node that the cloud has not described yet. Set by the kubelet, removed by us.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+/// Detaches the volumes of a node and deletes its pods without its kubelet; Kubernetes' own.
+pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// Marks a node whose instance is stopped.
 pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 const NO_SCHEDULE: &str = "NoSchedule";
+const NO_EXECUTE: &str = "NoExecute";
+
+/// The value that tells our taints of a node that is given up from a person's.
+const STOPPED: &str = "instance-stopped";
 
 /// The shutdown taint as we write it: it keeps new pods away but evicts none.
 #[must_use]
 pub fn shutdown() -> Taint {
     Taint { key: SHUTDOWN.to_owned(), effect: NO_SCHEDULE.to_owned(), ..Taint::default() }
+}
+
+/// The taint that evicts the pods of a node whose instance stays stopped.
+#[must_use]
+pub fn evicting() -> Taint {
+    given_up(SHUTDOWN)
+}
+
+/// The taint that takes a node whose instance stays stopped out of service.
+#[must_use]
+pub fn out_of_service() -> Taint {
+    given_up(OUT_OF_SERVICE)
+}
+
+fn given_up(key: &str) -> Taint {
+    Taint {
+        key: key.to_owned(),
+        value: STOPPED.to_owned(),
+        effect: NO_EXECUTE.to_owned(),
+        ..Taint::default()
+    }
+}
+
+/// Whether this host added the taint because the instance stays stopped.
+#[must_use]
+pub fn is_of_given_up(taint: &Taint) -> bool {
+    taint.value == STOPPED
+        && taint.effect == NO_EXECUTE
+        && [SHUTDOWN, OUT_OF_SERVICE].contains(&taint.key.as_str())
+}
+
+/// The list without all that this host adds while an instance is stopped; `None` if there is nothing of it.
+#[must_use]
+pub fn without_stop(list: &[Taint]) -> Option<Vec<Taint>> {
+    let shutdown = shutdown();
+    filtered(list, |taint| !same(taint, &shutdown) && !is_of_given_up(taint))
 }
 
 /// Whether two taints are the same one: key and effect match; the value is ignored.

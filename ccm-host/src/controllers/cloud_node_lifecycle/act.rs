@@ -34,7 +34,7 @@ use crate::{
 /// The condition of a node that is not deleted although its instance is gone.
 pub(super) const HELD_BACK: &str = "CloudProviderDeletionBlocked";
 
-const WRITES_AT_ONCE: usize = 16;
+pub(super) const WRITES_AT_ONCE: usize = 16;
 
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(10), max: Duration::from_secs(300) };
 
@@ -69,18 +69,19 @@ impl Failures {
 }
 
 impl Controller {
+    /// Returns the nodes that were written.
     pub(super) async fn write_taints(
         &self,
         changes: Vec<(Arc<Node>, Vec<Taint>)>,
         cancel: &CancellationToken,
-    ) {
+    ) -> Vec<Arc<Node>> {
         let write = async |(node, taints): (Arc<Node>, Vec<Taint>)| {
             let change = NodeChange { taints: Some(taints), ..NodeChange::default() };
-            if let Some(patch) = node_main(&node, &change) {
-                self.write(&node, &patch, "shutdown taint", cancel).await;
-            }
+            let patch = node_main(&node, &change)?;
+            self.write(&node, &patch, "shutdown taint", cancel).await.then_some(node)
         };
-        stream::iter(changes).for_each_concurrent(WRITES_AT_ONCE, write).await;
+        let written = stream::iter(changes).map(write).buffer_unordered(WRITES_AT_ONCE);
+        written.filter_map(std::future::ready).collect().await
     }
 
     /// Whether the patch was written. A failure is left to the next pass.

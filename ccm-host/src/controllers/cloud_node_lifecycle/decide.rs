@@ -5,6 +5,7 @@
 
 use jiff::Timestamp;
 
+use super::shutdown::Policy;
 use crate::{
     cloud::{InstanceAnswer, InstanceState},
     controllers::taint,
@@ -28,6 +29,8 @@ pub(super) enum Look {
 pub(super) enum Verdict {
     /// The instance exists, or is not ours. Holds the taints to write, if they differ.
     Keep(Option<Vec<Taint>>),
+    /// It is stopped; the provider reliably looked at that time. Holds the taints to write, if they differ.
+    Stopped(Option<Vec<Taint>>, Timestamp),
     /// The provider reliably looked for the instance at that time, and did not find it: evidence.
     Absent(Timestamp),
     /// Nothing certain is known.
@@ -47,14 +50,14 @@ pub(super) enum Presence {
 
 /// Taints by which other components, or a person who shut the node down for good, mark a node as given up.
 const GIVEN_UP: [&str; 3] =
-    ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "node.kubernetes.io/out-of-service"];
+    ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", taint::OUT_OF_SERVICE];
 
 /// The zone labels: current, and deprecated.
 pub(super) const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
 
 /// The check before any question. A node without the condition is not ready.
 pub(super) fn look(node: &Node) -> Look {
-    if is_ready(node) { Look::Ready(without_shutdown(node)) } else { Look::NotReady }
+    if is_ready(node) { Look::Ready(taint::without_stop(&node.taints)) } else { Look::NotReady }
 }
 
 /// Whether the node reports that it is ready.
@@ -64,11 +67,19 @@ pub(super) fn is_ready(node: &Node) -> bool {
 
 /// Decides on the answer about a node that is not ready. `named` is whether the question identified the instance:
 /// by its provider ID, or by a name that is the cloud's own key.
-pub(super) fn decide(node: &Node, named: bool, answer: &InstanceAnswer) -> Verdict {
+pub(super) fn decide(policy: Policy, node: &Node, named: bool, answer: &InstanceAnswer) -> Verdict {
     use InstanceState as S;
     match answer.state {
-        S::Running => Verdict::Keep(without_shutdown(node)),
-        S::Stopped | S::Terminating => Verdict::Keep(taint::with(&node.taints, &taint::shutdown())),
+        S::Running => Verdict::Keep(taint::without_stop(&node.taints)),
+        S::Stopped | S::Terminating => {
+            let taints =
+                (policy != Policy::None).then(|| taint::with(&node.taints, &taint::shutdown())).flatten();
+            let reliable = answer.authoritative && answer.error.is_none() && answer.state == S::Stopped;
+            match answer.observed_at.filter(|_| reliable) {
+                Some(at) => Verdict::Stopped(taints, at),
+                None => Verdict::Keep(taints),
+            }
+        }
         S::Pending | S::NotOwned | S::Exists => Verdict::Keep(None),
         S::Absent if named => looked_for(answer).map_or(Verdict::Uncertain, Verdict::Absent),
         S::Absent | S::Unknown => Verdict::Uncertain,
@@ -95,7 +106,8 @@ fn looked_for(answer: &InstanceAnswer) -> Option<Timestamp> {
 
 /// Whether another component or a person has given the node up already.
 pub(super) fn is_given_up(node: &Node) -> bool {
-    GIVEN_UP.iter().any(|key| node.has_taint(key))
+    let by_others = |taint: &Taint| GIVEN_UP.contains(&taint.key.as_str()) && !taint::is_of_given_up(taint);
+    node.taints.iter().any(by_others)
 }
 
 /// The node's zone; empty if it has none.
@@ -106,10 +118,6 @@ pub(super) fn zone(node: &Node) -> &str {
 /// Whether a person has confirmed that exactly this node may be deleted.
 pub(super) fn is_vouched_for(node: &Node) -> bool {
     !node.uid.is_empty() && node.annotations.get(CONFIRM_DELETION) == Some(&node.uid)
-}
-
-fn without_shutdown(node: &Node) -> Option<Vec<Taint>> {
-    taint::without(&node.taints, &taint::shutdown())
 }
 
 #[cfg(test)]

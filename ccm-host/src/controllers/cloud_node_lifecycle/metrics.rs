@@ -19,6 +19,9 @@ pub struct LifecycleMetrics {
     absent: Family<ProviderLabel, Gauge>,
     deletions: Family<ProviderLabel, Counter>,
     failures: Family<ProviderLabel, Counter>,
+    stopped: Family<ProviderLabel, Gauge>,
+    given_up: Family<ProviderLabel, Counter>,
+    given_up_blocked: Family<RuleLabels, Gauge>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -75,21 +78,43 @@ impl LifecycleMetrics {
             "Node deletions that failed at the apiserver",
             metrics.failures.clone(),
         );
+        registry.register(
+            "node_lifecycle_stopped_nodes",
+            "Nodes that are not ready and whose instance is reported stopped",
+            metrics.stopped.clone(),
+        );
+        registry.register(
+            "node_lifecycle_given_up",
+            "Nodes that --node-shutdown-policy gave up because their instance stayed stopped",
+            metrics.given_up.clone(),
+        );
+        registry.register(
+            "node_lifecycle_giving_up_blocked",
+            "Nodes with a stopped instance that are not given up yet, by the rule that blocks it",
+            metrics.given_up_blocked.clone(),
+        );
         metrics
     }
 
     pub(super) fn passed(&self, provider: &str, count: &PassCount) {
         let PassCount { latched, contradicted, held_back, absent } = count;
-        let gauge = |nodes: usize| i64::try_from(nodes).unwrap_or(i64::MAX);
-        for rule in Rule::ALL {
-            let labels = RuleLabels { provider: provider.to_owned(), rule: rule.label() };
-            let nodes = held_back.get(&rule).copied().unwrap_or_default();
-            self.held_back.get_or_create(&labels).set(gauge(nodes));
-        }
+        by_rule(&self.held_back, provider, held_back);
         let label = label(provider);
         self.latched.get_or_create(&label).set(i64::from(*latched));
         self.contradicted.get_or_create(&label).set(i64::from(*contradicted));
         self.absent.get_or_create(&label).set(gauge(*absent));
+    }
+
+    pub(super) fn stopped(&self, provider: &str, nodes: usize) {
+        self.stopped.get_or_create(&label(provider)).set(gauge(nodes));
+    }
+
+    pub(super) fn given_up(&self, provider: &str) {
+        self.given_up.get_or_create(&label(provider)).inc();
+    }
+
+    pub(super) fn given_up_blocked(&self, provider: &str, held_back: &HashMap<Rule, usize>) {
+        by_rule(&self.given_up_blocked, provider, held_back);
     }
 
     pub(super) fn deleted(&self, provider: &str) {
@@ -99,6 +124,17 @@ impl LifecycleMetrics {
     pub(super) fn failed(&self, provider: &str) {
         self.failures.get_or_create(&label(provider)).inc();
     }
+}
+
+fn by_rule(family: &Family<RuleLabels, Gauge>, provider: &str, held_back: &HashMap<Rule, usize>) {
+    for rule in Rule::ALL {
+        let labels = RuleLabels { provider: provider.to_owned(), rule: rule.label() };
+        family.get_or_create(&labels).set(gauge(held_back.get(&rule).copied().unwrap_or_default()));
+    }
+}
+
+fn gauge(nodes: usize) -> i64 {
+    i64::try_from(nodes).unwrap_or(i64::MAX)
 }
 
 fn label(provider: &str) -> ProviderLabel {

@@ -21,6 +21,7 @@ use super::{
     decide::{Presence, Verdict, decide, is_given_up, is_vouched_for, presence, zone},
     guard::{Control, Evidence},
     lease::{Life, life},
+    shutdown::Stopped,
 };
 use crate::{
     clock,
@@ -40,6 +41,7 @@ const SECOND_LOOK: Duration = Duration::from_millis(300);
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) absent: Vec<Absent>,
+    pub(super) stopped: Vec<Stopped>,
     /// Nodes about which nothing certain is known.
     pub(super) uncertain: usize,
     pub(super) control: Control,
@@ -58,6 +60,7 @@ struct Observed {
     /// Nodes with the taints to write.
     taints: Vec<(Arc<Node>, Vec<Taint>)>,
     absent: Vec<Absent>,
+    stopped: Vec<Stopped>,
     uncertain: usize,
 }
 
@@ -107,7 +110,9 @@ impl Controller {
             if turn > 0 {
                 sleep(self.spacing()).await;
             }
-            let with_control = asked.iter().any(|node| memory.guard.is_suspect(&node.uid));
+            let with_control = asked
+                .iter()
+                .any(|node| memory.guard.is_suspect(&node.uid) || memory.stops.is_suspect(&node.uid));
             let group = if with_control { self.group(memory, parted, &asked) } else { Vec::new() };
             let at = clock::now();
             let (observed, presences) = join!(self.observe(asked), self.hear(&group, at));
@@ -117,6 +122,8 @@ impl Controller {
             self.write_taints(observed.taints, cancel).await;
             seen.uncertain += observed.uncertain;
             seen.absent = observed.absent;
+            // Only the first check asks about all nodes.
+            seen.stopped.extend(observed.stopped);
             memory.guard.confirm(Instant::now(), &seen.evidence(clock::now()));
             match self.weigh(provider, memory, parted, group, presences).await {
                 Ok(control) => seen.control = control,
@@ -200,6 +207,10 @@ impl Controller {
         for (node, verdict) in nodes.into_iter().zip(verdicts) {
             match verdict {
                 Some(Verdict::Keep(taints)) => observed.taints.extend(taints.map(|taints| (node, taints))),
+                Some(Verdict::Stopped(taints, observed_at)) => {
+                    observed.stopped.push(Stopped { node: Arc::clone(&node), observed_at });
+                    observed.taints.extend(taints.map(|taints| (node, taints)));
+                }
                 Some(Verdict::Absent(observed_at)) => observed.absent.push(Absent { node, observed_at }),
                 Some(Verdict::Uncertain) => observed.uncertain += 1,
                 None => {}
@@ -224,7 +235,8 @@ impl Controller {
                 let by_name =
                     |provider: &Arc<dyn Provider>| provider.info().is_some_and(|info| info.names_are_keys);
                 let named = node.provider_id.is_some() || by.iter().all(by_name);
-                Some(if all_well { decide(node, named, &answer) } else { Verdict::Uncertain })
+                let policy = self.context.settings.node_shutdown_policy;
+                Some(if all_well { decide(policy, node, named, &answer) } else { Verdict::Uncertain })
             }
             Found::Failed { error } => {
                 tracing::debug!(node = node.name, %error, "nothing is known of the instance");

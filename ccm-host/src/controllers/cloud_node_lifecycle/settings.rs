@@ -6,6 +6,7 @@ use std::time::Duration;
 
 pub use share::Share;
 
+use super::shutdown::Policy;
 use crate::flag::{self, Mistakes, Wrong, duration::text};
 
 /// One field per flag.
@@ -39,6 +40,17 @@ pub struct Settings {
     /// Window for --node-deletion-max-share.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = flag::period)]
     pub node_deletion_window: Duration,
+
+    /// What happens to the pods of a node whose instance is stopped: none; taint keeps new ones away; evict also evicts
+    /// them after --node-shutdown-grace; out-of-service deletes them then and detaches their volumes, as the taint
+    /// node.kubernetes.io/out-of-service does. The taints go when the instance runs again.
+    #[arg(long, value_name = "POLICY", default_value = "taint", value_parser = Policy::parse)]
+    pub node_shutdown_policy: Policy,
+
+    /// How long the instance must be stopped and the kubelet silent before --node-shutdown-policy evicts pods; never
+    /// shorter than the kubelet's Lease, 40s by default.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = flag::duration)]
+    pub node_shutdown_grace: Duration,
 }
 
 impl Settings {

@@ -23,6 +23,7 @@ use crate::{
 mod deletion;
 mod evidence;
 mod ledger;
+mod shutdown;
 mod taints;
 mod waking;
 
@@ -46,6 +47,8 @@ fn settings() -> Settings {
         node_deletion_confirmations: 2,
         node_deletion_max_share: Share::from_fraction(0.05).unwrap(),
         node_deletion_window: Duration::from_secs(600),
+        node_shutdown_policy: Policy::Taint,
+        node_shutdown_grace: Duration::from_secs(60),
     }
 }
 
@@ -62,10 +65,15 @@ impl Scene {
         fake: Arc<FakeProvider>,
         others: Vec<Arc<FakeProvider>>,
     ) -> Self {
-        Self::on(NodeServer::new(nodes), fake, others).await
+        Self::on(NodeServer::new(nodes), fake, others, settings()).await
     }
 
-    async fn on(server: NodeServer, fake: Arc<FakeProvider>, others: Vec<Arc<FakeProvider>>) -> Self {
+    async fn on(
+        server: NodeServer,
+        fake: Arc<FakeProvider>,
+        others: Vec<Arc<FakeProvider>>,
+        settings: Settings,
+    ) -> Self {
         let cancel = CancellationToken::new();
         let (recorder, events) = recorder();
         let mut registry = Registry::default();
@@ -78,7 +86,7 @@ impl Scene {
             providers: Providers::new(all.collect()),
             recorder,
             metrics: LifecycleMetrics::register(&mut registry),
-            settings: settings(),
+            settings,
             selector,
         });
         server.take_calls();
@@ -92,7 +100,7 @@ impl Scene {
     async fn restart(self) -> Self {
         let (server, fake) = (self.server.clone(), Arc::clone(&self.fake));
         self.stop().await;
-        Self::on(server, fake, vec![]).await
+        Self::on(server, fake, vec![], settings()).await
     }
 
     /// Waits for that many more passes.

@@ -32,6 +32,10 @@ pub(super) fn configz(settings: &Settings) -> Value {
                 "maxShare": settings.controllers.lifecycle.node_deletion_max_share.to_string(),
                 "window": text(settings.controllers.lifecycle.node_deletion_window),
             },
+            "nodeShutdown": {
+                "policy": settings.controllers.lifecycle.node_shutdown_policy.name(),
+                "grace": text(settings.controllers.lifecycle.node_shutdown_grace),
+            },
             "loadBalancerResyncPeriod": text(settings.controllers.services.load_balancer_resync_period),
             "adoptLoadBalancers": settings.controllers.services.adopt_load_balancers,
             "deleteOrphanedLoadBalancers": settings.controllers.services.delete_orphaned_load_balancers,

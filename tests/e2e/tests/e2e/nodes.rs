@@ -12,6 +12,7 @@ use test_cluster::nodes::{
 use crate::quick;
 
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// NODE-2, NODE-15, NODE-25.
 #[tokio::test(flavor = "multi_thread")]
@@ -126,6 +127,35 @@ async fn a_stopped_machine_taints_its_node_until_it_runs_again() -> Result<()> {
 
     cluster.cloud()?.start_instance("node-a").await?;
     node(&cluster, "node-a", "no shutdown taint", |node| !has_taint(node, SHUTDOWN)).await?;
+    nothing_was_forbidden(&cluster)
+}
+
+/// `--node-shutdown-policy`: volumes detach from a node whose instance stays stopped, until it runs again; what a person
+/// did stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_instance_stays_stopped_is_out_of_service_until_it_runs_again() -> Result<()> {
+    let flags = ["--node-shutdown-policy=out-of-service", "--node-shutdown-grace=2s"];
+    let cluster = flags.into_iter().fold(quick(), test_cluster::Options::host_flag).start().await?;
+    for name in ["witness", "node-a"] {
+        cluster.cloud()?.create_instance(name, "zone-a").await?;
+        register(&cluster.client, as_registered(name)).await?;
+        node(&cluster, name, "initialised", |node| !is_uninitialized(node)).await?;
+    }
+    set_ready(&cluster.client, "witness", "True").await?;
+
+    cluster.cloud()?.stop_instance("node-a").await?;
+    set_ready(&cluster.client, "node-a", "Unknown").await?;
+    node(&cluster, "node-a", "out of service", |node| {
+        has_taint(node, OUT_OF_SERVICE) && has_taint(node, SHUTDOWN)
+    })
+    .await?;
+    event(&cluster, "node-a", "NodeGivenUp").await?;
+
+    cluster.cloud()?.start_instance("node-a").await?;
+    node(&cluster, "node-a", "back in service", |node| {
+        !has_taint(node, OUT_OF_SERVICE) && !has_taint(node, SHUTDOWN)
+    })
+    .await?;
     nothing_was_forbidden(&cluster)
 }
 

@@ -25,8 +25,8 @@ fn first(node: &Node) -> String {
 }
 
 fn then(node: &Node, answer: &InstanceAnswer) -> String {
-    match decide(node, true, answer) {
-        Verdict::Keep(taints) => format!("keep{}", change(taints)),
+    match decide(Policy::Taint, node, true, answer) {
+        Verdict::Keep(taints) | Verdict::Stopped(taints, _) => format!("keep{}", change(taints)),
         Verdict::Absent(_) => "absent".to_owned(),
         Verdict::Uncertain => "uncertain".to_owned(),
     }
@@ -116,10 +116,10 @@ fn absence_with_a_description_or_an_error_is_no_evidence() {
         ("no time", true, InstanceAnswer { observed_at: None, ..absent }, "uncertain"),
     ];
     for (what, named, answer, want) in rows {
-        let word = match decide(&unready(), named, &answer) {
+        let word = match decide(Policy::Taint, &unready(), named, &answer) {
             Verdict::Absent(_) => "absent",
             Verdict::Uncertain => "uncertain",
-            Verdict::Keep(_) => "keep",
+            Verdict::Keep(_) | Verdict::Stopped(_, _) => "keep",
         };
         assert_eq!(word, want, "{what}");
     }

@@ -16,7 +16,7 @@ async fn forty(prepare: impl FnOnce(&NodeServer)) -> Scene {
     }
     let server = NodeServer::new(names(40).iter().map(|name| silent(name)));
     prepare(&server);
-    Scene::on(server, fake, vec![]).await
+    Scene::on(server, fake, vec![], settings()).await
 }
 
 impl Scene {
