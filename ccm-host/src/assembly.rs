@@ -11,6 +11,7 @@
 //! 6. the other controllers: they start once every provider has completed its handshake, or patience is over.
 
 mod access;
+mod accounts;
 mod caches;
 mod cluster;
 mod controllers;
@@ -30,6 +31,7 @@ use crate::{
     kube::{ClientOptions, Events, KubeMetrics, WritePressure, Writer, client},
     manager::process::Process,
 };
+use accounts::Accounts;
 use caches::Caches;
 
 /// Everything waits this long for the providers, so that the first list already keeps what they want.
@@ -63,7 +65,8 @@ pub async fn start(process: &Process) -> Result<()> {
         Some(options) => client::build(&options, &metrics.client).await.context("no client for the Lease")?,
         None => client.clone(),
     };
-    start_with(process, metrics, client, &electing, None).await
+    let accounts = Accounts::new(process, &options, &metrics.client).await?;
+    start_with(process, metrics, client, &electing, accounts, None).await
 }
 
 /// Like [`start`], with an apiserver and providers in this process.
@@ -74,7 +77,8 @@ pub async fn start_within(process: &Process, surroundings: Surroundings) -> Resu
     let metrics = process.metrics().register(KubeMetrics::register);
     let client = client::over(surroundings.apiserver, &client_options(process), &metrics.client)
         .context("no client for the apiserver")?;
-    start_with(process, metrics, client.clone(), &client, Some(surroundings.dialer)).await
+    start_with(process, metrics, client.clone(), &client, Accounts::default(), Some(surroundings.dialer))
+        .await
 }
 
 async fn start_with(
@@ -82,6 +86,7 @@ async fn start_with(
     metrics: KubeMetrics,
     client: Client,
     electing: &Client,
+    accounts: Accounts,
     dialer: Option<Dialer>,
 ) -> Result<()> {
     let cloud_metrics = process.metrics().register(CloudMetrics::register);
@@ -90,14 +95,17 @@ async fn start_with(
 
     process.waiting_for("the apiserver, for the uid of the namespace kube-system");
     let cluster = cluster::identify(&client, &process.settings().kube.cluster_name).await?;
+    accounts.start(process, &client);
     let leadership = election::start(process, electing);
     let providers = providers::start(process, cluster, &leadership, &cloud_metrics, dialer);
     let caches = Caches::new(process.settings(), &providers, &metrics);
+    let writer = |client| Writer::new(client, pressure.clone()).while_leading(leadership.clone());
     let parts = Parts {
         settings: process.settings().controllers.clone(),
         nodes: caches.nodes.clone(),
         services: caches.services.clone(),
-        writer: Writer::new(client.clone(), pressure).while_leading(leadership.clone()),
+        writer: writer(client.clone()),
+        writers: accounts.clients().map(|(account, client)| (account, writer(client))).collect(),
         providers,
         events,
         metrics,
@@ -115,12 +123,12 @@ async fn start_with(
     let enabled = process.settings().enabled.iter().copied();
     let (asking, alone): (Vec<_>, Vec<_>) =
         enabled.partition(|controller| (controller.served_by)(&parts.settings).is_some());
-    controllers::start(&alone, process, &parts);
+    controllers::start(&alone, process, &parts, &accounts);
     if is_late {
         introduced.await;
         caches.widen();
     }
-    controllers::start(&asking, process, &parts);
+    controllers::start(&asking, process, &parts, &accounts);
     process.waiting_for("the caches");
     caches.synced().await;
     Ok(())

@@ -14,6 +14,7 @@
 //!
 //! Inside this module `::kube` is the client library and `crate::kube` is this module.
 
+pub mod account;
 pub mod cache;
 pub mod client;
 pub mod events;

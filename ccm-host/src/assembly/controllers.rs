@@ -2,6 +2,7 @@
 
 use futures::future::select_all;
 
+use super::accounts::Accounts;
 use crate::{
     cloud::Providers,
     controllers::{Parts, Registration, Serves},
@@ -9,24 +10,32 @@ use crate::{
 };
 
 /// Starts these controllers; each waits for its own caches.
-pub(super) fn start(controllers: &[&'static Registration], process: &Process, parts: &Parts) {
+pub(super) fn start(
+    controllers: &[&'static Registration],
+    process: &Process,
+    parts: &Parts,
+    accounts: &Accounts,
+) {
     for controller in controllers {
         if let Some(run) = process.metrics().register(|registry| (controller.start)(parts, registry)) {
-            process.spawn_controller(controller, due(controller, process, parts), run);
+            process.spawn_controller(controller, due(controller, process, parts, accounts), run);
         }
     }
 }
 
-/// Returns once some provider serves the controller. Until then the controller is skipped, which the log and a metric
-/// report: a provider may be upgraded while the host runs.
+/// Returns once the controller can write under its own identity and some provider serves it. Without a provider it is
+/// skipped, which the log and a metric report: a provider may be upgraded while the host runs.
 fn due(
     controller: &'static Registration,
     process: &Process,
     parts: &Parts,
+    accounts: &Accounts,
 ) -> impl Future<Output = ()> + Send + 'static {
     let (providers, metrics) = (parts.providers.clone(), process.metrics().clone());
     let served_by = (controller.served_by)(&parts.settings);
+    let accounts = accounts.clone();
     async move {
+        accounts.ready(controller).await;
         let Some(served_by) = served_by else { return };
         if is_served(served_by, &providers) {
             return;

@@ -70,6 +70,7 @@ pub const REGISTRATION: Registration = Registration {
     name: "cloud-node-controller",
     short_name: "cloud-node",
     alias: None,
+    account: "node-controller",
     by_default: true,
     keep: |settings| Kept::of_nodes(keep(&settings.nodes)),
     served_by: |_| Some(|provider| provider.instances),
@@ -79,7 +80,7 @@ pub const REGISTRATION: Registration = Registration {
 fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
     let controller = Controller::new(Context {
         nodes: parts.nodes.clone(),
-        writer: parts.writer.clone(),
+        writer: parts.writer(&REGISTRATION),
         providers: parts.providers.clone(),
         recorder: parts.events.recorder(COMPONENT),
         metrics: CloudNodeMetrics::register(registry),

@@ -67,6 +67,7 @@ pub const REGISTRATION: Registration = Registration {
     name: "node-ipam-controller",
     short_name: "nodeipam",
     alias: None,
+    account: "node-controller",
     by_default: false,
     keep: |settings| Kept::of_nodes(keep(&settings.nodes.node_selector)),
     served_by: |settings| match settings.cidrs.allocation {
@@ -84,7 +85,7 @@ fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
     };
     let controller = Controller::new(Context {
         nodes: parts.nodes.clone(),
-        writer: parts.writer.clone(),
+        writer: parts.writer(&REGISTRATION),
         providers: parts.providers.clone(),
         recorder: parts.events.recorder(COMPONENT),
         metrics: IpamMetrics::register(registry),

@@ -82,6 +82,7 @@ pub const REGISTRATION: Registration = Registration {
     name: "node-route-controller",
     short_name: "route",
     alias: Some("route-controller"),
+    account: "route-controller",
     by_default: true,
     keep: |settings| Kept::of_nodes(keep(&settings.nodes.node_selector)),
     served_by: |_| Some(|provider| provider.routes),
@@ -104,7 +105,7 @@ fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
     }
     let controller = Controller::new(Context {
         nodes: parts.nodes.clone(),
-        writer: parts.writer.clone(),
+        writer: parts.writer(&REGISTRATION),
         providers: parts.providers.clone(),
         recorder: parts.events.recorder(COMPONENT),
         metrics: RouteMetrics::register(registry),

@@ -3,7 +3,7 @@
 //! In: the settings, and what all controllers share. Out: its names, what the caches must keep for it, when a provider
 //! serves it, and the future that runs it. [`crate::assembly`] decides when.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
@@ -23,6 +23,8 @@ pub struct Registration {
     pub short_name: &'static str,
     /// A further name that `--controllers` accepts; upstream knows it only as an identity.
     pub alias: Option<&'static str>,
+    /// The ServiceAccount in `kube-system` that it writes as with `--use-service-account-credentials`.
+    pub account: &'static str,
     /// Whether `*` in `--controllers` enables it.
     pub by_default: bool,
     /// What the caches must keep for it.
@@ -65,10 +67,20 @@ pub struct Parts {
     pub services: Cache<Service>,
     /// Refuses to write while this process does not lead.
     pub writer: Writer,
+    /// For controllers with a ServiceAccount of their own, by its name.
+    pub writers: BTreeMap<&'static str, Writer>,
     pub providers: Providers,
     pub events: Events,
     pub metrics: KubeMetrics,
     pub cloud_metrics: CloudMetrics,
+}
+
+impl Parts {
+    /// The writer of this controller.
+    #[must_use]
+    pub fn writer(&self, controller: &Registration) -> Writer {
+        self.writers.get(controller.account).unwrap_or(&self.writer).clone()
+    }
 }
 
 impl Registration {

@@ -87,6 +87,7 @@ pub const REGISTRATION: Registration = Registration {
     name: "service-lb-controller",
     short_name: "service",
     alias: Some("service-controller"),
+    account: "service-controller",
     by_default: true,
     keep: |_| Kept { nodes: keep_nodes(), services: Some(keep_services()) },
     served_by: |_| Some(|provider| provider.load_balancers),
@@ -97,7 +98,7 @@ fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
     let controller = Controller::new(Context {
         services: parts.services.clone(),
         nodes: parts.nodes.clone(),
-        writer: parts.writer.clone(),
+        writer: parts.writer(&REGISTRATION),
         providers: parts.providers.clone(),
         recorder: parts.events.recorder(COMPONENT),
         metrics: Metrics::register(registry),

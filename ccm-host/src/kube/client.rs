@@ -5,6 +5,7 @@
 //! is decided elsewhere. Leader election has its own client (own connection, no limiter, no retries), so that a busy
 //! host still renews its lease.
 
+mod bearer;
 mod guard;
 mod limit;
 #[cfg(test)]
@@ -15,7 +16,7 @@ use std::{path::PathBuf, time::Duration};
 use ::kube::{
     Client, Config,
     client::{Body, ConfigExt},
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use http::{HeaderValue, Request, Response, Uri, header::USER_AGENT};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -26,10 +27,14 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use rustls_pki_types::ServerName;
-use tower::{BoxError, Service, ServiceBuilder, steer::Steer, util::BoxCloneSyncService};
+use tower::{BoxError, Service, ServiceBuilder, layer::layer_fn, steer::Steer, util::BoxCloneSyncService};
 use tower_http::decompression::DecompressionLayer;
 
-use super::metrics::ClientMetrics;
+use super::{
+    account::{Account, NAMESPACE},
+    metrics::ClientMetrics,
+};
+use bearer::Bearer;
 use guard::{Guard, Rules};
 use limit::Limiter;
 
@@ -109,7 +114,19 @@ pub enum ClientError {
 
 /// Builds a client. Must be called within a tokio runtime.
 pub async fn build(options: &ClientOptions, metrics: &ClientMetrics) -> Result<Client, ClientError> {
-    from_config(config(options).await?, options, metrics)
+    from_config(config(options).await?, None, options, metrics)
+}
+
+/// Like [`build`], for a client that sends the tokens of this account and no other credentials.
+pub async fn build_as(
+    account: Account,
+    options: &ClientOptions,
+    metrics: &ClientMetrics,
+) -> Result<Client, ClientError> {
+    let mut config = config(options).await?;
+    config.auth_info = AuthInfo::default();
+    let user_agent = format!("{}/system:serviceaccount:{NAMESPACE}:{}", options.user_agent, account.name());
+    from_config(config, Some(account), &ClientOptions { user_agent, ..options.clone() }, metrics)
 }
 
 async fn config(options: &ClientOptions) -> Result<Config, ClientError> {
@@ -146,6 +163,7 @@ async fn from_kubeconfig(path: &PathBuf) -> Result<Config, ClientError> {
 
 fn from_config(
     config: Config,
+    account: Option<Account>,
     options: &ClientOptions,
     metrics: &ClientMetrics,
 ) -> Result<Client, ClientError> {
@@ -157,7 +175,7 @@ fn from_config(
     let apart = Steer::new([requests, watches], |request: &Request<Body>, _: &[Http]| {
         usize::from(is_watch(request.uri()))
     });
-    layered(apart, &config, options, metrics)
+    layered(apart, &config, account, options, metrics)
 }
 
 /// An apiserver that runs as a service in this process.
@@ -169,12 +187,13 @@ pub fn over(
     options: &ClientOptions,
     metrics: &ClientMetrics,
 ) -> Result<Client, ClientError> {
-    layered(apiserver, &Config::new(Uri::from_static("http://apiserver")), options, metrics)
+    layered(apiserver, &Config::new(Uri::from_static("http://apiserver")), None, options, metrics)
 }
 
 fn layered<S, B>(
     service: S,
     config: &Config,
+    account: Option<Account>,
     options: &ClientOptions,
     metrics: &ClientMetrics,
 ) -> Result<Client, ClientError>
@@ -197,6 +216,7 @@ where
         .option_layer(config.auth_layer().map_err(credentials)?)
         .layer(config.extra_headers_layer().map_err(credentials)?)
         .map_err(BoxError::from)
+        .option_layer(account.map(|account| layer_fn(move |inner| Bearer::new(inner, account.clone()))))
         .layer_fn(|inner| Guard::new(inner, rules.clone()))
         .layer(DecompressionLayer::new().gzip(!config.disable_compression))
         .service(service);

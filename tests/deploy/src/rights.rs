@@ -3,11 +3,15 @@
 use std::{collections::BTreeSet, fmt};
 
 use control_plane::AuditEvent;
-use serde_json::Value;
+use serde_json::{Value, json};
+
+const CLIENT_CA: &str = "extension-apiserver-authentication";
 
 /// One verb on one resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
+    /// Who has it.
+    pub user: String,
     /// `nodes`, `nodes/status`, ...
     pub resource: String,
     /// `get`, `patch`, ...
@@ -35,6 +39,7 @@ impl Right {
     pub fn allows(&self, request: &AuditEvent) -> bool {
         let fits = |own: &str, asked: &str| own.is_empty() || own == asked;
         request.code != 403
+            && self.user == request.user
             && self.resource == request.resource
             && self.verb == request.verb
             && fits(&self.namespace, &request.namespace)
@@ -42,38 +47,44 @@ impl Right {
     }
 }
 
-/// What these objects grant. The apiserver's own Role for the CA of client certificates is counted as the one verb of it
+/// What these objects grant, to whom. The apiserver's own Role for the CA of client certificates is counted as the one verb of it
 /// that is asked for.
 #[must_use]
 pub fn granted(objects: &[Value]) -> BTreeSet<Right> {
     let mut rights = BTreeSet::new();
-    for object in objects {
-        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-        match object["kind"].as_str() {
-            Some("ClusterRole" | "Role") => rights.extend(of_role(object, namespace)),
-            Some("RoleBinding")
-                if object["roleRef"]["name"] == "extension-apiserver-authentication-reader" =>
-            {
-                rights.insert(Right {
-                    resource: "configmaps".to_owned(),
-                    verb: "watch".to_owned(),
-                    namespace: namespace.to_owned(),
-                    name: "extension-apiserver-authentication".to_owned(),
-                });
-            }
-            _ => {}
+    for binding in objects.iter().filter(|object| !object["roleRef"].is_null()) {
+        let namespace = binding["metadata"]["namespace"].as_str().unwrap_or_default();
+        let bound = &binding["roleRef"];
+        let of_apiserver = json!({ "rules": [{ "resources": ["configmaps"], "resourceNames": [CLIENT_CA], "verbs": ["watch"] }] });
+        let role = objects.iter().find(|object| {
+            object["kind"] == bound["kind"]
+                && object["metadata"]["name"] == bound["name"]
+                && object["metadata"]["namespace"] == binding["metadata"]["namespace"]
+        });
+        let role = match bound["name"].as_str() {
+            Some("extension-apiserver-authentication-reader") => Some(&of_apiserver),
+            _ => role,
+        };
+        for user in binding["subjects"].as_array().into_iter().flatten().filter_map(user) {
+            rights.extend(role.into_iter().flat_map(|role| of_role(role, namespace, &user)));
         }
     }
     rights
 }
 
-fn of_role(role: &Value, namespace: &str) -> Vec<Right> {
+fn user(subject: &Value) -> Option<String> {
+    let account = (subject["namespace"].as_str()?, subject["name"].as_str()?);
+    Some(format!("system:serviceaccount:{}:{}", account.0, account.1))
+}
+
+fn of_role(role: &Value, namespace: &str, user: &str) -> Vec<Right> {
     let mut rights = Vec::new();
     for rule in role["rules"].as_array().into_iter().flatten() {
         let names = words(&rule["resourceNames"]);
         for resource in words(&rule["resources"]) {
             for verb in words(&rule["verbs"]) {
                 let of = |name: &str| Right {
+                    user: user.to_owned(),
                     resource: resource.clone(),
                     verb: verb.clone(),
                     namespace: namespace.to_owned(),

@@ -45,7 +45,7 @@ pub(super) struct Guard<S> {
     rules: Rules,
 }
 
-type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
+pub(super) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
 impl<S> Guard<S> {
     pub(super) fn new(inner: S, rules: Rules) -> Self {
@@ -211,7 +211,7 @@ fn wait_before_retry<B>(answer: &Response<B>, retries: u32) -> Option<Duration> 
     Some(wait.min(LONGEST_WAIT))
 }
 
-fn copy(request: &Request<Body>) -> Option<Request<Body>> {
+pub(super) fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     let body = request.body().try_clone()?;
     let mut copy = Request::new(body);
     *copy.method_mut() = request.method().clone();

@@ -206,3 +206,45 @@ async fn bad_input_is_named_with_its_remedy() {
         assert!(error.contains(want), "{error}");
     }
 }
+
+/// Also for a token that was renewed meanwhile; a second rejection is the answer.
+#[tokio::test(start_paused = true)]
+async fn a_rejected_token_is_replaced_and_the_request_repeated_once() {
+    let tokens = Arc::new(AtomicUsize::new(0));
+    let granting = Arc::clone(&tokens);
+    let root = crate::kube::fixtures::ApiServer::new(move |_| {
+        let number = granting.fetch_add(1, Ordering::SeqCst) + 1;
+        crate::kube::fixtures::Reply::Json(
+            201,
+            serde_json::json!({
+                "spec": { "audiences": [], "expirationSeconds": 3600 },
+                "status": { "token": number.to_string(), "expirationTimestamp": "2020-01-01T00:00:00Z" },
+            }),
+        )
+    });
+    for (accepted, outcome, attempts) in [("Bearer 2", true, 2), ("none", false, 2)] {
+        tokens.store(0, Ordering::SeqCst);
+        let account = Account::new("node-controller");
+        tokio::spawn(account.clone().run(root.client.clone(), tokio_util::sync::CancellationToken::new()));
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let transport = tower::service_fn(move |request: Request<Body>| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let code = if request.headers()["authorization"] == accepted { 200 } else { 401 };
+            async move {
+                let body =
+                    Bytes::from_static(br#"{"metadata":{"name":"a"},"message":"m","code":401,"reason":"R"}"#);
+                Ok::<_, Infallible>(Response::builder().status(code).body(Full::new(body)).unwrap())
+            }
+        });
+        let client = layered(
+            transport,
+            &Config::new(Uri::from_static("http://apiserver")),
+            Some(account),
+            &ClientOptions::default(),
+            &ClientMetrics::default(),
+        );
+        assert_eq!(get(&client.unwrap()).await.is_ok(), outcome, "{accepted}");
+        assert_eq!(asked.load(Ordering::SeqCst), attempts, "{accepted}");
+    }
+}

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use clap::ArgAction;
+
 use crate::flag::{self, Wrong};
 
 /// One field per flag.
@@ -29,6 +31,11 @@ pub struct KubeSettings {
     /// from it.
     #[arg(long, value_name = "STRING", default_value = "kubernetes", value_parser = cluster_name)]
     pub cluster_name: String,
+
+    /// Let each controller write under a ServiceAccount of its own in kube-system: node-controller, service-controller
+    /// or route-controller. It is created if it does not exist; this process must be allowed to request its tokens.
+    #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
+    pub use_service_account_credentials: bool,
 }
 
 impl KubeSettings {

@@ -30,7 +30,7 @@ enum Kind {
     Text,
 }
 
-const LEGACY: [Legacy; 40] = [
+const LEGACY: [Legacy; 39] = [
     switch("allow-untagged-cloud", "the cluster is named by its uid, so that nothing is ever untagged"),
     text(
         "cloud-config",
@@ -66,10 +66,6 @@ const LEGACY: [Legacy; 40] = [
         instead: "see --node-status-update-frequency",
     },
     switch("profiling", NO_PROFILES),
-    switch(
-        "use-service-account-credentials",
-        "all controllers share one identity: bind deploy/rbac.yaml to the ServiceAccount of the pod",
-    ),
     text("vmodule", "there is no verbosity per file: raise --v"),
     text("webhook-bind-address", NO_WEBHOOKS),
     text("webhook-cert-dir", NO_WEBHOOKS),

@@ -57,7 +57,8 @@ fn defaults() {
             master: None,
             kube_api_qps: 1000.0,
             kube_api_burst: 2000,
-            cluster_name: "kubernetes".to_owned()
+            cluster_name: "kubernetes".to_owned(),
+            use_service_account_credentials: false,
         }
     );
     assert_eq!(settings.enabled, all_by_default());

@@ -35,6 +35,46 @@ annotations:
   namespace: {{ .Release.Namespace }}
 {{- end }}
 
+{{- /* Who writes for the controllers of an account, by its name: the account itself, or the host. */}}
+{{- define "ccm-host.writer" -}}
+{{- if .own }}
+- kind: ServiceAccount
+  name: {{ .account }}
+  namespace: kube-system
+{{- else }}
+{{- include "ccm-host.subjects" .root }}
+{{- end }}
+{{- end }}
+
+{{- /* What these controllers write. */}}
+{{- define "ccm-host.writes" -}}
+{{- $lifecycle := has "cloud-node-lifecycle" . }}
+{{- if or (has "cloud-node" .) $lifecycle (has "nodeipam" .) }}
+# cloud-node: provider ID, labels, taints. cloud-node-lifecycle: the taint of a machine that is shut down. node-ipam: pod CIDRs.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [patch]
+{{- end }}
+{{- if $lifecycle }}
+# cloud-node-lifecycle: nodes whose machine is gone.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [delete]
+{{- end }}
+{{- if or (has "cloud-node" .) $lifecycle (has "route" .) }}
+# cloud-node: addresses. cloud-node-lifecycle: why a node stays. node-route: NetworkUnavailable.
+- apiGroups: [""]
+  resources: [nodes/status]
+  verbs: [patch]
+{{- end }}
+{{- if has "service" . }}
+# service-lb: Services are written through their status only: finalizer, status, a provider's annotations.
+- apiGroups: [""]
+  resources: [services/status]
+  verbs: [patch]
+{{- end }}
+{{- end }}
+
 {{- /* Where the sidecar of this name listens. An emptyDir is open to all, so the provider makes a folder in it that is not. */}}
 {{- define "ccm-host.socket" -}}
 unix:///run/cloudprovider/{{ . }}/private/ccm.sock
@@ -79,6 +119,7 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- $_ := set $flags "leader-elect-resource-name" .Values.leaderElection.resourceName }}
 {{- $_ := set $flags "leader-elect-resource-namespace" .Values.leaderElection.resourceNamespace }}
 {{- end }}
+{{- if .Values.useServiceAccountCredentials }}{{ $_ := set $flags "use-service-account-credentials" true }}{{ end }}
 {{- if not .Values.delegatedAuth.enabled }}{{ $_ := set $flags "authentication-skip-lookup" true }}{{ end }}
 {{- with include "ccm-host.peers" . }}{{ $_ := set $flags "allowed-peer-uids" . }}{{ end }}
 {{- $endpoints := list }}

@@ -192,6 +192,10 @@ fn bad_values_are_named_with_what_is_wanted() -> Result<()> {
             "at '/kind': value must be one of 'DaemonSet', 'Deployment'",
         ),
         (mock(json!({ "replicaCount": "two" })), "at '/replicaCount': got string, want integer"),
+        (
+            mock(json!({ "useServiceAccountCredentials": "yes" })),
+            "at '/useServiceAccountCredentials': got string, want boolean",
+        ),
         (mock(json!({ "hostNetwork": "yes" })), "at '/hostNetwork': got string, want boolean"),
         (mock(json!({ "tolerations": {} })), "at '/tolerations': got object, want array"),
         (
@@ -253,6 +257,24 @@ fn rights_follow_what_runs() -> Result<()> {
             json!({ "extraArgs": { "authentication-skip-lookup": true } }),
             &["reviews"],
             &["extension-apiserver"],
+        ),
+        (
+            json!({ "useServiceAccountCredentials": true, "controllers": ["service"] }),
+            &[
+                "create serviceaccounts/token in kube-system/service-controller",
+                "create serviceaccounts in kube-system",
+            ],
+            &["get nodes", "node-controller", "route-controller", "patch nodes"],
+        ),
+        (
+            json!({ "extraArgs": { "use-service-account-credentials": true } }),
+            &["serviceaccounts/token in kube-system/node-controller"],
+            &["route-controller"],
+        ),
+        (
+            json!({ "useServiceAccountCredentials": true, "controllers": [] }),
+            &["list nodes"],
+            &["serviceaccounts"],
         ),
         (json!({ "rbac": { "create": false } }), &[], &[" "]),
     ] {

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use deploy_tests::{Helm, objects};
 use e2e::{join, node, nothing_was_forbidden, service};
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::{coordination::v1::Lease, rbac::v1::ClusterRoleBinding};
 use kube::Api;
 use serde_json::{Value, json};
 use test_cluster::{
@@ -39,11 +39,21 @@ pub(crate) async fn installed(options: Options, mut values: Value) -> Result<(Cl
     values["extraArgs"] = arguments;
     let rendered = tokio::task::spawn_blocking(move || Helm::built()?.render(&values)).await??;
     cluster.control_plane.apply_yaml(&rendered).await?;
+    without_bootstrap_rights(&cluster).await?;
     cluster.service_account(ACCOUNT).await?;
     let objects = objects(&rendered)?;
     cluster.start_host_as(&host_arguments(&objects, &cluster)?)?;
     cluster.host_ready().await?;
     Ok((cluster, objects))
+}
+
+/// Takes from upstream's ServiceAccounts what the apiserver itself grants them: what is left is the chart's.
+async fn without_bootstrap_rights(cluster: &Cluster) -> Result<()> {
+    let bindings = Api::<ClusterRoleBinding>::all(cluster.client.clone());
+    for account in ["node-controller", "service-controller", "route-controller"] {
+        bindings.delete(&format!("system:controller:{account}"), &Default::default()).await?;
+    }
+    Ok(())
 }
 
 /// Those of the container, with the socket where the test's is.

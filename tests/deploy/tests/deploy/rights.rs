@@ -14,7 +14,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 use test_cluster::{
-    Cluster, HOST_USER, Options,
+    Cluster, Options,
     http::Caller,
     nodes::{as_registered, has_taint, register, set_ready},
     services::{FINALIZER, create, ingress, load_balancer},
@@ -38,6 +38,13 @@ const RARE: [(&str, &str); 5] = [
     ("watch leases in kube-system/cloud-controller-manager", "a replica that stands by"),
 ];
 
+/// Whose tokens the host may request.
+const ACCOUNTS: [&str; 3] = ["node-controller", "service-controller", "route-controller"];
+
+fn user(account: &str) -> String {
+    format!("system:serviceaccount:kube-system:{account}")
+}
+
 /// A cluster with these controllers and no others.
 struct Set {
     cluster: Cluster,
@@ -56,10 +63,11 @@ impl Set {
 
     fn unused(&self, but: &[(&str, &str)]) -> Result<Vec<String>> {
         let requests = self.cluster.control_plane.audit_events()?;
-        let of_host = || requests.iter().filter(|request| request.user == HOST_USER);
-        let unused = self.granted.iter().filter(|right| !of_host().any(|request| right.allows(request)));
-        let unused = unused.map(ToString::to_string);
-        Ok(unused.filter(|right| !but.iter().any(|(rare, _)| rare == right)).collect())
+        let unused = self.granted.iter().filter(|right| {
+            let rare = but.iter().any(|(rare, _)| *rare == right.to_string());
+            !rare && !requests.iter().any(|request| right.allows(request))
+        });
+        Ok(unused.map(|right| format!("{right} of {}", right.user)).collect())
     }
 
     /// For this work nothing was forbidden, and all that was granted was used.
@@ -174,6 +182,45 @@ async fn all_controllers_use_what_they_are_granted() -> Result<()> {
         set.is_scraped().await
     })
     .await
+}
+
+/// By `--use-service-account-credentials`, which leaves the host's own ServiceAccount no right to write nodes or Services.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_controller_writes_under_its_own_service_account() -> Result<()> {
+    let values = json!({
+        "cluster": { "cidrs": ["10.244.0.0/16"] },
+        "nodeIpam": { "enabled": true },
+        "useServiceAccountCredentials": true,
+    });
+    let control_plane = ACCOUNTS
+        .iter()
+        .fold(control_plane::Options::default(), |options, name| options.audit_user(user(name)));
+    let set = Set::on(Options { control_plane, ..Options::default() }, values).await?;
+    set.is_just_enough(&RARE, async {
+        join(&set.cluster, &["stays", "stops", "goes", "follows", "denied-1", "denied-2"]).await?;
+        has_pod_cidr(&set.cluster, "stays").await?;
+        network_is_available(&set.cluster, "stays").await?;
+        set.a_service_comes_changes_and_goes().await?;
+        set.nodes_lose_their_machines().await?;
+        set.is_scraped().await
+    })
+    .await?;
+    let requests = set.cluster.control_plane.audit_events()?;
+    for (verb, resource, writers) in [
+        ("patch", "nodes", &["node-controller"][..]),
+        ("delete", "nodes", &["node-controller"]),
+        ("patch", "nodes/status", &["node-controller", "route-controller"]),
+        ("patch", "services/status", &["service-controller"]),
+        ("create", "events", &["cloud-controller-manager"]),
+        ("create", "serviceaccounts", &["cloud-controller-manager"]),
+        ("watch", "nodes", &["cloud-controller-manager"]),
+    ] {
+        let by = requests.iter().filter(|request| request.verb == verb && request.resource == resource);
+        let by: BTreeSet<_> = by.map(|request| request.user.clone()).collect();
+        let expected: BTreeSet<_> = writers.iter().map(|name| user(name)).collect();
+        ensure!(by == expected, "{verb} {resource}: {by:?}");
+    }
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

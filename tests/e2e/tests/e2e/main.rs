@@ -4,6 +4,7 @@ mod bad_input;
 mod bad_start;
 mod balancer_sweeps;
 mod bridged;
+mod credentials;
 mod difficult;
 mod gce;
 mod guard;

@@ -44,8 +44,6 @@ struct Published {
     warnings: &'static [&'static str],
 }
 
-const ONE_IDENTITY: &str = "--use-service-account-credentials=true has no effect: all controllers share one identity: \
-                            bind deploy/rbac.yaml to the ServiceAccount of the pod";
 const CLOUD_CONFIG: &str = "--cloud-config=/etc/config/cloud.conf has no effect: only the provider knows its cloud: \
                             mount the file into the sidecar, and name it in the sidecar's own flag";
 const UNTAGGED: &str = "--allow-untagged-cloud=true has no effect: the cluster is named by its uid, so that nothing is \
@@ -63,7 +61,7 @@ const PUBLISHED: [Published; 8] = [
             "--use-service-account-credentials=true",
             "--configure-cloud-routes=false",
         ],
-        warnings: &[ONE_IDENTITY],
+        warnings: &[],
     },
     Published {
         place: "cloud-provider-aws, chart, 63ec440c",
@@ -95,7 +93,7 @@ const PUBLISHED: [Published; 8] = [
             "--use-service-account-credentials=true",
             "--bind-address=127.0.0.1",
         ],
-        warnings: &[CLOUD_CONFIG, ONE_IDENTITY],
+        warnings: &[CLOUD_CONFIG],
     },
     Published {
         place: "cloud-provider-openstack, chart with a ServiceMonitor, c453fb7c9",

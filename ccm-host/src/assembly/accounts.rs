@@ -1,0 +1,73 @@
+//! The ServiceAccounts of `--use-service-account-credentials`, with a client for each.
+
+use std::collections::BTreeMap;
+
+use ::kube::Client;
+use anyhow::{Context as _, Result};
+
+use crate::{
+    controllers::Registration,
+    kube::{ClientOptions, account::Account, client, metrics::ClientMetrics},
+    manager::{health::Probe, process::Process},
+};
+
+/// Those of the enabled controllers, by name; none without the flag.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Accounts(BTreeMap<&'static str, Own>);
+
+#[derive(Clone)]
+struct Own {
+    account: Account,
+    client: Client,
+}
+
+impl std::fmt::Debug for Own {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_tuple("Own").field(&self.account).finish()
+    }
+}
+
+impl Accounts {
+    /// The clients, which have no token yet.
+    pub(super) async fn new(
+        process: &Process,
+        options: &ClientOptions,
+        metrics: &ClientMetrics,
+    ) -> Result<Self> {
+        let mut accounts = BTreeMap::new();
+        if process.settings().kube.use_service_account_credentials {
+            for controller in &process.settings().enabled {
+                let account = Account::new(controller.account);
+                let client = client::build_as(account.clone(), options, metrics);
+                let client = client
+                    .await
+                    .with_context(|| format!("no client for the ServiceAccount {}", controller.account))?;
+                accounts.entry(controller.account).or_insert(Own { account, client });
+            }
+        }
+        Ok(Self(accounts))
+    }
+
+    /// Requests their tokens from now on.
+    pub(super) fn start(&self, process: &Process, root: &Client) {
+        for (name, Own { account, .. }) in &self.0 {
+            let (health, running, root) = (account.clone(), account.clone(), root.clone());
+            process.checks().add(Probe::Ready, format!("service-account-{name}"), move || health.health());
+            process.spawn_support(name, |stop| async move {
+                running.run(root, stop).await;
+                Ok(())
+            });
+        }
+    }
+
+    pub(super) fn clients(&self) -> impl Iterator<Item = (&'static str, Client)> {
+        self.0.iter().map(|(name, own)| (*name, own.client.clone()))
+    }
+
+    /// Returns once this controller may write under its own identity.
+    pub(super) async fn ready(&self, controller: &Registration) {
+        if let Some(own) = self.0.get(controller.account) {
+            own.account.ready().await;
+        }
+    }
+}
