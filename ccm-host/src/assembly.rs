@@ -18,8 +18,9 @@ mod controllers;
 mod election;
 mod providers;
 mod refusals;
+mod state;
 
-use std::{pin::pin, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use ::kube::Client;
 use anyhow::{Context as _, Result};
@@ -97,7 +98,7 @@ async fn start_with(
     let cluster = cluster::identify(&client, &process.settings().kube.cluster_name).await?;
     accounts.start(process, &client);
     let leadership = election::start(process, electing);
-    let providers = providers::start(process, cluster, &leadership, &cloud_metrics, dialer);
+    let (providers, remotes) = providers::start(process, cluster, &leadership, &cloud_metrics, dialer);
     let caches = Caches::new(process.settings(), &providers, &metrics);
     let writer = |client| Writer::new(client, pressure.clone()).while_leading(leadership.clone());
     let parts = Parts {
@@ -110,7 +111,9 @@ async fn start_with(
         events,
         metrics,
         cloud_metrics,
+        views: Arc::default(),
     };
+    state::open(process, &parts, leadership.clone(), remotes);
     process.waiting_for("a provider");
     let mut introduced = pin!(providers::introduced(&parts.providers, PATIENCE));
     let is_late = timeout(MOMENT, &mut introduced).await.is_err();

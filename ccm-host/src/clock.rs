@@ -19,6 +19,14 @@ pub fn now() -> Timestamp {
     start.checked_add(passed).unwrap_or(Timestamp::MAX)
 }
 
+/// The date of a moment on this process's own clock, for people.
+#[must_use]
+pub fn at(moment: Instant) -> Timestamp {
+    let (now, here) = (now(), Instant::now());
+    let later = now.checked_add(moment.saturating_duration_since(here)).unwrap_or(Timestamp::MAX);
+    later.checked_sub(here.saturating_duration_since(moment)).unwrap_or(Timestamp::MIN)
+}
+
 /// Makes this thread's time start at `start` and follow tokio's clock. For simulations, which run on one thread.
 pub fn follow_tokio(start: Timestamp) {
     FOLLOWED.set(Some((Instant::now(), start)));

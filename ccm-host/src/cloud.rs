@@ -23,6 +23,7 @@ pub(crate) mod fake;
 pub(crate) mod hostile;
 mod instance;
 mod instances;
+mod inventory;
 mod limit;
 mod link;
 mod load_balancer;
@@ -57,6 +58,7 @@ pub use error::{CloudError, ErrorReason};
 pub use instance::{
     AddressType, Freshness, Instance, InstanceAnswer, InstanceQuery, InstanceState, InstanceView, NodeAddress,
 };
+pub use inventory::Question;
 pub use load_balancer::{
     BackendSet, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, Ingress, IngressPort, LoadBalancer,
     LoadBalancerList, LoadBalancerState, Ownership, ServiceCondition, SyncState, UpdateLoadBalancer, Updated,

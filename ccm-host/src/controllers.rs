@@ -2,6 +2,7 @@
 
 pub mod cloud_node;
 pub mod cloud_node_lifecycle;
+pub mod explain;
 #[cfg(test)]
 mod hostile;
 pub mod node_instance;

@@ -19,26 +19,32 @@ pub(super) fn start(
     leadership: &Leadership,
     metrics: &CloudMetrics,
     dialer: Option<Dialer>,
-) -> Providers {
-    let started = process.settings().providers.iter().map(|settings| {
-        let config = ProviderConfig {
-            allowed_uids: settings.allowed_uids.clone(),
-            dialer: dialer.clone(),
-            leadership: leadership.clone(),
-            ..ProviderConfig::new(settings.name.clone(), settings.endpoint.clone(), cluster.clone())
-        };
-        let provider: Arc<dyn Provider> = RemoteProvider::spawn(config, metrics, process.connections());
-        let status = provider.status();
-        process.checks().add(Probe::Ready, format!("provider-{}", settings.name), move || {
-            match &*status.borrow() {
-                // A frozen provider answers; its metric and Events show what is frozen.
-                ProviderStatus::Serving | ProviderStatus::Frozen(_) => Ok(()),
-                ProviderStatus::Disconnected(why) => Err(format!("not connected: {why}")),
-            }
-        });
-        provider
-    });
-    Providers::new(started.collect())
+) -> (Providers, Vec<Arc<RemoteProvider>>) {
+    let started: Vec<_> = process
+        .settings()
+        .providers
+        .iter()
+        .map(|settings| {
+            let config = ProviderConfig {
+                allowed_uids: settings.allowed_uids.clone(),
+                dialer: dialer.clone(),
+                leadership: leadership.clone(),
+                ..ProviderConfig::new(settings.name.clone(), settings.endpoint.clone(), cluster.clone())
+            };
+            let provider = RemoteProvider::spawn(config, metrics, process.connections());
+            let status = provider.status();
+            process.checks().add(Probe::Ready, format!("provider-{}", settings.name), move || {
+                match &*status.borrow() {
+                    // A frozen provider answers; its metric and Events show what is frozen.
+                    ProviderStatus::Serving | ProviderStatus::Frozen(_) => Ok(()),
+                    ProviderStatus::Disconnected(why) => Err(format!("not connected: {why}")),
+                }
+            });
+            provider
+        })
+        .collect();
+    let all = started.iter().map(|provider| -> Arc<dyn Provider> { Arc::<RemoteProvider>::clone(provider) });
+    (Providers::new(all.collect()), started)
 }
 
 /// Waits for the first handshake and then, at most `patience`, for the others.

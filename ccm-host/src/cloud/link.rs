@@ -72,6 +72,27 @@ struct Known {
     capabilities: Option<pb::GetCapabilitiesResponse>,
 }
 
+impl Known {
+    fn report(&self) -> Option<ccm_state::ProviderInfo> {
+        let info = self.info.as_deref()?;
+        let capabilities = self.capabilities.iter().flat_map(pb::GetCapabilitiesResponse::capabilities);
+        let capability = |one: pb::Capability| one.as_str_name().replacen("CAPABILITY_", "", 1);
+        Some(ccm_state::ProviderInfo {
+            name: info.name.clone(),
+            version: info.vendor_version.clone(),
+            provider_id_prefixes: info.provider_id_prefixes.clone(),
+            contract: self
+                .served
+                .versions
+                .iter()
+                .map(|(name, version)| format!("{version}.{name}"))
+                .collect(),
+            capabilities: capabilities.map(capability).collect(),
+            load_balancer_classes: info.load_balancer_classes.clone(),
+        })
+    }
+}
+
 impl Link {
     pub(super) fn new(config: ProviderConfig, metrics: ProviderMetrics) -> Self {
         let status = ProviderStatus::Disconnected("not connected yet".to_owned());
@@ -227,6 +248,24 @@ impl Link {
             if method.name == super::method::WATCH_INSTANCES.name {
                 self.metrics.violation(rule::ADVERTISED_WORKS);
             }
+        }
+    }
+
+    /// How the provider is, for people.
+    pub(super) fn report(&self) -> ccm_state::Provider {
+        let (status, reason) = match &*self.status.borrow() {
+            ProviderStatus::Serving => (ccm_state::ProviderStatus::Serving, None),
+            ProviderStatus::Frozen(why) => (ccm_state::ProviderStatus::Frozen, Some(why.clone())),
+            ProviderStatus::Disconnected(why) => (ccm_state::ProviderStatus::Disconnected, Some(why.clone())),
+        };
+        let (calls, last_error) = self.metrics.log().told();
+        ccm_state::Provider {
+            name: self.name().to_owned(),
+            status,
+            reason,
+            info: self.known.read().report(),
+            last_error,
+            calls,
         }
     }
 

@@ -73,6 +73,7 @@ pub(super) static LEAD: Method = method("CloudProvider", "Lead", Class::Local, 5
 pub(super) static HEALTH_CHECK: Method = method("Health", "Check", Class::Local, 5, 10);
 pub(super) static BATCH_GET_INSTANCES: Method =
     method("Instances", "BatchGetInstances", Class::Read, 30, 120);
+pub(super) static LIST_INSTANCES: Method = method("Instances", "ListInstances", Class::Read, 30, 120);
 /// The deadline bounds the time to the first frame only.
 pub(super) static WATCH_INSTANCES: Method = method("Instances", "WatchInstances", Class::Local, 30, 120);
 pub(super) static GET_LOAD_BALANCER: Method =
@@ -90,6 +91,11 @@ pub(super) static BATCH_ENSURE_ROUTES: Method =
     method("Routes", "BatchEnsureRoutes", Class::Mutation, 120, 300);
 pub(super) static BATCH_DELETE_ROUTES: Method =
     method("Routes", "BatchDeleteRoutes", Class::Mutation, 120, 300);
+pub(super) static BATCH_GET_VOLUME_LABELS: Method =
+    method("Volumes", "BatchGetVolumeLabels", Class::Read, 30, 120);
+pub(super) static LIST_CLUSTERS: Method = method("Clusters", "ListClusters", Class::Read, 30, 120);
+pub(super) static GET_CONTROL_PLANE_ENDPOINT: Method =
+    method("Clusters", "GetControlPlaneEndpoint", Class::Read, 30, 120);
 
 impl Method {
     /// The queue that the call waits in.

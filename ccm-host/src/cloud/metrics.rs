@@ -16,6 +16,7 @@ use super::{
 };
 use crate::buckets::Buckets;
 
+mod log;
 mod series;
 
 pub(super) use series::{InFlight, ProviderMetrics};

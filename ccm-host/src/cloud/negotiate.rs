@@ -12,7 +12,7 @@ const PACKAGE: &str = "ccm.cloudprovider.";
 /// The versions that this host speaks, oldest first.
 const SPOKEN: [&str; 1] = ["v1alpha1"];
 /// The services that this host calls.
-const SERVICES: [&str; 4] = ["CloudProvider", "Instances", "LoadBalancers", "Routes"];
+const SERVICES: [&str; 6] = ["CloudProvider", "Instances", "LoadBalancers", "Routes", "Volumes", "Clusters"];
 
 /// The versions in common with a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -6,6 +6,7 @@ mod tests;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use ccm_state::inventory::Inventory;
 use ipnet::IpNet;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -13,10 +14,11 @@ use tokio_util::sync::CancellationToken;
 use super::{
     BackendSet, CloudError, CloudMetrics, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer,
     EnsureRoute, Ensured, EnsuredRoute, InstanceAnswer, InstanceQuery, LoadBalancer, LoadBalancerList,
-    Provider, ProviderConfig, ProviderInfo, ProviderStatus, Route, RouteList, UpdateLoadBalancer, Updated,
-    balancers,
+    Provider, ProviderConfig, ProviderInfo, ProviderStatus, Question, Route, RouteList, UpdateLoadBalancer,
+    Updated, balancers,
     batch::Batcher,
     instances::{InstanceReads, NodeKey, ReadLane},
+    inventory,
     link::{self, Link},
     method,
     metrics::ProviderMetrics,
@@ -50,6 +52,20 @@ impl RemoteProvider {
             route_deletes: Batcher::new(RouteChanges::new(Arc::clone(&link))),
             link,
         })
+    }
+
+    /// How the provider is, for people.
+    #[must_use]
+    pub fn report(&self) -> ccm_state::Provider {
+        self.link.report()
+    }
+
+    /// What the provider has, for people.
+    ///
+    /// # Errors
+    /// It is not connected, does not serve this, or a call failed.
+    pub async fn inventory(&self, question: &Question) -> Result<Inventory, CloudError> {
+        inventory::answer(&self.link, question).await
     }
 
     /// Asserts that no call is under way and none is remembered.

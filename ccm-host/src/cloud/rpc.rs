@@ -98,6 +98,7 @@ impl<'a> Watch<'a> {
             span.record("otel.status_code", "ERROR");
         }
         if let Some(error) = error {
+            self.metrics.failed(error);
             tracing::debug!(parent: span, provider = self.metrics.provider(), %error, "call failed");
         }
     }

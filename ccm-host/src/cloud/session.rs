@@ -18,8 +18,9 @@ use std::{
 use cloudprovider_proto::{
     service_names,
     v1alpha1::{
-        self as pb, cloud_provider_client::CloudProviderClient, instances_client::InstancesClient,
-        load_balancers_client::LoadBalancersClient, routes_client::RoutesClient,
+        self as pb, cloud_provider_client::CloudProviderClient, clusters_client::ClustersClient,
+        instances_client::InstancesClient, load_balancers_client::LoadBalancersClient,
+        routes_client::RoutesClient, volumes_client::VolumesClient,
     },
 };
 use parking_lot::Mutex;
@@ -100,6 +101,19 @@ impl Session {
         RoutesClient::new(self.channel.clone())
             .max_decoding_message_size(self.message_bytes)
             .max_encoding_message_size(self.message_bytes)
+    }
+
+    pub(super) fn volumes(&self) -> VolumesClient<Channel> {
+        VolumesClient::new(self.channel.clone()).max_decoding_message_size(self.message_bytes)
+    }
+
+    pub(super) fn clusters(&self) -> ClustersClient<Channel> {
+        ClustersClient::new(self.channel.clone()).max_decoding_message_size(self.message_bytes)
+    }
+
+    /// The most volumes of one batch.
+    pub(super) fn most_volumes(&self) -> usize {
+        limits::batch(self.limits.max_batch_volumes)
     }
 
     /// Whether the RPC may be called in this epoch.

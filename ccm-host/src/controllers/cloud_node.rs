@@ -15,6 +15,7 @@ mod act;
 mod addresses;
 mod attention;
 mod decide;
+mod explain;
 mod labels;
 mod metrics;
 mod observe;
@@ -48,6 +49,7 @@ use crate::{
     },
 };
 use attention::{Attention, Question};
+use explain::Obstacles;
 pub use metrics::CloudNodeMetrics;
 use observe::Observed;
 use said::Said;
@@ -88,6 +90,7 @@ fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
         queue_metrics: parts.metrics.queue.clone(),
         settings: parts.settings.nodes.clone(),
     });
+    parts.views.explains(controller.explains());
     Some(Box::new(|stop| controller.run(stop).boxed()))
 }
 
@@ -126,6 +129,7 @@ struct Shared {
     queue: WorkQueue<String>,
     attention: Mutex<Attention>,
     said: Mutex<Said>,
+    obstacles: Mutex<Obstacles>,
     /// [`OBSERVED_AT_ONCE`] in equal parts, by provider: one that hangs leaves the others their share.
     places: HashMap<String, Semaphore>,
     /// One permit for each node written for the first time.
@@ -148,6 +152,7 @@ impl Controller {
             queue: WorkQueue::new("Nodes", BACKOFF, &context.queue_metrics),
             attention: Mutex::default(),
             said: Mutex::default(),
+            obstacles: Mutex::default(),
             initialising: Semaphore::new(context.settings.concurrent_node_syncs),
             refreshing: Semaphore::new(context.settings.status_workers()),
             context,
@@ -213,6 +218,7 @@ impl Shared {
     fn forget(&self, name: &str) {
         self.attention.lock().forget(name);
         self.said.lock().forget(name);
+        self.obstacles.lock().clear(name);
     }
 }
 

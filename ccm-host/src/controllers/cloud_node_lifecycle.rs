@@ -18,6 +18,7 @@
 mod act;
 mod control;
 mod decide;
+mod explain;
 mod guard;
 mod lease;
 mod ledger;
@@ -52,6 +53,8 @@ use crate::{
 use act::{Failures, HELD_BACK};
 use control::Denials;
 use decide::{Look, look};
+use explain::Passes;
+pub use explain::View;
 use guard::{Findings, Guard, Rule, Rules, Turn};
 use ledger::Ledger;
 pub use metrics::LifecycleMetrics;
@@ -87,6 +90,9 @@ fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
         settings: parts.settings.lifecycle.clone(),
         selector: parts.settings.nodes.node_selector.clone(),
     });
+    let view = controller.view();
+    parts.views.explains(Arc::new(view.clone()));
+    parts.views.guards(move || view.guard());
     Some(Box::new(|stop| controller.run(stop).boxed()))
 }
 
@@ -115,6 +121,7 @@ pub(super) fn keep(selector: &LabelSelector) -> Keep {
 #[derive(Debug)]
 pub struct Controller {
     scope: NodeScope,
+    passes: Arc<Passes>,
     context: Context,
 }
 
@@ -167,7 +174,7 @@ impl Controller {
     /// A controller that does nothing until it runs.
     #[must_use]
     pub fn new(context: Context) -> Self {
-        Self { scope: NodeScope::new(context.selector.clone()), context }
+        Self { scope: NodeScope::new(context.selector.clone()), passes: Arc::default(), context }
     }
 
     /// Runs until cancelled. Cancelling aborts calls and writes in flight.
@@ -226,9 +233,12 @@ impl Controller {
         let mut parted = Parted::of(&nodes);
         self.write_taints(std::mem::take(&mut parted.taints), cancel).await;
         if !was_well || !knew_enough {
+            self.note_distrust(provider.name(), memory, &distrusted(provider.as_ref(), was_well));
             return memory.distrust();
         }
         let Some(seen) = self.look(provider, memory, &parted, &mut health, cancel).await else {
+            let why = "the provider's health changed during the checks, or a Lease could not be read";
+            self.note_distrust(provider.name(), memory, why);
             return memory.distrust();
         };
         self.give_up(provider, memory, nodes.len(), &seen, cancel).await;
@@ -237,6 +247,7 @@ impl Controller {
             && let Err(error) = self.recall(provider, memory).await
         {
             self.none_deleted(provider, &seen.absent_nodes(), &mut memory.failures, &error);
+            self.note_distrust(provider.name(), memory, &format!("{error:#}"));
             return memory.distrust();
         }
         self.conclude(provider, memory, &nodes, &seen, cancel).await;
@@ -267,6 +278,7 @@ impl Controller {
         self.delete_all(provider, to_go, &mut memory.failures, cancel).await;
 
         self.count(provider, memory, &findings, &ruling.held_back);
+        self.note_pass(provider.name(), memory, seen, &findings, &ruling.held_back);
         let held = |node: &Arc<Node>| {
             let rule = *ruling.held_back.get(&node.uid).filter(|rule| !rule.is_brief())?;
             Some((Arc::clone(node), rule))
@@ -322,6 +334,19 @@ fn by_rule(held: &HashMap<String, Rule>) -> HashMap<Rule, usize> {
         *rules.entry(*rule).or_default() += 1;
     }
     rules
+}
+
+/// Why a provider is not asked about nodes that are not ready.
+fn distrusted(provider: &dyn Provider, was_well: bool) -> String {
+    let name = provider.name();
+    match &*provider.status().borrow() {
+        ProviderStatus::Disconnected(why) => format!("provider {name:?} cannot be asked: {why}"),
+        ProviderStatus::Frozen(why) => format!("provider {name:?} is frozen: {why}"),
+        ProviderStatus::Serving if was_well => {
+            format!("not everything that provider {name:?} wants to know about nodes is cached yet")
+        }
+        ProviderStatus::Serving => format!("provider {name:?} was not well when the pass began"),
+    }
 }
 
 fn is_held_back(node: &Node) -> bool {

@@ -15,6 +15,7 @@
 mod act;
 mod cidr_set;
 mod decide;
+mod explain;
 mod ledger;
 mod metrics;
 mod observe;
@@ -94,6 +95,7 @@ fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
         workers: settings.nodes.concurrent_node_syncs,
         selector: settings.nodes.node_selector.clone(),
     });
+    parts.views.explains(controller.explains());
     Some(Box::new(|stop| controller.run(stop).boxed()))
 }
 

@@ -24,6 +24,7 @@ mod observe;
 mod outcome;
 mod responsible;
 mod settings;
+mod state;
 mod strays;
 mod subject;
 mod sweep;
@@ -67,6 +68,7 @@ use waiting::Waiting;
 pub use events::COMPONENT;
 pub use metrics::RouteMetrics;
 pub use settings::Settings;
+pub use state::View;
 
 /// Maximum concurrent reconciles: enough for a whole cluster, so that their calls can be batched.
 const AT_ONCE: usize = 8192;
@@ -114,6 +116,9 @@ fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
         selector: settings.nodes.node_selector.clone(),
         settings: settings.routes,
     });
+    let view = controller.view();
+    parts.views.explains(Arc::new(view.clone()));
+    parts.views.has_routes(move || view.routes());
     Some(Box::new(|stop| controller.run(stop).boxed()))
 }
 

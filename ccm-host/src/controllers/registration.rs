@@ -3,13 +3,13 @@
 //! In: the settings, and what all controllers share. Out: its names, what the caches must keep for it, when a provider
 //! serves it, and the future that runs it. [`crate::assembly`] decides when.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
-use super::Settings;
+use super::{Settings, explain::Views};
 use crate::{
     cloud::{CloudMetrics, ProviderInfo, Providers},
     kube::{Cache, Events, Keep, KubeMetrics, Node, Service, Writer},
@@ -73,6 +73,8 @@ pub struct Parts {
     pub events: Events,
     pub metrics: KubeMetrics,
     pub cloud_metrics: CloudMetrics,
+    /// What the controllers say of themselves to people.
+    pub views: Arc<Views>,
 }
 
 impl Parts {

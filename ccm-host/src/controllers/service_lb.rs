@@ -27,6 +27,7 @@ mod nodes;
 mod observe;
 mod recovery;
 mod settings;
+mod state;
 mod status;
 mod sweep;
 mod takeover;
@@ -72,6 +73,7 @@ use takeover::Takeover;
 pub use events::COMPONENT;
 pub use metrics::Metrics;
 pub use settings::Settings;
+pub use state::View;
 
 /// The same as upstream's.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), max: Duration::from_secs(300) };
@@ -105,6 +107,8 @@ fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
         queue_metrics: parts.metrics.queue.clone(),
         settings: parts.settings.services,
     });
+    let view = controller.view();
+    parts.views.has_services(move || view.services());
     Some(Box::new(|stop| controller.run(stop).boxed()))
 }
 

@@ -14,8 +14,8 @@ pub use cache::{CacheMetrics, KindCacheMetrics};
 pub use client::ClientMetrics;
 pub(super) use events::Discarded;
 pub use events::EventMetrics;
-pub(super) use queue::{InFlight, QueueSample};
-pub use queue::{QueueMetrics, QueueSeries};
+pub(super) use queue::InFlight;
+pub use queue::{QueueMetrics, QueueSample, QueueSeries};
 
 /// All metrics of this module. Cheap to clone.
 #[derive(Debug, Clone, Default)]

@@ -136,6 +136,12 @@ impl<K: Key> WorkQueue<K> {
         self.0.backoff.delay(self.retries(key))
     }
 
+    /// When the key runs next; `None` if only a change brings it back. In the past while it waits for a worker or runs.
+    #[must_use]
+    pub fn due(&self, key: &K) -> Option<Instant> {
+        self.0.schedule.lock().due(key)
+    }
+
     /// The number of keys ready to run, without delayed and running ones.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -212,6 +218,9 @@ impl<K: Key> InFlight for Shared<K> {
         QueueSample {
             name: self.name,
             depth: schedule.waiting(now),
+            delayed: schedule.delayed(now),
+            adds: self.series.adds.get(),
+            retries: self.series.retries.get(),
             // Not sum(): the sum of nothing is minus zero.
             unfinished_seconds: running().fold(0.0, |sum, seconds| sum + seconds),
             longest_seconds: running().fold(0.0, f64::max),

@@ -18,7 +18,7 @@ use super::flags::Settings;
 use super::health::{Checks, Condition, Probe};
 use super::metrics::Metrics;
 use super::serving::access::Access;
-use super::serving::{self, Serving};
+use super::serving::{self, Serving, state::Door};
 use crate::controllers::Registration;
 
 /// Time for the controllers to finish their current keys. With [`FLUSH`] and [`LAST_ANSWERS`] it stays below a pod's
@@ -41,6 +41,7 @@ pub struct Process {
     support: Group,
     serving: Group,
     access: OnceLock<Access>,
+    state: Door,
     failures: mpsc::UnboundedSender<anyhow::Error>,
 }
 
@@ -69,6 +70,7 @@ impl Process {
             support: Group::default(),
             serving: Group::default(),
             access: OnceLock::new(),
+            state: Door::default(),
             failures,
         };
         (process, received)
@@ -167,7 +169,8 @@ impl Process {
         tracing::info!(address = %serving.address(), "serving health and metrics");
         let access = Access::new(&self.settings.serving.access, &self.metrics)?;
         let access = self.access.get_or_init(|| access).clone();
-        let router = serving::router(self.checks.clone(), self.metrics.clone(), &self.settings, access);
+        let (checks, metrics) = (self.checks.clone(), self.metrics.clone());
+        let router = serving::router(checks, metrics, &self.settings, self.state.clone(), access);
         let answers = serving.serve(router, self.serving.stop.child_token());
         self.spawn(&self.serving, "serving", answers);
         Ok(())
@@ -177,6 +180,12 @@ impl Process {
     #[must_use]
     pub fn access(&self) -> Option<&Access> {
         self.access.get()
+    }
+
+    /// Where the state of the host is shown.
+    #[must_use]
+    pub fn state(&self) -> &Door {
+        &self.state
     }
 
     /// Marks the process as ready to take over from the leader.

@@ -1,7 +1,8 @@
 //! Serves health, metrics and information about the process over HTTPS.
 //!
 //! In: [`Checks`], [`Metrics`], the settings. Out: `/livez`, `/readyz` and `/healthz` (the same as `/livez`) with
-//! `?verbose` and `?exclude=name`, each check alone below the first two, `/metrics`, `/configz`, `/flagz`, `/statusz`.
+//! `?verbose` and `?exclude=name`, each check alone below the first two, `/metrics`, `/configz`, `/flagz`, `/statusz`,
+//! and [`state`].
 //! Nothing else is served, and nothing here decides whether the process is healthy.
 //!
 //! * [`certificate`] is the server's certificate: given and reloaded when it changes, or self-signed.
@@ -17,6 +18,7 @@ mod files;
 mod listener;
 mod pages;
 pub mod settings;
+pub mod state;
 mod tls;
 
 use std::net::SocketAddr;
@@ -36,6 +38,7 @@ use self::certificate::Certificates;
 use self::connections::Handshake;
 use self::pages::Pages;
 use self::settings::ServingSettings;
+use self::state::Door;
 use super::flags::Settings;
 use super::health::{Checks, Probe};
 use super::metrics::{self, Metrics};
@@ -106,7 +109,7 @@ impl Drop for AddressFile {
 }
 
 /// The routes, for a server or for tests without one; each request passes `access` first.
-pub fn router(checks: Checks, metrics: Metrics, settings: &Settings, access: Access) -> Router {
+pub fn router(checks: Checks, metrics: Metrics, settings: &Settings, state: Door, access: Access) -> Router {
     let pages = Pages::new(settings);
     Router::new()
         .route("/livez", get(live))
@@ -117,6 +120,7 @@ pub fn router(checks: Checks, metrics: Metrics, settings: &Settings, access: Acc
         .with_state(checks)
         .merge(Router::new().route("/metrics", get(scrape)).with_state(metrics))
         .merge(pages.router())
+        .merge(state.router())
         .layer(axum::middleware::from_fn_with_state(access, access::check))
 }
 

@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
+use super::log::CallLog;
 use super::{
     Arc, Class, ClassLabels, CloudMetrics, EndLabels, Findings, Gauge, MethodLabels, ProviderLabels,
     ProviderStatus, RpcLabels, RuleLabels, Served, VersionLabels, rule,
 };
-use crate::cloud::method::Method;
+use crate::cloud::{CloudError, method::Method};
 
 #[derive(Debug, Clone)]
 pub(in crate::cloud) struct ProviderMetrics {
     all: CloudMetrics,
     provider: Arc<str>,
+    log: Arc<parking_lot::Mutex<CallLog>>,
 }
 
 /// A call under way, until it is dropped.
@@ -26,7 +28,16 @@ impl Drop for InFlight {
 
 impl ProviderMetrics {
     pub(in crate::cloud) fn new(all: CloudMetrics, provider: &str) -> Self {
-        Self { all, provider: provider.into() }
+        Self { all, provider: provider.into(), log: Arc::default() }
+    }
+
+    /// The calls so far, and the last one that failed.
+    pub(in crate::cloud) fn log(&self) -> parking_lot::MutexGuard<'_, CallLog> {
+        self.log.lock()
+    }
+
+    pub(in crate::cloud) fn failed(&self, error: &CloudError) {
+        self.log().failed(error);
     }
 
     pub(in crate::cloud) fn provider(&self) -> &str {
@@ -66,6 +77,7 @@ impl ProviderMetrics {
             reason,
         };
         self.all.durations.get_or_create(&labels).observe(took.as_secs_f64());
+        self.log().ended(method.name, code == "OK", took);
     }
 
     pub(in crate::cloud) fn status(&self, status: &ProviderStatus) {

@@ -63,5 +63,5 @@ fn versions_are_ordered_as_in_kubernetes() {
 #[test]
 fn the_host_names_what_it_calls() {
     assert_eq!(host_services()[0], "ccm.cloudprovider.v1alpha1.CloudProvider");
-    assert_eq!(negotiate(&host_services()).unwrap().versions.len(), 4);
+    assert_eq!(negotiate(&host_services()).unwrap().versions.len(), 6);
 }

@@ -6,6 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use ccm_state::Standing;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -83,6 +84,7 @@ impl Shared {
         match decide(seen, answer) {
             Verdict::Initialise(plan) => {
                 let written = write(&self.context.writer, node, &plan, cancel).await?;
+                self.obstacles.lock().clear(&node.name);
                 self.initialised(node, written);
                 self.say(node, plan.notices);
             }
@@ -91,6 +93,7 @@ impl Shared {
                     self.context.metrics.reordered();
                 }
                 write(&self.context.writer, node, &plan, cancel).await?;
+                self.obstacles.lock().clear(&node.name);
                 self.say(node, plan.notices);
             }
             Verdict::NotYet(obstacle) => {
@@ -98,7 +101,9 @@ impl Shared {
                 return Ok(self.not_yet(node, &obstacle));
             }
             Verdict::NotOurs => {
-                self.say(node, vec![Notice::not_ours()]);
+                let notice = Notice::not_ours();
+                self.obstacles.lock().note(node, Standing::LeftAlone, notice.reason, &notice.message);
+                self.say(node, vec![notice]);
                 let again = self.context.settings.node_status_update_frequency;
                 return Ok(if is_new(node) { Outcome::Slow(again) } else { Outcome::Done });
             }
@@ -129,6 +134,7 @@ impl Shared {
     /// Handles a node for which there is nothing to write yet.
     pub(super) fn not_yet(&self, node: &Node, obstacle: &Obstacle) -> Outcome {
         let Obstacle { reason, message, retry, expected: _ } = obstacle;
+        self.obstacles.lock().met(node, obstacle);
         if !is_new(node) {
             self.context.metrics.failed(Stage::Refresh, reason);
             tracing::debug!(node = node.name, reason, message, "not refreshed, waiting for the next sweep");
@@ -149,6 +155,7 @@ impl Shared {
         };
         let stage = if is_new(node) { Stage::Initialise } else { Stage::Refresh };
         self.context.metrics.failed(stage, reason);
+        self.obstacles.lock().note(node, Standing::Blocked, reason, &error.to_string());
         if let WriteError::Invalid(_) = error {
             self.say(node, vec![Notice::warning("InvalidInstanceMetadata", error.to_string())]);
         }

@@ -99,6 +99,11 @@ impl Attention {
         self.answered.get(name).is_some_and(|last| now.saturating_duration_since(last.at) < age)
     }
 
+    /// When the provider last answered about the node.
+    pub(super) fn answered_at(&self, name: &str) -> Option<Instant> {
+        self.answered.get(name).map(|last| last.at)
+    }
+
     /// Records that we removed the taint, which gave the node this version.
     pub(super) fn untainted(&mut self, node: &Node, resource_version: &str) {
         if let Some(version) = version(resource_version) {

@@ -145,7 +145,7 @@ impl Shared {
         }
     }
 
-    fn period(&self, provider: &Arc<dyn Provider>) -> Duration {
+    pub(super) fn period(&self, provider: &Arc<dyn Provider>) -> Duration {
         let own = self.context.settings.node_status_update_frequency;
         provider.info().and_then(|info| info.instance_sweep).filter(|pace| !pace.is_zero()).unwrap_or(own)
     }

@@ -190,6 +190,11 @@ impl Guard {
         self.suspects.get(uid).map(|suspect| suspect.first_observed)
     }
 
+    /// How many checks in a row reported this node's instance absent; none count while the node is too young.
+    pub(super) fn confirmations(&self, uid: &str) -> u32 {
+        self.suspects.get(uid).map_or(0, |suspect| suspect.confirmations)
+    }
+
     /// Whether another check is needed before a ruling.
     pub(super) fn wants_another_look(&self, control_was_asked: bool) -> bool {
         let unripe = |suspect: &Suspect| suspect.confirmations < self.rules.confirmations;

@@ -94,6 +94,11 @@ impl Problems {
         Self { told: ToldOnce::default(), metrics }
     }
 
+    /// A node's current problems.
+    pub(super) fn told(&self, uid: &str) -> Vec<Problem> {
+        self.told.told(uid).to_vec()
+    }
+
     /// Those of a node's current problems that were not reported before.
     pub(super) fn news(&mut self, uid: &str, problems: Vec<Problem>) -> Vec<Problem> {
         let count = |all: &[Problem], more| {

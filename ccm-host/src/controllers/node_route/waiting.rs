@@ -12,7 +12,8 @@ use crate::kube::queue::{Outcome, WorkQueue};
 /// The waiting subjects, and the gauge of their number.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    until: Mutex<HashMap<Subject, Instant>>,
+    /// Until when, and why if it failed.
+    until: Mutex<HashMap<Subject, (Instant, Option<String>)>>,
     shown: Gauge,
 }
 
@@ -28,20 +29,26 @@ impl Waiting {
             Outcome::Retry(_) => Some(queue.backoff(subject)),
             Outcome::RetryAfter(delay) | Outcome::Slow(delay) => Some(*delay),
         };
-        self.note(subject, delay);
+        let why = if let Outcome::Retry(why) = outcome { Some(why.clone()) } else { None };
+        self.note(subject, delay, why);
     }
 
-    fn note(&self, subject: &Subject, delay: Option<Duration>) {
+    fn note(&self, subject: &Subject, delay: Option<Duration>, why: Option<String>) {
         let mut until = self.until.lock();
         match delay {
-            Some(delay) => until.insert(subject.clone(), Instant::now() + delay),
-            None => until.remove(subject),
+            Some(delay) => drop(until.insert(subject.clone(), (Instant::now() + delay, why))),
+            None => drop(until.remove(subject)),
         };
         self.shown.set(i64::try_from(until.len()).unwrap_or(i64::MAX));
     }
 
     /// Whether the subject has a retry pending.
     pub(super) fn contains(&self, subject: &Subject) -> bool {
-        self.until.lock().get(subject).is_some_and(|until| *until > Instant::now())
+        self.until.lock().get(subject).is_some_and(|(until, _)| *until > Instant::now())
+    }
+
+    /// Why the subject's last run failed, if it did.
+    pub(super) fn why(&self, subject: &Subject) -> Option<String> {
+        self.until.lock().get(subject)?.1.clone()
     }
 }

@@ -27,11 +27,16 @@ struct Name {
 
 /// The state of a queue at one moment.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::kube) struct QueueSample {
-    pub(in crate::kube) name: &'static str,
-    pub(in crate::kube) depth: usize,
-    pub(in crate::kube) unfinished_seconds: f64,
-    pub(in crate::kube) longest_seconds: f64,
+pub struct QueueSample {
+    pub name: &'static str,
+    /// Keys ready to run.
+    pub depth: usize,
+    /// Keys whose delay is not over.
+    pub delayed: usize,
+    pub adds: u64,
+    pub retries: u64,
+    pub unfinished_seconds: f64,
+    pub longest_seconds: f64,
 }
 
 /// A queue that can be sampled.
@@ -103,6 +108,12 @@ impl QueueMetrics {
         }
     }
 
+    /// The state of all queues, by name.
+    #[must_use]
+    pub fn samples(&self) -> Vec<QueueSample> {
+        samples(&self.live)
+    }
+
     /// Includes a queue in every scrape for as long as it lives.
     pub(in crate::kube) fn watch(&self, queue: &Arc<dyn InFlight>) {
         let mut live = self.live.lock();
@@ -111,17 +122,22 @@ impl QueueMetrics {
     }
 }
 
+/// One sample per name: of two queues with the same name the younger counts.
+fn samples(live: &Mutex<Vec<Weak<dyn InFlight>>>) -> Vec<QueueSample> {
+    let queues: Vec<_> = live.lock().iter().filter_map(Weak::upgrade).collect();
+    let mut samples: Vec<_> = queues.iter().map(|queue| queue.sample()).collect();
+    samples.reverse();
+    samples.sort_by_key(|sample| sample.name);
+    samples.dedup_by_key(|sample| sample.name);
+    samples
+}
+
 #[derive(Debug)]
 struct Scrape(Arc<Mutex<Vec<Weak<dyn InFlight>>>>);
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let queues: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
-        let mut samples: Vec<_> = queues.iter().map(|queue| queue.sample()).collect();
-        // One series per name: of two queues with the same name the younger counts.
-        samples.reverse();
-        samples.sort_by_key(|sample| sample.name);
-        samples.dedup_by_key(|sample| sample.name);
+        let samples = samples(&self.0);
         type Value = fn(&QueueSample) -> f64;
         let gauges: [(&str, &str, Value); 3] = [
             ("workqueue_depth", "Current depth of workqueue", |sample| sample.depth as f64),

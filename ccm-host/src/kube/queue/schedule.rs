@@ -132,6 +132,19 @@ impl<K: Key> Schedule<K> {
         self.keys.get(key).map_or(0, |entry| entry.failures)
     }
 
+    /// When the key runs next, if it is to: the time is in the past while it waits for a worker or runs.
+    pub(super) fn due(&self, key: &K) -> Option<Instant> {
+        match self.keys.get(key)?.state {
+            State::Idle => None,
+            State::Delayed { due } => Some(due),
+            State::Waiting { since } | State::Running { since, .. } => Some(since),
+        }
+    }
+
+    pub(super) fn delayed(&self, now: Instant) -> usize {
+        self.delayed.len() - self.delayed.iter().take_while(|(due, _)| *due <= now).count()
+    }
+
     /// The number of keys that a worker could take now.
     pub(super) fn waiting(&self, now: Instant) -> usize {
         self.waiting.len() + self.delayed.iter().take_while(|(due, _)| *due <= now).count()

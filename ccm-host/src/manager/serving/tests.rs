@@ -34,7 +34,7 @@ fn open_routes() -> Router {
     let settings = settings(&["--authorization-always-allow-paths=/*", "--cluster-name=shop"]);
     let metrics = Metrics::new();
     let access = Access::new(&settings.serving.access, &metrics).unwrap();
-    router(checks(), metrics, &settings, access)
+    router(checks(), metrics, &settings, Door::default(), access)
 }
 
 async fn ask(method: &str, path: &str) -> (u16, String, String) {

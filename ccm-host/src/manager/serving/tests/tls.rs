@@ -34,7 +34,7 @@ impl Server {
         let access = Access::new(&settings.serving.access, &metrics).unwrap();
         access.ask(Arc::new(access::tests::Judge::default()));
         let stop = CancellationToken::new();
-        let router = router(checks(), metrics, &settings, access);
+        let router = router(checks(), metrics, &settings, Door::default(), access);
         Self { address, ended: tokio::spawn(serving.serve(router, stop.clone())), stop }
     }
 

@@ -1,0 +1,155 @@
+//! Shows the Services that have or want a balancer.
+
+use std::{collections::HashMap, sync::Arc};
+
+use ccm_state::{Service as Row, Standing};
+use tokio::time::Instant;
+
+use super::{
+    Controller, Shared,
+    lane::Lane,
+    needs::{is_load_balancer, is_of_interest},
+};
+use crate::{
+    clock,
+    cloud::{ProviderStatus, ServiceOwner},
+    kube::service::{ObjectKey, Service},
+};
+
+/// What people may ask this controller; outlives its run.
+#[derive(Debug, Clone)]
+pub struct View(Arc<Shared>);
+
+impl Controller {
+    /// Answers people for as long as it is kept.
+    #[must_use]
+    pub fn view(&self) -> View {
+        View(Arc::clone(&self.0))
+    }
+}
+
+/// What a lane tells people.
+#[derive(Debug, Default)]
+struct Told {
+    holder: Option<String>,
+    settled: bool,
+    warned: Option<String>,
+    in_progress: bool,
+    until: Option<Instant>,
+}
+
+impl Told {
+    fn of(lane: &Lane) -> Self {
+        let attempt = lane.attempt.as_ref();
+        Self {
+            holder: lane.holder.clone(),
+            settled: lane.settled,
+            warned: lane.warned.clone(),
+            in_progress: attempt.is_some_and(|attempt| attempt.in_progress),
+            until: attempt.and_then(|attempt| attempt.until),
+        }
+    }
+}
+
+impl View {
+    /// By namespace and name.
+    #[must_use]
+    pub fn services(&self) -> Vec<Row> {
+        let shared = &self.0;
+        let mut told = HashMap::new();
+        shared.lanes.for_each_idle(|key, lane| {
+            told.insert(key.clone(), Told::of(lane));
+        });
+        let services = shared.context.services.list().into_iter().filter(|service| is_of_interest(service));
+        let mut rows: Vec<_> =
+            services.map(|service| shared.row(&service, told.remove(&service.key))).collect();
+        rows.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
+        rows
+    }
+}
+
+impl Shared {
+    fn row(&self, service: &Service, told: Option<Told>) -> Row {
+        let class = service.spec.load_balancer_class.as_deref();
+        let owner = self.context.providers.for_service(class);
+        let holder = told.as_ref().and_then(|told| told.holder.clone());
+        let provider = holder.or_else(|| match &owner {
+            ServiceOwner::Provider(owner) => Some(owner.name().to_owned()),
+            ServiceOwner::Undecided | ServiceOwner::Nobody => None,
+        });
+        let (standing, why) = match owner {
+            ServiceOwner::Nobody if told.is_none() && is_load_balancer(service) => {
+                let class = class.unwrap_or("(none)");
+                (Standing::LeftAlone, format!("no provider of this host has the class {class}"))
+            }
+            _ => standing(told.as_ref(), self.away(provider.as_deref())),
+        };
+        let key = &service.key;
+        let address = |entry: &crate::kube::Ingress| {
+            if entry.ip.is_empty() { entry.hostname.clone() } else { entry.ip.clone() }
+        };
+        Row {
+            namespace: key.namespace.to_string(),
+            name: key.name.to_string(),
+            class: class.map(str::to_owned),
+            provider,
+            standing,
+            addresses: service.ingress.iter().map(address).collect(),
+            why,
+            retries: self.queue.retries(key),
+            next_attempt: told.and_then(|told| told.until).or_else(|| self.due(key)).map(clock::at),
+        }
+    }
+
+    fn due(&self, key: &ObjectKey) -> Option<Instant> {
+        self.queue.due(key)
+    }
+
+    /// Why the provider cannot be asked.
+    fn away(&self, provider: Option<&str>) -> Option<String> {
+        let provider = self.context.providers.by_name(provider?)?;
+        match &*provider.status().borrow() {
+            ProviderStatus::Disconnected(why) => {
+                Some(format!("provider {:?} cannot be asked: {why}", provider.name()))
+            }
+            ProviderStatus::Frozen(_) | ProviderStatus::Serving => None,
+        }
+    }
+}
+
+fn standing(told: Option<&Told>, away: Option<String>) -> (Standing, String) {
+    match (told, away) {
+        (Some(Told { settled: true, .. }), _) => (Standing::Settled, String::new()),
+        (_, Some(why)) => (Standing::Blocked, why),
+        (Some(Told { warned: Some(why), .. }), _) => (Standing::Blocked, why.clone()),
+        (Some(Told { in_progress: true, .. }), _) => {
+            (Standing::Waiting, "the provider is working on the balancer".to_owned())
+        }
+        (Some(_), _) => (Standing::Waiting, "the balancer is not yet as the Service wants it".to_owned()),
+        (None, _) => (Standing::Waiting, "the host is working on it, or has not looked at it yet".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_waits_for_the_first_thing_in_its_way() {
+        let told = || Told::default();
+        let down = || Some("provider \"mock\" cannot be asked: down".to_owned());
+        let warned = || Told { warned: Some("SyncLoadBalancerFailed quota".to_owned()), ..told() };
+        let rows = [
+            (Some(Told { settled: true, ..told() }), down(), Standing::Settled, ""),
+            (Some(warned()), down(), Standing::Blocked, "cannot be asked"),
+            (Some(warned()), None, Standing::Blocked, "quota"),
+            (Some(Told { in_progress: true, ..told() }), None, Standing::Waiting, "working on the balancer"),
+            (Some(told()), None, Standing::Waiting, "not yet"),
+            (None, None, Standing::Waiting, "not looked"),
+        ];
+        for (told, away, want, word) in rows {
+            let (standing, why) = standing(told.as_ref(), away);
+            assert!(standing == want && why.contains(word), "{told:?}: {standing:?} {why}");
+        }
+    }
+}

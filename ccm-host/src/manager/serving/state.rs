@@ -1,0 +1,199 @@
+//! Shows what the host knows: `/state` and below, as JSON.
+//!
+//! In: a [`Source`], which the assembly gives once there is something to show. Out: the documents of the crate
+//! `ccm-state`. Nothing is computed unless somebody asks; what a provider has is read through its usual limits.
+
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use axum::{
+    Json, Router,
+    extract::{Path, RawQuery, State},
+    http::{HeaderName, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use ccm_state::{
+    HostState, NodeState,
+    inventory::{Inventory, Kind},
+};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::cloud::{CloudError, Question};
+
+/// Whoever knows the state of the host.
+#[async_trait]
+pub trait Source: std::fmt::Debug + Send + Sync {
+    fn state(&self) -> HostState;
+
+    /// `None` if there is no such node.
+    fn node(&self, name: &str) -> Option<NodeState>;
+
+    /// The names of the providers.
+    fn providers(&self) -> Vec<String>;
+
+    /// `None` if there is no such provider.
+    async fn inventory(&self, provider: &str, question: &Question) -> Option<Result<Inventory, CloudError>>;
+}
+
+/// Where the state is shown; clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Door(Arc<OnceLock<Arc<dyn Source>>>);
+
+impl Door {
+    /// Shows this from now on.
+    pub fn open(&self, source: Arc<dyn Source>) {
+        // Only the first one counts, and there is only one.
+        let _ = self.0.set(source);
+    }
+
+    fn source(&self) -> Result<&Arc<dyn Source>, Refusal> {
+        self.0.get().ok_or_else(|| {
+            let why = "the host is starting and knows nothing yet: /readyz says what it waits for";
+            Refusal(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", why.to_owned())
+        })
+    }
+
+    pub(super) fn router(self) -> Router {
+        Router::new()
+            .route("/state", get(host))
+            .route("/state/nodes/{name}", get(node))
+            .route("/state/providers/{name}/{kind}", get(inventory))
+            .route("/state/providers/{name}/clusters/{cluster}", get(cluster))
+            .with_state(self)
+    }
+}
+
+/// Why there is no document, in the form that Kubernetes clients read.
+#[derive(Debug)]
+struct Refusal(StatusCode, &'static str, String);
+
+impl Refusal {
+    fn bad(why: impl Into<String>) -> Self {
+        Self(StatusCode::BAD_REQUEST, "BadRequest", why.into())
+    }
+
+    fn not_found(why: impl Into<String>) -> Self {
+        Self(StatusCode::NOT_FOUND, "NotFound", why.into())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let Self(code, reason, message) = self;
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": message, "reason": reason, "code": code.as_u16(),
+        });
+        (code, headers(), Json(status)).into_response()
+    }
+}
+
+type Answer = Result<Response, Refusal>;
+
+fn headers() -> [(HeaderName, HeaderValue); 2] {
+    [
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store")),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ]
+}
+
+fn show(document: &impl Serialize) -> Response {
+    (headers(), Json(document)).into_response()
+}
+
+async fn host(State(door): State<Door>) -> Answer {
+    Ok(show(&door.source()?.state()))
+}
+
+async fn node(State(door): State<Door>, Path(name): Path<String>) -> Answer {
+    let node = door.source()?.node(&name).ok_or_else(|| {
+        Refusal::not_found(format!("there is no node {name:?} in this cluster: kubectl get nodes lists them"))
+    })?;
+    Ok(show(&node))
+}
+
+async fn inventory(
+    State(door): State<Door>,
+    Path((name, kind)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+) -> Answer {
+    let question = question(&kind, query.as_deref().unwrap_or_default())?;
+    ask(&door, &name, &question).await
+}
+
+async fn cluster(State(door): State<Door>, Path((name, cluster)): Path<(String, String)>) -> Answer {
+    ask(&door, &name, &Question::Cluster(cluster)).await
+}
+
+async fn ask(door: &Door, provider: &str, question: &Question) -> Answer {
+    let source = door.source()?;
+    match source.inventory(provider, question).await {
+        None => {
+            let known = source.providers().join(", ");
+            Err(Refusal::not_found(format!("there is no provider {provider:?}: this host has {known}")))
+        }
+        Some(Ok(inventory)) => Ok(show(&inventory)),
+        Some(Err(error)) => {
+            let message = format!("provider {provider:?} did not answer: {error} ({})", error.label());
+            Err(Refusal(StatusCode::BAD_GATEWAY, "ProviderFailed", message))
+        }
+    }
+}
+
+fn question(kind: &str, query: &str) -> Result<Question, Refusal> {
+    let all = Kind::ALL.map(Kind::name).join(", ");
+    let kind = Kind::of_name(kind)
+        .ok_or_else(|| Refusal::not_found(format!("{kind:?} is nothing that providers list: {all} are")))?;
+    Ok(match kind {
+        Kind::Instances => Question::Instances,
+        Kind::LoadBalancers => Question::LoadBalancers,
+        Kind::Routes => Question::Routes,
+        Kind::Clusters => Question::Clusters,
+        Kind::Volumes => {
+            let given = |wanted: &'static str| {
+                form_urlencoded::parse(query.as_bytes())
+                    .filter(move |(key, value)| key == wanted && !value.is_empty())
+                    .map(|(_, value)| value.into_owned())
+            };
+            let mut ids: Vec<String> = given("id").collect();
+            ids.sort();
+            ids.dedup();
+            let plugin = given("plugin").next();
+            match (plugin, ids) {
+                (Some(plugin), ids) if !ids.is_empty() => Question::Volumes { plugin, ids },
+                _ => {
+                    return Err(Refusal::bad(
+                        "volumes cannot be listed: give plugin=NAME and id=ID, for example \
+                         ?plugin=kubernetes.io/aws-ebs&id=vol-1",
+                    ));
+                }
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_needs_all_its_parts() {
+        let volumes = |ids: &[&str]| {
+            let ids = ids.iter().map(|&id| id.to_owned()).collect();
+            Some(Question::Volumes { plugin: "kubernetes.io/ebs".to_owned(), ids })
+        };
+        let rows = [
+            ("instances", "", Some(Question::Instances)),
+            ("load-balancers", "x=y", Some(Question::LoadBalancers)),
+            ("volumes", "plugin=kubernetes.io%2Febs&id=b&id=a&id=b", volumes(&["a", "b"])),
+            ("volumes", "plugin=kubernetes.io/ebs", None),
+            ("volumes", "id=a", None),
+            ("pods", "", None),
+        ];
+        for (kind, query, want) in rows {
+            assert_eq!(question(kind, query).ok(), want, "{kind}?{query}");
+        }
+    }
+}
