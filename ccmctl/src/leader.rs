@@ -1,0 +1,129 @@
+//! Finds the pod of the replica that leads.
+//!
+//! In: the Lease, and the host's pods. Out: the leader's pod and port. Its holder is written `HOSTNAME_UNIQUE`; the
+//! hostname is the pod's name, or the node's if the pod uses the node's network.
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
+use kube::{Api, Client, api::ListParams};
+
+use crate::cli::Way;
+
+/// The port of a host that names none.
+const USUAL_PORT: u16 = 10258;
+/// What the chart calls the port.
+const PORT_NAME: &str = "https";
+
+/// Where the leader serves.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Leader {
+    pub(crate) pod: String,
+    pub(crate) port: u16,
+}
+
+pub(crate) async fn find(client: &Client, way: &Way) -> Result<Leader> {
+    let (namespace, name) = way
+        .lease
+        .split_once('/')
+        .with_context(|| format!("--lease is {:?}: give NAMESPACE/NAME", way.lease))?;
+    let lease = Api::<Lease>::namespaced(client.clone(), namespace)
+        .get_opt(name)
+        .await
+        .with_context(|| format!("the Lease {} cannot be read: you need the right to get it", way.lease))?;
+    let holder = lease.and_then(|lease| lease.spec).and_then(|spec| spec.holder_identity).unwrap_or_default();
+    let pods = Api::<Pod>::namespaced(client.clone(), &way.namespace)
+        .list(&ListParams::default().labels(&way.selector))
+        .await
+        .with_context(|| format!("the pods in {} cannot be listed: you need the right to", way.namespace))?;
+    choose(&holder, &pods.items).with_context(|| {
+        format!(
+            "the leader is not found by Lease {} and pods {} in {}: correct --lease, --selector and --namespace, or give \
+             --server",
+            way.lease, way.selector, way.namespace
+        )
+    })
+}
+
+/// The holder's pod; without a holder, the only one that runs.
+fn choose(holder: &str, pods: &[Pod]) -> Result<Leader> {
+    let running: Vec<&Pod> = pods.iter().filter(|pod| phase(pod) == "Running").collect();
+    if holder.is_empty() {
+        return match running.as_slice() {
+            [only] => leader(only),
+            [] => bail!("no pod runs"),
+            several => bail!("nobody holds the Lease, and {} pods run", several.len()),
+        };
+    }
+    let host = holder.rsplit_once('_').map_or(holder, |(host, _)| host);
+    let is_holder = |pod: &&&Pod| {
+        let Some(spec) = &pod.spec else { return false };
+        if spec.host_network == Some(true) {
+            let node = spec.node_name.as_deref().unwrap_or_default();
+            return node == host || node.split('.').next() == Some(host);
+        }
+        pod.metadata.name.as_deref() == Some(host)
+    };
+    let pod = running.iter().find(is_holder).ok_or_else(|| {
+        anyhow!("{host:?} holds the Lease, and none of the {} running pods is it", running.len())
+    })?;
+    leader(pod)
+}
+
+fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
+}
+
+fn leader(pod: &Pod) -> Result<Leader> {
+    let name = pod.metadata.name.clone().context("a pod without a name")?;
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
+    let port = ports.find(|port| port.name.as_deref() == Some(PORT_NAME));
+    let port = port.and_then(|port| u16::try_from(port.container_port).ok()).unwrap_or(USUAL_PORT);
+    Ok(Leader { pod: name, port })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(name: &str, node: &str, host_network: bool, phase: &str) -> Pod {
+        serde_json::from_value(json!({
+            "metadata": { "name": name },
+            "spec": {
+                "nodeName": node, "hostNetwork": host_network,
+                "containers": [{ "name": "ccm-host", "ports": [{ "name": "https", "containerPort": 10300 }] }],
+            },
+            "status": { "phase": phase },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_holder_of_the_lease_is_found() {
+        let pods = [
+            pod("ccm-a", "node-1", false, "Running"),
+            pod("ccm-b", "node-2", false, "Running"),
+            pod("ccm-c", "node-3.example", true, "Running"),
+            pod("ccm-d", "node-4", false, "Failed"),
+        ];
+        let rows: [(&str, &[Pod], Result<&str, &str>); 8] = [
+            ("ccm-b_3f", &pods, Ok("ccm-b")),
+            ("node-3.example_3f", &pods, Ok("ccm-c")),
+            ("node-3_3f", &pods, Ok("ccm-c")),
+            ("node-1_3f", &pods, Err("\"node-1\" holds the Lease")),
+            ("ccm-d_3f", &pods, Err("\"ccm-d\" holds the Lease")),
+            ("", &pods, Err("3 pods run")),
+            ("", &pods[3..], Err("no pod runs")),
+            ("", &pods[..1], Ok("ccm-a")),
+        ];
+        for (holder, pods, want) in rows {
+            match (choose(holder, pods), want) {
+                (Ok(leader), Ok(name)) => assert_eq!(leader, Leader { pod: name.to_owned(), port: 10300 }),
+                (Err(error), Err(word)) => assert!(error.to_string().contains(word), "{holder}: {error}"),
+                (seen, want) => panic!("{holder}: {seen:?}, not {want:?}"),
+            }
+        }
+    }
+}
