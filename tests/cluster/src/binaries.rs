@@ -19,10 +19,12 @@ pub enum Profile {
 }
 
 static BUILT: [OnceLock<std::result::Result<PathBuf, String>>; 2] = [OnceLock::new(), OnceLock::new()];
+const PARTS: [&str; 2] = ["ccm-host", "provider-mock"];
 
 /// The folder with `ccm-host` and `provider-mock`, up to date. Cargo is asked once per process.
 pub(crate) fn folder(profile: Profile) -> Result<PathBuf> {
-    let built = BUILT[profile as usize].get_or_init(|| build(profile).map_err(|error| format!("{error:#}")));
+    let built =
+        BUILT[profile as usize].get_or_init(|| build(profile, &PARTS).map_err(|error| format!("{error:#}")));
     match built {
         Ok(folder) => Ok(folder.clone()),
         Err(error) => bail!("{error}"),
@@ -39,16 +41,27 @@ pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-fn build(profile: Profile) -> Result<PathBuf> {
+/// `ccmctl`, up to date. Built apart: only tests of it need it.
+pub(crate) fn ccmctl() -> Result<PathBuf> {
+    static BUILT: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let program = build(Profile::Dev, &["ccmctl"]).map(|folder| folder.join("ccmctl"));
+        program.map_err(|error| format!("{error:#}"))
+    });
+    built.clone().map_err(|error| anyhow::anyhow!(error))
+}
+
+fn build(profile: Profile, names: &[&str]) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.current_dir(root()).args(["build", "--quiet", "--bins", "-p", "ccm-host", "-p", "provider-mock"]);
+    command.current_dir(root()).args(["build", "--quiet", "--bins"]);
+    command.args(names.iter().flat_map(|name| ["-p", name]));
     if profile == Profile::Release {
         command.arg("--release");
     }
-    let status = command.status().context("cannot run cargo to build ccm-host and provider-mock")?;
+    let status = command.status().with_context(|| format!("cannot run cargo to build {names:?}"))?;
     if !status.success() {
-        bail!("cargo could not build ccm-host and provider-mock ({status}); its output stands above");
+        bail!("cargo could not build {names:?} ({status}); its output stands above");
     }
     Ok(target().join(if profile == Profile::Release { "release" } else { "debug" }))
 }

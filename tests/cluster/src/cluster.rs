@@ -5,6 +5,7 @@ use std::{
     io::Write as _,
     os::unix::fs::OpenOptionsExt as _,
     path::PathBuf,
+    process::Output,
 };
 
 use anyhow::{Context as _, Result};
@@ -338,6 +339,24 @@ impl Cluster {
         let address =
             fs::read_to_string(self.folder.join("host-address")).context("the host serves nothing yet")?;
         Ok(address.trim().to_owned())
+    }
+
+    /// Runs `ccmctl` with these arguments and a kubeconfig, to its end.
+    pub async fn ccmctl(&self, kubeconfig: &std::path::Path, arguments: &[&str]) -> Result<Output> {
+        let program = tokio::task::spawn_blocking(binaries::ccmctl).await??;
+        let mut command = tokio::process::Command::new(program);
+        command.arg("--kubeconfig").arg(kubeconfig).args(arguments).kill_on_drop(true);
+        command.output().await.context("ccmctl cannot be run")
+    }
+
+    /// How `ccmctl` reaches this host without a pod.
+    pub fn ccmctl_way(&self) -> Result<[String; 3]> {
+        let certificate = self.folder.join("host-certificate/cloud-controller-manager.crt");
+        Ok([
+            format!("--server=https://{}", self.host_address()?),
+            format!("--certificate-authority={}", certificate.display()),
+            "--tls-server-name=localhost".to_owned(),
+        ])
     }
 
     /// The host's metrics.

@@ -1,4 +1,4 @@
-//! proto → sdk → providers, and proto → host; host and providers meet only on the wire.
+//! proto → sdk → providers, and proto → state → host and ccmctl; host, ccmctl and providers meet only on the wire.
 
 #![allow(clippy::expect_used, reason = "a test that cannot read the checkout has failed")]
 
@@ -7,11 +7,14 @@ use std::collections::BTreeMap;
 use cargo_metadata::{DependencyKind::Development, MetadataCommand};
 
 /// What each shipped crate may depend on among ours, for anything but its tests.
-const MAY: [(&str, &[&str]); 5] = [
+const MAY: [(&str, &[&str]); 7] = [
     ("cloudprovider-proto", &[]),
     ("cloudprovider-sdk", &["cloudprovider-proto"]),
     ("provider-mock", &["cloudprovider-proto", "cloudprovider-sdk"]),
-    ("ccm-host", &["cloudprovider-proto"]),
+    ("ccm-state", &["cloudprovider-proto"]),
+    ("ccm-host", &["cloudprovider-proto", "ccm-state"]),
+    // It asks a running host, whatever its release: it knows the documents, not the host.
+    ("ccmctl", &["cloudprovider-proto", "ccm-state"]),
     // Providers of all kinds are tried by it: it may know none.
     ("provider-conformance", &["cloudprovider-proto"]),
 ];

@@ -4,6 +4,7 @@ mod bad_input;
 mod bad_start;
 mod balancer_sweeps;
 mod bridged;
+mod ccmctl;
 mod credentials;
 mod difficult;
 mod gce;
