@@ -144,8 +144,8 @@ impl Source for State {
             name: sample.name.to_owned(),
             depth: sample.depth,
             delayed: sample.delayed,
-            adds: sample.adds,
-            retries: sample.retries,
+            adds: sample.added,
+            retries: sample.retried,
             longest_seconds: sample.longest_seconds,
         });
         HostState {

@@ -219,8 +219,8 @@ impl<K: Key> InFlight for Shared<K> {
             name: self.name,
             depth: schedule.waiting(now),
             delayed: schedule.delayed(now),
-            adds: self.series.adds.get(),
-            retries: self.series.retries.get(),
+            added: self.series.adds.get(),
+            retried: self.series.retries.get(),
             // Not sum(): the sum of nothing is minus zero.
             unfinished_seconds: running().fold(0.0, |sum, seconds| sum + seconds),
             longest_seconds: running().fold(0.0, f64::max),

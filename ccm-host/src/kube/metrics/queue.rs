@@ -33,8 +33,8 @@ pub struct QueueSample {
     pub depth: usize,
     /// Keys whose delay is not over.
     pub delayed: usize,
-    pub adds: u64,
-    pub retries: u64,
+    pub added: u64,
+    pub retried: u64,
     pub unfinished_seconds: f64,
     pub longest_seconds: f64,
 }
