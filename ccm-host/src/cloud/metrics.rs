@@ -37,6 +37,7 @@ pub struct CloudMetrics {
     violations: Family<RuleLabels, Counter>,
     rate_limited: Family<ClassLabels, Counter<f64, std::sync::atomic::AtomicU64>>,
     versions: Family<VersionLabels, Gauge>,
+    infos: Family<InfoLabels, Gauge>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -84,6 +85,12 @@ struct VersionLabels {
     version: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InfoLabels {
+    provider: Arc<str>,
+    version: String,
+}
+
 const SECONDS: Buckets = Buckets(&[
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 600.0,
 ]);
@@ -105,6 +112,7 @@ impl Default for CloudMetrics {
             violations: Family::default(),
             rate_limited: Family::default(),
             versions: Family::default(),
+            infos: Family::default(),
         }
     }
 }
@@ -170,6 +178,11 @@ impl CloudMetrics {
             "cloudprovider_negotiated_version",
             "Negotiated version of each service (1)",
             all.versions.clone(),
+        );
+        registry.register(
+            "cloudprovider_provider_info",
+            "Version that the provider reports of itself (1)",
+            all.infos.clone(),
         );
         all
     }

@@ -62,13 +62,14 @@ impl std::fmt::Debug for Mock {
     }
 }
 
-/// The provider of this name in front of this cloud.
+/// The provider of this name and version in front of this cloud.
 ///
 /// # Errors
 ///
 /// When the name or what is advertised is outside of the contract.
 pub fn build(
     name: &str,
+    version: &str,
     epoch: &str,
     cloud: Cloud,
     advertised: &Advertised,
@@ -90,7 +91,7 @@ pub fn build(
     };
     Provider::builder(name)
         .leaders(advertised.leaders())
-        .vendor_version(env!("CARGO_PKG_VERSION"))
+        .vendor_version(version)
         .process_epoch(epoch)
         .provider_id_prefix(PROVIDER_ID_PREFIX)
         .capabilities(advertised.answer(&mock.cloud.read(mock.now(), |state| state.settings().clone())))

@@ -32,6 +32,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let cloud = open_cloud(&options, &clock).await?;
     let mock = Mock {
         name: options.name.clone(),
+        version: options.report_version.clone(),
         advertised: options.advertise.clone(),
         latency: options.latency,
         ..Mock::new(cloud, clock)
@@ -46,7 +47,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         name: options.name.clone(),
         epoch,
         endpoint: server.endpoint().to_string(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: options.report_version.clone(),
     };
     let Mock { cloud, clock, calls, faults, .. } = mock.clone();
     let door = Door { cloud, clock, calls, faults, info };
@@ -70,6 +71,8 @@ pub struct Mock {
     pub clock: Clock,
     /// Name of the provider.
     pub name: String,
+    /// Version that the provider reports of itself.
+    pub version: String,
     /// Limits and intervals.
     pub advertised: Advertised,
     /// Every call that reaches the cloud takes this long.
@@ -88,6 +91,7 @@ impl Mock {
             cloud,
             clock,
             name: "mock".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             advertised: Advertised::default(),
             latency: Duration::ZERO,
             calls: Arc::default(),
@@ -102,9 +106,15 @@ impl Mock {
     /// When the name or what is advertised is outside of the contract.
     pub fn server(&self, epoch: &str, serve: ServeOptions) -> anyhow::Result<(Server, ProviderHandle)> {
         let (cloud, clock) = (self.cloud.clone(), Arc::clone(&self.clock));
-        let provider =
-            provider::build(&self.name, epoch, cloud.clone(), &self.advertised, Arc::clone(&clock))
-                .context("the flags make no provider")?;
+        let provider = provider::build(
+            &self.name,
+            &self.version,
+            epoch,
+            cloud.clone(),
+            &self.advertised,
+            Arc::clone(&clock),
+        )
+        .context("the flags make no provider")?;
         let handle = provider.handle();
         let world = World { cloud, clock, advertised: self.advertised.clone(), memory: Default::default() };
         let (calls, faults) = (Arc::clone(&self.calls), Arc::clone(&self.faults));

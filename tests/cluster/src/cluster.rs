@@ -221,6 +221,11 @@ impl Cluster {
         self.host_flags.push(flag.into());
     }
 
+    /// Flags for the next start of the provider, instead of those of [`Options`].
+    pub fn set_provider_flags(&mut self, flags: Vec<String>) {
+        self.provider_flags = flags;
+    }
+
     /// Starts the host; [`Cluster::host_ready`] waits for it.
     pub fn start_host(&mut self) -> Result<()> {
         self.host = Some(self.start_replica("host", &[])?);

@@ -107,6 +107,8 @@ impl Link {
         if restarted == Some(true) {
             self.metrics.epoch_changed();
         }
+        let former = known.info.as_ref().map(|info| info.vendor_version.as_str());
+        self.metrics.introduced(former, &session.info.vendor_version);
         self.metrics.negotiated(&known.served, &session.served);
         if restarted != Some(false) {
             // The cloud throttled another process.

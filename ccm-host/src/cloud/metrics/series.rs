@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use super::log::CallLog;
 use super::{
-    Arc, Class, ClassLabels, CloudMetrics, EndLabels, Findings, Gauge, MethodLabels, ProviderLabels,
-    ProviderStatus, RpcLabels, RuleLabels, Served, VersionLabels, rule,
+    Arc, Class, ClassLabels, CloudMetrics, EndLabels, Findings, Gauge, InfoLabels, MethodLabels,
+    ProviderLabels, ProviderStatus, RpcLabels, RuleLabels, Served, VersionLabels, rule,
 };
 use crate::cloud::{CloudError, method::Method};
+
+/// Characters of a reported version that a label holds.
+const LONGEST_VERSION: usize = 64;
 
 #[derive(Debug, Clone)]
 pub(in crate::cloud) struct ProviderMetrics {
@@ -131,6 +134,18 @@ impl ProviderMetrics {
         };
         let labels = ClassLabels { provider: Arc::clone(&self.provider), class };
         self.all.rate_limited.get_or_create(&labels).inc_by(pause.as_secs_f64());
+    }
+
+    /// Shows the version that the provider reports, instead of the former one.
+    pub(in crate::cloud) fn introduced(&self, before: Option<&str>, now: &str) {
+        let labels = |version: &str| InfoLabels {
+            provider: Arc::clone(&self.provider),
+            version: version.chars().take(LONGEST_VERSION).collect(),
+        };
+        if let Some(before) = before {
+            self.all.infos.remove(&labels(before));
+        }
+        self.all.infos.get_or_create(&labels(now)).set(1);
     }
 
     pub(in crate::cloud) fn negotiated(&self, before: &Served, now: &Served) {

@@ -30,6 +30,9 @@ pub struct Options {
     /// Name of the provider.
     #[arg(long, default_value = "mock")]
     pub name: String,
+    /// Version that the provider reports of itself.
+    #[arg(long, value_name = "TEXT", default_value = env!("CARGO_PKG_VERSION"))]
+    pub report_version: String,
     /// Zones of the cloud.
     #[arg(long, value_delimiter = ',', default_value = "mock-1a,mock-1b,mock-1c")]
     pub zones: Vec<String>,

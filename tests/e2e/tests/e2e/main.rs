@@ -19,6 +19,7 @@ mod observability;
 mod providers;
 mod reflection;
 mod restarts;
+mod rolling;
 mod routes;
 mod serving;
 mod skew;
