@@ -7,6 +7,7 @@
 //!
 //! Nodes and Services are made by [`nodes`] and [`services`] as a kubelet and a user make them; [`wait`] waits on conditions.
 
+mod api_proxy;
 mod binaries;
 pub mod cloud;
 mod cloud_folder;
@@ -25,6 +26,7 @@ mod steered;
 pub mod wait;
 mod way;
 
+pub use api_proxy::{ApiProxy, Trouble};
 pub use binaries::Profile;
 pub use cloud::Cloud;
 pub use cloud_folder::CloudFolder;

@@ -25,5 +25,6 @@ mod serving;
 mod skew;
 mod steady;
 mod traces;
+mod trouble;
 
 use e2e::quick;
