@@ -44,6 +44,7 @@ mod session;
 mod sets;
 pub mod settings;
 mod spliced;
+mod ssh_keys;
 mod standing;
 mod status;
 mod updates;

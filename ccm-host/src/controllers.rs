@@ -13,17 +13,19 @@ pub mod node_scope;
 pub(crate) mod node_server;
 mod registration;
 pub mod service_lb;
+pub mod ssh_keys;
 pub mod taint;
 
 pub use registration::{Kept, Parts, Registration, Run, Serves};
 
 /// All controllers, in start order.
-pub const ALL: [&Registration; 5] = [
+pub const ALL: [&Registration; 6] = [
     &cloud_node::REGISTRATION,
     &cloud_node_lifecycle::REGISTRATION,
     &service_lb::REGISTRATION,
     &node_ipam::REGISTRATION,
     &node_route::REGISTRATION,
+    &ssh_keys::REGISTRATION,
 ];
 
 /// The flags of all controllers.
@@ -41,4 +43,6 @@ pub struct Settings {
     pub cidrs: node_ipam::settings::CidrSettings,
     #[command(flatten)]
     pub routes: node_route::Settings,
+    #[command(flatten)]
+    pub ssh_keys: ssh_keys::Settings,
 }

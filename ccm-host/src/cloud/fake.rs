@@ -79,6 +79,8 @@ pub(crate) enum Call {
     EnsureRoute { destination: String, node: String },
     /// `delete_route`
     DeleteRoute { id: String, destination: String },
+    /// `add_ssh_key`
+    AddSshKey { user: String, public_key: String },
 }
 
 /// Names of the RPCs, as [`FakeProvider::fail_next`] and others take them.
@@ -92,6 +94,7 @@ pub(crate) mod method {
     pub(crate) const LIST_ROUTES: &str = "ListRoutes";
     pub(crate) const ENSURE_ROUTE: &str = "BatchEnsureRoutes";
     pub(crate) const DELETE_ROUTE: &str = "BatchDeleteRoutes";
+    pub(crate) const ADD_SSH_KEY: &str = "AddSshKeyToAllInstances";
 }
 
 impl FakeProvider {

@@ -86,6 +86,8 @@ pub(super) static BATCH_UPDATE_LOAD_BALANCERS: Method =
     method("LoadBalancers", "BatchUpdateLoadBalancers", Class::Mutation, 120, 600);
 pub(super) static DELETE_LOAD_BALANCER: Method =
     method("LoadBalancers", "DeleteLoadBalancer", Class::Mutation, 120, 600);
+pub(super) static ADD_SSH_KEY: Method =
+    method("Instances", "AddSshKeyToAllInstances", Class::Mutation, 120, 600);
 pub(super) static LIST_ROUTES: Method = method("Routes", "ListRoutes", Class::Read, 60, 120);
 pub(super) static BATCH_ENSURE_ROUTES: Method =
     method("Routes", "BatchEnsureRoutes", Class::Mutation, 120, 300);

@@ -66,6 +66,10 @@ pub trait Provider: Send + Sync + Debug {
     /// Deletes a route that is still as listed. One that was re-pointed since fails with ROUTE_CHANGED, one that is
     /// gone is success. Batched with other callers' deletions.
     async fn delete_route(&self, listed: Route) -> Result<DeletedRoute, CloudError>;
+
+    /// Makes a public key, one line in OpenSSH form, valid for a user on all instances of this cluster. Holds what is
+    /// under way until it is.
+    async fn add_ssh_key(&self, user: &str, public_key: &str) -> Result<Option<InProgress>, CloudError>;
 }
 
 /// Whether a provider can be called.
@@ -107,6 +111,8 @@ pub struct ProviderInfo {
     pub names_are_keys: bool,
     /// Its cloud allocates pod CIDRs to instances.
     pub pod_cidrs: bool,
+    /// It spreads SSH keys.
+    pub ssh_keys: bool,
     /// The `spec.loadBalancerClass` values that it owns.
     pub load_balancer_classes: Vec<String>,
     /// It owns Services without a class.

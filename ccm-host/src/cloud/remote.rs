@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     BackendSet, CloudError, CloudMetrics, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer,
-    EnsureRoute, Ensured, EnsuredRoute, InstanceAnswer, InstanceQuery, LoadBalancer, LoadBalancerList,
-    Provider, ProviderConfig, ProviderInfo, ProviderStatus, Question, Route, RouteList, UpdateLoadBalancer,
-    Updated, balancers,
+    EnsureRoute, Ensured, EnsuredRoute, InProgress, InstanceAnswer, InstanceQuery, LoadBalancer,
+    LoadBalancerList, Provider, ProviderConfig, ProviderInfo, ProviderStatus, Question, Route, RouteList,
+    UpdateLoadBalancer, Updated, balancers,
     batch::Batcher,
     instances::{InstanceReads, NodeKey, ReadLane},
     inventory,
@@ -23,6 +23,7 @@ use super::{
     method,
     metrics::ProviderMetrics,
     routes::{self, Change as _, RouteChanges},
+    ssh_keys,
     updates::{BalancerUpdates, UpdateKey},
     wanted,
 };
@@ -149,5 +150,9 @@ impl Provider for RemoteProvider {
     async fn delete_route(&self, listed: Route) -> Result<DeletedRoute, CloudError> {
         self.link.session(routes::Delete::method())?;
         self.route_deletes.ask((), RouteChanges::<routes::Delete>::key(&listed), listed).await
+    }
+
+    async fn add_ssh_key(&self, user: &str, public_key: &str) -> Result<Option<InProgress>, CloudError> {
+        ssh_keys::add(&self.link, user, public_key).await
     }
 }

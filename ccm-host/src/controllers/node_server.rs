@@ -201,8 +201,12 @@ impl NodeServer {
     /// Another client writes the ConfigMap of this name.
     pub(crate) fn put_record(&self, name: &str, data: Value) {
         let metadata = json!({"name": name, "namespace": "kube-system"});
-        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
-        self.api.world().put_value(map).unwrap();
+        self.put_object(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}));
+    }
+
+    /// Another client writes this object.
+    pub(crate) fn put_object(&self, object: Value) {
+        self.api.world().put_value(object).unwrap();
     }
 
     /// The node's kubelet is alive, and renews its Lease.

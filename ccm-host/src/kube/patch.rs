@@ -24,6 +24,7 @@ mod json;
 mod lease;
 mod node;
 mod record;
+mod secret;
 mod service;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ pub use error::WriteError;
 pub use lease::NodeLease;
 pub use node::{NodeChange, node_addresses, node_condition, node_main, node_pod_cidrs};
 pub use record::{Record, RecordKey};
+pub use secret::Secret;
 pub use service::{service_annotations, service_condition, service_finalizer, service_ingress};
 pub use writer::{Writer, Written};
 

@@ -16,9 +16,9 @@ use super::{Call, FakeProvider, answers, machine, method};
 use crate::{
     cloud::{
         BackendSet, CloudError, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer, EnsureRoute,
-        Ensured, EnsuredRoute, ErrorReason, Ingress, InstanceAnswer, InstanceQuery, InstanceState,
-        LoadBalancer, LoadBalancerList, LoadBalancerState, Ownership, Provider, ProviderInfo, ProviderStatus,
-        Route, RouteList, SyncState, UpdateLoadBalancer, Updated, desired::join,
+        Ensured, EnsuredRoute, ErrorReason, InProgress, Ingress, InstanceAnswer, InstanceQuery,
+        InstanceState, LoadBalancer, LoadBalancerList, LoadBalancerState, Ownership, Provider, ProviderInfo,
+        ProviderStatus, Route, RouteList, SyncState, UpdateLoadBalancer, Updated, desired::join,
     },
     kube::{Node, Service},
 };
@@ -178,6 +178,12 @@ impl Provider for FakeProvider {
         let (id, destination) = (listed.id.clone(), listed.destination.to_string());
         self.begin(method::DELETE_ROUTE, Call::DeleteRoute { id, destination }).await?;
         self.remove_route(&listed)
+    }
+
+    async fn add_ssh_key(&self, user: &str, public_key: &str) -> Result<Option<InProgress>, CloudError> {
+        let call = Call::AddSshKey { user: user.to_owned(), public_key: public_key.to_owned() };
+        self.begin(method::ADD_SSH_KEY, call).await?;
+        Ok(self.state.lock().next_in_progress(method::ADD_SSH_KEY))
     }
 }
 

@@ -191,6 +191,7 @@ fn info(
         watch_instances: can(Capability::InstancesWatch),
         names_are_keys: can(Capability::InstancesKeyedByName),
         pod_cidrs: can(Capability::InstancePodCidrs),
+        ssh_keys: can(Capability::SshKeys),
         load_balancer_classes: capabilities.load_balancer_classes.clone(),
         default_load_balancer_class: !capabilities.no_default_load_balancer_class,
         adoption: can(Capability::Adoption),

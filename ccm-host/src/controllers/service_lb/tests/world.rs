@@ -235,5 +235,6 @@ pub(super) fn word(call: &Call) -> String {
         Call::Delete { uid, .. } => format!("delete {uid}"),
         Call::Instance { node, .. } => format!("instance {node}"),
         Call::ListRoutes { .. } | Call::EnsureRoute { .. } | Call::DeleteRoute { .. } => "route".to_owned(),
+        Call::AddSshKey { user, .. } => format!("ssh key {user}"),
     }
 }

@@ -1,0 +1,100 @@
+//! Follows the Secret.
+//!
+//! In: the Secret, read again and again: the right to get one Secret by name is less than that to watch Secrets. Out:
+//! the keys to spread, subjects for the queue, and Events about lines that are refused and keys that are gone.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use tokio::time::sleep;
+
+use super::{
+    Shared, Subject,
+    decide::{Key, Plan, plan},
+};
+use crate::kube::{
+    events::{EventType, Regarding},
+    patch::Secret,
+};
+
+/// Time between two reads of the Secret.
+pub(super) const POLL: Duration = Duration::from_secs(30);
+
+/// What is known of the Secret.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    version: String,
+    /// Where Events go; `None` before the first read.
+    pub(super) regarding: Option<Regarding>,
+    pub(super) plan: Plan,
+    /// Subjects whose keys are on all instances.
+    pub(super) spread: HashSet<Subject>,
+}
+
+impl Known {
+    pub(super) fn key(&self, subject: &Subject) -> Option<&Key> {
+        let is_it = |key: &&Key| key.user == subject.user && key.fingerprint == subject.fingerprint;
+        self.plan.keys.iter().find(is_it)
+    }
+}
+
+impl Shared {
+    /// Runs forever.
+    pub(super) async fn follow(self: &Arc<Self>) {
+        let mut told = String::new();
+        loop {
+            let read = self.context.writer.get_secret(&self.context.secret).await;
+            let problem = match read {
+                Ok(Some(secret)) => {
+                    self.update(secret);
+                    String::new()
+                }
+                Ok(None) => "it does not exist: create it, or drop ssh-keys from --controllers".to_owned(),
+                Err(error) => {
+                    format!("{:#}; the host needs the right to get this Secret", anyhow::Error::from(error))
+                }
+            };
+            self.context.metrics.unreadable(!problem.is_empty());
+            if problem != told && !problem.is_empty() {
+                tracing::warn!(secret = %self.context.secret, problem, "the Secret with SSH keys cannot be read");
+            }
+            told = problem;
+            sleep(POLL).await;
+        }
+    }
+
+    fn update(&self, secret: Secret) {
+        let mut known = self.known.lock();
+        if known.version == secret.version {
+            return;
+        }
+        let plan = plan(&secret.data);
+        let recorder = &self.context.recorder;
+        for refusal in plan.refused.iter().filter(|refusal| !known.plan.refused.contains(refusal)) {
+            tracing::warn!(secret = %self.context.secret, "{refusal}");
+            recorder.record(&secret.regarding, EventType::Warning, "SshKeyRefused", refusal.to_string());
+        }
+        known.version = secret.version;
+        known.plan = plan;
+        self.context.metrics.planned(known.plan.keys.len(), known.plan.refused.len());
+        let gone: Vec<_> =
+            known.spread.iter().filter(|subject| known.key(subject).is_none()).cloned().collect();
+        for subject in gone {
+            let message = format!(
+                "key {} of user {:?} is gone from the Secret, but stays on the instances of provider {:?}: remove it there",
+                subject.fingerprint, subject.user, subject.provider
+            );
+            recorder.record(&secret.regarding, EventType::Warning, "SshKeyNotRevoked", message);
+            known.spread.remove(&subject);
+        }
+        known.regarding = Some(secret.regarding);
+        for provider in self.context.providers.all() {
+            for key in &known.plan.keys {
+                self.context.queue.add(Subject {
+                    provider: provider.name().to_owned(),
+                    user: key.user.clone(),
+                    fingerprint: key.fingerprint.clone(),
+                });
+            }
+        }
+    }
+}
