@@ -36,13 +36,12 @@ impl Accounts {
     ) -> Result<Self> {
         let mut accounts = BTreeMap::new();
         if process.settings().kube.use_service_account_credentials {
-            for controller in &process.settings().enabled {
-                let account = Account::new(controller.account);
+            for name in process.settings().enabled.iter().filter_map(|controller| controller.account) {
+                let account = Account::new(name);
                 let client = client::build_as(account.clone(), options, metrics);
-                let client = client
-                    .await
-                    .with_context(|| format!("no client for the ServiceAccount {}", controller.account))?;
-                accounts.entry(controller.account).or_insert(Own { account, client });
+                let client =
+                    client.await.with_context(|| format!("no client for the ServiceAccount {name}"))?;
+                accounts.entry(name).or_insert(Own { account, client });
             }
         }
         Ok(Self(accounts))
@@ -66,7 +65,7 @@ impl Accounts {
 
     /// Returns once this controller may write under its own identity.
     pub(super) async fn ready(&self, controller: &Registration) {
-        if let Some(own) = self.0.get(controller.account) {
+        if let Some(own) = controller.account.and_then(|account| self.0.get(account)) {
             own.account.ready().await;
         }
     }

@@ -72,7 +72,7 @@ pub const REGISTRATION: Registration = Registration {
     name: "cloud-node-controller",
     short_name: "cloud-node",
     alias: None,
-    account: "node-controller",
+    account: Some("node-controller"),
     by_default: true,
     keep: |settings| Kept::of_nodes(keep(&settings.nodes)),
     served_by: |_| Some(|provider| provider.instances),

@@ -73,7 +73,7 @@ pub const REGISTRATION: Registration = Registration {
     name: "cloud-node-lifecycle-controller",
     short_name: "cloud-node-lifecycle",
     alias: None,
-    account: "node-controller",
+    account: Some("node-controller"),
     by_default: true,
     keep: |settings| Kept::of_nodes(keep(&settings.nodes.node_selector)),
     served_by: |_| Some(|provider| provider.instances),

@@ -68,7 +68,7 @@ pub const REGISTRATION: Registration = Registration {
     name: "node-ipam-controller",
     short_name: "nodeipam",
     alias: None,
-    account: "node-controller",
+    account: Some("node-controller"),
     by_default: false,
     keep: |settings| Kept::of_nodes(keep(&settings.nodes.node_selector)),
     served_by: |settings| match settings.cidrs.allocation {

@@ -84,7 +84,7 @@ pub const REGISTRATION: Registration = Registration {
     name: "node-route-controller",
     short_name: "route",
     alias: Some("route-controller"),
-    account: "route-controller",
+    account: Some("route-controller"),
     by_default: true,
     keep: |settings| Kept::of_nodes(keep(&settings.nodes.node_selector)),
     served_by: |_| Some(|provider| provider.routes),

@@ -23,8 +23,9 @@ pub struct Registration {
     pub short_name: &'static str,
     /// A further name that `--controllers` accepts; upstream knows it only as an identity.
     pub alias: Option<&'static str>,
-    /// The ServiceAccount in `kube-system` that it writes as with `--use-service-account-credentials`.
-    pub account: &'static str,
+    /// The ServiceAccount in `kube-system` that it writes as with `--use-service-account-credentials`; `None`
+    /// if it writes nothing.
+    pub account: Option<&'static str>,
     /// Whether `*` in `--controllers` enables it.
     pub by_default: bool,
     /// What the caches must keep for it.
@@ -81,7 +82,7 @@ impl Parts {
     /// The writer of this controller.
     #[must_use]
     pub fn writer(&self, controller: &Registration) -> Writer {
-        self.writers.get(controller.account).unwrap_or(&self.writer).clone()
+        controller.account.and_then(|account| self.writers.get(account)).unwrap_or(&self.writer).clone()
     }
 }
 

@@ -89,7 +89,7 @@ pub const REGISTRATION: Registration = Registration {
     name: "service-lb-controller",
     short_name: "service",
     alias: Some("service-controller"),
-    account: "service-controller",
+    account: Some("service-controller"),
     by_default: true,
     keep: |_| Kept { nodes: keep_nodes(), services: Some(keep_services()) },
     served_by: |_| Some(|provider| provider.load_balancers),

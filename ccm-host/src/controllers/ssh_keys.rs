@@ -52,6 +52,7 @@ pub const REGISTRATION: Registration = Registration {
     name: "ssh-keys-controller",
     short_name: "ssh-keys",
     alias: None,
+    account: None,
     by_default: false,
     keep: |_| Kept::default(),
     served_by: |_| Some(|provider| provider.ssh_keys),

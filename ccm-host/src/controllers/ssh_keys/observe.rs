@@ -19,6 +19,9 @@ use crate::kube::{
 /// Time between two reads of the Secret.
 pub(super) const POLL: Duration = Duration::from_secs(30);
 
+/// While it cannot be read.
+const RETRY: Duration = Duration::from_secs(5);
+
 /// What is known of the Secret.
 #[derive(Debug, Default)]
 pub(super) struct Known {
@@ -57,8 +60,8 @@ impl Shared {
             if problem != told && !problem.is_empty() {
                 tracing::warn!(secret = %self.context.secret, problem, "the Secret with SSH keys cannot be read");
             }
+            sleep(if problem.is_empty() { POLL } else { RETRY }).await;
             told = problem;
-            sleep(POLL).await;
         }
     }
 

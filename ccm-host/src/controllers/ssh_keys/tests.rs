@@ -97,7 +97,8 @@ async fn keys_are_spread_again_and_again_and_told_once() {
 #[tokio::test(start_paused = true)]
 async fn a_rotated_key_is_spread_and_the_old_one_named() {
     let scene = Scene::start(FIRST, |_| {}).await;
-    (scene.spread(), scene.reasons());
+    scene.spread();
+    scene.reasons();
     put(&scene.server, &format!("{SECOND}\nssh-rsa broken"));
     sleep(observe::POLL).await;
     assert_eq!(scene.spread(), [format!("core {SECOND}")]);

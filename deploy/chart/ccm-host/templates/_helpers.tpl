@@ -114,6 +114,10 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- $_ := set $flags "controllers" (printf "%s,nodeipam" $flags.controllers | trimPrefix ",") }}
 {{- $_ := set $flags "allocate-node-cidrs" true }}
 {{- end }}
+{{- with .Values.sshKeys.secret }}
+{{- $_ := set $flags "controllers" (printf "%s,ssh-keys" $flags.controllers | trimPrefix ",") }}
+{{- $_ := set $flags "ssh-keys-secret" . }}
+{{- end }}
 {{- with .Values.cluster.cidrs }}{{ $_ := set $flags "cluster-cidr" (join "," .) }}{{ end }}
 {{- if .Values.leaderElection.enabled }}
 {{- $_ := set $flags "leader-elect-resource-name" .Values.leaderElection.resourceName }}
@@ -159,10 +163,11 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
   "service" (list "service" "service-lb-controller" "service-controller")
   "nodeipam" (list "nodeipam" "node-ipam-controller")
   "route" (list "route" "node-route-controller" "route-controller")
+  "ssh-keys" (list "ssh-keys" "ssh-keys-controller")
 }}
 {{- $enabled := list }}
 {{- range $name, $names := $aliases }}
-{{- $on := and (has "*" $items) (ne $name "nodeipam") }}
+{{- $on := and (has "*" $items) (not (has $name (list "nodeipam" "ssh-keys"))) }}
 {{- $decided := false }}
 {{- range $item := $items }}
 {{- if and (not $decided) (has (trimPrefix "-" (trim $item)) $names) }}
@@ -173,6 +178,7 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- if $on }}{{ $enabled = append $enabled $name }}{{ end }}
 {{- end }}
 {{- if not (eq (get $flags "allocate-node-cidrs" | toString) "true") }}{{ $enabled = without $enabled "nodeipam" }}{{ end }}
+{{- if not (get $flags "ssh-keys-secret") }}{{ $enabled = without $enabled "ssh-keys" }}{{ end }}
 {{- if or (eq (get $flags "configure-cloud-routes" | toString) "false") (empty (get $flags "cluster-cidr")) }}
 {{- $enabled = without $enabled "route" }}
 {{- end }}

@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result, ensure};
 use deploy_tests::rights::{Right, granted};
 use e2e::{event, join, node, node_gone, nothing_was_forbidden, service, service_gone};
-use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::core::v1::{Node, Secret, Service};
 use kube::{
     Api,
-    api::{Patch, PatchParams},
+    api::{Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use test_cluster::{
@@ -37,6 +37,8 @@ const RARE: [(&str, &str); 5] = [
     ("patch events", "the same Event again"),
     ("watch leases in kube-system/cloud-controller-manager", "a replica that stands by"),
 ];
+
+const SSH_KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFsqWU4wHkw8EpgHE22FO+8zVScAca1APXoeDxK/VjGe";
 
 /// Whose tokens the host may request.
 const ACCOUNTS: [&str; 3] = ["node-controller", "service-controller", "route-controller"];
@@ -268,6 +270,25 @@ async fn node_ipam_alone_writes_no_status() -> Result<()> {
         has_pod_cidr(&set.cluster, "node-a").await?;
         register(&set.cluster.client, as_registered("node-b")).await?;
         event(&set.cluster, "node-b", "CIDRNotAvailable").await?;
+        set.is_scraped().await
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ssh_keys_alone_reads_one_secret() -> Result<()> {
+    let secret = "kube-system/ssh-keys";
+    let set = Set::of(json!({ "controllers": [], "sshKeys": { "secret": secret } })).await?;
+    set.is_just_enough(&RARE, async {
+        let data = json!({ "core": SSH_KEY, "Root": SSH_KEY });
+        let secret = json!({ "metadata": { "name": "ssh-keys" }, "stringData": data });
+        let secrets = Api::<Secret>::namespaced(set.cluster.client.clone(), "kube-system");
+        secrets.create(&PostParams::default(), &serde_json::from_value(secret)?).await?;
+        event(&set.cluster, "ssh-keys", "SshKeySpread").await?;
+        event(&set.cluster, "ssh-keys", "SshKeyRefused").await?;
+        let keys = set.cluster.cloud()?.door().ssh_keys().await?;
+        let users: Vec<_> = keys.iter().map(|key| key.user.as_str()).collect();
+        ensure!(users == ["core"], "the cloud has keys of {users:?}");
         set.is_scraped().await
     })
     .await
