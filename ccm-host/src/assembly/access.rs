@@ -4,7 +4,12 @@
 //! Reviews have their own client, so that they and our own requests never wait for each other; it connects when the
 //! first review is due.
 
-use std::{path::PathBuf, pin::pin, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 use ::kube::{
     Api, Client,
@@ -12,12 +17,13 @@ use ::kube::{
 };
 use anyhow::{Context as _, Result, bail};
 use async_trait::async_trait;
-use futures::{Stream, StreamExt as _};
+use futures::{Stream, StreamExt as _, stream::Peekable};
 use k8s_openapi::api::{
     authentication::v1::{TokenReview, TokenReviewSpec},
     authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
     core::v1::ConfigMap,
 };
+use tokio::time::timeout;
 
 use super::refusals::Refusals;
 use crate::{
@@ -39,6 +45,11 @@ const REVIEW: Duration = Duration::from_secs(10);
 const NAMESPACE: &str = "kube-system";
 const CONFIG_MAP: &str = "extension-apiserver-authentication";
 const CLIENT_CA: &str = "client-ca-file";
+/// A watch shows at once what is there.
+const SHOWN: Duration = Duration::from_secs(5);
+const NO_CA: &str = "client certificates are accepted from nobody: the ConfigMap \
+                     kube-system/extension-apiserver-authentication has no client-ca-file; give kube-apiserver \
+                     --client-ca-file, or this process --client-ca-file or --authentication-skip-lookup";
 /// The pause between two watches.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -132,7 +143,10 @@ async fn follow(client: Client, access: Access, tolerant: bool) -> Result<()> {
 
 /// Takes all events until the watch ends, as each does after a while.
 async fn take_all(events: impl Stream<Item = ::kube::Result<WatchEvent<ConfigMap>>>, access: &Access) {
-    let mut events = pin!(events);
+    let mut events = pin!(events.peekable());
+    if !is_shown(events.as_mut()).await {
+        tracing::warn!("{NO_CA}");
+    }
     while let Some(event) = events.next().await {
         let found = match event {
             Ok(WatchEvent::Added(found) | WatchEvent::Modified(found)) => found,
@@ -142,11 +156,19 @@ async fn take_all(events: impl Stream<Item = ::kube::Result<WatchEvent<ConfigMap
                 return;
             }
         };
-        let Some(pem) = found.data.and_then(|mut data| data.remove(CLIENT_CA)) else { continue };
+        let Some(pem) = found.data.and_then(|mut data| data.remove(CLIENT_CA)) else {
+            tracing::warn!("{NO_CA}");
+            continue;
+        };
         if let Err(error) = access.authority().set(pem.as_bytes()) {
             tracing::warn!(error = format!("{error:#}"), "the CA of client certificates stays as it was");
         }
     }
+}
+
+/// Whether the watch shows anything, or ends, within a moment.
+async fn is_shown<E: Stream>(events: Pin<&mut Peekable<E>>) -> bool {
+    timeout(SHOWN, events.peek()).await.is_ok()
 }
 
 struct Apiserver {
@@ -200,5 +222,22 @@ impl Reviewer for Apiserver {
              deploy/rbac.yaml?",
         )?;
         Ok(review.status.is_some_and(|status| status.allowed && status.denied != Some(true)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_shows_nothing_is_no_config_map() {
+        assert!(is_shown(pin!(stream::iter([1]).peekable())).await);
+        assert!(!is_shown(pin!(stream::pending::<u8>().peekable())).await);
+        let late = Box::pin(stream::once(tokio::time::sleep(SHOWN * 2)));
+        let mut late = pin!(late.peekable());
+        assert!(!is_shown(late.as_mut()).await);
+        assert!(late.next().await.is_some(), "what comes later is still taken");
     }
 }

@@ -86,7 +86,7 @@ async fn metrics_are_shown_to_whom_the_apiserver_allows() -> Result<()> {
 /// The cluster's CA comes from the ConfigMap `extension-apiserver-authentication`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_certificate_of_the_cluster_says_who_asks() -> Result<()> {
-    let cluster = quick().start().await?;
+    let mut cluster = quick().start().await?;
     let of = |user: &str, groups: &[&str]| Caller::of(&cluster.control_plane.kubeconfig_for(user, groups)?);
     let (root, jane) = (of("root", &["system:masters"])?, of("jane", &[])?);
     wait::until("the CA is known", async || {
@@ -99,6 +99,8 @@ async fn a_client_certificate_of_the_cluster_says_who_asks() -> Result<()> {
     let (certificate, key) = self_signed()?;
     let (status, body) = cluster.host_get_as(&Caller::Certificate(certificate, key), "/metrics").await?;
     ensure!(status == 401, "a stranger's certificate: {status} {body}");
+    let printed = cluster.host()?.output();
+    ensure!(!printed.contains("client certificates are accepted from nobody"), "{printed}");
     nothing_was_forbidden(&cluster)
 }
 
