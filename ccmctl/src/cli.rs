@@ -47,6 +47,13 @@ pub(crate) enum Command {
     /// The guard that keeps Nodes from being deleted by mistake.
     #[command(subcommand)]
     Guard(GuardVerb),
+    /// Shows the status page of the host to a browser on this machine, with your credentials, until it is interrupted.
+    /// Other users of this machine can see it, too.
+    Proxy {
+        /// The port on 127.0.0.1; 0 takes a free one.
+        #[arg(long, value_name = "PORT", default_value = "0")]
+        port: u16,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -101,7 +108,7 @@ pub(crate) enum GuardVerb {
 }
 
 /// How to reach the host.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "How to reach the host")]
 pub(crate) struct Way {
     /// The kubeconfig; by default $KUBECONFIG, ~/.kube/config, or the ServiceAccount of the pod.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use ccm_state::API_VERSION;
-use http::{Request, StatusCode, Uri, header};
+use http::{HeaderMap, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::{body::Bytes, client::conn::http1::SendRequest};
 use hyper_util::rt::TokioIo;
@@ -43,6 +43,13 @@ impl std::fmt::Display for NotFound {
 }
 
 impl std::error::Error for NotFound {}
+
+/// What the host answered.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
 
 /// A connection to the host.
 pub(crate) struct Door {
@@ -95,9 +102,7 @@ impl Door {
 
     /// The document at this path.
     pub(crate) async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T> {
-        let (status, body) = timeout(self.patience, self.ask(path)).await.map_err(|_| {
-            anyhow!("{} did not answer within {:?}: see --request-timeout", self.whom, self.patience)
-        })??;
+        let Answer { status, body, .. } = self.fetch(path).await?;
         if status != StatusCode::OK {
             return Err(self.refused(status, &body, path));
         }
@@ -114,7 +119,14 @@ impl Door {
             .with_context(|| format!("{} answers {path} in another shape", self.whom))
     }
 
-    async fn ask(&mut self, path: &str) -> Result<(StatusCode, Bytes)> {
+    /// Whatever is at this path.
+    pub(crate) async fn fetch(&mut self, path: &str) -> Result<Answer> {
+        timeout(self.patience, self.ask(path)).await.map_err(|_| {
+            anyhow!("{} did not answer within {:?}: see --request-timeout", self.whom, self.patience)
+        })?
+    }
+
+    async fn ask(&mut self, path: &str) -> Result<Answer> {
         let mut request = Request::get(path).header(header::HOST, OWN_NAME).body(Empty::new())?;
         if let Some(authorization) = &self.credentials.authorization {
             request.headers_mut().insert(header::AUTHORIZATION, authorization.clone());
@@ -125,9 +137,9 @@ impl Door {
             .send_request(request)
             .await
             .with_context(|| format!("{} did not answer", self.whom))?;
-        let status = response.status();
-        let body = response.into_body().collect().await.context("the answer broke off")?.to_bytes();
-        Ok((status, body))
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.context("the answer broke off")?.to_bytes();
+        Ok(Answer { status: head.status, headers: head.headers, body })
     }
 
     fn refused(&self, status: StatusCode, body: &[u8], path: &str) -> anyhow::Error {

@@ -7,6 +7,7 @@
 //!                                        ├─► door (TLS, own credentials) ─► /state ─► show
 //! --server ──────────────► TCP ──────────┘
 //! --provider unix:// ────► direct (gRPC) ───────────────────────────────────────────► show
+//! proxy ───────────────── a browser on this machine ─► the door
 //! guard confirm ─────────► the apiserver: an annotation on the Node
 //! ```
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "answers to the person at the command line")]
@@ -17,6 +18,7 @@ mod direct;
 mod door;
 mod guard;
 mod leader;
+mod proxy;
 mod show;
 mod table;
 
@@ -94,6 +96,10 @@ async fn run(arguments: &Arguments) -> Result<Verdict> {
         }
         Command::Guard(GuardVerb::Confirm { nodes, yes }) => {
             guard::confirm(&arguments.way, nodes, *yes, &output).await
+        }
+        Command::Proxy { port } => {
+            proxy::serve(arguments.way.clone(), *port).await?;
+            Ok(Verdict::Well)
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! In: [`Checks`], [`Metrics`], the settings. Out: `/livez`, `/readyz` and `/healthz` (the same as `/livez`) with
 //! `?verbose` and `?exclude=name`, each check alone below the first two, `/metrics`, `/configz`, `/flagz`, `/statusz`,
-//! and [`state`].
+//! [`state`], and `/status`, which shows that to people in a browser.
 //! Nothing else is served, and nothing here decides whether the process is healthy.
 //!
 //! * [`certificate`] is the server's certificate: given and reloaded when it changes, or self-signed.
@@ -19,6 +19,7 @@ mod listener;
 mod pages;
 pub mod settings;
 pub mod state;
+mod status;
 mod tls;
 
 use std::net::SocketAddr;
@@ -121,6 +122,7 @@ pub fn router(checks: Checks, metrics: Metrics, settings: &Settings, state: Door
         .merge(Router::new().route("/metrics", get(scrape)).with_state(metrics))
         .merge(pages.router())
         .merge(state.router())
+        .merge(status::router())
         .layer(axum::middleware::from_fn_with_state(access, access::check))
 }
 

@@ -348,10 +348,16 @@ impl Cluster {
 
     /// Runs `ccmctl` with these arguments and a kubeconfig, to its end.
     pub async fn ccmctl(&self, kubeconfig: &std::path::Path, arguments: &[&str]) -> Result<Output> {
+        let mut command = self.ccmctl_command(kubeconfig).await?;
+        command.args(arguments).output().await.context("ccmctl cannot be run")
+    }
+
+    /// `ccmctl` with a kubeconfig, before it is given a command.
+    pub async fn ccmctl_command(&self, kubeconfig: &std::path::Path) -> Result<tokio::process::Command> {
         let program = tokio::task::spawn_blocking(binaries::ccmctl).await??;
         let mut command = tokio::process::Command::new(program);
-        command.arg("--kubeconfig").arg(kubeconfig).args(arguments).kill_on_drop(true);
-        command.output().await.context("ccmctl cannot be run")
+        command.arg("--kubeconfig").arg(kubeconfig).kill_on_drop(true);
+        Ok(command)
     }
 
     /// How `ccmctl` reaches this host without a pod.

@@ -23,6 +23,7 @@ mod rolling;
 mod routes;
 mod serving;
 mod skew;
+mod status_page;
 mod steady;
 mod traces;
 mod trouble;
