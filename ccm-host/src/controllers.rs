@@ -5,6 +5,7 @@ pub mod cloud_node_lifecycle;
 pub mod explain;
 #[cfg(test)]
 mod hostile;
+pub mod kubelet_serving_csr;
 pub mod node_instance;
 pub mod node_ipam;
 pub mod node_route;
@@ -19,13 +20,14 @@ pub mod taint;
 pub use registration::{Kept, Parts, Registration, Run, Serves};
 
 /// All controllers, in start order.
-pub const ALL: [&Registration; 6] = [
+pub const ALL: [&Registration; 7] = [
     &cloud_node::REGISTRATION,
     &cloud_node_lifecycle::REGISTRATION,
     &service_lb::REGISTRATION,
     &node_ipam::REGISTRATION,
     &node_route::REGISTRATION,
     &ssh_keys::REGISTRATION,
+    &kubelet_serving_csr::REGISTRATION,
 ];
 
 /// The flags of all controllers.
@@ -45,4 +47,6 @@ pub struct Settings {
     pub routes: node_route::Settings,
     #[command(flatten)]
     pub ssh_keys: ssh_keys::Settings,
+    #[command(flatten)]
+    pub kubelet_serving: kubelet_serving_csr::Settings,
 }

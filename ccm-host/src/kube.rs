@@ -16,6 +16,7 @@
 
 pub mod account;
 pub mod cache;
+pub mod certificate_request;
 pub mod client;
 pub mod events;
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub mod service;
 mod wire;
 
 pub use cache::{Cache, Change, Slim};
+pub use certificate_request::CertificateRequest;
 pub use client::{ClientError, ClientOptions};
 pub use events::{EventType, EventWriter, Events, Recorder, Regarding};
 pub use keep::{Keep, KeySet};

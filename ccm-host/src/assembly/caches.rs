@@ -1,4 +1,4 @@
-//! The two caches of the process; they keep what the controllers read and what the providers want.
+//! The caches of the process; they keep what the controllers read and what the providers want.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use futures::future::join_all;
 
 use crate::{
     cloud::{Provider, Providers, Wishes},
-    kube::{Cache, Keep, KubeMetrics, Node, Service},
+    kube::{Cache, CertificateRequest, Keep, KubeMetrics, Node, Service, Slim},
     manager::{flags::Settings, health::Probe, process::Process},
 };
 
@@ -16,8 +16,10 @@ use crate::{
 pub(super) struct Caches {
     pub(super) nodes: Cache<Node>,
     pub(super) services: Cache<Service>,
-    /// Services are watched only if an enabled controller needs them.
+    pub(super) certificate_requests: Cache<CertificateRequest>,
+    /// Other kinds than Nodes are watched only if an enabled controller needs them.
     with_services: bool,
+    with_certificate_requests: bool,
     wishes: Arc<Wishes>,
 }
 
@@ -30,6 +32,8 @@ impl Caches {
         let nodes = Cache::new(nodes, &metrics.cache);
         let services = Cache::new(services.unwrap_or_default(), &metrics.cache);
         Self {
+            certificate_requests: Cache::new(Keep::default(), &metrics.cache),
+            with_certificate_requests: kept().any(|kept| kept.certificate_requests),
             wishes: Arc::new(Wishes::new(providers.clone(), nodes.clone(), services.clone())),
             nodes,
             services,
@@ -40,21 +44,13 @@ impl Caches {
     /// Starts the watches; a provider that connects later or changes its wishes widens them.
     pub(super) fn start(&self, process: &Process, client: &Client, providers: &Providers) {
         self.widen();
-        let (nodes, services, client) = (self.nodes.clone(), self.services.clone(), client.clone());
-        let (nodes_ready, services_ready) = (nodes.clone(), services.clone());
-        process.checks().add(Probe::Ready, "cache-nodes", move || nodes_ready.health());
+        watch("cache-nodes", &self.nodes, process, client);
         if self.with_services {
-            process.checks().add(Probe::Ready, "cache-services", move || services_ready.health());
-            let client = client.clone();
-            process.spawn_support("cache-services", |stop| async move {
-                services.run(client, stop).await;
-                Ok(())
-            });
+            watch("cache-services", &self.services, process, client);
         }
-        process.spawn_support("cache-nodes", |stop| async move {
-            nodes.run(client, stop).await;
-            Ok(())
-        });
+        if self.with_certificate_requests {
+            watch("cache-certificate-requests", &self.certificate_requests, process, client);
+        }
         let (wishes, providers) = (Arc::clone(&self.wishes), providers.clone());
         process.spawn_support("wanted-fields", |stop| async move {
             let followed = providers.all().iter().map(|provider| follow(provider.as_ref(), &wishes));
@@ -78,7 +74,20 @@ impl Caches {
         if self.with_services {
             self.services.synced().await;
         }
+        if self.with_certificate_requests {
+            self.certificate_requests.synced().await;
+        }
     }
+}
+
+/// Keeps a cache up to date, and says in `/readyz` whether it is.
+fn watch<T: Slim>(name: &'static str, cache: &Cache<T>, process: &Process, client: &Client) {
+    let (cache, ready, client) = (cache.clone(), cache.clone(), client.clone());
+    process.checks().add(Probe::Ready, name, move || ready.health());
+    process.spawn_support(name, |stop| async move {
+        cache.run(client, stop).await;
+        Ok(())
+    });
 }
 
 /// Widens the caches after each handshake, which may bring new wishes.

@@ -52,6 +52,7 @@ use crate::{
 };
 use act::{Failures, HELD_BACK};
 use control::Denials;
+pub use decide::is_given_up;
 use decide::{Look, look};
 use explain::Passes;
 pub use explain::View;
@@ -349,7 +350,9 @@ fn distrusted(provider: &dyn Provider, was_well: bool) -> String {
     }
 }
 
-fn is_held_back(node: &Node) -> bool {
+/// Whether the deletion guard holds back the deletion of the node: its provider denies its instance.
+#[must_use]
+pub fn is_held_back(node: &Node) -> bool {
     node.condition(HELD_BACK).is_some_and(|condition| condition.status == "True")
 }
 

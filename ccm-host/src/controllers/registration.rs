@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Settings, explain::Views};
 use crate::{
     cloud::{CloudMetrics, ProviderInfo, Providers},
-    kube::{Cache, Events, Keep, KubeMetrics, Node, Service, Writer},
+    kube::{Cache, CertificateRequest, Events, Keep, KubeMetrics, Node, Service, Writer},
 };
 
 /// One controller.
@@ -42,19 +42,21 @@ pub type Serves = fn(&ProviderInfo) -> bool;
 /// Runs a controller until the token is cancelled and its last key is done.
 pub type Run = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, anyhow::Result<()>> + Send>;
 
-/// The labels and annotations that a controller reads.
+/// What a controller reads: labels and annotations, and further kinds.
 #[derive(Debug, Default)]
 pub struct Kept {
     pub nodes: Keep,
     /// `None` if it reads no Services.
     pub services: Option<Keep>,
+    /// Whether it reads the requests of kubelets for serving certificates.
+    pub certificate_requests: bool,
 }
 
 impl Kept {
     /// Of a controller that reads only nodes.
     #[must_use]
     pub fn of_nodes(nodes: Keep) -> Self {
-        Self { nodes, services: None }
+        Self { nodes, ..Self::default() }
     }
 }
 
@@ -66,6 +68,8 @@ pub struct Parts {
     pub nodes: Cache<Node>,
     /// Empty unless a controller that reads Services is enabled.
     pub services: Cache<Service>,
+    /// Empty unless a controller that reads them is enabled.
+    pub certificate_requests: Cache<CertificateRequest>,
     /// Refuses to write while this process does not lead.
     pub writer: Writer,
     /// For controllers with a ServiceAccount of their own, by its name.

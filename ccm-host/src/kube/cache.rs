@@ -42,6 +42,8 @@ pub trait Slim: Send + Sync + Sized + 'static {
     type Wire: Resource<DynamicType = ()> + Clone + DeserializeOwned + fmt::Debug + Send + 'static;
     /// The kind, for logs and metrics.
     const KIND: &'static str;
+    /// A field selector: only objects that it selects are listed and watched.
+    const FIELDS: Option<&'static str> = None;
 
     fn key(&self) -> Self::Key;
     /// `metadata.uid`

@@ -11,6 +11,7 @@
 //! | a Service's ingress and annotations | merge patch (replaces lists) | `metadata.uid` |
 //! | a condition | strategic merge patch (merges by type) | `metadata.uid` |
 //! | a Service's finalizers | JSON patch | `test` of the uid and of the whole list |
+//! | the decision about a certificate request | JSON patch | `test` of the uid, of the resource version, and that there is none |
 //! | deletion of a node | DELETE | uid precondition |
 //! | a record in a ConfigMap | merge patch | resource version |
 //!
@@ -19,6 +20,7 @@
 //! price: a failed `test` differs from an invalid value only in that its 422 names no field, which [`WriteError`]
 //! checks.
 
+mod certificate_request;
 mod error;
 mod json;
 mod lease;
@@ -32,6 +34,7 @@ mod writer;
 
 use serde_json::Value;
 
+pub use certificate_request::{Decision, certificate_decision};
 pub use error::WriteError;
 pub use lease::NodeLease;
 pub use node::{NodeChange, node_addresses, node_condition, node_main, node_pod_cidrs};
@@ -54,6 +57,8 @@ pub enum Target {
     Main,
     /// The status subresource. For Services it also takes metadata, and needs fewer rights.
     Status,
+    /// The approval subresource of a CertificateSigningRequest.
+    Approval,
 }
 
 /// The body of a patch, by patch type.

@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::api::{coordination::v1 as coordination, core::v1 as core};
+use k8s_openapi::api::{
+    certificates::v1 as certificates, coordination::v1 as coordination, core::v1 as core,
+};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -17,6 +19,8 @@ pub struct Kind {
     pub(crate) plural: &'static str,
     pub(crate) namespaced: bool,
     pub(crate) status: bool,
+    /// Has an approval subresource, which writes the status.
+    pub(crate) approval: bool,
     pub(crate) created_by_update: bool,
     pub(crate) updates_need_version: bool,
     pub(crate) answers_deletion_with_object: bool,
@@ -46,6 +50,7 @@ impl Kind {
             plural,
             namespaced,
             status: false,
+            approval: false,
             created_by_update: false,
             updates_need_version: false,
             answers_deletion_with_object: false,
@@ -144,6 +149,20 @@ pub(crate) fn builtin() -> Vec<Arc<Kind>> {
             created_by_update: true,
             updates_need_version: true,
             ..Kind::plain("coordination.k8s.io", "v1", "Lease", "leases", true).typed::<coordination::Lease>()
+        },
+        Kind {
+            special: Special::CertificateRequest,
+            approval: true,
+            selectable: &["spec.signerName"],
+            ..Kind::plain(
+                "certificates.k8s.io",
+                "v1",
+                "CertificateSigningRequest",
+                "certificatesigningrequests",
+                false,
+            )
+            .with_status()
+            .typed::<certificates::CertificateSigningRequest>()
         },
     ];
     kinds.into_iter().map(Arc::new).collect()

@@ -24,13 +24,14 @@ pub(crate) enum Special {
     Lease,
     Event,
     Secret,
+    CertificateRequest,
 }
 
 impl Special {
     /// What is encoded even if it is empty.
     fn always(self) -> &'static [&'static [&'static str]] {
         match self {
-            Self::Node | Self::Namespace => &[&["spec"], &["status"]],
+            Self::Node | Self::Namespace | Self::CertificateRequest => &[&["spec"], &["status"]],
             Self::Service => &[&["spec"], &["status"], &["status", "loadBalancer"]],
             Self::Lease => &[&["spec"]],
             Self::Event => &[&["involvedObject"], &["source"]],
@@ -145,7 +146,7 @@ pub(crate) fn default(kind: &Kind, object: &mut Value) {
             }
         }
         Special::Node => node::default(object),
-        Special::Lease | Special::None => {}
+        Special::Lease | Special::CertificateRequest | Special::None => {}
     }
 }
 
@@ -176,6 +177,7 @@ pub(crate) fn prepare_new(kind: &Kind, object: &mut Value, allocator: &mut Alloc
             object["spec"] = json!({"finalizers": ["kubernetes"]});
             object["status"] = json!({"phase": "Active"});
         }
+        Special::CertificateRequest => object["status"] = json!({}),
         _ if kind.status => _ = object.as_object_mut().and_then(|map| map.remove("status")),
         _ => {}
     }

@@ -174,7 +174,13 @@ impl Endpoint {
             .position(|one| one.kind.group == group && one.kind.plural == asked.resource);
         let of = of.ok_or_else(Refusal::no_such_resource)?;
         let kind = &store.collections[of].kind;
-        if asked.subresource.is_empty() || (asked.subresource == "status" && kind.status) {
+        let is_served = match asked.subresource.as_str() {
+            "" => true,
+            "status" => kind.status,
+            "approval" => kind.approval,
+            _ => false,
+        };
+        if is_served {
             let partial = asked.accept.contains("as=PartialObjectMetadata");
             return Ok((of, if partial { Shape::Partial } else { shape }));
         }
@@ -191,7 +197,11 @@ impl Endpoint {
         let key = Key::new(&asked.namespace, &asked.name);
         let dry = asked.parameter("dryRun").is_some();
         let to = Target { of, key: &key, of_status, dry, now: self.server.now() };
-        let subresource = if of_status { "status" } else { "" };
+        let subresource = match asked.subresource.as_str() {
+            "" => "",
+            "approval" => "approval",
+            _ => "status",
+        };
         let by = By { client: &self.name, verb, subresource };
         let as_new_event = asked.group == "events.k8s.io";
         self.server.work(&by, |store| {

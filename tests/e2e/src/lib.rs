@@ -2,6 +2,7 @@
 //!
 //! The tests themselves are one binary, `tests/e2e`, a module a topic; each test has a control plane of its own.
 
+pub mod certificates;
 mod end_state;
 mod history;
 

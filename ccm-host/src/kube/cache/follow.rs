@@ -115,7 +115,7 @@ impl<'a, T: Slim> Follower<'a, T> {
     }
 
     async fn list_by_stream(&self) -> Result<(String, Events<T>), Failure> {
-        let params = WatchParams { send_initial_events: true, ..watch_params() };
+        let params = WatchParams { send_initial_events: true, ..watch_params::<T>() };
         // No version: at least as new as the moment of the request. 0 would be whatever this apiserver has.
         let mut events = self.open(&params, "", SILENT_LIST).await?;
         self.cache.begin_list();
@@ -142,6 +142,7 @@ impl<'a, T: Slim> Follower<'a, T> {
 
     async fn list_by_pages(&self) -> Result<String, Failure> {
         let mut params = ListParams::default().limit(PAGE);
+        params.field_selector = T::FIELDS.map(str::to_owned);
         self.cache.begin_list();
         loop {
             let page = self.api.list(&params).await?;
@@ -175,7 +176,7 @@ impl<'a, T: Slim> Follower<'a, T> {
             let (from, began) = (version.clone(), Instant::now());
             let opened = match events.take() {
                 Some(events) => Ok(events),
-                None => self.open(&watch_params(), &version, OPENED_WITHIN).await,
+                None => self.open(&watch_params::<T>(), &version, OPENED_WITHIN).await,
             };
             let ended = match opened {
                 Ok(events) => {
@@ -274,8 +275,9 @@ impl Failure {
     }
 }
 
-fn watch_params() -> WatchParams {
-    WatchParams::default().timeout(WATCH_SECONDS)
+fn watch_params<T: Slim>() -> WatchParams {
+    let fields = T::FIELDS.map(str::to_owned);
+    WatchParams { field_selector: fields, ..WatchParams::default().timeout(WATCH_SECONDS) }
 }
 
 fn version_of(wire: &impl ::kube::Resource) -> Result<String, Failure> {

@@ -20,6 +20,11 @@ impl Operations {
         operations
     }
 
+    /// Fails if anything at all was written to the object since this version.
+    pub(super) fn unchanged_since(&mut self, resource_version: &str) {
+        self.test("/metadata/resourceVersion", json!(resource_version));
+    }
+
     /// Changes the value at `path` from `old` to `new`; null means absent. The parent must exist.
     pub(super) fn set(&mut self, path: &str, old: Value, new: Value) {
         if old == new {

@@ -5,6 +5,7 @@ use ::kube::{
     api::{DeleteParams, Preconditions},
 };
 use http::{Request, header};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use serde::{Deserialize, de::IgnoredAny};
 use tokio_util::sync::CancellationToken;
 
@@ -91,6 +92,16 @@ impl Writer {
         self.patch(&ServiceWire::url_path(&(), Some(&key.namespace)), &key.name, patch, cancel).await
     }
 
+    /// Sends a patch of a CertificateSigningRequest.
+    pub async fn patch_certificate_request(
+        &self,
+        name: &str,
+        patch: &Patch,
+        cancel: &CancellationToken,
+    ) -> Result<Written, WriteError> {
+        self.patch(&CertificateSigningRequest::url_path(&(), None), name, patch, cancel).await
+    }
+
     /// Deletes the Node of this name if it still has this uid.
     pub async fn delete_node(
         &self,
@@ -148,6 +159,7 @@ impl Writer {
         let subresource = match patch.target {
             Target::Main => "",
             Target::Status => "/status",
+            Target::Approval => "/approval",
         };
         let request = Request::patch(format!("{collection}/{name}{subresource}"))
             .header(header::CONTENT_TYPE, patch.body.content_type());

@@ -164,10 +164,11 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
   "nodeipam" (list "nodeipam" "node-ipam-controller")
   "route" (list "route" "node-route-controller" "route-controller")
   "ssh-keys" (list "ssh-keys" "ssh-keys-controller")
+  "kubelet-serving-csr" (list "kubelet-serving-csr" "kubelet-serving-csr-controller")
 }}
 {{- $enabled := list }}
 {{- range $name, $names := $aliases }}
-{{- $on := and (has "*" $items) (not (has $name (list "nodeipam" "ssh-keys"))) }}
+{{- $on := and (has "*" $items) (not (has $name (list "nodeipam" "ssh-keys" "kubelet-serving-csr"))) }}
 {{- $decided := false }}
 {{- range $item := $items }}
 {{- if and (not $decided) (has (trimPrefix "-" (trim $item)) $names) }}

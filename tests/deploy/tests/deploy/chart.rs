@@ -276,6 +276,20 @@ fn rights_follow_what_runs() -> Result<()> {
             &["list nodes"],
             &["serviceaccounts"],
         ),
+        (json!({}), &["delete nodes"], &["certificatesigningrequests", "signers"]),
+        (
+            json!({ "useServiceAccountCredentials": true, "controllers": ["kubelet-serving-csr"] }),
+            &["create serviceaccounts/token in kube-system/kubelet-serving-csr-controller"],
+            &["get nodes", "patch nodes", "node-controller"],
+        ),
+        (
+            json!({ "controllers": ["*", "kubelet-serving-csr"] }),
+            &[
+                "patch certificatesigningrequests/approval",
+                "approve signers in kubernetes.io/kubelet-serving",
+            ],
+            &["create certificatesigningrequests", "sign signers"],
+        ),
         (json!({ "rbac": { "create": false } }), &[], &[" "]),
     ] {
         let rights = granted(&objects(&helm.render(&mock(values.clone()))?)?);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
 use deploy_tests::rights::{Right, granted};
-use e2e::{event, join, node, node_gone, nothing_was_forbidden, service, service_gone};
+use e2e::{certificates, event, join, node, node_gone, nothing_was_forbidden, service, service_gone};
 use k8s_openapi::api::core::v1::{Node, Secret, Service};
 use kube::{
     Api,
@@ -27,9 +27,14 @@ const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// Rights that the work of one controller alone does not bring about in a moment, and why it has them all the same. All
 /// controllers together use these as well.
-const RARE: [(&str, &str); 5] = [
+const RARE: [(&str, &str); 7] = [
     ("list nodes", "an apiserver that streams no lists"),
     ("list services", "an apiserver that streams no lists"),
+    ("list certificatesigningrequests", "an apiserver that streams no lists"),
+    (
+        "get certificatesigningrequests",
+        "a request that a list lacks is read by its name before it counts as gone",
+    ),
     (
         "get nodes",
         "a node that a list lacks is read by its name before it counts as gone; so is one whose patch was refused",
@@ -322,6 +327,20 @@ async fn node_route_alone_writes_conditions_only() -> Result<()> {
         wait::until("the route is gone", async || Ok(cloud.door().routes().await?.is_empty().then_some(())))
             .await?;
         Ok(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubelet_serving_csr_alone_writes_no_nodes() -> Result<()> {
+    let set = Set::of(json!({ "controllers": ["kubelet-serving-csr"] })).await?;
+    certificates::may_ask(&set.cluster).await?;
+    set.is_just_enough(&RARE, async {
+        set.initialised("node-a", "True").await?;
+        certificates::Ask::of("node-a", &["node-a"])?.make(&set.cluster, "good").await?;
+        certificates::decided(&set.cluster, "good", "Approved").await?;
+        event(&set.cluster, "node-a", "KubeletServingCertificateApproved").await?;
+        set.is_scraped().await
     })
     .await
 }

@@ -11,6 +11,7 @@ mod gce;
 mod guard;
 mod handovers;
 mod ipam;
+mod kubelet_certificates;
 mod leadership;
 mod load_balancers;
 mod misbehaviour;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{event, join, node_gone, nothing_was_forbidden, quick, service};
+use e2e::{certificates, event, join, node_gone, nothing_was_forbidden, quick, service};
 use test_cluster::{
     nodes::{as_registered, register, set_ready},
     services::{create, ingress, load_balancer},
@@ -71,15 +71,21 @@ async fn what_is_served_is_what_the_page_of_metrics_says() -> Result<()> {
     let (page, histograms) = page()?;
     let mut cluster = quick()
         .host_flag("--leader-elect=true")
-        .host_flag("--controllers=*,nodeipam")
+        .host_flag("--controllers=*,nodeipam,kubelet-serving-csr")
         .host_flag("--allocate-node-cidrs")
         .host_flag("--cluster-cidr=10.20.0.0/23")
         .host_flag("--load-balancer-resync-period=2s")
         .host_flag("--route-reconciliation-period=2s")
-        .start()
+        .start_without_host()
         .await?;
+    certificates::grant(&cluster).await?;
+    cluster.start_host()?;
+    cluster.host_ready().await?;
     let cloud = cluster.cloud()?;
     join(&cluster, &["a", "b"]).await?;
+    for name in ["b", "nobody"] {
+        certificates::Ask::of(name, &[name])?.make(&cluster, name).await?;
+    }
     register(&cluster.client, as_registered("without-a-block")).await?;
     event(&cluster, "without-a-block", "CIDRNotAvailable").await?;
     event(&cluster, "without-a-block", "InitializationFailed").await?;

@@ -35,6 +35,7 @@ fn refuses_one_flag_with_its_remedy() {
             "--node-deletion-window=1s",
             "is shorter than --node-monitor-period=5s: give a window of several monitor periods",
         ),
+        ("--kubelet-serving-csr-policy=deny", "is unknown: give approve or approve-and-deny"),
         ("--node-deletion-max-share=5", "is ambiguous: write 5% for a percentage"),
         // texts
         ("--allowed-peer-uids=root", "\"root\" is no user id: give numbers, for example 1000,65532"),
@@ -75,7 +76,7 @@ fn refuses_one_flag_with_its_remedy() {
             "--controllers=*,nodes,-volumes",
             "\"nodes\", \"-volumes\" is unknown: use '*' and these, with '-' in front to turn one off: \
              cloud-node-controller, cloud-node-lifecycle-controller, service-lb-controller, node-ipam-controller, \
-             node-route-controller, ssh-keys-controller",
+             node-route-controller, ssh-keys-controller, kubelet-serving-csr-controller",
         ),
         // providers
         ("--cloud-provider=aws", "is not the name of a provider: leave it out, or give mock"),

@@ -1,0 +1,152 @@
+//! Carries out a verdict: writes the decision, and says what there is to say, once.
+//!
+//! In: a verdict. Out: one patch of the approval subresource, an Event on the Node, a line in the log, metrics, and when
+//! to look again. No line holds the request itself.
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Shared,
+    decide::{self, Ignored, Refusal, Verdict, Waiting},
+    settings::Policy,
+    told::Saying,
+};
+use crate::{
+    clock,
+    kube::{
+        certificate_request::CertificateRequest,
+        events::EventType,
+        patch::{Decision, WriteError, certificate_decision},
+        queue::Outcome,
+    },
+};
+
+const APPROVED: &str = "KubeletServingCertificateApproved";
+const REFUSED: &str = "KubeletServingCertificateRefused";
+const WAITING: &str = "KubeletServingCertificateWaiting";
+
+impl Shared {
+    pub(super) async fn carry_out(
+        &self,
+        request: &CertificateRequest,
+        verdict: Verdict,
+        cancel: &CancellationToken,
+    ) -> Outcome {
+        match verdict {
+            Verdict::Approve => {
+                let message =
+                    "the cloud reports every name and address of this request for the node's instance";
+                let written = self.write(request, Decision::Approved, APPROVED, message, cancel).await;
+                if matches!(written, Ok(true)) {
+                    self.context.metrics.count("approved", "Approved");
+                    self.told.lock().forget(&request.uid);
+                    tracing::info!(
+                        request = request.name,
+                        node = request.node(),
+                        "serving certificate approved"
+                    );
+                    self.record(request, EventType::Normal, APPROVED, format!("approved {}", request.name));
+                }
+                outcome(written)
+            }
+            Verdict::Refuse(refusal) => self.refuse(request, &refusal, cancel).await,
+            Verdict::Wait(waiting) => self.wait(request, &waiting),
+            Verdict::Ignore(Ignored::Settled) => {
+                self.told.lock().forget(&request.uid);
+                Outcome::Done
+            }
+            Verdict::Ignore(ignored) => {
+                let reason = if ignored == Ignored::TooOld { "TooOld" } else { "NotOurs" };
+                if self.told.lock().is_news(&request.uid, Saying::Over("ignored", reason)) {
+                    tracing::debug!(request = request.name, reason, "certificate request ignored");
+                }
+                Outcome::Done
+            }
+        }
+    }
+
+    async fn refuse(
+        &self,
+        request: &CertificateRequest,
+        refusal: &Refusal,
+        cancel: &CancellationToken,
+    ) -> Outcome {
+        let Refusal { reason, message, may_pass } = refusal;
+        let denies = self.context.settings.kubelet_serving_csr_policy == Policy::ApproveAndDeny;
+        let (result, outcome) = if denies {
+            match self.write(request, Decision::Denied, reason, message, cancel).await {
+                Ok(true) => ("denied", Outcome::Done),
+                other => return outcome(other),
+            }
+        } else {
+            let again = || Outcome::RetryAfter(decide::pause(request, clock::now()));
+            ("refused", if *may_pass { again() } else { Outcome::Done })
+        };
+        if self.told.lock().is_news(&request.uid, Saying::Over(result, reason)) {
+            tracing::warn!(
+                request = request.name,
+                user = request.username,
+                reason,
+                message,
+                result,
+                "serving certificate not approved"
+            );
+            let text = format!("{} is {result}: {reason}: {message}", request.name);
+            self.record(request, EventType::Warning, REFUSED, text);
+        }
+        outcome
+    }
+
+    fn wait(&self, request: &CertificateRequest, waiting: &Waiting) -> Outcome {
+        let Waiting { reason, message, needs_person, after } = waiting;
+        if self.told.lock().is_news(&request.uid, Saying::Waiting(reason)) {
+            tracing::info!(
+                request = request.name,
+                node = request.node(),
+                reason,
+                message,
+                "certificate request waits"
+            );
+            if *needs_person {
+                self.record(
+                    request,
+                    EventType::Warning,
+                    WAITING,
+                    format!("{} waits: {message}", request.name),
+                );
+            }
+        }
+        Outcome::RetryAfter(decide::pause(request, clock::now()).max(*after))
+    }
+
+    /// Writes the decision; `false` if somebody else's stands there already.
+    async fn write(
+        &self,
+        request: &CertificateRequest,
+        decision: Decision,
+        reason: &str,
+        message: &str,
+        cancel: &CancellationToken,
+    ) -> Result<bool, WriteError> {
+        let Some(patch) = certificate_decision(request, decision, reason, message) else { return Ok(false) };
+        let Ok(_permit) = self.writing.acquire().await else { return Ok(false) };
+        self.context.writer.patch_certificate_request(&request.name, &patch, cancel).await?;
+        Ok(true)
+    }
+
+    /// Records an Event on the Node of the kubelet that asks, if there is one. The apiserver vouches for that name, not for
+    /// those in the request.
+    fn record(&self, request: &CertificateRequest, type_: EventType, reason: &'static str, message: String) {
+        if let Some(node) = request.node().and_then(|name| self.context.nodes.get(name)) {
+            self.context.recorder.record(&*node, type_, reason, message);
+        }
+    }
+}
+
+fn outcome(written: Result<bool, WriteError>) -> Outcome {
+    match written {
+        Ok(_) | Err(WriteError::NotFound | WriteError::Gone | WriteError::Cancelled) => Outcome::Done,
+        // A change that nothing kept shows brings no further look.
+        Err(error) => Outcome::retry(anyhow::Error::from(error)),
+    }
+}

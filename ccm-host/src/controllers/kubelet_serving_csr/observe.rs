@@ -1,0 +1,105 @@
+//! Gathers what a decision needs: the request, the Node of the kubelet that asks, and what the cloud has for it now.
+//!
+//! In: the name of a request. Out: a verdict. The Node's status plays no part: its kubelet can write it.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Shared,
+    decide::{self, Cluster, Verdict, Waiting},
+};
+use crate::{
+    clock,
+    cloud::{Freshness, InstanceView},
+    controllers::node_instance::{self, Found},
+    kube::{cache::Change, certificate_request::CertificateRequest, node::Node},
+    reconcile::Retry,
+};
+
+impl Shared {
+    /// Follows both caches: a request is looked at when it comes, and again when its Node changes.
+    pub(super) fn follow(self: &Arc<Self>) {
+        let shared = Arc::clone(self);
+        self.context.requests.subscribe(move |change| match change {
+            Change::Deleted(request) => shared.told.lock().forget(&request.uid),
+            Change::Added(request) | Change::Updated { new: request, .. } => {
+                shared.queue.add(request.name.clone());
+            }
+        });
+        let shared = Arc::clone(self);
+        self.context.nodes.subscribe(move |change| {
+            let requests = shared.context.requests.by_index(&change.object().name);
+            let open = requests.iter().filter(|request| decide::is_open(request));
+            open.for_each(|request| shared.queue.add(request.name.clone()));
+        });
+    }
+
+    /// Decides about a request. `None` if this host stops.
+    pub(super) async fn judge(
+        &self,
+        request: &CertificateRequest,
+        cancel: &CancellationToken,
+    ) -> Option<Verdict> {
+        let claim = match decide::claim(request, clock::now()) {
+            Ok(claim) => claim,
+            Err(verdict) => return Some(verdict),
+        };
+        let node = match self.standing(request, &claim.node) {
+            Ok(node) => node,
+            Err(verdict) => return Some(verdict),
+        };
+        // The state is asked for, too: a certificate is for an instance that runs.
+        let asked = node_instance::ask(
+            &self.context.providers,
+            &self.context.nodes,
+            &node,
+            InstanceView::All,
+            Freshness::ReadThrough,
+        );
+        let found = tokio::select! {
+            () = cancel.cancelled() => return None,
+            found = asked => found,
+        };
+        // The cluster may have changed while the cloud was asked.
+        let now = match self.standing(request, &claim.node) {
+            Ok(now) => now,
+            Err(verdict) => return Some(verdict),
+        };
+        if (&now.uid, &now.provider_id) != (&node.uid, &node.provider_id) {
+            return Some(unsure("NodeReplaced", "the Node was replaced while the cloud was asked"));
+        }
+        let is_other_node = |name: &str| name != now.name && self.context.nodes.get(name).is_some();
+        Some(match found {
+            Found::Answer { answer, .. } => {
+                let trust = self.context.settings.kubelet_serving_csr_trust_provider_id;
+                decide::of_answer(&claim, &now, &answer, trust, is_other_node)
+            }
+            Found::Failed { error } => {
+                let after = Retry::without_sweep(&error).delay(Duration::ZERO).unwrap_or_default();
+                Verdict::Wait(Waiting { after, ..Waiting::new("ProviderFailed", error.to_string()) })
+            }
+            Found::Undecided => unsure("ProviderUnsure", "a provider has not introduced itself yet"),
+            Found::Nobody => Verdict::Ignore(decide::Ignored::NotOurs),
+        })
+    }
+
+    /// The Node of that name, if the cloud may be asked about it.
+    fn standing(&self, request: &CertificateRequest, name: &str) -> Result<Arc<Node>, Verdict> {
+        let nodes = &self.context.nodes;
+        let node = nodes.get(name);
+        let provider_id = node.as_ref().and_then(|node| node.provider_id.as_deref());
+        let cluster = Cluster {
+            node: node.as_deref(),
+            is_in_scope: node.as_ref().is_some_and(|node| self.scope.contains(node)),
+            claimants: provider_id.map_or(0, |id| nodes.by_index(id).len()),
+        };
+        decide::standing(request, cluster)?;
+        node.ok_or_else(|| unsure("NoNode", "there is no Node of this name"))
+    }
+}
+
+fn unsure(reason: &'static str, message: &str) -> Verdict {
+    Verdict::Wait(Waiting::new(reason, message))
+}

@@ -1,0 +1,123 @@
+//! Requests for serving certificates, by kubelets and by those who only say that they are.
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::{
+    ByteString,
+    api::certificates::v1::{
+        CertificateSigningRequest, CertificateSigningRequestCondition, CertificateSigningRequestSpec,
+    },
+};
+use kube::{
+    Api,
+    api::{ObjectMeta, PostParams},
+};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+use test_cluster::{Cluster, wait};
+
+/// The rights of the controller that approves them, which `deploy/rbac.yaml` does not hold.
+pub const RIGHTS: &str = include_str!("../../../deploy/kubelet-serving-csr.yaml");
+
+/// Everybody may ask, as each kubelet may in a real cluster.
+const MAY_ASK: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: may-ask-for-certificates}
+rules: [{apiGroups: [certificates.k8s.io], resources: [certificatesigningrequests], verbs: [create]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: may-ask-for-certificates}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: may-ask-for-certificates}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: 'system:authenticated'}]
+";
+
+/// A request before it is made.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// Who makes it.
+    pub user: String,
+    /// The groups of that user, besides `system:authenticated`.
+    pub groups: Vec<&'static str>,
+    /// What is asked for.
+    pub signer: &'static str,
+    /// What the certificate shall be good for.
+    pub usages: Vec<&'static str>,
+    /// What shall be signed.
+    pub pem: String,
+}
+
+impl Ask {
+    /// As the kubelet of this node asks for these names.
+    pub fn of(node: &str, names: &[&str]) -> Result<Self> {
+        Self::with(node, names, |_| {})
+    }
+
+    /// The same, with something else in what shall be signed.
+    pub fn with(node: &str, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Result<Self> {
+        let mut params =
+            CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
+        params.distinguished_name = subject("system:nodes", &format!("system:node:{node}"));
+        change(&mut params);
+        let pem = params.serialize_request(&KeyPair::generate()?)?.pem()?;
+        Ok(Self {
+            user: format!("system:node:{node}"),
+            groups: vec!["system:nodes"],
+            signer: "kubernetes.io/kubelet-serving",
+            usages: vec!["digital signature", "server auth"],
+            pem,
+        })
+    }
+
+    /// Makes the request, as that user.
+    pub async fn make(&self, cluster: &Cluster, name: &str) -> Result<()> {
+        let client = cluster.control_plane.client_for(&self.user, &self.groups)?;
+        let request = CertificateSigningRequest {
+            metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+            spec: CertificateSigningRequestSpec {
+                request: ByteString(self.pem.clone().into_bytes()),
+                signer_name: self.signer.to_owned(),
+                usages: Some(self.usages.iter().map(|usage| (*usage).to_owned()).collect()),
+                ..CertificateSigningRequestSpec::default()
+            },
+            status: None,
+        };
+        let made = Api::all(client).create(&PostParams::default(), &request).await;
+        made.with_context(|| format!("{} cannot ask for {name}", self.user))?;
+        Ok(())
+    }
+}
+
+/// A subject with one organization.
+#[must_use]
+pub fn subject(organization: &str, common_name: &str) -> DistinguishedName {
+    let mut subject = DistinguishedName::new();
+    subject.push(DnType::OrganizationName, organization);
+    subject.push(DnType::CommonName, common_name);
+    subject
+}
+
+/// Lets the host approve, and everybody ask.
+pub async fn grant(cluster: &Cluster) -> Result<()> {
+    cluster.control_plane.apply_yaml(RIGHTS).await?;
+    may_ask(cluster).await
+}
+
+/// Lets everybody ask.
+pub async fn may_ask(cluster: &Cluster) -> Result<()> {
+    cluster.control_plane.apply_yaml(MAY_ASK).await.map(drop)
+}
+
+/// The decision about a request, if there is one.
+pub async fn decision(cluster: &Cluster, name: &str) -> Result<Option<CertificateSigningRequestCondition>> {
+    let request = Api::<CertificateSigningRequest>::all(cluster.client.clone()).get(name).await?;
+    Ok(request.status.and_then(|status| status.conditions?.into_iter().next()))
+}
+
+/// Waits for a decision, which must be `Approved` or `Denied`, as wanted; returns its reason.
+pub async fn decided(cluster: &Cluster, name: &str, wanted: &str) -> Result<String> {
+    let found = wait::until(&format!("{name} {wanted}"), async || decision(cluster, name).await)
+        .await
+        .with_context(|| format!("{:?}", cluster.parts()))?;
+    anyhow::ensure!(found.type_ == wanted, "{name} is {found:?}");
+    Ok(found.reason.unwrap_or_default())
+}
