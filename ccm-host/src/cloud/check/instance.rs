@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use cloudprovider_proto::v1alpha1::{self as pb, ErrorReason};
+use cloudprovider_proto::v1alpha1 as pb;
 use jiff::Timestamp;
 
 use super::{Findings, address, effects, label, rule, text};
-use crate::cloud::{CloudError, Freshness, Instance, InstanceAnswer, InstanceState, status};
+use crate::cloud::{Freshness, Instance, InstanceAnswer, InstanceState, status};
 
 const LONGEST_ID: usize = 1 << 10;
 /// Clocks differ: an observation may appear this much older than the request.
@@ -38,13 +38,13 @@ pub(in crate::cloud) fn answer(
     let instance = match given.instance.map(|given| instance(given, asked.prefixes, findings)) {
         Some(Ok(instance)) => Some(instance),
         Some(Err(sentence)) => {
-            error = Some(defect(asked.method, sentence));
+            error = Some(status::defect(asked.method, sentence));
             None
         }
         None => {
             if needs_instance(state) && error.is_none() {
                 findings.count(rule::INSTANCE_REQUIRED);
-                error = Some(defect(
+                error = Some(status::defect(
                     asked.method,
                     "the provider says that it is there, but describes nothing".to_owned(),
                 ));
@@ -129,17 +129,6 @@ fn timestamp(given: prost_types::Timestamp) -> Option<Timestamp> {
     Timestamp::new(given.seconds, given.nanos).ok()
 }
 
-fn defect(method: &'static str, message: String) -> CloudError {
-    CloudError {
-        method,
-        reason: Some(ErrorReason::InternalError),
-        code: tonic::Code::Internal,
-        message,
-        retry_after: None,
-        is_unanswered: false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,7 +185,7 @@ mod tests {
         for id in ["other://1", "", &format!("cloud://{}", "x".repeat(1100))] {
             let (answer, findings) = check(running(id), Freshness::ReadThrough);
             assert_eq!(answer.instance, None, "{id}");
-            assert!(answer.error.unwrap().is(ErrorReason::InternalError));
+            assert!(answer.error.unwrap().is(crate::cloud::ErrorReason::InternalError));
             assert_eq!(findings.rules, [rule::PROVIDER_ID_PREFIX]);
         }
         let (answer, findings) = check(running("cloud://1"), Freshness::ReadThrough);
