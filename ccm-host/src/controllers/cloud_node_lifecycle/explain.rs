@@ -14,10 +14,14 @@ use super::{
     decide::{CONFIRM_DELETION, is_ready, is_vouched_for},
     guard::{Findings, Rule},
     observe::Seen,
+    shutdown::Policy,
 };
 use crate::{
     clock,
-    controllers::explain::{Explain, explanation},
+    controllers::{
+        explain::{Explain, explanation},
+        taint,
+    },
     kube::Node,
 };
 
@@ -30,13 +34,19 @@ pub(super) struct Passes(Mutex<BTreeMap<String, Guard>>);
 pub struct View {
     passes: Arc<Passes>,
     grace: Duration,
+    policy: Policy,
 }
 
 impl Controller {
     /// Answers people for as long as it is kept.
     #[must_use]
     pub fn view(&self) -> View {
-        View { passes: Arc::clone(&self.passes), grace: self.context.settings.node_deletion_grace }
+        let settings = &self.context.settings;
+        View {
+            passes: Arc::clone(&self.passes),
+            grace: settings.node_deletion_grace,
+            policy: settings.node_shutdown_policy,
+        }
     }
 
     /// Notes a pass that discarded what the provider said.
@@ -150,6 +160,7 @@ impl Explain for View {
                 ),
                 "nothing is deleted; the host looks again in the next pass",
             ),
+            (None, None) if node.has_taint(taint::SHUTDOWN) => of_stopped(node, self.policy),
             (None, None) => explanation(
                 COMPONENT,
                 Standing::Settled,
@@ -159,6 +170,25 @@ impl Explain for View {
             ),
         })
     }
+}
+
+fn of_stopped(node: &Node, policy: Policy) -> Explanation {
+    let stopped = "the node is not Ready, and its provider reports that its instance is stopped: it is kept";
+    let back = "the taints go when the instance runs again";
+    let next = match policy {
+        _ if node.taints.iter().any(taint::is_of_given_up) => {
+            format!("it is given up, so that its pods move; {back}")
+        }
+        Policy::None | Policy::Taint => {
+            format!("new pods stay away, and old ones are left to Kubernetes; {back}")
+        }
+        Policy::Evict | Policy::OutOfService => format!(
+            "its pods are evicted once its kubelet was silent for --node-shutdown-grace (--node-shutdown-policy={}), unless \
+             the Event NodeGivingUpBlocked names a rule; {back}",
+            policy.name()
+        ),
+    };
+    explanation(COMPONENT, Standing::Settled, "InstanceStopped", stopped, next)
 }
 
 fn of_absent(node: &Node, absent: &AbsentNode) -> Explanation {
@@ -194,7 +224,7 @@ mod tests {
     fn view(guard: Guard) -> View {
         let passes = Passes::default();
         passes.0.lock().insert(guard.provider.clone(), guard);
-        View { passes: Arc::new(passes), grace: Duration::from_secs(300) }
+        View { passes: Arc::new(passes), grace: Duration::from_secs(300), policy: Policy::OutOfService }
     }
 
     fn guard() -> Guard {
@@ -255,5 +285,11 @@ mod tests {
             assert!(said.next.contains(next), "{said:?}");
         }
         assert!(view(guard()).explain(&node("n").ready()).is_none());
+        let stopped = silent.with_taint(taint::SHUTDOWN, "", "NoSchedule");
+        let said = view(guard()).explain(&stopped).unwrap();
+        assert_eq!((said.standing, said.reason.as_str()), (Standing::Settled, "InstanceStopped"));
+        assert!(said.next.contains("--node-shutdown-policy=out-of-service"), "{said:?}");
+        let given_up = Node { taints: vec![taint::out_of_service(), taint::shutdown()], ..stopped };
+        assert!(view(guard()).explain(&given_up).unwrap().next.contains("given up"));
     }
 }

@@ -107,6 +107,8 @@ impl LifecycleMetrics {
 
     pub(super) fn stopped(&self, provider: &str, nodes: usize) {
         self.stopped.get_or_create(&label(provider)).set(gauge(nodes));
+        // Counts from zero, not from the first.
+        drop(self.given_up.get_or_create(&label(provider)));
     }
 
     pub(super) fn given_up(&self, provider: &str) {

@@ -150,7 +150,9 @@ impl Controller {
         cancel: &CancellationToken,
     ) {
         self.context.metrics.stopped(provider.name(), seen.stopped.len());
-        let Some(wanted) = self.context.settings.node_shutdown_policy.taint() else { return };
+        let Some(wanted) = self.context.settings.node_shutdown_policy.taint() else {
+            return self.context.metrics.given_up_blocked(provider.name(), &HashMap::new());
+        };
         let stops = &mut memory.stops;
         stops.silences.only(&seen.stopped);
         let is_given_up = |node: &Node| node.taints.iter().any(|taint| taint::same(taint, &wanted));
