@@ -39,10 +39,13 @@ pub fn files(helm: &Helm) -> Result<Vec<Made>> {
     for path in ["rbac.yaml", "kustomize/base/rbac.yaml"] {
         files.push(Made { path: folder().join(path), text: format!("{MADE}{rights}") });
     }
-    let mut approving = plain("DaemonSet");
-    approving["controllers"] = json!(["*", "kubelet-serving-csr"]);
-    let more = without_sources(&helm.render_only("kubelet-serving-csr.yaml", &approving)?);
-    files.push(Made { path: folder().join("kubelet-serving-csr.yaml"), text: format!("{MADE}{more}") });
+    let mut more = plain("DaemonSet");
+    more["controllers"] = json!(["*", "kubelet-serving-csr"]);
+    more["sshKeys"] = json!({ "secret": "kube-system/ssh-keys" });
+    for name in ["kubelet-serving-csr.yaml", "ssh-keys.yaml"] {
+        let rights = without_sources(&helm.render_only(name, &more)?);
+        files.push(Made { path: folder().join(name), text: format!("{MADE}{rights}") });
+    }
     for kind in ["DaemonSet", "Deployment"] {
         let workload = without_sources(&helm.render_only("workload.yaml", &plain(kind))?);
         let name = kind.to_lowercase();
@@ -54,7 +57,7 @@ pub fn files(helm: &Helm) -> Result<Vec<Made>> {
     Ok(files)
 }
 
-/// The rights of all controllers but the one that approves certificates, which has a file of its own.
+/// The rights of all controllers but those that have a file of their own.
 fn rights(helm: &Helm) -> Result<String> {
     let mut all = plain("DaemonSet");
     all["nodeIpam"] = json!({ "enabled": true });

@@ -26,6 +26,14 @@ const RARE: [&str; 8] = [
     "rest_client_request_retries_total",
 ];
 
+const SSH_KEYS: &str = "
+apiVersion: v1
+kind: Secret
+metadata: {name: ssh-keys, namespace: kube-system}
+stringData:
+  core: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFsqWU4wHkw8EpgHE22FO+8zVScAca1APXoeDxK/VjGe
+";
+
 /// Labels of metrics by name.
 type Labels = BTreeMap<String, BTreeSet<String>>;
 
@@ -71,7 +79,8 @@ async fn what_is_served_is_what_the_page_of_metrics_says() -> Result<()> {
     let (page, histograms) = page()?;
     let mut cluster = quick()
         .host_flag("--leader-elect=true")
-        .host_flag("--controllers=*,nodeipam,kubelet-serving-csr")
+        .host_flag("--controllers=*,nodeipam,kubelet-serving-csr,ssh-keys")
+        .host_flag("--ssh-keys-secret=kube-system/ssh-keys")
         .host_flag("--allocate-node-cidrs")
         .host_flag("--cluster-cidr=10.20.0.0/23")
         .host_flag("--load-balancer-resync-period=2s")
@@ -79,6 +88,8 @@ async fn what_is_served_is_what_the_page_of_metrics_says() -> Result<()> {
         .start_without_host()
         .await?;
     certificates::grant(&cluster).await?;
+    cluster.control_plane.apply_yaml(include_str!("../../../../deploy/ssh-keys.yaml")).await?;
+    cluster.control_plane.apply_yaml(SSH_KEYS).await?;
     cluster.start_host()?;
     cluster.host_ready().await?;
     let cloud = cluster.cloud()?;
