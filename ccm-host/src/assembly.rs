@@ -17,7 +17,6 @@ mod cluster;
 mod controllers;
 mod election;
 mod providers;
-mod refusals;
 mod state;
 
 use std::{pin::pin, sync::Arc, time::Duration};

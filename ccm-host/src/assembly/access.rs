@@ -25,9 +25,8 @@ use k8s_openapi::api::{
 };
 use tokio::time::timeout;
 
-use super::refusals::Refusals;
 use crate::{
-    kube::{ClientOptions, client, metrics::ClientMetrics},
+    kube::{ClientOptions, Outage, client, metrics::ClientMetrics},
     manager::{
         process::Process,
         serving::{
@@ -106,7 +105,7 @@ async fn client(
 async fn follow(client: Client, access: Access, tolerant: bool) -> Result<()> {
     let api = Api::<ConfigMap>::namespaced(client, NAMESPACE);
     let only = WatchParams::default().fields(&format!("metadata.name={CONFIG_MAP}"));
-    let (mut known, mut refusals) = (false, Refusals::default());
+    let (mut known, mut refusals) = (false, Outage::default());
     loop {
         // From the beginning: the current state comes as the first event.
         match api.watch(&only, "0").await {
@@ -114,7 +113,9 @@ async fn follow(client: Client, access: Access, tolerant: bool) -> Result<()> {
                 known = true;
                 take_all(events, &access).await;
             }
-            Err(::kube::Error::Api(status)) if status.code == 403 && !known && refusals.are_final() => {
+            Err(::kube::Error::Api(status))
+                if status.code == 403 && !known && refusals.failed(status.message.clone()) =>
+            {
                 let message = status.message;
                 if !tolerant {
                     bail!(

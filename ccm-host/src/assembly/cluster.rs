@@ -6,8 +6,7 @@ use ::kube::{Api, Client, api::PartialObjectMeta};
 use anyhow::{Result, bail};
 use k8s_openapi::api::core::v1::Namespace;
 
-use super::refusals::Refusals;
-use crate::cloud::ClusterRef;
+use crate::{cloud::ClusterRef, kube::Outage};
 
 const NAMESPACE: &str = "kube-system";
 const PAUSE: Duration = Duration::from_secs(2);
@@ -15,11 +14,13 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Asks until the apiserver answers. A refusal that lasts is final: only a person can change that.
 pub(super) async fn identify(client: &Client, name: &str) -> Result<ClusterRef> {
     let api = Api::<Namespace>::all(client.clone());
-    let mut refusals = Refusals::default();
+    let mut refusals = Outage::default();
     loop {
         match api.get_metadata(NAMESPACE).await {
             Ok(namespace) => return Ok(ClusterRef { uid: uid(namespace), name: name.to_owned() }),
-            Err(::kube::Error::Api(status)) if matches!(status.code, 401 | 403) && !refusals.are_final() => {
+            Err(::kube::Error::Api(status))
+                if matches!(status.code, 401 | 403) && !refusals.failed(status.message.clone()) =>
+            {
                 tracing::warn!(message = status.message, "the apiserver refuses this process so far");
             }
             Err(::kube::Error::Api(status)) if status.code == 401 => bail!(

@@ -10,29 +10,25 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-use std::{borrow::Borrow, fmt, hash::Hash, sync::Arc, time::Duration};
+use std::{borrow::Borrow, fmt, hash::Hash, sync::Arc};
 
 use ::kube::{Api, Client, Resource};
-use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use serde::de::DeserializeOwned;
-use tokio::{sync::watch, time::Instant};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     keep::Keep,
     metrics::{CacheMetrics, KindCacheMetrics},
+    outage::Outage,
     pairs::Interner,
 };
-use crate::clock;
 use follow::Follower;
 use store::Store;
 
 /// Maximum label and annotation keys, however often providers ask for more: each new key costs a new list.
 const MOST_KEYS: usize = 4096;
-
-/// How long a watch must be lost before `/readyz` reports it: a watch that merely restarts is no news.
-const LOST_AFTER: Duration = Duration::from_secs(10);
 
 /// A slim object that a [`Cache`] can hold.
 pub trait Slim: Send + Sync + Sized + 'static {
@@ -97,16 +93,9 @@ struct Inner<T: Slim> {
     wanted: watch::Sender<Wanted>,
     /// The generation of [`Wanted`] of the last complete list; 0 before the first.
     listed: watch::Sender<u64>,
-    lost: Mutex<Option<Lost>>,
+    lost: Mutex<Outage>,
     interner: Interner,
     metrics: KindCacheMetrics,
-}
-
-/// A watch that is lost.
-struct Lost {
-    at: Instant,
-    since: Timestamp,
-    why: String,
 }
 
 /// The keys to keep, numbered: every growth starts a new list.
@@ -242,12 +231,10 @@ impl<T: Slim> Cache<T> {
     /// Why it is not, and since when, for people.
     pub fn health(&self) -> Result<(), String> {
         let lost = self.0.lost.lock();
-        match &*lost {
-            None if self.is_synced() => Ok(()),
-            None => Err("the list is not complete".to_owned()),
-            Some(lost) if !self.is_synced() => Err(format!("the list is not complete: {}", lost.why)),
-            Some(lost) if lost.at.elapsed() < LOST_AFTER => Ok(()),
-            Some(Lost { since, why, .. }) => Err(format!("changes are not seen since {since:.0}: {why}")),
+        match (self.is_synced(), lost.why()) {
+            (false, None) => Err("the list is not complete".to_owned()),
+            (false, Some(why)) => Err(format!("the list is not complete: {why}")),
+            (true, _) => lost.lasting().map_or(Ok(()), |lost| Err(format!("changes are not seen {lost}"))),
         }
     }
 
@@ -310,8 +297,8 @@ impl<T: Slim> Cache<T> {
     /// Notes that the watch is open.
     fn found(&self) {
         self.0.metrics.watching.set(1);
-        if let Some(lost) = self.0.lost.lock().take() {
-            tracing::info!(kind = T::KIND, after = ?lost.at.elapsed(), "watching again");
+        if let Some(after) = self.0.lost.lock().ended() {
+            tracing::info!(kind = T::KIND, ?after, "watching again");
         }
     }
 
@@ -319,11 +306,7 @@ impl<T: Slim> Cache<T> {
     fn lost(&self, why: String) {
         self.0.metrics.errors.inc();
         self.0.metrics.watching.set(0);
-        let mut lost = self.0.lost.lock();
-        match &mut *lost {
-            Some(lost) => lost.why = why,
-            None => *lost = Some(Lost { at: Instant::now(), since: clock::now(), why }),
-        }
+        self.0.lost.lock().failed(why);
     }
 }
 

@@ -1,9 +1,9 @@
 //! The cache against a scripted watch: projection, changes, re-lists, fallback, growth of what is kept.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::*;
 use crate::kube::{

@@ -3,6 +3,7 @@
 use tokio::time::sleep;
 
 use super::*;
+use crate::kube::outage::LASTING;
 
 const EXPIRED: (u16, &str) = (410, "Expired");
 
@@ -102,7 +103,7 @@ async fn a_lost_watch_is_told() {
 
     *away.lock() = true;
     error_event(&first, (500, "InternalError"));
-    sleep(LOST_AFTER - Duration::from_secs(1)).await;
+    sleep(LASTING - Duration::from_secs(1)).await;
     assert_eq!((scene.cache.health(), scene.watching()), (Ok(()), 0), "too short to be told");
     sleep(Duration::from_secs(2)).await;
     let told = scene.cache.health().unwrap_err();
