@@ -1,6 +1,6 @@
 //! The ServiceAccounts of `--use-service-account-credentials`, with a client for each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ::kube::Client;
 use anyhow::{Context as _, Result};
@@ -36,12 +36,14 @@ impl Accounts {
     ) -> Result<Self> {
         let mut accounts = BTreeMap::new();
         if process.settings().kube.use_service_account_credentials {
-            for name in process.settings().enabled.iter().filter_map(|controller| controller.account) {
+            let names = process.settings().enabled.iter().filter_map(|controller| controller.account);
+            // Several controllers share one.
+            for name in names.collect::<BTreeSet<_>>() {
                 let account = Account::new(name);
                 let client = client::build_as(account.clone(), options, metrics);
                 let client =
                     client.await.with_context(|| format!("no client for the ServiceAccount {name}"))?;
-                accounts.entry(name).or_insert(Own { account, client });
+                accounts.insert(name, Own { account, client });
             }
         }
         Ok(Self(accounts))
