@@ -91,6 +91,23 @@ pub async fn event(cluster: &Cluster, object: &str, reason: &str) -> Result<Even
     .with_context(|| format!("{:?}", cluster.parts()))
 }
 
+/// The Warnings that the host wrote, each with its object and its reason. Ends the host first: its last Events are
+/// written then.
+///
+/// The apiserver writes Warnings of its own when its allocators lag behind the Services; those say nothing of the host.
+pub async fn warnings(cluster: &mut Cluster) -> Result<Vec<String>> {
+    cluster.host()?.terminate().await?;
+    let events = Api::<Event>::all(cluster.client.clone()).list(&ListParams::default()).await?;
+    Ok(events
+        .into_iter()
+        .filter(|event| event.type_.as_deref() == Some("Warning"))
+        .filter(|event| {
+            !event.reporting_component.as_deref().is_some_and(|it| it.ends_with("-repair-controller"))
+        })
+        .map(|event| format!("{:?} {:?} {:?}", event.involved_object.name, event.reason, event.message))
+        .collect())
+}
+
 /// How many nodes there are.
 pub async fn node_count(cluster: &Cluster) -> Result<usize> {
     Ok(Api::<Node>::all(cluster.client.clone()).list_metadata(&ListParams::default()).await?.items.len())

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use e2e::{node, service, service_gone};
-use k8s_openapi::api::core::v1::{Event, Node, Service};
-use kube::{Api, api::ListParams};
+use e2e::{node, service, service_gone, warnings};
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::Api;
 use test_cluster::{
     Cluster,
     nodes::{as_registered, is_uninitialized, register, set_ready},
@@ -92,14 +92,7 @@ async fn a_provider_that_is_replaced_under_load_fails_nothing_that_a_user_sees()
         service(&cluster, &format!("web-{name}"), "an address", |service| !ingress(service).is_empty())
             .await?;
     }
-    // Its last Events are written then.
-    cluster.host()?.terminate().await?;
-    let events = Api::<Event>::all(cluster.client.clone()).list(&ListParams::default()).await?;
-    let warnings: Vec<_> = events
-        .into_iter()
-        .filter(|event| event.type_.as_deref() == Some("Warning"))
-        .map(|event| (event.involved_object.name, event.reason, event.message))
-        .collect();
+    let warnings = warnings(&mut cluster).await?;
     assert!(warnings.is_empty(), "{warnings:#?}");
     Ok(())
 }

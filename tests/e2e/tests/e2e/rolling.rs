@@ -3,9 +3,9 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{node, service, service_gone, start_behind_a_proxy};
-use k8s_openapi::api::core::v1::{Event, Service};
-use kube::{Api, api::ListParams};
+use e2e::{node, service, service_gone, start_behind_a_proxy, warnings};
+use k8s_openapi::api::core::v1::Service;
+use kube::Api;
 use skew::{Proxy, Skew};
 use test_cluster::{
     Cluster, metrics,
@@ -100,14 +100,7 @@ async fn no_reconcile_fails_visibly_while_a_provider_is_rolled_to_another_versio
     ensure!(code == 200 && readiness.contains("[+]provider-mock ok"), "{readiness}");
     ensure!(cluster.host()?.is_running() && cluster.host()?.id() == process, "the host ended");
 
-    // Its last Events are written then.
-    cluster.host()?.terminate().await?;
-    let events = Api::<Event>::all(cluster.client.clone()).list(&ListParams::default()).await?;
-    let warnings: Vec<_> = events
-        .into_iter()
-        .filter(|event| event.type_.as_deref() == Some("Warning"))
-        .map(|event| (event.involved_object.name, event.reason, event.message))
-        .collect();
+    let warnings = warnings(&mut cluster).await?;
     ensure!(warnings.is_empty(), "{warnings:#?}");
     Ok(())
 }
