@@ -13,12 +13,14 @@ mod instance;
 mod label;
 mod route;
 mod text;
+mod volume;
 
 pub(super) use balancer::{balancer, ensured, is_nobodys, listed};
 pub(super) use effects::{events, in_progress};
 pub(super) use instance::{Asked, answer};
 pub(super) use route::{ensured_route, route};
 pub(super) use text::shown;
+pub(super) use volume::volume;
 
 /// Rule names as used in metrics.
 pub(super) mod rule {

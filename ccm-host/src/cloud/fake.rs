@@ -19,11 +19,11 @@ use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 
 #[allow(unused_imports, reason = "words for the tests of every controller, used or not yet")]
-pub(crate) use answers::{digest_for, error, instance, machine};
+pub(crate) use answers::{digest_for, error, instance, machine, volume};
 
 use super::{
     CloudError, Freshness, InProgress, Instance, InstanceAnswer, InstanceState, InstanceView, LoadBalancer,
-    LoadBalancerList, ProviderEvent, ProviderInfo, ProviderStatus, Route, ServiceCondition,
+    LoadBalancerList, ProviderEvent, ProviderInfo, ProviderStatus, Route, ServiceCondition, VolumeAnswer,
 };
 
 #[derive(Debug)]
@@ -43,6 +43,8 @@ struct State {
     /// Names of the nodes behind each balancer.
     behind: BTreeMap<String, Vec<String>>,
     routes: BTreeMap<String, Route>,
+    /// By the volume's id.
+    volumes: BTreeMap<String, VolumeAnswer>,
     rejected_routes: Vec<String>,
     next_route: u64,
     list_complete: bool,
@@ -81,6 +83,8 @@ pub(crate) enum Call {
     DeleteRoute { id: String, destination: String },
     /// `add_ssh_key`
     AddSshKey { user: String, public_key: String },
+    /// `volume_labels`
+    VolumeLabels { volume: String, plugin: &'static str, id: String },
 }
 
 /// Names of the RPCs, as [`FakeProvider::fail_next`] and others take them.
@@ -95,6 +99,7 @@ pub(crate) mod method {
     pub(crate) const ENSURE_ROUTE: &str = "BatchEnsureRoutes";
     pub(crate) const DELETE_ROUTE: &str = "BatchDeleteRoutes";
     pub(crate) const ADD_SSH_KEY: &str = "AddSshKeyToAllInstances";
+    pub(crate) const VOLUME_LABELS: &str = "BatchGetVolumeLabels";
 }
 
 impl FakeProvider {
@@ -164,6 +169,11 @@ impl FakeProvider {
         let known = guard.instances.get(node).and_then(|answer| answer.instance.clone());
         let instance = known.filter(|_| !matches!(state, InstanceState::Absent | InstanceState::NotOwned));
         guard.instances.insert(node.to_owned(), machine(state, instance));
+    }
+
+    /// From now on, this is the answer for the volume of that id; others are absent.
+    pub(crate) fn set_volume(&self, id: &str, answer: VolumeAnswer) {
+        self.state.lock().volumes.insert(id.to_owned(), answer);
     }
 
     /// The next call of that RPC fails; repeated calls queue up errors.

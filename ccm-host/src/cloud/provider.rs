@@ -11,7 +11,7 @@ use tokio::sync::{broadcast, watch};
 use super::{
     BackendSet, CloudError, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer, EnsureRoute,
     Ensured, EnsuredRoute, InstanceAnswer, InstanceQuery, LoadBalancer, LoadBalancerList, Route, RouteList,
-    UpdateLoadBalancer, Updated,
+    UpdateLoadBalancer, Updated, VolumeAnswer, VolumeQuery,
 };
 use crate::kube::{EventType, Keep, KeySet, Node, Service};
 
@@ -70,6 +70,9 @@ pub trait Provider: Send + Sync + Debug {
     /// Makes a public key, one line in OpenSSH form, valid for a user on all instances of this cluster. Holds what is
     /// under way until it is.
     async fn add_ssh_key(&self, user: &str, public_key: &str) -> Result<Option<InProgress>, CloudError>;
+
+    /// The topology labels of a volume. Batched with other callers' reads.
+    async fn volume_labels(&self, query: VolumeQuery) -> Result<VolumeAnswer, CloudError>;
 }
 
 /// Whether a provider can be called.
@@ -113,6 +116,8 @@ pub struct ProviderInfo {
     pub pod_cidrs: bool,
     /// It spreads SSH keys.
     pub ssh_keys: bool,
+    /// It knows the labels of volumes.
+    pub volumes: bool,
     /// The `spec.loadBalancerClass` values that it owns.
     pub load_balancer_classes: Vec<String>,
     /// It owns Services without a class.

@@ -15,7 +15,7 @@ use super::{
     BackendSet, CloudError, CloudMetrics, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer,
     EnsureRoute, Ensured, EnsuredRoute, InProgress, InstanceAnswer, InstanceQuery, LoadBalancer,
     LoadBalancerList, Provider, ProviderConfig, ProviderInfo, ProviderStatus, Question, Route, RouteList,
-    UpdateLoadBalancer, Updated, balancers,
+    UpdateLoadBalancer, Updated, VolumeAnswer, VolumeQuery, balancers,
     batch::Batcher,
     instances::{InstanceReads, NodeKey, ReadLane},
     inventory,
@@ -25,6 +25,7 @@ use super::{
     routes::{self, Change as _, RouteChanges},
     ssh_keys,
     updates::{BalancerUpdates, UpdateKey},
+    volumes::{VolumeKey, VolumeReads},
     wanted,
 };
 use crate::kube::{Node, Service};
@@ -37,6 +38,7 @@ pub struct RemoteProvider {
     updates: Batcher<BalancerUpdates>,
     route_ensures: Batcher<RouteChanges<routes::Ensure>>,
     route_deletes: Batcher<RouteChanges<routes::Delete>>,
+    volumes: Batcher<VolumeReads>,
 }
 
 impl RemoteProvider {
@@ -51,6 +53,7 @@ impl RemoteProvider {
             updates: Batcher::new(BalancerUpdates::new(Arc::clone(&link))),
             route_ensures: Batcher::new(RouteChanges::new(Arc::clone(&link))),
             route_deletes: Batcher::new(RouteChanges::new(Arc::clone(&link))),
+            volumes: Batcher::new(VolumeReads::new(Arc::clone(&link))),
             link,
         })
     }
@@ -76,6 +79,7 @@ impl RemoteProvider {
         self.updates.assert_idle();
         self.route_ensures.assert_idle();
         self.route_deletes.assert_idle();
+        self.volumes.assert_idle();
     }
 }
 
@@ -154,5 +158,10 @@ impl Provider for RemoteProvider {
 
     async fn add_ssh_key(&self, user: &str, public_key: &str) -> Result<Option<InProgress>, CloudError> {
         ssh_keys::add(&self.link, user, public_key).await
+    }
+
+    async fn volume_labels(&self, query: VolumeQuery) -> Result<VolumeAnswer, CloudError> {
+        self.link.session(&method::BATCH_GET_VOLUME_LABELS)?;
+        self.volumes.ask((), VolumeKey::of(&query), query).await
     }
 }

@@ -53,6 +53,7 @@ pub(super) struct Session {
     most_instances: AtomicUsize,
     most_balancers: AtomicUsize,
     most_routes: AtomicUsize,
+    most_volumes: AtomicUsize,
     /// Advertised RPCs that turned out not to be served.
     refused: Mutex<HashSet<&'static str>>,
 }
@@ -113,7 +114,7 @@ impl Session {
 
     /// The most volumes of one batch.
     pub(super) fn most_volumes(&self) -> usize {
-        limits::batch(self.limits.max_batch_volumes)
+        self.most_volumes.load(Ordering::Relaxed)
     }
 
     /// Whether the RPC may be called in this epoch.
@@ -156,6 +157,11 @@ impl Session {
     /// Likewise for routes.
     pub(super) fn fewer_routes(&self, refused: usize) {
         self.most_routes.fetch_min((refused / 2).max(1), Ordering::Relaxed);
+    }
+
+    /// Likewise for volumes.
+    pub(super) fn fewer_volumes(&self, refused: usize) {
+        self.most_volumes.fetch_min((refused / 2).max(1), Ordering::Relaxed);
     }
 
     /// If routes cannot record an owner, all routes in the cluster's tables are the cluster's.

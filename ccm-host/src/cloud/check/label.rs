@@ -38,8 +38,32 @@ pub(super) fn is_reserved(key: &str) -> bool {
         .any(|space| key.match_indices(space).any(|(at, _)| at == 0 || key[..at].ends_with('.')))
 }
 
+/// Zone and region, which a volume's labels say and a node's fields: upstream's names, and those of old.
+const TOPOLOGY: [&str; 4] = [
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+];
+
 /// The labels to set.
 pub(super) fn labels(labels: HashMap<String, String>, findings: &mut Findings) -> BTreeMap<String, String> {
+    allowed(labels, key_is_allowed, findings)
+}
+
+/// The labels of a volume, which include its topology.
+pub(super) fn of_volume(
+    labels: HashMap<String, String>,
+    findings: &mut Findings,
+) -> BTreeMap<String, String> {
+    allowed(labels, |key, findings| TOPOLOGY.contains(&key) || key_is_allowed(key, findings), findings)
+}
+
+fn allowed(
+    labels: HashMap<String, String>,
+    is_allowed: impl Fn(&str, &mut Findings) -> bool,
+    findings: &mut Findings,
+) -> BTreeMap<String, String> {
     let sorted: BTreeMap<_, _> = labels.into_iter().collect();
     if sorted.len() > MOST {
         findings.reject(rule::ANSWER_BOUNDS, format!("there are more than {MOST} labels"));
@@ -47,7 +71,7 @@ pub(super) fn labels(labels: HashMap<String, String>, findings: &mut Findings) -
     sorted
         .into_iter()
         .filter(|(key, value)| {
-            if !key_is_allowed(key, findings) {
+            if !is_allowed(key, findings) {
                 return false;
             }
             if !is_value(value) {

@@ -2,7 +2,7 @@
 
 use crate::cloud::{
     AddressType, CloudError, ErrorReason, Instance, InstanceAnswer, InstanceState, LoadBalancer,
-    LoadBalancerState, NodeAddress, Ownership, SyncState, desired,
+    LoadBalancerState, NodeAddress, Ownership, SyncState, VolumeAnswer, VolumeState, desired,
 };
 
 /// An instance with that provider ID, an internal address `10.0.0.1` and a host name.
@@ -19,6 +19,12 @@ pub(crate) fn instance(provider_id: &str) -> Instance {
         region: Some("region-1".to_owned()),
         ..Instance::default()
     }
+}
+
+/// An answer about a volume that has these labels, if it is there.
+pub(crate) fn volume(state: VolumeState, labels: &[(&str, &str)]) -> VolumeAnswer {
+    let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    VolumeAnswer { state, labels, error: None, rejected: Vec::new() }
 }
 
 /// An authoritative answer.

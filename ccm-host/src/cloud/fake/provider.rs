@@ -18,7 +18,8 @@ use crate::{
         BackendSet, CloudError, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer, EnsureRoute,
         Ensured, EnsuredRoute, ErrorReason, InProgress, Ingress, InstanceAnswer, InstanceQuery,
         InstanceState, LoadBalancer, LoadBalancerList, LoadBalancerState, Ownership, Provider, ProviderInfo,
-        ProviderStatus, Route, RouteList, SyncState, UpdateLoadBalancer, Updated, desired::join,
+        ProviderStatus, Route, RouteList, SyncState, UpdateLoadBalancer, Updated, VolumeAnswer, VolumeQuery,
+        VolumeState, desired::join,
     },
     kube::{Node, Service},
 };
@@ -184,6 +185,13 @@ impl Provider for FakeProvider {
         let call = Call::AddSshKey { user: user.to_owned(), public_key: public_key.to_owned() };
         self.begin(method::ADD_SSH_KEY, call).await?;
         Ok(self.state.lock().next_in_progress(method::ADD_SSH_KEY))
+    }
+
+    async fn volume_labels(&self, query: VolumeQuery) -> Result<VolumeAnswer, CloudError> {
+        let VolumeQuery { name: volume, plugin, volume_id: id, .. } = query;
+        self.begin(method::VOLUME_LABELS, Call::VolumeLabels { volume, plugin, id: id.clone() }).await?;
+        let known = self.state.lock().volumes.get(&id).cloned();
+        Ok(known.unwrap_or_else(|| answers::volume(VolumeState::Absent, &[])))
     }
 }
 

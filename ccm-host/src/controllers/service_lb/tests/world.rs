@@ -236,5 +236,6 @@ pub(super) fn word(call: &Call) -> String {
         Call::Instance { node, .. } => format!("instance {node}"),
         Call::ListRoutes { .. } | Call::EnsureRoute { .. } | Call::DeleteRoute { .. } => "route".to_owned(),
         Call::AddSshKey { user, .. } => format!("ssh key {user}"),
+        Call::VolumeLabels { volume, .. } => format!("volume {volume}"),
     }
 }
