@@ -107,6 +107,7 @@ async fn start_with(
         writer: writer(client.clone()),
         writers: accounts.clients().map(|(account, client)| (account, writer(client))).collect(),
         certificate_requests: caches.certificate_requests.clone(),
+        volumes: caches.volumes.clone(),
         providers,
         events,
         metrics,

@@ -12,6 +12,7 @@ pub mod node_route;
 pub mod node_scope;
 #[cfg(test)]
 pub(crate) mod node_server;
+pub mod persistent_volume_label;
 mod registration;
 pub mod service_lb;
 pub mod ssh_keys;
@@ -20,7 +21,7 @@ pub mod taint;
 pub use registration::{Kept, Parts, Registration, Run, Serves};
 
 /// All controllers, in start order.
-pub const ALL: [&Registration; 7] = [
+pub const ALL: [&Registration; 8] = [
     &cloud_node::REGISTRATION,
     &cloud_node_lifecycle::REGISTRATION,
     &service_lb::REGISTRATION,
@@ -28,6 +29,7 @@ pub const ALL: [&Registration; 7] = [
     &node_route::REGISTRATION,
     &ssh_keys::REGISTRATION,
     &kubelet_serving_csr::REGISTRATION,
+    &persistent_volume_label::REGISTRATION,
 ];
 
 /// The flags of all controllers.

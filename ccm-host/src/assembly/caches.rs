@@ -7,7 +7,7 @@ use futures::future::join_all;
 
 use crate::{
     cloud::{Provider, Providers, Wishes},
-    kube::{Cache, CertificateRequest, Keep, KubeMetrics, Node, Service, Slim},
+    kube::{Cache, CertificateRequest, Keep, KubeMetrics, Node, PersistentVolume, Service, Slim},
     manager::{flags::Settings, health::Probe, process::Process},
 };
 
@@ -17,9 +17,11 @@ pub(super) struct Caches {
     pub(super) nodes: Cache<Node>,
     pub(super) services: Cache<Service>,
     pub(super) certificate_requests: Cache<CertificateRequest>,
+    pub(super) volumes: Cache<PersistentVolume>,
     /// Other kinds than Nodes are watched only if an enabled controller needs them.
     with_services: bool,
     with_certificate_requests: bool,
+    with_volumes: bool,
     wishes: Arc<Wishes>,
 }
 
@@ -34,6 +36,8 @@ impl Caches {
         Self {
             certificate_requests: Cache::new(Keep::default(), &metrics.cache),
             with_certificate_requests: kept().any(|kept| kept.certificate_requests),
+            volumes: Cache::new(Keep::default(), &metrics.cache),
+            with_volumes: kept().any(|kept| kept.volumes),
             wishes: Arc::new(Wishes::new(providers.clone(), nodes.clone(), services.clone())),
             nodes,
             services,
@@ -50,6 +54,9 @@ impl Caches {
         }
         if self.with_certificate_requests {
             watch("cache-certificate-requests", &self.certificate_requests, process, client);
+        }
+        if self.with_volumes {
+            watch("cache-persistent-volumes", &self.volumes, process, client);
         }
         let (wishes, providers) = (Arc::clone(&self.wishes), providers.clone());
         process.spawn_support("wanted-fields", |stop| async move {
@@ -76,6 +83,9 @@ impl Caches {
         }
         if self.with_certificate_requests {
             self.certificate_requests.synced().await;
+        }
+        if self.with_volumes {
+            self.volumes.synced().await;
         }
     }
 }

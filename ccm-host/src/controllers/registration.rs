@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Settings, explain::Views};
 use crate::{
     cloud::{CloudMetrics, ProviderInfo, Providers},
-    kube::{Cache, CertificateRequest, Events, Keep, KubeMetrics, Node, Service, Writer},
+    kube::{Cache, CertificateRequest, Events, Keep, KubeMetrics, Node, PersistentVolume, Service, Writer},
 };
 
 /// One controller.
@@ -50,6 +50,8 @@ pub struct Kept {
     pub services: Option<Keep>,
     /// Whether it reads the requests of kubelets for serving certificates.
     pub certificate_requests: bool,
+    /// Whether it reads PersistentVolumes.
+    pub volumes: bool,
 }
 
 impl Kept {
@@ -70,6 +72,8 @@ pub struct Parts {
     pub services: Cache<Service>,
     /// Empty unless a controller that reads them is enabled.
     pub certificate_requests: Cache<CertificateRequest>,
+    /// Empty unless a controller that reads them is enabled.
+    pub volumes: Cache<PersistentVolume>,
     /// Refuses to write while this process does not lead.
     pub writer: Writer,
     /// For controllers with a ServiceAccount of their own, by its name.

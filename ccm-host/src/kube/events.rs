@@ -31,6 +31,7 @@ use tokio::{
 use super::{
     metrics::{Discarded, EventMetrics},
     node::Node,
+    persistent_volume::PersistentVolume,
     pressure::WritePressure,
     service::{ObjectKey, Service},
 };
@@ -54,6 +55,18 @@ impl Regarding {
     #[must_use]
     pub fn node(name: &str, uid: &str) -> Self {
         Self { api_version: "v1", kind: "Node", namespace: None, name: name.to_owned(), uid: uid.to_owned() }
+    }
+}
+
+impl From<&PersistentVolume> for Regarding {
+    fn from(volume: &PersistentVolume) -> Self {
+        Self {
+            api_version: "v1",
+            kind: "PersistentVolume",
+            namespace: None,
+            name: volume.name.clone(),
+            uid: volume.uid.clone(),
+        }
     }
 }
 

@@ -12,6 +12,7 @@
 //! | a condition | strategic merge patch (merges by type) | `metadata.uid` |
 //! | a Service's finalizers | JSON patch | `test` of the uid and of the whole list |
 //! | the decision about a certificate request | JSON patch | `test` of the uid, of the resource version, and that there is none |
+//! | labels of a volume, and the node affinity of one that has none | JSON patch | `test` of the uid and of every old value |
 //! | deletion of a node | DELETE | uid precondition |
 //! | a record in a ConfigMap | merge patch | resource version |
 //!
@@ -25,6 +26,7 @@ mod error;
 mod json;
 mod lease;
 mod node;
+mod persistent_volume;
 mod record;
 mod secret;
 mod service;
@@ -38,6 +40,7 @@ pub use certificate_request::{Decision, certificate_decision};
 pub use error::WriteError;
 pub use lease::NodeLease;
 pub use node::{NodeChange, node_addresses, node_condition, node_main, node_pod_cidrs};
+pub use persistent_volume::volume_topology;
 pub use record::{Record, RecordKey};
 pub use secret::Secret;
 pub use service::{service_annotations, service_condition, service_finalizer, service_ingress};

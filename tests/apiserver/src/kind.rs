@@ -139,6 +139,7 @@ pub(crate) fn builtin() -> Vec<Arc<Kind>> {
             ..plain("Event", "events", true).typed::<core::Event>()
         },
         plain("ConfigMap", "configmaps", true).typed::<core::ConfigMap>(),
+        plain("PersistentVolume", "persistentvolumes", false).with_status().typed::<core::PersistentVolume>(),
         Kind {
             special: Special::Secret,
             selectable: &["type"],

@@ -40,9 +40,9 @@ pub fn files(helm: &Helm) -> Result<Vec<Made>> {
         files.push(Made { path: folder().join(path), text: format!("{MADE}{rights}") });
     }
     let mut more = plain("DaemonSet");
-    more["controllers"] = json!(["*", "kubelet-serving-csr"]);
+    more["controllers"] = json!(["*", "kubelet-serving-csr", "persistent-volume-label"]);
     more["sshKeys"] = json!({ "secret": "kube-system/ssh-keys" });
-    for name in ["kubelet-serving-csr.yaml", "ssh-keys.yaml"] {
+    for name in ["kubelet-serving-csr.yaml", "ssh-keys.yaml", "persistent-volume-label.yaml"] {
         let rights = without_sources(&helm.render_only(name, &more)?);
         files.push(Made { path: folder().join(name), text: format!("{MADE}{rights}") });
     }

@@ -5,6 +5,7 @@
 pub mod certificates;
 mod end_state;
 mod history;
+pub mod volumes;
 
 pub use end_state::EndState;
 pub use history::{History, quick};

@@ -5,7 +5,7 @@ use ::kube::{
     api::{DeleteParams, Preconditions},
 };
 use http::{Request, header};
-use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::{certificates::v1::CertificateSigningRequest, core::v1::PersistentVolume};
 use serde::{Deserialize, de::IgnoredAny};
 use tokio_util::sync::CancellationToken;
 
@@ -100,6 +100,16 @@ impl Writer {
         cancel: &CancellationToken,
     ) -> Result<Written, WriteError> {
         self.patch(&CertificateSigningRequest::url_path(&(), None), name, patch, cancel).await
+    }
+
+    /// Sends a patch of a PersistentVolume.
+    pub async fn patch_persistent_volume(
+        &self,
+        name: &str,
+        patch: &Patch,
+        cancel: &CancellationToken,
+    ) -> Result<Written, WriteError> {
+        self.patch(&PersistentVolume::url_path(&(), None), name, patch, cancel).await
     }
 
     /// Deletes the Node of this name if it still has this uid.

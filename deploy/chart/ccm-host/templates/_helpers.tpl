@@ -165,10 +165,11 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
   "route" (list "route" "node-route-controller" "route-controller")
   "ssh-keys" (list "ssh-keys" "ssh-keys-controller")
   "kubelet-serving-csr" (list "kubelet-serving-csr" "kubelet-serving-csr-controller")
+  "persistent-volume-label" (list "persistent-volume-label" "persistent-volume-label-controller")
 }}
 {{- $enabled := list }}
 {{- range $name, $names := $aliases }}
-{{- $on := and (has "*" $items) (not (has $name (list "nodeipam" "ssh-keys" "kubelet-serving-csr"))) }}
+{{- $on := and (has "*" $items) (not (has $name (list "nodeipam" "ssh-keys" "kubelet-serving-csr" "persistent-volume-label"))) }}
 {{- $decided := false }}
 {{- range $item := $items }}
 {{- if and (not $decided) (has (trimPrefix "-" (trim $item)) $names) }}

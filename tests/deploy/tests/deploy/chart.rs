@@ -290,6 +290,11 @@ fn rights_follow_what_runs() -> Result<()> {
             ],
             &["create certificatesigningrequests", "sign signers"],
         ),
+        (
+            json!({ "controllers": ["*", "persistent-volume-label"] }),
+            &["patch persistentvolumes", "watch persistentvolumes"],
+            &["update persistentvolumes", "delete persistentvolumes", "certificatesigningrequests"],
+        ),
         (json!({ "rbac": { "create": false } }), &[], &[" "]),
     ] {
         let rights = granted(&objects(&helm.render(&mock(values.clone()))?)?);

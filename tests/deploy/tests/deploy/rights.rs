@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
 use deploy_tests::rights::{Right, granted};
-use e2e::{certificates, event, join, node, node_gone, nothing_was_forbidden, service, service_gone};
+use e2e::{
+    certificates, event, join, node, node_gone, nothing_was_forbidden, service, service_gone, volumes,
+};
 use k8s_openapi::api::core::v1::{Node, Secret, Service};
 use kube::{
     Api,
@@ -27,7 +29,7 @@ const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// Rights that the work of one controller alone does not bring about in a moment, and why it has them all the same. All
 /// controllers together use these as well.
-const RARE: [(&str, &str); 7] = [
+const RARE: [(&str, &str); 9] = [
     ("list nodes", "an apiserver that streams no lists"),
     ("list services", "an apiserver that streams no lists"),
     ("list certificatesigningrequests", "an apiserver that streams no lists"),
@@ -35,6 +37,8 @@ const RARE: [(&str, &str); 7] = [
         "get certificatesigningrequests",
         "a request that a list lacks is read by its name before it counts as gone",
     ),
+    ("list persistentvolumes", "an apiserver that streams no lists"),
+    ("get persistentvolumes", "a volume that a list lacks is read by its name before it counts as gone"),
     (
         "get nodes",
         "a node that a list lacks is read by its name before it counts as gone; so is one whose patch was refused",
@@ -343,4 +347,17 @@ async fn kubelet_serving_csr_alone_writes_no_nodes() -> Result<()> {
         set.is_scraped().await
     })
     .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn persistent_volume_label_alone_writes_volumes_only() -> Result<()> {
+    let set = Set::of(json!({ "controllers": ["persistent-volume-label"] })).await?;
+    let work = Box::pin(async {
+        volumes::disk(&set.cluster, "disk-1", &["a"]).await?;
+        volumes::make(&set.cluster, "pv-1", "disk-1").await?;
+        volumes::zone(&set.cluster, "pv-1", "a").await?;
+        event(&set.cluster, "pv-1", "VolumeLabelled").await?;
+        set.is_scraped().await
+    });
+    set.is_just_enough(&RARE, work).await
 }

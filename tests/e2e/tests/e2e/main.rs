@@ -28,5 +28,6 @@ mod status_page;
 mod steady;
 mod traces;
 mod trouble;
+mod volume_labels;
 
 use e2e::quick;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{certificates, event, join, node_gone, nothing_was_forbidden, quick, service};
+use e2e::{certificates, event, join, node_gone, nothing_was_forbidden, quick, service, volumes};
 use test_cluster::{
     nodes::{as_registered, register, set_ready},
     services::{create, ingress, load_balancer},
@@ -79,7 +79,7 @@ async fn what_is_served_is_what_the_page_of_metrics_says() -> Result<()> {
     let (page, histograms) = page()?;
     let mut cluster = quick()
         .host_flag("--leader-elect=true")
-        .host_flag("--controllers=*,nodeipam,kubelet-serving-csr,ssh-keys")
+        .host_flag("--controllers=*,nodeipam,kubelet-serving-csr,ssh-keys,persistent-volume-label")
         .host_flag("--ssh-keys-secret=kube-system/ssh-keys")
         .host_flag("--allocate-node-cidrs")
         .host_flag("--cluster-cidr=10.20.0.0/23")
@@ -88,12 +88,14 @@ async fn what_is_served_is_what_the_page_of_metrics_says() -> Result<()> {
         .start_without_host()
         .await?;
     certificates::grant(&cluster).await?;
+    volumes::grant(&cluster).await?;
     cluster.control_plane.apply_yaml(include_str!("../../../../deploy/ssh-keys.yaml")).await?;
     cluster.control_plane.apply_yaml(SSH_KEYS).await?;
     cluster.start_host()?;
     cluster.host_ready().await?;
     let cloud = cluster.cloud()?;
     join(&cluster, &["a", "b"]).await?;
+    volumes::make(&cluster, "pv-1", "nowhere").await?;
     for name in ["b", "nobody"] {
         certificates::Ask::of(name, &[name])?.make(&cluster, name).await?;
     }

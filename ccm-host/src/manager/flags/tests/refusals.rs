@@ -76,7 +76,8 @@ fn refuses_one_flag_with_its_remedy() {
             "--controllers=*,nodes,-volumes",
             "\"nodes\", \"-volumes\" is unknown: use '*' and these, with '-' in front to turn one off: \
              cloud-node-controller, cloud-node-lifecycle-controller, service-lb-controller, node-ipam-controller, \
-             node-route-controller, ssh-keys-controller, kubelet-serving-csr-controller",
+             node-route-controller, ssh-keys-controller, kubelet-serving-csr-controller, \
+             persistent-volume-label-controller",
         ),
         // providers
         ("--cloud-provider=aws", "is not the name of a provider: leave it out, or give mock"),

@@ -1,0 +1,125 @@
+//! Labels one volume, and says what there is to say, once.
+//!
+//! In: a name from the queue. Out: at most one patch, Events on the volume, metrics, and when to look again.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Shared,
+    decide::{self, Basis, Notice, Plan, Problem, Verdict},
+    observe,
+};
+use crate::{
+    kube::{
+        events::EventType,
+        patch::{WriteError, volume_topology},
+        persistent_volume::PersistentVolume,
+        queue::Outcome,
+    },
+    reconcile::{Retry, SLOW_RETRY, passes_by_itself},
+};
+
+const LABELLED: &str = "VolumeLabelled";
+const NOT_LABELLED: &str = "VolumeNotLabelled";
+const DIFFERENT: &str = "VolumeLabelsDiffer";
+const INVALID: &str = "InvalidVolumeLabels";
+
+/// Until a provider that has not introduced itself may be known.
+const UNDECIDED: Duration = Duration::from_secs(5);
+
+impl Shared {
+    pub(super) async fn label(&self, name: &str, cancel: &CancellationToken) -> Outcome {
+        let Some(volume) = self.context.volumes.get(name) else { return Outcome::Done };
+        let verdict = match decide::basis(&volume) {
+            Basis::Nothing => Verdict::Leave,
+            Basis::Trusted(labels) => Verdict::Label(labels, Vec::new()),
+            Basis::Ask(query) => observe::ask(&self.context.providers, query).await,
+        };
+        let (labels, rejected) = match verdict {
+            Verdict::Label(labels, rejected) => (labels, rejected),
+            Verdict::Leave => {
+                self.tell(&volume, Vec::new());
+                return Outcome::Done;
+            }
+            Verdict::Undecided => return Outcome::RetryAfter(UNDECIDED),
+            Verdict::Unlabelled(problem) => return self.fail(&volume, problem),
+        };
+        let plan = match decide::plan(&volume, labels) {
+            Ok(plan) => plan,
+            Err(message) => {
+                let problem = Problem::new("refused", message, Retry::After(SLOW_RETRY));
+                return self.fail(&volume, problem);
+            }
+        };
+        match self.write(&volume, &plan, cancel).await {
+            Ok(()) => {
+                let mut notices = Vec::new();
+                if !rejected.is_empty() {
+                    notices.push(Notice::warning(INVALID, rejected.join("; ")));
+                }
+                if !plan.differing.is_empty() {
+                    let message = format!("labels are left as they are: {}", plan.differing.join(", "));
+                    notices.push(Notice::warning(DIFFERENT, message));
+                }
+                for notice in self.tell(&volume, notices) {
+                    self.context.metrics.count(if notice == DIFFERENT { "differs" } else { "invalid" });
+                }
+                Outcome::Done
+            }
+            Err(WriteError::Invalid(message)) => {
+                let message = format!("the apiserver refuses its labels or node affinity: {message}");
+                self.fail(&volume, Problem::new("refused", message, Retry::After(SLOW_RETRY)))
+            }
+            Err(WriteError::NotFound | WriteError::Gone | WriteError::Cancelled) => Outcome::Done,
+            Err(error) => Outcome::retry(anyhow::Error::from(error)),
+        }
+    }
+
+    async fn write(
+        &self,
+        volume: &PersistentVolume,
+        plan: &Plan,
+        cancel: &CancellationToken,
+    ) -> Result<(), WriteError> {
+        let affinity = plan.affinity(None);
+        let Some(patch) = volume_topology(volume, &plan.labels, affinity.as_ref()) else { return Ok(()) };
+        self.context.writer.patch_persistent_volume(&volume.name, &patch, cancel).await?;
+        self.context.metrics.count("labelled");
+        let labels: Vec<_> = plan.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        tracing::info!(volume = volume.name, labels = labels.join(","), "volume labelled");
+        let message = match (volume.affinity_keys.is_some(), affinity) {
+            (true, Some(_)) => "its node affinity can no longer be changed",
+            (false, Some(_)) => "its node affinity says the same",
+            (_, None) => "its node affinity stays",
+        };
+        let labels = if labels.is_empty() { "as before".to_owned() } else { labels.join(", ") };
+        let message = format!("labels: {labels}; {message}");
+        self.context.recorder.record(volume, EventType::Normal, LABELLED, message);
+        Ok(())
+    }
+
+    fn fail(&self, volume: &PersistentVolume, problem: Problem) -> Outcome {
+        let Problem { result, message, retry, error } = problem;
+        let backoff = self.context.queue.backoff(&volume.name);
+        if error.is_none_or(|error| !passes_by_itself(&error, backoff)) {
+            let notice = Notice::warning(NOT_LABELLED, message.clone());
+            if !self.tell(volume, vec![notice]).is_empty() {
+                self.context.metrics.count(result);
+                tracing::warn!(volume = volume.name, result, message, "volume not labelled");
+            }
+        }
+        retry.outcome(message)
+    }
+
+    /// Records what was not said before; returns the reasons.
+    fn tell(&self, volume: &PersistentVolume, notices: Vec<Notice>) -> Vec<&'static str> {
+        let news = self.told.lock().news(&volume.uid, notices, Notice::clone);
+        let record = |notice: Notice| {
+            self.context.recorder.record(volume, notice.kind, notice.reason, notice.message);
+            notice.reason
+        };
+        news.into_iter().map(record).collect()
+    }
+}

@@ -1,0 +1,171 @@
+//! Which labels and which node affinity a volume gets. Pure.
+//!
+//! In: the volume, and what providers answered about its disk. Out: whom to ask, what to write, or why not. Upstream's
+//! rules with these differences: labels of the user win over the cloud's, each key counts for itself, and only the names
+//! of zone and region that are current are written.
+
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+pub(super) use plan::{Plan, plan};
+
+use crate::{
+    cloud::{CloudError, VolumeAnswer, VolumeQuery, VolumeState},
+    kube::{
+        events::EventType,
+        persistent_volume::{Disk, PersistentVolume},
+    },
+    reconcile::{Retry, SLOW_RETRY},
+};
+
+pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
+pub(super) const REGION: &str = "topology.kubernetes.io/region";
+
+/// The names of old of zone and region, and those that replaced them.
+const FORMER: [(&str, &str); 2] =
+    [("failure-domain.beta.kubernetes.io/zone", ZONE), ("failure-domain.beta.kubernetes.io/region", REGION)];
+
+/// What the provisioners of old wrote while there was no disk yet.
+const PLACEHOLDER: &str = "placeholder-for-provisioning";
+
+/// The longest id that the contract carries.
+const LONGEST_ID: usize = 1 << 10;
+
+pub(super) type Labels = BTreeMap<String, String>;
+
+/// Where the labels of a volume come from.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Basis {
+    /// There is nothing to label, or nothing left.
+    Nothing,
+    /// The provisioner knew: no provider is asked.
+    Trusted(Labels),
+    Ask(VolumeQuery),
+}
+
+/// Something to tell the people who look at the volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Notice {
+    pub(super) kind: EventType,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+impl Notice {
+    pub(super) fn warning(reason: &'static str, message: String) -> Self {
+        Self { kind: EventType::Warning, reason, message }
+    }
+}
+
+/// Why a volume has no labels yet.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    /// In metrics.
+    pub(super) result: &'static str,
+    pub(super) message: String,
+    pub(super) retry: Retry,
+    /// The provider's error behind it, which may pass by itself.
+    pub(super) error: Option<CloudError>,
+}
+
+impl Problem {
+    pub(super) fn new(result: &'static str, message: String, retry: Retry) -> Self {
+        Self { result, message, retry, error: None }
+    }
+}
+
+/// What the providers' answers come to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// These labels are the cloud's; the sentences name what was dropped from them.
+    Label(Labels, Vec<String>),
+    /// It is nobody's here.
+    Leave,
+    /// A provider that may know it has not introduced itself yet.
+    Undecided,
+    Unlabelled(Problem),
+}
+
+pub(super) fn basis(volume: &PersistentVolume) -> Basis {
+    let Some(Disk { plugin, id }) = &volume.disk else { return Basis::Nothing };
+    if volume.is_deleting || id.is_empty() || id == PLACEHOLDER || id.len() > LONGEST_ID {
+        return Basis::Nothing;
+    }
+    let pair = [ZONE, REGION].map(|key| volume.labels.get(key));
+    if let ([Some(_), Some(_)], Some(keys)) = (pair, &volume.affinity_keys)
+        && [ZONE, REGION].iter().all(|key| keys.iter().any(|used| used == key))
+    {
+        return Basis::Nothing;
+    }
+    if volume.is_provisioned
+        && let Some(trusted) = trusted(volume)
+    {
+        return Basis::Trusted(trusted);
+    }
+    Basis::Ask(VolumeQuery {
+        name: volume.name.clone(),
+        uid: volume.uid.clone(),
+        plugin,
+        volume_id: id.clone(),
+        labels: volume.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+    })
+}
+
+/// Zone and region as the volume says them: both under the current names, or else both under those of old.
+fn trusted(volume: &PersistentVolume) -> Option<Labels> {
+    let pair = |keys: [&str; 2]| -> Option<Labels> {
+        let [zone, region] = keys.map(|key| volume.labels.get(key).map(str::to_owned));
+        Some(BTreeMap::from([(ZONE.to_owned(), zone?), (REGION.to_owned(), region?)]))
+    };
+    pair([ZONE, REGION]).or_else(|| pair(FORMER.map(|(former, _)| former)))
+}
+
+/// What the answers of all providers that know volumes come to. The contract does not say whose a volume is before one
+/// was asked; one that has it settles the question, even while another does not answer.
+pub(super) fn verdict(
+    query: &VolumeQuery,
+    answers: Vec<(String, Result<VolumeAnswer, CloudError>)>,
+    is_undecided: bool,
+) -> Verdict {
+    let disk = format!("disk {:?} ({})", query.volume_id, query.plugin);
+    let (mut found, mut absent, mut failed) = (Vec::new(), Vec::new(), None);
+    for (provider, answer) in answers {
+        match answer {
+            Ok(answer) => match answer.state {
+                VolumeState::Present => found.push((provider, answer)),
+                VolumeState::Absent => absent.push(provider),
+                VolumeState::NotOwned => {}
+                VolumeState::Unknown => failed = failed.or(Some((provider, answer.error))),
+            },
+            Err(error) => failed = failed.or(Some((provider, Some(error)))),
+        }
+    }
+    let unlabelled = |result, message, retry| Verdict::Unlabelled(Problem::new(result, message, retry));
+    match (found.len(), failed) {
+        (1, _) => {
+            let (_, answer) = found.swap_remove(0);
+            Verdict::Label(answer.labels, answer.rejected)
+        }
+        (2.., _) => {
+            let names: Vec<_> = found.iter().map(|(provider, _)| format!("{provider:?}")).collect();
+            let message = format!("{disk} is known to several providers: {}", names.join(", "));
+            unlabelled("contested", message, Retry::After(SLOW_RETRY))
+        }
+        (0, Some((provider, error))) => {
+            let why = error.as_ref().map_or("it does not say why".to_owned(), ToString::to_string);
+            let message = format!("provider {provider:?} could not say where {disk} is: {why}");
+            let retry = error.as_ref().map_or(Retry::Backoff, Retry::without_sweep);
+            Verdict::Unlabelled(Problem { error, ..Problem::new("failed", message, retry) })
+        }
+        (0, None) if is_undecided => Verdict::Undecided,
+        (0, None) if absent.is_empty() => Verdict::Leave,
+        (0, None) => {
+            let names: Vec<_> = absent.iter().map(|provider| format!("{provider:?}")).collect();
+            let message = format!("{disk} does not exist, says provider {}", names.join(", "));
+            unlabelled("not_found", message, Retry::Backoff)
+        }
+    }
+}

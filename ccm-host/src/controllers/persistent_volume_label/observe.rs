@@ -1,0 +1,62 @@
+//! Follows the volumes and the providers, and asks these.
+//!
+//! In: changes of volumes that somebody may know, and connections of providers. Out: names for the queue, and the
+//! providers' answers.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+
+use super::{
+    Shared,
+    decide::{self, Verdict},
+};
+use crate::{
+    cloud::{Provider, Providers, VolumeQuery},
+    kube::cache::Change,
+};
+
+impl Shared {
+    /// Feeds the queue from the cache.
+    pub(super) fn follow(self: &Arc<Self>) {
+        let shared = Arc::clone(self);
+        self.context.volumes.subscribe(move |change| match change {
+            Change::Deleted(volume) => shared.told.lock().forget(&volume.uid),
+            Change::Added(volume) | Change::Updated { new: volume, .. } => {
+                if volume.disk.is_some() {
+                    shared.context.queue.add(volume.name.clone());
+                }
+            }
+        });
+    }
+
+    /// Looks at all volumes again whenever the provider connects: it may know volumes that nobody knew. Never ends.
+    pub(super) async fn follow_provider(&self, provider: &dyn Provider) {
+        let mut connections = provider.sweeps();
+        connections.mark_unchanged();
+        while connections.changed().await.is_ok() {
+            let volumes = self.context.volumes.list();
+            let with_disk = volumes.iter().filter(|volume| volume.disk.is_some());
+            with_disk.for_each(|volume| self.context.queue.add(volume.name.clone()));
+        }
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Asks all providers that know volumes.
+pub(super) async fn ask(providers: &Providers, query: VolumeQuery) -> Verdict {
+    let mut is_undecided = false;
+    let mut asked = Vec::new();
+    for provider in providers.all() {
+        match provider.info() {
+            Some(info) if info.volumes => asked.push(provider),
+            Some(_) => {}
+            None => is_undecided = true,
+        }
+    }
+    let answers = asked
+        .into_iter()
+        .map(async |provider| (provider.name().to_owned(), provider.volume_labels(query.clone()).await));
+    let answers = join_all(answers).await;
+    decide::verdict(&query, answers, is_undecided)
+}

@@ -1,0 +1,61 @@
+//! Labels of a PersistentVolume, and its node affinity.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::VolumeNodeAffinity;
+use serde_json::{Value, json};
+
+use super::{Patch, Target, json::Operations};
+use crate::kube::persistent_volume::PersistentVolume;
+
+/// Sets labels, and the node affinity of a volume that has none: the apiserver never lets one change. Fails with a
+/// conflict if anybody wrote one of these meanwhile.
+#[must_use]
+pub fn volume_topology(
+    before: &PersistentVolume,
+    labels: &BTreeMap<String, String>,
+    affinity: Option<&VolumeNodeAffinity>,
+) -> Option<Patch> {
+    let mut operations = Operations::on(&before.uid);
+    let wanted = labels.iter().map(|(key, value)| (key.as_str(), Some(value.as_str())));
+    operations.set_pairs("/metadata/labels", &before.labels, wanted);
+    if let (Some(affinity), None) = (affinity, &before.affinity_keys) {
+        operations.set("/spec/nodeAffinity", Value::Null, json!(affinity));
+    }
+    operations.finish(Target::Main)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::patch::Body;
+
+    #[test]
+    fn an_affinity_is_only_ever_added() {
+        let before = PersistentVolume { uid: "u".into(), ..PersistentVolume::default() };
+        let labels = BTreeMap::from([("a".to_owned(), "1".to_owned())]);
+        let affinity = VolumeNodeAffinity::default();
+        let body = |before: &PersistentVolume| {
+            let patch = volume_topology(before, &labels, Some(&affinity)).unwrap();
+            assert_eq!(patch.target, Target::Main);
+            let Body::Json(body) = patch.body else { panic!("{patch:?}") };
+            body
+        };
+        let uid = json!({"op": "test", "path": "/metadata/uid", "value": "u"});
+        let labelling = [
+            json!({"op": "test", "path": "/metadata/labels", "value": null}),
+            json!({"op": "add", "path": "/metadata/labels", "value": {"a": "1"}}),
+        ];
+        let [none, add] = labelling;
+        let binding = [
+            json!({"op": "test", "path": "/spec/nodeAffinity", "value": null}),
+            json!({"op": "add", "path": "/spec/nodeAffinity", "value": {}}),
+        ];
+        let [unset, set] = binding;
+        assert_eq!(body(&before), json!([uid, none, add, unset, set]));
+        let bound = PersistentVolume { affinity_keys: Some(Vec::new()), ..before };
+        assert_eq!(body(&bound), json!([uid, none, add]));
+        let labelled = PersistentVolume { labels: [("a", "1")].into_iter().collect(), ..bound };
+        assert_eq!(volume_topology(&labelled, &labels, Some(&affinity)), None);
+    }
+}

@@ -1,0 +1,76 @@
+//! PersistentVolumes whose source is a disk of a cloud.
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::{Api, api::PostParams};
+use provider_mock::cloud::Volume;
+use serde_json::{Value, json};
+use test_cluster::{Cluster, wait};
+
+/// The rights of the controller that labels them, which `deploy/rbac.yaml` does not hold.
+pub const RIGHTS: &str = include_str!("../../../deploy/persistent-volume-label.yaml");
+
+/// The label of the zone.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// The plugin of the volumes that are made here.
+pub const PLUGIN: &str = "kubernetes.io/aws-ebs";
+
+/// Lets the host label.
+pub async fn grant(cluster: &Cluster) -> Result<()> {
+    cluster.control_plane.apply_yaml(RIGHTS).await.map(drop)
+}
+
+/// A disk in the cloud that can be reached from these zones.
+pub async fn disk(cluster: &Cluster, id: &str, zones: &[&str]) -> Result<()> {
+    let zones = zones.iter().map(|zone| (*zone).to_owned()).collect();
+    let volume = Volume { id: id.to_owned(), plugin: PLUGIN.to_owned(), zones, ..Volume::default() };
+    cluster.cloud()?.door().put_volume(&volume).await?;
+    Ok(())
+}
+
+/// A volume with that disk, before it is made.
+#[must_use]
+pub fn of_disk(name: &str, id: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+            "awsElasticBlockStore": {"volumeID": id},
+        },
+    })
+}
+
+/// Makes a volume; returns it as the apiserver stored it.
+pub async fn create(cluster: &Cluster, volume: Value) -> Result<PersistentVolume> {
+    let api = Api::all(cluster.client.clone());
+    Ok(api.create(&PostParams::default(), &serde_json::from_value(volume)?).await?)
+}
+
+/// Makes a volume with that disk.
+pub async fn make(cluster: &Cluster, name: &str, id: &str) -> Result<PersistentVolume> {
+    create(cluster, of_disk(name, id)).await
+}
+
+/// Waits until the volume has that zone; returns it.
+pub async fn zone(cluster: &Cluster, name: &str, zone: &str) -> Result<PersistentVolume> {
+    let api = Api::<PersistentVolume>::all(cluster.client.clone());
+    wait::until(&format!("{name} in {zone}"), async || {
+        let volume = api.get(name).await?;
+        Ok((zone_of(&volume) == Some(zone)).then_some(volume))
+    })
+    .await
+    .with_context(|| format!("{:?}", cluster.parts()))
+}
+
+/// The zone that the label says.
+#[must_use]
+pub fn zone_of(volume: &PersistentVolume) -> Option<&str> {
+    volume.metadata.labels.as_ref()?.get(ZONE).map(String::as_str)
+}
+
+/// The terms of the node affinity.
+#[must_use]
+pub fn terms(volume: &PersistentVolume) -> Value {
+    json!(volume.spec)["nodeAffinity"]["required"]["nodeSelectorTerms"].take()
+}
