@@ -68,7 +68,7 @@ pub use load_balancer::{
 };
 pub use metrics::CloudMetrics;
 pub use provider::{InProgress, Provider, ProviderEvent, ProviderInfo, ProviderStatus};
-pub use providers::{ContestedClass, NodeOwner, Providers, ServiceOwner};
+pub use providers::{ContestedClass, Division, NodeOwner, PROVIDER_ANNOTATION, Providers, ServiceOwner};
 pub use remote::RemoteProvider;
 pub use route::{DeletedRoute, EnsureRoute, EnsuredRoute, Route, RouteList, RouteState, RouteTarget};
 pub use settings::{Endpoint, TlsDir};

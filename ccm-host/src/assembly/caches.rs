@@ -28,7 +28,7 @@ pub(super) struct Caches {
 impl Caches {
     pub(super) fn new(settings: &Settings, providers: &Providers, metrics: &KubeMetrics) -> Self {
         let kept = || settings.enabled.iter().map(|controller| (controller.keep)(&settings.controllers));
-        let nodes = kept().fold(Keep::default(), |all, kept| all.union(&kept.nodes));
+        let nodes = kept().fold(providers.keep_of_nodes(), |all, kept| all.union(&kept.nodes));
         let services = kept().filter_map(|kept| kept.services).reduce(|all, one| all.union(&one));
         let with_services = services.is_some();
         let nodes = Cache::new(nodes, &metrics.cache);

@@ -44,7 +44,7 @@ pub(super) fn start(
         })
         .collect();
     let all = started.iter().map(|provider| -> Arc<dyn Provider> { Arc::<RemoteProvider>::clone(provider) });
-    (Providers::new(all.collect()), started)
+    (Providers::new(all.collect()).divided(process.settings().division.clone()), started)
 }
 
 /// Waits for the first handshake and then, at most `patience`, for the others.

@@ -1,19 +1,35 @@
 //! All providers of this host, and which objects each owns.
 //!
-//! In: the providers of the command line, and what each reported. Out: the owner of a node or of a Service. What to do
-//! with an object that has no owner is decided in [`crate::controllers`].
+//! In: the providers of the command line, how it divides objects among them, and what each reported. Out: the owner of
+//! a node or of a Service, and the nodes that a provider's balancers may have. What to do with an object that has no
+//! owner is decided in [`crate::controllers`].
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Provider, ProviderInfo, ProviderStatus};
-use crate::kube::Node;
+use crate::kube::{Keep, Node, Service, keep::KeySet, selector::LabelSelector};
+
+/// Names the provider of a Service's balancer; among those that look after the Service's class, if it has one.
+pub const PROVIDER_ANNOTATION: &str = "cloudprovider.ccm/load-balancer-provider";
 
 /// The providers, in the order of the command line. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Providers(Arc<[Arc<dyn Provider>]>);
+pub struct Providers {
+    all: Arc<[Arc<dyn Provider>]>,
+    division: Arc<Division>,
+}
+
+/// How the command line divides objects among several providers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Division {
+    /// By provider: its nodes, for as long as these have no provider ID.
+    pub nodes: BTreeMap<String, LabelSelector>,
+    /// The provider of Services with neither class nor annotation.
+    pub services: Option<String>,
+}
 
 /// The owner of a node.
 #[derive(Debug, Clone)]
@@ -44,6 +60,8 @@ pub enum ServiceOwner {
     Provider(Arc<dyn Provider>),
     /// A provider earlier in the order has not completed its first handshake; ask again later.
     Undecided,
+    /// Its annotation names no provider of this host that has balancers for it. Holds the problem and the remedy.
+    Misnamed(String),
     /// No provider of this host owns its class.
     Nobody,
 }
@@ -70,57 +88,129 @@ impl Providers {
     /// The registry of these providers.
     #[must_use]
     pub fn new(providers: Vec<Arc<dyn Provider>>) -> Self {
-        Self(providers.into())
+        Self { all: providers.into(), division: Arc::default() }
+    }
+
+    /// Divides objects among them.
+    #[must_use]
+    pub fn divided(self, division: Division) -> Self {
+        Self { division: Arc::new(division), ..self }
     }
 
     #[must_use]
     pub fn all(&self) -> &[Arc<dyn Provider>] {
-        &self.0
+        &self.all
     }
 
     /// The provider with this name on the command line.
     #[must_use]
     pub fn by_name(&self, name: &str) -> Option<&Arc<dyn Provider>> {
-        self.0.iter().find(|provider| provider.name() == name)
+        self.all.iter().find(|provider| provider.name() == name)
     }
 
-    /// The owner of a node: the longest matching prefix of its provider ID or, without an ID, a provider with
-    /// instances.
+    /// What the Node cache must keep to find the owner of a node.
+    #[must_use]
+    pub fn keep_of_nodes(&self) -> Keep {
+        let keys = self.division.nodes.values().flat_map(LabelSelector::keys);
+        Keep { labels: KeySet::keys(keys), annotations: KeySet::default() }
+    }
+
+    /// What the Service cache must keep to find the owner of a Service.
+    #[must_use]
+    pub fn keep_of_services() -> Keep {
+        Keep { labels: KeySet::default(), annotations: KeySet::keys([PROVIDER_ANNOTATION]) }
+    }
+
+    /// The owner of a node: the longest matching prefix of its provider ID or, without an ID, the provider whose
+    /// selector matches, else a provider with instances and without a selector.
     #[must_use]
     pub fn for_node(&self, node: &Node) -> NodeOwner {
-        let mut known = Vec::with_capacity(self.0.len());
-        let mut all_known = true;
-        for provider in self.0.iter() {
-            match provider.info() {
-                Some(info) if info.instances => known.push((provider, info)),
-                Some(_) => {}
-                None => all_known = false,
-            }
-        }
-        let undecided = |or: NodeOwner| if all_known { or } else { NodeOwner::Undecided };
-        match node.provider_id.as_deref() {
-            Some(id) => match by_prefix(&known, id) {
-                Some(provider) => NodeOwner::Provider(Arc::clone(provider)),
-                None => undecided(NodeOwner::Nobody),
-            },
-            None => undecided(match known.as_slice() {
-                [] => NodeOwner::Nobody,
-                [(only, _)] => NodeOwner::Provider(Arc::clone(only)),
-                several => {
-                    NodeOwner::Candidates(several.iter().map(|(provider, _)| Arc::clone(provider)).collect())
-                }
-            }),
+        let Some(id) = node.provider_id.as_deref() else { return self.without_id(node) };
+        match by_prefix(self.all.iter(), id) {
+            Some(provider) => NodeOwner::Provider(Arc::clone(provider)),
+            None if self.all.iter().all(|provider| provider.info().is_some()) => NodeOwner::Nobody,
+            None => NodeOwner::Undecided,
         }
     }
 
-    /// The owner of Services of this `spec.loadBalancerClass`: the first on the command line that claims it. A provider
-    /// before its first handshake may claim it, so no later one is certain.
+    fn without_id(&self, node: &Node) -> NodeOwner {
+        let selectors = &self.division.nodes;
+        let selects = |provider: &&Arc<dyn Provider>| {
+            let selector = selectors.get(provider.name());
+            selector.is_some_and(|selector| selector.matches(|key| node.labels.get(key)))
+        };
+        let mut possible: Vec<_> = self.all.iter().filter(selects).collect();
+        if possible.is_empty() {
+            possible = self.all.iter().filter(|one| !selectors.contains_key(one.name())).collect();
+        }
+        if possible.iter().any(|provider| provider.info().is_none()) {
+            return NodeOwner::Undecided;
+        }
+        possible.retain(|provider| provider.info().is_some_and(|info| info.instances));
+        match possible.as_slice() {
+            [] => NodeOwner::Nobody,
+            [only] => NodeOwner::Provider(Arc::clone(only)),
+            several => NodeOwner::Candidates(several.iter().copied().cloned().collect()),
+        }
+    }
+
+    /// Whether the balancers of this provider may send traffic to the node. A single provider gets all nodes, as
+    /// upstream's does, and so does one without instances; of several, each gets its own.
     #[must_use]
-    pub fn for_service(&self, class: Option<&str>) -> ServiceOwner {
-        for provider in self.0.iter() {
+    pub fn may_back(&self, provider: &dyn Provider, node: &Node) -> bool {
+        self.all.len() == 1
+            || provider.info().is_some_and(|info| !info.instances)
+            || self.for_node(node).provider().is_some_and(|owner| owner.name() == provider.name())
+    }
+
+    /// The owner of a Service of type LoadBalancer: whom its annotation names, else the provider of Services without a
+    /// class, else the first on the command line that claims its class. A provider before its first handshake may
+    /// claim it, so no later one is certain.
+    #[must_use]
+    pub fn for_service(&self, service: &Service) -> ServiceOwner {
+        let class = service.spec.load_balancer_class.as_deref();
+        match service.annotations.get(PROVIDER_ANNOTATION) {
+            Some(name) => self.named(name, class),
+            None => self.for_class(class),
+        }
+    }
+
+    fn named(&self, name: &str, class: Option<&str>) -> ServiceOwner {
+        let claims =
+            |info: &ProviderInfo| info.load_balancers && (class.is_none() || info.looks_after(class));
+        let problem = match self.by_name(name).map(|provider| (provider, provider.info())) {
+            Some((_, None)) => return ServiceOwner::Undecided,
+            Some((provider, Some(info))) if claims(&info) => {
+                return ServiceOwner::Provider(Arc::clone(provider));
+            }
+            // A class that nobody here looks after is another implementation's, whatever the annotation says.
+            _ if class.is_some() && matches!(self.for_class(class), ServiceOwner::Nobody) => {
+                return ServiceOwner::Nobody;
+            }
+            Some((_, Some(info))) if info.load_balancers => {
+                format!("does not look after load balancer class {:?}", class.unwrap_or_default())
+            }
+            Some(_) => "makes no load balancers".to_owned(),
+            None => "is no provider of this host".to_owned(),
+        };
+        let balancing = |provider: &&Arc<dyn Provider>| provider.info().is_some_and(|info| claims(&info));
+        let names: Vec<_> = self.all.iter().filter(balancing).map(|provider| provider.name()).collect();
+        ServiceOwner::Misnamed(format!(
+            "annotation {PROVIDER_ANNOTATION}: {name:?} {problem}: remove it, or name one of: {}",
+            names.join(", ")
+        ))
+    }
+
+    /// The owner of Services of this class without the annotation.
+    #[must_use]
+    pub fn for_class(&self, class: Option<&str>) -> ServiceOwner {
+        let only = self.division.services.as_deref().filter(|_| class.is_none());
+        for provider in self.all.iter().filter(|one| only.is_none_or(|name| one.name() == name)) {
             match provider.info() {
                 None => return ServiceOwner::Undecided,
-                Some(info) if info.looks_after(class) => return ServiceOwner::Provider(Arc::clone(provider)),
+                Some(info) if info.looks_after(class) || only.is_some() && info.load_balancers => {
+                    return ServiceOwner::Provider(Arc::clone(provider));
+                }
                 Some(_) => {}
             }
         }
@@ -133,8 +223,9 @@ impl Providers {
         let Some(info) = provider.info() else { return Vec::new() };
         let classes = info.load_balancer_classes.iter().map(|class| Some(class.as_str())).chain([None]);
         let mut contested = Vec::new();
-        for class in classes.filter(|class| info.looks_after(*class)) {
-            let claims = self.0.iter().filter(|one| one.info().is_some_and(|info| info.looks_after(class)));
+        let divided = |class: Option<&str>| class.is_none() && self.division.services.is_some();
+        for class in classes.filter(|class| info.looks_after(*class) && !divided(*class)) {
+            let claims = self.all.iter().filter(|one| one.info().is_some_and(|info| info.looks_after(class)));
             let names: Vec<_> = claims.map(|one| one.name().to_owned()).collect();
             if let [first, others @ ..] = names.as_slice()
                 && !others.is_empty()
@@ -149,7 +240,7 @@ impl Providers {
     /// For `/readyz`: the first provider that cannot be called, and why. A frozen provider can be called.
     #[must_use]
     pub fn reason_not_ready(&self) -> Option<String> {
-        self.0.iter().find_map(|provider| match &*provider.status().borrow() {
+        self.all.iter().find_map(|provider| match &*provider.status().borrow() {
             ProviderStatus::Disconnected(why) => Some(format!("provider {:?}: {why}", provider.name())),
             ProviderStatus::Frozen(_) | ProviderStatus::Serving => None,
         })
@@ -158,22 +249,16 @@ impl Providers {
 
 /// The longest prefix wins; on a tie, the first on the command line.
 fn by_prefix<'a>(
-    known: &[(&'a Arc<dyn Provider>, Arc<ProviderInfo>)],
+    providers: impl Iterator<Item = &'a Arc<dyn Provider>>,
     id: &str,
 ) -> Option<&'a Arc<dyn Provider>> {
-    let mut best: Option<(usize, &'a Arc<dyn Provider>)> = None;
-    for (provider, info) in known {
-        let longest = info
-            .provider_id_prefixes
-            .iter()
-            .filter(|prefix| !prefix.is_empty() && id.starts_with(prefix.as_str()))
-            .map(String::len)
-            .max();
-        if let Some(length) = longest
-            && best.is_none_or(|(other, _)| length > other)
-        {
-            best = Some((length, provider));
-        }
-    }
-    best.map(|(_, provider)| provider)
+    let longest = |info: &ProviderInfo| {
+        let prefixes = info.provider_id_prefixes.iter();
+        prefixes.filter(|one| !one.is_empty() && id.starts_with(one.as_str())).map(String::len).max()
+    };
+    let matching = providers.filter_map(|provider| {
+        let info = provider.info().filter(|info| info.instances)?;
+        Some((longest(&info)?, provider))
+    });
+    matching.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, provider)| provider)
 }

@@ -1,8 +1,7 @@
-//! `--provider`, `--provider-tls-dir`, `--allowed-peer-uids`, `--cloud-provider`: the providers, where they listen, and
-//! who may answer there.
+//! `--provider` and the flags beside it: the providers, where they listen, who may answer there, and what is whose.
 //!
-//! Out: one [`ProviderSettings`] per provider, with unique names that are valid metric labels. `connect`
-//! connects and reads the certificates.
+//! Out: one [`ProviderSettings`] per provider, with unique names that are valid metric labels, and a [`Division`] of
+//! objects among them. `connect` connects and reads the certificates.
 
 mod endpoint;
 
@@ -11,7 +10,11 @@ use std::path::PathBuf;
 
 pub use endpoint::{Endpoint, TlsDir};
 
-use crate::flag::{self, FlagError, Mistakes, Wrong};
+use super::Division;
+use crate::{
+    flag::{self, FlagError, Mistakes, Wrong},
+    kube::selector::{LabelSelector, SelectorError},
+};
 
 const LONGEST_NAME: usize = 63;
 
@@ -29,6 +32,17 @@ pub struct Flags {
     /// repeatable.
     #[arg(long, value_name = "NAME=DIR")]
     provider_tls_dir: Vec<String>,
+
+    /// Nodes of the provider of that name for as long as they have no provider ID, by their labels; repeatable. Without
+    /// it, all providers are asked about such a node, and the only one that has its instance owns it.
+    #[arg(long, value_name = "NAME=SELECTOR")]
+    provider_node_selector: Vec<String>,
+
+    /// The provider of Services that have neither a spec.loadBalancerClass nor the annotation
+    /// cloudprovider.ccm/load-balancer-provider. Without it, the first --provider that looks after such Services gets
+    /// them.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    default_load_balancer_provider: String,
 
     /// User ids, besides root and the host's own, that may own a provider's socket and serve it; comma separated.
     /// Needed when the provider's container runs as another user.
@@ -54,6 +68,36 @@ pub struct ProviderSettings {
 }
 
 impl Flags {
+    /// Validates what names a provider against the providers.
+    pub fn division(&self, providers: &[ProviderSettings], mistakes: &mut Mistakes) -> Division {
+        let known = |name: &str| {
+            let names: Vec<_> = providers.iter().map(|provider| provider.name.as_str()).collect();
+            if names.contains(&name) {
+                return Ok(());
+            }
+            Err(Wrong::new(format!("{name:?} is no provider"), format!("name one of: {}", names.join(", "))))
+        };
+        let mut nodes = BTreeMap::new();
+        for text in &self.provider_node_selector {
+            let read = selector(text).and_then(|(name, selector)| {
+                known(name)?;
+                match nodes.insert(name.to_owned(), selector) {
+                    None => Ok(()),
+                    Some(_) => {
+                        let problem = format!("is the second selector for {name:?}");
+                        Err(Wrong::new(problem, "give one for each provider"))
+                    }
+                }
+            });
+            mistakes.keep(read.map_err(|wrong| wrong.of("provider-node-selector", text)));
+        }
+        let services = Some(self.default_load_balancer_provider.clone()).filter(|name| !name.is_empty());
+        if let Some(name) = &services {
+            mistakes.keep(known(name).map_err(|wrong| wrong.of("default-load-balancer-provider", name)));
+        }
+        Division { nodes, services }
+    }
+
     /// Validates the flags together.
     pub fn resolve(&self, mistakes: &mut Mistakes) -> Option<Vec<ProviderSettings>> {
         let mut tls_dirs = self.tls_dirs(mistakes);
@@ -160,6 +204,17 @@ fn provider(
         ));
     }
     Ok(ProviderSettings { name: name.to_owned(), endpoint, allowed_uids: Vec::new() })
+}
+
+fn selector(text: &str) -> Result<(&str, LabelSelector), Wrong> {
+    let (name, selector) = flag::named("provider-node-selector", text, "NAME=SELECTOR")?;
+    let remedy = "write it as for kubectl get -l, for example NAME=example.com/cloud=a";
+    let selector: LabelSelector =
+        selector.parse().map_err(|error: SelectorError| Wrong::new(error.to_string(), remedy))?;
+    if selector.is_everything() {
+        return Err(Wrong::new("selects every node", remedy));
+    }
+    Ok((name, selector))
 }
 
 fn uids(list: &str) -> Result<Uids, Wrong> {

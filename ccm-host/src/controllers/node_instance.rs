@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use futures::future::join_all;
+
 use crate::{
     cloud::{
         CloudError, Freshness, InstanceAnswer, InstanceQuery, InstanceState, InstanceView, NodeOwner,
@@ -27,7 +29,9 @@ pub enum Found {
         /// The first failure.
         error: CloudError,
     },
-    /// A provider has not introduced itself yet.
+    /// Several providers have an instance for the node, by name; it has no provider ID that would tell whose it is.
+    Contested { by: Vec<String> },
+    /// A provider has not introduced itself yet, or does not know whether it has the instance that another one has.
     Undecided,
     /// No provider of this host owns the node's provider ID, or the node is gone.
     Nobody,
@@ -51,8 +55,8 @@ async fn known_well(
     nodes.get(&node.name).filter(|now| now.uid == node.uid)
 }
 
-/// Asks the provider that owns the node. If that is uncertain, asks the candidates in turn until one has the
-/// instance; a provider that fails does not stop the search.
+/// Asks the provider that owns the node. If that is uncertain, asks all candidates: the only one that has the instance
+/// owns the node, once all others say that they have it not.
 pub async fn ask(
     providers: &Providers,
     nodes: &Cache<Node>,
@@ -67,25 +71,45 @@ pub async fn ask(
         NodeOwner::Nobody => return Found::Nobody,
     };
     let Some(node) = known_well(nodes, node, &candidates).await else { return Found::Nobody };
-    let mut verdict: Option<Result<InstanceAnswer, CloudError>> = None;
-    for provider in &candidates {
+    let asked = candidates.iter().map(async |provider| {
         let query = InstanceQuery { node: Arc::clone(&node), view, freshness };
-        let answer = provider.instance(query).await;
-        if let Ok(answer) = &answer
-            && has_machine(answer.state)
-        {
-            return Found::Answer { by: vec![Arc::clone(provider)], answer: Box::new(answer.clone()) };
+        (Arc::clone(provider), provider.instance(query).await)
+    });
+    found(join_all(asked).await)
+}
+
+/// What the answers of all candidates come to.
+fn found(answers: Vec<(Arc<dyn Provider>, Result<InstanceAnswer, CloudError>)>) -> Found {
+    let claims = |answer: &Result<InstanceAnswer, CloudError>| {
+        answer.as_ref().is_ok_and(|answer| has_machine(answer.state))
+    };
+    let (claimants, others): (Vec<_>, Vec<_>) = answers.into_iter().partition(|(_, answer)| claims(answer));
+    let denied = others.iter().all(|(_, answer)| denies(answer));
+    match (claimants.as_slice(), denied) {
+        ([], _) => {
+            let (by, answers): (_, Vec<_>) = others.into_iter().unzip();
+            match answers.into_iter().reduce(weaker) {
+                Some(Ok(answer)) => Found::Answer { by, answer: Box::new(answer) },
+                Some(Err(error)) => Found::Failed { error },
+                None => Found::Nobody,
+            }
         }
-        verdict = Some(match verdict {
-            Some(before) => weaker(before, answer),
-            None => answer,
-        });
+        ([(provider, Ok(answer))], true) => {
+            Found::Answer { by: vec![Arc::clone(provider)], answer: Box::new(answer.clone()) }
+        }
+        ([_], _) => match others.into_iter().find(|(_, answer)| !denies(answer)) {
+            Some((_, Err(error))) => Found::Failed { error },
+            _ => Found::Undecided,
+        },
+        (several, _) => {
+            Found::Contested { by: several.iter().map(|(provider, _)| provider.name().to_owned()).collect() }
+        }
     }
-    match verdict {
-        Some(Ok(answer)) => Found::Answer { by: candidates, answer: Box::new(answer) },
-        Some(Err(error)) => Found::Failed { error },
-        None => Found::Nobody,
-    }
+}
+
+fn denies(answer: &Result<InstanceAnswer, CloudError>) -> bool {
+    use InstanceState as S;
+    answer.as_ref().is_ok_and(|answer| matches!(answer.state, S::Absent | S::NotOwned))
 }
 
 fn has_machine(state: InstanceState) -> bool {
@@ -145,13 +169,16 @@ mod tests {
 
     /// D35.
     #[tokio::test]
-    async fn of_several_providers_the_first_with_the_machine_answers() {
+    async fn of_several_providers_the_only_one_with_the_machine_answers() {
         let rows = [
-            ("running", "running", "a: Running true"),
+            ("running", "running", "contested: a b"),
+            ("running", "absent", "a: Running true"),
             ("absent", "running", "b: Running true"),
-            ("error", "running", "b: Running true"),
-            ("unknown", "running", "b: Running true"),
+            ("rumour", "running", "b: Running true"),
             ("foreign", "running", "b: Running true"),
+            ("error", "running", "failed"),
+            ("running", "error", "failed"),
+            ("unknown", "running", "undecided"),
             ("absent", "absent", "a b: Absent true"),
             ("absent", "rumour", "a b: Absent false"),
             ("rumour", "absent", "a b: Absent false"),
@@ -236,6 +263,7 @@ mod tests {
                 format!("{}: {:?} {}", by.join(" "), answer.state, answer.authoritative)
             }
             Found::Failed { .. } => "failed".to_owned(),
+            Found::Contested { by } => format!("contested: {}", by.join(" ")),
             Found::Undecided => "undecided".to_owned(),
             Found::Nobody => "nobody".to_owned(),
         }

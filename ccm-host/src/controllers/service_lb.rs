@@ -130,7 +130,8 @@ pub struct Context {
 
 /// The annotations that the Service cache must keep for this controller, besides those that the providers want.
 pub(super) fn keep_services() -> Keep {
-    Keep { annotations: KeySet::keys([SOURCE_RANGES]), ..Keep::default() }
+    let own = Keep { annotations: KeySet::keys([SOURCE_RANGES]), ..Keep::default() };
+    own.union(&Providers::keep_of_services())
 }
 
 /// The labels that the Node cache must keep for this controller, besides those that the providers want.
@@ -181,7 +182,7 @@ impl Controller {
             events: Events::new(context.recorder.clone()),
             queue: WorkQueue::new("service", BACKOFF, &context.queue_metrics),
             lanes: Lanes::new(context.metrics.pending.clone()),
-            backends: Backends::new(context.nodes.clone()),
+            backends: Backends::new(context.nodes.clone(), context.providers.clone()),
             node_changes: NodeChanges::default(),
             former_classes: FormerClasses::default(),
             listed: Listed::default(),
@@ -247,7 +248,7 @@ impl Shared {
     /// Handles a Service change from the watch. Must not block.
     fn see_service(&self, change: &Change<Service>) {
         self.former_classes.see(change);
-        let ours = |class: Option<&str>| observe::is_class_ours(&self.context.providers, class);
+        let ours = |service: &Service| observe::may_be_ours(&self.context.providers, service);
         let look = match change {
             Change::Added(service) => needs::is_of_interest(service),
             Change::Updated { old, new } => needs::needs_look(old, new, ours),

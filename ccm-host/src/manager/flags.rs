@@ -34,6 +34,7 @@ use self::gates::RawGates;
 use self::legacy::RawLegacy;
 use super::build_info;
 use super::serving::settings::{self as serving, ServingSettings};
+use crate::cloud::Division;
 use crate::cloud::settings::{self as cloud, ProviderSettings};
 use crate::controllers::node_ipam::{self, settings as cidrs};
 use crate::controllers::{self as all, Registration};
@@ -97,6 +98,8 @@ pub struct RawFlags {
 pub struct Settings {
     /// At least one, names and endpoints unique.
     pub providers: Vec<ProviderSettings>,
+    /// Whose is what.
+    pub division: Division,
     pub kube: KubeSettings,
     /// The controllers to start, if their provider supports them.
     pub enabled: Vec<&'static Registration>,
@@ -201,6 +204,7 @@ fn wrong_value(error: &clap::Error, words: &mut Vec<String>) -> Option<FlagError
 /// Resolves every group before the first failure returns, so that all mistakes are found.
 fn resolve(raw: RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -> Option<Settings> {
     let providers = raw.providers.resolve(mistakes);
+    let division = providers.as_ref().map(|providers| raw.providers.division(providers, mistakes));
     raw.kube.check(warnings);
     let enabled = raw.enabled.resolve(mistakes, warnings);
     raw.controllers.lifecycle.check(mistakes);
@@ -212,6 +216,7 @@ fn resolve(raw: RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -
     raw.gates.check(mistakes, warnings);
     Some(Settings {
         providers: providers?,
+        division: division?,
         kube: raw.kube,
         enabled: enabled?,
         controllers: all::Settings { cidrs: cidrs?, ..raw.controllers },

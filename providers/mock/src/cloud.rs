@@ -59,9 +59,6 @@ pub use state::{CloudCalls, State};
 pub use store::{Store, StoreError, load};
 pub use volume::{FoundVolume, Volume};
 
-/// How every provider ID of this cloud begins.
-pub const PROVIDER_ID_PREFIX: &str = "mock://";
-
 /// The cloud behind its lock.
 #[derive(Debug, Clone)]
 pub struct Cloud {

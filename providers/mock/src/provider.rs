@@ -20,7 +20,7 @@ use std::{sync::Arc, time::Duration};
 use cloudprovider_sdk::{BuildError, Provider};
 use jiff::Timestamp;
 
-use crate::cloud::{Cloud, PROVIDER_ID_PREFIX, PageError, Pages};
+use crate::cloud::{Cloud, PageError, Pages};
 
 pub use advertised::{Advertised, AdvertisedError};
 pub use errors::provider_error;
@@ -89,12 +89,13 @@ pub fn build(
         keyed_by_name: advertised.keyed_by_name(),
         tagged_routes: advertised.tagged_routes(),
     };
+    let settings = mock.cloud.read(mock.now(), |state| state.settings().clone());
     Provider::builder(name)
         .leaders(advertised.leaders())
         .vendor_version(version)
         .process_epoch(epoch)
-        .provider_id_prefix(PROVIDER_ID_PREFIX)
-        .capabilities(advertised.answer(&mock.cloud.read(mock.now(), |state| state.settings().clone())))
+        .provider_id_prefix(&settings.provider_id_prefix)
+        .capabilities(advertised.answer(&settings))
         .cloud_provider(mock.clone())
         .instances(mock.clone())
         .load_balancers(mock.clone())

@@ -1,12 +1,15 @@
 //! What the host costs on a real control plane: N nodes initialised, M Services made at once, a node that joins them and
 //! leaves them, labels that nobody asked for, nothing at all, and routes to all nodes.
 //!
+//! With `--clouds`, only what a cloud that hangs costs another one.
+//!
 //! Rates are given as shares of what the apiserver itself can do, and with `--peer` as ratios to upstream's controller manager
 //! over the same Go provider, in the same run.
 #![allow(clippy::print_stdout, reason = "figures are for people")]
 
 mod apiserver;
 mod balancers;
+mod clouds;
 mod init;
 mod raw;
 mod realistic;
@@ -52,6 +55,9 @@ struct Arguments {
     /// minutes the first time.
     #[arg(long)]
     peer: bool,
+    /// Measure only what one cloud of two costs the other while it hangs for a minute.
+    #[arg(long)]
+    clouds: bool,
     /// One more flag for the host. May be repeated.
     #[arg(long = "host-flag", allow_hyphen_values = true)]
     host_flags: Vec<String>,
@@ -74,6 +80,10 @@ fn main() -> ExitCode {
 }
 
 async fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.clouds {
+        Report::default().add(clouds::measure(arguments).await?);
+        return Ok(());
+    }
     let mock = measure(Kind::Mock, arguments).await?;
     if arguments.check {
         mock.check()?;

@@ -1,6 +1,6 @@
 //! The cloud behind the provider, in the words of a test: machines by the name of their node, balancers by Service.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{fs, net::SocketAddr, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result};
 use provider_mock::{
@@ -15,8 +15,12 @@ use provider_mock::{
 pub struct Cloud(Client);
 
 impl Cloud {
-    pub(crate) fn new(address: SocketAddr) -> Self {
-        Self(Client::new(address))
+    /// The door whose address the mock wrote to this file.
+    pub(crate) fn behind(file: &Path) -> Result<Self> {
+        let address = fs::read_to_string(file).context("no admin door yet")?;
+        let address: SocketAddr =
+            address.trim().parse().with_context(|| format!("{address:?} is no address"))?;
+        Ok(Self(Client::new(address)))
     }
 
     /// Everything else that the door can do.

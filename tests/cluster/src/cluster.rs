@@ -17,9 +17,10 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, api::PostParams};
 use serde_json::json;
-use tokio::net::UnixStream;
 
-use crate::{Cloud, Process, Profile, ProviderUnderTest, binaries, http, http::Caller, wait};
+use crate::{
+    Cloud, Neighbour, Process, Profile, ProviderUnderTest, binaries, http, http::Caller, provider::DOOR, wait,
+};
 
 /// The user that the host runs as.
 pub const HOST_USER: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
@@ -190,30 +191,19 @@ impl Cluster {
 
     /// Starts the provider, and returns when its socket is open, and so is the mock's admin door.
     pub async fn start_provider(&mut self) -> Result<()> {
-        let (provider, door) = match &self.provider_under_test {
-            Some(provider) => (provider.clone(), None),
-            None => {
-                let door = self.folder.join("admin-address");
-                (ProviderUnderTest::mock(&self.binaries, &self.folder, !self.unrecorded), Some(door))
-            }
-        };
-        if let Some(door) = &door {
-            let _ = fs::remove_file(door);
-        }
-        let socket = self.socket();
-        let mut flags = vec![format!("--endpoint=unix://{}", socket.display())];
-        flags.extend(provider.flags.iter().chain(&self.provider_flags).cloned());
-        let log = self.folder.join("provider.log");
-        let environment = &provider.environment;
-        self.provider = Some(Process::start(&provider.name, &provider.program, &flags, environment, &log)?);
-        wait::until("the provider's doors", async || {
-            let running = self.provider.as_mut().context("just started")?;
-            anyhow::ensure!(running.is_running(), "{} ended at once:\n{}", provider.name, running.tail());
-            let open =
-                door.as_ref().is_none_or(|door| door.exists()) && UnixStream::connect(&socket).await.is_ok();
-            Ok(open.then_some(()))
-        })
-        .await
+        let provider = self.provider_under_test.clone();
+        let provider = provider
+            .unwrap_or_else(|| ProviderUnderTest::mock(&self.binaries, &self.folder, !self.unrecorded));
+        // The one before it holds the socket and the state.
+        self.provider = None;
+        let process = provider.start(&self.socket(), &self.folder, &self.provider_flags).await?;
+        self.provider = Some(process);
+        Ok(())
+    }
+
+    /// Starts a second mock, whose provider IDs begin with its name.
+    pub async fn start_neighbour(&self, name: &str, flags: &[String]) -> Result<Neighbour> {
+        Neighbour::start(name, flags, &self.binaries, self.folder.join(name)).await
     }
 
     /// One more flag for the next start of the host.
@@ -324,8 +314,7 @@ impl Cluster {
 
     /// The door to the cloud behind the provider.
     pub fn cloud(&self) -> Result<Cloud> {
-        let address = fs::read_to_string(self.folder.join("admin-address")).context("no admin door yet")?;
-        Ok(Cloud::new(address.trim().parse().with_context(|| format!("{address:?} is no address"))?))
+        Cloud::behind(&self.folder.join(DOOR))
     }
 
     /// GET on the host's serving port, by the administrator.

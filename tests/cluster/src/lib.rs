@@ -34,6 +34,6 @@ pub use cluster::{Cluster, HOST_GROUPS, HOST_USER, Options};
 pub use inventory_file::InventoryFile;
 pub use machines_file::MachinesFile;
 pub use process::Process;
-pub use provider::ProviderUnderTest;
+pub use provider::{Neighbour, ProviderUnderTest};
 pub use steered::Steered;
 pub use way::Way;

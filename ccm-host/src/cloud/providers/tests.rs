@@ -1,5 +1,8 @@
 use super::*;
-use crate::{cloud::fake::FakeProvider, kube::fixtures::node};
+use crate::{
+    cloud::fake::FakeProvider,
+    kube::fixtures::{node, service},
+};
 
 fn provider(name: &str, prefixes: &[&str]) -> Arc<FakeProvider> {
     let fake = FakeProvider::new(name);
@@ -74,9 +77,14 @@ fn services_go_by_class() {
 }
 
 fn of(registry: &Providers, class: Option<&str>) -> String {
-    match registry.for_service(class) {
+    owner(registry.for_class(class))
+}
+
+fn owner(owner: ServiceOwner) -> String {
+    match owner {
         ServiceOwner::Provider(provider) => provider.name().to_owned(),
         ServiceOwner::Undecided => "undecided".to_owned(),
+        ServiceOwner::Misnamed(why) => why,
         ServiceOwner::Nobody => "nobody".to_owned(),
     }
 }
@@ -95,6 +103,98 @@ fn services_are_undecided_while_an_earlier_provider_is_unknown() {
         ["b"; 2],
         "the earlier one looks after neither"
     );
+}
+
+fn divided(registry: Providers, nodes: &[(&str, &str)], services: Option<&str>) -> Providers {
+    let nodes = nodes.iter().map(|&(name, selector)| (name.to_owned(), selector.parse().unwrap())).collect();
+    registry.divided(Division { nodes, services: services.map(str::to_owned) })
+}
+
+#[test]
+fn nodes_without_id_go_by_their_labels() {
+    let (a, b, c) = (provider("a", &["a://"]), provider("b", &["b://"]), provider("c", &["c://"]));
+    let all = || registry(&[&a, &b, &c]);
+    let (one, two) = (vec![("b", "cloud=b")], vec![("b", "cloud=b"), ("c", "cloud")]);
+    let rows = [
+        (&one, None, None, "a|c"),
+        (&one, Some("b"), None, "b"),
+        (&one, Some("x"), None, "a|c"),
+        (&two, Some("b"), None, "b|c"),
+        (&two, Some("c"), None, "c"),
+        (&two, None, None, "a"),
+        (&two, Some("b"), Some("a://1"), "a"),
+    ];
+    for (selectors, label, id, want) in rows {
+        let mut node = node("n");
+        if let Some(label) = label {
+            node = node.with_label("cloud", label);
+        }
+        if let Some(id) = id {
+            node = node.with_provider_id(id);
+        }
+        let all = divided(all(), selectors, None);
+        assert_eq!(word(&all.for_node(&node)), want, "{selectors:?} {label:?} {id:?}");
+        assert!(all.keep_of_nodes().labels.contains("cloud"));
+    }
+    // A selector makes a node certain, whoever else is away; without one, each may have it.
+    c.forget_info();
+    let all = divided(all(), &one, None);
+    assert_eq!(word(&all.for_node(&node("n").with_label("cloud", "b"))), "b");
+    assert_eq!(word(&all.for_node(&node("n"))), "undecided");
+}
+
+#[test]
+fn balancers_get_the_nodes_of_their_own_provider() {
+    let (a, b) = (provider("a", &["a://"]), provider("b", &["b://"]));
+    let id = |id: &str| node("n").with_provider_id(id);
+    let rows = [(id("a://1"), true), (id("b://1"), false), (id("foreign://1"), false), (node("n"), false)];
+    for (node, want) in rows {
+        assert_eq!(registry(&[&a, &b]).may_back(a.as_ref(), &node), want, "{node:?}");
+        assert!(registry(&[&a]).may_back(a.as_ref(), &node), "as upstream: {node:?}");
+    }
+    a.change_info(|info| info.instances = false);
+    assert!(registry(&[&a, &b]).may_back(a.as_ref(), &id("b://1")), "it only makes balancers");
+}
+
+#[test]
+fn services_go_to_whom_they_name() {
+    let (a, b, c) = (provider("a", &["a://"]), provider("b", &["b://"]), provider("c", &["c://"]));
+    b.change_info(|info| {
+        info.default_load_balancer_class = false;
+        info.load_balancer_classes = vec!["example/b".to_owned()];
+    });
+    c.change_info(|info| info.load_balancers = false);
+    let all = registry(&[&a, &b, &c]);
+    let of = |name: &str, class: Option<&str>| {
+        let named = service("web").load_balancer().with_annotation(PROVIDER_ANNOTATION, name);
+        owner(all.for_service(&class.map_or(named.clone(), |class| named.with_class(class))))
+    };
+    assert_eq!([of("a", None), of("b", None), of("b", Some("example/b"))], ["a", "b", "b"]);
+    assert_eq!(of("b", Some("foreign/x")), "nobody", "the class is another implementation's");
+    let refusals = [
+        (of("x", None), "\"x\" is no provider of this host: remove it, or name one of: a, b"),
+        (of("c", None), "\"c\" makes no load balancers: remove it, or name one of: a, b"),
+        (of("a", Some("example/b")), "\"a\" does not look after load balancer class \"example/b\""),
+    ];
+    for (said, want) in refusals {
+        assert!(said.contains(want), "{said}");
+    }
+    b.forget_info();
+    assert_eq!([of("a", None), of("b", None)], ["a", "undecided"]);
+}
+
+/// S1: nobody else gets what belongs to the provider of all others, and it waits for nobody.
+#[test]
+fn services_without_a_class_go_to_the_one_for_all_others() {
+    let (a, b) = (provider("a", &["a://"]), provider("b", &["b://"]));
+    let both = divided(registry(&[&a, &b]), &[], Some("b"));
+    b.change_info(|info| info.default_load_balancer_class = false);
+    assert_eq!(of(&both, None), "b");
+    assert!(both.contested_classes(b.as_ref()).is_empty());
+    a.forget_info();
+    assert_eq!(of(&both, None), "b");
+    b.forget_info();
+    assert_eq!(of(&both, None), "undecided");
 }
 
 /// S1: overlapping claims are reported, each class with its owner.

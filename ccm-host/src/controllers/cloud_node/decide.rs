@@ -215,6 +215,16 @@ impl Obstacle {
         Self { expected: error.is(ErrorReason::MetadataNotReady), ..Self::of_error(error) }
     }
 
+    /// Several providers have an instance for the node: a wrong provider ID could never be taken back.
+    pub(super) fn contested(by: &[String]) -> Self {
+        let message = format!(
+            "providers {} each have an instance of this name: give the kubelet --provider-id, or the host \
+             --provider-node-selector",
+            by.join(" and ")
+        );
+        Self::new("SeveralProviders", message)
+    }
+
     /// A call, or its part about this node, failed.
     pub(super) fn of_error(error: &CloudError) -> Self {
         // What only a change of the node can cure is retried all the same; a change requeues it earlier.

@@ -51,6 +51,7 @@ impl Shared {
                 let expected = passes_by_itself(&error, self.queue.backoff(&node.name));
                 self.not_yet(node, &Obstacle { expected, ..Obstacle::of_error(&error) })
             }
+            Found::Contested { by } => self.not_yet(node, &Obstacle::contested(&by)),
             Found::Undecided if is_new(node) => Outcome::RetryAfter(INTRODUCTION),
             Found::Undecided | Found::Nobody => Outcome::Done,
         })

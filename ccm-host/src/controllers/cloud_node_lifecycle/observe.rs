@@ -242,7 +242,7 @@ impl Controller {
                 tracing::debug!(node = node.name, %error, "nothing is known of the instance");
                 Some(Verdict::Uncertain)
             }
-            Found::Undecided => Some(Verdict::Uncertain),
+            Found::Contested { .. } | Found::Undecided => Some(Verdict::Uncertain),
             Found::Nobody => None,
         }
     }
@@ -251,7 +251,9 @@ impl Controller {
     async fn hear(&self, group: &[Arc<Node>], at: Timestamp) -> Vec<Presence> {
         let hear = async |node: &Arc<Node>| match self.ask(node).await {
             Found::Answer { answer, .. } => presence(&answer, at),
-            Found::Failed { .. } | Found::Undecided | Found::Nobody => Presence::Unknown,
+            Found::Failed { .. } | Found::Contested { .. } | Found::Undecided | Found::Nobody => {
+                Presence::Unknown
+            }
         };
         join_all(group.iter().map(hear)).await
     }

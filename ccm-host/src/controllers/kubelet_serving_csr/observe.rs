@@ -80,6 +80,9 @@ impl Shared {
                 let after = Retry::without_sweep(&error).delay(Duration::ZERO).unwrap_or_default();
                 Verdict::Wait(Waiting { after, ..Waiting::new("ProviderFailed", error.to_string()) })
             }
+            Found::Contested { .. } => {
+                unsure("SeveralProviders", "several providers have an instance for the node")
+            }
             Found::Undecided => unsure("ProviderUnsure", "a provider has not introduced itself yet"),
             Found::Nobody => Verdict::Ignore(decide::Ignored::NotOurs),
         })

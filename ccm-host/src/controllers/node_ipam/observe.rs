@@ -117,7 +117,7 @@ impl Shared {
                 Err(Retry::without_sweep(&error).outcome(&error))
             }
             Found::Failed { error } => Ok(of_error(&error)),
-            Found::Undecided => Err(Outcome::RetryAfter(INTRODUCTION)),
+            Found::Contested { .. } | Found::Undecided => Err(Outcome::RetryAfter(INTRODUCTION)),
             Found::Nobody => Err(Outcome::Done),
         }
     }

@@ -15,13 +15,14 @@ use parking_lot::Mutex;
 
 use super::nodes::is_eligible;
 use crate::{
-    cloud::{BackendSet, Provider},
+    cloud::{BackendSet, Provider, Providers},
     kube::{cache::Cache, node::Node},
 };
 
 #[derive(Debug)]
 pub(super) struct Backends {
     nodes: Cache<Node>,
+    providers: Providers,
     changes: AtomicU64,
     known: Mutex<Known>,
 }
@@ -35,8 +36,8 @@ struct Known {
 }
 
 impl Backends {
-    pub(super) fn new(nodes: Cache<Node>) -> Self {
-        Self { nodes, changes: AtomicU64::new(0), known: Mutex::default() }
+    pub(super) fn new(nodes: Cache<Node>, providers: Providers) -> Self {
+        Self { nodes, providers, changes: AtomicU64::new(0), known: Mutex::default() }
     }
 
     /// Invalidates the sets: the next request recomputes them. Never blocks.
@@ -44,7 +45,7 @@ impl Backends {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The nodes that are eligible now.
+    /// The nodes of this provider that are eligible now.
     pub(super) fn of(&self, provider: &dyn Provider) -> Arc<BackendSet> {
         let mut known = self.known.lock();
         let changes = self.changes.load(Ordering::Acquire);
@@ -55,7 +56,7 @@ impl Backends {
         match known.sets.get(provider.name()) {
             Some((of_epoch, set)) if *of_epoch == epoch => Arc::clone(set),
             _ => {
-                let set = provider.backend_set(self.eligible());
+                let set = provider.backend_set(self.eligible(provider));
                 known.sets.insert(provider.name().to_owned(), (epoch, Arc::clone(&set)));
                 set
             }
@@ -67,9 +68,9 @@ impl Backends {
         self.changes.load(Ordering::Acquire)
     }
 
-    fn eligible(&self) -> Vec<Arc<Node>> {
+    fn eligible(&self, provider: &dyn Provider) -> Vec<Arc<Node>> {
         let mut nodes = self.nodes.list();
-        nodes.retain(|node| is_eligible(node));
+        nodes.retain(|node| is_eligible(node) && self.providers.may_back(provider, node));
         nodes
     }
 }

@@ -40,6 +40,13 @@ pub(super) enum Claim {
     Ours(String),
     /// No provider of this host: the class belongs to another implementation.
     Others,
+    /// Its annotation names no provider that could serve it.
+    Misnamed {
+        /// Whether some provider has its balancer, and looks after it meanwhile.
+        kept: bool,
+        /// The problem and the remedy.
+        why: String,
+    },
     /// A provider has not reported its classes yet.
     Undecided,
 }
@@ -147,7 +154,14 @@ pub(super) fn decide(facts: &Facts<'_>) -> Action {
     match facts.claim {
         Claim::Undecided => Action::Park("a provider has not introduced itself".to_owned()),
         Claim::Others => of_others(service, facts),
-        Claim::Ours(_) if service.is_deleting() || !is_load_balancer(service) => unwanted(service, facts),
+        Claim::Ours(_) | Claim::Misnamed { .. } if service.is_deleting() || !is_load_balancer(service) => {
+            unwanted(service, facts)
+        }
+        Claim::Misnamed { kept: false, why } => Action::Refuse(why.clone()),
+        Claim::Misnamed { kept: true, why } => match wanted(facts) {
+            Action::Rest => Action::Refuse(why.clone()),
+            needed => needed,
+        },
         Claim::Ours(_) => wanted(facts),
     }
 }

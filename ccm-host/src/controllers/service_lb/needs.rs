@@ -1,6 +1,6 @@
 //! Decides what a Service needs, and which of its changes need a reconcile.
 //!
-//! In: a Service, or two versions of it, and whether its class is ours. Out: yes or no. The compared fields include
+//! In: a Service, or two versions of it, and whether a Service is ours. Out: yes or no. The compared fields include
 //! all of upstream's, so that nothing is missed; whether the cloud is then asked depends on the digest in
 //! [`decide`](mod@super::decide). [`crate::cloud`] decides who owns which class.
 
@@ -28,17 +28,16 @@ pub(super) fn is_of_interest(service: &Service) -> bool {
     is_load_balancer(service) || has_finalizer(service)
 }
 
-/// Whether a change needs a reconcile. `ours` says whether a provider of this host owns a class.
-pub(super) fn needs_look(old: &Service, new: &Service, ours: impl Fn(Option<&str>) -> bool) -> bool {
+/// Whether a change needs a reconcile. `ours` says whether a provider of this host may own a Service.
+pub(super) fn needs_look(old: &Service, new: &Service, ours: impl Fn(&Service) -> bool) -> bool {
     // Only the transition to cleanup: while cleanup is in progress, the queue decides when to retry.
     let falls = needs_cleanup(new) && !needs_cleanup(old);
     falls || needs_update(old, new, ours)
 }
 
 /// Whether the change touches anything that a balancer may depend on.
-pub(super) fn needs_update(old: &Service, new: &Service, ours: impl Fn(Option<&str>) -> bool) -> bool {
-    let wants =
-        |service: &Service| is_load_balancer(service) && ours(service.spec.load_balancer_class.as_deref());
+pub(super) fn needs_update(old: &Service, new: &Service, ours: impl Fn(&Service) -> bool) -> bool {
+    let wants = |service: &Service| is_load_balancer(service) && ours(service);
     match (wants(old), wants(new)) {
         (false, false) => false,
         (true, true) => {
@@ -100,7 +99,8 @@ mod tests {
         service("web").load_balancer().with_port("", 80)
     }
 
-    fn ours(class: Option<&str>) -> bool {
+    fn ours(service: &Service) -> bool {
+        let class = service.spec.load_balancer_class.as_deref();
         class.is_none() || class == Some("example/ours")
     }
 

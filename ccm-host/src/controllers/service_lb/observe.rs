@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     cloud::{
-        BackendSet, Provider, ProviderStatus, Providers, ServiceOwner, covers_backends,
+        BackendSet, PROVIDER_ANNOTATION, Provider, ProviderStatus, Providers, ServiceOwner, covers_backends,
         differ_in_backends_only, with_backends_of,
     },
     kube::{
@@ -112,10 +112,13 @@ pub(super) fn observe(
         Some(given) if given.provider == maker.name() => Arc::clone(&given.backends),
         _ => shared.backends.of(maker.as_ref()),
     });
-    let wanted = match (&service, asked, &backends) {
+    let mut wanted = match (&service, asked, &backends) {
         (Some(service), Some(maker), Some(backends)) => Some(wanted(maker.as_ref(), service, backends, lane)),
         _ => None,
     };
+    if let (Claim::Misnamed { why, .. }, Some(wanted)) = (&claim, &mut wanted) {
+        wanted.refusal = Some(why.clone());
+    }
     let published = service.as_deref().is_some_and(|service| is_published(service, lane));
     let now = Instant::now();
     Observed {
@@ -139,20 +142,27 @@ fn claim(shared: &Shared, service: &Service, lane: Option<&Lane>) -> (Claim, Opt
         lane.filter(|lane| lane.presence == Presence::Present).and_then(|lane| lane.holder.as_deref());
     let class = service.spec.load_balancer_class.as_deref();
     if is_load_balancer(service) {
-        let holder = holder
-            .and_then(|name| providers.by_name(name))
-            .filter(|holder| holder.info().is_some_and(|info| info.looks_after(class)));
-        // The provider that has the balancer keeps it for as long as it owns the class.
-        return match holder {
-            Some(holder) => claim_of(ServiceOwner::Provider(Arc::clone(holder))),
-            None => claim_of(providers.for_service(class)),
+        let owner = providers.for_service(service);
+        let is_named = service.annotations.get(PROVIDER_ANNOTATION).is_some();
+        // The provider that has the balancer keeps it for as long as it owns the class, and nobody moves the Service.
+        let keeps = |holder: &&Arc<dyn Provider>| match &owner {
+            ServiceOwner::Misnamed(_) => true,
+            _ => !is_named && holder.info().is_some_and(|info| info.looks_after(class)),
+        };
+        let holder = holder.and_then(|name| providers.by_name(name)).filter(keeps).cloned();
+        return match (owner, holder) {
+            (ServiceOwner::Misnamed(why), holder) => {
+                (Claim::Misnamed { kept: holder.is_some(), why }, holder)
+            }
+            (_, Some(holder)) => claim_of(ServiceOwner::Provider(holder)),
+            (owner, None) => claim_of(owner),
         };
     }
     // The apiserver clears the class together with the type. A finalizer of another implementation remains its own.
     if holder.is_none()
         && let Some(class) = shared.former_classes.of(service)
         && let (claim @ (Claim::Others | Claim::Undecided), _) =
-            claim_of(providers.for_service(class.as_deref()))
+            claim_of(providers.for_class(class.as_deref()))
     {
         return (claim, None);
     }
@@ -172,13 +182,14 @@ fn claim_of(owner: ServiceOwner) -> (Claim, Option<Arc<dyn Provider>>) {
     match owner {
         ServiceOwner::Provider(owner) => (Claim::Ours(owner.name().to_owned()), Some(owner)),
         ServiceOwner::Undecided => (Claim::Undecided, None),
+        ServiceOwner::Misnamed(why) => (Claim::Misnamed { kept: false, why }, None),
         ServiceOwner::Nobody => (Claim::Others, None),
     }
 }
 
-/// Whether some provider owns this class, or may turn out to.
-pub(super) fn is_class_ours(providers: &Providers, class: Option<&str>) -> bool {
-    !matches!(providers.for_service(class), ServiceOwner::Nobody)
+/// Whether some provider owns this Service, or may turn out to.
+pub(super) fn may_be_ours(providers: &Providers, service: &Service) -> bool {
+    !matches!(providers.for_service(service), ServiceOwner::Nobody)
 }
 
 pub(super) fn serves_balancers(provider: &dyn Provider) -> bool {

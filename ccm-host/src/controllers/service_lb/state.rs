@@ -71,17 +71,18 @@ impl View {
 impl Shared {
     fn row(&self, service: &Service, told: Option<Told>) -> Row {
         let class = service.spec.load_balancer_class.as_deref();
-        let owner = self.context.providers.for_service(class);
+        let owner = self.context.providers.for_service(service);
         let holder = told.as_ref().and_then(|told| told.holder.clone());
         let provider = holder.or_else(|| match &owner {
             ServiceOwner::Provider(owner) => Some(owner.name().to_owned()),
-            ServiceOwner::Undecided | ServiceOwner::Nobody => None,
+            ServiceOwner::Undecided | ServiceOwner::Misnamed(_) | ServiceOwner::Nobody => None,
         });
         let (standing, why) = match owner {
             ServiceOwner::Nobody if told.is_none() && is_load_balancer(service) => {
                 let class = class.unwrap_or("(none)");
                 (Standing::LeftAlone, format!("no provider of this host has the class {class}"))
             }
+            ServiceOwner::Misnamed(why) if is_load_balancer(service) => (Standing::Blocked, why),
             _ => standing(told.as_ref(), self.away(provider.as_deref())),
         };
         let key = &service.key;

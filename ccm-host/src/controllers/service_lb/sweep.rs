@@ -173,7 +173,7 @@ impl Shared {
         lesson: &Lesson<'_>,
         turns: &HashMap<ObjectKey, u64>,
     ) -> Verdict {
-        let owner = self.context.providers.for_service(service.spec.load_balancer_class.as_deref());
+        let owner = self.context.providers.for_service(service);
         // A Service that no longer wants a balancer may have left one anywhere.
         let is_owner = owner.is(provider) || !is_load_balancer(service);
         let is_here = lesson.listed.is_some_and(is_ours);

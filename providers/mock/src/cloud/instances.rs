@@ -6,8 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{
-    Address, AddressKind, CloudError, Instance, InstancePatch, InstanceState, NewInstances,
-    PROVIDER_ID_PREFIX, State, state::later,
+    Address, AddressKind, CloudError, Instance, InstancePatch, InstanceState, NewInstances, State,
+    state::later,
 };
 
 /// Bulk wishes above this are a slip of the hand.
@@ -91,7 +91,7 @@ impl State {
         let boot = wish.boot_ms.filter(|boot| *boot > 0).map(Duration::from_millis);
         let pod_cidrs = if self.settings.allot_pod_cidrs { vec![pod_cidr(number)] } else { Vec::new() };
         let instance = Instance {
-            provider_id: format!("{PROVIDER_ID_PREFIX}{zone}/{id}"),
+            provider_id: format!("{}{zone}/{id}", self.settings.provider_id_prefix),
             cluster_uid: wish.cluster_uid.clone().unwrap_or_default(),
             state: if boot.is_some() { InstanceState::Pending } else { InstanceState::Running },
             instance_type: wish.instance_type.clone().unwrap_or_else(|| DEFAULT_TYPE.to_owned()),

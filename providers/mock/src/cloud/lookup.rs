@@ -3,7 +3,7 @@
 //! The provider ID is believed over everything. Without one: name, then system uuid, then addresses. What cannot be
 //! asked is never called absent.
 
-use super::{AddressKind, CloudError, Instance, PROVIDER_ID_PREFIX, State, UnknownNodes};
+use super::{AddressKind, CloudError, Instance, State, UnknownNodes};
 
 /// What is known of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,7 +64,8 @@ impl State {
     }
 
     fn by_id(&self, query: &NodeQuery) -> Found<'_> {
-        let path = query.provider_id.strip_prefix(PROVIDER_ID_PREFIX).filter(|path| !path.is_empty());
+        let path =
+            query.provider_id.strip_prefix(&self.settings.provider_id_prefix).filter(|path| !path.is_empty());
         let Some(path) = path else { return Found::NotOwned };
         let found = self.indexes.by_provider_id.get(&query.provider_id).and_then(|id| self.instances.get(id));
         if let Some(machine) = found {
@@ -167,7 +168,7 @@ mod tests {
             ("R:node-by-provider-id", node("b", "mock://mock-1a/i-00000001"), "a"),
             ("R:node-by-provider-id, gone", node("b", "mock://mock-1a/i-99"), "ABSENT"),
             ("foreign prefix", node("a", "aws:///eu/i-1"), "NOT_OWNED"),
-            ("no more than the prefix", node("a", PROVIDER_ID_PREFIX), "NOT_OWNED"),
+            ("no more than the prefix", node("a", "mock://"), "NOT_OWNED"),
             ("name", node("b", ""), "b"),
             ("system uuid", uuid, "b"),
             ("address", ip, "a"),

@@ -15,6 +15,8 @@ pub enum UnknownNodes {
 /// What a cloud is told once. Not part of the state file: the flags of the present start win.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
+    /// How every provider ID begins; also tells two mocks of one cluster apart.
+    pub provider_id_prefix: String,
     /// Zones, for machines that name none.
     pub zones: Vec<String>,
     /// Region of all zones.
@@ -34,6 +36,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            provider_id_prefix: "mock://".into(),
             zones: vec!["mock-1a".into(), "mock-1b".into(), "mock-1c".into()],
             region: "mock-1".into(),
             unknown_nodes: UnknownNodes::default(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{CloudError, PROVIDER_ID_PREFIX, State};
+use super::{CloudError, State};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
@@ -75,7 +75,7 @@ impl State {
         if !plugin.starts_with("kubernetes.io/") && !plugin.starts_with(super::ANNOTATION_PREFIX) {
             return FoundVolume::UnknownKind;
         }
-        if id.contains("://") && !id.starts_with(PROVIDER_ID_PREFIX) {
+        if id.contains("://") && !id.starts_with(&self.settings.provider_id_prefix) {
             return FoundVolume::NotOwned;
         }
         match self.volumes.get(id) {

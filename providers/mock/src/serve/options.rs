@@ -71,6 +71,7 @@ pub struct Options {
 impl Options {
     pub(super) fn settings(&self) -> Settings {
         Settings {
+            provider_id_prefix: format!("{}://", self.name),
             zones: self.zones.clone(),
             region: self.region.clone(),
             unknown_nodes: self.unknown_nodes,

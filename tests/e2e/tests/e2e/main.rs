@@ -5,6 +5,7 @@ mod bad_start;
 mod balancer_sweeps;
 mod bridged;
 mod ccmctl;
+mod clouds;
 mod credentials;
 mod difficult;
 mod gce;

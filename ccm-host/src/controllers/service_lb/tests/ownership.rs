@@ -10,7 +10,10 @@ use super::{
     world::{A_WHILE, World, word},
 };
 use crate::{
-    cloud::{LoadBalancer, LoadBalancerState, Ownership, ProviderStatus, SyncState, fake::FakeProvider},
+    cloud::{
+        LoadBalancer, LoadBalancerState, Ownership, PROVIDER_ANNOTATION, Provider as _, ProviderStatus,
+        SyncState, fake::FakeProvider,
+    },
     kube::service::ObjectKey,
 };
 
@@ -129,7 +132,7 @@ async fn a_change_of_class_between_two_providers_moves_the_balancer_after_a_rest
     world.pass(A_WHILE).await;
     assert_eq!(world.calls(), ["list", "delete web-uid"]);
     let of_other: Vec<_> = other.calls().iter().map(word).collect();
-    assert_eq!(of_other.last().unwrap(), "ensure web n1", "{of_other:?}");
+    assert_eq!(of_other.last().unwrap(), "ensure web ", "it has no nodes: {of_other:?}");
 }
 
 /// A Service is served by the provider that owns its class.
@@ -146,7 +149,7 @@ async fn a_service_goes_to_the_provider_of_its_class() {
     world.pass(Duration::from_secs(10)).await;
     assert_eq!(world.calls(), ["list", "ensure web n1"]);
     let of_other: Vec<_> = other.calls().iter().map(word).collect();
-    assert_eq!(of_other, ["list", "ensure classy n1"]);
+    assert_eq!(of_other, ["list", "ensure classy "], "it has no nodes");
     // The class is cleared with the type; the provider that has the balancer is known.
     world.cluster.change_service("classy", |service| {
         service["spec"]["type"] = json!("ClusterIP");
@@ -155,6 +158,39 @@ async fn a_service_goes_to_the_provider_of_its_class() {
     world.pass(Duration::from_secs(10)).await;
     assert_eq!(world.count("delete"), 0);
     assert_eq!(word(other.calls().last().unwrap()), "delete classy-uid");
+}
+
+/// The annotation moves a Service between providers; a wrong one changes nothing, and says so.
+#[tokio::test(start_paused = true)]
+async fn a_service_goes_to_the_provider_that_its_annotation_names() {
+    let mut foreign = node("n2");
+    foreign["spec"]["providerID"] = json!("other://n2");
+    let mut world = World::new([node("n1"), foreign, lb("web")]);
+    let other = world.add_provider("other");
+    other.change_info(|info| {
+        info.default_load_balancer_class = false;
+        info.instances = true;
+    });
+    world.start();
+    world.pass(Duration::from_secs(10)).await;
+    assert_eq!(world.calls(), ["list", "ensure web n1"], "only its own nodes");
+    let name = |service: &mut serde_json::Value, name: &str| {
+        service["metadata"]["annotations"] = json!({PROVIDER_ANNOTATION: name});
+    };
+
+    world.take_with_events();
+    world.cluster.change_service("web", |service| name(service, "typo"));
+    world.cluster.put(node("n3"));
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert!(events[0].contains("\"typo\" is no provider of this host"), "{events:?}");
+    assert_eq!(story.last().unwrap(), "update web n1,n3", "nodes still follow: {story:?}");
+
+    world.cluster.change_service("web", |service| name(service, "other"));
+    world.pass(A_WHILE).await;
+    assert_eq!(world.calls(), ["delete web-uid"]);
+    let of_other: Vec<_> = other.calls().iter().map(word).collect();
+    assert_eq!(of_other.last().unwrap(), "ensure web n2", "{of_other:?}");
 }
 
 /// A provider whose configuration drops a class keeps the balancers that it made.
@@ -190,6 +226,8 @@ async fn another_implementations_finalizer_survives_a_change_of_type() {
 
 fn come(provider: &FakeProvider) {
     provider.change_info(|info| {
+        info.instances = true;
+        info.provider_id_prefixes = vec![format!("{}://", provider.name())];
         info.load_balancers = true;
         info.default_load_balancer_class = true;
     });
