@@ -6,7 +6,7 @@
 //! 1. the client, and the identity of the cluster;
 //! 2. the providers, which connect by themselves;
 //! 3. the caches, which keep what controllers and providers want;
-//! 4. with leader election, a standby waits here, with warm caches and connections, until it leads;
+//! 4. with leader election, a standby waits here, with warm caches and connections, until it leads; it serves webhooks;
 //! 5. the controllers that call no provider: they wait for the providers no longer than a moment;
 //! 6. the other controllers: they start once every provider has completed its handshake, or patience is over.
 
@@ -18,6 +18,7 @@ mod controllers;
 mod election;
 mod providers;
 mod state;
+mod webhooks;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -115,6 +116,7 @@ async fn start_with(
         views: Arc::default(),
     };
     state::open(process, &parts, leadership.clone(), remotes);
+    webhooks::start(process, &parts, leadership.clone())?;
     process.waiting_for("a provider");
     let mut introduced = pin!(providers::introduced(&parts.providers, PATIENCE));
     let is_late = timeout(MOMENT, &mut introduced).await.is_err();

@@ -23,3 +23,4 @@ pub mod kube;
 pub mod manager;
 pub mod reconcile;
 mod trace;
+pub mod webhooks;

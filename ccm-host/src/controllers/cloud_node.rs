@@ -74,6 +74,7 @@ pub const REGISTRATION: Registration = Registration {
     alias: None,
     account: Some("node-controller"),
     by_default: true,
+    admit: None,
     keep: |settings| Kept::of_nodes(keep(&settings.nodes)),
     served_by: |_| Some(|provider| provider.instances),
     start,

@@ -68,6 +68,7 @@ pub const REGISTRATION: Registration = Registration {
     alias: None,
     account: Some("kubelet-serving-csr-controller"),
     by_default: false,
+    admit: None,
     keep: |settings| Kept {
         certificate_requests: true,
         ..Kept::of_nodes(keep(&settings.nodes.node_selector))

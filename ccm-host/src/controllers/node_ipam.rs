@@ -70,6 +70,7 @@ pub const REGISTRATION: Registration = Registration {
     alias: None,
     account: Some("node-controller"),
     by_default: false,
+    admit: None,
     keep: |settings| Kept::of_nodes(keep(&settings.nodes.node_selector)),
     served_by: |settings| match settings.cidrs.allocation {
         Some(Allocation::Cloud { .. }) => Some(|provider| provider.pod_cidrs),

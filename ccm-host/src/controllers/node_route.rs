@@ -86,6 +86,7 @@ pub const REGISTRATION: Registration = Registration {
     alias: Some("route-controller"),
     account: Some("route-controller"),
     by_default: true,
+    admit: None,
     keep: |settings| Kept::of_nodes(keep(&settings.nodes.node_selector)),
     served_by: |_| Some(|provider| provider.routes),
     start,

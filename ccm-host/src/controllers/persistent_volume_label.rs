@@ -4,6 +4,8 @@
 //! affinity of a volume that has none, Events on the volume. Volumes of CSI drivers are left alone: their driver says
 //! where they are. No label of a user is ever overwritten. [`crate::cloud`] batches the questions.
 //!
+//! What is new is labelled while it is made, by `webhook`, if that is on; the controller labels all others.
+//!
 //! ```text
 //! PersistentVolume ─► queue ─► basis (pure) ─► providers ─► verdict (pure) ─► plan (pure) ─► act: one patch
 //!        a provider connects ─┘      └── labels that are trusted ─────────────────┘
@@ -15,6 +17,7 @@ mod metrics;
 mod observe;
 #[cfg(test)]
 mod tests;
+mod webhook;
 
 use std::{sync::Arc, time::Duration};
 
@@ -54,6 +57,7 @@ pub const REGISTRATION: Registration = Registration {
     alias: None,
     account: Some("persistent-volume-label-controller"),
     by_default: false,
+    admit: Some(webhook::router),
     keep: |_| Kept { volumes: true, ..Kept::default() },
     served_by: |_| Some(|provider| provider.volumes),
     start: |parts, registry| Some(start(parts, registry)),

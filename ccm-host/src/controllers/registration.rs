@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use axum::Router;
 use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +33,8 @@ pub struct Registration {
     pub keep: fn(&Settings) -> Kept,
     /// Tells whether a provider serves it; `None` if these settings need no provider.
     pub served_by: fn(&Settings) -> Option<Serves>,
+    /// Makes the routes of its webhook, which every replica serves if `--webhooks` says so; `None` if it has none.
+    pub admit: Option<fn(&Parts, &mut Registry) -> Router>,
     /// Makes the controller; `None` if these settings turn it off, which it logs.
     pub start: fn(&Parts, &mut Registry) -> Option<Run>,
 }

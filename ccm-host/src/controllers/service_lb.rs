@@ -91,6 +91,7 @@ pub const REGISTRATION: Registration = Registration {
     alias: Some("service-controller"),
     account: Some("service-controller"),
     by_default: true,
+    admit: None,
     keep: |_| Kept { nodes: keep_nodes(), services: Some(keep_services()), ..Kept::default() },
     served_by: |_| Some(|provider| provider.load_balancers),
     start,

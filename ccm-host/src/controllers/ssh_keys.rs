@@ -54,6 +54,7 @@ pub const REGISTRATION: Registration = Registration {
     alias: None,
     account: None,
     by_default: false,
+    admit: None,
     keep: |_| Kept::default(),
     served_by: |_| Some(|provider| provider.ssh_keys),
     start,

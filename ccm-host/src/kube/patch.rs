@@ -14,6 +14,8 @@
 //! | the decision about a certificate request | JSON patch | `test` of the uid, of the resource version, and that there is none |
 //! | labels of a volume, and the node affinity of one that has none | JSON patch | `test` of the uid and of every old value |
 //! | deletion of a node | DELETE | uid precondition |
+//! | the certificate of the webhooks in its Secret | merge patch | resource version |
+//! | the authorities of a webhook configuration | JSON patch | `test` of the resource version |
 //! | a record in a ConfigMap | merge patch | resource version |
 //!
 //! Taints and finalizers use a JSON patch with `test` instead of a resource version, because it fails only if somebody
@@ -32,6 +34,7 @@ mod secret;
 mod service;
 #[cfg(test)]
 mod tests;
+mod webhook_configuration;
 mod writer;
 
 use serde_json::Value;
@@ -40,10 +43,11 @@ pub use certificate_request::{Decision, certificate_decision};
 pub use error::WriteError;
 pub use lease::NodeLease;
 pub use node::{NodeChange, node_addresses, node_condition, node_main, node_pod_cidrs};
-pub use persistent_volume::volume_topology;
+pub use persistent_volume::{volume_admission, volume_topology};
 pub use record::{Record, RecordKey};
 pub use secret::Secret;
 pub use service::{service_annotations, service_condition, service_finalizer, service_ingress};
+pub use webhook_configuration::{Called, WebhookConfiguration};
 pub use writer::{Writer, Written};
 
 /// One write to one object.

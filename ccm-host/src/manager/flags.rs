@@ -40,6 +40,7 @@ use crate::controllers::node_ipam::{self, settings as cidrs};
 use crate::controllers::{self as all, Registration};
 use crate::election;
 use crate::flag::{self, FlagError, Mistakes, Wrong};
+use crate::webhooks;
 
 /// Provider-neutral cloud controller manager: keeps nodes and load balancers of a cluster in step with the cloud,
 /// through a provider that runs beside it.
@@ -63,6 +64,8 @@ pub struct RawFlags {
     cidrs: cidrs::Flags,
     #[command(flatten)]
     serving: serving::Flags,
+    #[command(flatten)]
+    webhooks: webhooks::Settings,
     #[command(flatten)]
     logging: LoggingSettings,
     #[command(flatten)]
@@ -103,8 +106,11 @@ pub struct Settings {
     pub kube: KubeSettings,
     /// The controllers to start, if their provider supports them.
     pub enabled: Vec<&'static Registration>,
+    /// Those of them whose webhook is served.
+    pub admitting: Vec<&'static Registration>,
     pub controllers: all::Settings,
     pub serving: ServingSettings,
+    pub webhooks: webhooks::Settings,
     pub logging: LoggingSettings,
     pub traces: TraceSettings,
     pub election: election::Settings,
@@ -207,6 +213,7 @@ fn resolve(raw: RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -
     let division = providers.as_ref().map(|providers| raw.providers.division(providers, mistakes));
     raw.kube.check(warnings);
     let enabled = raw.enabled.resolve(mistakes, warnings);
+    let admitting = controllers::admitting(&raw.webhooks, enabled.as_deref(), mistakes);
     raw.controllers.lifecycle.check(mistakes);
     let with_ipam = enabled.as_ref().is_none_or(|named| named.contains(&&node_ipam::REGISTRATION));
     let cidrs = raw.cidrs.resolve(with_ipam, mistakes, warnings);
@@ -219,8 +226,10 @@ fn resolve(raw: RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -
         division: division?,
         kube: raw.kube,
         enabled: enabled?,
+        admitting: admitting?,
         controllers: all::Settings { cidrs: cidrs?, ..raw.controllers },
         serving: serving?,
+        webhooks: raw.webhooks,
         logging: raw.logging,
         traces: raw.traces,
         election: raw.election,

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::{
-    certificates::v1 as certificates, coordination::v1 as coordination, core::v1 as core,
+    admissionregistration::v1 as admissionregistration, certificates::v1 as certificates,
+    coordination::v1 as coordination, core::v1 as core,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -145,6 +146,14 @@ pub(crate) fn builtin() -> Vec<Arc<Kind>> {
             selectable: &["type"],
             ..plain("Secret", "secrets", true).typed::<core::Secret>()
         },
+        Kind::plain(
+            "admissionregistration.k8s.io",
+            "v1",
+            "MutatingWebhookConfiguration",
+            "mutatingwebhookconfigurations",
+            false,
+        )
+        .typed::<admissionregistration::MutatingWebhookConfiguration>(),
         Kind {
             special: Special::Lease,
             created_by_update: true,

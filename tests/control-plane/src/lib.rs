@@ -36,3 +36,4 @@ pub use assets::Assets;
 pub use audit::AuditEvent;
 pub use control_plane::ControlPlane;
 pub use options::Options;
+pub use port::free_port;

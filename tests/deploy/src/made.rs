@@ -42,7 +42,9 @@ pub fn files(helm: &Helm) -> Result<Vec<Made>> {
     let mut more = plain("DaemonSet");
     more["controllers"] = json!(["*", "kubelet-serving-csr", "persistent-volume-label"]);
     more["sshKeys"] = json!({ "secret": "kube-system/ssh-keys" });
-    for name in ["kubelet-serving-csr.yaml", "ssh-keys.yaml", "persistent-volume-label.yaml"] {
+    more["webhooks"] = json!(["persistent-volume-label"]);
+    for name in ["kubelet-serving-csr.yaml", "ssh-keys.yaml", "persistent-volume-label.yaml", "webhooks.yaml"]
+    {
         let rights = without_sources(&helm.render_only(name, &more)?);
         files.push(Made { path: folder().join(name), text: format!("{MADE}{rights}") });
     }

@@ -74,3 +74,30 @@ pub fn zone_of(volume: &PersistentVolume) -> Option<&str> {
 pub fn terms(volume: &PersistentVolume) -> Value {
     json!(volume.spec)["nodeAffinity"]["required"]["nodeSelectorTerms"].take()
 }
+
+/// The webhook's objects and rights, as they are installed.
+const WEBHOOKS: &str = include_str!("../../../deploy/webhooks.yaml");
+
+/// Where the webhook's certificate is.
+pub const SECRET: &str = "cloud-controller-manager-webhook";
+
+/// Makes the apiserver call a webhook at this port of loopback: a test cluster has no proxy of Services.
+pub async fn lead_to(cluster: &Cluster, port: u16) -> Result<()> {
+    let (before, service) = WEBHOOKS.split_once("      service:\n").context("the webhook is no Service's")?;
+    let (path, after) = service.split_once("        port: 443\n").context("the Service has no port")?;
+    let path = path.lines().find_map(|line| line.trim().strip_prefix("path: ")).context("no path")?;
+    let url = format!("      url: https://127.0.0.1:{port}{path}\n");
+    cluster.control_plane.apply_yaml(&format!("{before}{url}{after}")).await.map(drop)
+}
+
+/// Makes volumes with that disk until one has its zone from the beginning: the webhook is at work.
+pub async fn labelled_while_made(cluster: &Cluster, prefix: &str, id: &str) -> Result<PersistentVolume> {
+    let mut number = 0;
+    wait::until(&format!("{prefix}-N is labelled while it is made"), async || {
+        number += 1;
+        let made = make(cluster, &format!("{prefix}-{number}"), id).await?;
+        Ok(zone_of(&made).is_some().then_some(made))
+    })
+    .await
+    .with_context(|| format!("{:?}", cluster.parts()))
+}

@@ -1,5 +1,7 @@
 //! The whole controller against an in-memory apiserver and provider, on a paused clock.
 
+mod webhook;
+
 use k8s_openapi::api::core::v1::PersistentVolume as Wire;
 use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::sleep};

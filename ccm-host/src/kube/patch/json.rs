@@ -81,6 +81,6 @@ pub(super) fn list_or_absent<T: serde::Serialize>(list: &[T]) -> Value {
     if list.is_empty() { Value::Null } else { json!(list) }
 }
 
-fn escape(key: &str) -> String {
+pub(super) fn escape(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::VolumeNodeAffinity;
 use serde_json::{Value, json};
 
-use super::{Patch, Target, json::Operations};
+use super::{
+    Patch, Target,
+    json::{Operations, escape},
+};
 use crate::kube::persistent_volume::PersistentVolume;
 
 /// Sets labels, and the node affinity of a volume that has none: the apiserver never lets one change. Fails with a
@@ -23,6 +26,27 @@ pub fn volume_topology(
         operations.set("/spec/nodeAffinity", Value::Null, json!(affinity));
     }
     operations.finish(Target::Main)
+}
+
+/// The same as a patch of a volume that is being made, which nobody else can have changed; here, an affinity is replaced.
+#[must_use]
+pub fn volume_admission(
+    before: &PersistentVolume,
+    labels: &BTreeMap<String, String>,
+    affinity: Option<&VolumeNodeAffinity>,
+) -> Option<Value> {
+    let mut operations = Vec::new();
+    let mut add =
+        |path: String, value: Value| operations.push(json!({"op": "add", "path": path, "value": value}));
+    if before.labels.total() > 0 {
+        labels.iter().for_each(|(key, value)| add(format!("/metadata/labels/{}", escape(key)), json!(value)));
+    } else if !labels.is_empty() {
+        add("/metadata/labels".to_owned(), json!(labels));
+    }
+    if let Some(affinity) = affinity {
+        add("/spec/nodeAffinity".to_owned(), json!(affinity));
+    }
+    (!operations.is_empty()).then_some(Value::Array(operations))
 }
 
 #[cfg(test)]

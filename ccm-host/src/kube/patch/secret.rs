@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use ::kube::Api;
-use k8s_openapi::api::core::v1::Secret as Wire;
+use ::kube::{Api, Resource as _};
+use k8s_openapi::{ByteString, api::core::v1::Secret as Wire};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
-use super::{WriteError, Writer};
+use super::{Body, Patch, Target, WriteError, Writer, Written};
 use crate::kube::{events::Regarding, service::ObjectKey};
 
 /// Its `Debug` output has no data.
@@ -38,5 +40,21 @@ impl Writer {
             },
             data: secret.data.unwrap_or_default().into_iter().map(|(name, bytes)| (name, bytes.0)).collect(),
         }))
+    }
+
+    /// Replaces its data. A conflict if it has changed since it was read.
+    pub async fn replace_secret(
+        &self,
+        key: &ObjectKey,
+        seen: &Secret,
+        data: &BTreeMap<String, Vec<u8>>,
+        cancel: &CancellationToken,
+    ) -> Result<Written, WriteError> {
+        let gone = seen.data.keys().filter(|name| !data.contains_key(*name)).map(|name| (name, Value::Null));
+        let kept = data.iter().map(|(name, bytes)| (name, json!(ByteString(bytes.clone()))));
+        let data: BTreeMap<_, _> = gone.chain(kept).collect();
+        let body = json!({"metadata": {"resourceVersion": seen.version}, "data": data});
+        let patch = Patch { target: Target::Main, body: Body::Merge(body) };
+        self.patch(&Wire::url_path(&(), Some(&key.namespace)), &key.name, &patch, cancel).await
     }
 }

@@ -5,6 +5,7 @@ mod tests;
 
 use crate::controllers::{ALL, Registration};
 use crate::flag::{self, Mistakes};
+use crate::webhooks;
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Controllers")]
@@ -52,6 +53,48 @@ impl RawControllers {
     }
 }
 
+/// The controllers whose webhook is served; `enabled` is `None` if it is not known.
+pub(super) fn admitting(
+    settings: &webhooks::Settings,
+    enabled: Option<&[&'static Registration]>,
+    mistakes: &mut Mistakes,
+) -> Option<Vec<&'static Registration>> {
+    let with_webhook = || ALL.into_iter().filter(|controller| controller.admit.is_some());
+    let texts: Vec<_> = flag::listed(&settings.webhooks).collect();
+    let mut items = Vec::new();
+    for text in &texts {
+        match item(text) {
+            Some(Item::On(named) | Item::Off(named)) if named.admit.is_none() => {}
+            None => {}
+            Some(item) => {
+                items.push(item);
+                continue;
+            }
+        }
+        let known: Vec<_> = with_webhook().map(|controller| controller.short_name).collect();
+        let remedy = format!("use '*' and these, with '-' in front to turn one off: {}", known.join(", "));
+        mistakes.refuse("webhooks", texts.join(","), format!("{text:?} is no webhook"), remedy);
+        return None;
+    }
+    let enabled = enabled?;
+    for item in &items {
+        if let Item::On(named) = item
+            && !enabled.contains(named)
+        {
+            let remedy =
+                format!("add {} to --controllers, which does what the webhook leaves", named.short_name);
+            mistakes.refuse("webhooks", texts.join(","), "is of no use without its controller", remedy);
+            return None;
+        }
+    }
+    if settings.webhook_secure_port == 0 {
+        return Some(Vec::new());
+    }
+    let all = items.iter().any(|item| matches!(item, Item::All));
+    let is_on = |controller: &&'static Registration| named(controller, &items).unwrap_or(all);
+    Some(with_webhook().filter(|controller| enabled.contains(controller)).filter(is_on).collect())
+}
+
 enum Item {
     All,
     On(&'static Registration),
@@ -86,13 +129,18 @@ fn item(text: &str) -> Option<Item> {
     }
 }
 
-fn is_enabled(controller: &Registration, items: &[Item]) -> bool {
-    let named = items.iter().find_map(|item| match item {
+/// What the first item that names the controller says.
+fn named(controller: &Registration, items: &[Item]) -> Option<bool> {
+    items.iter().find_map(|item| match item {
         Item::On(named) if *named == controller => Some(true),
         Item::Off(named) if *named == controller => Some(false),
         Item::All | Item::On(_) | Item::Off(_) => None,
-    });
-    named.unwrap_or_else(|| controller.by_default && items.iter().any(|item| matches!(item, Item::All)))
+    })
+}
+
+fn is_enabled(controller: &Registration, items: &[Item]) -> bool {
+    named(controller, items)
+        .unwrap_or_else(|| controller.by_default && items.iter().any(|item| matches!(item, Item::All)))
 }
 
 fn quoted(names: &[String]) -> String {

@@ -18,7 +18,7 @@ const KNOWN: [(&str, bool, &str); 6] = [
         true,
         "routes always follow the events of nodes, and are swept every --route-reconciliation-period",
     ),
-    ("CloudControllerManagerWebhook", false, "no webhooks are served"),
+    ("CloudControllerManagerWebhook", true, "the webhooks that --webhooks names are served"),
     ("ComponentFlagz", true, "/flagz is always served"),
     ("ComponentStatusz", true, "/statusz is always served"),
     ("ContextualLogging", true, "lines always carry their context"),

@@ -30,7 +30,7 @@ enum Kind {
     Text,
 }
 
-const LEGACY: [Legacy; 39] = [
+const LEGACY: [Legacy; 36] = [
     switch("allow-untagged-cloud", "the cluster is named by its uid, so that nothing is ever untagged"),
     text(
         "cloud-config",
@@ -67,17 +67,14 @@ const LEGACY: [Legacy; 39] = [
     },
     switch("profiling", NO_PROFILES),
     text("vmodule", "there is no verbosity per file: raise --v"),
-    text("webhook-bind-address", NO_WEBHOOKS),
-    text("webhook-cert-dir", NO_WEBHOOKS),
-    switch("webhook-disable-http2-serving", NO_WEBHOOKS),
-    Legacy { name: "webhook-secure-port", kind: Kind::Number, nothing: "0", instead: NO_WEBHOOKS },
-    text("webhook-tls-cert-file", NO_WEBHOOKS),
-    text("webhook-tls-cipher-suites", NO_WEBHOOKS),
-    text("webhook-tls-curve-preferences", NO_WEBHOOKS),
-    text("webhook-tls-min-version", NO_WEBHOOKS),
-    text("webhook-tls-private-key-file", NO_WEBHOOKS),
-    text("webhook-tls-sni-cert-key", NO_WEBHOOKS),
-    text("webhooks", NO_WEBHOOKS),
+    text("webhook-cert-dir", OWN_WEBHOOKS),
+    switch("webhook-disable-http2-serving", OWN_WEBHOOKS),
+    text("webhook-tls-cert-file", OWN_WEBHOOKS),
+    text("webhook-tls-cipher-suites", OWN_WEBHOOKS),
+    text("webhook-tls-curve-preferences", OWN_WEBHOOKS),
+    text("webhook-tls-min-version", OWN_WEBHOOKS),
+    text("webhook-tls-private-key-file", OWN_WEBHOOKS),
+    text("webhook-tls-sni-cert-key", OWN_WEBHOOKS),
     switch("disable-http2-serving", ONE_HTTP),
     Legacy { name: "http2-max-streams-per-connection", kind: Kind::Number, nothing: "0", instead: ONE_HTTP },
     switch("permit-address-sharing", "addresses that wait for late packets are always shared"),
@@ -100,7 +97,7 @@ const NO_FRONT_PROXY: &str =
 const NO_PROFILES: &str = "no profiles are served: look at the metrics";
 const NO_MIGRATION: &str =
     "kube-controller-manager has no cloud controllers to take over any more: leave it out";
-const NO_WEBHOOKS: &str = "no webhooks are served, and no port is bound for them: leave it out";
+const OWN_WEBHOOKS: &str = "the host makes the certificate of its webhooks itself, and serves them over HTTP/1.1 with TLS 1.2 or 1.3";
 const UNBUFFERED: &str = "each line is written at once";
 const ONE_STREAM: &str = "all lines go to standard error";
 

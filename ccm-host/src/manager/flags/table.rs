@@ -34,7 +34,7 @@ pub struct FlagDoc {
 }
 
 /// Flags that upstream has, with upstream's defaults in our spelling.
-const UPSTREAM_DEFAULTS: [(&str, &str); 49] = [
+const UPSTREAM_DEFAULTS: [(&str, &str); 52] = [
     ("allocate-node-cidrs", "false"),
     ("authentication-kubeconfig", ""),
     ("authentication-skip-lookup", "false"),
@@ -84,6 +84,9 @@ const UPSTREAM_DEFAULTS: [(&str, &str); 49] = [
     ("tls-private-key-file", ""),
     ("v", "0"),
     ("version", ""),
+    ("webhook-bind-address", "0.0.0.0"),
+    ("webhook-secure-port", "10260"),
+    ("webhooks", ""),
 ];
 
 const GLOBAL: &str = "Global";

@@ -147,7 +147,7 @@ fn paths(folder: &Path) -> (PathBuf, PathBuf) {
 }
 
 /// Parses a certificate with its issuers, and its key.
-fn pair(certificate: &[u8], key: &[u8]) -> anyhow::Result<Arc<CertifiedKey>> {
+pub(crate) fn pair(certificate: &[u8], key: &[u8]) -> anyhow::Result<Arc<CertifiedKey>> {
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificate)
         .collect::<Result<_, _>>()
         .map_err(|error| anyhow!("the certificate is no PEM: {error}"))?;

@@ -32,14 +32,14 @@ const CONNECTIONS: usize = 512;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The TLS configuration of the server.
-pub(super) type Handshake = Arc<ServerConfig>;
+pub(crate) type Handshake = Arc<ServerConfig>;
 
 /// The client's certificates, its own first; nobody has verified who signed them.
 #[derive(Clone, Debug)]
 pub(super) struct PeerCertificates(pub(super) Arc<[CertificateDer<'static>]>);
 
 /// Serves until `stop`, then finishes the requests under way.
-pub(super) async fn serve(
+pub(crate) async fn serve(
     listener: TcpListener,
     handshake: Handshake,
     router: Router,

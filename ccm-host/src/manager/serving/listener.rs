@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpSocket};
 const BACKLOG: u32 = 128;
 
 /// Binds the port. The unspecified address means all addresses, of both families if the node has both.
-pub(super) fn bind(wanted: SocketAddr, share: bool) -> Result<TcpListener, Error> {
+pub(crate) fn bind(wanted: SocketAddr, share: bool) -> Result<TcpListener, Error> {
     if wanted.ip() != IpAddr::V4(Ipv4Addr::UNSPECIFIED) {
         return bind_one(wanted, share);
     }

@@ -81,7 +81,7 @@ impl Flags {
     }
 }
 
-fn ip(text: &str) -> Result<IpAddr, Wrong> {
+pub(crate) fn ip(text: &str) -> Result<IpAddr, Wrong> {
     text.parse().map_err(|_| {
         Wrong::new("is not an IP address", "give 0.0.0.0 for all interfaces, or one such as 127.0.0.1")
     })

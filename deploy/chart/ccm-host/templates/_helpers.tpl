@@ -118,6 +118,12 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- $_ := set $flags "controllers" (printf "%s,ssh-keys" $flags.controllers | trimPrefix ",") }}
 {{- $_ := set $flags "ssh-keys-secret" . }}
 {{- end }}
+{{- with .Values.webhooks }}
+{{- $_ := set $flags "webhooks" (join "," .) }}
+{{- $_ := set $flags "webhook-secure-port" 10260 }}
+{{- $_ := set $flags "webhook-certificate-secret" (printf "%s/%s-webhook" $.Release.Namespace (include "ccm-host.name" $)) }}
+{{- $_ := set $flags "webhook-configuration" (include "ccm-host.name" $) }}
+{{- end }}
 {{- with .Values.cluster.cidrs }}{{ $_ := set $flags "cluster-cidr" (join "," .) }}{{ end }}
 {{- if .Values.leaderElection.enabled }}
 {{- $_ := set $flags "leader-elect-resource-name" .Values.leaderElection.resourceName }}

@@ -295,6 +295,19 @@ fn rights_follow_what_runs() -> Result<()> {
             &["patch persistentvolumes", "watch persistentvolumes"],
             &["update persistentvolumes", "delete persistentvolumes", "certificatesigningrequests"],
         ),
+        (
+            json!({ "controllers": ["persistent-volume-label"], "webhooks": ["*"] }),
+            &[
+                "patch secrets in kube-system/cloud-controller-manager-webhook",
+                "patch mutatingwebhookconfigurations in cloud-controller-manager",
+            ],
+            &["create secrets", "list secrets", "create mutatingwebhookconfigurations", "update mutating"],
+        ),
+        (
+            json!({ "webhooks": ["persistent-volume-label"] }),
+            &[],
+            &["secrets", "mutatingwebhookconfigurations"],
+        ),
         (json!({ "rbac": { "create": false } }), &[], &[" "]),
     ] {
         let rights = granted(&objects(&helm.render(&mock(values.clone()))?)?);

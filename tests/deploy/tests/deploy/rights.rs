@@ -361,3 +361,23 @@ async fn persistent_volume_label_alone_writes_volumes_only() -> Result<()> {
     });
     set.is_just_enough(&RARE, work).await
 }
+
+/// Nobody leads to the Service here: a volume is made all the same, and labelled later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_needs_its_own_certificate_and_configuration_only() -> Result<()> {
+    let port = control_plane::free_port()?;
+    let set = Set::of(json!({
+        "controllers": ["persistent-volume-label"],
+        "webhooks": ["persistent-volume-label"],
+        "extraArgs": { "webhook-secure-port": port, "webhook-bind-address": "127.0.0.1" },
+    }))
+    .await?;
+    let work = Box::pin(async {
+        volumes::disk(&set.cluster, "disk-1", &["a"]).await?;
+        volumes::make(&set.cluster, "pv-1", "disk-1").await?;
+        volumes::zone(&set.cluster, "pv-1", "a").await?;
+        event(&set.cluster, "pv-1", "VolumeLabelled").await?;
+        set.is_scraped().await
+    });
+    set.is_just_enough(&RARE, work).await
+}

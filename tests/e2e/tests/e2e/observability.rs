@@ -77,8 +77,12 @@ fn served(text: &str, histograms: &BTreeSet<String>) -> Labels {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_served_is_what_the_page_of_metrics_says() -> Result<()> {
     let (page, histograms) = page()?;
+    let port = control_plane::free_port()?;
     let mut cluster = quick()
         .host_flag("--leader-elect=true")
+        .host_flag("--webhooks=*")
+        .host_flag("--webhook-bind-address=127.0.0.1")
+        .host_flag(format!("--webhook-secure-port={port}"))
         .host_flag("--controllers=*,nodeipam,kubelet-serving-csr,ssh-keys,persistent-volume-label")
         .host_flag("--ssh-keys-secret=kube-system/ssh-keys")
         .host_flag("--allocate-node-cidrs")
@@ -89,13 +93,16 @@ async fn what_is_served_is_what_the_page_of_metrics_says() -> Result<()> {
         .await?;
     certificates::grant(&cluster).await?;
     volumes::grant(&cluster).await?;
+    volumes::lead_to(&cluster, port).await?;
     cluster.control_plane.apply_yaml(include_str!("../../../../deploy/ssh-keys.yaml")).await?;
     cluster.control_plane.apply_yaml(SSH_KEYS).await?;
     cluster.start_host()?;
     cluster.host_ready().await?;
     let cloud = cluster.cloud()?;
     join(&cluster, &["a", "b"]).await?;
-    volumes::make(&cluster, "pv-1", "nowhere").await?;
+    volumes::disk(&cluster, "disk-1", &["a"]).await?;
+    volumes::labelled_while_made(&cluster, "pv", "disk-1").await?;
+    volumes::make(&cluster, "lost", "nowhere").await?;
     for name in ["b", "nobody"] {
         certificates::Ask::of(name, &[name])?.make(&cluster, name).await?;
     }

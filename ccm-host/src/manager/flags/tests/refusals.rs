@@ -79,6 +79,20 @@ fn refuses_one_flag_with_its_remedy() {
              node-route-controller, ssh-keys-controller, kubelet-serving-csr-controller, \
              persistent-volume-label-controller",
         ),
+        (
+            "--webhooks=nodes",
+            "\"nodes\" is no webhook: use '*' and these, with '-' in front to turn one off: persistent-volume-label",
+        ),
+        (
+            "--webhooks=persistent-volume-label",
+            "is of no use without its controller: add persistent-volume-label to --controllers, which does what the \
+             webhook leaves",
+        ),
+        ("--webhook-secure-port=x", "is not a port: give 1 to 65535, or 0 to serve no webhooks"),
+        (
+            "--webhook-certificate-secret=webhook",
+            "names no Secret: give NAMESPACE/NAME, for example kube-system/webhook",
+        ),
         // providers
         ("--cloud-provider=aws", "is not the name of a provider: leave it out, or give mock"),
         (

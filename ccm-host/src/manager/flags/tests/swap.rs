@@ -197,8 +197,6 @@ fn what_cannot_mean_anything_is_told() {
             "--kube-api-content-type=application/json has no effect: the apiserver is spoken to in JSON",
             "--node-sync-period=10s has no effect: see --node-status-update-frequency",
             "--vmodule=route=4 has no effect: there is no verbosity per file: raise --v",
-            "--webhook-secure-port=10260 has no effect: no webhooks are served, and no port is bound for them: leave \
-             it out",
             "--feature-gates=A=true has no effect: this host knows no such gate",
             "--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation=false has no effect: routes always \
              follow the events of nodes, and are swept every --route-reconciliation-period",
