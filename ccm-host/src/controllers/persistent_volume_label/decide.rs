@@ -124,7 +124,7 @@ fn trusted(volume: &PersistentVolume) -> Option<Labels> {
 }
 
 /// What the answers of all providers that know volumes come to. The contract does not say whose a volume is before one
-/// was asked; one that has it settles the question, even while another does not answer.
+/// was asked. One that has it counts once all others have denied it: a node affinity cannot be taken back.
 pub(super) fn verdict(
     query: &VolumeQuery,
     answers: Vec<(String, Result<VolumeAnswer, CloudError>)>,
@@ -145,22 +145,22 @@ pub(super) fn verdict(
     }
     let unlabelled = |result, message, retry| Verdict::Unlabelled(Problem::new(result, message, retry));
     match (found.len(), failed) {
-        (1, _) => {
-            let (_, answer) = found.swap_remove(0);
-            Verdict::Label(answer.labels, answer.rejected)
-        }
         (2.., _) => {
             let names: Vec<_> = found.iter().map(|(provider, _)| format!("{provider:?}")).collect();
             let message = format!("{disk} is known to several providers: {}", names.join(", "));
             unlabelled("contested", message, Retry::After(SLOW_RETRY))
         }
-        (0, Some((provider, error))) => {
+        (_, Some((provider, error))) => {
             let why = error.as_ref().map_or("it does not say why".to_owned(), ToString::to_string);
             let message = format!("provider {provider:?} could not say where {disk} is: {why}");
             let retry = error.as_ref().map_or(Retry::Backoff, Retry::without_sweep);
             Verdict::Unlabelled(Problem { error, ..Problem::new("failed", message, retry) })
         }
-        (0, None) if is_undecided => Verdict::Undecided,
+        (_, None) if is_undecided => Verdict::Undecided,
+        (1, None) => {
+            let (_, answer) = found.swap_remove(0);
+            Verdict::Label(answer.labels, answer.rejected)
+        }
         (0, None) if absent.is_empty() => Verdict::Leave,
         (0, None) => {
             let names: Vec<_> = absent.iter().map(|provider| format!("{provider:?}")).collect();

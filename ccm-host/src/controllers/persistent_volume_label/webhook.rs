@@ -186,7 +186,7 @@ async fn admit(providers: &Providers, asked: Asked) -> Admitted {
         Basis::Ask(query) => match observe::ask(providers, query).await {
             Verdict::Label(labels, _) => labels,
             Verdict::Leave => return Admitted::unchanged(),
-            Verdict::Undecided => return Admitted::later("unlabelled", "no provider is connected"),
+            Verdict::Undecided => return Admitted::later("unlabelled", "a provider is not connected yet"),
             Verdict::Unlabelled(problem) => return Admitted::later("unlabelled", &problem.message),
         },
     };

@@ -112,7 +112,9 @@ fn what_the_answers_come_to() {
     let slowly = format!("contested {:?}", Retry::After(SLOW_RETRY));
     let rows = [
         (vec![present()], false, labelled.as_str()),
-        (vec![absent(), foreign(), broken(), present()], true, &labelled),
+        (vec![absent(), foreign(), present()], false, &labelled),
+        (vec![present()], true, "undecided"),
+        (vec![present(), broken()], false, "failed Backoff"),
         (vec![present(), present()], false, &slowly),
         (vec![absent(), foreign()], false, "not_found Backoff"),
         (vec![foreign()], false, "leave"),
