@@ -1,11 +1,12 @@
 //! The main job, live in a terminal: a real control plane, the host, and a mock cloud.
 //!
 //! `cargo demo` tells the story and stays up; `cargo demo -- --once` ends by itself, with exit code 0 only if everything was
-//! seen to happen.
+//! seen to happen. `--tour` goes on with what is off by default.
 
 mod screen;
 mod story;
 mod table;
+mod tour;
 mod view;
 
 use std::{process::ExitCode, time::Duration};
@@ -13,7 +14,7 @@ use std::{process::ExitCode, time::Duration};
 use anyhow::Result;
 use clap::Parser;
 use screen::Screen;
-use test_cluster::{Cluster, Options};
+use test_cluster::{Cluster, Neighbour, Options};
 use tokio::time::Instant;
 
 /// Short times, so that the story is short: an operator would leave the defaults.
@@ -26,6 +27,10 @@ struct Arguments {
     /// End by itself; the exit code says whether everything happened.
     #[arg(long)]
     once: bool,
+    /// Go on with what the host can do besides: several clouds, stopped instances, volumes, certificates of kubelets, SSH keys,
+    /// questions of people.
+    #[arg(long)]
+    tour: bool,
 }
 
 fn main() -> ExitCode {
@@ -52,10 +57,15 @@ async fn run(arguments: &Arguments, screen: &mut Screen) -> Result<()> {
     for flag in HOST_FLAGS {
         options = options.host_flag(flag);
     }
-    let mut cluster = options.start().await?;
+    let (mut cluster, edge) = if arguments.tour {
+        let (cluster, edge) = tour::prepare(options).await?;
+        (cluster, Some(edge))
+    } else {
+        (options.start().await?, None)
+    };
     introduce(&mut cluster, screen, begun)?;
     let told = tokio::select! {
-        told = story::tell(&mut cluster, screen) => told.map(|()| true),
+        told = tell(&mut cluster, edge.as_ref(), screen) => told.map(|()| true),
         _ = tokio::signal::ctrl_c() => Ok(false),
     }?;
     if !told || arguments.once {
@@ -65,6 +75,14 @@ async fn run(arguments: &Arguments, screen: &mut Screen) -> Result<()> {
     invite(&mut cluster, screen)?;
     stay(&mut cluster, screen).await?;
     end(cluster).await
+}
+
+async fn tell(cluster: &mut Cluster, edge: Option<&Neighbour>, screen: &mut Screen) -> Result<()> {
+    story::tell(cluster, screen).await?;
+    match edge {
+        Some(edge) => tour::guide(cluster, edge, screen).await,
+        None => Ok(()),
+    }
 }
 
 fn introduce(cluster: &mut Cluster, screen: &mut Screen, begun: Instant) -> Result<()> {

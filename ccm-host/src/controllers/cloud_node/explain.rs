@@ -71,7 +71,7 @@ impl Explain for Shared {
             period: owner
                 .as_ref()
                 .map_or(self.context.settings.node_status_update_frequency, |one| self.period(one)),
-            provider: owner.map(|owner| owner.name().to_owned()),
+            provider: self.context.providers.for_node(node).provider().map(|owner| owner.name().to_owned()),
         }))
     }
 }

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     clock,
+    cloud::{NodeOwner, Providers},
     controllers::{
         explain::{Explain, explanation},
         taint,
@@ -33,6 +34,7 @@ pub(super) struct Passes(Mutex<BTreeMap<String, Guard>>);
 #[derive(Debug, Clone)]
 pub struct View {
     passes: Arc<Passes>,
+    providers: Providers,
     grace: Duration,
     policy: Policy,
 }
@@ -44,6 +46,7 @@ impl Controller {
         let settings = &self.context.settings;
         View {
             passes: Arc::clone(&self.passes),
+            providers: self.context.providers.clone(),
             grace: settings.node_deletion_grace,
             policy: settings.node_shutdown_policy,
         }
@@ -127,6 +130,17 @@ impl View {
     }
 }
 
+impl View {
+    fn may_own(&self, provider: &str, node: &Node) -> bool {
+        match self.providers.for_node(node) {
+            NodeOwner::Provider(owner) => owner.name() == provider,
+            NodeOwner::Candidates(all) => all.iter().any(|one| one.name() == provider),
+            NodeOwner::Undecided => true,
+            NodeOwner::Nobody => false,
+        }
+    }
+}
+
 impl Explain for View {
     fn explain(&self, node: &Node) -> Option<Explanation> {
         if is_ready(node) {
@@ -142,7 +156,10 @@ impl Explain for View {
             return Some(Explanation { next_attempt: ends, ..said });
         }
         let held = node.condition(HELD_BACK).filter(|condition| condition.status == "True");
-        let distrust = passes.values().find_map(|guard| guard.distrust.as_ref());
+        let distrust = passes
+            .values()
+            .filter(|guard| self.may_own(&guard.provider, node))
+            .find_map(|guard| guard.distrust.as_ref());
         Some(match (held, distrust) {
             (Some(held), _) => explanation(
                 COMPONENT,
@@ -219,12 +236,22 @@ fn of_absent(node: &Node, absent: &AbsentNode) -> Explanation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube::fixtures::node;
+    use crate::{
+        cloud::{Provider, fake::FakeProvider},
+        kube::fixtures::node,
+    };
 
     fn view(guard: Guard) -> View {
         let passes = Passes::default();
         passes.0.lock().insert(guard.provider.clone(), guard);
-        View { passes: Arc::new(passes), grace: Duration::from_secs(300), policy: Policy::OutOfService }
+        let fakes = ["mock", "other"].map(|name| FakeProvider::new(name) as Arc<dyn Provider>);
+        let providers = Providers::new(fakes.to_vec());
+        View {
+            passes: Arc::new(passes),
+            providers,
+            grace: Duration::from_secs(300),
+            policy: Policy::OutOfService,
+        }
     }
 
     fn guard() -> Guard {
@@ -285,6 +312,9 @@ mod tests {
             assert!(said.next.contains(next), "{said:?}");
         }
         assert!(view(guard()).explain(&node("n").ready()).is_none());
+        let others = node("n").not_ready().with_provider_id("other://n");
+        let down = || view(Guard { distrust: Some("down".to_owned()), ..guard() });
+        assert_eq!(down().explain(&others).unwrap().reason, "NotReady", "its own provider is believed");
         let stopped = silent.with_taint(taint::SHUTDOWN, "", "NoSchedule");
         let said = view(guard()).explain(&stopped).unwrap();
         assert_eq!((said.standing, said.reason.as_str()), (Standing::Settled, "InstanceStopped"));
