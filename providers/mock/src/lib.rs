@@ -8,7 +8,6 @@
 pub mod admin;
 pub mod breach;
 pub mod calls;
-pub mod cli;
 pub mod cloud;
 mod duration;
 pub mod fault;

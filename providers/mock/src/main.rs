@@ -2,15 +2,31 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-use provider_mock::cli::{Arguments, Work};
+use clap::Parser;
+use provider_mock::{admin, serve};
+
+/// A complete cloud in memory behind the CloudProvider contract.
+#[derive(Debug, Parser)]
+#[command(name = "provider-mock", version, args_conflicts_with_subcommands = true)]
+struct Arguments {
+    #[command(flatten)]
+    options: serve::Options,
+    #[command(subcommand)]
+    work: Option<Work>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Work {
+    Admin(Box<admin::Command>),
+}
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    match run(arguments) {
+    match run(Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            provider_mock::cli::complain(&error);
+            use std::io::Write as _;
+            // There is nobody left to tell when stderr is gone, too.
+            let _told = writeln!(std::io::stderr().lock(), "error: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -18,11 +34,12 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    match arguments.work() {
-        Work::Serve(options) => {
+    match arguments.work {
+        Some(Work::Admin(command)) => runtime.block_on(command.run()),
+        None => {
+            let options = arguments.options;
             cloudprovider_sdk::telemetry::init(options.serve.log_format, &options.serve.log_level)?;
-            runtime.block_on(provider_mock::serve::run(*options))
+            runtime.block_on(serve::run(options))
         }
-        Work::Admin(admin) => runtime.block_on(provider_mock::cli::admin(*admin)),
     }
 }

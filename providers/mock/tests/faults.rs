@@ -84,7 +84,7 @@ async fn hanging_and_lost_answers() {
     // The other end learns a little later that nobody waits.
     let all_gone = async {
         loop {
-            let calls = mock.admin.calls(&Default::default()).await.unwrap();
+            let calls = mock.admin.calls().await.unwrap();
             if calls.iter().all(|call| call.code == GONE) {
                 break calls;
             }

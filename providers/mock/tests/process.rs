@@ -6,7 +6,7 @@ mod support;
 use cloudprovider_sdk::{contract::service_names, proto::*};
 use provider_mock::cloud::{ConditionsPatch, NewInstances};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::*;
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
@@ -136,70 +136,83 @@ async fn what_makes_no_sense_is_refused_at_the_start() {
 
 impl Mock {
     /// What a person sees who types this.
-    async fn type_in(&self, line: &str) -> String {
+    async fn type_in(&self, line: &[&str]) -> Value {
         let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_provider-mock"))
             .env("PROVIDER_MOCK_ADMIN", self.admin.address().to_string())
             .arg("admin")
-            .args(line.split(' '))
+            .args(line)
             .output()
             .await
             .unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{line}: {said}{}", String::from_utf8(output.stderr).unwrap());
-        said
-    }
-
-    async fn type_in_json(&self, line: &str) -> Value {
-        serde_json::from_str(&self.type_in(&format!("{line} --json")).await).unwrap()
+        assert!(output.status.success(), "{line:?}: {said}{}", String::from_utf8(output.stderr).unwrap());
+        serde_json::from_str(&said).unwrap()
     }
 }
 
 #[tokio::test]
 async fn people_can_do_everything_by_typing() {
     let mock = Mock::start(&[]).await;
-    let table = mock.type_in("instances create --count 2 --zone z1,z2 --type mock.large --label a=b").await;
-    assert!(table.starts_with("NAME    STATE    TYPE        ZONE"), "{table}");
-    assert!(table.contains("node-1  running  mock.large  z2"), "{table}");
-    mock.type_in("instances stop node-0").await;
-    mock.type_in("instances set node-1 --zone z9 --node-address InternalIP=10.0.0.9 --remove-label a").await;
-    let machines = mock.type_in_json("instances list").await;
-    assert_eq!((&machines[0]["state"], &machines[1]["zone"]), (&"stopped".into(), &"z9".into()));
-    assert_eq!(machines[1]["addresses"][0]["address"], "10.0.0.9");
-    mock.type_in("instances terminate node-0 --linger 0").await;
-    mock.type_in("instances delete node-1").await;
-    assert_eq!(mock.type_in_json("instances list").await, Value::Array(vec![]));
+    let wish = r#"{"count": 2, "zones": ["z1", "z2"], "labels": {"a": "b"}}"#;
+    let made = mock.type_in(&["post", "instances", "--body", wish]).await;
+    assert_eq!((&made[1]["name"], &made[1]["zone"]), (&"node-1".into(), &"z2".into()));
+    mock.type_in(&["post", "instances", "node-0", "stop"]).await;
+    let provider_id = made[1]["provider_id"].as_str().unwrap();
+    mock.type_in(&["patch", "instances", provider_id, "--body", r#"{"remove_labels": ["a"]}"#]).await;
+    let machines = mock.type_in(&["get", "instances"]).await;
+    assert_eq!((&machines[0]["state"], &machines[1]["labels"]), (&"stopped".into(), &json!({})));
+    let now = r#"{"linger_ms": 0}"#;
+    mock.type_in(&["post", "instances", "node-0", "terminate", "--body", now]).await;
+    mock.type_in(&["delete", "instances-named", "node-"]).await;
+    assert_eq!(mock.type_in(&["get", "instances"]).await, json!([]));
 
-    mock.type_in("balancers legacy --service-uid u1 --service ns/old").await;
-    assert!(mock.type_in("balancers list").await.contains("ns/old"));
-    assert!(mock.type_in("balancers drift ns/old").await.contains("drifted"));
-    mock.type_in("balancers delete ns/old").await;
+    let legacy = r#"{"service_uid": "u1", "namespace": "ns", "service_name": "old", "cluster_uid": "c"}"#;
+    mock.type_in(&["post", "balancers", "legacy", "--body", legacy]).await;
+    let inspected = mock.type_in(&["get", "balancers", "inspect", "u1"]).await;
+    assert_eq!((&inspected[0]["families"], &inspected[0]["health_check"]), (&json!(["IPv4"]), &Value::Null));
+    let drifted = mock.type_in(&["patch", "balancers", "ns/old", "--body", r#"{"backends": []}"#]).await;
+    assert_eq!(drifted["drifted"], true);
+    assert_eq!(mock.type_in(&["get", "held", "c"]).await[0]["kind"], "load-balancer");
+    mock.type_in(&["delete", "balancers", "ns/old"]).await;
 
-    mock.type_in("routes create 10.1.0.0/24 --cluster c").await;
-    assert!(mock.type_in("routes point 10.1.0.0/24 --node n").await.contains("blackhole"));
-    mock.type_in("routes delete 10.1.0.0/24").await;
+    mock.type_in(&["post", "routes", "--body", r#"{"destination_cidr": "10.1.0.0/24"}"#]).await;
+    let to_nothing =
+        mock.type_in(&["patch", "routes", "10.1.0.0/24", "--body", r#"{"no_target": true}"#]).await;
+    assert_eq!(to_nothing["state"], "blackhole");
+    mock.type_in(&["delete", "routes", "10.1.0.0/24"]).await;
 
-    mock.type_in("volumes create disk --zone z1,z2").await;
-    assert!(mock.type_in("volumes list").await.contains("z1,z2"));
-    mock.type_in("clusters create one api.example --port 6443").await;
-    assert!(mock.type_in("clusters list").await.contains("6443"));
-    assert_eq!(mock.type_in_json("quota set --max-routes 3").await["max_routes"], 3);
-    assert!(mock.type_in("conditions set --credentials expired").await.contains("expired"));
-    assert_eq!(mock.type_in_json("conditions show").await["credentials"], "expired");
+    mock.type_in(&["post", "volumes", "--body", r#"{"id": "disk"}"#]).await;
+    assert_eq!(mock.type_in(&["delete", "volumes", "disk"]).await["region"], "mock-1");
+    mock.type_in(&["post", "clusters", "--body", r#"{"name": "one", "host": "api.example"}"#]).await;
+    assert_eq!(mock.type_in(&["delete", "clusters", "one"]).await["host"], "api.example");
+    mock.type_in(&["put", "quota", "--body", r#"{"max_routes": 3}"#]).await;
+    assert_eq!(mock.type_in(&["get", "quota"]).await["max_routes"], 3);
+    mock.type_in(&["patch", "conditions", "--body", r#"{"credentials": "expired"}"#]).await;
+    assert_eq!(mock.type_in(&["get", "conditions"]).await["credentials"], "expired");
+    assert_eq!(mock.type_in(&["get", "ssh-keys"]).await, json!([]));
+    assert_eq!(mock.type_in(&["get", "info"]).await["name"], "mock");
 
-    mock.type_in("faults add hang,method=GetStatus,times=1 breach,rule=batch-keys,variant=doubled").await;
-    assert!(mock.type_in("faults list").await.contains("breach batch-keys/doubled"));
-    mock.type_in("faults remove 1").await;
-    mock.type_in("faults clear").await;
-    assert_eq!(mock.type_in_json("faults list").await, Value::Array(vec![]));
-    assert!(mock.type_in("faults kinds").await.contains("breach,rule=batch-keys"));
+    for fault in
+        [r#"{"kind": "hang", "method": "GetStatus"}"#, r#"{"kind": "absent"}"#, r#"{"kind": "hang"}"#]
+    {
+        mock.type_in(&["post", "faults", "--body", fault]).await;
+    }
+    mock.type_in(&["delete", "faults", "3"]).await;
+    assert_eq!(mock.type_in(&["delete", "faults", "hang"]).await, json!({"cleared": 1}));
+    assert_eq!(mock.type_in(&["get", "faults"]).await[0]["fault"]["kind"], "absent");
+    assert_eq!(mock.type_in(&["delete", "faults"]).await, json!({"cleared": 1}));
 
     mock.get(&["x"]).await.unwrap_err();
-    assert!(mock.type_in("calls list").await.contains("UNAUTHENTICATED CLOUD_CREDENTIALS_EXPIRED"));
-    assert!(mock.type_in("calls summary").await.contains("cloud instances:read"));
-    mock.type_in("calls reset").await;
-    assert_eq!(mock.type_in_json("calls list").await, Value::Array(vec![]));
-    assert!(mock.type_in("info").await.contains("unix://"));
-    assert!(mock.type_in("ssh-keys").await.starts_with("CLUSTER"));
+    mock.get(&["x"]).await.unwrap_err();
+    let calls = mock.type_in(&["get", "calls", "--query", "method=BatchGetInstances&limit=1"]).await;
+    assert_eq!(
+        (calls.as_array().unwrap().len(), &calls[0]["reason"]),
+        (1, &"CLOUD_CREDENTIALS_EXPIRED".into())
+    );
+    assert_eq!(mock.type_in(&["get", "calls", "summary"]).await["cloud"]["instances:read"], 2);
+    assert_eq!(mock.type_in(&["get", "calls", "count"]).await, json!({"calls": 2, "changes": 0}));
+    mock.type_in(&["delete", "calls"]).await;
+    assert_eq!(mock.type_in(&["get", "calls"]).await, json!([]));
 }
 
 #[tokio::test]
@@ -217,11 +230,14 @@ async fn typing_at_nothing_says_where_to_look() {
         assert!(!output.status.success());
         String::from_utf8(output.stderr).unwrap()
     };
-    assert!(run(&["info"]).await.contains("tell where the admin door is"));
-    assert!(run(&["info", "--address-file", "none"]).await.contains("no admin address appeared in none"));
+    assert!(run(&["get", "info"]).await.contains("--address <ADDRESS:PORT>"));
+    assert!(
+        run(&["get", "info", "--address-file", "none"]).await.contains("no admin address appeared in none")
+    );
+    assert!(run(&["fly", "info"]).await.contains("\"fly\" is not get, post, put, patch or delete"));
     // Port 1 is nobody's.
     assert!(
-        run(&["info", "--address", "127.0.0.1:1"])
+        run(&["get", "info", "--address", "127.0.0.1:1"])
             .await
             .contains("the admin door at 127.0.0.1:1 does not answer")
     );

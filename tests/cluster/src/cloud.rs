@@ -4,7 +4,7 @@ use std::{fs, net::SocketAddr, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result};
 use provider_mock::{
-    admin::{CallFilter, Client},
+    admin::Client,
     calls::Call,
     cloud::{Address, AddressKind, Balancer, ConditionsPatch, InstancePatch, NewInstances},
     fault::FaultSpec,
@@ -139,7 +139,7 @@ impl Cloud {
 
     /// Every call since, for the message of a failed test.
     pub async fn all_calls(&self) -> Result<Vec<Call>> {
-        Ok(self.0.calls(&CallFilter::default()).await?)
+        Ok(self.0.calls().await?)
     }
 
     /// How often this RPC was called since, and with how many items in all.

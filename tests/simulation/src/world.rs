@@ -323,7 +323,7 @@ impl World {
     /// No host can be started.
     pub fn calm(&self) -> Result<()> {
         self.is_calm.set(true);
-        self.mock.faults.clear();
+        self.mock.faults.remove(|_id, _kind| true);
         for spec in self.spoilt.borrow().values() {
             self.mock.faults.add(spec.clone().into_fault());
         }

@@ -212,9 +212,10 @@ impl State {
     }
 
     /// Sets all upper bounds.
-    pub fn set_quota(&mut self, quota: Quota) {
+    pub fn set_quota(&mut self, quota: Quota) -> Quota {
         self.quota = quota;
         self.touch();
+        quota
     }
 
     /// How things are.

@@ -68,17 +68,12 @@ impl Faults {
         self.inner.lock().standing.iter().map(Entry::status).collect()
     }
 
-    /// Takes one away; whether it was there.
-    pub fn remove(&self, id: u64) -> bool {
+    /// Takes away those that `means` says yes to, by number and kind; how many they were.
+    pub fn remove(&self, means: impl Fn(u64, &str) -> bool) -> usize {
         let mut inner = self.inner.lock();
         let before = inner.standing.len();
-        inner.standing.retain(|entry| entry.id != id);
-        inner.standing.len() < before
-    }
-
-    /// Takes all away; how many there were.
-    pub fn clear(&self) -> usize {
-        std::mem::take(&mut self.inner.lock().standing).len()
+        inner.standing.retain(|entry| !means(entry.id, entry.fault.kind.name()));
+        before - inner.standing.len()
     }
 
     /// The faults that this call meets, in the order of their coming. `roll` gives a number from 0 to 1 for each chance.
@@ -232,8 +227,12 @@ mod tests {
         let faults = Faults::default();
         let first = faults.add(Fault::new(FaultKind::Hang));
         faults.add(Fault::new(FaultKind::Absent));
-        assert!(faults.remove(first.id) && !faults.remove(first.id));
-        assert_eq!(faults.clear(), 1);
+        let by_id = |id, _: &str| id == first.id;
+        assert_eq!((faults.remove(by_id), faults.remove(by_id)), (1, 0));
+        assert_eq!(
+            (faults.remove(|_, kind| kind == "hang"), faults.remove(|_, kind| kind == "absent")),
+            (0, 1)
+        );
         assert_eq!(faults.list(), []);
     }
 }

@@ -19,7 +19,7 @@ pub struct Options {
     #[command(flatten)]
     pub serve: ServeOptions,
     /// Where the admin door is, on the loopback address; port 0 takes a free one. No door when left out.
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = loopback)]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = admin::loopback)]
     pub admin_address: Option<SocketAddr>,
     /// File to write the door's real address to, once everything is served.
     #[arg(long, value_name = "FILE", requires = "admin_address")]
@@ -81,10 +81,4 @@ impl Options {
             allot_pod_cidrs: !self.no_pod_cidrs,
         }
     }
-}
-
-fn loopback(text: &str) -> Result<SocketAddr, String> {
-    let address =
-        text.parse().map_err(|_| format!("{text:?} is no address:port; use for example 127.0.0.1:0"))?;
-    admin::check_address(address).map_err(|error| error.to_string())
 }

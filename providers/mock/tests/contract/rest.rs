@@ -79,7 +79,7 @@ async fn a_patch_is_seen_and_calls_are_logged() {
     mock.admin.reset_calls().await.unwrap();
     let results = mock.get(&["node-0", "node-1", "node-2"]).await.unwrap();
     assert_eq!(results[0].instance.as_ref().unwrap().instance_type, "mock.large");
-    let calls = mock.admin.calls(&Default::default()).await.unwrap();
+    let calls = mock.admin.calls().await.unwrap();
     let call = &calls[0];
     assert_eq!((call.method.as_str(), call.items, call.code.as_str()), ("BatchGetInstances", 3, "OK"));
     assert_eq!((call.keys.len(), call.cluster_uid.as_str()), (3, CLUSTER));

@@ -71,6 +71,6 @@ async fn an_ended_watch_ends_in_the_log() {
     let request = WatchInstancesRequest { cluster: cluster(), ..Default::default() };
     let mut stream = mock.instances().watch_instances(request).await.unwrap().into_inner();
     while stream.message().await.unwrap().is_some() {}
-    let ended = async { while mock.admin.calls(&Default::default()).await.unwrap()[0].code != "OK" {} };
+    let ended = async { while mock.admin.calls().await.unwrap()[0].code != "OK" {} };
     tokio::time::timeout(PATIENCE, ended).await.unwrap();
 }

@@ -73,7 +73,7 @@ impl World {
 
     pub(super) fn fault(&self, time: Duration, spec: FaultSpec) {
         let id = self.mock.faults.add(spec.into_fault()).id;
-        self.later(time, move |world| _ = world.mock.faults.remove(id));
+        self.later(time, move |world| _ = world.mock.faults.remove(|one, _kind| one == id));
     }
 
     pub(super) fn spoil(&self, step: &Step) -> Result<()> {
