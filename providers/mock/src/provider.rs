@@ -5,7 +5,6 @@
 
 mod advertised;
 mod clusters;
-mod errors;
 mod from_wire;
 mod instances;
 mod load_balancers;
@@ -17,13 +16,12 @@ mod watch;
 
 use std::{sync::Arc, time::Duration};
 
-use cloudprovider_sdk::{BuildError, Provider};
+use cloudprovider_sdk::{BuildError, Pager, Provider, ProviderError, proto::ErrorReason as R};
 use jiff::Timestamp;
 
-use crate::cloud::{Cloud, PageError, Pages};
+use crate::cloud::{Cloud, CloudError, StoreError};
 
 pub use advertised::{Advertised, AdvertisedError};
-pub use errors::provider_error;
 pub(crate) use to_wire::{balancer as balancer_message, timestamp};
 
 /// Reads the time.
@@ -33,7 +31,8 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 #[derive(Clone)]
 pub(crate) struct Mock {
     cloud: Cloud,
-    pages: Pages,
+    pager: Arc<Pager>,
+    epoch: String,
     clock: Clock,
     resume_validity: Duration,
     bookmark_interval: Duration,
@@ -58,7 +57,7 @@ impl Mock {
 
 impl std::fmt::Debug for Mock {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Mock").field("pages", &self.pages).finish_non_exhaustive()
+        out.debug_struct("Mock").field("epoch", &self.epoch).finish_non_exhaustive()
     }
 }
 
@@ -75,14 +74,10 @@ pub fn build(
     advertised: &Advertised,
     clock: Clock,
 ) -> Result<Provider, BuildError> {
-    let pages = Pages {
-        epoch: epoch.to_owned(),
-        validity: advertised.page_token_validity(),
-        max_size: advertised.page_size(),
-    };
     let mock = Mock {
         cloud,
-        pages,
+        pager: Arc::new(Pager::new(advertised.page_token_validity())),
+        epoch: epoch.to_owned(),
         clock,
         resume_validity: advertised.resume_token_validity(),
         bookmark_interval: advertised.bookmark_interval(),
@@ -105,9 +100,44 @@ pub fn build(
         .build()
 }
 
-fn page_error(error: PageError) -> cloudprovider_sdk::ProviderError {
+/// The error of the contract for a refusal of the cloud.
+#[must_use]
+pub fn provider_error(error: CloudError) -> ProviderError {
+    let text = error.to_string();
     match error {
-        PageError::Expired => cloudprovider_sdk::ProviderError::page_token_expired(),
-        PageError::Unknown => cloudprovider_sdk::ProviderError::invalid_token(),
+        CloudError::CredentialsInvalid => ProviderError::cloud_credentials_invalid(),
+        CloudError::CredentialsExpired => ProviderError::cloud_credentials_expired(),
+        CloudError::PermissionDenied { action } => ProviderError::cloud_permission_denied(&action),
+        CloudError::Unreachable => ProviderError::cloud_api_unavailable(),
+        CloudError::ZoneUnreachable { zone } => ProviderError::location_unreachable(&zone),
+        CloudError::Ambiguous { node, .. } => ProviderError::instance_ambiguous(&node),
+        CloudError::InstanceNotFound { node } => ProviderError::instance_not_found(&node),
+        CloudError::InvalidConfiguration { field, message } => {
+            ProviderError::invalid_configuration(&field, &message)
+        }
+        CloudError::Unsupported { field, message } => ProviderError::unsupported_feature(&field, &message),
+        CloudError::ImplementedElsewhere { class } if class.is_empty() => {
+            ProviderError::implemented_elsewhere("another controller")
+        }
+        CloudError::ImplementedElsewhere { class } => {
+            ProviderError::implemented_elsewhere(&format!("the controller of class {class}"))
+        }
+        CloudError::OwnedByOtherCluster { what } => ProviderError::owned_by_other_cluster(&what),
+        CloudError::AdoptionRefused { name } => ProviderError::adoption_refused(&name),
+        CloudError::RouteChanged { id } => ProviderError::route_changed(&id),
+        CloudError::QuotaExceeded { subject, limit } => {
+            ProviderError::quota_exceeded("the account", &format!("{limit} {subject}"))
+        }
+        CloudError::OutOfCapacity { what } => ProviderError::capacity_unavailable(&what),
+        CloudError::InvalidSshKey { why } => ProviderError::invalid_ssh_key(&why),
+        CloudError::NeedsEnsure { .. } => ProviderError::new(R::NeedsEnsure, text),
+        CloudError::RouteTableFull { .. } => ProviderError::new(R::RouteTableFull, text),
+        CloudError::Invalid { .. } => ProviderError::new(R::InvalidArgumentShape, text),
+        CloudError::AlreadyExists { .. } | CloudError::NotFound { .. } => ProviderError::internal(text),
     }
+}
+
+/// The state file could not be written: the caller has to ask again, and the log says why.
+fn not_saved(error: StoreError) -> ProviderError {
+    ProviderError::internal(error)
 }

@@ -1,6 +1,5 @@
 //! The running mock: the provider on its endpoint, the admin door, and time passing in the cloud.
 
-mod clockwork;
 mod options;
 
 use std::{convert::Infallible, fmt, path::Path, sync::Arc, time::Duration};
@@ -125,8 +124,8 @@ impl Mock {
     /// Time passes in the cloud, and health follows its conditions.
     pub async fn live(&self, handle: ProviderHandle) -> Infallible {
         tokio::select! {
-            never = clockwork::turn(&self.cloud, &self.clock) => never,
-            never = clockwork::tell_health(&self.cloud, &self.clock, handle) => never,
+            never = turn(&self.cloud, &self.clock) => never,
+            never = tell_health(&self.cloud, &self.clock, handle) => never,
         }
     }
 }
@@ -196,4 +195,37 @@ fn write_address(path: &Path, address: &str) -> anyhow::Result<()> {
     std::fs::write(&beside, address)
         .and_then(|()| std::fs::rename(&beside, path))
         .with_context(|| format!("cannot write admin address file {}", path.display()))
+}
+
+/// Lets things happen when they are due, so that a watch learns of them though nobody asks.
+async fn turn(cloud: &Cloud, clock: &Clock) -> Infallible {
+    let mut moves = cloud.schedule_moves();
+    loop {
+        moves.borrow_and_update();
+        let now = clock();
+        let due = cloud.read(now, State::next_due);
+        let wait = due.map(|due| Duration::try_from(due.duration_since(now)).unwrap_or_default());
+        let becomes_due = async {
+            match wait {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = becomes_due => {}
+            // The sender lives in the cloud that is held here.
+            _changed = moves.changed() => {}
+        }
+    }
+}
+
+/// Says SERVING or NOT_SERVING as the conditions do.
+async fn tell_health(cloud: &Cloud, clock: &Clock, handle: ProviderHandle) -> Infallible {
+    let mut moves = cloud.schedule_moves();
+    loop {
+        moves.borrow_and_update();
+        let serving = cloud.read(clock(), |state| state.conditions().serving);
+        handle.set_serving(serving);
+        let _sender_lives_in_the_cloud = moves.changed().await;
+    }
 }

@@ -8,7 +8,6 @@ mod call;
 mod exchange;
 mod frames;
 mod message;
-mod names;
 mod scene;
 mod stream;
 mod subject;
@@ -29,8 +28,7 @@ use tower::{Layer, Service};
 use crate::{calls::Calls, fault::Faults};
 
 pub use message::Method;
-pub(crate) use message::{Answer, Request};
-pub(crate) use names::{code_name, code_named, instance_state_named, reason_named};
+pub(crate) use message::{Answer, Request, code_name, code_named, instance_state_named, reason_named};
 pub(crate) use scene::{Delivery, Outcome, Reply, Shot, Subjects, Turn, World};
 pub(crate) use subject::Subject;
 

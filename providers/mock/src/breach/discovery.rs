@@ -40,7 +40,7 @@ fn refuse_all(_request: &mut Request, _shot: &Shot<'_>) -> Turn {
 }
 
 fn ask_cloud(_request: &mut Request, shot: &Shot<'_>) -> Turn {
-    let asked = shot.world.cloud.read(shot.world.now(), crate::cloud::State::ask_account);
+    let asked = shot.world.cloud.read(shot.world.now(), |state| state.enter("account:read"));
     match asked {
         Ok(()) => Turn::GoOn,
         Err(error) => Turn::fail(&crate::provider::provider_error(error)),

@@ -33,22 +33,16 @@ pub struct NewLegacyBalancer {
 #[serde(default, deny_unknown_fields)]
 pub struct BalancerPatch {
     /// All ports.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<Vec<Port>>,
     /// All nodes behind it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub backends: Option<Vec<Backend>>,
     /// Who may come in.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub source_ranges: Option<Vec<String>>,
     /// Digest recorded with it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub applied_digest: Option<String>,
     /// Owner: an empty text makes it a former controller's.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_uid: Option<String>,
     /// Whether it counts as drifted; true when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub drifted: Option<bool>,
 }
 

@@ -70,34 +70,24 @@ impl Default for Conditions {
 #[serde(default, deny_unknown_fields)]
 pub struct ConditionsPatch {
     /// How credentials are taken.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Credentials>,
     /// Whether the API answers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cloud_reachable: Option<bool>,
     /// Whether the event stream lives.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub watch_healthy: Option<bool>,
     /// Whether the provider's configuration is good.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub config_valid: Option<bool>,
     /// Whether the cloud throttles.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_limited: Option<bool>,
     /// Whether gRPC health says SERVING.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub serving: Option<bool>,
     /// How many milliseconds a call of the API takes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<u64>,
     /// How many milliseconds a new load balancer takes at least.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub provisioning_ms: Option<u64>,
     /// All zones that do not answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub unreachable_zones: Option<BTreeSet<String>>,
     /// All rights that are missing.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub denied_actions: Option<BTreeSet<String>>,
 }
 

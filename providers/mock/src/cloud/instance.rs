@@ -96,40 +96,28 @@ pub struct Instance {
 #[serde(default, deny_unknown_fields)]
 pub struct NewInstances {
     /// Name of the one machine; not together with `count`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// How many; 1 when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
     /// Name of each, `{}` being its number; `node-{}` when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub name_pattern: Option<String>,
     /// The number of the first; 0 when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<u32>,
     /// Zones, taken in turn; the cloud's own when left out.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub zones: Vec<String>,
     /// Type; `mock.small` when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub instance_type: Option<String>,
     /// Uid of the cluster; whichever asks when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_uid: Option<String>,
     /// Addresses, only for one machine; made up when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub addresses: Option<Vec<Address>>,
     /// Labels of the nodes.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// Only for one machine; made up when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_cidrs: Option<Vec<String>>,
     /// Only for one machine; made up when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub system_uuid: Option<String>,
     /// How long they are pending, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_ms: Option<u64>,
     /// A second machine of a name is refused unless this is set.
     pub allow_duplicate_name: bool,
@@ -154,30 +142,21 @@ impl NewInstances {
 #[serde(default, deny_unknown_fields)]
 pub struct InstancePatch {
     /// All addresses.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub addresses: Option<Vec<Address>>,
     /// Labels to set.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// Labels to take away; told to the host as removed.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub remove_labels: BTreeSet<String>,
     /// Zone. The provider ID stays.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     /// Region.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
     /// Type.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub instance_type: Option<String>,
     /// All pod CIDRs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_cidrs: Option<Vec<String>>,
     /// Uuid of the firmware.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub system_uuid: Option<String>,
     /// Uid of the cluster.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_uid: Option<String>,
 }

@@ -20,24 +20,6 @@ impl State {
         self.instances.values()
     }
 
-    /// Checks that machines may be listed.
-    ///
-    /// # Errors
-    ///
-    /// When they may not.
-    pub fn begin_instance_list(&self) -> Result<(), CloudError> {
-        self.enter("instances:list")
-    }
-
-    /// Checks that machines may be watched.
-    ///
-    /// # Errors
-    ///
-    /// When they may not.
-    pub fn begin_watch(&self) -> Result<(), CloudError> {
-        self.enter("instances:watch")
-    }
-
     /// The machine with this id, provider ID or name.
     #[must_use]
     pub fn instance(&self, reference: &str) -> Option<&Instance> {

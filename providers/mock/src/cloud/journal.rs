@@ -76,12 +76,12 @@ impl Journal {
 }
 
 /// The text of resume tokens of one process epoch: `w.EPOCH.SEQUENCE.ISSUED`.
-pub(super) fn resume_token(epoch: &str, sequence: u64, issued: Timestamp) -> String {
+pub(crate) fn resume_token(epoch: &str, sequence: u64, issued: Timestamp) -> String {
     format!("w.{epoch}.{sequence}.{}", issued.as_millisecond())
 }
 
 /// The sequence in a token that this epoch issued and that is not too old.
-pub(super) fn read_resume_token(
+pub(crate) fn read_resume_token(
     epoch: &str,
     token: &str,
     now: Timestamp,

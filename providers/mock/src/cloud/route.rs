@@ -58,7 +58,6 @@ pub struct NewRoute {
     /// A CIDR.
     pub destination_cidr: String,
     /// Where it leads to.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<RouteTarget>,
 }
 
@@ -67,7 +66,6 @@ pub struct NewRoute {
 #[serde(default, deny_unknown_fields)]
 pub struct RoutePatch {
     /// Where it leads to.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<RouteTarget>,
     /// It leads to nothing known.
     pub no_target: bool,

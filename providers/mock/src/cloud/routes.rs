@@ -47,15 +47,6 @@ impl State {
         Ok(self.routes.values().filter(inside).map(|route| self.listed(route)).collect())
     }
 
-    /// Checks once for a whole batch that routes may be written.
-    ///
-    /// # Errors
-    ///
-    /// When they may not.
-    pub fn begin_route_changes(&self) -> Result<(), CloudError> {
-        self.enter("routes:write")
-    }
-
     /// Makes a destination lead to its target.
     ///
     /// # Errors

@@ -1,6 +1,8 @@
-//! What a cloud is told once, at its start.
+//! What a cloud is told once, at its start; and how much the account may have.
 
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 /// What the cloud answers for a node that it never knew and that has no provider ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -46,4 +48,16 @@ impl Default for Settings {
             allot_pod_cidrs: true,
         }
     }
+}
+
+/// Upper bounds; absent: none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Quota {
+    /// Balancers of all clusters.
+    pub max_balancers: Option<u32>,
+    /// Routes of all clusters.
+    pub max_routes: Option<u32>,
+    /// Addresses of balancers.
+    pub max_addresses: Option<u32>,
 }

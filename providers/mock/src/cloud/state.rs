@@ -130,18 +130,13 @@ impl State {
     }
 
     /// Notes one use of the cloud's API and checks that it may be used so.
-    pub(super) fn enter(&self, action: &str) -> Result<(), CloudError> {
-        self.count_call(action);
-        self.conditions.allow(action)
-    }
-
-    /// Asks the cloud who we are.
     ///
     /// # Errors
     ///
-    /// When the cloud cannot be asked.
-    pub fn ask_account(&self) -> Result<(), CloudError> {
-        self.enter("account:read")
+    /// When it may not, or the cloud cannot be asked.
+    pub fn enter(&self, action: &str) -> Result<(), CloudError> {
+        self.count_call(action);
+        self.conditions.allow(action)
     }
 
     /// How often each operation of the cloud's own API was used.
@@ -182,27 +177,6 @@ impl State {
         let mut changes = self.journal.after(sequence)?;
         changes.retain(|change| change.cluster_uid.is_empty() || change.cluster_uid == cluster_uid);
         Ok(changes)
-    }
-
-    /// The text of a resume token.
-    #[must_use]
-    pub fn resume_token(&self, epoch: &str, sequence: u64, now: Timestamp) -> String {
-        super::journal::resume_token(epoch, sequence, now)
-    }
-
-    /// Where a resume token points to.
-    ///
-    /// # Errors
-    ///
-    /// When it is too old or was never issued.
-    pub fn read_resume_token(
-        &self,
-        epoch: &str,
-        token: &str,
-        now: Timestamp,
-        validity: Duration,
-    ) -> Result<u64, ResumeError> {
-        super::journal::read_resume_token(epoch, token, now, validity)
     }
 
     /// Upper bounds.

@@ -60,15 +60,6 @@ impl State {
         self.volumes.values()
     }
 
-    /// Checks once for a whole batch that volumes may be read.
-    ///
-    /// # Errors
-    ///
-    /// When they may not.
-    pub fn begin_volume_reads(&self) -> Result<(), CloudError> {
-        self.enter("volumes:read")
-    }
-
     /// Looks for a volume by its id and plugin. Plugins of this cloud are those of Kubernetes' in-tree volumes and its own.
     #[must_use]
     pub fn find_volume(&self, plugin: &str, id: &str) -> FoundVolume<'_> {

@@ -8,7 +8,7 @@ use cloudprovider_sdk::{
     },
 };
 
-use super::{Mock, page_error, provider_error};
+use super::{Mock, provider_error};
 use crate::cloud::CloudError;
 
 #[async_trait]
@@ -21,12 +21,9 @@ impl Clusters for Mock {
         let now = self.at_cloud().await;
         self.cloud.read(now, |state| {
             let all = state.list_clusters().map_err(provider_error)?;
-            let items = all.into_iter().map(|cluster| (&cluster.name, cluster.name.clone()));
-            let page = self
-                .pages
-                .cut("clusters", items, request.page_size, &request.page_token, now)
-                .map_err(page_error)?;
-            Ok(ListClustersResponse { names: page.items, next_page_token: page.next })
+            let names = all.into_iter().map(|cluster| cluster.name.clone());
+            let (names, next_page_token) = self.pager.page(&request, names, String::clone)?;
+            Ok(ListClustersResponse { names, next_page_token })
         })
     }
 

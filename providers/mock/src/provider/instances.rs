@@ -10,7 +10,7 @@ use cloudprovider_sdk::{
 };
 use jiff::Timestamp;
 
-use super::{Mock, errors, from_wire, page_error, provider_error, to_wire, watch};
+use super::{Mock, from_wire, not_saved, provider_error, to_wire, watch};
 use crate::cloud::{CloudError, Found, NodeQuery};
 
 #[async_trait]
@@ -55,26 +55,21 @@ impl Instances for Mock {
     ) -> Result<ListInstancesResponse> {
         let (now, view, cluster) = (self.at_cloud().await, request.view(), ctx.cluster_uid());
         self.cloud.read(now, |state| {
-            state.begin_instance_list().map_err(provider_error)?;
+            state.enter("instances:list").map_err(provider_error)?;
             let unreachable = &state.conditions().unreachable_zones;
             let shown = state.instances().filter(|machine| {
                 (machine.cluster_uid.is_empty() || machine.cluster_uid == cluster)
                     && !unreachable.contains(&machine.zone)
             });
-            let items = shown.map(|machine| (&machine.id, machine));
-            let list = format!("instances/{cluster}");
-            let page = self
-                .pages
-                .cut(&list, items, request.page_size, &request.page_token, now)
-                .map_err(page_error)?;
+            let (page, next_page_token) = self.pager.page(&request, shown, |machine| machine.id.clone())?;
             let listed = |machine: &crate::cloud::Instance| ListedInstance {
                 state: to_wire::state(machine.state).into(),
                 instance: Some(to_wire::instance(machine, view)),
                 node_name: machine.name.clone(),
             };
             Ok(ListInstancesResponse {
-                instances: page.items.into_iter().map(listed).collect(),
-                next_page_token: page.next,
+                instances: page.into_iter().map(listed).collect(),
+                next_page_token,
                 unreachable: unreachable.iter().map(|zone| to_wire::unreachable(zone)).collect(),
             })
         })
@@ -88,11 +83,7 @@ impl Instances for Mock {
         let add = |state: &mut crate::cloud::State| {
             state.add_ssh_key(ctx.cluster_uid(), &request.user, &request.public_key)
         };
-        self.cloud
-            .change(self.at_cloud().await, add)
-            .await
-            .map_err(errors::not_saved)?
-            .map_err(provider_error)?;
+        self.cloud.change(self.at_cloud().await, add).await.map_err(not_saved)?.map_err(provider_error)?;
         Ok(AddSshKeyToAllInstancesResponse { in_progress: None })
     }
 }

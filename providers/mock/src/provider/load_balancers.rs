@@ -14,7 +14,7 @@ use cloudprovider_sdk::{
 };
 use jiff::Timestamp;
 
-use super::{Mock, errors, from_wire, page_error, provider_error, to_wire};
+use super::{Mock, from_wire, not_saved, provider_error, to_wire};
 use crate::cloud::{
     BalancerKey, BalancerState, CloudError, Deleted, EnsureWish, Ensured, FoundBalancer, State, UpdateWish,
     Updated, WRITTEN_PREFIX,
@@ -70,8 +70,7 @@ impl LoadBalancers for Mock {
             };
             state.ensure_balancer(wish, now)
         };
-        let ensured =
-            self.cloud.change(now, ensure).await.map_err(errors::not_saved)?.map_err(provider_error)?;
+        let ensured = self.cloud.change(now, ensure).await.map_err(not_saved)?.map_err(provider_error)?;
         Ok(ensured_answer(&ensured, now))
     }
 
@@ -82,8 +81,7 @@ impl LoadBalancers for Mock {
     ) -> Result<BatchUpdateLoadBalancersResponse> {
         let now = self.at_cloud().await;
         let update = |state: &mut State| update_all(state, ctx.cluster_uid(), request, now);
-        let results =
-            self.cloud.change(now, update).await.map_err(errors::not_saved)?.map_err(provider_error)?;
+        let results = self.cloud.change(now, update).await.map_err(not_saved)?.map_err(provider_error)?;
         Ok(BatchUpdateLoadBalancersResponse { results })
     }
 
@@ -96,8 +94,7 @@ impl LoadBalancers for Mock {
         let key = key(ctx, &request.service.unwrap_or_default());
         let now = self.at_cloud().await;
         let delete = |state: &mut State| state.delete_balancer(&key, adopt, now);
-        let deleted =
-            self.cloud.change(now, delete).await.map_err(errors::not_saved)?.map_err(provider_error)?;
+        let deleted = self.cloud.change(now, delete).await.map_err(not_saved)?.map_err(provider_error)?;
         let (in_progress, events) = match deleted {
             Deleted::Gone => (None, Vec::new()),
             Deleted::Going { due } => (Some(deleting(due, now)), Vec::new()),
@@ -118,15 +115,10 @@ impl LoadBalancers for Mock {
         let name = ctx.cluster().map_or("", |cluster| cluster.name.as_str());
         self.cloud.read(now, |state| {
             let all = state.list_balancers(ctx.cluster_uid(), name).map_err(provider_error)?;
-            let items = all.into_iter().map(|balancer| (&balancer.id, balancer));
-            let list = format!("balancers/{}", ctx.cluster_uid());
-            let page = self
-                .pages
-                .cut(&list, items, request.page_size, &request.page_token, now)
-                .map_err(page_error)?;
+            let (page, next_page_token) = self.pager.page(&request, all, |balancer| balancer.id.clone())?;
             Ok(ListLoadBalancersResponse {
-                load_balancers: page.items.into_iter().map(to_wire::balancer).collect(),
-                next_page_token: page.next,
+                load_balancers: page.into_iter().map(to_wire::balancer).collect(),
+                next_page_token,
                 unreachable: Vec::new(),
             })
         })

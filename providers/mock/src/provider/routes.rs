@@ -9,7 +9,7 @@ use cloudprovider_sdk::{
     },
 };
 
-use super::{Mock, errors, from_wire, page_error, provider_error, to_wire};
+use super::{Mock, from_wire, not_saved, provider_error, to_wire};
 use crate::cloud::{CloudError, State, canonical_cidr};
 
 #[async_trait]
@@ -19,15 +19,10 @@ impl Routes for Mock {
         let within: Vec<_> = request.within.iter().filter_map(|cidr| canonical_cidr(cidr)).collect();
         self.cloud.read(now, |state| {
             let all = state.list_routes(ctx.cluster_uid(), &within).map_err(provider_error)?;
-            let items = all.into_iter().map(|listed| (listed.route.id.clone(), listed));
-            let list = format!("routes/{}", ctx.cluster_uid());
-            let page = self
-                .pages
-                .cut(&list, items, request.page_size, &request.page_token, now)
-                .map_err(page_error)?;
+            let (page, next_page_token) = self.pager.page(&request, all, |listed| listed.route.id.clone())?;
             Ok(ListRoutesResponse {
-                routes: page.items.iter().map(|listed| to_wire::route(listed, self.tagged_routes)).collect(),
-                next_page_token: page.next,
+                routes: page.iter().map(|listed| to_wire::route(listed, self.tagged_routes)).collect(),
+                next_page_token,
                 unreachable: Vec::new(),
             })
         })
@@ -39,12 +34,12 @@ impl Routes for Mock {
         request: BatchEnsureRoutesRequest,
     ) -> Result<BatchEnsureRoutesResponse> {
         let ensure = |state: &mut State| {
-            state.begin_route_changes()?;
+            state.enter("routes:write")?;
             let one = |item| ensure_one(state, ctx.cluster_uid(), item, self.tagged_routes);
             Ok(request.items.into_iter().map(one).collect::<Vec<_>>())
         };
         let done: Result<_, CloudError> =
-            self.cloud.change(self.at_cloud().await, ensure).await.map_err(errors::not_saved)?;
+            self.cloud.change(self.at_cloud().await, ensure).await.map_err(not_saved)?;
         Ok(BatchEnsureRoutesResponse { results: done.map_err(provider_error)? })
     }
 
@@ -54,12 +49,12 @@ impl Routes for Mock {
         request: BatchDeleteRoutesRequest,
     ) -> Result<BatchDeleteRoutesResponse> {
         let delete = |state: &mut State| {
-            state.begin_route_changes()?;
+            state.enter("routes:write")?;
             let cluster = ctx.cluster_uid();
             Ok(request.items.into_iter().map(|item| delete_one(state, cluster, item)).collect::<Vec<_>>())
         };
         let done: Result<_, CloudError> =
-            self.cloud.change(self.at_cloud().await, delete).await.map_err(errors::not_saved)?;
+            self.cloud.change(self.at_cloud().await, delete).await.map_err(not_saved)?;
         Ok(BatchDeleteRoutesResponse { results: done.map_err(provider_error)? })
     }
 }

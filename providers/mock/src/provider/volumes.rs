@@ -18,7 +18,7 @@ impl Volumes for Mock {
         request: BatchGetVolumeLabelsRequest,
     ) -> Result<BatchGetVolumeLabelsResponse> {
         self.cloud.read(self.at_cloud().await, |state| {
-            state.begin_volume_reads().map_err(provider_error)?;
+            state.enter("volumes:read").map_err(provider_error)?;
             let results = request.queries.into_iter().map(|query| answer(state, query)).collect();
             Ok(BatchGetVolumeLabelsResponse { results })
         })

@@ -7,7 +7,7 @@ use futures::{StreamExt as _, stream};
 use tokio::sync::watch;
 
 use super::{Mock, provider_error};
-use crate::cloud::{Change, ResumeError};
+use crate::cloud::{Change, ResumeError, read_resume_token, resume_token};
 
 struct Reader {
     mock: Mock,
@@ -24,11 +24,11 @@ pub(super) fn open(mock: &Mock, cluster: &str, token: &str) -> Result<InstanceWa
     let now = mock.now();
     let moves = mock.cloud.journal_moves();
     let sequence = mock.cloud.read(now, |state| -> Result<u64> {
-        state.begin_watch().map_err(provider_error)?;
+        state.enter("instances:watch").map_err(provider_error)?;
         if token.is_empty() {
             return Ok(state.journal_head());
         }
-        let sequence = state.read_resume_token(&mock.pages.epoch, token, now, mock.resume_validity);
+        let sequence = read_resume_token(&mock.epoch, token, now, mock.resume_validity);
         let sequence = sequence.map_err(resume_error)?;
         state.changes_after(sequence, cluster).map_err(resume_error)?;
         Ok(sequence)
@@ -57,7 +57,7 @@ impl Reader {
         let (changes, head, token) = self.mock.cloud.read(now, |state| -> Result<_> {
             let changes = state.changes_after(self.sequence, &self.cluster).map_err(resume_error)?;
             let head = state.journal_head();
-            Ok((changes, head, state.resume_token(&self.mock.pages.epoch, head, now)))
+            Ok((changes, head, resume_token(&self.mock.epoch, head, now)))
         })?;
         self.sequence = head;
         let mut events: Vec<_> = changes.into_iter().map(changed).collect();

@@ -1,12 +1,11 @@
 //! gRPC messages as they stand in HTTP bodies: five bytes of head, then the message.
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::future::ready;
 
-use http::{HeaderMap, HeaderValue, header};
-use http_body::{Frame, SizeHint};
+use futures::{StreamExt as _, stream};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, BodyStream, Full, StreamBody};
 use prost::bytes::{BufMut as _, Bytes, BytesMut};
 use tonic::{Status, body::Body};
 
@@ -40,10 +39,9 @@ pub(crate) fn framed(message: &[u8]) -> Bytes {
 
 /// An answer that ended well, with one message.
 pub(crate) fn ok_answer(message: &[u8]) -> http::Response<Body> {
-    let mut trailers = HeaderMap::new();
-    trailers.insert("grpc-status", HeaderValue::from_static("0"));
-    let whole = Whole { message: Some(framed(message)), trailers: Some(trailers) };
-    answer(Body::new(whole))
+    let trailers =
+        HeaderMap::from_iter([(HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"))]);
+    answer(Body::new(Full::new(framed(message)).with_trailers(ready(Some(Ok(trailers))))))
 }
 
 /// An answer with this status and no message.
@@ -53,7 +51,9 @@ pub(crate) fn failed_answer(status: Status) -> http::Response<Body> {
 
 /// An answer that breaks off: the stream is reset.
 pub(crate) fn reset_answer() -> http::Response<Body> {
-    answer(Body::new(BreakingOff))
+    // HTTP/2 shows an error in place of a frame as a reset of the stream.
+    let breaks_off = ready(Err::<Frame<Bytes>, _>(Status::unknown("the answer is lost")));
+    answer(Body::new(StreamBody::new(stream::once(breaks_off))))
 }
 
 pub(crate) fn answer(body: Body) -> http::Response<Body> {
@@ -62,107 +62,59 @@ pub(crate) fn answer(body: Body) -> http::Response<Body> {
     answer
 }
 
-/// One message, then trailers.
-struct Whole {
-    message: Option<Bytes>,
-    trailers: Option<HeaderMap>,
-}
-
-impl http_body::Body for Whole {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        if let Some(message) = self.message.take() {
-            return Poll::Ready(Some(Ok(Frame::data(message))));
-        }
-        Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
-    }
-}
-
-/// Nothing but an error, which HTTP/2 shows as a reset of the stream.
-struct BreakingOff;
-
-impl http_body::Body for BreakingOff {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        Poll::Ready(Some(Err(Status::unknown("the answer is lost"))))
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::default()
-    }
-}
-
 /// What becomes of one message of a stream.
 pub(crate) enum Passed {
-    /// These messages in its place; none drops it.
-    Messages(Vec<Vec<u8>>),
+    /// This message in its place.
+    Message(Vec<u8>),
+    /// It is left out.
+    Dropped,
     /// The stream breaks off here.
     Reset,
 }
 
 /// A stream's body, each message handed to `change` on its way, and its last words to `ended`.
-pub(crate) struct Changed<F, E> {
+pub(crate) fn changed(
     inner: Body,
-    rest: BytesMut,
-    change: F,
-    ended: Option<E>,
+    mut change: impl FnMut(Bytes) -> Passed + Send + 'static,
+    ended: impl FnOnce(&HeaderMap) + Send + 'static,
+) -> Body {
+    let (mut unread, mut ended) = (BytesMut::new(), Some(ended));
+    let frames = BodyStream::new(inner).filter_map(move |frame| {
+        ready(match frame.map(Frame::into_data) {
+            Err(status) => Some(Err(status)),
+            Ok(Err(last)) => {
+                if let (Some(trailers), Some(ended)) = (last.trailers_ref(), ended.take()) {
+                    ended(trailers);
+                }
+                Some(Ok(last))
+            }
+            Ok(Ok(data)) => {
+                unread.extend_from_slice(&data);
+                let passed = changed_messages(&mut unread, &mut change).transpose();
+                passed.map(|messages| messages.map(Frame::data))
+            }
+        })
+    });
+    Body::new(StreamBody::new(frames))
 }
 
-impl<F, E> Changed<F, E> {
-    pub(crate) fn new(inner: Body, change: F, ended: E) -> Self {
-        Self { inner, rest: BytesMut::new(), change, ended: Some(ended) }
-    }
-}
-
-impl<F, E> http_body::Body for Changed<F, E>
-where
-    F: FnMut(Bytes) -> Passed + Unpin + Send + 'static,
-    E: FnOnce(&HeaderMap) + Unpin + Send + 'static,
-{
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let this = self.get_mut();
-        loop {
-            let frame = match std::task::ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
-                Some(Ok(frame)) => frame,
-                other => return Poll::Ready(other),
-            };
-            let data = match frame.into_data() {
-                Ok(data) => data,
-                Err(last) => {
-                    if let (Some(trailers), Some(ended)) = (last.trailers_ref(), this.ended.take()) {
-                        ended(trailers);
-                    }
-                    return Poll::Ready(Some(Ok(last)));
-                }
-            };
-            this.rest.extend_from_slice(&data);
-            let mut out = BytesMut::new();
-            let mut whole = std::mem::take(&mut this.rest).freeze();
-            while let Some((message, rest)) = split(&whole) {
-                whole = rest;
-                match (this.change)(message) {
-                    Passed::Messages(messages) => {
-                        messages.iter().for_each(|message| out.put(framed(message)));
-                    }
-                    Passed::Reset => return Poll::Ready(Some(Err(Status::unknown("the stream is cut")))),
-                }
-            }
-            this.rest = BytesMut::from(&whole[..]);
-            if !out.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::data(out.freeze()))));
-            }
+/// The whole messages of what is not read yet, each as `change` leaves it.
+fn changed_messages(
+    unread: &mut BytesMut,
+    change: &mut impl FnMut(Bytes) -> Passed,
+) -> Result<Option<Bytes>, Status> {
+    let mut out = BytesMut::new();
+    let mut whole = std::mem::take(unread).freeze();
+    while let Some((message, rest)) = split(&whole) {
+        whole = rest;
+        match change(message) {
+            Passed::Message(message) => out.put(framed(&message)),
+            Passed::Dropped => {}
+            Passed::Reset => return Err(Status::unknown("the stream is cut")),
         }
     }
+    unread.extend_from_slice(&whole);
+    Ok((!out.is_empty()).then(|| out.freeze()))
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
-//! Every RPC of the contract by name, and its messages, so that one layer can read and change them all.
+//! Every RPC of the contract by name, and its messages, so that one layer can read and change them all; codes, reasons and
+//! states as people write them.
 
 use cloudprovider_sdk::contract::{discovery::v1 as discovery, service_names as names};
-use cloudprovider_sdk::proto;
+use cloudprovider_sdk::proto::{self, ErrorReason, InstanceState};
 use prost::bytes::Bytes;
 use prost::{DecodeError, Message as _};
+use tonic::Code;
 
 macro_rules! contract {
-    ($($name:ident: $service:expr, $request:ty => $answer:ty;)*) => {
+    ($($name:ident: $service:expr, $request:ty => $answer:ty $(, $cluster:ident)?;)*) => {
         /// An RPC of the contract.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Method {
@@ -58,6 +60,20 @@ macro_rules! contract {
             pub(crate) fn method(&self) -> Method {
                 match self { $(Self::$name(_) => Method::$name,)* }
             }
+
+            /// On whose behalf the call is made.
+            #[allow(unused_variables, reason = "some requests are made on nobody's")]
+            pub(crate) fn cluster(&self) -> Option<&proto::ClusterRef> {
+                match self { $(Self::$name(message) => None$(.or(message.$cluster.as_ref()))?,)* }
+            }
+
+            /// The same, to be changed.
+            #[allow(unused_variables, reason = "some requests are made on nobody's")]
+            pub(crate) fn cluster_mut(&mut self) -> Option<&mut proto::ClusterRef> {
+                match self {
+                    $(Self::$name(message) => None$(.or(Some(message.$cluster.get_or_insert_default())))?,)*
+                }
+            }
         }
 
         impl Answer {
@@ -81,25 +97,25 @@ contract! {
     GetInfo: names::DISCOVERY, discovery::GetInfoRequest => discovery::GetInfoResponse;
     GetCapabilities: names::CLOUD_PROVIDER, proto::GetCapabilitiesRequest => proto::GetCapabilitiesResponse;
     GetStatus: names::CLOUD_PROVIDER, proto::GetStatusRequest => proto::GetStatusResponse;
-    Lead: names::CLOUD_PROVIDER, proto::LeadRequest => proto::LeadResponse;
-    BatchGetInstances: names::INSTANCES, proto::BatchGetInstancesRequest => proto::BatchGetInstancesResponse;
-    WatchInstances: names::INSTANCES, proto::WatchInstancesRequest => proto::WatchInstancesResponse;
-    ListInstances: names::INSTANCES, proto::ListInstancesRequest => proto::ListInstancesResponse;
+    Lead: names::CLOUD_PROVIDER, proto::LeadRequest => proto::LeadResponse, cluster;
+    BatchGetInstances: names::INSTANCES, proto::BatchGetInstancesRequest => proto::BatchGetInstancesResponse, cluster;
+    WatchInstances: names::INSTANCES, proto::WatchInstancesRequest => proto::WatchInstancesResponse, cluster;
+    ListInstances: names::INSTANCES, proto::ListInstancesRequest => proto::ListInstancesResponse, cluster;
     AddSshKeyToAllInstances: names::INSTANCES,
-        proto::AddSshKeyToAllInstancesRequest => proto::AddSshKeyToAllInstancesResponse;
-    GetLoadBalancer: names::LOAD_BALANCERS, proto::GetLoadBalancerRequest => proto::GetLoadBalancerResponse;
-    EnsureLoadBalancer: names::LOAD_BALANCERS, proto::EnsureLoadBalancerRequest => proto::EnsureLoadBalancerResponse;
+        proto::AddSshKeyToAllInstancesRequest => proto::AddSshKeyToAllInstancesResponse, cluster;
+    GetLoadBalancer: names::LOAD_BALANCERS, proto::GetLoadBalancerRequest => proto::GetLoadBalancerResponse, cluster;
+    EnsureLoadBalancer: names::LOAD_BALANCERS, proto::EnsureLoadBalancerRequest => proto::EnsureLoadBalancerResponse, cluster;
     BatchUpdateLoadBalancers: names::LOAD_BALANCERS,
-        proto::BatchUpdateLoadBalancersRequest => proto::BatchUpdateLoadBalancersResponse;
-    DeleteLoadBalancer: names::LOAD_BALANCERS, proto::DeleteLoadBalancerRequest => proto::DeleteLoadBalancerResponse;
-    ListLoadBalancers: names::LOAD_BALANCERS, proto::ListLoadBalancersRequest => proto::ListLoadBalancersResponse;
-    ListRoutes: names::ROUTES, proto::ListRoutesRequest => proto::ListRoutesResponse;
-    BatchEnsureRoutes: names::ROUTES, proto::BatchEnsureRoutesRequest => proto::BatchEnsureRoutesResponse;
-    BatchDeleteRoutes: names::ROUTES, proto::BatchDeleteRoutesRequest => proto::BatchDeleteRoutesResponse;
-    BatchGetVolumeLabels: names::VOLUMES, proto::BatchGetVolumeLabelsRequest => proto::BatchGetVolumeLabelsResponse;
-    ListClusters: names::CLUSTERS, proto::ListClustersRequest => proto::ListClustersResponse;
+        proto::BatchUpdateLoadBalancersRequest => proto::BatchUpdateLoadBalancersResponse, cluster;
+    DeleteLoadBalancer: names::LOAD_BALANCERS, proto::DeleteLoadBalancerRequest => proto::DeleteLoadBalancerResponse, cluster;
+    ListLoadBalancers: names::LOAD_BALANCERS, proto::ListLoadBalancersRequest => proto::ListLoadBalancersResponse, cluster;
+    ListRoutes: names::ROUTES, proto::ListRoutesRequest => proto::ListRoutesResponse, cluster;
+    BatchEnsureRoutes: names::ROUTES, proto::BatchEnsureRoutesRequest => proto::BatchEnsureRoutesResponse, cluster;
+    BatchDeleteRoutes: names::ROUTES, proto::BatchDeleteRoutesRequest => proto::BatchDeleteRoutesResponse, cluster;
+    BatchGetVolumeLabels: names::VOLUMES, proto::BatchGetVolumeLabelsRequest => proto::BatchGetVolumeLabelsResponse, cluster;
+    ListClusters: names::CLUSTERS, proto::ListClustersRequest => proto::ListClustersResponse, cluster;
     GetControlPlaneEndpoint: names::CLUSTERS,
-        proto::GetControlPlaneEndpointRequest => proto::GetControlPlaneEndpointResponse;
+        proto::GetControlPlaneEndpointRequest => proto::GetControlPlaneEndpointResponse, cluster;
 }
 
 impl Method {
@@ -120,6 +136,46 @@ impl Method {
     pub(crate) fn is_from_memory(self) -> bool {
         matches!(self, Self::GetInfo | Self::GetCapabilities | Self::GetStatus | Self::Lead)
     }
+}
+
+const CODES: [(Code, &str); 16] = [
+    (Code::Cancelled, "CANCELLED"),
+    (Code::Unknown, "UNKNOWN"),
+    (Code::InvalidArgument, "INVALID_ARGUMENT"),
+    (Code::DeadlineExceeded, "DEADLINE_EXCEEDED"),
+    (Code::NotFound, "NOT_FOUND"),
+    (Code::AlreadyExists, "ALREADY_EXISTS"),
+    (Code::PermissionDenied, "PERMISSION_DENIED"),
+    (Code::ResourceExhausted, "RESOURCE_EXHAUSTED"),
+    (Code::FailedPrecondition, "FAILED_PRECONDITION"),
+    (Code::Aborted, "ABORTED"),
+    (Code::OutOfRange, "OUT_OF_RANGE"),
+    (Code::Unimplemented, "UNIMPLEMENTED"),
+    (Code::Internal, "INTERNAL"),
+    (Code::Unavailable, "UNAVAILABLE"),
+    (Code::DataLoss, "DATA_LOSS"),
+    (Code::Unauthenticated, "UNAUTHENTICATED"),
+];
+
+/// The name of a code.
+pub(crate) fn code_name(code: Code) -> &'static str {
+    CODES.iter().find(|(known, _)| *known == code).map_or("OK", |(_, name)| name)
+}
+
+/// The code of this name, other than OK.
+pub(crate) fn code_named(name: &str) -> Option<Code> {
+    CODES.iter().find(|(_, known)| known.eq_ignore_ascii_case(name)).map(|(code, _)| *code)
+}
+
+/// The reason of this name.
+pub(crate) fn reason_named(name: &str) -> Option<ErrorReason> {
+    ErrorReason::from_wire_name(&name.to_ascii_uppercase())
+}
+
+/// The number of a state of machines, by name or as it stands.
+pub(crate) fn instance_state_named(name: &str) -> Option<i32> {
+    let by_name = || InstanceState::from_str_name(&format!("INSTANCE_STATE_{}", name.to_ascii_uppercase()));
+    name.parse().ok().or_else(|| by_name().map(i32::from))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use tonic::{Code, Status, body::Body};
 use super::{
     Answer, Delivery,
     call::{Call, Entry},
-    frames::{self, Changed, Passed},
+    frames::{self, Passed},
 };
 
 /// Hands each frame to the faults; the log's entry ends with the stream.
@@ -29,20 +29,20 @@ pub(super) fn open(call: Call, entry: Entry, answer: HttpResponse<Body>) -> Http
         Some(status) if status.code() != Code::Ok => entry.end_with(&status),
         _ => entry.end("OK", ""),
     };
-    frames::answer(Body::new(Changed::new(body, change, ended)))
+    frames::answer(frames::changed(body, change, ended))
 }
 
 fn pass(call: &Call, message: Bytes, number: u64) -> Passed {
     let Ok(answer) = Answer::decode(call.method, message.clone()) else {
-        return Passed::Messages(vec![message.to_vec()]);
+        return Passed::Message(message.to_vec());
     };
     let reply = call.after(Ok(answer), number);
     match (reply.delivery, reply.outcome) {
-        (Delivery::Drop, _) => Passed::Messages(Vec::new()),
+        (Delivery::Drop, _) => Passed::Dropped,
         (Delivery::Send, Ok(answer)) => {
             let mut message = answer.encode();
             message.extend_from_slice(&reply.tail);
-            Passed::Messages(vec![message])
+            Passed::Message(message)
         }
         _ => Passed::Reset,
     }

@@ -1,6 +1,6 @@
 //! What a request is about: for the call log, and for faults that are meant for one node or Service only.
 
-use cloudprovider_sdk::proto::{ClusterRef, Fencing, NodeRef, Service, ServiceRef};
+use cloudprovider_sdk::proto::{Fencing, NodeRef, Service, ServiceRef};
 
 use super::message::Request;
 
@@ -14,53 +14,6 @@ pub(crate) struct Subject {
 }
 
 impl Request {
-    /// On whose behalf the call is made.
-    pub(crate) fn cluster(&self) -> Option<&ClusterRef> {
-        match self {
-            Self::GetInfo(_) | Self::GetCapabilities(_) | Self::GetStatus(_) => None,
-            Self::Lead(request) => request.cluster.as_ref(),
-            Self::BatchGetInstances(request) => request.cluster.as_ref(),
-            Self::WatchInstances(request) => request.cluster.as_ref(),
-            Self::ListInstances(request) => request.cluster.as_ref(),
-            Self::AddSshKeyToAllInstances(request) => request.cluster.as_ref(),
-            Self::GetLoadBalancer(request) => request.cluster.as_ref(),
-            Self::EnsureLoadBalancer(request) => request.cluster.as_ref(),
-            Self::BatchUpdateLoadBalancers(request) => request.cluster.as_ref(),
-            Self::DeleteLoadBalancer(request) => request.cluster.as_ref(),
-            Self::ListLoadBalancers(request) => request.cluster.as_ref(),
-            Self::ListRoutes(request) => request.cluster.as_ref(),
-            Self::BatchEnsureRoutes(request) => request.cluster.as_ref(),
-            Self::BatchDeleteRoutes(request) => request.cluster.as_ref(),
-            Self::BatchGetVolumeLabels(request) => request.cluster.as_ref(),
-            Self::ListClusters(request) => request.cluster.as_ref(),
-            Self::GetControlPlaneEndpoint(request) => request.cluster.as_ref(),
-        }
-    }
-
-    /// The same, to be changed.
-    pub(crate) fn cluster_mut(&mut self) -> Option<&mut ClusterRef> {
-        let slot = match self {
-            Self::GetInfo(_) | Self::GetCapabilities(_) | Self::GetStatus(_) => return None,
-            Self::Lead(request) => &mut request.cluster,
-            Self::BatchGetInstances(request) => &mut request.cluster,
-            Self::WatchInstances(request) => &mut request.cluster,
-            Self::ListInstances(request) => &mut request.cluster,
-            Self::AddSshKeyToAllInstances(request) => &mut request.cluster,
-            Self::GetLoadBalancer(request) => &mut request.cluster,
-            Self::EnsureLoadBalancer(request) => &mut request.cluster,
-            Self::BatchUpdateLoadBalancers(request) => &mut request.cluster,
-            Self::DeleteLoadBalancer(request) => &mut request.cluster,
-            Self::ListLoadBalancers(request) => &mut request.cluster,
-            Self::ListRoutes(request) => &mut request.cluster,
-            Self::BatchEnsureRoutes(request) => &mut request.cluster,
-            Self::BatchDeleteRoutes(request) => &mut request.cluster,
-            Self::BatchGetVolumeLabels(request) => &mut request.cluster,
-            Self::ListClusters(request) => &mut request.cluster,
-            Self::GetControlPlaneEndpoint(request) => &mut request.cluster,
-        };
-        Some(slot.get_or_insert_default())
-    }
-
     /// Which leader a mutation comes from, to be changed.
     pub(crate) fn fencing_mut(&mut self) -> Option<&mut Fencing> {
         match self {
