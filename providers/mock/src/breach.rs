@@ -4,7 +4,6 @@
 //! on when work goes on. Combine these with another fault, or with the state of the cloud.
 
 mod batch;
-mod built;
 mod caches;
 mod discovery;
 mod errors;
@@ -15,7 +14,6 @@ mod message;
 mod ownership;
 mod routes;
 mod sets;
-mod watch;
 
 pub use errors::CANARY;
 
@@ -92,15 +90,13 @@ fn leave(_request: &Request, _reply: &mut Reply, _shot: &Shot<'_>) {}
 
 /// All breaches, by subject.
 pub fn all() -> impl Iterator<Item = &'static Breach> {
-    let subjects: [&'static [Breach]; 13] = [
+    let subjects: [&'static [Breach]; 11] = [
         discovery::BREACHES,
         batch::BREACHES,
         instances::BREACHES,
         caches::BREACHES,
-        watch::BREACHES,
         lists::BREACHES,
         load_balancers::BREACHES,
-        built::BREACHES,
         sets::BREACHES,
         routes::BREACHES,
         ownership::BREACHES,

@@ -3,6 +3,26 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+
+/// A duration that is text in JSON.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Time(pub Duration);
+
+impl TryFrom<String> for Time {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        parse(&text).map(Self)
+    }
+}
+
+impl From<Time> for String {
+    fn from(time: Time) -> Self {
+        format!("{}ms", millis(time.0))
+    }
+}
 
 /// Reads a duration.
 ///

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::duration::Time;
 pub(crate) use effect::{after, before};
 pub(crate) use registry::{Active, aims_at};
 pub use registry::{FaultStatus, Faults};
@@ -46,11 +47,10 @@ pub enum FaultKind {
     /// The call waits.
     Latency {
         /// How long at least.
-        #[serde(with = "text::time")]
-        time: Duration,
+        time: Time,
         /// How much longer at most.
-        #[serde(default, with = "text::time")]
-        jitter: Duration,
+        #[serde(default)]
+        jitter: Time,
     },
     /// An error of the contract.
     Error {
@@ -60,8 +60,8 @@ pub enum FaultKind {
         #[serde(default)]
         message: String,
         /// When to come back.
-        #[serde(default, with = "text::optional_time", skip_serializing_if = "Option::is_none")]
-        retry_after: Option<Duration>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after: Option<Time>,
         /// The work is done all the same.
         #[serde(default)]
         after_work: bool,
@@ -80,8 +80,8 @@ pub enum FaultKind {
     /// The cloud throttles.
     Throttle {
         /// When to come back.
-        #[serde(default = "second", with = "text::time")]
-        retry_after: Duration,
+        #[serde(default = "second")]
+        retry_after: Time,
     },
     /// No work, and no answer before the deadline.
     Hang,
@@ -111,20 +111,20 @@ pub enum FaultKind {
         /// Its reason.
         reason: String,
         /// When to come back.
-        #[serde(default, with = "text::optional_time", skip_serializing_if = "Option::is_none")]
-        retry_after: Option<Duration>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after: Option<Time>,
     },
     /// The work is not begun; it is said to go on.
     InProgress {
         /// When to come back.
-        #[serde(default = "second", with = "text::time")]
-        retry_after: Duration,
+        #[serde(default = "second")]
+        retry_after: Time,
     },
     /// Machines run but cannot be described yet.
     MetadataNotReady {
         /// When to come back.
-        #[serde(default = "second", with = "text::time")]
-        retry_after: Duration,
+        #[serde(default = "second")]
+        retry_after: Time,
     },
     /// The process aborts in mid-call.
     Crash {
@@ -269,8 +269,8 @@ impl Fault {
     }
 }
 
-fn second() -> Duration {
-    Duration::from_secs(1)
+fn second() -> Time {
+    Time(Duration::from_secs(1))
 }
 
 fn somewhere() -> String {

@@ -3,15 +3,13 @@
 //! In: requests that the SDK found well-formed. Out: what the cloud knows, in the contract's words. Shapes, fencing and
 //! revisions are checked by the SDK; whatever a provider does wrong on purpose is done in `wire`.
 
+mod account;
 mod advertised;
-mod clusters;
 mod from_wire;
 mod instances;
 mod load_balancers;
 mod routes;
-mod status;
 mod to_wire;
-mod volumes;
 mod watch;
 
 use std::{sync::Arc, time::Duration};

@@ -1,14 +1,17 @@
-//! Breaches by what is said of machines.
+//! Breaches by what is said of machines, in answers and by the frames of a watch.
 
-use cloudprovider_sdk::proto::{Instance, InstanceResult, InstanceState, NodeAddress, NodeAddressType};
+use cloudprovider_sdk::proto::{
+    Instance, InstanceResult, InstanceState, NodeAddress, NodeAddressType, watch_instances_response::Frame,
+};
 
 use super::{Breach, early, late};
 use crate::{
     provider::timestamp,
-    wire::{Answer, Method, Reply, Request, Shot, Turn},
+    wire::{Answer, Delivery, Method, Reply, Request, Shot, Turn},
 };
 
 const BATCH: &[Method] = &[Method::BatchGetInstances];
+const WATCH: &[Method] = &[Method::WatchInstances];
 const BOTH: &[Method] = &[Method::BatchGetInstances, Method::ListInstances];
 
 pub(super) const BREACHES: &[Breach] = &[
@@ -33,6 +36,8 @@ pub(super) const BREACHES: &[Breach] = &[
     late("label-valid", "type, zone or region is no label value, or a label key is none", BOTH, label)
         .ways(&["type", "zone", "region", "key"]),
     late("label-reserved", "labels within kubernetes.io and k8s.io", BOTH, reserved),
+    late("watch-started", "the first frame is not `started`", WATCH, started),
+    late("watch-bookmark", "no bookmark ever comes", WATCH, bookmark),
 ];
 
 /// All machines that the fault is meant for.
@@ -168,4 +173,23 @@ fn reserved(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
             instance.labels.insert(key.to_owned(), "mock".to_owned());
         }
     });
+}
+
+fn frame(reply: &Reply) -> Option<&Frame> {
+    match &reply.outcome {
+        Ok(Answer::WatchInstances(answer)) => answer.frame.as_ref(),
+        _ => None,
+    }
+}
+
+fn started(_request: &Request, reply: &mut Reply, _shot: &Shot<'_>) {
+    if matches!(frame(reply), Some(Frame::Started(_))) {
+        reply.delivery = Delivery::Drop;
+    }
+}
+
+fn bookmark(_request: &Request, reply: &mut Reply, _shot: &Shot<'_>) {
+    if matches!(frame(reply), Some(Frame::Bookmark(_))) {
+        reply.delivery = Delivery::Drop;
+    }
 }

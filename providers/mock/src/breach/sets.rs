@@ -1,18 +1,27 @@
-//! Breaches by what is known of sets of backends.
+//! Breaches by what is known of sets of backends, and by what is built while the answer says that all is as wanted.
 
 use cloudprovider_sdk::{
     ProviderError,
-    proto::{BackendSet, Capability},
+    proto::{BackendSet, Capability, IpFamily, Protocol, Service, TrafficPolicy},
 };
 
 use super::{Breach, early, late};
 use crate::wire::{Answer, Method, Reply, Request, Shot, Turn};
 
 const WITH_SETS: &[Method] = &[Method::EnsureLoadBalancer, Method::BatchUpdateLoadBalancers];
+const UPDATE: &[Method] = &[Method::BatchUpdateLoadBalancers];
 const ADVERTISED_TOO: &[Method] =
     &[Method::GetCapabilities, Method::EnsureLoadBalancer, Method::BatchUpdateLoadBalancers];
 
 pub(super) const BREACHES: &[Breach] = &[
+    early(
+        "built-as-asked",
+        "a part of what was asked for is not built, and nobody says so",
+        WITH_SETS,
+        in_part,
+    )
+    .ways(&["backends", "source-ranges", "ports", "node-ports", "protocol", "family", "health-check"]),
+    early("update-own-set", "each balancer of a batch gets the first set", UPDATE, first_set),
     early(
         "set-by-digest",
         "no set is known again, or only the last one, or a digest stands for no nodes",
@@ -77,4 +86,43 @@ fn not_advertised(_request: &Request, reply: &mut Reply, _shot: &Shot<'_>) {
     if let Ok(Answer::GetCapabilities(answer)) = &mut reply.outcome {
         answer.capabilities.retain(|one| *one != i32::from(Capability::BackendSetsByDigest));
     }
+}
+
+fn in_part(request: &mut Request, shot: &Shot<'_>) -> Turn {
+    match request {
+        Request::EnsureLoadBalancer(request) => {
+            request.service.iter_mut().for_each(|service| lessen(service, shot.variant));
+            request.backends.iter_mut().for_each(|set| detach(set, shot.variant));
+        }
+        Request::BatchUpdateLoadBalancers(request) => {
+            request.backend_sets.iter_mut().for_each(|set| detach(set, shot.variant));
+        }
+        _ => {}
+    }
+    Turn::GoOn
+}
+
+fn detach(set: &mut BackendSet, variant: &str) {
+    if variant == "backends" {
+        set.nodes.clear();
+    }
+}
+
+fn lessen(service: &mut Service, variant: &str) {
+    match variant {
+        "source-ranges" => service.source_ranges.clear(),
+        "ports" => service.ports.truncate(1),
+        "node-ports" => service.ports.iter_mut().for_each(|port| port.node_port = port.port),
+        "protocol" => service.ports.iter_mut().for_each(|port| port.set_protocol(Protocol::Tcp)),
+        "family" => service.ip_families = vec![IpFamily::Ipv4.into()],
+        "health-check" => service.set_external_traffic_policy(TrafficPolicy::Cluster),
+        _ => {}
+    }
+}
+
+fn first_set(request: &mut Request, _shot: &Shot<'_>) -> Turn {
+    if let Request::BatchUpdateLoadBalancers(request) = request {
+        request.items.iter_mut().for_each(|item| item.backend_set = 0);
+    }
+    Turn::GoOn
 }

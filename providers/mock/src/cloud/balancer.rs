@@ -12,10 +12,11 @@ pub const ANNOTATION_PREFIX: &str = "mock.cloudprovider.ccm/";
 pub const WRITTEN_PREFIX: &str = "status.mock.cloudprovider.ccm/";
 
 /// How far a balancer is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BalancerState {
     /// Being made.
+    #[default]
     Provisioning,
     /// Serves.
     Active,
@@ -131,7 +132,7 @@ pub struct WantedService {
 }
 
 /// A balancer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Balancer {
     /// The cloud's id, counted up.
     pub id: String,

@@ -1,6 +1,6 @@
 //! What happens to balancers behind the provider's back.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -104,20 +104,10 @@ impl State {
             namespace: wish.namespace,
             service_name: wish.service_name,
             state: BalancerState::Active,
-            internal: false,
             ports: wish.ports,
-            annotations: BTreeMap::new(),
-            source_ranges: Vec::new(),
-            health_check_port: 0,
-            backends: Arc::default(),
-            backend_digest: String::new(),
             ingress: vec![Ingress { ip: Some(ip), hostname: None, proxy: false }],
-            applied_digest: String::new(),
-            pending_digest: String::new(),
-            drifted: false,
-            writes: 0,
             created: now,
-            due: None,
+            ..Balancer::default()
         };
         self.put_balancer(balancer.clone());
         Ok(balancer)

@@ -99,21 +99,10 @@ impl State {
             namespace: wish.service.namespace.clone(),
             service_name: wish.service.name.clone(),
             state: BalancerState::Provisioning,
-            internal: false,
-            ports: Vec::new(),
-            annotations: std::collections::BTreeMap::new(),
-            source_ranges: Vec::new(),
-            health_check_port: 0,
-            backends: Arc::default(),
-            backend_digest: String::new(),
-            ingress: Vec::new(),
-            applied_digest: String::new(),
-            pending_digest: String::new(),
-            drifted: false,
-            writes: 0,
             created: now,
             due: Some(later(now, delay)),
             id,
+            ..Balancer::default()
         })
     }
 

@@ -73,15 +73,6 @@ impl State {
         Ok(Updated { due: due.filter(|due| *due > now) })
     }
 
-    /// Checks once for a whole batch of updates that the cloud may be written to.
-    ///
-    /// # Errors
-    ///
-    /// When it may not.
-    pub fn begin_balancer_updates(&self) -> Result<(), CloudError> {
-        self.enter("balancers:write")
-    }
-
     /// Removes the balancer of a Service; what is another's is left alone.
     ///
     /// # Errors

@@ -1,10 +1,11 @@
-//! Balancers: found by their natural key, never by what an answer told, so that a lost answer does no harm.
+//! Balancers: found by their natural key, never by what an answer told, so that a lost answer does no harm; and
+//! what the cloud holds for a cluster.
 
 use std::sync::Arc;
 
-use super::{
-    Backend, Balancer, BalancerKey, BalancerState, CloudError, NodeQuery, State, held, lookup::Found,
-};
+use serde::{Deserialize, Serialize};
+
+use super::{Backend, Balancer, BalancerKey, BalancerState, CloudError, NodeQuery, State, lookup::Found};
 
 /// What is found for a natural key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +18,26 @@ pub enum FoundBalancer<'a> {
     NotOwned,
     /// None.
     Absent,
+}
+
+/// One thing that the cloud holds for a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// What it is.
+    pub kind: String,
+    /// Its id.
+    pub id: String,
+}
+
+impl Held {
+    fn new(kind: &str, id: &str) -> Self {
+        Self { kind: kind.to_owned(), id: id.to_owned() }
+    }
+}
+
+/// The firewall of a balancer: made and removed together with it.
+fn firewall_of(balancer: &Balancer) -> String {
+    balancer.id.replacen("lb", "fw", 1)
 }
 
 /// The name that in-tree providers give the balancer of a Service.
@@ -96,7 +117,7 @@ impl State {
         }
         self.index_balancer(&balancer);
         if !balancer.is_legacy() {
-            self.firewalls.insert(held::firewall_of(&balancer), balancer.cluster_uid.clone());
+            self.firewalls.insert(firewall_of(&balancer), balancer.cluster_uid.clone());
         }
         self.balancers.insert(balancer.id.clone(), balancer);
         self.touch();
@@ -105,7 +126,7 @@ impl State {
     pub(super) fn remove_balancer(&mut self, id: &str) {
         if let Some(balancer) = self.balancers.remove(id) {
             self.unindex_balancer(&balancer);
-            self.firewalls.remove(&held::firewall_of(&balancer));
+            self.firewalls.remove(&firewall_of(&balancer));
             self.free_addresses(&balancer);
             self.touch();
         }
@@ -171,6 +192,35 @@ impl State {
         sets.retain(|_, set| set.strong_count() > 0);
         sets.insert(digest.to_owned(), Arc::downgrade(&backends));
         backends
+    }
+
+    /// What there is for a cluster, beside its machines.
+    #[must_use]
+    pub fn held(&self, cluster_uid: &str) -> Vec<Held> {
+        let balancers = self.balancers.values().filter(|balancer| balancer.cluster_uid == cluster_uid);
+        let firewalls = self.firewalls.iter().filter(|(_, owner)| *owner == cluster_uid);
+        let routes = self.routes.values().filter(|route| route.cluster_uid == cluster_uid);
+        balancers
+            .map(|balancer| Held::new("load-balancer", &balancer.id))
+            .chain(firewalls.map(|(id, _)| Held::new("firewall", id)))
+            .chain(routes.map(|route| Held::new("route", &route.id)))
+            .collect()
+    }
+
+    /// From now on the balancer's firewall stays when the balancer goes: what a provider leaves behind that forgets it.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such balancer.
+    pub fn forget_firewall(&mut self, reference: &str) -> Result<(), CloudError> {
+        let balancer = self.balancer(reference).cloned();
+        let balancer =
+            balancer.ok_or_else(|| CloudError::NotFound { what: format!("load balancer {reference}") })?;
+        if let Some(owner) = self.firewalls.remove(&firewall_of(&balancer)) {
+            self.firewalls.insert(format!("{}-left", firewall_of(&balancer)), owner);
+            self.touch();
+        }
+        Ok(())
     }
 }
 

@@ -5,14 +5,14 @@ use std::time::Duration;
 use cloudprovider_sdk::{
     ProviderError,
     proto::{
-        InProgress, InstanceState, ItemError, LoadBalancer, LoadBalancerState, LoadBalancerUpdateResult,
-        RouteDeletion, RouteResult, UnreachableLocation, UpdateOutcome, VolumeState,
-        watch_instances_response::Frame,
+        InProgress, InstanceResult, InstanceState, ItemError, LoadBalancer, LoadBalancerState,
+        LoadBalancerUpdateResult, RouteDeletion, RouteResult, UnreachableLocation, UpdateOutcome,
+        VolumeState, watch_instances_response::Frame,
     },
 };
 use tonic::Status;
 
-use super::{Fault, FaultKind};
+use super::{Fault, FaultKind, Time};
 use crate::{
     breach,
     provider::timestamp,
@@ -26,10 +26,10 @@ pub(crate) fn before(fault: &Fault, request: &mut Request, shot: &Shot<'_>) -> T
             Turn::fail(&contract_error(reason, message, *retry_after))
         }
         FaultKind::Status { code, message, after_work: false } => Turn::status(bare(code, message)),
-        FaultKind::Throttle { retry_after } => Turn::fail(&ProviderError::rate_limited(*retry_after)),
+        FaultKind::Throttle { retry_after } => Turn::fail(&ProviderError::rate_limited(retry_after.0)),
         FaultKind::Hang => Turn::Hang,
         FaultKind::Crash { after_work: false } => Turn::Crash,
-        FaultKind::InProgress { retry_after } => in_progress(request, *retry_after),
+        FaultKind::InProgress { retry_after } => in_progress(request, retry_after.0),
         FaultKind::Breach { rule, .. } => {
             breach::named(rule).map_or(Turn::GoOn, |breach| (breach.before)(request, shot))
         }
@@ -52,7 +52,7 @@ pub(crate) fn after(fault: &Fault, request: &Request, reply: &mut Reply, shot: &
         FaultKind::Absent => absent(request, reply, shot),
         FaultKind::State { state } => lie(reply, shot, instance_state_named(state).unwrap_or_default()),
         FaultKind::NotAuthoritative => not_authoritative(reply, shot),
-        FaultKind::MetadataNotReady { retry_after } => not_ready(reply, shot, *retry_after),
+        FaultKind::MetadataNotReady { retry_after } => not_ready(reply, shot, retry_after.0),
         FaultKind::ItemError { reason, retry_after } => {
             item_errors(reply, shot, &contract_error(reason, "", *retry_after).to_item());
         }
@@ -67,11 +67,11 @@ pub(crate) fn after(fault: &Fault, request: &Request, reply: &mut Reply, shot: &
     }
 }
 
-fn contract_error(reason: &str, message: &str, retry_after: Option<Duration>) -> ProviderError {
+fn contract_error(reason: &str, message: &str, retry_after: Option<Time>) -> ProviderError {
     let message = if message.is_empty() { "a fault of the mock" } else { message };
     let error = ProviderError::new(reason_named(reason).unwrap_or_default(), message);
     match retry_after {
-        Some(after) => error.with_retry_after(after),
+        Some(after) => error.with_retry_after(after.0),
         None => error,
     }
 }
@@ -139,10 +139,7 @@ fn partial(reply: &mut Reply, shot: &Shot<'_>, location: &str) {
     match &mut reply.outcome {
         Ok(Answer::BatchGetInstances(answer)) => {
             for result in answer.results.iter_mut().filter(|result| shot.hits(&result.key)) {
-                result.state = InstanceState::Unspecified.into();
-                result.authoritative = false;
-                result.instance = None;
-                result.error = Some(error.clone());
+                *result = unknown(&result.key, error.clone());
             }
         }
         Ok(Answer::ListInstances(answer)) => {
@@ -239,14 +236,16 @@ fn not_ready(reply: &mut Reply, shot: &Shot<'_>, retry_after: Duration) {
     }
 }
 
+/// Nothing is known of a machine but the error.
+fn unknown(key: &str, error: ItemError) -> InstanceResult {
+    InstanceResult { key: key.to_owned(), error: Some(error), ..InstanceResult::default() }
+}
+
 fn item_errors(reply: &mut Reply, shot: &Shot<'_>, error: &ItemError) {
     match &mut reply.outcome {
         Ok(Answer::BatchGetInstances(answer)) => {
             for result in answer.results.iter_mut().filter(|result| shot.hits(&result.key)) {
-                result.state = InstanceState::Unspecified.into();
-                result.authoritative = false;
-                result.instance = None;
-                result.error = Some(error.clone());
+                *result = unknown(&result.key, error.clone());
             }
         }
         Ok(Answer::BatchUpdateLoadBalancers(answer)) => {

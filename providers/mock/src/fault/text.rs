@@ -144,56 +144,12 @@ fn check_breach(rule: &str, variant: &str) -> Result<(), FaultError> {
     Ok(())
 }
 
-/// Durations as text.
-pub(super) mod time {
-    use std::time::Duration;
-
-    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
-
-    use crate::duration;
-
-    pub(in crate::fault) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&format!("{}ms", duration::millis(*time)))
-    }
-
-    pub(in crate::fault) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Duration, D::Error> {
-        duration::parse(&String::deserialize(from)?).map_err(D::Error::custom)
-    }
-}
-
-/// Durations as text, or nothing.
-pub(super) mod optional_time {
-    use std::time::Duration;
-
-    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
-
-    use crate::duration;
-
-    pub(in crate::fault) fn serialize<S: Serializer>(
-        time: &Option<Duration>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        match time {
-            Some(time) => super::time::serialize(time, to),
-            None => to.serialize_none(),
-        }
-    }
-
-    pub(in crate::fault) fn deserialize<'a, D: Deserializer<'a>>(
-        from: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        Option::<String>::deserialize(from)?
-            .map(|text| duration::parse(&text))
-            .transpose()
-            .map_err(D::Error::custom)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::duration::Time;
 
     fn fault(text: &str) -> Fault {
         text.parse::<FaultSpec>().unwrap().into_fault()
@@ -204,7 +160,7 @@ mod tests {
         let text = "error,reason=RATE_LIMITED,retry-after=2s,method=ensureloadbalancer,times=3,on=a/b;c*";
         let parsed = fault(text);
         let FaultKind::Error { retry_after, .. } = parsed.kind else { panic!("{parsed:?}") };
-        assert_eq!(retry_after, Some(Duration::from_secs(2)));
+        assert_eq!(retry_after, Some(Time(Duration::from_secs(2))));
         assert_eq!(parsed.method.as_deref(), Some("EnsureLoadBalancer"));
         assert_eq!(
             (parsed.times, parsed.on.as_slice()),

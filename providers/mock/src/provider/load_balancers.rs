@@ -168,7 +168,7 @@ fn update_all(
     request: BatchUpdateLoadBalancersRequest,
     now: Timestamp,
 ) -> Result<Vec<LoadBalancerUpdateResult>, CloudError> {
-    state.begin_balancer_updates()?;
+    state.enter("balancers:write")?;
     let mut sets = Vec::new();
     for set in request.backend_sets {
         let nodes: Vec<_> = set.nodes.into_iter().map(from_wire::node).collect();

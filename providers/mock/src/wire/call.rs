@@ -100,7 +100,7 @@ impl Call {
         let mut wait = if self.method.is_from_memory() { Duration::ZERO } else { self.stage.latency };
         for active in &self.met {
             if let FaultKind::Latency { time, jitter } = active.fault.kind {
-                wait += time + jitter.mul_f64(fastrand::f64());
+                wait += time.0 + jitter.0.mul_f64(fastrand::f64());
             }
         }
         if !wait.is_zero() {
