@@ -17,6 +17,7 @@ mod cluster;
 mod controllers;
 mod election;
 mod providers;
+mod shadow;
 mod state;
 mod webhooks;
 
@@ -94,13 +95,19 @@ async fn start_with(
     let pressure = WritePressure::default();
     let events = start_events(process, &client, &pressure, &metrics);
 
+    let shadow = shadow::start(process);
     process.waiting_for("the apiserver, for the uid of the namespace kube-system");
     let cluster = cluster::identify(&client, &process.settings().kube.cluster_name).await?;
     accounts.start(process, &client);
     let leadership = election::start(process, electing);
-    let (providers, remotes) = providers::start(process, cluster, &leadership, &cloud_metrics, dialer);
+    let (providers, remotes) = {
+        let gates = (&leadership, shadow.as_ref());
+        providers::start(process, cluster, gates, &cloud_metrics, dialer)
+    };
     let caches = Caches::new(process.settings(), &providers, &metrics);
-    let writer = |client| Writer::new(client, pressure.clone()).while_leading(leadership.clone());
+    let writer = |client| {
+        Writer::new(client, pressure.clone()).while_leading(leadership.clone()).in_shadow(shadow.clone())
+    };
     let parts = Parts {
         settings: process.settings().controllers.clone(),
         nodes: caches.nodes.clone(),
@@ -115,13 +122,17 @@ async fn start_with(
         cloud_metrics,
         views: Arc::default(),
     };
-    state::open(process, &parts, leadership.clone(), remotes);
-    webhooks::start(process, &parts, leadership.clone())?;
+    match &shadow {
+        Some(_) => tracing::info!("shadow mode: no webhook is served"),
+        None => webhooks::start(process, &parts, leadership.clone())?,
+    }
+    let comparison = shadow.map(|shadow| shadow::compare(process, shadow, &caches));
+    state::open(process, &parts, leadership.clone(), remotes, comparison);
     process.waiting_for("a provider");
     let mut introduced = pin!(providers::introduced(&parts.providers, PATIENCE));
     let is_late = timeout(MOMENT, &mut introduced).await.is_err();
     caches.start(process, &client, &parts.providers);
-    if !leadership.holds() {
+    if leadership.stands_by() {
         process.standing_by();
         leadership.elected().await;
         process.waiting_for("a provider");
@@ -147,6 +158,7 @@ fn client_options(process: &Process) -> ClientOptions {
         master: settings.master.as_ref().map(ToString::to_string),
         qps: settings.kube_api_qps,
         burst: settings.kube_api_burst,
+        read_only: process.settings().shadow.shadow,
         ..ClientOptions::default()
     }
 }
@@ -158,10 +170,13 @@ fn start_events(
     metrics: &KubeMetrics,
 ) -> Events {
     let (events, writer) = Events::new(client.clone(), pressure.clone(), metrics.events.clone());
-    let last = events.clone();
+    let (last, shadow) = (events.clone(), process.settings().shadow.shadow);
     process.spawn_support("events", |stop| async move {
         let (writing, cut) = (tokio_util::sync::CancellationToken::new(), stop);
-        let writer = tokio::spawn(writer.run(writing.clone()));
+        let writer = match shadow {
+            true => tokio::spawn(writer.write_none(writing.clone())),
+            false => tokio::spawn(writer.run(writing.clone())),
+        };
         cut.cancelled().await;
         last.flush(LAST_EVENTS).await;
         writing.cancel();

@@ -43,6 +43,7 @@ mod scripted;
 mod session;
 mod sets;
 pub mod settings;
+mod shadowed;
 mod spliced;
 mod ssh_keys;
 mod standing;

@@ -55,6 +55,8 @@ pub struct Fencing {
 pub enum Leading {
     /// Leader election is off: this process always leads.
     Always,
+    /// Shadow mode: this process decides as a leader does, and may change nothing, ever.
+    Shadow,
     /// Another replica leads, or none.
     No,
     /// This process leads.
@@ -82,6 +84,12 @@ impl Leadership {
     #[must_use]
     pub fn always() -> Self {
         Self::of(&watch::Sender::new(Leading::Always))
+    }
+
+    /// For a process in shadow mode.
+    #[must_use]
+    pub fn shadow() -> Self {
+        Self::of(&watch::Sender::new(Leading::Shadow))
     }
 
     /// For a process that does not lead yet, with the sender that announces changes.
@@ -113,7 +121,7 @@ impl Leadership {
     pub fn fencing(&self) -> Fencing {
         match &*self.leading.borrow() {
             Leading::Until { fencing, .. } => fencing.clone(),
-            Leading::Always | Leading::No => Fencing::default(),
+            Leading::Always | Leading::Shadow | Leading::No => Fencing::default(),
         }
     }
 
@@ -122,9 +130,15 @@ impl Leadership {
     pub fn holds(&self) -> bool {
         match &*self.leading.borrow() {
             Leading::Always => true,
-            Leading::No => false,
+            Leading::Shadow | Leading::No => false,
             Leading::Until { end, .. } => Instant::now() < *end,
         }
+    }
+
+    /// Whether this process waits until it leads.
+    #[must_use]
+    pub fn stands_by(&self) -> bool {
+        !self.holds() && *self.leading.borrow() != Leading::Shadow
     }
 
     /// Waits for the next change; for ever once the sender is gone.
@@ -134,7 +148,7 @@ impl Leadership {
         }
     }
 
-    /// Waits until this process leads.
+    /// Waits until this process leads, or is to decide as if it did.
     pub async fn elected(&self) {
         let leads = |leading: &Leading| *leading != Leading::No;
         if self.leading.clone().wait_for(leads).await.is_err() {
@@ -150,7 +164,7 @@ impl Leadership {
             // `None`: no end in sight.
             let end = match &*changes.borrow_and_update() {
                 Leading::Always => None,
-                Leading::No => return,
+                Leading::Shadow | Leading::No => return,
                 Leading::Until { end, .. } => Some(*end),
             };
             let over = async {

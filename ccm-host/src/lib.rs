@@ -6,6 +6,7 @@
 //! * [`reconcile`] is shared by all controllers.
 //! * [`manager`] is the process: flags, logs, serving, start order, shutdown.
 //! * [`election`] decides whether this replica leads.
+//! * [`shadow`] compares what is held back in shadow mode with what another controller manager does.
 //! * [`clock`] is the wall clock.
 //! * `trace` names the spans of a trace.
 //! * [`cidr`] parses networks as Kubernetes does.
@@ -22,5 +23,6 @@ pub mod flag;
 pub mod kube;
 pub mod manager;
 pub mod reconcile;
+pub mod shadow;
 mod trace;
 pub mod webhooks;

@@ -4,9 +4,10 @@
 //! [`API_VERSION`] stay; new fields may come, so readers ignore those that they do not know. Nothing in here is a secret:
 //! names, times, counts, and messages that already appear in Events, conditions or the log.
 //!
-//! [`inventory`] is what a provider reports about its cloud.
+//! [`inventory`] is what a provider reports about its cloud, [`shadow`] what a host that only watches would change.
 
 pub mod inventory;
+pub mod shadow;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,8 @@ pub enum Leadership {
     Leader,
     /// Another replica leads, or none does: this one changes nothing.
     Standby,
+    /// Everything is decided and nothing changed.
+    Shadow,
 }
 
 /// One provider of the command line.

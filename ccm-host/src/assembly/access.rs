@@ -94,7 +94,14 @@ async fn client(
     kubeconfig: Option<&PathBuf>,
     metrics: &ClientMetrics,
 ) -> Result<Client> {
-    let mut options = ClientOptions { qps: QPS, burst: BURST, request_timeout: REVIEW, ..options.clone() };
+    // A review is created, and stored nowhere: shadow mode needs it, too.
+    let mut options = ClientOptions {
+        qps: QPS,
+        burst: BURST,
+        request_timeout: REVIEW,
+        read_only: false,
+        ..options.clone()
+    };
     if let Some(path) = kubeconfig {
         (options.kubeconfig, options.master) = (Some(path.clone()), None);
     }

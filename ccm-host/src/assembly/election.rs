@@ -13,12 +13,20 @@ use crate::{
 pub(super) fn client_options(process: &Process, options: &ClientOptions) -> Option<ClientOptions> {
     let settings = &process.settings().election;
     let request_timeout = settings.leader_elect_renew_deadline / 2;
-    settings.leader_elect.then(|| ClientOptions { qps: 0.0, retries: 0, request_timeout, ..options.clone() })
+    (settings.leader_elect && !process.settings().shadow.shadow).then(|| ClientOptions {
+        qps: 0.0,
+        retries: 0,
+        request_timeout,
+        ..options.clone()
+    })
 }
 
-/// Starts competing. Losing the Lease ends the process.
+/// Starts competing, except in shadow mode. Losing the Lease ends the process.
 pub(super) fn start(process: &Process, client: &Client) -> Leadership {
     let settings = process.settings().election.clone();
+    if process.settings().shadow.shadow {
+        return Leadership::shadow();
+    }
     if !settings.leader_elect {
         return Leadership::always();
     }

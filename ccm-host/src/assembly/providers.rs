@@ -10,13 +10,14 @@ use crate::{
     },
     election::Leadership,
     manager::{health::Probe, process::Process},
+    shadow::Shadow,
 };
 
 /// Starts connecting to all providers, with a readiness check for each.
 pub(super) fn start(
     process: &Process,
     cluster: ClusterRef,
-    leadership: &Leadership,
+    (leadership, shadow): (&Leadership, Option<&Shadow>),
     metrics: &CloudMetrics,
     dialer: Option<Dialer>,
 ) -> (Providers, Vec<Arc<RemoteProvider>>) {
@@ -29,6 +30,7 @@ pub(super) fn start(
                 allowed_uids: settings.allowed_uids.clone(),
                 dialer: dialer.clone(),
                 leadership: leadership.clone(),
+                shadow: shadow.cloned(),
                 ..ProviderConfig::new(settings.name.clone(), settings.endpoint.clone(), cluster.clone())
             };
             let provider = RemoteProvider::spawn(config, metrics, process.connections());

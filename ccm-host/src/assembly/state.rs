@@ -7,10 +7,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ccm_state::{
     API_VERSION, Explanation, Host, HostState, Leadership as Leads, NodeState, NodeSummary, Queue, Standing,
-    inventory::Inventory,
+    inventory::Inventory, shadow::ShadowReport,
 };
 use jiff::Timestamp;
 
+use super::shadow::Comparison;
 use crate::{
     clock,
     cloud::{CloudError, NodeOwner, ProviderStatus, Providers, Question, RemoteProvider},
@@ -43,6 +44,7 @@ struct State {
     nodes: Cache<Node>,
     queues: QueueMetrics,
     views: Arc<Views>,
+    comparison: Option<Comparison>,
 }
 
 /// Lets people see the state from now on.
@@ -51,6 +53,7 @@ pub(super) fn open(
     parts: &Parts,
     leadership: Leadership,
     remotes: Vec<Arc<RemoteProvider>>,
+    comparison: Option<Comparison>,
 ) {
     process.state().open(Arc::new(State {
         checks: process.checks().clone(),
@@ -63,6 +66,7 @@ pub(super) fn open(
         nodes: parts.nodes.clone(),
         queues: parts.metrics.queue.clone(),
         views: Arc::clone(&parts.views),
+        comparison,
     }));
 }
 
@@ -71,6 +75,7 @@ impl State {
         match self.leadership.clone().heard() {
             Leading::Always => Leads::Always,
             Leading::No => Leads::Standby,
+            Leading::Shadow => Leads::Shadow,
             Leading::Until { .. } => Leads::Leader,
         }
     }
@@ -181,6 +186,20 @@ impl Source for State {
             provider_id: node.provider_id.clone(),
             explanations,
         })
+    }
+
+    fn shadow(&self) -> Option<ShadowReport> {
+        let comparison = self.comparison.as_ref()?;
+        let not_ready = self.checks.ask_all(Probe::Ready).into_iter().filter_map(|outcome| {
+            let why = outcome.result.err()?;
+            Some(format!("{}: {why}", outcome.name))
+        });
+        let is_blocked = |standing| standing == Standing::Blocked;
+        let nodes = self.nodes(self.leads()).into_iter().filter(|node| is_blocked(node.standing));
+        let nodes = nodes.map(|node| ("Node", String::new(), node.name, node.why));
+        let services = self.views.services().into_iter().filter(|service| is_blocked(service.standing));
+        let services = services.map(|service| ("Service", service.namespace, service.name, service.why));
+        Some(comparison.report(not_ready.collect(), nodes.chain(services).collect()))
     }
 
     fn providers(&self) -> Vec<String> {

@@ -15,25 +15,25 @@ use super::{
     walk::{Page, Paged, Walked, walk},
     wanted,
 };
-use crate::kube::Service;
+use crate::kube::ObjectKey;
 
 /// `EnsureLoadBalancerRequest.backends`.
 const BACKENDS: u32 = 4;
 
-pub(super) async fn get(link: &Link, service: &Service) -> Result<LoadBalancer, CloudError> {
+pub(super) async fn get(link: &Link, key: &ObjectKey, uid: &str) -> Result<LoadBalancer, CloudError> {
     let method = &method::GET_LOAD_BALANCER;
     let _permit = link.permit(method).await?;
     let session = link.session(method)?;
     let message = pb::GetLoadBalancerRequest {
         cluster: Some(link.config.cluster.message()),
-        service: Some(wanted::service_ref(&service.key, &service.uid)),
+        service: Some(wanted::service_ref(key, uid)),
     };
     let mut client = session.load_balancers();
     let response = link
         .call(&session, method, None, message, async |request| client.get_load_balancer(request).await)
         .await?;
     let mut findings = Findings::default();
-    let balancer = check::balancer(response.load_balancer, &service.key, &service.uid, &mut findings);
+    let balancer = check::balancer(response.load_balancer, key, uid, &mut findings);
     link.metrics.findings(&findings);
     Ok(balancer)
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use cloudprovider_proto::v1alpha1 as pb;
 
 use super::{connect::Dialer, settings::Endpoint};
-use crate::election::{Fencing, Leadership};
+use crate::{
+    election::{Fencing, Leadership},
+    shadow::Shadow,
+};
 
 /// The cluster on whose behalf every call is made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub struct ProviderConfig {
     pub allowed_uids: Vec<u32>,
     /// Whether this process may change anything.
     pub leadership: Leadership,
+    /// Where mutations are noted that shadow mode holds back.
+    pub shadow: Option<Shadow>,
     /// Connects to a provider without a socket.
     pub dialer: Option<Dialer>,
     /// Sent to the provider, for its logs.
@@ -67,6 +72,7 @@ impl ProviderConfig {
             cluster,
             allowed_uids: Vec::new(),
             leadership: Leadership::always(),
+            shadow: None,
             dialer: None,
             host_version: env!("CARGO_PKG_VERSION").to_owned(),
             paces: Paces::default(),

@@ -23,6 +23,7 @@ use super::{
     method,
     metrics::ProviderMetrics,
     routes::{self, Change as _, RouteChanges},
+    shadowed::Shadowed,
     ssh_keys,
     updates::{BalancerUpdates, UpdateKey},
     volumes::{VolumeKey, VolumeReads},
@@ -39,6 +40,7 @@ pub struct RemoteProvider {
     route_ensures: Batcher<RouteChanges<routes::Ensure>>,
     route_deletes: Batcher<RouteChanges<routes::Delete>>,
     volumes: Batcher<VolumeReads>,
+    shadowed: Option<Shadowed>,
 }
 
 impl RemoteProvider {
@@ -46,6 +48,7 @@ impl RemoteProvider {
     #[must_use]
     pub fn spawn(config: ProviderConfig, metrics: &CloudMetrics, stop: CancellationToken) -> Arc<Self> {
         let metrics = ProviderMetrics::new(metrics.clone(), &config.name);
+        let shadowed = config.shadow.clone().map(Shadowed::new);
         let link = Arc::new(Link::new(config, metrics));
         tokio::spawn(link::run(Arc::clone(&link), stop));
         Arc::new(Self {
@@ -54,6 +57,7 @@ impl RemoteProvider {
             route_ensures: Batcher::new(RouteChanges::new(Arc::clone(&link))),
             route_deletes: Batcher::new(RouteChanges::new(Arc::clone(&link))),
             volumes: Batcher::new(VolumeReads::new(Arc::clone(&link))),
+            shadowed,
             link,
         })
     }
@@ -122,19 +126,28 @@ impl Provider for RemoteProvider {
     }
 
     async fn load_balancer(&self, service: &Service) -> Result<LoadBalancer, CloudError> {
-        balancers::get(&self.link, service).await
+        balancers::get(&self.link, &service.key, &service.uid).await
     }
 
     async fn ensure_load_balancer(&self, wanted: EnsureLoadBalancer) -> Result<Ensured, CloudError> {
+        if let Some(shadowed) = &self.shadowed {
+            return shadowed.ensure(&self.link, wanted).await;
+        }
         balancers::ensure(&self.link, wanted).await
     }
 
     async fn update_load_balancer(&self, wanted: UpdateLoadBalancer) -> Result<Updated, CloudError> {
+        if self.shadowed.is_some() {
+            return Ok(Shadowed::update(&wanted));
+        }
         self.link.session(&method::BATCH_UPDATE_LOAD_BALANCERS)?;
         self.updates.ask((), UpdateKey::of(&wanted), wanted).await
     }
 
     async fn delete_load_balancer(&self, wanted: DeleteLoadBalancer) -> Result<Deleted, CloudError> {
+        if let Some(shadowed) = &self.shadowed {
+            return shadowed.delete(&self.link, &wanted).await;
+        }
         balancers::delete(&self.link, wanted).await
     }
 
@@ -147,16 +160,25 @@ impl Provider for RemoteProvider {
     }
 
     async fn ensure_route(&self, wanted: EnsureRoute) -> Result<EnsuredRoute, CloudError> {
+        if let Some(shadowed) = &self.shadowed {
+            return shadowed.ensure_route(&self.link, &wanted).await;
+        }
         self.link.session(routes::Ensure::method())?;
         self.route_ensures.ask((), RouteChanges::<routes::Ensure>::key(&wanted), wanted).await
     }
 
     async fn delete_route(&self, listed: Route) -> Result<DeletedRoute, CloudError> {
+        if let Some(shadowed) = &self.shadowed {
+            return shadowed.delete_route(&self.link, &listed).await;
+        }
         self.link.session(routes::Delete::method())?;
         self.route_deletes.ask((), RouteChanges::<routes::Delete>::key(&listed), listed).await
     }
 
     async fn add_ssh_key(&self, user: &str, public_key: &str) -> Result<Option<InProgress>, CloudError> {
+        if let Some(shadowed) = &self.shadowed {
+            return Err(shadowed.add_ssh_key(user));
+        }
         ssh_keys::add(&self.link, user, public_key).await
     }
 

@@ -19,6 +19,7 @@ use crate::kube::{
     cache::Cache, fixtures::refusal, keep::Keep, metrics::CacheMetrics, node::Node, pairs::Pairs,
     patch::Writer, pressure::WritePressure,
 };
+use crate::shadow::Shadow;
 
 const HOST: &str = "host";
 
@@ -47,6 +48,7 @@ struct State {
     renewed: BTreeMap<String, Option<Timestamp>>,
     leases_refused: bool,
     before_next_read: Option<Box<dyn FnOnce() + Send>>,
+    shadow: Option<Shadow>,
 }
 
 impl NodeServer {
@@ -77,7 +79,13 @@ impl NodeServer {
     }
 
     pub(crate) fn writer(&self) -> Writer {
-        Writer::new(self.client.clone(), WritePressure::default())
+        Writer::new(self.client.clone(), WritePressure::default()).in_shadow(self.state.lock().shadow.clone())
+    }
+
+    /// The controllers that start from now on run in shadow mode.
+    pub(crate) fn shadowed(self, shadow: &Shadow) -> Self {
+        self.state.lock().shadow = Some(shadow.clone());
+        self
     }
 
     /// A cache that has synced, and follows until cancelled.

@@ -93,7 +93,8 @@ impl Parts {
     /// The writer of this controller.
     #[must_use]
     pub fn writer(&self, controller: &Registration) -> Writer {
-        controller.account.and_then(|account| self.writers.get(account)).unwrap_or(&self.writer).clone()
+        let writer = controller.account.and_then(|account| self.writers.get(account)).unwrap_or(&self.writer);
+        writer.clone().of(controller.name)
     }
 }
 

@@ -66,6 +66,8 @@ pub struct ClientOptions {
     pub request_timeout: Duration,
     /// How often to repeat a request that the apiserver rejects with 429, or with 503 and a Retry-After.
     pub retries: u32,
+    /// Whether nothing but GET is sent.
+    pub read_only: bool,
 }
 
 impl Default for ClientOptions {
@@ -78,6 +80,7 @@ impl Default for ClientOptions {
             user_agent: concat!("cloud-controller-manager/", env!("CARGO_PKG_VERSION")).to_owned(),
             request_timeout: Duration::from_secs(30),
             retries: 3,
+            read_only: false,
         }
     }
 }
@@ -210,6 +213,7 @@ where
         deadline: options.request_timeout,
         retries: options.retries,
         metrics: metrics.clone(),
+        read_only: options.read_only,
     };
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())

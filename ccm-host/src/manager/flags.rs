@@ -40,6 +40,7 @@ use crate::controllers::node_ipam::{self, settings as cidrs};
 use crate::controllers::{self as all, Registration};
 use crate::election;
 use crate::flag::{self, FlagError, Mistakes, Wrong};
+use crate::shadow;
 use crate::webhooks;
 
 /// Provider-neutral cloud controller manager: keeps nodes and load balancers of a cluster in step with the cloud,
@@ -72,6 +73,8 @@ pub struct RawFlags {
     traces: TraceSettings,
     #[command(flatten)]
     election: election::Settings,
+    #[command(flatten)]
+    shadow: shadow::Settings,
     #[command(flatten)]
     legacy: RawLegacy,
     #[command(flatten)]
@@ -114,6 +117,7 @@ pub struct Settings {
     pub logging: LoggingSettings,
     pub traces: TraceSettings,
     pub election: election::Settings,
+    pub shadow: shadow::Settings,
     /// Accepted values that deserve a warning in the log.
     pub warnings: Vec<String>,
     /// Every flag and its value, given or default, by name.
@@ -219,6 +223,7 @@ fn resolve(raw: RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -
     let cidrs = raw.cidrs.resolve(with_ipam, mistakes, warnings);
     let serving = raw.serving.resolve(mistakes, warnings);
     raw.election.check(mistakes);
+    raw.shadow.check(raw.kube.use_service_account_credentials, mistakes);
     raw.legacy.check(mistakes, warnings);
     raw.gates.check(mistakes, warnings);
     Some(Settings {
@@ -233,6 +238,7 @@ fn resolve(raw: RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -
         logging: raw.logging,
         traces: raw.traces,
         election: raw.election,
+        shadow: raw.shadow,
         warnings: Vec::new(),
         flags: Vec::new(),
     })

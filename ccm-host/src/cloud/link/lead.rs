@@ -37,7 +37,7 @@ impl<'a> Lead<'a> {
         let (fencing, valid_for) = match self.leadership.heard() {
             Leading::Always => (Fencing::default(), None),
             Leading::Until { fencing, end } => (fencing, Some(end.saturating_duration_since(Instant::now()))),
-            Leading::No => match self.link.led() {
+            Leading::Shadow | Leading::No => match self.link.led() {
                 Some(former) => (former, Some(Duration::ZERO)),
                 None => return true,
             },

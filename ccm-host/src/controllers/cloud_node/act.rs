@@ -149,6 +149,11 @@ impl Shared {
     fn write_failed(&self, node: &Node, error: WriteError, was_asked: bool) -> Outcome {
         let reason = match &error {
             WriteError::NotFound | WriteError::Cancelled => return Outcome::Done,
+            WriteError::HeldBack(again) => {
+                self.obstacles.lock().clear(&node.name);
+                self.attention.lock().due(&node.name, Freshness::AtMost(*again));
+                return Outcome::RetryAfter(*again);
+            }
             WriteError::Gone | WriteError::Conflict => "WriteConflict",
             WriteError::Invalid(_) => "WriteInvalid",
             WriteError::Other(_) => "WriteFailed",
@@ -167,7 +172,8 @@ impl Shared {
     }
 }
 
-/// Returns the response to the second write; `None` if only addresses differed.
+/// Returns the response to the second write; `None` if only addresses differed. Where the first is held back, the
+/// second is still tried, so that both are known.
 async fn write(
     writer: &Writer,
     node: &Node,
@@ -175,11 +181,16 @@ async fn write(
     cancel: &CancellationToken,
 ) -> Result<Option<Written>, WriteError> {
     let addresses = plan.addresses.as_ref().and_then(|addresses| node_addresses(node, addresses));
-    if let Some(patch) = addresses {
-        writer.patch_node(&node.name, &patch, cancel).await?;
+    let first = match addresses {
+        Some(patch) => writer.patch_node(&node.name, &patch, cancel).await.map(drop),
+        None => Ok(()),
+    };
+    if !matches!(first, Ok(()) | Err(WriteError::HeldBack(_))) {
+        return first.map(|()| None);
     }
-    match node_main(node, &plan.change) {
+    let second = match node_main(node, &plan.change) {
         Some(patch) => writer.patch_node(&node.name, &patch, cancel).await.map(Some),
         None => Ok(None),
-    }
+    };
+    first.and(second)
 }

@@ -17,6 +17,7 @@ mod failures;
 mod histories;
 mod initialise;
 mod refresh;
+mod shadow;
 
 const PERIOD: Duration = Duration::from_secs(300);
 

@@ -91,9 +91,13 @@ impl Controller {
                 tracing::info!(node = node.name, "{what} written");
                 true
             }
-            Err(WriteError::NotFound | WriteError::Gone | WriteError::Conflict | WriteError::Cancelled) => {
-                false
-            }
+            Err(
+                WriteError::NotFound
+                | WriteError::Gone
+                | WriteError::Conflict
+                | WriteError::Cancelled
+                | WriteError::HeldBack(_),
+            ) => false,
             Err(error) => {
                 let error = anyhow::Error::from(error);
                 tracing::warn!(node = node.name, error = format!("{error:#}"), "{what} not written");
@@ -156,7 +160,11 @@ impl Controller {
         match writer.delete_node(&node.name, &node.uid, cancel).await {
             Ok(()) => Deletion::Done,
             Err(error)
-                if error.is_stale() || matches!(error, WriteError::NotFound | WriteError::Cancelled) =>
+                if error.is_stale()
+                    || matches!(
+                        error,
+                        WriteError::NotFound | WriteError::Cancelled | WriteError::HeldBack(_)
+                    ) =>
             {
                 Deletion::NotAnyMore
             }

@@ -146,6 +146,7 @@ impl Shared {
 fn outcome(written: Result<bool, WriteError>) -> Outcome {
     match written {
         Ok(_) | Err(WriteError::NotFound | WriteError::Gone | WriteError::Cancelled) => Outcome::Done,
+        Err(WriteError::HeldBack(again)) => Outcome::RetryAfter(again),
         // A change that nothing kept shows brings no further look.
         Err(error) => Outcome::retry(anyhow::Error::from(error)),
     }

@@ -69,6 +69,7 @@ impl Shared {
         };
         match decide::failure(&error) {
             Failure::Over => Outcome::Done,
+            Failure::Later(again) => Outcome::RetryAfter(again),
             Failure::Unknown => self.look_again(node, &texts, error, cancel).await,
             Failure::Refused => {
                 self.change(|ledger| ledger.give_back(&node.uid));

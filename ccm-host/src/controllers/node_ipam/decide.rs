@@ -3,6 +3,8 @@
 //! In: the node as seen, the error of a write, a live read, the answer of a provider. Out: what to do next.
 //! [`super::ledger`] decides which blocks a node gets.
 
+use std::time::Duration;
+
 use ipnet::IpNet;
 
 use super::problem::Problem;
@@ -38,6 +40,8 @@ pub(super) enum Failure {
     Unknown,
     /// Certainly nothing was written, nor will be.
     Refused,
+    /// Nothing was written; the proposal stays, to be made again after this long.
+    Later(Duration),
 }
 
 /// Classifies the error of a write.
@@ -46,6 +50,7 @@ pub(super) fn failure(error: &WriteError) -> Failure {
         WriteError::NotFound | WriteError::Gone | WriteError::Cancelled => Failure::Over,
         WriteError::Conflict | WriteError::Other(_) => Failure::Unknown,
         WriteError::Invalid(_) => Failure::Refused,
+        WriteError::HeldBack(again) => Failure::Later(*again),
     }
 }
 

@@ -73,6 +73,7 @@ impl Shared {
                 self.fail(&volume, Problem::new("refused", message, Retry::After(SLOW_RETRY)))
             }
             Err(WriteError::NotFound | WriteError::Gone | WriteError::Cancelled) => Outcome::Done,
+            Err(WriteError::HeldBack(again)) => Outcome::RetryAfter(again),
             Err(error) => Outcome::retry(anyhow::Error::from(error)),
         }
     }

@@ -10,7 +10,7 @@ use std::{
 
 use ::kube::client::Body;
 use futures::future::BoxFuture;
-use http::{Request, Response, StatusCode, header::RETRY_AFTER};
+use http::{Method, Request, Response, StatusCode, header::RETRY_AFTER};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use hyper::body::Bytes;
@@ -32,7 +32,13 @@ pub(super) struct Rules {
     pub(super) deadline: Duration,
     pub(super) retries: u32,
     pub(super) metrics: ClientMetrics,
+    pub(super) read_only: bool,
 }
+
+/// A request that a client in shadow mode does not send.
+#[derive(Debug, thiserror::Error)]
+#[error("not sent: in shadow mode nothing is written, and this is a {0}")]
+pub(super) struct ReadOnly(Method);
 
 /// A request that took too long.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +79,9 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (inner, rules) = (self.inner.clone(), self.rules.clone());
         Box::pin(async move {
+            if rules.read_only && request.method() != Method::GET {
+                return Err(ReadOnly(request.method().clone()).into());
+            }
             let about = About::of(&request);
             if about.is_watch {
                 rules.wait_for_token(&about).await;

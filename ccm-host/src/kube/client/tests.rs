@@ -54,6 +54,7 @@ fn scripted(
         deadline: options.request_timeout,
         retries: options.retries,
         metrics: metrics.clone(),
+        read_only: false,
     };
     (Client::new(Guard::new(transport, rules), "default"), asked)
 }

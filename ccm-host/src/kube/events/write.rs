@@ -63,6 +63,19 @@ impl EventWriter {
         }
     }
 
+    /// Takes every event and writes none, until cancelled.
+    pub async fn write_none(self, cancel: CancellationToken) {
+        loop {
+            let raised = self.shared.raised.notified();
+            while self.shared.pop().is_some() {
+                self.shared.metrics.discard(Discarded::Shadow);
+            }
+            if cancel.run_until_cancelled(raised).await.is_none() {
+                return;
+            }
+        }
+    }
+
     async fn write_all(&mut self) {
         let shared = Arc::clone(&self.shared);
         loop {

@@ -17,6 +17,8 @@ pub(in crate::kube) enum Discarded {
     Failed,
     /// The process ended first.
     Shutdown,
+    /// Shadow mode writes none.
+    Shadow,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -49,6 +51,7 @@ impl EventMetrics {
             Discarded::Spam => "spam",
             Discarded::Failed => "failed",
             Discarded::Shutdown => "shutdown",
+            Discarded::Shadow => "shadow",
         };
         self.discarded.get_or_create(&Reason { reason }).inc();
     }

@@ -1,5 +1,7 @@
 //! The outcomes of a failed write, sorted by what the caller does next.
 
+use std::time::Duration;
+
 use ::kube::{Error, core::Status};
 
 use super::Body;
@@ -22,6 +24,9 @@ pub enum WriteError {
     /// Cancelled by the caller. It may have been applied.
     #[error("cancelled")]
     Cancelled,
+    /// Shadow mode: certainly not applied. Decide again after this long.
+    #[error("held back: this host runs in shadow mode")]
+    HeldBack(Duration),
     /// Everything else, timeouts included. It may have been applied.
     #[error("the apiserver did not take the write")]
     Other(#[source] Box<Error>),

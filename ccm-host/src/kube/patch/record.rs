@@ -42,13 +42,17 @@ impl Writer {
         let _held = self.pressure().hold();
         let api = Api::<ConfigMap>::namespaced(self.client(), at.namespace);
         let map = api.get_opt(at.name).await.map_err(WriteError::of_request)?;
+        let kept = self.shadow().and_then(|shadow| shadow.record(&at.to_string()));
+        if let Some(text) = kept {
+            return Ok(Record { version: map.and_then(|map| map.metadata.resource_version), text });
+        }
         Ok(map.map_or_else(Record::default, |map| Record {
             version: map.metadata.resource_version,
             text: map.data.unwrap_or_default().remove(&at.key).unwrap_or_default(),
         }))
     }
 
-    /// Replaces the record and returns its new version. A conflict if the ConfigMap has changed since version `seen`.
+    /// Replaces the record and returns its new version; in shadow mode only in memory. A conflict if the ConfigMap has changed since version `seen`.
     pub async fn replace_record(
         &self,
         at: &RecordKey,
@@ -56,17 +60,22 @@ impl Writer {
         text: &str,
         cancel: &CancellationToken,
     ) -> Result<Written, WriteError> {
-        let collection = ConfigMap::url_path(&(), Some(at.namespace));
+        if let Some(shadow) = self.shadow() {
+            shadow.keep_record(at.to_string(), text.to_owned());
+            return Ok(Written { resource_version: seen.unwrap_or_default().to_owned() });
+        }
         let data = json!({ (at.key.as_str()): text });
         match seen {
             Some(version) => {
                 let body = Body::Merge(json!({"metadata": {"resourceVersion": version}, "data": data}));
-                self.patch(&collection, at.name, &Patch { target: Target::Main, body }, cancel).await
+                let patch = Patch { target: Target::Main, body };
+                self.patch::<ConfigMap>(Some(at.namespace), at.name, &patch, cancel).await
             }
             None => {
                 let map = Body::Merge(json!({
                     "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": at.name}, "data": data,
                 }));
+                let collection = ConfigMap::url_path(&(), Some(at.namespace));
                 let request = Request::post(collection).header(header::CONTENT_TYPE, "application/json");
                 self.send(request, &map, cancel).await
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ::kube::{Api, Resource as _};
+use ::kube::Api;
 use k8s_openapi::{ByteString, api::core::v1::Secret as Wire};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -55,6 +55,6 @@ impl Writer {
         let data: BTreeMap<_, _> = gone.chain(kept).collect();
         let body = json!({"metadata": {"resourceVersion": seen.version}, "data": data});
         let patch = Patch { target: Target::Main, body: Body::Merge(body) };
-        self.patch(&Wire::url_path(&(), Some(&key.namespace)), &key.name, &patch, cancel).await
+        self.patch::<Wire>(Some(&key.namespace), &key.name, &patch, cancel).await
     }
 }

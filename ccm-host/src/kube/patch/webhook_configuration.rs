@@ -1,6 +1,6 @@
 //! A MutatingWebhookConfiguration that a flag names: where it calls, and whom it trusts. Only that one may be read.
 
-use ::kube::{Api, Resource};
+use ::kube::Api;
 use k8s_openapi::{ByteString, api::admissionregistration::v1 as wire};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -65,8 +65,7 @@ impl Writer {
         };
         let operations: Vec<Value> = [test].into_iter().chain((0..seen.webhooks.len()).map(add)).collect();
         let patch = Patch { target: Target::Main, body: Body::Json(Value::Array(operations)) };
-        let collection = wire::MutatingWebhookConfiguration::url_path(&(), None);
-        self.patch(&collection, name, &patch, cancel).await
+        self.patch::<wire::MutatingWebhookConfiguration>(None, name, &patch, cancel).await
     }
 }
 

@@ -10,14 +10,17 @@ use serde::{Deserialize, de::IgnoredAny};
 use tokio_util::sync::CancellationToken;
 
 use super::{Body, Patch, Target, WriteError};
-use crate::election::Leadership;
-use crate::kube::{
-    cache::Slim,
-    keep::Keep,
-    node::{Node, NodeWire},
-    pairs::Interner,
-    pressure::WritePressure,
-    service::{ObjectKey, Service, ServiceWire},
+use crate::{
+    election::Leadership,
+    kube::{
+        cache::Slim,
+        keep::Keep,
+        node::{Node, NodeWire},
+        pairs::Interner,
+        pressure::WritePressure,
+        service::{ObjectKey, Service, ServiceWire},
+    },
+    shadow::{Shadow, Subject},
 };
 
 /// Requests a metadata-only response: cheaper to send and to decode.
@@ -32,6 +35,9 @@ pub struct Writer {
     client: Client,
     pressure: WritePressure,
     leadership: Leadership,
+    shadow: Option<Shadow>,
+    /// The controller that writes; empty if nobody asks.
+    controller: &'static str,
 }
 
 impl std::fmt::Debug for Writer {
@@ -63,13 +69,25 @@ impl Writer {
     /// A writer that counts into `pressure`, for a process without leader election.
     #[must_use]
     pub fn new(client: Client, pressure: WritePressure) -> Self {
-        Self { client, pressure, leadership: Leadership::always() }
+        Self { client, pressure, leadership: Leadership::always(), shadow: None, controller: "" }
     }
 
     /// Restricts writes to the time while this process leads: after a pause past its lease, writes are cancelled.
     #[must_use]
     pub fn while_leading(self, leadership: Leadership) -> Self {
         Self { leadership, ..self }
+    }
+
+    /// Holds every write back, and notes it here.
+    #[must_use]
+    pub fn in_shadow(self, shadow: Option<Shadow>) -> Self {
+        Self { shadow, ..self }
+    }
+
+    /// On behalf of this controller.
+    #[must_use]
+    pub fn of(self, controller: &'static str) -> Self {
+        Self { controller, ..self }
     }
 
     /// Sends a patch of a Node.
@@ -79,7 +97,7 @@ impl Writer {
         patch: &Patch,
         cancel: &CancellationToken,
     ) -> Result<Written, WriteError> {
-        self.patch(&NodeWire::url_path(&(), None), name, patch, cancel).await
+        self.patch::<NodeWire>(None, name, patch, cancel).await
     }
 
     /// Sends a patch of a Service.
@@ -89,7 +107,7 @@ impl Writer {
         patch: &Patch,
         cancel: &CancellationToken,
     ) -> Result<Written, WriteError> {
-        self.patch(&ServiceWire::url_path(&(), Some(&key.namespace)), &key.name, patch, cancel).await
+        self.patch::<ServiceWire>(Some(&key.namespace), &key.name, patch, cancel).await
     }
 
     /// Sends a patch of a CertificateSigningRequest.
@@ -99,7 +117,7 @@ impl Writer {
         patch: &Patch,
         cancel: &CancellationToken,
     ) -> Result<Written, WriteError> {
-        self.patch(&CertificateSigningRequest::url_path(&(), None), name, patch, cancel).await
+        self.patch::<CertificateSigningRequest>(None, name, patch, cancel).await
     }
 
     /// Sends a patch of a PersistentVolume.
@@ -109,7 +127,7 @@ impl Writer {
         patch: &Patch,
         cancel: &CancellationToken,
     ) -> Result<Written, WriteError> {
-        self.patch(&PersistentVolume::url_path(&(), None), name, patch, cancel).await
+        self.patch::<PersistentVolume>(None, name, patch, cancel).await
     }
 
     /// Deletes the Node of this name if it still has this uid.
@@ -119,6 +137,10 @@ impl Writer {
         uid: &str,
         cancel: &CancellationToken,
     ) -> Result<(), WriteError> {
+        if let Some(shadow) = &self.shadow {
+            shadow.hold_deletion(self.controller, &subject::<NodeWire>(None, name), uid);
+            return Err(WriteError::HeldBack(shadow.again()));
+        }
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let params = DeleteParams::default().preconditions(preconditions);
         let path = NodeWire::url_path(&(), None);
@@ -151,6 +173,10 @@ impl Writer {
         Ok(wire.map(|wire| T::project(wire, keep, &Interner::default())))
     }
 
+    pub(super) fn shadow(&self) -> Option<&Shadow> {
+        self.shadow.as_ref()
+    }
+
     pub(super) fn client(&self) -> Client {
         self.client.clone()
     }
@@ -159,13 +185,19 @@ impl Writer {
         &self.pressure
     }
 
-    pub(super) async fn patch(
+    /// The way of every patch: in shadow mode it ends here.
+    pub(super) async fn patch<K: Resource<DynamicType = ()>>(
         &self,
-        collection: &str,
+        namespace: Option<&str>,
         name: &str,
         patch: &Patch,
         cancel: &CancellationToken,
     ) -> Result<Written, WriteError> {
+        if let Some(shadow) = &self.shadow {
+            shadow.hold_patch(self.controller, &subject::<K>(namespace, name), patch);
+            return Err(WriteError::HeldBack(shadow.again()));
+        }
+        let collection = K::url_path(&(), namespace);
         let subresource = match patch.target {
             Target::Main => "",
             Target::Status => "/status",
@@ -206,5 +238,13 @@ impl Writer {
             () = self.leadership.lost() => Err(WriteError::Cancelled),
             result = write => result,
         }
+    }
+}
+
+fn subject<K: Resource<DynamicType = ()>>(namespace: Option<&str>, name: &str) -> Subject {
+    Subject {
+        kind: K::kind(&()).into_owned(),
+        namespace: namespace.unwrap_or_default().to_owned(),
+        name: name.to_owned(),
     }
 }

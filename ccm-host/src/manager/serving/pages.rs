@@ -55,7 +55,7 @@ impl Inner {
         let up = now.duration_since(self.started).as_secs();
         format!(
             "{NAME} statusz\n{WARNING}\n\nStarted: {started}\nUp: {hours} hr {minutes:02} min {seconds:02} sec\n\
-             Binary version: {version}\nPaths: /configz /flagz /healthz /livez /metrics /readyz /state /status /statusz\n",
+             Binary version: {version}\nPaths: /configz /flagz /healthz /livez /metrics /readyz /shadow /state /status /statusz\n",
             started = self.started.strftime("%Y-%m-%dT%H:%M:%SZ"),
             hours = up / 3600,
             minutes = up / 60 % 60,

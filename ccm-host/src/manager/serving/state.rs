@@ -1,4 +1,4 @@
-//! Shows what the host knows: `/state` and below, as JSON.
+//! Shows what the host knows: `/state` and below, and `/shadow`, as JSON.
 //!
 //! In: a [`Source`], which the assembly gives once there is something to show. Out: the documents of the crate
 //! `ccm-state`. Nothing is computed unless somebody asks; what a provider has is read through its usual limits.
@@ -16,6 +16,7 @@ use axum::{
 use ccm_state::{
     HostState, NodeState,
     inventory::{Inventory, Kind},
+    shadow::ShadowReport,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -29,6 +30,9 @@ pub trait Source: std::fmt::Debug + Send + Sync {
 
     /// `None` if there is no such node.
     fn node(&self, name: &str) -> Option<NodeState>;
+
+    /// What would be different with this host; `None` unless it runs in shadow mode.
+    fn shadow(&self) -> Option<ShadowReport>;
 
     /// The names of the providers.
     fn providers(&self) -> Vec<String>;
@@ -58,6 +62,7 @@ impl Door {
     pub(super) fn router(self) -> Router {
         Router::new()
             .route("/state", get(host))
+            .route("/shadow", get(shadow))
             .route("/state/nodes/{name}", get(node))
             .route("/state/providers/{name}/{kind}", get(inventory))
             .route("/state/providers/{name}/clusters/{cluster}", get(cluster))
@@ -105,6 +110,15 @@ fn show(document: &impl Serialize) -> Response {
 
 async fn host(State(door): State<Door>) -> Answer {
     Ok(show(&door.source()?.state()))
+}
+
+async fn shadow(State(door): State<Door>) -> Answer {
+    let report = door.source()?.shadow().ok_or_else(|| {
+        Refusal::not_found(
+            "this host does not run in shadow mode: it acts; --shadow makes one that only compares",
+        )
+    })?;
+    Ok(show(&report))
 }
 
 async fn node(State(door): State<Door>, Path(name): Path<String>) -> Answer {

@@ -107,3 +107,43 @@ async fn a_word_that_was_lost_is_said_again() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(heard.lock().first().map(|(epoch, _)| *epoch), Some(4));
 }
+
+/// Every mutation becomes a read, or is held back.
+#[tokio::test(start_paused = true)]
+async fn in_shadow_mode_nothing_but_reads_reaches_the_provider() {
+    let script = Script::new("e1");
+    let heard = heard(&script);
+    let settings = crate::shadow::Settings { shadow: true, shadow_grace: Duration::from_secs(120) };
+    let shadow = crate::shadow::Shadow::new(&settings, crate::shadow::Metrics::default());
+    let host = Host::configured(Endpoint::Unix("/run/p.sock".into()), |config| {
+        config.dialer = Some(piped(&script));
+        config.leadership = Leadership::shadow();
+        config.shadow = Some(shadow.clone());
+    });
+    host.serving().await;
+    host.ask("n").await.expect("reads are answered");
+    let provider = &host.provider;
+    let error = provider.add_ssh_key("user", "ssh-ed25519 AAAA").await.unwrap_err();
+    assert_eq!(error.retry_after, Some(Duration::from_secs(60)), "{error}");
+    let _absent = provider.ensure_load_balancer(balancers::wanted(&host, "web", 1)).await;
+    let update = balancers::wanted(&host, "web", 1);
+    let (service, backends) = (update.service, update.backends);
+    let desired_digest = update.desired_digest;
+    let _told = provider
+        .update_load_balancer(UpdateLoadBalancer { service, backends, desired_digest, revision: 1 })
+        .await;
+    let destination = "10.1.0.0/24".parse().unwrap();
+    let _held = provider.ensure_route(EnsureRoute { destination, node: Arc::new(node("n")) }).await;
+    let mutations = [
+        "Lead",
+        "EnsureLoadBalancer",
+        "BatchUpdateLoadBalancers",
+        "DeleteLoadBalancer",
+        "BatchEnsureRoutes",
+        "BatchDeleteRoutes",
+        "AddSshKeyToAllInstances",
+    ];
+    let made: Vec<_> = mutations.into_iter().filter(|method| script.count(method) > 0).collect();
+    assert_eq!((made, heard.lock().len()), (vec![], 0));
+    assert!(host.metrics().contains("method=\"GetLoadBalancer\""), "an Ensure became a read");
+}

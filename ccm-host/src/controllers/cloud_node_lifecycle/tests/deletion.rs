@@ -279,3 +279,37 @@ async fn without_a_provider_id_absence_proves_nothing() {
     assert_eq!(scene.server.node("n"), None);
     scene.stop().await;
 }
+
+/// The record of the deletion stays in memory, so that the deletion is decided, too.
+#[tokio::test(start_paused = true)]
+async fn in_shadow_mode_a_node_without_a_machine_is_told_and_stays() {
+    use crate::shadow::{Caches, Metrics, Settings as ShadowSettings, Shadow};
+    let settings_of_shadow = ShadowSettings { shadow: true, shadow_grace: Duration::from_secs(120) };
+    let shadow = Shadow::new(&settings_of_shadow, Metrics::default());
+    let fake = FakeProvider::new("fake");
+    gone(&fake, &["n"]);
+    let server = NodeServer::new([silent("n")]).shadowed(&shadow);
+    let scene = Scene::on(server, fake, vec![], settings()).await;
+    scene.passes(5).await;
+    let none = crate::kube::metrics::CacheMetrics::default();
+    let caches = Caches {
+        nodes: scene.nodes.clone(),
+        services: Cache::new(Keep::default(), &none),
+        certificate_requests: Cache::new(Keep::default(), &none),
+        volumes: Cache::new(Keep::default(), &none),
+    };
+    let review = || shadow.review(&caches, clock::now());
+    let told: Vec<_> = review().0.into_iter().map(|row| (row.name, row.what)).collect();
+    assert_eq!(told, [("n".to_owned(), "would delete the Node".to_owned())]);
+    let lines = scene.server.take_lines();
+    assert!(lines.iter().all(|line| line.starts_with("GET ")), "{lines:?}");
+    assert_eq!(
+        (scene.server.record("cloud-node-lifecycle-deletions"), scene.events().len()),
+        (json!(null), 0)
+    );
+    scene.server.delete("n");
+    scene.passes(1).await;
+    let (rows, agreed) = review();
+    assert_eq!((rows.len(), agreed[0].count), (0, 1));
+    scene.stop().await;
+}

@@ -63,6 +63,7 @@ impl Shared {
                 tracing::info!(node = node.name, status = wanted.status, reason = wanted.reason, "condition");
             }
             Err(WriteError::NotFound | WriteError::Gone | WriteError::Cancelled) => {}
+            Err(WriteError::HeldBack(later)) => again.after(later),
             Err(error) => again.failed(anyhow::Error::from(error)),
         }
     }

@@ -140,6 +140,7 @@ impl Act<'_> {
         Step::End(match error {
             // The watch will report the change and so requeue the Service; if it does not, the sweep does.
             WriteError::NotFound | WriteError::Gone | WriteError::Cancelled => Outcome::Done,
+            WriteError::HeldBack(again) => Outcome::RetryAfter(*again),
             WriteError::Conflict => {
                 Outcome::retry(format_args!("failed to update load balancer {what}: {error}"))
             }
