@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 ///
 /// Exit codes: 0 done; 1 failed; 2 wrong usage; 3 answered, and the answer asks for attention (a provider that is not
 /// serving, a node that is blocked, a guard that holds nodes back, a confirmation without --yes); 4 there is no such node
-/// or provider.
+/// or provider. `shadow diff` ends as diff does: 0 nothing would change; 1 something would; 2 not known, or failed.
 #[derive(Debug, Parser)]
 #[command(name = "ccmctl", version)]
 pub(crate) struct Arguments {
@@ -47,6 +47,9 @@ pub(crate) enum Command {
     /// The guard that keeps Nodes from being deleted by mistake.
     #[command(subcommand)]
     Guard(GuardVerb),
+    /// Asks a host in shadow mode.
+    #[command(subcommand)]
+    Shadow(ShadowVerb),
     /// Shows the status page of the host to a browser on this machine, with your credentials, until it is interrupted.
     /// Other users of this machine can see it, too.
     Proxy {
@@ -91,6 +94,13 @@ pub(crate) enum Explained {
         #[arg(value_parser = node_name)]
         name: String,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ShadowVerb {
+    /// What would change if the host took over from the other cloud controller manager. Its pod is the one that runs
+    /// with the label app.kubernetes.io/name=cloud-controller-manager-shadow, unless --selector names others.
+    Diff,
 }
 
 #[derive(Debug, Subcommand)]
@@ -198,6 +208,8 @@ mod tests {
             ("guard confirm a b --yes", true),
             ("provider volumes vol-1", false),
             ("provider volumes --plugin kubernetes.io/ebs vol-1", true),
+            ("shadow", false),
+            ("shadow diff --output json", true),
             ("provider clusters --provider unix:///run/p.sock", true),
             ("provider status --insecure-skip-tls-verify --certificate-authority ca.crt", false),
             ("provider status --client-certificate a.crt", false),

@@ -22,15 +22,7 @@ pub(crate) struct Leader {
 }
 
 pub(crate) async fn find(client: &Client, way: &Way) -> Result<Leader> {
-    let (namespace, name) = way
-        .lease
-        .split_once('/')
-        .with_context(|| format!("--lease is {:?}: give NAMESPACE/NAME", way.lease))?;
-    let lease = Api::<Lease>::namespaced(client.clone(), namespace)
-        .get_opt(name)
-        .await
-        .with_context(|| format!("the Lease {} cannot be read: you need the right to get it", way.lease))?;
-    let holder = lease.and_then(|lease| lease.spec).and_then(|spec| spec.holder_identity).unwrap_or_default();
+    let holder = holder(client, way).await?;
     let pods = Api::<Pod>::namespaced(client.clone(), &way.namespace)
         .list(&ListParams::default().labels(&way.selector))
         .await
@@ -42,6 +34,22 @@ pub(crate) async fn find(client: &Client, way: &Way) -> Result<Leader> {
             way.lease, way.selector, way.namespace
         )
     })
+}
+
+/// Empty if nobody holds the Lease, or there is none.
+async fn holder(client: &Client, way: &Way) -> Result<String> {
+    if way.lease.is_empty() {
+        return Ok(String::new());
+    }
+    let (namespace, name) = way
+        .lease
+        .split_once('/')
+        .with_context(|| format!("--lease is {:?}: give NAMESPACE/NAME", way.lease))?;
+    let lease = Api::<Lease>::namespaced(client.clone(), namespace)
+        .get_opt(name)
+        .await
+        .with_context(|| format!("the Lease {} cannot be read: you need the right to get it", way.lease))?;
+    Ok(lease.and_then(|lease| lease.spec).and_then(|spec| spec.holder_identity).unwrap_or_default())
 }
 
 /// The holder's pod; without a holder, the only one that runs.

@@ -19,6 +19,7 @@ mod door;
 mod guard;
 mod leader;
 mod proxy;
+mod shadow;
 mod show;
 mod table;
 
@@ -31,7 +32,7 @@ use ccm_state::{
 };
 use clap::Parser as _;
 
-use cli::{Arguments, Command, Explained, GuardVerb, ProviderVerb};
+use cli::{Arguments, Command, Explained, GuardVerb, ProviderVerb, ShadowVerb};
 use door::Door;
 use show::Output;
 
@@ -42,6 +43,10 @@ enum Verdict {
     Well,
     /// Exit code 3: it was answered, and the answer asks for a person's attention.
     Attention,
+    /// Exit code 1, of `shadow diff`: there are differences.
+    Differs,
+    /// Exit code 2, of `shadow diff`: not everything is known.
+    Unknown,
 }
 
 impl Verdict {
@@ -64,8 +69,13 @@ fn main() -> ExitCode {
     match runtime.block_on(run(&arguments)) {
         Ok(Verdict::Well) => ExitCode::SUCCESS,
         Ok(Verdict::Attention) => ExitCode::from(3),
+        Ok(Verdict::Differs) => ExitCode::from(1),
+        Ok(Verdict::Unknown) => ExitCode::from(2),
         Err(error) => {
             eprintln!("error: {error:#}");
+            if matches!(arguments.command, Command::Shadow(_)) {
+                return ExitCode::from(2);
+            }
             ExitCode::from(if error.is::<door::NotFound>() { 4 } else { 1 })
         }
     }
@@ -97,6 +107,7 @@ async fn run(arguments: &Arguments) -> Result<Verdict> {
         Command::Guard(GuardVerb::Confirm { nodes, yes }) => {
             guard::confirm(&arguments.way, nodes, *yes, &output).await
         }
+        Command::Shadow(ShadowVerb::Diff) => shadow::diff(&arguments.way, &output).await,
         Command::Proxy { port } => {
             proxy::serve(arguments.way.clone(), *port).await?;
             Ok(Verdict::Well)

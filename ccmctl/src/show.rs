@@ -26,7 +26,7 @@ impl Output {
     }
 
     /// A reader that has seen enough may close its end.
-    fn print(&self, document: &impl Serialize, text: impl FnOnce() -> String) -> Result<()> {
+    pub(crate) fn print(&self, document: &impl Serialize, text: impl FnOnce() -> String) -> Result<()> {
         let text = match self.format {
             Format::Json => serde_json::to_string_pretty(document)? + "\n",
             Format::Table => text(),

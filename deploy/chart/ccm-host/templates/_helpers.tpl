@@ -7,7 +7,7 @@
 {{- end }}
 
 {{- define "ccm-host.selector" -}}
-app.kubernetes.io/name: cloud-controller-manager
+app.kubernetes.io/name: cloud-controller-manager{{ if .Values.shadow }}-shadow{{ end }}
 app.kubernetes.io/instance: {{ include "ccm-host.name" . }}
 {{- end }}
 
@@ -118,7 +118,7 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- $_ := set $flags "controllers" (printf "%s,ssh-keys" $flags.controllers | trimPrefix ",") }}
 {{- $_ := set $flags "ssh-keys-secret" . }}
 {{- end }}
-{{- with .Values.webhooks }}
+{{- with ternary (list) .Values.webhooks .Values.shadow }}
 {{- $_ := set $flags "webhooks" (join "," .) }}
 {{- $_ := set $flags "webhook-secure-port" 10260 }}
 {{- $_ := set $flags "webhook-certificate-secret" (printf "%s/%s-webhook" $.Release.Namespace (include "ccm-host.name" $)) }}
@@ -131,6 +131,11 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- end }}
 {{- if .Values.useServiceAccountCredentials }}{{ $_ := set $flags "use-service-account-credentials" true }}{{ end }}
 {{- if not .Values.delegatedAuth.enabled }}{{ $_ := set $flags "authentication-skip-lookup" true }}{{ end }}
+{{- if .Values.shadow }}
+{{- $_ := set $flags "shadow" true }}
+{{- $_ := set $flags "leader-elect" false }}
+{{- $_ := unset $flags "use-service-account-credentials" }}
+{{- end }}
 {{- with include "ccm-host.peers" . }}{{ $_ := set $flags "allowed-peer-uids" . }}{{ end }}
 {{- $endpoints := list }}
 {{- $tls := list }}

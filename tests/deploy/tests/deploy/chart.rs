@@ -212,6 +212,31 @@ fn bad_values_are_named_with_what_is_wanted() -> Result<()> {
     Ok(())
 }
 
+/// Beside another cloud controller manager: whatever runs may read, and its pods are nobody else's.
+#[test]
+fn in_shadow_mode_nothing_may_be_written() -> Result<()> {
+    let all = ["*", "nodeipam", "kubelet-serving-csr", "persistent-volume-label"];
+    let values = mock(json!({
+        "shadow": true, "controllers": all, "useServiceAccountCredentials": true,
+        "nodeIpam": { "enabled": true }, "cluster": { "cidrs": ["10.0.0.0/8"] },
+    }));
+    let objects = objects(&Helm::built()?.render(&values)?)?;
+    let is_read = |right: &deploy_tests::rights::Right| {
+        matches!(right.verb.as_str(), "get" | "list" | "watch")
+            || matches!(right.resource.as_str(), "tokenreviews" | "subjectaccessreviews")
+    };
+    let granted = granted(&objects);
+    let writes: Vec<_> = granted.iter().filter(|right| !is_read(right)).map(ToString::to_string).collect();
+    ensure!(writes.is_empty() && granted.len() > 8, "{writes:?} of {}", granted.len());
+    let workload = find(&objects, "Deployment")?;
+    ensure!(workload["spec"]["replicas"] == 1, "{workload:#}");
+    let labels = &workload["spec"]["template"]["metadata"]["labels"];
+    ensure!(labels["app.kubernetes.io/name"] == "cloud-controller-manager-shadow", "{labels:#}");
+    let arguments = container(workload, "ccm-host")?["args"].to_string();
+    ensure!(arguments.contains("--shadow=true") && !arguments.contains("service-account"), "{arguments}");
+    Ok(())
+}
+
 /// Each row: values, what must be granted, and what must not.
 #[test]
 fn rights_follow_what_runs() -> Result<()> {

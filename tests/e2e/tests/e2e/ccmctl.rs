@@ -30,7 +30,7 @@ const MAY_LOOK: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: ccm-viewer}
-rules: [{nonResourceURLs: [/state, /state/*, /status], verbs: [get]}]
+rules: [{nonResourceURLs: [/state, /state/*, /status, /shadow], verbs: [get]}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
