@@ -24,6 +24,7 @@ mod restarts;
 mod rolling;
 mod routes;
 mod serving;
+mod shadow;
 mod skew;
 mod status_page;
 mod steady;

@@ -1,0 +1,210 @@
+//! A host in shadow mode beside upstream's controllers, with the same cloud behind both.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::{node, nothing_was_forbidden, quick, service};
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use test_cluster::{
+    CloudFolder, Cluster, HOST_USER, Process, ProviderUnderTest, Steered as _, go,
+    nodes::{as_registered, is_uninitialized, register, set_ready},
+    services::{create, ingress, load_balancer},
+    wait,
+};
+
+/// As docs/shadow.md has it, and the chart with `shadow: true`.
+const READS: &str = r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: shadow}
+rules:
+  - {apiGroups: [""], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}
+  - {apiGroups: [""], resources: [nodes, services], verbs: [get, list, watch]}
+  - {apiGroups: [authentication.k8s.io], resources: [tokenreviews], verbs: [create]}
+  - {apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews], verbs: [create]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: shadow}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: shadow}
+subjects: [{kind: ServiceAccount, name: cloud-controller-manager, namespace: kube-system}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: shadow, namespace: kube-system}
+rules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: shadow, namespace: kube-system}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: shadow}
+subjects: [{kind: ServiceAccount, name: cloud-controller-manager, namespace: kube-system}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: shadow-client-ca, namespace: kube-system}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: extension-apiserver-authentication-reader}
+subjects: [{kind: ServiceAccount, name: cloud-controller-manager, namespace: kube-system}]
+"#;
+
+const UPSTREAM: [&str; 4] =
+    ["--cloud-provider=fake", "--leader-elect=false", "--secure-port=0", "--configure-cloud-routes=false"];
+
+/// The parts of the cloud that both see; each has calls of its own.
+const PARTS: [&str; 6] = ["machines", "balancers", "standing", "routes", "disks", "clusters"];
+
+/// Upstream's manager, and beside it the host over the bridge.
+struct World {
+    cluster: Cluster,
+    cloud: CloudFolder,
+    upstream: Process,
+    /// How the shadow sees the cloud.
+    seen: TempDir,
+    _cloud: TempDir,
+}
+
+impl World {
+    async fn start() -> Result<Self> {
+        let (folder, seen) = (tempfile::tempdir()?, tempfile::tempdir()?);
+        for part in PARTS {
+            fs::create_dir_all(folder.path().join(part))?;
+            symlink(folder.path().join(part), seen.path().join(part))?;
+        }
+        fs::create_dir(seen.path().join("calls"))?;
+        let dir = |folder: &TempDir| format!("--fake-cloud-dir={}", folder.path().display());
+        let program = built("provider-sdk/go/bridge", "./examples/fake", "bridged-fake").await?;
+        let flags = vec![dir(&seen), "--initialize-at-start".to_owned()];
+        let provider = ProviderUnderTest { name: "fake".to_owned(), program, flags, environment: Vec::new() };
+        let options = quick().without_rights().provider_under_test(provider);
+        let options =
+            options.host_flag("--shadow").host_flag("--shadow-grace=4s").host_flag("--adopt-load-balancers");
+        let mut cluster = options.start_without_host().await?;
+        cluster.control_plane.apply_yaml(READS).await?;
+
+        let program = built("tests/bench/peer", ".", "upstream-manager").await?;
+        let kubeconfig = cluster.control_plane.kubeconfig_for("upstream", &["system:masters"])?;
+        let mut flags: Vec<String> = UPSTREAM.map(str::to_owned).to_vec();
+        flags.extend([format!("--kubeconfig={}", kubeconfig.display()), dir(&folder)]);
+        let log = cluster.folder().join("upstream.log");
+        let upstream = Process::start("upstream", &program, &flags, &[], &log)?;
+        cluster.start_host()?;
+        cluster.host_ready().await?;
+        let cloud = CloudFolder::new(folder.path())?;
+        Ok(Self { cluster, cloud, upstream, seen, _cloud: folder })
+    }
+
+    /// Exit code of `ccmctl shadow diff`, and the report.
+    async fn diff(&self) -> Result<(i32, Value)> {
+        let way = self.cluster.ccmctl_way()?;
+        let words = ["shadow", "diff", "-o", "json"].into_iter().chain(way.iter().map(String::as_str));
+        let administrator = self.cluster.control_plane.admin_kubeconfig();
+        let output = self.cluster.ccmctl(&administrator, &words.collect::<Vec<_>>()).await?;
+        let code = output.status.code().context("no exit code")?;
+        let report = serde_json::from_slice(&output.stdout)
+            .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+        Ok((code, report))
+    }
+
+    /// Waits until the diff ends like this, with these rows; the report.
+    async fn until(&self, code: i32, rows: &[(&str, &str, &str)]) -> Result<Value> {
+        let mut seen = (0, Value::Null);
+        let what = format!("exit code {code} and {rows:?}");
+        let waited = wait::until(&what, async || {
+            seen = self.diff().await?;
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let shown = seen.1["rows"].as_array().into_iter().flatten();
+            let shown: Vec<_> =
+                shown.map(|row| (text(&row["standing"]), text(&row["name"]), text(&row["field"]))).collect();
+            let same = shown.len() == rows.len()
+                && shown.iter().zip(rows).all(|(one, other)| (&*one.0, &*one.1, &*one.2) == *other);
+            Ok((seen.0 == code && same).then_some(()))
+        });
+        waited.await.with_context(|| {
+            format!("{} {:#}\n{:?}\n{}", seen.0, seen.1, self.cluster.parts(), self.upstream.tail())
+        })?;
+        Ok(seen.1)
+    }
+
+    async fn set_address(&self, node: &str, address: &str) -> Result<()> {
+        let patch = json!({"status": {"addresses": addresses(address)}});
+        let nodes = Api::<Node>::all(self.cluster.client.clone());
+        nodes.patch_status(node, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beside_upstreams_controllers_nothing_is_written_and_only_a_difference_is_shown() -> Result<()> {
+    let world = World::start().await?;
+    let cluster = &world.cluster;
+    world.cloud.create_machine("node-a", "zone-a", "10.1.0.1").await?;
+    register(&cluster.client, as_registered("node-a")).await?;
+    set_ready(&cluster.client, "node-a", "True").await?;
+    create(&cluster.client, load_balancer("web")).await?;
+    node(cluster, "node-a", "initialised by upstream", |node| !is_uninitialized(node)).await?;
+    service(cluster, "web", "upstream's address", |service| !ingress(service).is_empty()).await?;
+
+    // Upstream did all that the shadow decided; the balancer would be taken over by one call, and the host remembers which
+    // labels are its own.
+    let taken_over = ("Once", "web", "");
+    let note = ("Once", "node-a", "/metadata/annotations/cloudprovider.ccm~1owned-labels");
+    let report = world.until(0, &[taken_over, note]).await?;
+    ensure!(report["verdict"] == "NothingWouldChange", "{report:#}");
+
+    // Somebody else writes what this host would take back at once, and upstream in minutes.
+    let nodes = Api::<Node>::all(cluster.client.clone());
+    let before = nodes.get("node-a").await?.status.context("a status")?.addresses;
+    world.set_address("node-a", "10.1.0.99").await?;
+    let differs = ("Differs", "node-a", "/status/addresses");
+    let report = world.until(1, &[taken_over, note, differs]).await?;
+    let row = &report["rows"][2];
+    ensure!(row["now"] == addresses("10.1.0.99") && row["would"] == addresses("10.1.0.1"), "{row:#}");
+    let metrics = cluster.host_metrics().await?;
+    ensure!(
+        metrics.contains("ccm_shadow_differences{controller=\"cloud-node-controller\"} 1"),
+        "the difference is not counted"
+    );
+
+    let patch = json!({"status": {"addresses": before}});
+    nodes.patch_status("node-a", &PatchParams::default(), &Patch::Merge(patch)).await?;
+    world.until(0, &[taken_over, note]).await?;
+    only_reads(cluster, world.seen.path())?;
+    nothing_was_forbidden(cluster)
+}
+
+fn addresses(address: &str) -> Value {
+    json!([{"type": "InternalIP", "address": address}])
+}
+
+/// What reached the apiserver and the cloud from the shadow.
+fn only_reads(cluster: &Cluster, cloud: &Path) -> Result<()> {
+    let counts = cluster.control_plane.audit_counts(HOST_USER)?;
+    let is_read = |verb: &str, resource: &str| {
+        matches!(verb, "get" | "list" | "watch")
+            || (verb == "create" && matches!(resource, "tokenreviews" | "subjectaccessreviews"))
+    };
+    let writes: Vec<_> = counts.keys().filter(|(verb, resource)| !is_read(verb, resource)).collect();
+    ensure!(writes.is_empty() && !counts.is_empty(), "{writes:?} of {counts:?}");
+    let calls = fs::read_dir(cloud.join("calls"))?;
+    let mut calls: Vec<_> =
+        calls.flatten().map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+    calls.sort();
+    let reads = ["GetLoadBalancer", "InstanceExists", "InstanceMetadata", "InstanceShutdown", "ListRoutes"];
+    ensure!(calls.iter().all(|call| reads.contains(&call.as_str())), "{calls:?}");
+    ensure!(calls.iter().any(|call| call == "InstanceMetadata"), "the shadow looks: {calls:?}");
+    Ok(())
+}
+
+async fn built(module: &'static str, package: &'static str, name: &'static str) -> Result<PathBuf> {
+    tokio::task::spawn_blocking(move || go::built(module, package, name)).await?
+}
