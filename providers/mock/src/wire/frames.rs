@@ -5,7 +5,7 @@ use std::future::ready;
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http_body::Frame;
-use http_body_util::{BodyExt as _, BodyStream, Full, StreamBody};
+use http_body_util::{BodyStream, StreamBody};
 use prost::bytes::{BufMut as _, Bytes, BytesMut};
 use tonic::{Status, body::Body};
 
@@ -41,7 +41,9 @@ pub(crate) fn framed(message: &[u8]) -> Bytes {
 pub(crate) fn ok_answer(message: &[u8]) -> http::Response<Body> {
     let trailers =
         HeaderMap::from_iter([(HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"))]);
-    answer(Body::new(Full::new(framed(message)).with_trailers(ready(Some(Ok(trailers))))))
+    // Frames, not a body of known size: that would announce its length, as no gRPC server does.
+    let frames = [Frame::data(framed(message)), Frame::trailers(trailers)].map(Ok::<_, Status>);
+    answer(Body::new(StreamBody::new(stream::iter(frames))))
 }
 
 /// An answer with this status and no message.
