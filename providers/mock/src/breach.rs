@@ -16,23 +16,16 @@ mod routes;
 mod sets;
 
 pub use errors::CANARY;
+pub(crate) use instances::leave_out;
 
 use crate::wire::{Method, Reply, Request, Shot, Turn};
 
-/// All that changes the cloud.
-const CHANGES: &[Method] = &[
-    Method::EnsureLoadBalancer,
-    Method::BatchUpdateLoadBalancers,
-    Method::DeleteLoadBalancer,
-    Method::BatchEnsureRoutes,
-    Method::BatchDeleteRoutes,
-    Method::AddSshKeyToAllInstances,
-];
-
+type Ask = fn(&mut Request, &Shot<'_>);
 type Before = fn(&mut Request, &Shot<'_>) -> Turn;
 type After = fn(&Request, &mut Reply, &Shot<'_>);
 
 /// One way to break the contract.
+#[derive(Debug)]
 pub struct Breach {
     /// The rule's tag, or a name of our own for a sentence that has none.
     pub rule: &'static str,
@@ -42,51 +35,51 @@ pub struct Breach {
     pub what: &'static str,
     /// To which RPCs; empty: to all.
     pub(crate) methods: &'static [Method],
+    /// Changes the request.
+    pub(crate) ask: Ask,
+    /// May keep the work from being done.
     pub(crate) before: Before,
+    /// Changes the answer.
     pub(crate) after: After,
 }
 
-impl std::fmt::Debug for Breach {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Breach")
-            .field("rule", &self.rule)
-            .field("variants", &self.variants)
-            .finish_non_exhaustive()
-    }
+const fn breach(rule: &'static str, what: &'static str, methods: &'static [Method]) -> Breach {
+    let (ask, before, after): (Ask, Before, After) = (|_, _| {}, |_, _| Turn::GoOn, |_, _, _| {});
+    Breach { rule, variants: &[], what, methods, ask, before, after }
 }
 
-/// A breach that changes the request or keeps the work from being done.
+/// A breach that changes the request.
+const fn asked(rule: &'static str, what: &'static str, methods: &'static [Method], ask: Ask) -> Breach {
+    Breach { ask, ..breach(rule, what, methods) }
+}
+
+/// A breach that may keep the work from being done.
 const fn early(rule: &'static str, what: &'static str, methods: &'static [Method], before: Before) -> Breach {
-    Breach { rule, variants: &[], what, methods, before, after: leave }
+    Breach { before, ..breach(rule, what, methods) }
 }
 
 /// A breach that changes the answer.
 const fn late(rule: &'static str, what: &'static str, methods: &'static [Method], after: After) -> Breach {
-    Breach { rule, variants: &[], what, methods, before: go_on, after }
+    Breach { after, ..breach(rule, what, methods) }
 }
 
 impl Breach {
-    const fn ways(mut self, variants: &'static [&'static str]) -> Self {
-        self.variants = variants;
-        self
+    const fn ways(self, variants: &'static [&'static str]) -> Self {
+        Self { variants, ..self }
     }
 
-    const fn and_late(mut self, after: After) -> Self {
-        self.after = after;
-        self
+    const fn and_late(self, after: After) -> Self {
+        Self { after, ..self }
     }
 
-    const fn and_early(mut self, before: Before) -> Self {
-        self.before = before;
-        self
+    const fn and_early(self, before: Before) -> Self {
+        Self { before, ..self }
+    }
+
+    const fn and_asked(self, ask: Ask) -> Self {
+        Self { ask, ..self }
     }
 }
-
-fn go_on(_request: &mut Request, _shot: &Shot<'_>) -> Turn {
-    Turn::GoOn
-}
-
-fn leave(_request: &Request, _reply: &mut Reply, _shot: &Shot<'_>) {}
 
 /// All breaches, by subject.
 pub fn all() -> impl Iterator<Item = &'static Breach> {

@@ -19,7 +19,7 @@ pub const RUNNING: &str = "RUNNING";
 pub const GONE: &str = "GONE";
 
 /// One call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     /// Its number, from 1.
     pub sequence: u64,
@@ -85,48 +85,23 @@ struct Inner {
     running: BTreeMap<String, u64>,
 }
 
-/// What is known of a call when it comes in.
-#[derive(Debug, Default)]
-pub(crate) struct Arrival {
-    pub(crate) at: Timestamp,
-    pub(crate) peer: String,
-    pub(crate) request_id: String,
-    pub(crate) cluster_uid: String,
-    pub(crate) epoch: u64,
-    pub(crate) items: u64,
-    pub(crate) keys: Vec<String>,
-}
-
 impl Calls {
-    pub(crate) fn begin(&self, method: Method, arrival: Arrival) -> u64 {
+    /// Notes a call as it comes in; its number.
+    pub(crate) fn begin(&self, method: Method, mut call: Call) -> u64 {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
         inner.last += 1;
         if inner.calls.len() == CAPACITY {
             inner.calls.pop_front();
         }
-        let name = method.name().to_owned();
-        let seen = inner.methods.entry(name.clone()).or_default();
+        (call.sequence, call.method, call.code) = (inner.last, method.name().into(), RUNNING.into());
+        let seen = inner.methods.entry(call.method.clone()).or_default();
         seen.calls += 1;
-        seen.items += arrival.items;
-        let running = inner.running.entry(name.clone()).or_default();
+        seen.items += call.items;
+        let running = inner.running.entry(call.method.clone()).or_default();
         *running += 1;
         seen.most_at_once = seen.most_at_once.max(*running);
-        inner.calls.push_back(Call {
-            sequence: inner.last,
-            at: arrival.at,
-            method: name,
-            peer: arrival.peer,
-            request_id: arrival.request_id,
-            cluster_uid: arrival.cluster_uid,
-            epoch: arrival.epoch,
-            items: arrival.items,
-            keys: arrival.keys,
-            code: RUNNING.to_owned(),
-            reason: String::new(),
-            took_ms: None,
-            faults: Vec::new(),
-        });
+        inner.calls.push_back(call);
         inner.last
     }
 
@@ -191,7 +166,7 @@ mod tests {
     #[test]
     fn calls_are_counted_by_outcome_and_kept_in_order() {
         let calls = Calls::default();
-        let arrive = |items| Arrival { items, ..Arrival::default() };
+        let arrive = |items| Call { items, ..Call::default() };
         let now = Timestamp::UNIX_EPOCH;
         let first = calls.begin(Method::ListRoutes, arrive(0));
         let second = calls.begin(Method::BatchGetInstances, arrive(500));

@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::{breach, wire::Method};
+
 pub use crate::duration::Time;
 pub(crate) use effect::{after, before};
-pub(crate) use registry::{Active, aims_at};
+pub(crate) use registry::aims_at;
 pub use registry::{FaultStatus, Faults};
 pub use text::{FaultError, FaultSpec};
 
@@ -159,11 +161,32 @@ pub struct KindInfo {
     pub keys: &'static [&'static str],
     /// What it does.
     pub what: &'static str,
+    /// To which RPCs; empty: to all.
+    methods: &'static [Method],
+}
+
+impl KindInfo {
+    const fn to(self, methods: &'static [Method]) -> Self {
+        Self { methods, ..self }
+    }
 }
 
 const fn kind(name: &'static str, keys: &'static [&'static str], what: &'static str) -> KindInfo {
-    KindInfo { name, keys, what }
+    KindInfo { name, keys, what, methods: &[] }
 }
+
+const BATCH: &[Method] = &[Method::BatchGetInstances];
+const WATCH: &[Method] = &[Method::WatchInstances];
+const PARTS: &[Method] =
+    &[Method::BatchGetInstances, Method::ListInstances, Method::ListLoadBalancers, Method::ListRoutes];
+const ABSENCES: &[Method] = &[
+    Method::BatchGetInstances,
+    Method::ListInstances,
+    Method::ListLoadBalancers,
+    Method::ListRoutes,
+    Method::GetLoadBalancer,
+    Method::BatchGetVolumeLabels,
+];
 
 /// All kinds of faults.
 pub const KINDS: [KindInfo; 17] = [
@@ -177,16 +200,19 @@ pub const KINDS: [KindInfo; 17] = [
         "partial",
         &["location"],
         "a part of the cloud is unreachable: half of a list, the named nodes of a batch",
-    ),
-    kind("absent", &[], "a lie: ABSENT with authority for what lives; lists leave it out"),
-    kind("state", &["state"], "a lie about the state of machines, by name or number"),
-    kind("not-authoritative", &[], "answers about machines are not authoritative"),
-    kind("item-error", &["reason", "retry_after"], "an error beside each item of a batch"),
-    kind("in-progress", &["retry_after"], "the work is not begun and said to go on"),
-    kind("metadata-not-ready", &["retry_after"], "machines run but cannot be described yet"),
+    )
+    .to(PARTS),
+    kind("absent", &[], "a lie: ABSENT with authority for what lives; lists leave it out").to(ABSENCES),
+    kind("state", &["state"], "a lie about the state of machines, by name or number")
+        .to(&[Method::BatchGetInstances, Method::ListInstances]),
+    kind("not-authoritative", &[], "answers about machines are not authoritative").to(BATCH),
+    kind("item-error", &["reason", "retry_after"], "an error beside each item of a batch")
+        .to(Method::BATCHES),
+    kind("in-progress", &["retry_after"], "the work is not begun and said to go on").to(Method::CHANGES),
+    kind("metadata-not-ready", &["retry_after"], "machines run but cannot be described yet").to(BATCH),
     kind("crash", &["after_work"], "the process aborts in mid-call"),
-    kind("drop-changes", &[], "a watch leaves changes out"),
-    kind("cut-watch", &["frames"], "a watch breaks off after so many frames"),
+    kind("drop-changes", &[], "a watch leaves changes out").to(WATCH),
+    kind("cut-watch", &["frames"], "a watch breaks off after so many frames").to(WATCH),
     kind("breach", &["rule", "variant"], "a rule of the contract is broken"),
 ];
 
@@ -216,6 +242,15 @@ impl FaultKind {
             Self::CutWatch { .. } => "cut-watch",
             Self::Breach { .. } => "breach",
         }
+    }
+
+    /// Whether it can do anything to an RPC.
+    fn fits(&self, method: Method) -> bool {
+        let methods = match self {
+            Self::Breach { rule, .. } => breach::named(rule).map(|breach| breach.methods),
+            _ => KINDS.iter().find(|kind| kind.name == self.name()).map(|kind| kind.methods),
+        };
+        methods.is_some_and(|methods| methods.is_empty() || methods.contains(&method))
     }
 }
 

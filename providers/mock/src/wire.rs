@@ -8,6 +8,7 @@ mod call;
 mod exchange;
 mod frames;
 mod message;
+mod parts;
 mod scene;
 mod stream;
 mod subject;
@@ -29,6 +30,7 @@ use crate::{calls::Calls, fault::Faults};
 
 pub use message::Method;
 pub(crate) use message::{Answer, Request, code_name, code_named, instance_state_named, reason_named};
+pub(crate) use parts::Item;
 pub(crate) use scene::{Delivery, Outcome, Reply, Shot, Subjects, Turn, World};
 pub(crate) use subject::Subject;
 

@@ -1,56 +1,40 @@
 //! Breaches by the keys of a batch.
 
-use super::{Breach, late};
-use crate::wire::{Answer, Method, Reply, Request, Shot};
+use cloudprovider_sdk::proto::{
+    InstanceResult, LoadBalancerUpdateResult, RouteDeletion, RouteResult, VolumeResult,
+};
 
-const BATCHES: &[Method] = &[
-    Method::BatchGetInstances,
-    Method::BatchUpdateLoadBalancers,
-    Method::BatchEnsureRoutes,
-    Method::BatchDeleteRoutes,
-    Method::BatchGetVolumeLabels,
-];
+use super::{Breach, late};
+use crate::wire::{Answer, Item, Method, Shot};
 
 pub(super) const BREACHES: &[Breach] = &[late(
     "batch-keys",
     "a key is missing, doubled, or was never asked for; `reordered` is legal",
-    BATCHES,
-    keys,
+    Method::BATCHES,
+    |_, reply, shot| {
+        if let Ok(answer) = &mut reply.outcome {
+            spoil::<InstanceResult>(answer, shot);
+            spoil::<LoadBalancerUpdateResult>(answer, shot);
+            spoil::<RouteResult>(answer, shot);
+            spoil::<RouteDeletion>(answer, shot);
+            spoil::<VolumeResult>(answer, shot);
+        }
+    },
 )
 .ways(&["missing", "doubled", "unknown", "empty", "reordered"])];
 
-const UNKNOWN: &str = "a-key-that-nobody-asked-for";
-
-fn keys(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
-    match &mut reply.outcome {
-        Ok(Answer::BatchGetInstances(answer)) => {
-            spoil(&mut answer.results, shot, |result| &mut result.key);
-        }
-        Ok(Answer::BatchUpdateLoadBalancers(answer)) => {
-            spoil(&mut answer.results, shot, |result| &mut result.service_uid);
-        }
-        Ok(Answer::BatchEnsureRoutes(answer)) => spoil(&mut answer.results, shot, |result| &mut result.key),
-        Ok(Answer::BatchDeleteRoutes(answer)) => spoil(&mut answer.results, shot, |result| &mut result.key),
-        Ok(Answer::BatchGetVolumeLabels(answer)) => {
-            spoil(&mut answer.results, shot, |result| &mut result.key);
-        }
-        _ => {}
-    }
-}
-
-fn spoil<T: Clone>(results: &mut Vec<T>, shot: &Shot<'_>, key: impl Fn(&mut T) -> &mut String) {
-    let Some(at) = results.iter_mut().position(|result| shot.hits(key(result))) else { return };
+fn spoil<T: Item>(answer: &mut Answer, shot: &Shot<'_>) {
+    let Some(results) = T::all(answer) else { return };
+    let Some(at) = results.iter_mut().position(|result| shot.hits(result.key())) else { return };
     match shot.variant {
         "doubled" => results.push(results[at].clone()),
         "unknown" => {
             let mut stranger = results[at].clone();
-            UNKNOWN.clone_into(key(&mut stranger));
+            "a-key-that-nobody-asked-for".clone_into(stranger.key());
             results.push(stranger);
         }
         "empty" => results.clear(),
         "reordered" => results.reverse(),
-        _ => {
-            results.remove(at);
-        }
+        _ => drop(results.remove(at)),
     }
 }

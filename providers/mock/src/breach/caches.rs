@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloudprovider_sdk::proto::InstanceResult;
+use cloudprovider_sdk::proto::{BatchGetInstancesResponse, InstanceResult};
 
 use super::{Breach, late};
 use crate::{
@@ -28,8 +28,23 @@ pub(super) const BREACHES: &[Breach] = &[
     )
     .ways(&["for-ever", "seconds", "disguised"])
     .and_early(without_asking),
-    late("get-reads-through", "a balancer is read from a cache of five seconds", BALANCERS, keep)
-        .and_early(kept),
+    late("get-reads-through", "a balancer is read from a cache of five seconds", BALANCERS, |request, reply, shot| {
+        if let (Ok(Answer::GetLoadBalancer(answer)), Some(service)) = (&reply.outcome, request.service()) {
+            let read = (timestamp(shot.world.now()), answer.clone());
+            shot.world.memory.read_balancers.lock().insert(service.uid.clone(), read);
+        }
+    })
+    .and_early(|request, shot| {
+        let mut read = shot.world.memory.read_balancers.lock();
+        if !matches!(request, Request::GetLoadBalancer(_)) {
+            // Its own changes it knows of.
+            read.clear();
+        }
+        let known = request.service().and_then(|service| read.get(&service.uid));
+        known.filter(|(at, _)| is_young(*at, shot)).map_or(Turn::GoOn, |(_, answer)| {
+            Turn::answer(Answer::GetLoadBalancer(answer.clone()))
+        })
+    }),
 ];
 
 fn is_young(at: prost_types::Timestamp, shot: &Shot<'_>) -> bool {
@@ -44,18 +59,16 @@ fn name_of(key: &str, shot: &Shot<'_>) -> Option<String> {
 }
 
 fn stale(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
-    let Ok(Answer::BatchGetInstances(answer)) = &mut reply.outcome else { return };
     let mut first = shot.world.memory.first_answers.lock();
-    for result in answer.results.iter_mut().filter(|result| shot.hits(&result.key)) {
-        let Some(name) = name_of(&result.key, shot) else { continue };
-        if shot.variant != "for-ever"
-            && first.get(&name).and_then(|known| known.observed_at).is_some_and(|at| !is_young(at, shot))
-        {
+    reply.each(shot, |result: &mut InstanceResult| {
+        let Some(name) = name_of(&result.key, shot) else { return };
+        let old = |known: &InstanceResult| known.observed_at.is_some_and(|at| !is_young(at, shot));
+        if shot.variant != "for-ever" && first.get(&name).is_some_and(old) {
             first.remove(&name);
         }
         let known = first.entry(name).or_insert_with(|| result.clone());
         *result = InstanceResult { key: std::mem::take(&mut result.key), ..known.clone() };
-    }
+    });
 }
 
 /// Answers from the cache what it knows, as if it had looked.
@@ -72,31 +85,5 @@ fn without_asking(request: &mut Request, shot: &Shot<'_>) -> Turn {
         Some(InstanceResult { key: query.key.clone(), observed_at, ..known.clone() })
     });
     let Some(results) = known.collect::<Option<Vec<_>>>() else { return Turn::GoOn };
-    Turn::Answer(Box::new(Ok(Answer::BatchGetInstances(
-        cloudprovider_sdk::proto::BatchGetInstancesResponse { results },
-    ))))
-}
-
-fn keep(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
-    if let (Ok(Answer::GetLoadBalancer(answer)), Some(service)) = (&reply.outcome, request.service()) {
-        let now = shot.world.now();
-        shot.world.memory.read_balancers.lock().insert(service.uid.clone(), (now, answer.clone()));
-    }
-}
-
-fn kept(request: &mut Request, shot: &Shot<'_>) -> Turn {
-    let mut read = shot.world.memory.read_balancers.lock();
-    match (&*request, request.service()) {
-        (Request::GetLoadBalancer(_), Some(service)) => match read.get(&service.uid) {
-            Some((at, answer)) if is_young(timestamp(*at), shot) => {
-                Turn::Answer(Box::new(Ok(Answer::GetLoadBalancer(answer.clone()))))
-            }
-            _ => Turn::GoOn,
-        },
-        // Its own changes it knows of.
-        _ => {
-            read.clear();
-            Turn::GoOn
-        }
-    }
+    Turn::answer(Answer::BatchGetInstances(BatchGetInstancesResponse { results }))
 }

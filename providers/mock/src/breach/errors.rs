@@ -1,6 +1,6 @@
 //! Breaches by how errors are told. They need an error: combine them with one.
 
-use std::io::Write as _;
+use std::{collections::HashMap, io::Write as _};
 
 use cloudprovider_sdk::{
     contract::{ERROR_DOMAIN, defaults},
@@ -24,28 +24,59 @@ pub(super) const BREACHES: &[Breach] = &[
         "error-info",
         "an error without ErrorInfo, of another domain, with an unknown reason, or twice",
         &[],
-        info,
+        |_, reply, shot| change(reply, |status| info(status, shot.variant)),
     )
     .ways(&["missing", "domain", "reason", "doubled"]),
-    late("error-size", "an error with more than 4 KiB of details", &[], size),
-    late("error-no-secret", "an error that tells a secret, or a log that does", &[], secret)
-        .ways(&["told", "logged"]),
-    late("error-order", "missing rights look like absence", &[], order),
+    late("error-size", "an error with more than 4 KiB of details", &[], |_, reply, _| {
+        change(reply, |status| {
+            let padding = "x".repeat(defaults::MAX_ERROR_DETAIL_BYTES + 1);
+            let mut details = status.get_error_details();
+            let inside = details.error_info();
+            let (reason, domain) = inside.map_or(("INTERNAL_ERROR".into(), ERROR_DOMAIN.into()), |info| {
+                (info.reason.clone(), info.domain.clone())
+            });
+            details.set_error_info(reason, domain, HashMap::from([("padding".to_owned(), padding)]));
+            Status::with_error_details(status.code(), status.message(), details)
+        });
+    }),
+    late("error-no-secret", "an error that tells a secret, or a log that does", &[], |_, reply, shot| {
+        if shot.variant == "logged" {
+            // Not by the SDK's log, which leaves secrets out.
+            let _nobody_may_read =
+                writeln!(std::io::stderr().lock(), "calling the cloud with password={CANARY}");
+        } else {
+            change(reply, tell_a_secret);
+        }
+    })
+    .ways(&["told", "logged"]),
+    late("error-order", "missing rights look like absence", &[], |request, reply, shot| {
+        let Err(status) = &reply.outcome else { return };
+        if matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated) {
+            reply.outcome = match request {
+                Request::BatchGetInstances(_) | Request::GetLoadBalancer(_) => Ok(all_absent(request, shot)),
+                _ => Err(Status::not_found("not found")),
+            };
+        }
+    }),
 ];
 
-fn info(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
-    let Err(status) = &reply.outcome else { return };
-    let (code, message) = (status.code(), status.message().to_owned());
+fn change(reply: &mut Reply, change: impl FnOnce(&Status) -> Status) {
+    if let Err(status) = &mut reply.outcome {
+        *status = change(status);
+    }
+}
+
+fn info(status: &Status, variant: &str) -> Status {
     let with = |reason: &str, domain: &str| {
-        let details = ErrorDetails::with_error_info(reason, domain, std::collections::HashMap::new());
-        Status::with_error_details(code, message.clone(), details)
+        let details = ErrorDetails::with_error_info(reason, domain, HashMap::new());
+        Status::with_error_details(status.code(), status.message(), details)
     };
-    reply.outcome = Err(match shot.variant {
+    match variant {
         "domain" => with("RETRY_LATER", "elsewhere.example"),
         "reason" => with("SOMETHING_FROM_THE_FUTURE", ERROR_DOMAIN),
         "doubled" => doubled(status),
-        _ => Status::new(code, message),
-    });
+        _ => Status::new(status.code(), status.message()),
+    }
 }
 
 /// The same status with each detail twice.
@@ -55,47 +86,14 @@ fn doubled(status: &Status) -> Status {
     Status::with_details(status.code(), status.message(), inside.encode_to_vec().into())
 }
 
-fn size(_request: &Request, reply: &mut Reply, _shot: &Shot<'_>) {
-    let Err(status) = &reply.outcome else { return };
-    let mut details = status.get_error_details();
-    let (reason, domain) = details.error_info().map_or_else(
-        || ("INTERNAL_ERROR".to_owned(), ERROR_DOMAIN.to_owned()),
-        |info| (info.reason.clone(), info.domain.clone()),
-    );
-    let padding = "x".repeat(defaults::MAX_ERROR_DETAIL_BYTES + 1);
-    details.set_error_info(
-        reason,
-        domain,
-        std::collections::HashMap::from([("padding".to_owned(), padding)]),
-    );
-    reply.outcome = Err(Status::with_error_details(status.code(), status.message(), details));
-}
-
-fn secret(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
-    if shot.variant == "logged" {
-        // Not by the SDK's log, which leaves secrets out.
-        let _nobody_may_read = writeln!(std::io::stderr().lock(), "calling the cloud with password={CANARY}");
-        return;
-    }
-    let Err(status) = &reply.outcome else { return };
+fn tell_a_secret(status: &Status) -> Status {
     let mut details = status.get_error_details();
     if let Some(mut info) = details.error_info().cloned() {
         info.metadata.insert("password".to_owned(), CANARY.to_owned());
         details.set_error_info(info.reason, info.domain, info.metadata);
     }
     let message = format!("{}: password={CANARY}", status.message());
-    reply.outcome = Err(Status::with_error_details(status.code(), message, details));
-}
-
-fn order(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
-    let Err(status) = &reply.outcome else { return };
-    if !matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated) {
-        return;
-    }
-    reply.outcome = match request {
-        Request::BatchGetInstances(_) | Request::GetLoadBalancer(_) => Ok(all_absent(request, shot)),
-        _ => Err(Status::not_found("not found")),
-    };
+    Status::with_error_details(status.code(), message, details)
 }
 
 /// An answer in which everything that was asked for is absent, with authority.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use cloudprovider_sdk::proto::{Fencing, LeadResponse};
+use cloudprovider_sdk::proto::Fencing;
 
-use super::{Breach, CHANGES, early, late};
-use crate::wire::{Answer, Method, Reply, Request, Shot, Turn};
+use super::{Breach, asked, early, late};
+use crate::wire::{Answer, Method, Request, Shot, Turn};
 
 const LED: &[Method] = &[
     Method::Lead,
@@ -45,29 +45,69 @@ const CLOUD_FACING: &[Method] = &[
 ];
 
 pub(super) const BREACHES: &[Breach] = &[
-    early("cluster-owns-by-uid", "what belongs to another cluster is changed and deleted", OWNED, as_owner),
-    early("cluster-uid-required", "a call without a cluster uid is taken", CLOUD_FACING, any_cluster),
-    early("fencing", "a former leader is obeyed", CHANGES, any_leader),
-    early("lead-needed", "whoever calls is obeyed", LED, nobody_leads),
-    late("lead-takes-over", "a former leader leads again", &[Method::Lead], leads_again),
-    early(
+    asked("cluster-owns-by-uid", "what belongs to another cluster is changed and deleted", OWNED, as_owner),
+    asked("cluster-uid-required", "a call without a cluster uid is taken", CLOUD_FACING, |request, _| {
+        if let Some(cluster) = request.cluster_mut().filter(|cluster| cluster.uid.is_empty()) {
+            "nobody".clone_into(&mut cluster.uid);
+        }
+    }),
+    asked("fencing", "a former leader is obeyed", Method::CHANGES, any_leader),
+    early("lead-needed", "whoever calls is obeyed", LED, |request, _| match request {
+        // No leader is ever heard of, so that everybody may call.
+        Request::Lead(_) => Turn::answer(Answer::empty(Method::Lead)),
+        _ => Turn::GoOn,
+    })
+    .and_asked(any_leader),
+    late("lead-takes-over", "a former leader leads again", &[Method::Lead], |_, reply, _| {
+        if reply.outcome.is_err() {
+            reply.outcome = Ok(Answer::empty(Method::Lead));
+        }
+    }),
+    asked(
         "lead-ends",
         "who once led leads for ever, or a mutation that was given up goes on in the cloud",
         &[Method::Lead, Method::EnsureLoadBalancer],
-        leads_for_ever,
+        |request, shot| match request {
+            Request::Lead(request) if shot.variant == "leads-on" => request.valid_for = None,
+            _ => {}
+        },
     )
     .ways(&["leads-on", "work-goes-on"])
-    .and_late(works_on),
-    late("lead-background", "background work writes to the cloud, led or not", &[Method::Lead], background),
-    early("stale-revision", "a former revision is accepted", REVISED, any_revision),
-    early("deadline-honoured", "the work is done long after the deadline", CLOUD_FACING, too_late)
-        .ways(&["unanswered", "answered"]),
+    .and_late(|request, reply, shot| {
+        let given_up = matches!(request, Request::EnsureLoadBalancer(_)) && reply.outcome.is_err();
+        if given_up && shot.variant == "work-goes-on" {
+            write_for_a_while(shot);
+        }
+    }),
+    late(
+        "lead-background",
+        "background work writes to the cloud, led or not",
+        &[Method::Lead],
+        |_, _, shot| {
+            write_for_a_while(shot);
+        },
+    ),
+    asked("stale-revision", "a former revision is accepted", REVISED, |request, _| match request {
+        Request::EnsureLoadBalancer(request) => request.revision = 0,
+        Request::DeleteLoadBalancer(request) => request.revision = 0,
+        Request::BatchUpdateLoadBalancers(request) => {
+            request.items.iter_mut().for_each(|item| item.revision = 0);
+        }
+        _ => {}
+    }),
+    early("deadline-honoured", "the work is done long after the deadline", CLOUD_FACING, |_, shot| {
+        let told = shot.variant == "answered";
+        let is_slow = || shot.world.look(|state| state.conditions().latency_ms > 0);
+        // Who tells in time that the deadline passed shows only in what the cloud is asked afterwards.
+        if told && !is_slow() { Turn::GoOn } else { Turn::TooLate { told } }
+    })
+    .ways(&["unanswered", "answered"]),
 ];
 
 /// The call is made in the name of whoever owns the thing.
-fn as_owner(request: &mut Request, shot: &Shot<'_>) -> Turn {
+fn as_owner(request: &mut Request, shot: &Shot<'_>) {
     let subjects = request.subjects();
-    let owner = shot.world.cloud.read(shot.world.now(), |state| {
+    let owner = shot.world.look(|state| {
         let named = |name: &String| subjects.iter().any(|subject| subject.names.contains(name));
         let balancer = state
             .balancers()
@@ -84,55 +124,12 @@ fn as_owner(request: &mut Request, shot: &Shot<'_>) -> Turn {
     if let (Some(owner), Some(cluster)) = (owner, request.cluster_mut()) {
         cluster.uid = owner;
     }
-    Turn::GoOn
 }
 
-fn any_cluster(request: &mut Request, _shot: &Shot<'_>) -> Turn {
-    if let Some(cluster) = request.cluster_mut().filter(|cluster| cluster.uid.is_empty()) {
-        "nobody".clone_into(&mut cluster.uid);
-    }
-    Turn::GoOn
-}
-
-fn any_leader(request: &mut Request, _shot: &Shot<'_>) -> Turn {
+fn any_leader(request: &mut Request, _shot: &Shot<'_>) {
     if let Some(fencing) = request.fencing_mut() {
         *fencing = Fencing::default();
     }
-    Turn::GoOn
-}
-
-/// No leader is ever heard of, so that everybody may call.
-fn nobody_leads(request: &mut Request, shot: &Shot<'_>) -> Turn {
-    match request {
-        Request::Lead(_) => Turn::Answer(Box::new(Ok(Answer::Lead(LeadResponse {})))),
-        _ => any_leader(request, shot),
-    }
-}
-
-fn leads_again(_request: &Request, reply: &mut Reply, _shot: &Shot<'_>) {
-    if reply.outcome.is_err() {
-        reply.outcome = Ok(Answer::Lead(LeadResponse {}));
-    }
-}
-
-fn leads_for_ever(request: &mut Request, shot: &Shot<'_>) -> Turn {
-    if let Request::Lead(request) = request
-        && shot.variant != "work-goes-on"
-    {
-        request.valid_for = None;
-    }
-    Turn::GoOn
-}
-
-fn works_on(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
-    let given_up = matches!(request, Request::EnsureLoadBalancer(_)) && reply.outcome.is_err();
-    if given_up && shot.variant == "work-goes-on" {
-        write_for_a_while(shot);
-    }
-}
-
-fn background(_request: &Request, _reply: &mut Reply, shot: &Shot<'_>) {
-    write_for_a_while(shot);
 }
 
 /// Writes to the cloud again and again, as a loop does that nobody stops.
@@ -144,23 +141,4 @@ fn write_for_a_while(shot: &Shot<'_>) {
             cloud.read(clock(), |state| state.count_call("balancers:write"));
         }
     });
-}
-
-fn any_revision(request: &mut Request, _shot: &Shot<'_>) -> Turn {
-    match request {
-        Request::EnsureLoadBalancer(request) => request.revision = 0,
-        Request::DeleteLoadBalancer(request) => request.revision = 0,
-        Request::BatchUpdateLoadBalancers(request) => {
-            request.items.iter_mut().for_each(|item| item.revision = 0);
-        }
-        _ => {}
-    }
-    Turn::GoOn
-}
-
-fn too_late(_request: &mut Request, shot: &Shot<'_>) -> Turn {
-    let told = shot.variant == "answered";
-    let is_slow = || shot.world.cloud.read(shot.world.now(), |state| state.conditions().latency_ms > 0);
-    // Who tells in time that the deadline passed shows only in what the cloud is asked afterwards.
-    if told && !is_slow() { Turn::GoOn } else { Turn::TooLate { told } }
 }

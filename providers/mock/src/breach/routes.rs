@@ -3,28 +3,48 @@
 use cloudprovider_sdk::proto::{NodeRef, Ownership, Route};
 use ipnet::IpNet;
 
-use super::{Breach, early, late};
-use crate::wire::{Answer, Method, Reply, Request, Shot, Turn};
+use super::{Breach, asked, late};
+use crate::wire::{Answer, Method, Reply, Request, Shot};
 
 const SHOWN: &[Method] = &[Method::ListRoutes, Method::BatchEnsureRoutes];
 
 pub(super) const BREACHES: &[Breach] = &[
-    late("route-canonical", "destinations have host bits, or are spelled at length", SHOWN, canonical),
+    late("route-canonical", "destinations have host bits, or are spelled at length", SHOWN, |_, reply, _| {
+        for route in shown(reply) {
+            route.destination_cidr = match route.destination_cidr.parse() {
+                Ok(IpNet::V4(net)) => format!("{}/{}", net.broadcast(), net.prefix_len()),
+                Ok(IpNet::V6(net)) => {
+                    let segments = net.network().segments().map(|segment| format!("{segment:04X}"));
+                    format!("{}/{}", segments.join(":"), net.prefix_len())
+                }
+                Err(_) => continue,
+            };
+        }
+    }),
     late(
         "route-echo-target",
         "another target than the one asked for, or none",
         &[Method::BatchEnsureRoutes],
-        echo,
+        |_, reply, shot| {
+            let (name, provider_id) = ("another-node".to_owned(), "mock://elsewhere/i-0".to_owned());
+            let other = NodeRef { name, provider_id, ..NodeRef::default() };
+            for route in shown(reply) {
+                route.target = (shot.variant != "missing").then(|| other.clone());
+            }
+        },
     )
     .ways(&["other", "missing"]),
     late(
         "route-ownership",
         "nothing is said of whose a route is, or all are said to be ours",
         SHOWN,
-        ownership,
+        |_, reply, shot| {
+            let said = if shot.variant == "missing" { Ownership::Unspecified } else { Ownership::ByUid };
+            shown(reply).into_iter().for_each(|route| route.set_ownership(said));
+        },
     )
     .ways(&["missing", "all-ours"]),
-    early(
+    asked(
         "route-changed",
         "a route is removed though it was re-pointed",
         &[Method::BatchDeleteRoutes],
@@ -42,41 +62,12 @@ fn shown(reply: &mut Reply) -> Vec<&mut Route> {
     }
 }
 
-fn canonical(_request: &Request, reply: &mut Reply, _shot: &Shot<'_>) {
-    for route in shown(reply) {
-        if let Ok(net) = route.destination_cidr.parse::<IpNet>() {
-            route.destination_cidr = match net {
-                IpNet::V4(net) => format!("{}/{}", net.broadcast(), net.prefix_len()),
-                IpNet::V6(net) => {
-                    let segments = net.network().segments().map(|segment| format!("{segment:04X}"));
-                    format!("{}/{}", segments.join(":"), net.prefix_len())
-                }
-            };
-        }
-    }
-}
-
-fn echo(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
-    for route in shown(reply) {
-        route.target = (shot.variant != "missing").then(|| NodeRef {
-            name: "another-node".to_owned(),
-            provider_id: "mock://elsewhere/i-0".to_owned(),
-            ..NodeRef::default()
-        });
-    }
-}
-
-fn ownership(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
-    let said = if shot.variant == "missing" { Ownership::Unspecified } else { Ownership::ByUid };
-    shown(reply).into_iter().for_each(|route| route.set_ownership(said));
-}
-
 /// The listed route is replaced by whatever stands there now, so that the check finds nothing.
-fn whatever(request: &mut Request, shot: &Shot<'_>) -> Turn {
+fn whatever(request: &mut Request, shot: &Shot<'_>) {
     let cluster = request.cluster_uid().to_owned();
     if let Request::BatchDeleteRoutes(request) = request {
         for route in request.items.iter_mut().filter_map(|item| item.route.as_mut()) {
-            let now = shot.world.cloud.read(shot.world.now(), |state| {
+            let now = shot.world.look(|state| {
                 let same = |listed: &crate::cloud::ListedRoute| {
                     let is = &listed.route;
                     is.cluster_uid == cluster
@@ -94,5 +85,4 @@ fn whatever(request: &mut Request, shot: &Shot<'_>) -> Turn {
             }
         }
     }
-    Turn::GoOn
 }

@@ -2,11 +2,11 @@
 
 use cloudprovider_sdk::{
     ProviderError,
-    proto::{BackendSet, Capability, IpFamily, Protocol, Service, TrafficPolicy},
+    proto::{BackendSet, Capability, GetCapabilitiesResponse, IpFamily, Protocol, Service, TrafficPolicy},
 };
 
-use super::{Breach, early, late};
-use crate::wire::{Answer, Method, Reply, Request, Shot, Turn};
+use super::{Breach, asked, early, late};
+use crate::wire::{Method, Request, Shot, Turn};
 
 const WITH_SETS: &[Method] = &[Method::EnsureLoadBalancer, Method::BatchUpdateLoadBalancers];
 const UPDATE: &[Method] = &[Method::BatchUpdateLoadBalancers];
@@ -14,14 +14,25 @@ const ADVERTISED_TOO: &[Method] =
     &[Method::GetCapabilities, Method::EnsureLoadBalancer, Method::BatchUpdateLoadBalancers];
 
 pub(super) const BREACHES: &[Breach] = &[
-    early(
+    asked(
         "built-as-asked",
         "a part of what was asked for is not built, and nobody says so",
         WITH_SETS,
-        in_part,
+        |request, shot| {
+            if let Request::EnsureLoadBalancer(request) = request {
+                request.service.iter_mut().for_each(|service| lessen(service, shot.variant));
+            }
+            if shot.variant == "backends" {
+                sets(request).iter_mut().for_each(|set| set.nodes.clear());
+            }
+        },
     )
     .ways(&["backends", "source-ranges", "ports", "node-ports", "protocol", "family", "health-check"]),
-    early("update-own-set", "each balancer of a batch gets the first set", UPDATE, first_set),
+    asked("update-own-set", "each balancer of a batch gets the first set", UPDATE, |request, _| {
+        if let Request::BatchUpdateLoadBalancers(request) = request {
+            request.items.iter_mut().for_each(|item| item.backend_set = 0);
+        }
+    }),
     early(
         "set-by-digest",
         "no set is known again, or only the last one, or a digest stands for no nodes",
@@ -29,15 +40,20 @@ pub(super) const BREACHES: &[Breach] = &[
         forget,
     )
     .ways(&["at-once", "all-but-one", "empty"]),
-    early("set-unknown", "a digest that is not known stands for no nodes", WITH_SETS, empty),
-    early("set-per-cluster", "a digest stands for the set of whichever cluster", WITH_SETS, share),
+    asked("set-unknown", "a digest that is not known stands for no nodes", WITH_SETS, empty),
+    asked("set-per-cluster", "a digest stands for the set of whichever cluster", WITH_SETS, fill_in),
     late(
         "set-needs-capability",
         "nothing is said of sets by digest, and a digest stands for no nodes",
         ADVERTISED_TOO,
-        not_advertised,
+        |_, reply, _| {
+            let by_digest = i32::from(Capability::BackendSetsByDigest);
+            reply.edit(|answer: &mut GetCapabilitiesResponse| {
+                answer.capabilities.retain(|one| *one != by_digest);
+            });
+        },
     )
-    .and_early(empty),
+    .and_asked(empty),
 ];
 
 fn sets(request: &mut Request) -> &mut [BackendSet] {
@@ -62,50 +78,19 @@ fn fill_in(request: &mut Request, shot: &Shot<'_>) {
 
 fn forget(request: &mut Request, shot: &Shot<'_>) -> Turn {
     if shot.variant == "empty" {
-        return empty(request, shot);
+        empty(request, shot);
+        return Turn::GoOn;
     }
     let last = (shot.variant == "all-but-one").then(|| shot.world.memory.sets.lock().pop()).flatten();
     *shot.world.memory.sets.lock() = Vec::from_iter(last);
     fill_in(request, shot);
     let unknown: Vec<_> =
         sets(request).iter().filter(|set| set.nodes_omitted).map(|set| set.digest.clone()).collect();
-    if unknown.is_empty() { Turn::GoOn } else { Turn::fail(&ProviderError::unknown_backend_set(&unknown)) }
+    if unknown.is_empty() { Turn::GoOn } else { Turn::fail(ProviderError::unknown_backend_set(&unknown)) }
 }
 
-fn empty(request: &mut Request, _shot: &Shot<'_>) -> Turn {
+fn empty(request: &mut Request, _shot: &Shot<'_>) {
     sets(request).iter_mut().for_each(|set| set.nodes_omitted = false);
-    Turn::GoOn
-}
-
-fn share(request: &mut Request, shot: &Shot<'_>) -> Turn {
-    fill_in(request, shot);
-    Turn::GoOn
-}
-
-fn not_advertised(_request: &Request, reply: &mut Reply, _shot: &Shot<'_>) {
-    if let Ok(Answer::GetCapabilities(answer)) = &mut reply.outcome {
-        answer.capabilities.retain(|one| *one != i32::from(Capability::BackendSetsByDigest));
-    }
-}
-
-fn in_part(request: &mut Request, shot: &Shot<'_>) -> Turn {
-    match request {
-        Request::EnsureLoadBalancer(request) => {
-            request.service.iter_mut().for_each(|service| lessen(service, shot.variant));
-            request.backends.iter_mut().for_each(|set| detach(set, shot.variant));
-        }
-        Request::BatchUpdateLoadBalancers(request) => {
-            request.backend_sets.iter_mut().for_each(|set| detach(set, shot.variant));
-        }
-        _ => {}
-    }
-    Turn::GoOn
-}
-
-fn detach(set: &mut BackendSet, variant: &str) {
-    if variant == "backends" {
-        set.nodes.clear();
-    }
 }
 
 fn lessen(service: &mut Service, variant: &str) {
@@ -118,11 +103,4 @@ fn lessen(service: &mut Service, variant: &str) {
         "health-check" => service.set_external_traffic_policy(TrafficPolicy::Cluster),
         _ => {}
     }
-}
-
-fn first_set(request: &mut Request, _shot: &Shot<'_>) -> Turn {
-    if let Request::BatchUpdateLoadBalancers(request) = request {
-        request.items.iter_mut().for_each(|item| item.backend_set = 0);
-    }
-    Turn::GoOn
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use cloudprovider_sdk::{
     ProviderError,
     proto::{
-        InProgress, InstanceResult, InstanceState, ItemError, LoadBalancer, LoadBalancerState,
-        LoadBalancerUpdateResult, RouteDeletion, RouteResult, UnreachableLocation, UpdateOutcome,
-        VolumeState, watch_instances_response::Frame,
+        InProgress, InstanceResult, InstanceState, ItemError, ListInstancesResponse, LoadBalancer,
+        LoadBalancerState, LoadBalancerUpdateResult, RouteDeletion, RouteResult, UnreachableLocation,
+        UpdateOutcome, VolumeResult, VolumeState, watch_instances_response::Frame,
     },
 };
 use tonic::Status;
@@ -23,15 +23,17 @@ use crate::{
 pub(crate) fn before(fault: &Fault, request: &mut Request, shot: &Shot<'_>) -> Turn {
     match &fault.kind {
         FaultKind::Error { reason, message, retry_after, after_work: false } => {
-            Turn::fail(&contract_error(reason, message, *retry_after))
+            Turn::fail(contract_error(reason, message, *retry_after))
         }
-        FaultKind::Status { code, message, after_work: false } => Turn::status(bare(code, message)),
-        FaultKind::Throttle { retry_after } => Turn::fail(&ProviderError::rate_limited(retry_after.0)),
+        FaultKind::Status { code, message, after_work: false } => Turn::fail(bare(code, message)),
+        FaultKind::Throttle { retry_after } => Turn::fail(ProviderError::rate_limited(retry_after.0)),
         FaultKind::Hang => Turn::Hang,
         FaultKind::Crash { after_work: false } => Turn::Crash,
         FaultKind::InProgress { retry_after } => in_progress(request, retry_after.0),
         FaultKind::Breach { rule, .. } => {
-            breach::named(rule).map_or(Turn::GoOn, |breach| (breach.before)(request, shot))
+            let Some(breach) = breach::named(rule) else { return Turn::GoOn };
+            (breach.ask)(request, shot);
+            (breach.before)(request, shot)
         }
         _ => Turn::GoOn,
     }
@@ -51,12 +53,18 @@ pub(crate) fn after(fault: &Fault, request: &Request, reply: &mut Reply, shot: &
         FaultKind::Partial { location } => partial(reply, shot, location),
         FaultKind::Absent => absent(request, reply, shot),
         FaultKind::State { state } => lie(reply, shot, instance_state_named(state).unwrap_or_default()),
-        FaultKind::NotAuthoritative => not_authoritative(reply, shot),
-        FaultKind::MetadataNotReady { retry_after } => not_ready(reply, shot, retry_after.0),
+        FaultKind::NotAuthoritative => {
+            reply.each(shot, |result: &mut InstanceResult| result.authoritative = false);
+        }
+        FaultKind::MetadataNotReady { retry_after } => reply.each(shot, |result: &mut InstanceResult| {
+            if result.instance.take().is_some() {
+                result.error = Some(ProviderError::metadata_not_ready(retry_after.0).to_item());
+            }
+        }),
         FaultKind::ItemError { reason, retry_after } => {
             item_errors(reply, shot, &contract_error(reason, "", *retry_after).to_item());
         }
-        FaultKind::DropChanges => drop_changes(reply),
+        FaultKind::DropChanges => breach::leave_out(reply, |frame| matches!(frame, Frame::Changed(_))),
         FaultKind::CutWatch { frames } if shot.frame >= *frames => reply.delivery = Delivery::Reset,
         FaultKind::Breach { rule, .. } => {
             if let Some(breach) = breach::named(rule) {
@@ -126,7 +134,7 @@ fn in_progress(request: &Request, retry_after: Duration) -> Turn {
         }
         _ => return Turn::GoOn,
     }
-    Turn::Answer(Box::new(Ok(answer)))
+    Turn::answer(answer)
 }
 
 fn keys(request: &Request) -> impl Iterator<Item = String> {
@@ -135,26 +143,9 @@ fn keys(request: &Request) -> impl Iterator<Item = String> {
 
 fn partial(reply: &mut Reply, shot: &Shot<'_>, location: &str) {
     let error = ProviderError::location_unreachable(location).to_item();
-    let part = UnreachableLocation { location: location.to_owned(), error: Some(error.clone()) };
-    match &mut reply.outcome {
-        Ok(Answer::BatchGetInstances(answer)) => {
-            for result in answer.results.iter_mut().filter(|result| shot.hits(&result.key)) {
-                *result = unknown(&result.key, error.clone());
-            }
-        }
-        Ok(Answer::ListInstances(answer)) => {
-            answer.instances.truncate(answer.instances.len() / 2);
-            answer.unreachable.push(part);
-        }
-        Ok(Answer::ListLoadBalancers(answer)) => {
-            answer.load_balancers.truncate(answer.load_balancers.len() / 2);
-            answer.unreachable.push(part);
-        }
-        Ok(Answer::ListRoutes(answer)) => {
-            answer.routes.truncate(answer.routes.len() / 2);
-            answer.unreachable.push(part);
-        }
-        _ => {}
+    reply.each(shot, |result| unknown(result, &error));
+    if let Some(unreachable) = reply.halve() {
+        unreachable.push(UnreachableLocation { location: location.to_owned(), error: Some(error) });
     }
 }
 
@@ -180,15 +171,13 @@ fn absent(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
                 ..LoadBalancer::default()
             });
         }
-        Ok(Answer::BatchGetVolumeLabels(answer)) => {
-            for result in answer.results.iter_mut().filter(|result| shot.hits(&result.key)) {
-                result.state = VolumeState::Absent.into();
-                result.labels.clear();
-                result.error = Some(ProviderError::volume_not_found("mock").to_item());
-            }
-        }
         _ => {}
     }
+    reply.each(shot, |result: &mut VolumeResult| {
+        result.set_state(VolumeState::Absent);
+        result.labels.clear();
+        result.error = Some(ProviderError::volume_not_found("mock").to_item());
+    });
 }
 
 /// States another than the true state, with all the authority of a true answer.
@@ -197,90 +186,39 @@ fn lie(reply: &mut Reply, shot: &Shot<'_>, state: i32) {
         InstanceState::try_from(state),
         Ok(InstanceState::Absent | InstanceState::NotOwned | InstanceState::Unspecified)
     );
-    match &mut reply.outcome {
-        Ok(Answer::BatchGetInstances(answer)) => {
-            for result in answer.results.iter_mut().filter(|result| shot.hits(&result.key)) {
-                result.state = state;
-                result.authoritative = true;
-                result.observed_at = Some(timestamp(shot.world.now()));
-                result.error = None;
-                if !there {
-                    result.instance = None;
-                }
-            }
-        }
-        Ok(Answer::ListInstances(answer)) => {
-            for listed in answer.instances.iter_mut().filter(|listed| shot.hits_named([&listed.node_name])) {
-                listed.state = state;
-            }
-        }
-        _ => {}
-    }
-}
-
-fn not_authoritative(reply: &mut Reply, shot: &Shot<'_>) {
-    if let Ok(Answer::BatchGetInstances(answer)) = &mut reply.outcome {
-        for result in answer.results.iter_mut().filter(|result| shot.hits(&result.key)) {
-            result.authoritative = false;
-        }
-    }
-}
-
-fn not_ready(reply: &mut Reply, shot: &Shot<'_>, retry_after: Duration) {
-    if let Ok(Answer::BatchGetInstances(answer)) = &mut reply.outcome {
-        for result in answer.results.iter_mut().filter(|result| shot.hits(&result.key)) {
-            if result.instance.take().is_some() {
-                result.error = Some(ProviderError::metadata_not_ready(retry_after).to_item());
-            }
-        }
-    }
+    reply.each(shot, |result: &mut InstanceResult| {
+        result.state = state;
+        result.authoritative = true;
+        result.observed_at = Some(timestamp(shot.world.now()));
+        result.error = None;
+        result.instance.take_if(|_| !there);
+    });
+    reply.edit(|answer: &mut ListInstancesResponse| {
+        let meant = answer.instances.iter_mut().filter(|listed| shot.hits_named([&listed.node_name]));
+        meant.for_each(|listed| listed.state = state);
+    });
 }
 
 /// Nothing is known of a machine but the error.
-fn unknown(key: &str, error: ItemError) -> InstanceResult {
-    InstanceResult { key: key.to_owned(), error: Some(error), ..InstanceResult::default() }
+fn unknown(result: &mut InstanceResult, error: &ItemError) {
+    let (key, error) = (std::mem::take(&mut result.key), Some(error.clone()));
+    *result = InstanceResult { key, error, ..InstanceResult::default() };
 }
 
 fn item_errors(reply: &mut Reply, shot: &Shot<'_>, error: &ItemError) {
-    match &mut reply.outcome {
-        Ok(Answer::BatchGetInstances(answer)) => {
-            for result in answer.results.iter_mut().filter(|result| shot.hits(&result.key)) {
-                *result = unknown(&result.key, error.clone());
-            }
-        }
-        Ok(Answer::BatchUpdateLoadBalancers(answer)) => {
-            for result in answer.results.iter_mut().filter(|result| shot.hits(&result.service_uid)) {
-                result.outcome = UpdateOutcome::NotUpdated.into();
-                result.in_progress = None;
-                result.error = Some(error.clone());
-            }
-        }
-        Ok(Answer::BatchEnsureRoutes(answer)) => {
-            for result in answer.results.iter_mut().filter(|result| shot.hits(&result.key)) {
-                result.route = None;
-                result.error = Some(error.clone());
-            }
-        }
-        Ok(Answer::BatchDeleteRoutes(answer)) => {
-            for result in answer.results.iter_mut().filter(|result| shot.hits(&result.key)) {
-                result.error = Some(error.clone());
-            }
-        }
-        Ok(Answer::BatchGetVolumeLabels(answer)) => {
-            for result in answer.results.iter_mut().filter(|result| shot.hits(&result.key)) {
-                result.state = VolumeState::Unspecified.into();
-                result.labels.clear();
-                result.error = Some(error.clone());
-            }
-        }
-        _ => {}
-    }
-}
-
-fn drop_changes(reply: &mut Reply) {
-    if let Ok(Answer::WatchInstances(answer)) = &reply.outcome
-        && matches!(answer.frame, Some(Frame::Changed(_)))
-    {
-        reply.delivery = Delivery::Drop;
-    }
+    reply.each(shot, |result| unknown(result, error));
+    reply.each(shot, |result: &mut LoadBalancerUpdateResult| {
+        result.set_outcome(UpdateOutcome::NotUpdated);
+        result.in_progress = None;
+        result.error = Some(error.clone());
+    });
+    reply.each(shot, |result: &mut RouteResult| {
+        (result.route, result.error) = (None, Some(error.clone()));
+    });
+    reply.each(shot, |result: &mut RouteDeletion| result.error = Some(error.clone()));
+    reply.each(shot, |result: &mut VolumeResult| {
+        result.set_state(VolumeState::Unspecified);
+        result.labels.clear();
+        result.error = Some(error.clone());
+    });
 }

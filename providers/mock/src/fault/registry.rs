@@ -6,10 +6,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::{Fault, FaultKind};
-use crate::{
-    breach,
-    wire::{Method, Subject},
-};
+use crate::wire::{Method, Subject};
 
 /// The faults that stand.
 #[derive(Debug, Default)]
@@ -44,12 +41,6 @@ pub struct FaultStatus {
     pub fault: Fault,
 }
 
-/// A fault that a call meets.
-#[derive(Debug, Clone)]
-pub(crate) struct Active {
-    pub(crate) fault: Arc<Fault>,
-}
-
 impl Faults {
     /// Adds one; its number.
     pub fn add(&self, fault: Fault) -> FaultStatus {
@@ -82,26 +73,24 @@ impl Faults {
         method: Method,
         subjects: impl Fn() -> Arc<[Subject]>,
         mut roll: impl FnMut() -> f64,
-    ) -> Vec<Active> {
+    ) -> Vec<Arc<Fault>> {
         let mut inner = self.inner.lock();
         let mut met = Vec::new();
         for entry in &mut inner.standing {
             let fault = &entry.fault;
             let right_call = fault.method.as_deref().is_none_or(|name| name == method.name())
-                && fits(&fault.kind, method)
+                && fault.kind.fits(method)
                 && meant_for(fault, &subjects());
             if !right_call || entry.spent() {
                 continue;
             }
             entry.seen = entry.seen.saturating_add(1);
-            if entry.seen <= entry.fault.skip.unwrap_or(0) {
-                continue;
-            }
-            if entry.fault.probability.is_some_and(|share| roll() >= share) {
+            if entry.seen <= fault.skip.unwrap_or(0) || fault.probability.is_some_and(|share| roll() >= share)
+            {
                 continue;
             }
             entry.used = entry.used.saturating_add(1);
-            met.push(Active { fault: Arc::clone(&entry.fault) });
+            met.push(Arc::clone(&entry.fault));
         }
         met
     }
@@ -133,48 +122,6 @@ pub(crate) fn aims_at(on: &[String], subject: &Subject) -> bool {
         None => name == wanted,
     };
     on.is_empty() || on.iter().any(|wanted| subject.names.iter().any(|name| means(wanted, name)))
-}
-
-/// Whether a fault can do anything to an RPC.
-pub(crate) fn fits(kind: &FaultKind, method: Method) -> bool {
-    use Method as M;
-    let lists = [M::ListInstances, M::ListLoadBalancers, M::ListRoutes];
-    let changes = [
-        M::EnsureLoadBalancer,
-        M::BatchUpdateLoadBalancers,
-        M::DeleteLoadBalancer,
-        M::BatchEnsureRoutes,
-        M::BatchDeleteRoutes,
-        M::AddSshKeyToAllInstances,
-    ];
-    let batches = [
-        M::BatchGetInstances,
-        M::BatchUpdateLoadBalancers,
-        M::BatchEnsureRoutes,
-        M::BatchDeleteRoutes,
-        M::BatchGetVolumeLabels,
-    ];
-    match kind {
-        FaultKind::Latency { .. }
-        | FaultKind::Error { .. }
-        | FaultKind::Status { .. }
-        | FaultKind::Throttle { .. }
-        | FaultKind::Hang
-        | FaultKind::LostAnswer { .. }
-        | FaultKind::Crash { .. } => true,
-        FaultKind::Partial { .. } => method == M::BatchGetInstances || lists.contains(&method),
-        FaultKind::Absent => {
-            lists.contains(&method)
-                || matches!(method, M::BatchGetInstances | M::GetLoadBalancer | M::BatchGetVolumeLabels)
-        }
-        FaultKind::State { .. } => matches!(method, M::BatchGetInstances | M::ListInstances),
-        FaultKind::NotAuthoritative | FaultKind::MetadataNotReady { .. } => method == M::BatchGetInstances,
-        FaultKind::ItemError { .. } => batches.contains(&method),
-        FaultKind::InProgress { .. } => changes.contains(&method),
-        FaultKind::DropChanges | FaultKind::CutWatch { .. } => method == M::WatchInstances,
-        FaultKind::Breach { rule, .. } => breach::named(rule)
-            .is_some_and(|breach| breach.methods.is_empty() || breach.methods.contains(&method)),
-    }
 }
 
 #[cfg(test)]

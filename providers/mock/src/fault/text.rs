@@ -125,7 +125,7 @@ fn check(mut fault: Fault) -> Result<Fault, FaultError> {
         _ => {}
     }
     if let Some(method) = fault.method.as_deref().and_then(Method::named)
-        && !super::registry::fits(&fault.kind, method)
+        && !fault.kind.fits(method)
     {
         return fail(format!("{} does nothing to {}", fault.label(), method.name()));
     }

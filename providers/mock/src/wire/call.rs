@@ -9,8 +9,8 @@ use tonic::Status;
 use super::{Method, Outcome, Reply, Request, Shot, Stage, Subjects, Turn, code_name};
 use crate::{
     breach,
-    calls::{Arrival, GONE, SHOWN_KEYS},
-    fault::{self, Active, FaultKind},
+    calls::{self, GONE, SHOWN_KEYS},
+    fault::{self, Fault, FaultKind},
 };
 
 /// What is known of a call all along.
@@ -19,7 +19,7 @@ pub(super) struct Call {
     pub(super) method: Method,
     pub(super) request: Request,
     pub(super) subjects: Subjects,
-    pub(super) met: Vec<Active>,
+    pub(super) met: Vec<Arc<Fault>>,
 }
 
 /// The call's entry in the log; dropped without an outcome, the caller went away.
@@ -64,7 +64,7 @@ pub(super) fn arrive(
     };
     let sequence = stage.calls.begin(
         method,
-        Arrival {
+        calls::Call {
             at: stage.world.now(),
             peer: parts.extensions.get::<Peer>().map(peer).unwrap_or_default(),
             request_id: header("x-request-id"),
@@ -72,12 +72,13 @@ pub(super) fn arrive(
             epoch: request.fencing_mut().map_or(0, |fencing| fencing.epoch),
             items: subjects.len() as u64,
             keys: shown.take(SHOWN_KEYS).collect(),
+            ..calls::Call::default()
         },
     );
     let entry = Entry { stage: Arc::clone(&stage), method, sequence, ended: false };
     let met = stage.faults.meet(method, || Arc::clone(&subjects), fastrand::f64);
-    for active in &met {
-        stage.calls.note_fault(sequence, active.fault.label());
+    for fault in &met {
+        stage.calls.note_fault(sequence, fault.label());
     }
     (Call { stage, method, request, subjects, met }, entry)
 }
@@ -98,8 +99,8 @@ impl Call {
     /// The latency of the cloud, and of faults.
     pub(super) async fn wait(&self) {
         let mut wait = if self.method.is_from_memory() { Duration::ZERO } else { self.stage.latency };
-        for active in &self.met {
-            if let FaultKind::Latency { time, jitter } = active.fault.kind {
+        for fault in &self.met {
+            if let FaultKind::Latency { time, jitter } = fault.kind {
                 wait += time.0 + jitter.0.mul_f64(fastrand::f64());
             }
         }
@@ -108,15 +109,15 @@ impl Call {
         }
     }
 
-    fn shot<'a>(&'a self, active: &'a Active, frame: u64) -> Shot<'a> {
-        let variant = match &active.fault.kind {
+    fn shot<'a>(&'a self, fault: &'a Fault, frame: u64) -> Shot<'a> {
+        let variant = match &fault.kind {
             FaultKind::Breach { rule, variant } if variant.is_empty() => {
                 breach::named(rule).and_then(|breach| breach.variants.first().copied()).unwrap_or_default()
             }
             FaultKind::Breach { variant, .. } => variant,
             _ => "",
         };
-        Shot { world: &self.stage.world, subjects: &self.subjects, on: &active.fault.on, variant, frame }
+        Shot { world: &self.stage.world, subjects: &self.subjects, on: &fault.on, variant, frame }
     }
 
     /// Every fault in turn, until one of them decides.
@@ -126,8 +127,8 @@ impl Call {
         }
         let mut request = self.request.clone();
         let mut decided = Turn::GoOn;
-        for active in &self.met {
-            decided = fault::before(&active.fault, &mut request, &self.shot(active, 0));
+        for fault in &self.met {
+            decided = fault::before(fault, &mut request, &self.shot(fault, 0));
             if !matches!(decided, Turn::GoOn) {
                 break;
             }
@@ -139,8 +140,8 @@ impl Call {
     /// What faults make of an outcome.
     pub(super) fn after(&self, outcome: Outcome, frame: u64) -> Reply {
         let mut reply = Reply::new(outcome);
-        for active in &self.met {
-            fault::after(&active.fault, &self.request, &mut reply, &self.shot(active, frame));
+        for fault in &self.met {
+            fault::after(fault, &self.request, &mut reply, &self.shot(fault, frame));
         }
         reply
     }

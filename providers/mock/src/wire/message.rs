@@ -1,6 +1,8 @@
 //! Every RPC of the contract by name, and its messages, so that one layer can read and change them all; codes, reasons and
 //! states as people write them.
 
+use std::any::Any;
+
 use cloudprovider_sdk::contract::{discovery::v1 as discovery, service_names as names};
 use cloudprovider_sdk::proto::{self, ErrorReason, InstanceState};
 use prost::bytes::Bytes;
@@ -85,6 +87,11 @@ macro_rules! contract {
                 match self { $(Self::$name(message) => message.encode_to_vec(),)* }
             }
 
+            /// The message, if it is of this type.
+            pub(crate) fn of<T: 'static>(&mut self) -> Option<&mut T> {
+                match self { $(Self::$name(message) => (message as &mut dyn Any).downcast_mut(),)* }
+            }
+
             /// An empty answer.
             pub(crate) fn empty(method: Method) -> Self {
                 match method { $(Method::$name => Self::$name(<$answer>::default()),)* }
@@ -119,6 +126,24 @@ contract! {
 }
 
 impl Method {
+    /// All that change the cloud.
+    pub(crate) const CHANGES: &[Self] = &[
+        Self::EnsureLoadBalancer,
+        Self::BatchUpdateLoadBalancers,
+        Self::DeleteLoadBalancer,
+        Self::BatchEnsureRoutes,
+        Self::BatchDeleteRoutes,
+        Self::AddSshKeyToAllInstances,
+    ];
+    /// All that answer item by item.
+    pub(crate) const BATCHES: &[Self] = &[
+        Self::BatchGetInstances,
+        Self::BatchUpdateLoadBalancers,
+        Self::BatchEnsureRoutes,
+        Self::BatchDeleteRoutes,
+        Self::BatchGetVolumeLabels,
+    ];
+
     /// The RPC of this name, with or without its service.
     #[must_use]
     pub fn named(text: &str) -> Option<Self> {

@@ -8,17 +8,14 @@ use std::{
     },
 };
 
-use cloudprovider_sdk::{
-    ProviderError,
-    proto::{GetLoadBalancerResponse, InstanceResult, NodeRef},
-};
+use cloudprovider_sdk::proto::{GetLoadBalancerResponse, InstanceResult, NodeRef};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tonic::Status;
 
 use super::{Answer, Subject};
 use crate::{
-    cloud::Cloud,
+    cloud::{Cloud, State},
     fault::aims_at,
     provider::{Advertised, Clock},
 };
@@ -43,15 +40,27 @@ pub(crate) struct Memory {
     pub(crate) digests: Mutex<HashSet<String>>,
     /// Services whose answer was lost.
     pub(crate) lost_answers: Mutex<HashSet<String>>,
+    /// Balancers that get a double.
+    pub(crate) doubled: Mutex<HashSet<String>>,
     /// Services whose balancer was made since the provider started.
     pub(crate) made_here: Mutex<HashSet<String>>,
     /// Balancers as they were read last, and when.
-    pub(crate) read_balancers: Mutex<HashMap<String, (Timestamp, GetLoadBalancerResponse)>>,
+    pub(crate) read_balancers: Mutex<HashMap<String, (prost_types::Timestamp, GetLoadBalancerResponse)>>,
 }
 
 impl World {
     pub(crate) fn now(&self) -> Timestamp {
         (self.clock)()
+    }
+
+    /// Looks at the cloud as it is now.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {
+        self.cloud.read(self.now(), look)
+    }
+
+    /// Changes the cloud behind everybody's back.
+    pub(crate) fn alter<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+        self.cloud.alter(self.now(), act)
     }
 
     /// A number that was never given before.
@@ -108,12 +117,14 @@ pub(crate) enum Turn {
 }
 
 impl Turn {
-    pub(crate) fn fail(error: &ProviderError) -> Self {
-        Self::status(error.to_status())
+    /// It is answered with this error.
+    pub(crate) fn fail(error: impl Into<Status>) -> Self {
+        Self::Answer(Box::new(Err(error.into())))
     }
 
-    pub(crate) fn status(status: Status) -> Self {
-        Self::Answer(Box::new(Err(status)))
+    /// It is answered with this.
+    pub(crate) fn answer(answer: Answer) -> Self {
+        Self::Answer(Box::new(Ok(answer)))
     }
 }
 
