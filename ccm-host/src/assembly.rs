@@ -105,15 +105,12 @@ async fn start_with(
         providers::start(process, cluster, gates, &cloud_metrics, dialer)
     };
     let caches = Caches::new(process.settings(), &providers, &metrics);
-    let writer = |client| {
-        Writer::new(client, pressure.clone()).while_leading(leadership.clone()).in_shadow(shadow.clone())
-    };
+    let writer = Writer::new(client.clone(), pressure.clone());
     let parts = Parts {
-        settings: process.settings().controllers.clone(),
+        settings: Arc::new(process.settings().controllers.clone()),
         nodes: caches.nodes.clone(),
         services: caches.services.clone(),
-        writer: writer(client.clone()),
-        writers: accounts.clients().map(|(account, client)| (account, writer(client))).collect(),
+        writer: writer.while_leading(leadership.clone()).in_shadow(shadow.clone()),
         certificate_requests: caches.certificate_requests.clone(),
         volumes: caches.volumes.clone(),
         providers,

@@ -16,6 +16,8 @@ pub mod persistent_volume_label;
 mod registration;
 pub mod service_lb;
 pub mod ssh_keys;
+#[cfg(test)]
+pub(crate) mod stage;
 pub mod taint;
 
 pub use registration::{Kept, Parts, Registration, Run, Serves};

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 
 use crate::{
     controllers::Registration,
-    kube::{ClientOptions, account::Account, client, metrics::ClientMetrics},
+    kube::{ClientOptions, Writer, account::Account, client, metrics::ClientMetrics},
     manager::{health::Probe, process::Process},
 };
 
@@ -61,8 +61,11 @@ impl Accounts {
         }
     }
 
-    pub(super) fn clients(&self) -> impl Iterator<Item = (&'static str, Client)> {
-        self.0.iter().map(|(name, own)| (*name, own.client.clone()))
+    /// The writer of this controller: under its own identity, if it has one.
+    pub(super) fn writer(&self, controller: &Registration, shared: &Writer) -> Writer {
+        let own = controller.account.and_then(|account| self.0.get(account));
+        let writer = own.map_or_else(|| shared.clone(), |own| shared.clone().through(own.client.clone()));
+        writer.of(controller.name)
     }
 
     /// Returns once this controller may write under its own identity.

@@ -1,6 +1,6 @@
 //! Starts the controllers that the flags enable, each once a provider serves it.
 
-use futures::future::select_all;
+use futures::{FutureExt as _, future::select_all};
 
 use super::accounts::Accounts;
 use crate::{
@@ -17,8 +17,10 @@ pub(super) fn start(
     accounts: &Accounts,
 ) {
     for controller in controllers {
+        let parts = Parts { writer: accounts.writer(controller, &parts.writer), ..parts.clone() };
+        let due = due(controller, process, &parts, accounts);
         if let Some(run) = process.metrics().register(|registry| (controller.start)(parts, registry)) {
-            process.spawn_controller(controller, due(controller, process, parts, accounts), run);
+            process.spawn_controller(controller, due, |stop| run(stop).map(Ok));
         }
     }
 }

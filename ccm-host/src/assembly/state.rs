@@ -59,7 +59,7 @@ pub(super) fn open(
         checks: process.checks().clone(),
         controllers: process.settings().enabled.iter().map(|one| one.name.to_owned()).collect(),
         started: clock::now(),
-        scope: NodeScope::new(parts.settings.nodes.node_selector.clone()),
+        scope: parts.settings.scope(),
         leadership,
         remotes,
         providers: parts.providers.clone(),

@@ -29,37 +29,31 @@ mod triggers;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use futures::{FutureExt as _, future::join_all};
+use futures::future::join_all;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
-use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cloud::{CloudMetrics, Provider, Providers},
+    cloud::Provider,
     controllers::{Kept, Parts, Registration, Run, node_scope::NodeScope, taint},
     kube::{
-        cache::Cache,
         events::Recorder,
         keep::{Keep, KeySet},
-        metrics::QueueMetrics,
         node::Node,
-        patch::Writer,
-        queue::{self, Backoff, Outcome, WorkQueue},
+        queue::{Backoff, Outcome, WorkQueue},
     },
+    reconcile::{self, Reconciler},
 };
 use attention::{Attention, Question};
 use explain::Obstacles;
-pub use metrics::CloudNodeMetrics;
+use metrics::CloudNodeMetrics;
 use observe::Observed;
 use said::Said;
 pub use settings::Settings;
 
 /// The component that Events are recorded under.
-pub const COMPONENT: &str = "cloud-node-controller";
-
-/// Maximum nodes observed at once: enough for a whole cluster, since waiting costs little.
-const OBSERVED_AT_ONCE: usize = 8192;
+const COMPONENT: &str = "cloud-node-controller";
 
 /// Delay before a node retries when its provider has no place left for it.
 const NEXT_TURN: Duration = Duration::from_secs(1);
@@ -75,114 +69,81 @@ pub const REGISTRATION: Registration = Registration {
     account: Some("node-controller"),
     by_default: true,
     admit: None,
-    keep: |settings| Kept::of_nodes(keep(&settings.nodes)),
+    keep: |settings| {
+        let annotations = KeySet::keys([provided_ip::ANNOTATION, owned_labels::ANNOTATION]);
+        Kept::of_managed_nodes(settings, &Keep { labels: KeySet::keys(labels::keys()), annotations })
+    },
     served_by: |_| Some(|provider| provider.instances),
     start,
 };
 
-fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
-    let controller = Controller::new(Context {
-        nodes: parts.nodes.clone(),
-        writer: parts.writer(&REGISTRATION),
-        providers: parts.providers.clone(),
-        recorder: parts.events.recorder(COMPONENT),
-        metrics: CloudNodeMetrics::register(registry),
-        cloud_metrics: parts.cloud_metrics.clone(),
-        queue_metrics: parts.metrics.queue.clone(),
-        settings: parts.settings.nodes.clone(),
-    });
-    parts.views.explains(controller.explains());
-    Some(Box::new(|stop| controller.run(stop).boxed()))
-}
-
-/// Everything the controller depends on.
-#[derive(Debug, Clone)]
-pub struct Context {
-    /// All nodes; the cache keeps what [`REGISTRATION`] asks for.
-    pub nodes: Cache<Node>,
-    /// Patches nodes.
-    pub writer: Writer,
-    pub providers: Providers,
-    pub recorder: Recorder,
-    pub metrics: CloudNodeMetrics,
-    /// Of the calls to providers; counts the changes that their watches missed and a sweep found.
-    pub cloud_metrics: CloudMetrics,
-    pub queue_metrics: QueueMetrics,
-    pub settings: Settings,
-}
-
-/// The labels and annotations that the Node cache must keep for this controller.
-pub(super) fn keep(settings: &Settings) -> Keep {
-    let own = Keep {
-        labels: KeySet::keys(labels::keys()),
-        annotations: KeySet::keys([provided_ip::ANNOTATION, owned_labels::ANNOTATION]),
-    };
-    own.union(&NodeScope::new(settings.node_selector.clone()).keep())
+fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
+    let controller = Arc::new(Controller::new(parts, registry));
+    controller.parts.views.explains(Arc::<Controller>::clone(&controller));
+    Some(reconcile::run(controller))
 }
 
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
-pub struct Controller(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
+pub(super) struct Controller {
+    parts: Parts,
+    recorder: Recorder,
+    metrics: CloudNodeMetrics,
     scope: NodeScope,
     queue: WorkQueue<String>,
     attention: Mutex<Attention>,
     said: Mutex<Said>,
     obstacles: Mutex<Obstacles>,
-    /// [`OBSERVED_AT_ONCE`] in equal parts, by provider: one that hangs leaves the others their share.
+    /// [`Controller::AT_ONCE`] in equal parts, by provider: one that hangs leaves the others their share.
     places: HashMap<String, Semaphore>,
     /// One permit for each node written for the first time.
     initialising: Semaphore,
     /// One permit for each node written later.
     refreshing: Semaphore,
-    context: Context,
 }
 
 impl Controller {
-    /// A controller that does nothing until it runs.
-    #[must_use]
-    pub fn new(context: Context) -> Self {
-        let providers = context.providers.all();
-        let part = OBSERVED_AT_ONCE / providers.len().max(1);
+    pub(super) fn new(parts: Parts, registry: &mut Registry) -> Self {
+        let providers = parts.providers.all();
+        let part = Self::AT_ONCE / providers.len().max(1);
         let place = |provider: &Arc<dyn Provider>| (provider.name().to_owned(), Semaphore::new(part));
-        Self(Arc::new(Shared {
-            places: providers.iter().map(place).collect(),
-            scope: NodeScope::new(context.settings.node_selector.clone()),
-            queue: WorkQueue::new("Nodes", BACKOFF, &context.queue_metrics),
+        let settings = &parts.settings.nodes;
+        Self {
+            recorder: parts.events.recorder(COMPONENT),
+            metrics: CloudNodeMetrics::register(registry),
+            scope: parts.settings.scope(),
+            queue: WorkQueue::new("Nodes", BACKOFF, &parts.metrics.queue),
             attention: Mutex::default(),
             said: Mutex::default(),
             obstacles: Mutex::default(),
-            initialising: Semaphore::new(context.settings.concurrent_node_syncs),
-            refreshing: Semaphore::new(context.settings.status_workers()),
-            context,
-        }))
-    }
-
-    /// Runs until cancelled. Cancelling aborts calls and writes in flight.
-    pub async fn run(self, cancel: CancellationToken) -> anyhow::Result<()> {
-        let shared = self.0;
-        tokio::select! {
-            () = cancel.cancelled() => return Ok(()),
-            () = shared.context.nodes.synced() => {}
+            places: providers.iter().map(place).collect(),
+            initialising: Semaphore::new(settings.concurrent_node_syncs),
+            refreshing: Semaphore::new(settings.status_workers()),
+            parts,
         }
-        shared.follow_nodes();
-        let providers = shared.context.providers.clone();
-        let told = providers.all().iter().map(|provider| shared.follow_provider(provider, &cancel));
-        let worked = queue::run(shared.queue.clone(), OBSERVED_AT_ONCE, cancel.clone(), |name| {
-            let (shared, cancel) = (Arc::clone(&shared), cancel.clone());
-            async move { shared.reconcile(name, &cancel).await }
-        });
-        tokio::join!(join_all(told), worked);
-        Ok(())
     }
 }
 
-impl Shared {
-    async fn reconcile(&self, name: String, cancel: &CancellationToken) -> Outcome {
-        let Some(node) = self.ours(&name) else {
-            self.forget(&name);
+impl Reconciler for Controller {
+    type Key = String;
+    /// Enough for a whole cluster, since waiting costs little.
+    const AT_ONCE: usize = 8192;
+
+    fn queue(&self) -> &WorkQueue<String> {
+        &self.queue
+    }
+
+    async fn begin(self: &Arc<Self>) {
+        self.parts.nodes.synced().await;
+        reconcile::follow(self, &self.parts.nodes, Self::node_changed);
+    }
+
+    async fn background(&self) {
+        join_all(self.parts.providers.all().iter().map(|provider| self.follow_provider(provider))).await;
+    }
+
+    async fn reconcile(&self, name: &String) -> Outcome {
+        let Some(node) = self.ours(name) else {
+            self.forget(name);
             return Outcome::Done;
         };
         let Ok(_place) = self.place(&node) else { return Outcome::RetryAfter(NEXT_TURN) };
@@ -190,7 +151,7 @@ impl Shared {
         let answer = match question {
             Question::Wait => return Outcome::Done,
             Question::Labels => None,
-            Question::Ask(freshness) => match self.observe(&node, freshness, cancel).await {
+            Question::Ask(freshness) => match self.observe(&node, freshness).await {
                 Observed::Answer(answer) => Some(answer),
                 Observed::Nothing(outcome) => return outcome,
             },
@@ -198,9 +159,11 @@ impl Shared {
         // Beyond this point only as many nodes continue as may write; those that wait hold no further resources.
         let permits = if is_new(&node) { &self.initialising } else { &self.refreshing };
         let Ok(_permit) = permits.acquire().await else { return Outcome::Done };
-        Box::pin(self.settle(&node, answer.as_deref(), cancel)).await
+        Box::pin(self.settle(&node, answer.as_deref())).await
     }
+}
 
+impl Controller {
     /// A place among the provider's nodes that are observed at once; a node without a provider needs none.
     fn place(&self, node: &Node) -> Result<Option<SemaphorePermit<'_>>, TryAcquireError> {
         let places = self.owner_of(node).and_then(|owner| self.places.get(owner.name()));
@@ -209,7 +172,7 @@ impl Shared {
 
     /// The node, if it exists and is managed by this host.
     fn ours(&self, name: &str) -> Option<Arc<Node>> {
-        self.context.nodes.get(name).filter(|node| self.is_ours(node))
+        self.parts.nodes.get(name).filter(|node| self.is_ours(node))
     }
 
     fn is_ours(&self, node: &Node) -> bool {

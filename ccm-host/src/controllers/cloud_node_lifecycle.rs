@@ -39,27 +39,23 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock,
-    cloud::{NodeOwner, Provider, ProviderStatus, Providers},
+    cloud::{NodeOwner, Provider, ProviderStatus},
     controllers::{Kept, Parts, Registration, Run, node_scope::NodeScope},
-    kube::selector::LabelSelector,
     kube::{
-        cache::Cache,
         events::Recorder,
         keep::{Keep, KeySet},
         node::{Node, Taint},
-        patch::Writer,
     },
+    reconcile::until_cancelled,
 };
 use act::{Failures, HELD_BACK};
 use control::Denials;
 pub use decide::is_given_up;
 use decide::{Look, look};
 use explain::Passes;
-pub use explain::View;
 use guard::{Findings, Guard, Rule, Rules, Turn};
 use ledger::Ledger;
-pub use metrics::LifecycleMetrics;
-use metrics::PassCount;
+use metrics::{LifecycleMetrics, PassCount};
 use observe::Seen;
 pub use settings::{Settings, Share};
 pub use shutdown::Policy;
@@ -67,7 +63,7 @@ use shutdown::Stops;
 use wake::Wakes;
 
 /// The component that Events are recorded under.
-pub const COMPONENT: &str = "cloud-node-lifecycle-controller";
+const COMPONENT: &str = "cloud-node-lifecycle-controller";
 
 /// The controller, to the rest of the host.
 pub const REGISTRATION: Registration = Registration {
@@ -77,54 +73,29 @@ pub const REGISTRATION: Registration = Registration {
     account: Some("node-controller"),
     by_default: true,
     admit: None,
-    keep: |settings| Kept::of_nodes(keep(&settings.nodes.node_selector)),
+    keep: |settings| {
+        let annotations = KeySet::keys([decide::CONFIRM_DELETION]);
+        Kept::of_managed_nodes(settings, &Keep { labels: KeySet::keys(decide::ZONES), annotations })
+    },
     served_by: |_| Some(|provider| provider.instances),
     start,
 };
 
-fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
-    let controller = Controller::new(Context {
-        nodes: parts.nodes.clone(),
-        writer: parts.writer(&REGISTRATION),
-        providers: parts.providers.clone(),
-        recorder: parts.events.recorder(COMPONENT),
-        metrics: LifecycleMetrics::register(registry),
-        settings: parts.settings.lifecycle.clone(),
-        selector: parts.settings.nodes.node_selector.clone(),
-    });
+fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
+    let controller = Controller::new(parts, registry);
     let view = controller.view();
-    parts.views.explains(Arc::new(view.clone()));
-    parts.views.guards(move || view.guard());
+    controller.parts.views.explains(Arc::new(view.clone()));
+    controller.parts.views.guards(move || view.guard());
     Some(Box::new(|stop| controller.run(stop).boxed()))
 }
 
-/// Everything the controller depends on.
-#[derive(Debug, Clone)]
-pub struct Context {
-    /// All nodes; the cache keeps what [`REGISTRATION`] asks for.
-    pub nodes: Cache<Node>,
-    /// Patches and deletes nodes.
-    pub writer: Writer,
-    pub providers: Providers,
-    pub recorder: Recorder,
-    pub metrics: LifecycleMetrics,
-    pub settings: Settings,
-    /// Selects the nodes that this host manages.
-    pub selector: LabelSelector,
-}
-
-/// The labels and annotations that the Node cache must keep for this controller.
-pub(super) fn keep(selector: &LabelSelector) -> Keep {
-    let own =
-        Keep { labels: KeySet::keys(decide::ZONES), annotations: KeySet::keys([decide::CONFIRM_DELETION]) };
-    own.union(&NodeScope::new(selector.clone()).keep())
-}
-
 #[derive(Debug)]
-pub struct Controller {
+struct Controller {
+    parts: Parts,
+    recorder: Recorder,
+    metrics: LifecycleMetrics,
     scope: NodeScope,
     passes: Arc<Passes>,
-    context: Context,
 }
 
 /// The state kept for one provider's nodes from pass to pass.
@@ -173,31 +144,29 @@ impl Parted {
 }
 
 impl Controller {
-    /// A controller that does nothing until it runs.
-    #[must_use]
-    pub fn new(context: Context) -> Self {
-        Self { scope: NodeScope::new(context.selector.clone()), passes: Arc::default(), context }
+    fn new(parts: Parts, registry: &mut Registry) -> Self {
+        Self {
+            recorder: parts.events.recorder(COMPONENT),
+            metrics: LifecycleMetrics::register(registry),
+            scope: parts.settings.scope(),
+            passes: Arc::default(),
+            parts,
+        }
     }
 
-    /// Runs until cancelled. Cancelling aborts calls and writes in flight.
-    pub async fn run(self, cancel: CancellationToken) -> anyhow::Result<()> {
-        tokio::select! {
-            () = cancel.cancelled() => return Ok(()),
-            () = self.context.nodes.synced() => {}
-        }
-        let wakes = wake::of(&self.context.providers);
-        self.follow(&wakes);
-        let each = self.context.providers.all().iter();
-        let all = join_all(each.map(|provider| self.look_after(provider, &wakes, &cancel)));
-        tokio::select! {
-            () = cancel.cancelled() => {}
-            _ = all => {}
-        }
-        Ok(())
+    async fn run(self, cancel: CancellationToken) {
+        let passes = async {
+            self.parts.nodes.synced().await;
+            let wakes = wake::of(&self.parts.providers);
+            self.follow(&wakes);
+            join_all(self.parts.providers.all().iter().map(|provider| self.look_after(provider, &wakes)))
+                .await
+        };
+        until_cancelled(&cancel, passes).await;
     }
 
     /// Runs one pass after the other, forever.
-    async fn look_after(&self, provider: &Arc<dyn Provider>, wakes: &Wakes, cancel: &CancellationToken) {
+    async fn look_after(&self, provider: &Arc<dyn Provider>, wakes: &Wakes) {
         let mut changes = provider.instance_changes();
         let mut memory = Memory {
             guard: Guard::new(self.rules()),
@@ -205,19 +174,19 @@ impl Controller {
             ledger: Ledger::default(),
             failures: Failures::default(),
             stops: Stops::new(Guard::new(Rules {
-                grace: self.context.settings.node_shutdown_grace,
+                grace: self.parts.settings.lifecycle.node_shutdown_grace,
                 ..self.rules()
             })),
             rng: fastrand::Rng::new(),
         };
         loop {
-            Box::pin(self.pass(provider, &mut memory, cancel)).await;
+            Box::pin(self.pass(provider, &mut memory)).await;
             self.due(provider, wakes, &mut changes).await;
         }
     }
 
     fn rules(&self) -> Rules {
-        let settings = &self.context.settings;
+        let settings = &self.parts.settings.lifecycle;
         Rules {
             grace: settings.node_deletion_grace,
             confirmations: settings.node_deletion_confirmations,
@@ -227,23 +196,23 @@ impl Controller {
         }
     }
 
-    async fn pass(&self, provider: &Arc<dyn Provider>, memory: &mut Memory, cancel: &CancellationToken) {
+    async fn pass(&self, provider: &Arc<dyn Provider>, memory: &mut Memory) {
         let mut health = provider.status();
         let was_well = *health.borrow_and_update() == ProviderStatus::Serving;
         let knew_enough = self.knows_enough_for(provider);
         let nodes = self.nodes_of(provider);
         let mut parted = Parted::of(&nodes);
-        self.write_taints(std::mem::take(&mut parted.taints), cancel).await;
+        self.write_taints(std::mem::take(&mut parted.taints)).await;
         if !was_well || !knew_enough {
             self.note_distrust(provider.name(), memory, &distrusted(provider.as_ref(), was_well));
             return memory.distrust();
         }
-        let Some(seen) = self.look(provider, memory, &parted, &mut health, cancel).await else {
+        let Some(seen) = self.look(provider, memory, &parted, &mut health).await else {
             let why = "the provider's health changed during the checks, or a Lease could not be read";
             self.note_distrust(provider.name(), memory, why);
             return memory.distrust();
         };
-        self.give_up(provider, memory, nodes.len(), &seen, cancel).await;
+        self.give_up(provider, memory, nodes.len(), &seen).await;
         memory.failures.only(&seen.absent_nodes());
         if !seen.absent.is_empty()
             && let Err(error) = self.recall(provider, memory).await
@@ -252,7 +221,7 @@ impl Controller {
             self.note_distrust(provider.name(), memory, &format!("{error:#}"));
             return memory.distrust();
         }
-        self.conclude(provider, memory, &nodes, &seen, cancel).await;
+        self.conclude(provider, memory, &nodes, &seen).await;
     }
 
     /// Deletes what the guard allows, and shows what is held back.
@@ -262,7 +231,6 @@ impl Controller {
         memory: &mut Memory,
         nodes: &[Arc<Node>],
         seen: &Seen,
-        cancel: &CancellationToken,
     ) {
         let findings = Findings {
             total: nodes.len(),
@@ -276,8 +244,8 @@ impl Controller {
         let to_go =
             seen.absent_nodes().into_iter().filter(|node| ruling.delete.contains(&node.uid)).collect();
         let to_go = self.only_silent(provider, memory, to_go, &mut ruling.held_back).await;
-        let to_go = self.record(provider, memory, to_go, cancel).await;
-        self.delete_all(provider, to_go, &mut memory.failures, cancel).await;
+        let to_go = self.record(provider, memory, to_go).await;
+        self.delete_all(provider, to_go, &mut memory.failures).await;
 
         self.count(provider, memory, &findings, &ruling.held_back);
         self.note_pass(provider.name(), memory, seen, &findings, &ruling.held_back);
@@ -287,8 +255,8 @@ impl Controller {
         };
         let is_absent = |node: &Node| findings.absent.iter().any(|evidence| evidence.uid == node.uid);
         let freed = nodes.iter().filter(|node| is_held_back(node) && !is_absent(node));
-        self.show_held_back(nodes.iter().filter_map(held).collect(), cancel).await;
-        self.show_freed(freed.cloned().collect(), cancel).await;
+        self.show_held_back(nodes.iter().filter_map(held).collect()).await;
+        self.show_freed(freed.cloned().collect()).await;
     }
 
     fn count(
@@ -304,23 +272,23 @@ impl Controller {
             absent: findings.absent.len(),
             held_back: by_rule(held),
         };
-        self.context.metrics.passed(provider.name(), &count);
+        self.metrics.passed(provider.name(), &count);
     }
 
     /// Whether the Node cache keeps everything that the provider wants to know. A provider that identifies instances
     /// by a label it has only just asked for may report that a node without it has none (N5).
     fn knows_enough_for(&self, provider: &Arc<dyn Provider>) -> bool {
-        provider.info().is_some_and(|info| self.context.nodes.holds(&info.keep_of_nodes()))
+        provider.info().is_some_and(|info| self.parts.nodes.holds(&info.keep_of_nodes()))
     }
 
     /// The provider's nodes. A node with several candidate providers counts for the first.
     fn nodes_of(&self, provider: &Arc<dyn Provider>) -> Vec<Arc<Node>> {
-        let is_its = |node: &Arc<Node>| match self.context.providers.for_node(node) {
+        let is_its = |node: &Arc<Node>| match self.parts.providers.for_node(node) {
             NodeOwner::Provider(owner) => owner.name() == provider.name(),
             NodeOwner::Candidates(all) => all.first().is_some_and(|first| first.name() == provider.name()),
             NodeOwner::Undecided | NodeOwner::Nobody => false,
         };
-        let nodes = self.context.nodes.list().into_iter();
+        let nodes = self.parts.nodes.list().into_iter();
         nodes.filter(|node| self.is_ours(node)).filter(is_its).collect()
     }
 

@@ -27,36 +27,25 @@ mod told;
 
 use std::{sync::Arc, time::Duration};
 
-use futures::FutureExt as _;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cloud::Providers,
-    controllers::{Kept, Parts, Registration, Run, node_scope::NodeScope},
+    controllers::{Kept, Parts, Registration, node_scope::NodeScope},
     kube::{
-        cache::Cache,
-        certificate_request::CertificateRequest,
         events::Recorder,
         keep::Keep,
-        metrics::QueueMetrics,
-        node::Node,
-        patch::Writer,
-        queue::{self, Backoff, Outcome, WorkQueue},
-        selector::LabelSelector,
+        queue::{Backoff, Outcome, WorkQueue},
     },
+    reconcile::{self, Reconciler},
 };
-pub use metrics::CsrMetrics;
+use metrics::CsrMetrics;
 pub use settings::{Policy, Settings};
 use told::Told;
 
 /// The component that Events are recorded under.
-pub const COMPONENT: &str = "kubelet-serving-csr-controller";
-
-/// Maximum requests judged at once, so that questions to a provider share calls; only writes are limited.
-const JUDGED_AT_ONCE: usize = 1024;
+const COMPONENT: &str = "kubelet-serving-csr-controller";
 
 const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(30) };
 
@@ -71,102 +60,57 @@ pub const REGISTRATION: Registration = Registration {
     admit: None,
     keep: |settings| Kept {
         certificate_requests: true,
-        ..Kept::of_nodes(keep(&settings.nodes.node_selector))
+        ..Kept::of_managed_nodes(settings, &Keep::default())
     },
     served_by: |_| Some(|provider| provider.instances),
-    start: |parts, registry| Some(start(parts, registry)),
+    start: |parts, registry| Some(reconcile::run(Arc::new(Controller::new(parts, registry)))),
 };
 
-fn start(parts: &Parts, registry: &mut Registry) -> Run {
-    let settings = &parts.settings;
-    let controller = Controller::new(Context {
-        requests: parts.certificate_requests.clone(),
-        nodes: parts.nodes.clone(),
-        writer: parts.writer(&REGISTRATION),
-        providers: parts.providers.clone(),
-        recorder: parts.events.recorder(COMPONENT),
-        metrics: CsrMetrics::register(registry),
-        queue_metrics: parts.metrics.queue.clone(),
-        settings: settings.kubelet_serving,
-        workers: settings.nodes.concurrent_node_syncs,
-        selector: settings.nodes.node_selector.clone(),
-    });
-    Box::new(|stop| controller.run(stop).boxed())
-}
-
-/// Everything the controller depends on.
-#[derive(Debug, Clone)]
-pub struct Context {
-    /// All requests of the signer.
-    pub requests: Cache<CertificateRequest>,
-    /// All nodes; the cache keeps what [`REGISTRATION`] asks for.
-    pub nodes: Cache<Node>,
-    pub writer: Writer,
-    pub providers: Providers,
-    pub recorder: Recorder,
-    pub metrics: CsrMetrics,
-    pub queue_metrics: QueueMetrics,
-    pub settings: Settings,
-    /// Maximum requests written at once; at least one.
-    pub workers: usize,
-    /// Selects the nodes that this host manages.
-    pub selector: LabelSelector,
-}
-
-/// The labels that the Node cache must keep for this controller.
-fn keep(selector: &LabelSelector) -> Keep {
-    NodeScope::new(selector.clone()).keep()
-}
-
 #[derive(Debug)]
-pub struct Controller(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
+struct Controller {
+    parts: Parts,
+    recorder: Recorder,
+    metrics: CsrMetrics,
     scope: NodeScope,
     queue: WorkQueue<String>,
     told: Mutex<Told>,
     /// One permit for each request being written.
     writing: Semaphore,
-    context: Context,
 }
 
 impl Controller {
-    /// A controller that does nothing until it runs.
-    #[must_use]
-    pub fn new(context: Context) -> Self {
-        Self(Arc::new(Shared {
-            scope: NodeScope::new(context.selector.clone()),
-            queue: WorkQueue::new("kubelet_serving_csr", BACKOFF, &context.queue_metrics),
-            told: Mutex::new(Told::new(context.metrics.clone())),
-            writing: Semaphore::new(context.workers),
-            context,
-        }))
-    }
-
-    /// Runs until cancelled. Cancelling aborts calls and writes in flight.
-    pub async fn run(self, cancel: CancellationToken) -> anyhow::Result<()> {
-        let shared = self.0;
-        tokio::select! {
-            () = cancel.cancelled() => return Ok(()),
-            () = async { tokio::join!(shared.context.nodes.synced(), shared.context.requests.synced()); } => {}
+    fn new(parts: Parts, registry: &mut Registry) -> Self {
+        let metrics = CsrMetrics::register(registry);
+        Self {
+            recorder: parts.events.recorder(COMPONENT),
+            scope: parts.settings.scope(),
+            queue: WorkQueue::new("kubelet_serving_csr", BACKOFF, &parts.metrics.queue),
+            told: Mutex::new(Told::new(metrics.clone())),
+            writing: Semaphore::new(parts.settings.nodes.concurrent_node_syncs),
+            metrics,
+            parts,
         }
-        shared.follow();
-        queue::run(shared.queue.clone(), JUDGED_AT_ONCE, cancel.clone(), |name| {
-            let (shared, cancel) = (Arc::clone(&shared), cancel.clone());
-            async move { shared.reconcile(name, &cancel).await }
-        })
-        .await;
-        Ok(())
     }
 }
 
-impl Shared {
-    async fn reconcile(&self, name: String, cancel: &CancellationToken) -> Outcome {
-        let Some(request) = self.context.requests.get(&name) else { return Outcome::Done };
-        match Box::pin(self.judge(&request, cancel)).await {
-            Some(verdict) => self.carry_out(&request, verdict, cancel).await,
-            None => Outcome::Done,
-        }
+impl Reconciler for Controller {
+    type Key = String;
+    /// Questions to a provider share calls; only writes are limited.
+    const AT_ONCE: usize = 1024;
+
+    fn queue(&self) -> &WorkQueue<String> {
+        &self.queue
+    }
+
+    async fn begin(self: &Arc<Self>) {
+        tokio::join!(self.parts.nodes.synced(), self.parts.certificate_requests.synced());
+        reconcile::follow(self, &self.parts.certificate_requests, Self::request_changed);
+        reconcile::follow(self, &self.parts.nodes, Self::node_changed);
+    }
+
+    async fn reconcile(&self, name: &String) -> Outcome {
+        let Some(request) = self.parts.certificate_requests.get(name) else { return Outcome::Done };
+        let verdict = Box::pin(self.judge(&request)).await;
+        self.carry_out(&request, verdict).await
     }
 }

@@ -27,37 +27,27 @@ mod tests;
 
 use std::{sync::Arc, time::Duration};
 
-use futures::FutureExt as _;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cloud::Providers,
     controllers::{Kept, Parts, Registration, Run, node_scope::NodeScope},
-    kube::selector::LabelSelector,
     kube::{
-        cache::Cache,
         events::Recorder,
         keep::Keep,
-        metrics::QueueMetrics,
-        node::Node,
-        patch::Writer,
-        queue::{self, Backoff, Outcome, WorkQueue},
+        queue::{Backoff, Outcome, WorkQueue},
     },
+    reconcile::{self, Reconciler},
 };
 use ledger::Ledger;
-pub use metrics::IpamMetrics;
+use metrics::IpamMetrics;
 use problem::Problems;
 use settings::Allocation;
 
 /// The component that Events are recorded under.
-pub const COMPONENT: &str = "cidrAllocator";
-
-/// Maximum nodes observed at once, so that questions to a provider share calls; only writes are limited.
-const OBSERVED_AT_ONCE: usize = 8192;
+const COMPONENT: &str = "cidrAllocator";
 
 /// The maximum bounds the wait, however long a node fails.
 const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(120) };
@@ -71,7 +61,7 @@ pub const REGISTRATION: Registration = Registration {
     account: Some("node-controller"),
     by_default: false,
     admit: None,
-    keep: |settings| Kept::of_nodes(keep(&settings.nodes.node_selector)),
+    keep: |settings| Kept::of_managed_nodes(settings, &Keep::default()),
     served_by: |settings| match settings.cidrs.allocation {
         Some(Allocation::Cloud { .. }) => Some(|provider| provider.pod_cidrs),
         Some(Allocation::Ranges { .. }) | None => None,
@@ -79,65 +69,26 @@ pub const REGISTRATION: Registration = Registration {
     start,
 };
 
-fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
-    let settings = &parts.settings;
-    let Some(allocation) = settings.cidrs.allocation.clone() else {
+fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
+    let Some(allocation) = parts.settings.cidrs.allocation.clone() else {
         tracing::info!("nodes are given no pod CIDRs: --allocate-node-cidrs is false");
         return None;
     };
-    let controller = Controller::new(Context {
-        nodes: parts.nodes.clone(),
-        writer: parts.writer(&REGISTRATION),
-        providers: parts.providers.clone(),
-        recorder: parts.events.recorder(COMPONENT),
-        metrics: IpamMetrics::register(registry),
-        queue_metrics: parts.metrics.queue.clone(),
-        allocation,
-        workers: settings.nodes.concurrent_node_syncs,
-        selector: settings.nodes.node_selector.clone(),
-    });
-    parts.views.explains(controller.explains());
-    Some(Box::new(|stop| controller.run(stop).boxed()))
-}
-
-/// Everything the controller depends on.
-#[derive(Debug, Clone)]
-pub struct Context {
-    /// All nodes; the cache keeps what [`REGISTRATION`] asks for.
-    pub nodes: Cache<Node>,
-    /// Patches nodes and reads them live from the API.
-    pub writer: Writer,
-    /// Asked for pod CIDRs if the cloud allots them.
-    pub providers: Providers,
-    pub recorder: Recorder,
-    pub metrics: IpamMetrics,
-    pub queue_metrics: QueueMetrics,
-    /// The source of pod CIDRs.
-    pub allocation: Allocation,
-    /// Maximum nodes written at once; at least one.
-    pub workers: usize,
-    /// Selects the nodes that this host may write.
-    pub selector: LabelSelector,
-}
-
-/// The labels that the Node cache must keep for this controller.
-fn keep(selector: &LabelSelector) -> Keep {
-    NodeScope::new(selector.clone()).keep()
+    let controller = Arc::new(Controller::new(parts, allocation, registry));
+    controller.parts.views.explains(Arc::<Controller>::clone(&controller));
+    Some(reconcile::run(controller))
 }
 
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
-pub struct Controller(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
+pub(super) struct Controller {
+    parts: Parts,
+    recorder: Recorder,
     scope: NodeScope,
     queue: WorkQueue<String>,
     source: Source,
     problems: Mutex<Problems>,
     /// One permit for each node being written.
     writing: Semaphore,
-    context: Context,
 }
 
 /// The source of pod CIDRs.
@@ -151,47 +102,45 @@ enum Source {
 }
 
 impl Controller {
-    /// A controller that does nothing until it runs.
-    #[must_use]
-    pub fn new(context: Context) -> Self {
-        let source = match &context.allocation {
+    pub(super) fn new(parts: Parts, allocation: Allocation, registry: &mut Registry) -> Self {
+        let metrics = IpamMetrics::register(registry);
+        let source = match allocation {
             Allocation::Ranges { ranges, reserved } => {
-                Source::Ranges(Mutex::new(Ledger::new(ranges, reserved, &context.metrics)))
+                Source::Ranges(Mutex::new(Ledger::new(&ranges, &reserved, &metrics)))
             }
-            Allocation::Cloud { cluster } => Source::Cloud { cluster: cluster.clone() },
+            Allocation::Cloud { cluster } => Source::Cloud { cluster },
         };
-        Self(Arc::new(Shared {
-            scope: NodeScope::new(context.selector.clone()),
-            queue: WorkQueue::new("cidrallocator_node", BACKOFF, &context.queue_metrics),
+        Self {
+            recorder: parts.events.recorder(COMPONENT),
+            scope: parts.settings.scope(),
+            queue: WorkQueue::new("cidrallocator_node", BACKOFF, &parts.metrics.queue),
             source,
-            problems: Mutex::new(Problems::new(context.metrics.clone())),
-            writing: Semaphore::new(context.workers),
-            context,
-        }))
-    }
-
-    /// Runs until cancelled. Cancelling aborts calls and writes in flight.
-    pub async fn run(self, cancel: CancellationToken) -> anyhow::Result<()> {
-        let shared = self.0;
-        tokio::select! {
-            () = cancel.cancelled() => return Ok(()),
-            () = shared.context.nodes.synced() => {}
+            problems: Mutex::new(Problems::new(metrics)),
+            writing: Semaphore::new(parts.settings.nodes.concurrent_node_syncs),
+            parts,
         }
-        shared.follow_nodes();
-        queue::run(shared.queue.clone(), OBSERVED_AT_ONCE, cancel.clone(), |name| {
-            let (shared, cancel) = (Arc::clone(&shared), cancel.clone());
-            async move { shared.reconcile(name, &cancel).await }
-        })
-        .await;
-        Ok(())
     }
 }
 
-impl Shared {
-    async fn reconcile(&self, name: String, cancel: &CancellationToken) -> Outcome {
-        let node = self.context.nodes.get(&name).filter(|node| self.scope.contains(node));
+impl Reconciler for Controller {
+    type Key = String;
+    /// Questions to a provider share calls; only writes are limited.
+    const AT_ONCE: usize = 8192;
+
+    fn queue(&self) -> &WorkQueue<String> {
+        &self.queue
+    }
+
+    /// On return, all nodes are in the ledger.
+    async fn begin(self: &Arc<Self>) {
+        self.parts.nodes.synced().await;
+        reconcile::follow(self, &self.parts.nodes, Self::node_changed);
+    }
+
+    async fn reconcile(&self, name: &String) -> Outcome {
+        let node = self.parts.nodes.get(name).filter(|node| self.scope.contains(node));
         match node {
-            Some(node) if decide::wants(&node) => Box::pin(self.settle(&node, cancel)).await,
+            Some(node) if decide::wants(&node) => Box::pin(self.settle(&node)).await,
             _ => Outcome::Done,
         }
     }

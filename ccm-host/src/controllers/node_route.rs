@@ -36,26 +36,19 @@ mod waiting;
 
 use std::{sync::Arc, time::Duration};
 
-use futures::{FutureExt as _, future::join_all};
-use ipnet::IpNet;
+use futures::future::join_all;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::sync::{Notify, Semaphore};
-use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cloud::{Provider, Providers},
+    cloud::Provider,
     controllers::{Kept, Parts, Registration, Run, node_scope::NodeScope},
-    kube::selector::LabelSelector,
     kube::{
-        cache::Cache,
-        events::Recorder,
         keep::Keep,
-        metrics::QueueMetrics,
-        node::Node,
-        patch::Writer,
-        queue::{self, Backoff, Outcome, WorkQueue},
+        queue::{Backoff, Outcome, WorkQueue},
     },
+    reconcile::{self, Reconciler},
 };
 use act::Shown;
 use claims::Claims;
@@ -65,13 +58,9 @@ use subject::Subject;
 use table::Table;
 use waiting::Waiting;
 
-pub use events::COMPONENT;
-pub use metrics::RouteMetrics;
+use events::COMPONENT;
+use metrics::RouteMetrics;
 pub use settings::Settings;
-pub use state::View;
-
-/// Maximum concurrent reconciles: enough for a whole cluster, so that their calls can be batched.
-const AT_ONCE: usize = 8192;
 
 /// Maximum concurrent reads and writes of Nodes.
 const NODES_AT_ONCE: usize = 32;
@@ -87,13 +76,13 @@ pub const REGISTRATION: Registration = Registration {
     account: Some("route-controller"),
     by_default: true,
     admit: None,
-    keep: |settings| Kept::of_nodes(keep(&settings.nodes.node_selector)),
+    keep: |settings| Kept::of_managed_nodes(settings, &Keep::default()),
     served_by: |_| Some(|provider| provider.routes),
     start,
 };
 
 /// Unlike upstream, a missing cluster CIDR disables only this controller, not the whole process.
-fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
+fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
     let (settings, controller) = (&parts.settings, REGISTRATION.name);
     if !settings.routes.configure_cloud_routes {
         tracing::info!(controller, "not started: --configure-cloud-routes=false");
@@ -106,53 +95,17 @@ fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
         );
         return None;
     }
-    let controller = Controller::new(Context {
-        nodes: parts.nodes.clone(),
-        writer: parts.writer(&REGISTRATION),
-        providers: parts.providers.clone(),
-        recorder: parts.events.recorder(COMPONENT),
-        metrics: RouteMetrics::register(registry),
-        queue_metrics: parts.metrics.queue.clone(),
-        cluster_cidrs: settings.cidrs.cluster.clone(),
-        selector: settings.nodes.node_selector.clone(),
-        settings: settings.routes,
-    });
-    let view = controller.view();
-    parts.views.explains(Arc::new(view.clone()));
-    parts.views.has_routes(move || view.routes());
-    Some(Box::new(|stop| controller.run(stop).boxed()))
-}
-
-/// Everything the controller depends on.
-#[derive(Debug, Clone)]
-pub struct Context {
-    /// All nodes; the cache keeps what [`REGISTRATION`] asks for.
-    pub nodes: Cache<Node>,
-    /// Patches nodes and reads them live from the API.
-    pub writer: Writer,
-    pub providers: Providers,
-    pub recorder: Recorder,
-    pub metrics: RouteMetrics,
-    pub queue_metrics: QueueMetrics,
-    /// One, or one of each family: only routes inside these are ours.
-    pub cluster_cidrs: Vec<IpNet>,
-    /// Selects the nodes that this host manages.
-    pub selector: LabelSelector,
-    pub settings: Settings,
-}
-
-/// The labels that the Node cache must keep for this controller, besides those that the providers want.
-fn keep(selector: &LabelSelector) -> Keep {
-    NodeScope::new(selector.clone()).keep()
+    let controller = Arc::new(Controller::new(parts, registry));
+    controller.parts.views.explains(Arc::<Controller>::clone(&controller));
+    let shown = Arc::clone(&controller);
+    controller.parts.views.has_routes(move || shown.routes());
+    Some(reconcile::run(controller))
 }
 
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
-pub struct Controller(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    context: Context,
+pub(super) struct Controller {
+    parts: Parts,
+    metrics: RouteMetrics,
     scope: NodeScope,
     cluster: ClusterCidrs,
     events: Events,
@@ -175,50 +128,52 @@ struct Cloud {
 }
 
 impl Controller {
-    /// A controller that does nothing until it runs.
-    #[must_use]
-    pub fn new(context: Context) -> Self {
-        let clouds = context.providers.all().iter().map(|provider| Cloud::new(Arc::clone(provider)));
-        Self(Arc::new(Shared {
-            scope: NodeScope::new(context.selector.clone()),
-            cluster: ClusterCidrs::new(context.cluster_cidrs.clone()),
-            events: Events::new(context.recorder.clone()),
-            queue: WorkQueue::new("Routes", BACKOFF, &context.queue_metrics),
+    pub(super) fn new(parts: Parts, registry: &mut Registry) -> Self {
+        let metrics = RouteMetrics::register(registry);
+        Self {
+            scope: parts.settings.scope(),
+            cluster: ClusterCidrs::new(parts.settings.cidrs.cluster.clone()),
+            events: Events::new(parts.events.recorder(COMPONENT)),
+            queue: WorkQueue::new("Routes", BACKOFF, &parts.metrics.queue),
             claims: Mutex::default(),
-            clouds: clouds.collect(),
-            waiting: Waiting::new(context.metrics.waiting.clone()),
+            clouds: parts.providers.all().iter().map(|provider| Cloud::new(Arc::clone(provider))).collect(),
+            waiting: Waiting::new(metrics.waiting.clone()),
             shown: Shown::default(),
             nodes_at_once: Semaphore::new(NODES_AT_ONCE),
-            context,
-        }))
+            metrics,
+            parts,
+        }
+    }
+}
+
+impl Reconciler for Controller {
+    type Key = Subject;
+    /// Enough for a whole cluster, so that their calls can be batched.
+    const AT_ONCE: usize = 8192;
+
+    fn queue(&self) -> &WorkQueue<Subject> {
+        &self.queue
     }
 
-    /// Runs until cancelled. Cancelling aborts calls and writes in flight; nothing is written afterwards.
-    pub async fn run(self, cancel: CancellationToken) -> anyhow::Result<()> {
-        let shared = self.0;
-        tokio::select! {
-            () = cancel.cancelled() => return Ok(()),
-            () = shared.context.nodes.synced() => {}
-        }
-        shared.follow_nodes();
-        let worked = queue::run(shared.queue.clone(), AT_ONCE, cancel.clone(), |subject| {
-            let (shared, cancel) = (Arc::clone(&shared), cancel.clone());
-            async move { shared.reconcile(subject, &cancel).await }
-        });
-        let background = async {
-            tokio::join!(
-                join_all(shared.clouds.iter().map(|cloud| shared.sweep_for_ever(cloud))),
-                join_all(shared.clouds.iter().map(|cloud| shared.follow_status(cloud))),
-            )
+    async fn begin(self: &Arc<Self>) {
+        self.parts.nodes.synced().await;
+        reconcile::follow(self, &self.parts.nodes, Self::node_changed);
+    }
+
+    async fn background(&self) {
+        tokio::join!(
+            join_all(self.clouds.iter().map(|cloud| self.sweep_for_ever(cloud))),
+            join_all(self.clouds.iter().map(|cloud| self.follow_status(cloud))),
+        );
+    }
+
+    async fn reconcile(&self, subject: &Subject) -> Outcome {
+        let outcome = match subject {
+            Subject::Node(name) => Box::pin(self.look_at_node(name)).await,
+            Subject::Stray { provider, id } => self.look_at_stray(provider, id).await,
         };
-        let until_cancelled = async {
-            tokio::select! {
-                () = cancel.cancelled() => {}
-                _ = background => {}
-            }
-        };
-        tokio::join!(worked, until_cancelled);
-        Ok(())
+        self.waiting.ended(subject, &outcome, &self.queue);
+        outcome
     }
 }
 
@@ -229,23 +184,5 @@ impl Cloud {
 
     fn name(&self) -> &str {
         self.provider.name()
-    }
-}
-
-impl Shared {
-    async fn reconcile(&self, subject: Subject, cancel: &CancellationToken) -> Outcome {
-        let look = async {
-            match &subject {
-                Subject::Node(name) => Box::pin(self.look_at_node(name, cancel)).await,
-                Subject::Stray { provider, id } => self.look_at_stray(provider, id).await,
-            }
-        };
-        let outcome = tokio::select! {
-            biased;
-            () = cancel.cancelled() => return Outcome::Done,
-            outcome = look => outcome,
-        };
-        self.waiting.ended(&subject, &outcome, &self.queue);
-        outcome
     }
 }

@@ -21,30 +21,22 @@ mod webhook;
 
 use std::{sync::Arc, time::Duration};
 
-use futures::{FutureExt as _, future::join_all};
+use futures::future::join_all;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cloud::Providers,
-    controllers::{Kept, Parts, Registration, Run},
+    controllers::{Kept, Parts, Registration},
     kube::{
-        cache::Cache,
         events::Recorder,
-        patch::Writer,
-        persistent_volume::PersistentVolume,
-        queue::{self, Backoff, WorkQueue},
+        queue::{Backoff, Outcome, WorkQueue},
     },
-    reconcile::ToldOnce,
+    reconcile::{self, Reconciler, ToldOnce},
 };
 use metrics::VolumeMetrics;
 
 /// The component that Events are recorded under.
 const COMPONENT: &str = "persistent-volume-label-controller";
-
-/// Maximum volumes at once, so that questions to a provider share calls.
-const AT_ONCE: usize = 512;
 
 /// The disk of a volume that was made first may appear any time.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(300) };
@@ -60,66 +52,51 @@ pub const REGISTRATION: Registration = Registration {
     admit: Some(webhook::router),
     keep: |_| Kept { volumes: true, ..Kept::default() },
     served_by: |_| Some(|provider| provider.volumes),
-    start: |parts, registry| Some(start(parts, registry)),
+    start: |parts, registry| Some(reconcile::run(Arc::new(Controller::new(parts, registry)))),
 };
 
-fn start(parts: &Parts, registry: &mut Registry) -> Run {
-    let controller = Controller::new(Context {
-        volumes: parts.volumes.clone(),
-        writer: parts.writer(&REGISTRATION),
-        providers: parts.providers.clone(),
-        recorder: parts.events.recorder(COMPONENT),
-        metrics: VolumeMetrics::register(registry),
-        queue: WorkQueue::new("persistent_volume_label", BACKOFF, &parts.metrics.queue),
-    });
-    Box::new(|stop| controller.run(stop).boxed())
-}
-
-/// Everything the controller depends on.
 #[derive(Debug)]
-struct Context {
-    volumes: Cache<PersistentVolume>,
-    writer: Writer,
-    providers: Providers,
+struct Controller {
+    parts: Parts,
     recorder: Recorder,
     metrics: VolumeMetrics,
     /// By name.
     queue: WorkQueue<String>,
-}
-
-#[derive(Debug)]
-struct Controller(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    context: Context,
     /// By uid.
     told: Mutex<ToldOnce<decide::Notice>>,
 }
 
 impl Controller {
-    /// A controller that does nothing until it runs.
-    fn new(context: Context) -> Self {
-        Self(Arc::new(Shared { context, told: Mutex::default() }))
+    fn new(parts: Parts, registry: &mut Registry) -> Self {
+        Self {
+            recorder: parts.events.recorder(COMPONENT),
+            metrics: VolumeMetrics::register(registry),
+            queue: WorkQueue::new("persistent_volume_label", BACKOFF, &parts.metrics.queue),
+            told: Mutex::default(),
+            parts,
+        }
+    }
+}
+
+impl Reconciler for Controller {
+    type Key = String;
+    /// Questions to a provider share calls.
+    const AT_ONCE: usize = 512;
+
+    fn queue(&self) -> &WorkQueue<String> {
+        &self.queue
     }
 
-    /// Runs until cancelled. Cancelling aborts calls and writes in flight.
-    async fn run(self, cancel: CancellationToken) -> anyhow::Result<()> {
-        let shared = self.0;
-        if cancel.run_until_cancelled(shared.context.volumes.synced()).await.is_none() {
-            return Ok(());
-        }
-        shared.follow();
-        let connections =
-            shared.context.providers.all().iter().map(|one| shared.follow_provider(one.as_ref()));
-        let worked = queue::run(shared.context.queue.clone(), AT_ONCE, cancel.clone(), |name| {
-            let (shared, cancel) = (Arc::clone(&shared), cancel.clone());
-            async move {
-                let labelled = Box::pin(shared.label(&name, &cancel));
-                cancel.run_until_cancelled(labelled).await.unwrap_or(queue::Outcome::Done)
-            }
-        });
-        tokio::join!(worked, cancel.run_until_cancelled(join_all(connections)));
-        Ok(())
+    async fn begin(self: &Arc<Self>) {
+        self.parts.volumes.synced().await;
+        reconcile::follow(self, &self.parts.volumes, Self::volume_changed);
+    }
+
+    async fn background(&self) {
+        join_all(self.parts.providers.all().iter().map(|one| self.follow_provider(one.as_ref()))).await;
+    }
+
+    async fn reconcile(&self, name: &String) -> Outcome {
+        Box::pin(self.label(name)).await
     }
 }

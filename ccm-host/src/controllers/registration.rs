@@ -3,14 +3,14 @@
 //! In: the settings, and what all controllers share. Out: its names, what the caches must keep for it, when a provider
 //! serves it, and the future that runs it. [`crate::assembly`] decides when.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use axum::Router;
 use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
-use super::{Settings, explain::Views};
+use super::{Settings, explain::Views, node_scope::NodeScope};
 use crate::{
     cloud::{CloudMetrics, ProviderInfo, Providers},
     kube::{Cache, CertificateRequest, Events, Keep, KubeMetrics, Node, PersistentVolume, Service, Writer},
@@ -36,14 +36,14 @@ pub struct Registration {
     /// Makes the routes of its webhook, which every replica serves if `--webhooks` says so; `None` if it has none.
     pub admit: Option<fn(&Parts, &mut Registry) -> Router>,
     /// Makes the controller; `None` if these settings turn it off, which it logs.
-    pub start: fn(&Parts, &mut Registry) -> Option<Run>,
+    pub start: fn(Parts, &mut Registry) -> Option<Run>,
 }
 
 /// Whether a provider serves the controller.
 pub type Serves = fn(&ProviderInfo) -> bool;
 
 /// Runs a controller until the token is cancelled and its last key is done.
-pub type Run = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, anyhow::Result<()>> + Send>;
+pub type Run = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
 /// What a controller reads: labels and annotations, and further kinds.
 #[derive(Debug, Default)]
@@ -58,17 +58,25 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Of a controller that reads only nodes.
+    /// Of a controller that reads only the nodes that this host manages, and this of them.
     #[must_use]
-    pub fn of_nodes(nodes: Keep) -> Self {
-        Self { nodes, ..Self::default() }
+    pub fn of_managed_nodes(settings: &Settings, nodes: &Keep) -> Self {
+        Self { nodes: nodes.union(&settings.scope().keep()), ..Self::default() }
     }
 }
 
-/// What all controllers share.
-#[derive(Debug)]
+impl Settings {
+    /// The nodes that this host manages.
+    #[must_use]
+    pub fn scope(&self) -> NodeScope {
+        NodeScope::new(self.nodes.node_selector.clone())
+    }
+}
+
+/// What a controller works with. All share it but the writer.
+#[derive(Debug, Clone)]
 pub struct Parts {
-    pub settings: Settings,
+    pub settings: Arc<Settings>,
     /// Keeps of each node what the controllers and the providers want.
     pub nodes: Cache<Node>,
     /// Empty unless a controller that reads Services is enabled.
@@ -77,25 +85,14 @@ pub struct Parts {
     pub certificate_requests: Cache<CertificateRequest>,
     /// Empty unless a controller that reads them is enabled.
     pub volumes: Cache<PersistentVolume>,
-    /// Refuses to write while this process does not lead.
+    /// Writes as this controller, and only while this process leads.
     pub writer: Writer,
-    /// For controllers with a ServiceAccount of their own, by its name.
-    pub writers: BTreeMap<&'static str, Writer>,
     pub providers: Providers,
     pub events: Events,
     pub metrics: KubeMetrics,
     pub cloud_metrics: CloudMetrics,
     /// What the controllers say of themselves to people.
     pub views: Arc<Views>,
-}
-
-impl Parts {
-    /// The writer of this controller.
-    #[must_use]
-    pub fn writer(&self, controller: &Registration) -> Writer {
-        let writer = controller.account.and_then(|account| self.writers.get(account)).unwrap_or(&self.writer);
-        writer.clone().of(controller.name)
-    }
 }
 
 impl Registration {

@@ -19,20 +19,17 @@ mod tests;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use futures::FutureExt as _;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cloud::Providers,
     controllers::{Kept, Parts, Registration, Run},
     kube::{
         events::Recorder,
-        patch::Writer,
-        queue::{self, Backoff, WorkQueue},
+        queue::{Backoff, Outcome, WorkQueue},
         service::ObjectKey,
     },
+    reconcile::{self, Reconciler},
 };
 use metrics::SshKeyMetrics;
 use observe::Known;
@@ -41,9 +38,6 @@ pub use settings::Settings;
 
 /// The component that Events are recorded under.
 const COMPONENT: &str = "ssh-keys-controller";
-
-/// Maximum calls at once; each may take minutes.
-const AT_ONCE: usize = 16;
 
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), max: Duration::from_secs(300) };
 
@@ -60,7 +54,7 @@ pub const REGISTRATION: Registration = Registration {
     start,
 };
 
-fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
+fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
     let Some(secret) = parts.settings.ssh_keys.ssh_keys_secret.clone().0 else {
         tracing::warn!(
             controller = REGISTRATION.name,
@@ -68,35 +62,16 @@ fn start(parts: &Parts, registry: &mut Registry) -> Option<Run> {
         );
         return None;
     };
-    let controller = Controller::new(Context {
-        secret,
-        writer: parts.writer.clone(),
-        providers: parts.providers.clone(),
-        recorder: parts.events.recorder(COMPONENT),
-        metrics: SshKeyMetrics::register(registry),
-        queue: WorkQueue::new("ssh_keys", BACKOFF, &parts.metrics.queue),
-    });
-    Some(Box::new(|stop| controller.run(stop).boxed()))
+    Some(reconcile::run(Arc::new(Controller::new(parts, secret, registry))))
 }
 
-/// Everything the controller depends on.
 #[derive(Debug)]
-struct Context {
+struct Controller {
+    parts: Parts,
     secret: ObjectKey,
-    /// Reads the Secret; nothing is written.
-    writer: Writer,
-    providers: Providers,
     recorder: Recorder,
     metrics: SshKeyMetrics,
     queue: WorkQueue<Subject>,
-}
-
-#[derive(Debug)]
-struct Controller(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    context: Context,
     known: Mutex<Known>,
 }
 
@@ -115,22 +90,32 @@ impl fmt::Display for Subject {
 }
 
 impl Controller {
-    /// A controller that does nothing until it runs.
-    fn new(context: Context) -> Self {
-        Self(Arc::new(Shared { context, known: Mutex::default() }))
+    fn new(parts: Parts, secret: ObjectKey, registry: &mut Registry) -> Self {
+        Self {
+            secret,
+            recorder: parts.events.recorder(COMPONENT),
+            metrics: SshKeyMetrics::register(registry),
+            queue: WorkQueue::new("ssh_keys", BACKOFF, &parts.metrics.queue),
+            known: Mutex::default(),
+            parts,
+        }
+    }
+}
+
+impl Reconciler for Controller {
+    type Key = Subject;
+    /// Each call may take minutes.
+    const AT_ONCE: usize = 16;
+
+    fn queue(&self) -> &WorkQueue<Subject> {
+        &self.queue
     }
 
-    /// Runs until cancelled. Cancelling aborts calls in flight.
-    async fn run(self, cancel: CancellationToken) -> anyhow::Result<()> {
-        let shared = self.0;
-        let worked = queue::run(shared.context.queue.clone(), AT_ONCE, cancel.clone(), |subject| {
-            let (shared, cancel) = (Arc::clone(&shared), cancel.clone());
-            async move {
-                cancel.run_until_cancelled(shared.spread(&subject)).await.unwrap_or(queue::Outcome::Done)
-            }
-        });
-        let followed = cancel.run_until_cancelled(shared.follow());
-        tokio::join!(worked, followed);
-        Ok(())
+    async fn background(&self) {
+        self.follow_secret().await;
+    }
+
+    async fn reconcile(&self, subject: &Subject) -> Outcome {
+        self.spread(subject).await
     }
 }

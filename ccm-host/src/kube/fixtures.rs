@@ -236,10 +236,16 @@ fn extended(pairs: &crate::kube::pairs::Pairs, key: &str, value: &str) -> crate:
     pairs.iter().filter(|(known, _)| *known != key).chain([(key, value)]).collect()
 }
 
-/// A recorder whose events stay in its queue, to be read with [`Recorded::take`].
-pub(crate) fn recorder() -> (Recorder, Recorded) {
+/// A queue whose events stay there, to be read with [`Recorded::take`].
+pub(crate) fn events() -> (Events, Recorded) {
     let events = Events::detached(EventMetrics::default());
-    (events.recorder("test"), Recorded(events))
+    (events.clone(), Recorded(events))
+}
+
+/// A recorder into such a queue.
+pub(crate) fn recorder() -> (Recorder, Recorded) {
+    let (events, recorded) = events();
+    (events.recorder("test"), recorded)
 }
 
 /// The events of [`recorder`].

@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, time::Duration};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{ByteString, api::admissionregistration::v1::MutatingWebhookConfiguration};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use super::{
     Settings, Upkeep,
@@ -64,7 +63,7 @@ impl Scene {
     }
 
     async fn once(&self, now: Timestamp) -> Step {
-        self.upkeep.once(now, &CancellationToken::new()).await.unwrap()
+        self.upkeep.once(now).await.unwrap()
     }
 
     /// Carries out everything that is due at this moment.
@@ -219,8 +218,7 @@ async fn what_is_of_no_use_is_replaced_at_once() {
 async fn what_is_missing_is_named() {
     let scene = Scene::new(&["a.example"]);
     scene.server.api().world().remove::<k8s_openapi::api::core::v1::Secret>("kube-system", NAME).unwrap();
-    let once =
-        || async { format!("{:#}", scene.upkeep.once(NOW, &CancellationToken::new()).await.unwrap_err()) };
+    let once = || async { format!("{:#}", scene.upkeep.once(NOW).await.unwrap_err()) };
     assert_eq!(
         once().await,
         "there is no Secret kube-system/webhooks: make it, empty, or leave --webhooks out"

@@ -34,7 +34,7 @@ impl Upkeep {
             leadership.elected().await;
             let mut told = String::new();
             loop {
-                let (pause, problem) = match self.once(clock::now(), &cancel).await {
+                let (pause, problem) = match self.once(clock::now()).await {
                     Ok(Step::Keep) => (PERIOD, String::new()),
                     Ok(_) => (SOON, String::new()),
                     Err(error) => (RETRY, format!("{error:#}")),
@@ -53,7 +53,7 @@ impl Upkeep {
     }
 
     /// Looks once, and carries out what is due.
-    pub(super) async fn once(&self, now: Timestamp, cancel: &CancellationToken) -> Result<Step> {
+    pub(super) async fn once(&self, now: Timestamp) -> Result<Step> {
         let (name, key) = (&self.settings.webhook_configuration, &self.settings.webhook_certificate_secret);
         let configuration = self.writer.get_webhook_configuration(name).await;
         let configuration = configuration
@@ -77,14 +77,14 @@ impl Upkeep {
             Step::Keep => {}
             Step::Announce => {
                 self.writer
-                    .announce_webhooks(name, &configuration, authorities, cancel)
+                    .announce_webhooks(name, &configuration, authorities)
                     .await
                     .with_context(|| format!("MutatingWebhookConfiguration {name} cannot be written"))?;
             }
             Step::Prepare | Step::Promote | Step::Replace => {
                 let data = certificate::after(step, &secret.data, &hosts, now)?;
                 self.writer
-                    .replace_secret(key, &secret, &data, cancel)
+                    .replace_secret(key, &secret, &data)
                     .await
                     .with_context(|| format!("Secret {key} cannot be written"))?;
             }

@@ -7,10 +7,9 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_state::Standing;
-use tokio_util::sync::CancellationToken;
 
 use super::{
-    Shared,
+    Controller,
     decide::{Notice, Obstacle, Plan, Verdict, decide, decide_without_answer},
     is_new,
     labels::Seen,
@@ -33,15 +32,10 @@ const ATTEMPTS: u32 = 5;
 /// Maximum delay before asking again about a node that changed since the question.
 const ANOTHER_QUESTION: Duration = Duration::from_secs(1);
 
-impl Shared {
+impl Controller {
     /// Applies the answer to the current node, which may differ from the node that was asked about.
-    pub(super) async fn settle(
-        &self,
-        asked: &Arc<Node>,
-        answer: Option<&InstanceAnswer>,
-        cancel: &CancellationToken,
-    ) -> Outcome {
-        let kept = self.context.nodes.keep();
+    pub(super) async fn settle(&self, asked: &Arc<Node>, answer: Option<&InstanceAnswer>) -> Outcome {
+        let kept = self.parts.nodes.keep();
         let Some(cached) = self.ours(&asked.name) else { return Outcome::Done };
         let mut node = cached;
         let mut is_live = false;
@@ -53,12 +47,12 @@ impl Shared {
             }
             let seen =
                 if is_live { Seen::live(&node, &kept.labels) } else { Seen::cached(&node, &kept.labels) };
-            match self.try_once(&seen, answer, cancel).await {
+            match self.try_once(&seen, answer).await {
                 Ok(outcome) => return outcome,
                 Err(error) if error.is_stale() => {}
                 Err(error) => return self.write_failed(&node, error, answer.is_some()),
             }
-            node = match self.read_afresh(&asked.name, cancel).await {
+            node = match self.read_afresh(&asked.name).await {
                 Ok(Some(live)) if self.is_ours(&live) => Arc::new(live),
                 Ok(_) => return Outcome::Done,
                 Err(error) => return self.write_failed(&node, error, answer.is_some()),
@@ -72,27 +66,26 @@ impl Shared {
         &self,
         seen: &Seen<'_>,
         answer: Option<&InstanceAnswer>,
-        cancel: &CancellationToken,
     ) -> Result<Outcome, WriteError> {
         let Some(answer) = answer else {
             if let Some(plan) = decide_without_answer(seen) {
-                write(&self.context.writer, &seen.node, &plan, cancel).await?;
+                write(&self.parts.writer, &seen.node, &plan).await?;
             }
             return Ok(Outcome::Done);
         };
         let node = &*seen.node;
         match decide(seen, answer) {
             Verdict::Initialise(plan) => {
-                let written = write(&self.context.writer, node, &plan, cancel).await?;
+                let written = write(&self.parts.writer, node, &plan).await?;
                 self.obstacles.lock().clear(&node.name);
                 self.initialised(node, written);
                 self.say(node, plan.notices);
             }
             Verdict::Refresh(plan) => {
                 if plan.reordered {
-                    self.context.metrics.reordered();
+                    self.metrics.reordered();
                 }
-                write(&self.context.writer, node, &plan, cancel).await?;
+                write(&self.parts.writer, node, &plan).await?;
                 self.obstacles.lock().clear(&node.name);
                 self.say(node, plan.notices);
             }
@@ -104,7 +97,7 @@ impl Shared {
                 let notice = Notice::not_ours();
                 self.obstacles.lock().note(node, Standing::LeftAlone, notice.reason, &notice.message);
                 self.say(node, vec![notice]);
-                let again = self.context.settings.node_status_update_frequency;
+                let again = self.parts.settings.nodes.node_status_update_frequency;
                 return Ok(if is_new(node) { Outcome::Slow(again) } else { Outcome::Done });
             }
         }
@@ -113,21 +106,18 @@ impl Shared {
     }
 
     /// Reads all labels, also those that the cache does not keep: one of them may have caused the conflict.
-    async fn read_afresh(&self, name: &str, cancel: &CancellationToken) -> Result<Option<Node>, WriteError> {
-        let kept = self.context.nodes.keep();
+    async fn read_afresh(&self, name: &str) -> Result<Option<Node>, WriteError> {
+        let kept = self.parts.nodes.keep();
         let all = Keep { labels: KeySet::all(), annotations: kept.annotations.clone() };
-        tokio::select! {
-            () = cancel.cancelled() => Err(WriteError::Cancelled),
-            live = self.context.writer.get_node(name, &all) => live,
-        }
+        self.parts.writer.get_node(name, &all).await
     }
 
     fn initialised(&self, node: &Node, written: Option<Written>) {
         if let Some(written) = written {
             self.attention.lock().untainted(node, &written.resource_version);
         }
-        self.context.metrics.initialised(node, crate::clock::now());
-        self.context.recorder.record(node, EventType::Normal, "Synced", "the node is initialised");
+        self.metrics.initialised(node, crate::clock::now());
+        self.recorder.record(node, EventType::Normal, "Synced", "the node is initialised");
         tracing::info!(node = node.name, "initialised");
     }
 
@@ -136,11 +126,11 @@ impl Shared {
         let Obstacle { reason, message, retry, expected: _ } = obstacle;
         self.obstacles.lock().met(node, obstacle);
         if !is_new(node) {
-            self.context.metrics.failed(Stage::Refresh, reason);
+            self.metrics.failed(Stage::Refresh, reason);
             tracing::debug!(node = node.name, reason, message, "not refreshed, waiting for the next sweep");
             return Outcome::Done;
         }
-        self.context.metrics.failed(Stage::Initialise, reason);
+        self.metrics.failed(Stage::Initialise, reason);
         self.say(node, obstacle.notice().into_iter().collect());
         tracing::debug!(node = node.name, reason, message, ?retry, "not initialised yet");
         retry.outcome(message)
@@ -148,7 +138,7 @@ impl Shared {
 
     fn write_failed(&self, node: &Node, error: WriteError, was_asked: bool) -> Outcome {
         let reason = match &error {
-            WriteError::NotFound | WriteError::Cancelled => return Outcome::Done,
+            WriteError::NotFound | WriteError::NotLeading => return Outcome::Done,
             WriteError::HeldBack(again) => {
                 self.obstacles.lock().clear(&node.name);
                 self.attention.lock().due(&node.name, Freshness::AtMost(*again));
@@ -159,13 +149,13 @@ impl Shared {
             WriteError::Other(_) => "WriteFailed",
         };
         let stage = if is_new(node) { Stage::Initialise } else { Stage::Refresh };
-        self.context.metrics.failed(stage, reason);
+        self.metrics.failed(stage, reason);
         self.obstacles.lock().note(node, Standing::Blocked, reason, &error.to_string());
         if let WriteError::Invalid(_) = error {
             self.say(node, vec![Notice::warning("InvalidInstanceMetadata", error.to_string())]);
         }
         if was_asked {
-            let freshness = Freshness::AtMost(self.context.settings.node_status_update_frequency);
+            let freshness = Freshness::AtMost(self.parts.settings.nodes.node_status_update_frequency);
             self.attention.lock().due(&node.name, freshness);
         }
         Outcome::retry(anyhow::Error::from(error))
@@ -174,22 +164,17 @@ impl Shared {
 
 /// Returns the response to the second write; `None` if only addresses differed. Where the first is held back, the
 /// second is still tried, so that both are known.
-async fn write(
-    writer: &Writer,
-    node: &Node,
-    plan: &Plan,
-    cancel: &CancellationToken,
-) -> Result<Option<Written>, WriteError> {
+async fn write(writer: &Writer, node: &Node, plan: &Plan) -> Result<Option<Written>, WriteError> {
     let addresses = plan.addresses.as_ref().and_then(|addresses| node_addresses(node, addresses));
     let first = match addresses {
-        Some(patch) => writer.patch_node(&node.name, &patch, cancel).await.map(drop),
+        Some(patch) => writer.patch_node(&node.name, &patch).await.map(drop),
         None => Ok(()),
     };
     if !matches!(first, Ok(()) | Err(WriteError::HeldBack(_))) {
         return first.map(|()| None);
     }
     let second = match node_main(node, &plan.change) {
-        Some(patch) => writer.patch_node(&node.name, &patch, cancel).await.map(Some),
+        Some(patch) => writer.patch_node(&node.name, &patch).await.map(Some),
         None => Ok(None),
     };
     first.and(second)

@@ -2,12 +2,12 @@
 //!
 //! In: the last obstacle of each node that has one, its place in the queue, and the last answer. Out: an explanation.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 use ccm_state::{Explanation, Standing};
 use jiff::Timestamp;
 
-use super::{COMPONENT, Shared, decide::Obstacle, is_new};
+use super::{COMPONENT, Controller, decide::Obstacle, is_new};
 use crate::{
     clock,
     cloud::NodeOwner,
@@ -56,9 +56,9 @@ impl Obstacles {
     }
 }
 
-impl Explain for Shared {
+impl Explain for Controller {
     fn explain(&self, node: &Node) -> Option<Explanation> {
-        if !self.is_ours(node) || matches!(self.context.providers.for_node(node), NodeOwner::Nobody) {
+        if !self.is_ours(node) || matches!(self.parts.providers.for_node(node), NodeOwner::Nobody) {
             return None;
         }
         let owner = self.owner_of(node);
@@ -70,17 +70,9 @@ impl Explain for Shared {
             answered: self.attention.lock().answered_at(&node.name).map(clock::at),
             period: owner
                 .as_ref()
-                .map_or(self.context.settings.node_status_update_frequency, |one| self.period(one)),
-            provider: self.context.providers.for_node(node).provider().map(|owner| owner.name().to_owned()),
+                .map_or(self.parts.settings.nodes.node_status_update_frequency, |one| self.period(one)),
+            provider: self.parts.providers.for_node(node).provider().map(|owner| owner.name().to_owned()),
         }))
-    }
-}
-
-impl super::Controller {
-    /// Answers people for as long as it is kept.
-    #[must_use]
-    pub fn explains(&self) -> Arc<dyn Explain> {
-        Arc::<Shared>::clone(&self.0)
     }
 }
 

@@ -16,7 +16,7 @@ const DELAYS: [f64; 8] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0];
 
 /// The metrics of this controller. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct CloudNodeMetrics {
+pub(super) struct CloudNodeMetrics {
     taint_removal: Histogram,
     initial_sync: Histogram,
     failures: Family<FailureLabels, Counter>,
@@ -39,7 +39,7 @@ pub(super) enum Stage {
 
 impl CloudNodeMetrics {
     #[must_use]
-    pub fn register(registry: &mut Registry) -> Self {
+    pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             taint_removal: Histogram::new(DELAYS),
             initial_sync: Histogram::new(DELAYS),

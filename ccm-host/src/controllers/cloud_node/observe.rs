@@ -5,9 +5,8 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use super::{Shared, decide::Obstacle, is_new};
+use super::{Controller, decide::Obstacle, is_new};
 use crate::{
     cloud::{Freshness, InstanceAnswer, InstanceView, Provider},
     controllers::node_instance::{self, Found},
@@ -25,20 +24,12 @@ pub(super) enum Observed {
     Nothing(Outcome),
 }
 
-impl Shared {
+impl Controller {
     /// Asks the provider that owns the node, or those that might.
-    pub(super) async fn observe(
-        &self,
-        node: &Arc<Node>,
-        freshness: Freshness,
-        cancel: &CancellationToken,
-    ) -> Observed {
-        let (providers, nodes) = (&self.context.providers, &self.context.nodes);
-        let found = tokio::select! {
-            () = cancel.cancelled() => return Observed::Nothing(Outcome::Done),
-            found = node_instance::ask(providers, nodes, node, InstanceView::Metadata, freshness) => found,
-        };
-        Observed::Nothing(match found {
+    pub(super) async fn observe(&self, node: &Arc<Node>, freshness: Freshness) -> Observed {
+        let (providers, nodes) = (&self.parts.providers, &self.parts.nodes);
+        let asked = node_instance::ask(providers, nodes, node, InstanceView::Metadata, freshness);
+        Observed::Nothing(match asked.await {
             Found::Answer { by, answer } => {
                 let is_news = self.attention.lock().answered(&node.name, &answer, Instant::now());
                 // Watch reports are read through; a change found by a sweep was missed by the watch.
@@ -61,7 +52,7 @@ impl Shared {
         let watched =
             |provider: &&Arc<dyn Provider>| provider.info().is_some_and(|info| info.watch_instances);
         for provider in by.iter().filter(watched) {
-            self.context.cloud_metrics.watch_missed(provider.name());
+            self.parts.cloud_metrics.watch_missed(provider.name());
         }
     }
 }

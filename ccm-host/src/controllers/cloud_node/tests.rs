@@ -1,16 +1,15 @@
 //! The whole controller against an in-memory apiserver and provider, on a paused clock.
 
-use prometheus_client::registry::Registry;
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::time::sleep;
 
 use super::*;
 use crate::{
-    cloud::{
-        Provider,
-        fake::{Call, FakeProvider, instance, method},
+    cloud::fake::{Call, FakeProvider, instance, method},
+    controllers::{
+        node_server::NodeServer,
+        stage::{self, Stage},
     },
-    controllers::node_server::NodeServer,
-    kube::fixtures::{Recorded, node, recorder},
+    kube::fixtures::node,
 };
 
 mod failures;
@@ -21,22 +20,13 @@ mod shadow;
 
 const PERIOD: Duration = Duration::from_secs(300);
 
-/// A running controller and its environment.
-struct Scene {
-    server: NodeServer,
-    fake: Arc<FakeProvider>,
-    events: Recorded,
-    registry: Registry,
-    cancel: CancellationToken,
-    running: JoinHandle<anyhow::Result<()>>,
-}
+struct Scene(Stage);
 
-fn settings() -> Settings {
-    Settings {
-        concurrent_node_syncs: 32,
-        concurrent_node_status_updates: 0,
-        node_status_update_frequency: PERIOD,
-        node_selector: crate::kube::selector::LabelSelector::everything(),
+impl std::ops::Deref for Scene {
+    type Target = Stage;
+
+    fn deref(&self) -> &Stage {
+        &self.0
     }
 }
 
@@ -53,7 +43,7 @@ impl Scene {
         others: Vec<Arc<FakeProvider>>,
         change: impl FnOnce(&mut Settings),
     ) -> Self {
-        let mut settings = settings();
+        let mut settings = stage::settings().nodes;
         change(&mut settings);
         Self::on(NodeServer::new(nodes), fake, others, settings).await
     }
@@ -64,51 +54,22 @@ impl Scene {
         others: Vec<Arc<FakeProvider>>,
         settings: Settings,
     ) -> Self {
-        let cancel = CancellationToken::new();
-        let (recorder, events) = recorder();
-        let mut registry = Registry::default();
-        let all = [Arc::clone(&fake)].into_iter().chain(others).map(|fake| fake as Arc<dyn Provider>);
-        let controller = Controller::new(Context {
-            nodes: server.cache(keep(&settings), &cancel).await,
-            writer: server.writer(),
-            providers: Providers::new(all.collect()),
-            recorder,
-            metrics: CloudNodeMetrics::register(&mut registry),
-            cloud_metrics: CloudMetrics::register(&mut registry),
-            queue_metrics: QueueMetrics::default(),
-            settings,
-        });
-        server.take_calls();
-        let running = tokio::spawn(controller.run(cancel.clone()));
-        Self { server, fake, events, registry, cancel, running }
+        let fakes: Vec<_> = [fake].into_iter().chain(others).collect();
+        let mut all = stage::settings();
+        all.nodes = settings;
+        Self(Stage::set(&REGISTRATION, server, &fakes, all).await.run())
     }
 
     /// Another process takes over.
     async fn restart(self) -> Self {
         let (server, fake) = (self.server.clone(), Arc::clone(&self.fake));
         self.stop().await;
-        Self::on(server, fake, vec![], settings()).await
-    }
-
-    /// Waits until the condition holds.
-    async fn until(&self, what: impl Fn(&Self) -> bool) {
-        tokio::time::timeout(PERIOD, async {
-            while !what(self) {
-                sleep(Duration::from_millis(1)).await;
-            }
-        })
-        .await
-        .expect("it never came to be so");
+        Self::on(server, fake, vec![], stage::settings().nodes).await
     }
 
     async fn until_initialised(&self, name: &str) {
-        self.until(|scene| !scene.is_tainted(name)).await;
+        self.until(|_| !self.is_tainted(name)).await;
         self.rest().await;
-    }
-
-    /// Lets everything settle that needs no more than a moment.
-    async fn rest(&self) {
-        sleep(Duration::from_millis(100)).await;
     }
 
     fn is_tainted(&self, name: &str) -> bool {
@@ -117,21 +78,6 @@ impl Scene {
 
     fn questions(&self) -> usize {
         self.fake.take_calls().len()
-    }
-
-    fn reasons(&self) -> Vec<&'static str> {
-        self.events.take().into_iter().map(|(_, reason, _)| reason).collect()
-    }
-
-    fn metric(&self, line: &str) -> bool {
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
-        text.lines().any(|other| other == line)
-    }
-
-    async fn stop(self) {
-        self.cancel.cancel();
-        self.running.await.unwrap().unwrap();
     }
 }
 

@@ -9,9 +9,8 @@ use tokio::{
     sync::broadcast::error::RecvError,
     time::{Instant, sleep_until},
 };
-use tokio_util::sync::CancellationToken;
 
-use super::{Shared, is_new, labels, provided_ip};
+use super::{Controller, is_new, labels, provided_ip};
 use crate::{
     cloud::{Freshness, NodeOwner, Provider},
     kube::{cache::Change, node::Node, patch::NodeChange},
@@ -93,23 +92,18 @@ impl Wished {
     }
 }
 
-impl Shared {
+impl Controller {
     /// Follows the changes of all nodes, starting with those already known.
-    pub(super) fn follow_nodes(self: &Arc<Self>) {
-        let shared = Arc::downgrade(self);
-        self.context.nodes.subscribe(move |change| {
-            if let Some(shared) = shared.upgrade() {
-                shared.changed(change);
-            }
-        });
-    }
-
-    fn changed(&self, change: &Change<Node>) {
+    /// Handles a change of a node. All that are known already come first, as added.
+    pub(super) fn node_changed(&self, change: &Change<Node>) {
         let name = &change.object().name;
         match concern(change) {
             Concern::Look => self.queue.add(name.clone()),
             Concern::Ask => {
-                self.ask_again(name, Freshness::AtMost(self.context.settings.node_status_update_frequency));
+                self.ask_again(
+                    name,
+                    Freshness::AtMost(self.parts.settings.nodes.node_status_update_frequency),
+                );
             }
             Concern::None if matches!(change, Change::Deleted(_)) => self.forget(name),
             Concern::None => {}
@@ -117,7 +111,7 @@ impl Shared {
     }
 
     /// Follows one provider's reports, and sweeps over its nodes periodically.
-    pub(super) async fn follow_provider(&self, provider: &Arc<dyn Provider>, cancel: &CancellationToken) {
+    pub(super) async fn follow_provider(&self, provider: &Arc<dyn Provider>) {
         let mut changes = provider.instance_changes();
         let mut sweeps = provider.sweeps();
         let mut is_told = true;
@@ -125,7 +119,6 @@ impl Shared {
         let mut wished = Wished::default();
         loop {
             tokio::select! {
-                () = cancel.cancelled() => return,
                 () = sleep_until(next) => {
                     next = Instant::now() + self.period(provider);
                     self.sweep(provider);
@@ -146,7 +139,7 @@ impl Shared {
     }
 
     pub(super) fn period(&self, provider: &Arc<dyn Provider>) -> Duration {
-        let own = self.context.settings.node_status_update_frequency;
+        let own = self.parts.settings.nodes.node_status_update_frequency;
         provider.info().and_then(|info| info.instance_sweep).filter(|pace| !pace.is_zero()).unwrap_or(own)
     }
 
@@ -172,7 +165,7 @@ impl Shared {
 
     /// Handles a report about an instance, named by its provider ID or its node.
     fn machine_changed(&self, key: &str) {
-        let nodes = &self.context.nodes;
+        let nodes = &self.parts.nodes;
         for node in nodes.by_index(key).into_iter().chain(nodes.get(key)) {
             self.ask_again(&node.name, Freshness::ReadThrough);
         }
@@ -185,7 +178,7 @@ impl Shared {
 
     /// The node's provider. A node with several candidates counts for the first.
     pub(super) fn owner_of(&self, node: &Node) -> Option<Arc<dyn Provider>> {
-        match self.context.providers.for_node(node) {
+        match self.parts.providers.for_node(node) {
             NodeOwner::Provider(owner) => Some(owner),
             NodeOwner::Candidates(all) => all.into_iter().next(),
             NodeOwner::Undecided | NodeOwner::Nobody => None,
@@ -199,12 +192,12 @@ impl Shared {
     }
 
     fn count_unmatched(&self) {
-        let nobodys = |node: &Arc<Node>| matches!(self.context.providers.for_node(node), NodeOwner::Nobody);
-        self.context.metrics.unmatched(self.in_scope().filter(nobodys).count());
+        let nobodys = |node: &Arc<Node>| matches!(self.parts.providers.for_node(node), NodeOwner::Nobody);
+        self.metrics.unmatched(self.in_scope().filter(nobodys).count());
     }
 
     fn in_scope(&self) -> impl Iterator<Item = Arc<Node>> {
-        self.context.nodes.list().into_iter().filter(|node| !node.is_deleting() && self.scope.contains(node))
+        self.parts.nodes.list().into_iter().filter(|node| !node.is_deleting() && self.scope.contains(node))
     }
 }
 

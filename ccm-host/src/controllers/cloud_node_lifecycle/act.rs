@@ -12,7 +12,6 @@ use std::{
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::{
     Controller, Memory,
@@ -70,23 +69,19 @@ impl Failures {
 
 impl Controller {
     /// Returns the nodes that were written.
-    pub(super) async fn write_taints(
-        &self,
-        changes: Vec<(Arc<Node>, Vec<Taint>)>,
-        cancel: &CancellationToken,
-    ) -> Vec<Arc<Node>> {
+    pub(super) async fn write_taints(&self, changes: Vec<(Arc<Node>, Vec<Taint>)>) -> Vec<Arc<Node>> {
         let write = async |(node, taints): (Arc<Node>, Vec<Taint>)| {
             let change = NodeChange { taints: Some(taints), ..NodeChange::default() };
             let patch = node_main(&node, &change)?;
-            self.write(&node, &patch, "shutdown taint", cancel).await.then_some(node)
+            self.write(&node, &patch, "shutdown taint").await.then_some(node)
         };
         let written = stream::iter(changes).map(write).buffer_unordered(WRITES_AT_ONCE);
         written.filter_map(std::future::ready).collect().await
     }
 
     /// Whether the patch was written. A failure is left to the next pass.
-    async fn write(&self, node: &Node, patch: &Patch, what: &str, cancel: &CancellationToken) -> bool {
-        match self.context.writer.patch_node(&node.name, patch, cancel).await {
+    async fn write(&self, node: &Node, patch: &Patch, what: &str) -> bool {
+        match self.parts.writer.patch_node(&node.name, patch).await {
             Ok(_) => {
                 tracing::info!(node = node.name, "{what} written");
                 true
@@ -95,7 +90,7 @@ impl Controller {
                 WriteError::NotFound
                 | WriteError::Gone
                 | WriteError::Conflict
-                | WriteError::Cancelled
+                | WriteError::NotLeading
                 | WriteError::HeldBack(_),
             ) => false,
             Err(error) => {
@@ -112,12 +107,11 @@ impl Controller {
         provider: &Arc<dyn Provider>,
         nodes: Vec<Arc<Node>>,
         failures: &mut Failures,
-        cancel: &CancellationToken,
     ) {
         let now = Instant::now();
         let due = nodes.into_iter().filter(|node| failures.may_try(node, now));
         let delete = async |node: Arc<Node>| {
-            let deletion = self.delete(provider, &node, cancel).await;
+            let deletion = self.delete(provider, &node).await;
             (node, deletion)
         };
         let ended: Vec<_> = stream::iter(due.collect::<Vec<_>>())
@@ -137,14 +131,9 @@ impl Controller {
         }
     }
 
-    async fn delete(
-        &self,
-        provider: &Arc<dyn Provider>,
-        node: &Node,
-        cancel: &CancellationToken,
-    ) -> Deletion {
-        let writer = &self.context.writer;
-        let live = match writer.get_node(&node.name, &self.context.nodes.keep()).await {
+    async fn delete(&self, provider: &Arc<dyn Provider>, node: &Node) -> Deletion {
+        let writer = &self.parts.writer;
+        let live = match writer.get_node(&node.name, &self.parts.nodes.keep()).await {
             Ok(Some(live)) => live,
             Ok(None) => return Deletion::NotAnyMore,
             Err(error) => return Deletion::Failed(error.into()),
@@ -157,13 +146,13 @@ impl Controller {
             tracing::info!(node = node.name, "not deleted: its provider is not well");
             return Deletion::NotAnyMore;
         }
-        match writer.delete_node(&node.name, &node.uid, cancel).await {
+        match writer.delete_node(&node.name, &node.uid).await {
             Ok(()) => Deletion::Done,
             Err(error)
                 if error.is_stale()
                     || matches!(
                         error,
-                        WriteError::NotFound | WriteError::Cancelled | WriteError::HeldBack(_)
+                        WriteError::NotFound | WriteError::NotLeading | WriteError::HeldBack(_)
                     ) =>
             {
                 Deletion::NotAnyMore
@@ -196,18 +185,18 @@ impl Controller {
             provider = provider.name(),
             "deleted: its instance is gone"
         );
-        self.context.metrics.deleted(provider.name());
+        self.metrics.deleted(provider.name());
         let message = "deleted the node because its instance does not exist any more";
-        self.context.recorder.record(node, EventType::Normal, "DeletingNode", message);
+        self.recorder.record(node, EventType::Normal, "DeletingNode", message);
     }
 
     fn not_deleted(&self, provider: &Arc<dyn Provider>, node: &Node, error: &anyhow::Error) {
         tracing::warn!(node = node.name, error = format!("{error:#}"), "not deleted");
-        self.context.metrics.failed(provider.name());
+        self.metrics.failed(provider.name());
         let message = format!(
             "the instance of the node does not exist any more, but the node is not deleted: {error:#}"
         );
-        self.context.recorder.record(node, EventType::Warning, "DeletingNodeFailed", message);
+        self.recorder.record(node, EventType::Warning, "DeletingNodeFailed", message);
     }
 
     /// Filters the nodes that may be deleted to those whose kubelets are silent; holds the others back.
@@ -253,7 +242,7 @@ impl Controller {
     }
 
     /// Sets the condition on nodes that are held back, with the rule.
-    pub(super) async fn show_held_back(&self, nodes: Vec<(Arc<Node>, Rule)>, cancel: &CancellationToken) {
+    pub(super) async fn show_held_back(&self, nodes: Vec<(Arc<Node>, Rule)>) {
         let show = async |(node, rule): (Arc<Node>, Rule)| {
             let explained = format!(
                 "the cloud says that the instance is gone, but {}; to delete this node nevertheless, annotate it with \
@@ -267,15 +256,15 @@ impl Controller {
                 reason: rule.reason(),
                 message: &explained,
             };
-            if self.write_condition(&node, &wanted, cancel).await {
-                self.context.recorder.record(&*node, EventType::Warning, "NodeDeletionBlocked", explained);
+            if self.write_condition(&node, &wanted).await {
+                self.recorder.record(&*node, EventType::Warning, "NodeDeletionBlocked", explained);
             }
         };
         stream::iter(nodes).for_each_concurrent(WRITES_AT_ONCE, show).await;
     }
 
     /// Clears the condition on nodes that are no longer held back.
-    pub(super) async fn show_freed(&self, nodes: Vec<Arc<Node>>, cancel: &CancellationToken) {
+    pub(super) async fn show_freed(&self, nodes: Vec<Arc<Node>>) {
         let wanted = WantedCondition {
             type_: HELD_BACK,
             status: "False",
@@ -283,20 +272,15 @@ impl Controller {
             message: "the node is not held back any more",
         };
         let show = async |node: Arc<Node>| {
-            self.write_condition(&node, &wanted, cancel).await;
+            self.write_condition(&node, &wanted).await;
         };
         stream::iter(nodes).for_each_concurrent(WRITES_AT_ONCE, show).await;
     }
 
     /// Whether the condition was written; false if it was up to date.
-    async fn write_condition(
-        &self,
-        node: &Node,
-        wanted: &WantedCondition<'_>,
-        cancel: &CancellationToken,
-    ) -> bool {
+    async fn write_condition(&self, node: &Node, wanted: &WantedCondition<'_>) -> bool {
         match node_condition(node, wanted, clock::now()) {
-            Some(patch) => self.write(node, &patch, "condition", cancel).await,
+            Some(patch) => self.write(node, &patch, "condition").await,
             None => false,
         }
     }

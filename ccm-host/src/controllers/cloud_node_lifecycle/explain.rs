@@ -32,7 +32,7 @@ pub(super) struct Passes(Mutex<BTreeMap<String, Guard>>);
 
 /// What people may ask this controller; outlives its run.
 #[derive(Debug, Clone)]
-pub struct View {
+pub(super) struct View {
     passes: Arc<Passes>,
     providers: Providers,
     grace: Duration,
@@ -40,13 +40,11 @@ pub struct View {
 }
 
 impl Controller {
-    /// Answers people for as long as it is kept.
-    #[must_use]
-    pub fn view(&self) -> View {
-        let settings = &self.context.settings;
+    pub(super) fn view(&self) -> View {
+        let settings = &self.parts.settings.lifecycle;
         View {
             passes: Arc::clone(&self.passes),
-            providers: self.context.providers.clone(),
+            providers: self.parts.providers.clone(),
             grace: settings.node_deletion_grace,
             policy: settings.node_shutdown_policy,
         }
@@ -85,10 +83,10 @@ impl Controller {
                 name: node.name.clone(),
                 uid: node.uid.clone(),
                 confirmations,
-                needed: self.context.settings.node_deletion_confirmations,
+                needed: self.parts.settings.lifecycle.node_deletion_confirmations,
                 rule: rule.map(|rule| rule.reason().to_owned()),
                 confirmed: is_vouched_for(node),
-                why: why(node, rule, confirmations, self.context.settings.node_deletion_grace),
+                why: why(node, rule, confirmations, self.parts.settings.lifecycle.node_deletion_grace),
             }
         };
         let guard = Guard {
@@ -124,8 +122,7 @@ fn grace_end(node: &Node, grace: Duration) -> Option<Timestamp> {
 
 impl View {
     /// The guard of each provider's nodes.
-    #[must_use]
-    pub fn guard(&self) -> Vec<Guard> {
+    pub(super) fn guard(&self) -> Vec<Guard> {
         self.passes.0.lock().values().cloned().collect()
     }
 }

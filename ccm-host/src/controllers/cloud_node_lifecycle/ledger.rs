@@ -9,7 +9,6 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::{
     Controller, Memory,
@@ -113,7 +112,7 @@ impl Controller {
         }
         let at = key(provider);
         let record = self
-            .context
+            .parts
             .writer
             .read_record(&at)
             .await
@@ -132,7 +131,6 @@ impl Controller {
         provider: &Arc<dyn Provider>,
         memory: &mut Memory,
         to_go: Vec<Arc<Node>>,
-        cancel: &CancellationToken,
     ) -> Vec<Arc<Node>> {
         let (at, grants) = (key(provider), memory.guard.grants().clone());
         // A node without a grant needs no entry.
@@ -145,7 +143,7 @@ impl Controller {
         }
         let version = memory.ledger.0.as_ref().and_then(|seen| seen.version.clone());
         let text = print(&grants, Clock::now());
-        match self.context.writer.replace_record(&at, version.as_deref(), &text, cancel).await {
+        match self.parts.writer.replace_record(&at, version.as_deref(), &text).await {
             Ok(written) => {
                 memory.ledger = Ledger(Some(Seen { version: Some(written.resource_version), grants }));
                 to_go
@@ -156,7 +154,7 @@ impl Controller {
                 // ruling.
                 memory.ledger = Ledger::default();
                 unknown.iter().for_each(|node| memory.guard.revoke(&node.uid));
-                if !error.is_stale() && !matches!(error, WriteError::Cancelled) {
+                if !error.is_stale() && !matches!(error, WriteError::NotLeading) {
                     let error = LedgerError::Unwritable(at, error).into();
                     self.none_deleted(provider, &unknown, &mut memory.failures, &error);
                 }

@@ -12,7 +12,7 @@ use super::guard::Rule;
 
 /// The metrics of this controller. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct LifecycleMetrics {
+pub(super) struct LifecycleMetrics {
     latched: Family<ProviderLabel, Gauge>,
     contradicted: Family<ProviderLabel, Gauge>,
     held_back: Family<RuleLabels, Gauge>,
@@ -46,7 +46,7 @@ pub(super) struct PassCount {
 
 impl LifecycleMetrics {
     #[must_use]
-    pub fn register(registry: &mut Registry) -> Self {
+    pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         registry.register(
             "node_lifecycle_deletion_guard_latched",

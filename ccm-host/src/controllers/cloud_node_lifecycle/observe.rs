@@ -13,7 +13,6 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep},
 };
-use tokio_util::sync::CancellationToken;
 
 use super::{
     Controller, Memory, Parted,
@@ -90,7 +89,7 @@ impl Seen {
 impl Controller {
     /// Minimum time between answers that confirm each other.
     pub(super) fn spacing(&self) -> Duration {
-        SECOND_LOOK.min(self.context.settings.node_monitor_period)
+        SECOND_LOOK.min(self.parts.settings.lifecycle.node_monitor_period)
     }
 
     /// Repeats the check as often as required. `None` if the provider was unhealthy at some point, the cache lacked
@@ -101,12 +100,11 @@ impl Controller {
         memory: &mut Memory,
         parted: &Parted,
         health: &mut watch::Receiver<ProviderStatus>,
-        cancel: &CancellationToken,
     ) -> Option<Seen> {
         let mut seen = Seen::default();
         let mut asked = parted.not_ready.clone();
         memory.denials.only(&parted.ready);
-        for turn in 0..self.context.settings.node_deletion_confirmations.max(2) {
+        for turn in 0..self.parts.settings.lifecycle.node_deletion_confirmations.max(2) {
             if turn > 0 {
                 sleep(self.spacing()).await;
             }
@@ -119,7 +117,7 @@ impl Controller {
             if health.has_changed().unwrap_or(true) || !self.knows_enough_for(provider) {
                 return None;
             }
-            self.write_taints(observed.taints, cancel).await;
+            self.write_taints(observed.taints).await;
             seen.uncertain += observed.uncertain;
             seen.absent = observed.absent;
             // Only the first check asks about all nodes.
@@ -183,7 +181,7 @@ impl Controller {
 
     /// Reads the node's Lease live, to tell whether its kubelet is alive.
     pub(super) async fn life(&self, node: &Node, denied_at: Timestamp) -> anyhow::Result<Life> {
-        let lease = self.context.writer.get_node_lease(&node.name).await.map_err(|error| {
+        let lease = self.parts.writer.get_node_lease(&node.name).await.map_err(|error| {
             anyhow::Error::from(error).context(format!("Lease kube-node-lease/{} cannot be read", node.name))
         })?;
         Ok(life(lease.as_ref(), denied_at, clock::now()))
@@ -197,7 +195,7 @@ impl Controller {
             crate::controllers::node_scope::EXCLUDE_LABEL
         );
         tracing::warn!(node = node.name, provider = provider.name(), "denied although its kubelet is alive");
-        self.context.recorder.record(node, EventType::Warning, "InstanceDenied", message);
+        self.recorder.record(node, EventType::Warning, "InstanceDenied", message);
     }
 
     /// Asks about nodes that are not ready, and sorts the answers.
@@ -220,9 +218,8 @@ impl Controller {
     }
 
     async fn ask(&self, node: &Arc<Node>) -> Found {
-        let Self { context, .. } = self;
         let (view, freshness) = (InstanceView::Existence, Freshness::ReadThrough);
-        node_instance::ask(&context.providers, &context.nodes, node, view, freshness).await
+        node_instance::ask(&self.parts.providers, &self.parts.nodes, node, view, freshness).await
     }
 
     /// `None` if no provider owns the node.
@@ -235,7 +232,7 @@ impl Controller {
                 let by_name =
                     |provider: &Arc<dyn Provider>| provider.info().is_some_and(|info| info.names_are_keys);
                 let named = node.provider_id.is_some() || by.iter().all(by_name);
-                let policy = self.context.settings.node_shutdown_policy;
+                let policy = self.parts.settings.lifecycle.node_shutdown_policy;
                 Some(if all_well { decide(policy, node, named, &answer) } else { Verdict::Uncertain })
             }
             Found::Failed { error } => {

@@ -11,7 +11,6 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::{
     Controller, Memory,
@@ -147,18 +146,17 @@ impl Controller {
         memory: &mut Memory,
         total: usize,
         seen: &Seen,
-        cancel: &CancellationToken,
     ) {
-        self.context.metrics.stopped(provider.name(), seen.stopped.len());
-        let Some(wanted) = self.context.settings.node_shutdown_policy.taint() else {
-            return self.context.metrics.given_up_blocked(provider.name(), &HashMap::new());
+        self.metrics.stopped(provider.name(), seen.stopped.len());
+        let Some(wanted) = self.parts.settings.lifecycle.node_shutdown_policy.taint() else {
+            return self.metrics.given_up_blocked(provider.name(), &HashMap::new());
         };
         let stops = &mut memory.stops;
         stops.silences.only(&seen.stopped);
         let is_given_up = |node: &Node| node.taints.iter().any(|taint| taint::same(taint, &wanted));
         let fresh = seen.stopped.iter().filter(|stopped| !is_given_up(&stopped.node));
         let read = async |stopped: Stopped| {
-            let lease = self.context.writer.get_node_lease(&stopped.node.name).await;
+            let lease = self.parts.writer.get_node_lease(&stopped.node.name).await;
             (stopped, lease)
         };
         let leases: Vec<_> = stream::iter(fresh.cloned().collect::<Vec<_>>())
@@ -199,19 +197,19 @@ impl Controller {
                 self.not_given_up(node, rule);
             }
         }
-        self.context.metrics.given_up_blocked(provider.name(), &by_rule(&ruling.held_back));
+        self.metrics.given_up_blocked(provider.name(), &by_rule(&ruling.held_back));
         let all = seen.stopped.iter().map(|stopped| Arc::clone(&stopped.node));
         let to_go = all.filter(|node| ruling.delete.contains(&node.uid));
         let wanted = Taint { time_added: Some(clock::now().strftime("%FT%TZ").to_string()), ..wanted };
         let taints = to_go.filter_map(|node| taint::with(&node.taints, &wanted).map(|taints| (node, taints)));
-        for node in self.write_taints(taints.collect(), cancel).await {
+        for node in self.write_taints(taints.collect()).await {
             self.given_up(provider, &node, &wanted);
         }
     }
 
     fn given_up(&self, provider: &Arc<dyn Provider>, node: &Node, taint: &Taint) {
-        let grace = self.context.settings.node_shutdown_grace;
-        let effect = match self.context.settings.node_shutdown_policy {
+        let grace = self.parts.settings.lifecycle.node_shutdown_grace;
+        let effect = match self.parts.settings.lifecycle.node_shutdown_policy {
             Policy::OutOfService => "its pods are deleted and its volumes detached",
             _ => "its pods are evicted",
         };
@@ -228,8 +226,8 @@ impl Controller {
             taint = taint.key,
             "given up: its instance is stopped"
         );
-        self.context.metrics.given_up(provider.name());
-        self.context.recorder.record(node, EventType::Warning, "NodeGivenUp", message);
+        self.metrics.given_up(provider.name());
+        self.recorder.record(node, EventType::Warning, "NodeGivenUp", message);
     }
 
     fn not_given_up(&self, node: &Node, rule: Rule) {
@@ -239,7 +237,7 @@ impl Controller {
              its Ready nodes bears out its answers (rule {})",
             rule.label()
         );
-        self.context.recorder.record(node, EventType::Warning, "NodeGivingUpBlocked", message);
+        self.recorder.record(node, EventType::Warning, "NodeGivingUpBlocked", message);
     }
 }
 

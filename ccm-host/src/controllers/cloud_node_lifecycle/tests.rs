@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use prometheus_client::registry::Registry;
 use serde_json::json;
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::time::sleep;
 
 use super::*;
 use crate::{
@@ -13,10 +12,15 @@ use crate::{
         InstanceState,
         fake::{Call, FakeProvider, error, instance, method},
     },
-    controllers::{node_server::NodeServer, taint},
+    controllers::{
+        self as all,
+        node_server::NodeServer,
+        stage::{self, Stage},
+        taint,
+    },
     kube::{
         events::EventType as Kind,
-        fixtures::{Recorded, node, recorder, refusal},
+        fixtures::{node, refusal},
     },
 };
 
@@ -30,26 +34,18 @@ mod waking;
 const PERIOD: Duration = Duration::from_secs(5);
 const MOMENT: Duration = Duration::from_millis(100);
 
-struct Scene {
-    server: NodeServer,
-    nodes: Cache<Node>,
-    fake: Arc<FakeProvider>,
-    events: Recorded,
-    registry: Registry,
-    cancel: CancellationToken,
-    running: JoinHandle<anyhow::Result<()>>,
+struct Scene(Stage);
+
+impl std::ops::Deref for Scene {
+    type Target = Stage;
+
+    fn deref(&self) -> &Stage {
+        &self.0
+    }
 }
 
 fn settings() -> Settings {
-    Settings {
-        node_monitor_period: PERIOD,
-        node_deletion_grace: Duration::from_secs(300),
-        node_deletion_confirmations: 2,
-        node_deletion_max_share: Share::from_fraction(0.05).unwrap(),
-        node_deletion_window: Duration::from_secs(600),
-        node_shutdown_policy: Policy::Taint,
-        node_shutdown_grace: Duration::from_secs(60),
-    }
+    stage::settings().lifecycle
 }
 
 impl Scene {
@@ -74,24 +70,9 @@ impl Scene {
         others: Vec<Arc<FakeProvider>>,
         settings: Settings,
     ) -> Self {
-        let cancel = CancellationToken::new();
-        let (recorder, events) = recorder();
-        let mut registry = Registry::default();
-        let all = [Arc::clone(&fake)].into_iter().chain(others).map(|fake| fake as Arc<dyn Provider>);
-        let selector = LabelSelector::everything();
-        let nodes = server.cache(keep(&selector), &cancel).await;
-        let controller = Controller::new(Context {
-            nodes: nodes.clone(),
-            writer: server.writer(),
-            providers: Providers::new(all.collect()),
-            recorder,
-            metrics: LifecycleMetrics::register(&mut registry),
-            settings,
-            selector,
-        });
-        server.take_calls();
-        let running = tokio::spawn(controller.run(cancel.clone()));
-        let scene = Self { server, nodes, fake, events, registry, cancel, running };
+        let fakes: Vec<_> = [fake].into_iter().chain(others).collect();
+        let settings = all::Settings { lifecycle: settings, ..stage::settings() };
+        let scene = Self(Stage::set(&REGISTRATION, server, &fakes, settings).await.run());
         sleep(MOMENT).await;
         scene
     }
@@ -109,13 +90,7 @@ impl Scene {
     }
 
     fn events(&self) -> Vec<(Kind, &'static str)> {
-        self.events.take().into_iter().map(|(kind, reason, _)| (kind, reason)).collect()
-    }
-
-    fn has_metric(&self, line: &str) -> bool {
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
-        text.lines().any(|other| other == line)
+        self.0.events().into_iter().map(|(kind, reason, _)| (kind, reason)).collect()
     }
 
     /// Whether that rule holds back exactly that many nodes.
@@ -124,11 +99,6 @@ impl Scene {
         self.has_metric(&format!(
             r#"node_lifecycle_deletions_blocked{{provider="fake",rule="{rule}"}} {nodes}"#
         ))
-    }
-
-    async fn stop(self) {
-        self.cancel.cancel();
-        self.running.await.unwrap().unwrap();
     }
 }
 

@@ -32,8 +32,8 @@ pub(super) fn of(providers: &Providers) -> Wakes {
 impl Controller {
     /// Wakes the provider of each node that becomes NotReady.
     pub(super) fn follow(&self, wakes: &Wakes) {
-        let (providers, wakes) = (self.context.providers.clone(), Arc::clone(wakes));
-        self.context.nodes.subscribe(move |change| {
+        let (providers, wakes) = (self.parts.providers.clone(), Arc::clone(wakes));
+        self.parts.nodes.subscribe(move |change| {
             let Change::Updated { old, new } = change else { return };
             if !is_ready(old) || is_ready(new) {
                 return;
@@ -64,11 +64,11 @@ impl Controller {
             }
         };
         tokio::select! {
-            () = sleep(self.context.settings.node_monitor_period) => return,
+            () = sleep(self.parts.settings.lifecycle.node_monitor_period) => return,
             () = silent => {}
             () = self.told(changes) => {}
         }
-        sleep_until(ended + DISTANCE.min(self.context.settings.node_monitor_period)).await;
+        sleep_until(ended + DISTANCE.min(self.parts.settings.lifecycle.node_monitor_period)).await;
         // The pass about to begin checks all of them.
         while changes.try_recv().is_ok() {}
     }
@@ -87,7 +87,7 @@ impl Controller {
 
     /// Looks the node up by provider ID and by name.
     fn is_silent(&self, key: &str) -> bool {
-        let nodes = self.context.nodes.by_index(key).into_iter().chain(self.context.nodes.get(key));
+        let nodes = self.parts.nodes.by_index(key).into_iter().chain(self.parts.nodes.get(key));
         nodes.into_iter().any(|node| self.is_ours(&node) && !is_ready(&node))
     }
 }

@@ -3,7 +3,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1 as core;
 use prometheus_client::registry::Registry;
@@ -15,27 +14,22 @@ use super::judge::{Deeds, Judge, Lies};
 use crate::{
     cloud::{
         CloudMetrics, ClusterRef, Endpoint, InstanceState, Provider, ProviderConfig, ProviderStatus,
-        Providers, RemoteProvider,
+        RemoteProvider,
         fake::{FakeProvider, instance},
         hostile::Hostile,
     },
     controllers::{
-        cloud_node,
-        cloud_node_lifecycle::{self, Share},
+        Parts, Settings, cloud_node, cloud_node_lifecycle,
         node_ipam::{self, settings::Allocation},
         node_route,
         node_server::NodeServer,
-        service_lb,
+        service_lb, stage,
     },
-    kube::selector::LabelSelector,
     kube::{
-        cache::Cache,
-        events::Recorder,
-        fixtures::{Recorded, node, recorder},
-        metrics::KubeMetrics,
+        fixtures::{Recorded, node},
         node::Node,
-        service::Service,
     },
+    reconcile,
 };
 
 /// At most one network per family, so that other routes can be told from ours.
@@ -56,97 +50,46 @@ pub(super) struct Scene {
 
 /// The controllers that retain anything from answers, and the metrics registry.
 struct State {
-    cloud_node: cloud_node::Controller,
-    service_lb: service_lb::Controller,
-    node_route: node_route::Controller,
-    node_ipam: node_ipam::Controller,
+    cloud_node: Arc<cloud_node::Controller>,
+    service_lb: Arc<service_lb::Controller>,
+    node_route: Arc<node_route::Controller>,
+    node_ipam: Arc<node_ipam::Controller>,
     registry: Registry,
 }
 
 impl State {
     async fn start(
         server: &NodeServer,
-        providers: &Providers,
-        recorder: &Recorder,
+        providers: Vec<Arc<dyn Provider>>,
         (mut registry, cloud_metrics): (Registry, CloudMetrics),
         cancel: &CancellationToken,
         running: &mut JoinSet<()>,
-    ) -> Self {
-        let (kube, selector) = (KubeMetrics::default(), LabelSelector::everything());
-        let keep = cloud_node::keep(&node_settings())
-            .union(&cloud_node_lifecycle::keep(&selector))
-            .union(&service_lb::keep_nodes());
-        let nodes = server.cache(keep, cancel).await;
-        let services = Cache::<Service>::new(service_lb::keep_services(), &kube.cache);
-        let (writer, queue_metrics) = (server.writer(), kube.queue);
-        let lifecycle = cloud_node_lifecycle::Controller::new(cloud_node_lifecycle::Context {
-            nodes: nodes.clone(),
-            writer: writer.clone(),
-            providers: providers.clone(),
-            recorder: recorder.clone(),
-            metrics: cloud_node_lifecycle::LifecycleMetrics::register(&mut registry),
-            settings: lifecycle_settings(),
-            selector: selector.clone(),
-        });
-        let cloud_node = cloud_node::Controller::new(cloud_node::Context {
-            nodes: nodes.clone(),
-            writer: writer.clone(),
-            providers: providers.clone(),
-            recorder: recorder.clone(),
-            metrics: cloud_node::CloudNodeMetrics::register(&mut registry),
-            cloud_metrics,
-            queue_metrics: queue_metrics.clone(),
-            settings: node_settings(),
-        });
-        let service_lb = service_lb::Controller::new(service_lb::Context {
-            services: services.clone(),
-            nodes: nodes.clone(),
-            writer: writer.clone(),
-            providers: providers.clone(),
-            recorder: recorder.clone(),
-            metrics: service_lb::Metrics::register(&mut registry),
-            queue_metrics: queue_metrics.clone(),
-            settings: service_lb::Settings {
-                concurrent_service_syncs: 16,
-                load_balancer_resync_period: Duration::from_secs(300),
-                adopt_load_balancers: false,
-                delete_orphaned_load_balancers: true,
-            },
-        });
-        let node_route = node_route::Controller::new(node_route::Context {
-            nodes: nodes.clone(),
-            writer: writer.clone(),
-            providers: providers.clone(),
-            recorder: recorder.clone(),
-            metrics: node_route::RouteMetrics::register(&mut registry),
-            queue_metrics: queue_metrics.clone(),
-            cluster_cidrs: vec![CLUSTER_CIDR.parse().unwrap()],
-            selector: selector.clone(),
-            settings: node_route::Settings {
-                configure_cloud_routes: true,
-                route_reconciliation_period: Duration::from_secs(300),
-            },
-        });
-        let node_ipam = node_ipam::Controller::new(node_ipam::Context {
-            nodes,
-            writer,
-            providers: providers.clone(),
-            recorder: recorder.clone(),
-            metrics: node_ipam::IpamMetrics::register(&mut registry),
-            queue_metrics,
-            allocation: Allocation::Cloud { cluster: Vec::new() },
-            workers: 4,
-            selector,
-        });
-        let ended = |result: anyhow::Result<()>| result.unwrap();
-        running.spawn(lifecycle.run(cancel.clone()).map(ended));
-        running.spawn(cloud_node.clone().run(cancel.clone()).map(ended));
-        running.spawn(service_lb.clone().run(cancel.clone()).map(ended));
-        running.spawn(node_route.clone().run(cancel.clone()).map(ended));
-        running.spawn(node_ipam.clone().run(cancel.clone()).map(ended));
-        let (client, until) = (server.client(), cancel.clone());
+    ) -> (Self, Recorded) {
+        let all = [
+            &cloud_node::REGISTRATION,
+            &cloud_node_lifecycle::REGISTRATION,
+            &service_lb::REGISTRATION,
+            &node_route::REGISTRATION,
+            &node_ipam::REGISTRATION,
+        ];
+        let (parts, events) =
+            stage::parts(&all, server.writer(), providers, settings(), &mut Registry::default());
+        let parts = Parts { cloud_metrics, ..parts };
+        server.fill(&parts.nodes, cancel).await;
+        let (services, client, until) = (parts.services.clone(), server.client(), cancel.clone());
         running.spawn(async move { services.run(client, until).await });
-        Self { cloud_node, service_lb, node_route, node_ipam, registry }
+        let run = cloud_node_lifecycle::REGISTRATION.start;
+        running.spawn(run(parts.clone(), &mut registry).unwrap()(cancel.clone()));
+        let cloud_node = Arc::new(cloud_node::Controller::new(parts.clone(), &mut registry));
+        let service_lb = Arc::new(service_lb::Controller::new(parts.clone(), &mut registry));
+        let node_route = Arc::new(node_route::Controller::new(parts.clone(), &mut registry));
+        let allocation = Allocation::Cloud { cluster: Vec::new() };
+        let node_ipam = Arc::new(node_ipam::Controller::new(parts, allocation, &mut registry));
+        running.spawn(reconcile::run(Arc::clone(&cloud_node))(cancel.clone()));
+        running.spawn(reconcile::run(Arc::clone(&service_lb))(cancel.clone()));
+        running.spawn(reconcile::run(Arc::clone(&node_route))(cancel.clone()));
+        running.spawn(reconcile::run(Arc::clone(&node_ipam))(cancel.clone()));
+        (Self { cloud_node, service_lb, node_route, node_ipam, registry }, events)
     }
 
     /// The size of everything the controllers retain, in characters.
@@ -247,11 +190,10 @@ impl Scene {
             ProviderConfig::new("p", Endpoint::Unix("/run/p.sock".into()), ClusterRef::default());
         config.dialer = Some(hostile.dialer());
         let provider = RemoteProvider::spawn(config, &cloud_metrics, cancel.clone());
-        let both = Providers::new(vec![Arc::clone(&provider) as Arc<dyn Provider>, Arc::clone(&honest) as _]);
-        let (recorder, events) = recorder();
+        let both = vec![Arc::clone(&provider) as Arc<dyn Provider>, Arc::clone(&honest) as _];
         let mut running = JoinSet::new();
-        let state =
-            State::start(&server, &both, &recorder, (registry, cloud_metrics), &cancel, &mut running).await;
+        let (state, events) =
+            State::start(&server, both, (registry, cloud_metrics), &cancel, &mut running).await;
         Self {
             seed,
             server,
@@ -346,23 +288,11 @@ impl Scene {
     }
 }
 
-fn node_settings() -> cloud_node::Settings {
-    cloud_node::Settings {
-        concurrent_node_syncs: 32,
-        concurrent_node_status_updates: 0,
-        node_status_update_frequency: Duration::from_secs(300),
-        node_selector: LabelSelector::everything(),
-    }
-}
-
-fn lifecycle_settings() -> cloud_node_lifecycle::Settings {
-    cloud_node_lifecycle::Settings {
-        node_monitor_period: Duration::from_secs(20),
-        node_deletion_grace: Duration::from_secs(300),
-        node_deletion_confirmations: 2,
-        node_deletion_max_share: Share::from_fraction(0.05).unwrap(),
-        node_deletion_window: Duration::from_secs(600),
-        node_shutdown_policy: cloud_node_lifecycle::Policy::Taint,
-        node_shutdown_grace: Duration::from_secs(60),
-    }
+fn settings() -> Settings {
+    let mut settings = stage::settings();
+    settings.lifecycle.node_monitor_period = Duration::from_secs(20);
+    settings.services.load_balancer_resync_period = Duration::from_secs(300);
+    settings.services.delete_orphaned_load_balancers = true;
+    settings.cidrs.cluster = vec![CLUSTER_CIDR.parse().unwrap()];
+    settings
 }

@@ -3,10 +3,8 @@
 //! In: a verdict. Out: one patch of the approval subresource, an Event on the Node, a line in the log, metrics, and when
 //! to look again. No line holds the request itself.
 
-use tokio_util::sync::CancellationToken;
-
 use super::{
-    Shared,
+    Controller,
     decide::{self, Ignored, Refusal, Verdict, Waiting},
     settings::Policy,
     told::Saying,
@@ -25,20 +23,15 @@ const APPROVED: &str = "KubeletServingCertificateApproved";
 const REFUSED: &str = "KubeletServingCertificateRefused";
 const WAITING: &str = "KubeletServingCertificateWaiting";
 
-impl Shared {
-    pub(super) async fn carry_out(
-        &self,
-        request: &CertificateRequest,
-        verdict: Verdict,
-        cancel: &CancellationToken,
-    ) -> Outcome {
+impl Controller {
+    pub(super) async fn carry_out(&self, request: &CertificateRequest, verdict: Verdict) -> Outcome {
         match verdict {
             Verdict::Approve => {
                 let message =
                     "the cloud reports every name and address of this request for the node's instance";
-                let written = self.write(request, Decision::Approved, APPROVED, message, cancel).await;
+                let written = self.write(request, Decision::Approved, APPROVED, message).await;
                 if matches!(written, Ok(true)) {
-                    self.context.metrics.count("approved", "Approved");
+                    self.metrics.count("approved", "Approved");
                     self.told.lock().forget(&request.uid);
                     tracing::info!(
                         request = request.name,
@@ -49,7 +42,7 @@ impl Shared {
                 }
                 outcome(written)
             }
-            Verdict::Refuse(refusal) => self.refuse(request, &refusal, cancel).await,
+            Verdict::Refuse(refusal) => self.refuse(request, &refusal).await,
             Verdict::Wait(waiting) => self.wait(request, &waiting),
             Verdict::Ignore(Ignored::Settled) => {
                 self.told.lock().forget(&request.uid);
@@ -65,16 +58,11 @@ impl Shared {
         }
     }
 
-    async fn refuse(
-        &self,
-        request: &CertificateRequest,
-        refusal: &Refusal,
-        cancel: &CancellationToken,
-    ) -> Outcome {
+    async fn refuse(&self, request: &CertificateRequest, refusal: &Refusal) -> Outcome {
         let Refusal { reason, message, may_pass } = refusal;
-        let denies = self.context.settings.kubelet_serving_csr_policy == Policy::ApproveAndDeny;
+        let denies = self.parts.settings.kubelet_serving.kubelet_serving_csr_policy == Policy::ApproveAndDeny;
         let (result, outcome) = if denies {
-            match self.write(request, Decision::Denied, reason, message, cancel).await {
+            match self.write(request, Decision::Denied, reason, message).await {
                 Ok(true) => ("denied", Outcome::Done),
                 other => return outcome(other),
             }
@@ -126,26 +114,25 @@ impl Shared {
         decision: Decision,
         reason: &str,
         message: &str,
-        cancel: &CancellationToken,
     ) -> Result<bool, WriteError> {
         let Some(patch) = certificate_decision(request, decision, reason, message) else { return Ok(false) };
         let Ok(_permit) = self.writing.acquire().await else { return Ok(false) };
-        self.context.writer.patch_certificate_request(&request.name, &patch, cancel).await?;
+        self.parts.writer.patch_certificate_request(&request.name, &patch).await?;
         Ok(true)
     }
 
     /// Records an Event on the Node of the kubelet that asks, if there is one. The apiserver vouches for that name, not for
     /// those in the request.
     fn record(&self, request: &CertificateRequest, type_: EventType, reason: &'static str, message: String) {
-        if let Some(node) = request.node().and_then(|name| self.context.nodes.get(name)) {
-            self.context.recorder.record(&*node, type_, reason, message);
+        if let Some(node) = request.node().and_then(|name| self.parts.nodes.get(name)) {
+            self.recorder.record(&*node, type_, reason, message);
         }
     }
 }
 
 fn outcome(written: Result<bool, WriteError>) -> Outcome {
     match written {
-        Ok(_) | Err(WriteError::NotFound | WriteError::Gone | WriteError::Cancelled) => Outcome::Done,
+        Ok(_) | Err(WriteError::NotFound | WriteError::Gone | WriteError::NotLeading) => Outcome::Done,
         Err(WriteError::HeldBack(again)) => Outcome::RetryAfter(again),
         // A change that nothing kept shows brings no further look.
         Err(error) => Outcome::retry(anyhow::Error::from(error)),

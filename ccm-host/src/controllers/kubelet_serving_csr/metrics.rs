@@ -8,7 +8,7 @@ use prometheus_client::{
 
 /// The metrics of this controller. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct CsrMetrics {
+pub(super) struct CsrMetrics {
     requests: Family<Request, Counter>,
     waiting: Family<Waiting, Gauge>,
 }
@@ -26,7 +26,7 @@ struct Waiting {
 
 impl CsrMetrics {
     #[must_use]
-    pub fn register(registry: &mut Registry) -> Self {
+    pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self { requests: Family::default(), waiting: Family::default() };
         registry.register(
             "kubelet_serving_csr_controller_requests",

@@ -4,10 +4,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio_util::sync::CancellationToken;
-
 use super::{
-    Shared,
+    Controller,
     decide::{self, Cluster, Verdict, Waiting},
 };
 use crate::{
@@ -18,62 +16,54 @@ use crate::{
     reconcile::Retry,
 };
 
-impl Shared {
-    /// Follows both caches: a request is looked at when it comes, and again when its Node changes.
-    pub(super) fn follow(self: &Arc<Self>) {
-        let shared = Arc::clone(self);
-        self.context.requests.subscribe(move |change| match change {
-            Change::Deleted(request) => shared.told.lock().forget(&request.uid),
+impl Controller {
+    pub(super) fn request_changed(&self, change: &Change<CertificateRequest>) {
+        match change {
+            Change::Deleted(request) => self.told.lock().forget(&request.uid),
             Change::Added(request) | Change::Updated { new: request, .. } => {
-                shared.queue.add(request.name.clone());
+                self.queue.add(request.name.clone());
             }
-        });
-        let shared = Arc::clone(self);
-        self.context.nodes.subscribe(move |change| {
-            let requests = shared.context.requests.by_index(&change.object().name);
-            let open = requests.iter().filter(|request| decide::is_open(request));
-            open.for_each(|request| shared.queue.add(request.name.clone()));
-        });
+        }
     }
 
-    /// Decides about a request. `None` if this host stops.
-    pub(super) async fn judge(
-        &self,
-        request: &CertificateRequest,
-        cancel: &CancellationToken,
-    ) -> Option<Verdict> {
+    /// Requests that are still open are looked at again.
+    pub(super) fn node_changed(&self, change: &Change<Node>) {
+        let requests = self.parts.certificate_requests.by_index(&change.object().name);
+        let open = requests.iter().filter(|request| decide::is_open(request));
+        open.for_each(|request| self.queue.add(request.name.clone()));
+    }
+
+    /// Decides about a request.
+    pub(super) async fn judge(&self, request: &CertificateRequest) -> Verdict {
         let claim = match decide::claim(request, clock::now()) {
             Ok(claim) => claim,
-            Err(verdict) => return Some(verdict),
+            Err(verdict) => return verdict,
         };
         let node = match self.standing(request, &claim.node) {
             Ok(node) => node,
-            Err(verdict) => return Some(verdict),
+            Err(verdict) => return verdict,
         };
         // The state is asked for, too: a certificate is for an instance that runs.
-        let asked = node_instance::ask(
-            &self.context.providers,
-            &self.context.nodes,
+        let found = node_instance::ask(
+            &self.parts.providers,
+            &self.parts.nodes,
             &node,
             InstanceView::All,
             Freshness::ReadThrough,
-        );
-        let found = tokio::select! {
-            () = cancel.cancelled() => return None,
-            found = asked => found,
-        };
+        )
+        .await;
         // The cluster may have changed while the cloud was asked.
         let now = match self.standing(request, &claim.node) {
             Ok(now) => now,
-            Err(verdict) => return Some(verdict),
+            Err(verdict) => return verdict,
         };
         if (&now.uid, &now.provider_id) != (&node.uid, &node.provider_id) {
-            return Some(unsure("NodeReplaced", "the Node was replaced while the cloud was asked"));
+            return unsure("NodeReplaced", "the Node was replaced while the cloud was asked");
         }
-        let is_other_node = |name: &str| name != now.name && self.context.nodes.get(name).is_some();
-        Some(match found {
+        let is_other_node = |name: &str| name != now.name && self.parts.nodes.get(name).is_some();
+        match found {
             Found::Answer { answer, .. } => {
-                let trust = self.context.settings.kubelet_serving_csr_trust_provider_id;
+                let trust = self.parts.settings.kubelet_serving.kubelet_serving_csr_trust_provider_id;
                 decide::of_answer(&claim, &now, &answer, trust, is_other_node)
             }
             Found::Failed { error } => {
@@ -85,12 +75,12 @@ impl Shared {
             }
             Found::Undecided => unsure("ProviderUnsure", "a provider has not introduced itself yet"),
             Found::Nobody => Verdict::Ignore(decide::Ignored::NotOurs),
-        })
+        }
     }
 
     /// The Node of that name, if the cloud may be asked about it.
     fn standing(&self, request: &CertificateRequest, name: &str) -> Result<Arc<Node>, Verdict> {
-        let nodes = &self.context.nodes;
+        let nodes = &self.parts.nodes;
         let node = nodes.get(name);
         let provider_id = node.as_ref().and_then(|node| node.provider_id.as_deref());
         let cluster = Cluster {

@@ -1,9 +1,8 @@
 //! The whole controller against an in-memory apiserver and provider, on a paused clock.
 
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::time::sleep;
 
 use super::{
     forge::{Forge, request},
@@ -11,26 +10,27 @@ use super::{
 };
 use crate::{
     cloud::{
-        AddressType, ErrorReason, Freshness, Instance, InstanceState, InstanceView, NodeAddress, Provider,
+        AddressType, ErrorReason, Freshness, Instance, InstanceState, InstanceView, NodeAddress,
         fake::{Call, FakeProvider, error, instance, method},
     },
-    controllers::node_server::NodeServer,
-    kube::{
-        fixtures::{Recorded, node, recorder},
-        metrics::CacheMetrics,
+    controllers::{
+        node_server::NodeServer,
+        stage::{self, Stage},
     },
+    kube::{certificate_request::CertificateRequest, fixtures::node, node::Node},
 };
 
 /// Enough for everything that has no delay.
 const MOMENT: Duration = Duration::from_millis(100);
 
-struct Scene {
-    server: NodeServer,
-    fake: Arc<FakeProvider>,
-    events: Recorded,
-    registry: Registry,
-    cancel: CancellationToken,
-    running: JoinHandle<anyhow::Result<()>>,
+struct Scene(Stage);
+
+impl std::ops::Deref for Scene {
+    type Target = Stage;
+
+    fn deref(&self) -> &Stage {
+        &self.0
+    }
 }
 
 fn registered(name: &str) -> Node {
@@ -45,34 +45,14 @@ fn good(name: &str) -> Forge {
 impl Scene {
     /// A cluster with these nodes, whose instances run and are named as they are.
     async fn start(policy: Policy, nodes: &[Node]) -> Self {
-        let cancel = CancellationToken::new();
-        let (recorder, events) = recorder();
-        let mut registry = Registry::default();
         let fake = FakeProvider::new("fake");
         for node in nodes {
             runs(&fake, &node.name);
         }
+        let mut settings = stage::settings();
+        settings.kubelet_serving.kubelet_serving_csr_policy = policy;
         let server = NodeServer::new(nodes.iter().cloned());
-        let requests = Cache::new(Keep::default(), &CacheMetrics::default());
-        let (following, client, stop) = (requests.clone(), server.client(), cancel.clone());
-        tokio::spawn(async move { following.run(client, stop).await });
-        let controller = Controller::new(Context {
-            requests,
-            nodes: server.cache(keep(&LabelSelector::default()), &cancel).await,
-            writer: server.writer(),
-            providers: Providers::new(vec![Arc::clone(&fake) as Arc<dyn Provider>]),
-            recorder,
-            metrics: CsrMetrics::register(&mut registry),
-            queue_metrics: QueueMetrics::default(),
-            settings: Settings {
-                kubelet_serving_csr_policy: policy,
-                kubelet_serving_csr_trust_provider_id: false,
-            },
-            workers: 4,
-            selector: LabelSelector::default(),
-        });
-        let running = tokio::spawn(controller.run(cancel.clone()));
-        let scene = Self { server, fake, events, registry, cancel, running };
+        let scene = Self(Stage::set(&REGISTRATION, server, &[fake], settings).await.run());
         sleep(MOMENT).await;
         scene
     }
@@ -138,11 +118,6 @@ impl Scene {
         prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
         let name = format!("kubelet_serving_csr_controller_{name} ");
         text.lines().find_map(|line| line.strip_prefix(&name).map(str::to_owned))
-    }
-
-    async fn stop(self) {
-        self.cancel.cancel();
-        self.running.await.unwrap().unwrap();
     }
 }
 

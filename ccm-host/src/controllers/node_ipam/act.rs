@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use parking_lot::Mutex;
-use tokio_util::sync::CancellationToken;
 
 use super::{
-    Shared, Source,
+    Controller, Source,
     decide::{self, Failure, Live, Verdict},
     ledger::{Allotment, Ledger},
     problem::Problem,
@@ -21,15 +20,15 @@ use crate::kube::{
     queue::Outcome,
 };
 
-impl Shared {
+impl Controller {
     /// Writes what the source has for the node.
-    pub(super) async fn settle(&self, node: &Arc<Node>, cancel: &CancellationToken) -> Outcome {
+    pub(super) async fn settle(&self, node: &Arc<Node>) -> Outcome {
         let cidrs = match &self.source {
             Source::Ranges(ledger) => match self.allot(ledger, node) {
                 Some(cidrs) => cidrs,
                 None => return Outcome::Done,
             },
-            Source::Cloud { cluster } => match self.ask(node, cluster, cancel).await {
+            Source::Cloud { cluster } => match self.ask(node, cluster).await {
                 Ok(Verdict::Assign(cidrs)) => cidrs,
                 Ok(Verdict::NotYet { problem, again }) => {
                     self.tell_missing(node, problem);
@@ -39,7 +38,7 @@ impl Shared {
                 Err(outcome) => return outcome,
             },
         };
-        self.write(node, &cidrs, cancel).await
+        self.write(node, &cidrs).await
     }
 
     /// `None` if there is nothing to write: the node has pod CIDRs already, is gone, or waits for a free block.
@@ -59,18 +58,18 @@ impl Shared {
         }
     }
 
-    async fn write(&self, node: &Arc<Node>, cidrs: &[IpNet], cancel: &CancellationToken) -> Outcome {
+    async fn write(&self, node: &Arc<Node>, cidrs: &[IpNet]) -> Outcome {
         let texts: Vec<_> = cidrs.iter().map(ToString::to_string).collect();
         let Some(patch) = node_pod_cidrs(node, &texts) else { return Outcome::Done };
         let Ok(_permit) = self.writing.acquire().await else { return Outcome::Done };
-        let Err(error) = self.context.writer.patch_node(&node.name, &patch, cancel).await else {
+        let Err(error) = self.parts.writer.patch_node(&node.name, &patch).await else {
             tracing::info!(node = node.name, cidrs = texts.join(","), "pod CIDRs assigned");
             return Outcome::Done;
         };
         match decide::failure(&error) {
             Failure::Over => Outcome::Done,
             Failure::Later(again) => Outcome::RetryAfter(again),
-            Failure::Unknown => self.look_again(node, &texts, error, cancel).await,
+            Failure::Unknown => self.look_again(node, &texts, error).await,
             Failure::Refused => {
                 self.change(|ledger| ledger.give_back(&node.uid));
                 self.not_written(node, &texts, error)
@@ -79,19 +78,9 @@ impl Shared {
     }
 
     /// Resolves a write of unknown outcome by a live read.
-    async fn look_again(
-        &self,
-        node: &Arc<Node>,
-        texts: &[String],
-        error: WriteError,
-        cancel: &CancellationToken,
-    ) -> Outcome {
-        let kept = self.context.nodes.keep();
-        let read = tokio::select! {
-            () = cancel.cancelled() => return Outcome::Done,
-            read = self.context.writer.get_node(&node.name, &kept) => read,
-        };
-        let live = match read {
+    async fn look_again(&self, node: &Arc<Node>, texts: &[String], error: WriteError) -> Outcome {
+        let kept = self.parts.nodes.keep();
+        let live = match self.parts.writer.get_node(&node.name, &kept).await {
             Ok(live) => live,
             Err(unread) => return self.not_written(node, texts, unread),
         };

@@ -47,7 +47,7 @@ pub(super) enum Failure {
 /// Classifies the error of a write.
 pub(super) fn failure(error: &WriteError) -> Failure {
     match error {
-        WriteError::NotFound | WriteError::Gone | WriteError::Cancelled => Failure::Over,
+        WriteError::NotFound | WriteError::Gone | WriteError::NotLeading => Failure::Over,
         WriteError::Conflict | WriteError::Other(_) => Failure::Unknown,
         WriteError::Invalid(_) => Failure::Refused,
         WriteError::HeldBack(again) => Failure::Later(*again),

@@ -1,25 +1,15 @@
 //! Says why a node has no pod CIDR.
 
-use std::sync::Arc;
-
 use ccm_state::{Explanation, Standing};
 
-use super::{COMPONENT, Controller, Shared, decide};
+use super::{COMPONENT, Controller, decide};
 use crate::{
     clock,
     controllers::explain::{Explain, explanation},
     kube::Node,
 };
 
-impl Controller {
-    /// Answers people for as long as it is kept.
-    #[must_use]
-    pub fn explains(&self) -> Arc<dyn Explain> {
-        Arc::<Shared>::clone(&self.0)
-    }
-}
-
-impl Explain for Shared {
+impl Explain for Controller {
     fn explain(&self, node: &Node) -> Option<Explanation> {
         if !self.scope.contains(node) {
             return None;

@@ -19,7 +19,7 @@ struct OfSet {
 
 /// The metrics of this controller. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct IpamMetrics {
+pub(super) struct IpamMetrics {
     allocations: Family<OfSet, Counter>,
     releases: Family<OfSet, Counter>,
     capacity: Family<OfSet, Ratio>,
@@ -44,7 +44,7 @@ pub(super) struct SetSeries {
 
 impl IpamMetrics {
     #[must_use]
-    pub fn register(registry: &mut Registry) -> Self {
+    pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             allocations: Family::default(),
             releases: Family::default(),

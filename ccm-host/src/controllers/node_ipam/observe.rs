@@ -6,10 +6,9 @@
 use std::{sync::Arc, time::Duration};
 
 use ipnet::IpNet;
-use tokio_util::sync::CancellationToken;
 
 use super::{
-    Shared, Source,
+    Controller, Source,
     decide::{Verdict, concerns, of_answer, of_error},
     ledger::{Effects, Ledger, Report},
     problem::Problem,
@@ -29,14 +28,8 @@ use crate::{
 /// How long to wait for a provider that has not introduced itself.
 const INTRODUCTION: Duration = Duration::from_secs(10);
 
-impl Shared {
-    /// Follows the cache. On return, all its nodes are in the ledger.
-    pub(super) fn follow_nodes(self: &Arc<Self>) {
-        let shared = Arc::clone(self);
-        self.context.nodes.subscribe(move |change| shared.saw(change));
-    }
-
-    fn saw(&self, change: &Change<Node>) {
+impl Controller {
+    pub(super) fn node_changed(&self, change: &Change<Node>) {
         match change {
             Change::Deleted(node) => {
                 self.problems.lock().news(&node.uid, Vec::new());
@@ -84,31 +77,22 @@ impl Shared {
     fn tell(&self, node: Regarding, problems: Vec<Problem>, still: impl FnOnce(&Node) -> bool) {
         let mut told = self.problems.lock();
         // Look up under the lock: the cache is ahead of us, and a late report would never be withdrawn.
-        let now = self.context.nodes.get(&node.name).filter(|now| now.uid == node.uid);
+        let now = self.parts.nodes.get(&node.name).filter(|now| now.uid == node.uid);
         if !now.is_some_and(|now| still(&now)) {
             return;
         }
         for problem in told.news(&node.uid, problems) {
             let message = problem.to_string();
             tracing::warn!(node = node.name, problem = message, "pod CIDR");
-            self.context.recorder.record(&node, EventType::Warning, problem.reason(), message);
+            self.recorder.record(&node, EventType::Warning, problem.reason(), message);
         }
     }
 
     /// Asks the provider what it has allotted to the node. `Err` is the outcome without an answer.
-    pub(super) async fn ask(
-        &self,
-        node: &Arc<Node>,
-        cluster: &[IpNet],
-        cancel: &CancellationToken,
-    ) -> Result<Verdict, Outcome> {
-        let (providers, nodes) = (&self.context.providers, &self.context.nodes);
+    pub(super) async fn ask(&self, node: &Arc<Node>, cluster: &[IpNet]) -> Result<Verdict, Outcome> {
+        let (providers, nodes) = (&self.parts.providers, &self.parts.nodes);
         let asked = node_instance::ask(providers, nodes, node, InstanceView::All, Freshness::ReadThrough);
-        let found = tokio::select! {
-            () = cancel.cancelled() => return Err(Outcome::Done),
-            found = asked => found,
-        };
-        match found {
+        match asked.await {
             Found::Answer { by, answer } => {
                 let allots = by.iter().any(|provider| provider.info().is_some_and(|info| info.pod_cidrs));
                 Ok(of_answer(&answer, allots, cluster))

@@ -4,32 +4,31 @@ mod cloud;
 mod ranges;
 mod uncertain;
 
-use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::time::sleep;
 
 use super::{settings::NodeRange, *};
 use crate::{
     cidr,
-    cloud::{Provider, fake::FakeProvider},
-    controllers::node_server::NodeServer,
-    kube::{
-        events::EventType,
-        fixtures::{Recorded, node, recorder},
+    cloud::fake::FakeProvider,
+    controllers::{
+        node_server::NodeServer,
+        stage::{self, Stage},
     },
+    kube::{events::EventType, fixtures::node, node::Node},
 };
 
 /// Enough for everything that has no delay.
 const MOMENT: Duration = Duration::from_millis(100);
 
-struct Scene {
-    server: NodeServer,
-    cache: Cache<Node>,
-    fake: Arc<FakeProvider>,
-    events: Recorded,
-    registry: Registry,
-    cancel: CancellationToken,
-    running: JoinHandle<anyhow::Result<()>>,
+struct Scene(Stage);
+
+impl std::ops::Deref for Scene {
+    type Target = Stage;
+
+    fn deref(&self) -> &Stage {
+        &self.0
+    }
 }
 
 /// Ranges written as `cluster>mask`.
@@ -62,27 +61,13 @@ impl Scene {
         selector: &str,
         prepare: impl FnOnce(&Self),
     ) -> Self {
-        let cancel = CancellationToken::new();
-        let (recorder, events) = recorder();
-        let mut registry = Registry::default();
-        let fake = FakeProvider::new("fake");
-        let selector: LabelSelector = selector.parse().unwrap();
-        let cache = server.cache(keep(&selector), &cancel).await;
-        let controller = Controller::new(Context {
-            nodes: cache.clone(),
-            writer: server.writer(),
-            providers: Providers::new(vec![Arc::clone(&fake) as Arc<dyn Provider>]),
-            recorder,
-            metrics: IpamMetrics::register(&mut registry),
-            queue_metrics: QueueMetrics::default(),
-            allocation,
-            workers: 4,
-            selector,
-        });
-        let running = tokio::spawn(std::future::ready(Ok(())));
-        let mut scene = Self { server, cache, fake, events, registry, cancel, running };
+        let mut settings = stage::settings();
+        settings.cidrs.allocation = Some(allocation);
+        settings.nodes.concurrent_node_syncs = 4;
+        settings.nodes.node_selector = selector.parse().unwrap();
+        let scene = Self(Stage::set(&REGISTRATION, server, &[FakeProvider::new("fake")], settings).await);
         prepare(&scene);
-        scene.running = tokio::spawn(controller.run(scene.cancel.clone()));
+        let scene = Self(scene.0.run());
         sleep(MOMENT).await;
         scene
     }
@@ -96,27 +81,8 @@ impl Scene {
         self.server.part(name, "/spec/podCIDRs")
     }
 
-    fn events(&self) -> Vec<(EventType, &'static str, String)> {
-        self.events.take()
-    }
-
-    fn reasons(&self) -> Vec<&'static str> {
-        self.events().into_iter().map(|(_, reason, _)| reason).collect()
-    }
-
-    fn has_metric(&self, line: &str) -> bool {
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
-        text.lines().any(|other| other == line)
-    }
-
     /// Whether there are exactly that many problems of a kind.
     fn problems(&self, kind: &str, count: u32) -> bool {
         self.has_metric(&format!("node_ipam_controller_pod_cidr_problems{{problem=\"{kind}\"}} {count}"))
-    }
-
-    async fn stop(self) {
-        self.cancel.cancel();
-        self.running.await.unwrap().unwrap();
     }
 }

@@ -9,12 +9,11 @@ mod show;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use tokio_util::sync::CancellationToken;
 
 use self::routes::LaneEnd;
 pub(super) use self::show::Shown;
 use super::{
-    Cloud, Shared,
+    Cloud, Controller,
     condition::{self, Reach},
     decide::{Lane, Plan, decide},
     observe::Owner,
@@ -26,10 +25,10 @@ use crate::kube::{node::Node, queue::Outcome};
 /// Delay that lets the cache catch up with a newer live read.
 const CACHE_IS_BEHIND: std::time::Duration = std::time::Duration::from_secs(1);
 
-impl Shared {
+impl Controller {
     /// Does everything required for a node, whether it exists or not.
-    pub(super) async fn look_at_node(&self, name: &str, cancel: &CancellationToken) -> Outcome {
-        let node = self.context.nodes.get(name);
+    pub(super) async fn look_at_node(&self, name: &str) -> Outcome {
+        let node = self.parts.nodes.get(name);
         let owner = match node.as_deref().map(|node| self.owner(node)) {
             None => None,
             Some(Owner::Of(cloud)) => Some(cloud.name()),
@@ -47,7 +46,7 @@ impl Shared {
                 let reaches: Vec<Reach> = reaches.into_iter().chain(plan.unreached()).collect();
                 let wanted = condition::wanted(plan.concerned, &reaches, learnt == Learnt::Whole);
                 if let Some(wanted) = wanted {
-                    self.show(node, &wanted, &mut again, cancel).await;
+                    self.show(node, &wanted, &mut again).await;
                 }
             }
         }
@@ -98,7 +97,7 @@ impl Shared {
     async fn may_remove(&self, cloud: &Cloud, name: &str, node: Option<&Node>, again: &mut Again) -> bool {
         let live = {
             let Ok(_permit) = self.nodes_at_once.acquire().await else { return false };
-            self.context.writer.get_node(name, &self.context.nodes.keep()).await
+            self.parts.writer.get_node(name, &self.parts.nodes.keep()).await
         };
         let live = match live {
             Ok(live) => live,

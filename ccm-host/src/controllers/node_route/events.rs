@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The component that Events are recorded under; upstream's, underscore included.
-pub const COMPONENT: &str = "route_controller";
+pub(super) const COMPONENT: &str = "route_controller";
 
 /// Records Events; each trouble only once while it lasts.
 #[derive(Debug)]

@@ -46,7 +46,7 @@ struct OfProvider {
 
 /// The series of this controller. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct RouteMetrics {
+pub(super) struct RouteMetrics {
     syncs: Counter,
     operations: Family<Ended, Histogram, Buckets>,
     known: Family<OfProvider, Gauge>,
@@ -56,7 +56,7 @@ pub struct RouteMetrics {
 impl RouteMetrics {
     /// Registers all series.
     #[must_use]
-    pub fn register(registry: &mut Registry) -> Self {
+    pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             syncs: Counter::default(),
             operations: Family::new_with_constructor(OPERATION),

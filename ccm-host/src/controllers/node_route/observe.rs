@@ -10,7 +10,7 @@ use std::{
 use ipnet::IpNet;
 
 use super::{
-    Cloud, Shared,
+    Cloud, Controller,
     claims::destinations,
     condition::{self, Reach},
     decide::{Facts, Plan, Wish, decide, is_removable},
@@ -47,7 +47,7 @@ impl Cloud {
     }
 }
 
-impl Shared {
+impl Controller {
     pub(super) fn owner(&self, node: &Node) -> Owner<'_> {
         if !self.scope.contains(node) {
             return Owner::Nobody;
@@ -56,7 +56,7 @@ impl Shared {
         if node.provider_id.is_none() && node.has_taint(taint::UNINITIALIZED) {
             return Owner::Later;
         }
-        match self.context.providers.for_node(node) {
+        match self.parts.providers.for_node(node) {
             NodeOwner::Provider(provider) => self.router(Some(provider.name())),
             NodeOwner::Candidates(_) | NodeOwner::Undecided => Owner::Later,
             NodeOwner::Nobody => self.router(None),
@@ -149,7 +149,7 @@ impl Shared {
         let Some(holder) = claims.holder(&route.destination) else { return false };
         match Holder::of(route) {
             Holder::Node(name) => name == holder,
-            Holder::Machine(id) => self.context.nodes.by_index(&id).iter().any(|node| node.name == holder),
+            Holder::Machine(id) => self.parts.nodes.by_index(&id).iter().any(|node| node.name == holder),
             Holder::Nobody => false,
         }
     }
@@ -158,7 +158,7 @@ impl Shared {
     pub(super) fn is_stray(&self, route: &Route) -> bool {
         let led = match Holder::of(route) {
             Holder::Nobody => false,
-            Holder::Machine(id) => !self.context.nodes.by_index(&id).is_empty(),
+            Holder::Machine(id) => !self.parts.nodes.by_index(&id).is_empty(),
             Holder::Node(_) => true,
         };
         !led && self.is_removable_at_all(route)

@@ -1,11 +1,9 @@
 //! Shows the known routes, and says why a node has not all of its own.
 
-use std::sync::Arc;
-
 use ccm_state::{Explanation, RouteListing, RouteTable, Standing, inventory};
 
 use super::{
-    COMPONENT, Cloud, Controller, Shared,
+    COMPONENT, Cloud, Controller,
     condition::NETWORK_UNAVAILABLE,
     observe::Owner,
     subject::Subject,
@@ -18,23 +16,10 @@ use crate::{
     kube::Node,
 };
 
-/// What people may ask this controller; outlives its run.
-#[derive(Debug, Clone)]
-pub struct View(Arc<Shared>);
-
 impl Controller {
-    /// Answers people for as long as it is kept.
-    #[must_use]
-    pub fn view(&self) -> View {
-        View(Arc::clone(&self.0))
-    }
-}
-
-impl View {
     /// The known routes of each provider that has any.
-    #[must_use]
-    pub fn routes(&self) -> Vec<RouteTable> {
-        self.0.clouds.iter().filter(|cloud| cloud.serves_routes()).map(Cloud::state).collect()
+    pub(super) fn routes(&self) -> Vec<RouteTable> {
+        self.clouds.iter().filter(|cloud| cloud.serves_routes()).map(Cloud::state).collect()
     }
 }
 
@@ -74,15 +59,14 @@ fn row(route: &Route) -> inventory::Route {
     }
 }
 
-impl Explain for View {
+impl Explain for Controller {
     fn explain(&self, node: &Node) -> Option<Explanation> {
-        let shared = &self.0;
-        let Owner::Of(cloud) = shared.owner(node) else { return None };
+        let Owner::Of(cloud) = self.owner(node) else { return None };
         if node.pod_cidrs.is_empty() {
             return None;
         }
         let subject = Subject::Node(node.name.clone());
-        let why = shared.waiting.why(&subject);
+        let why = self.waiting.why(&subject);
         let unavailable = node.condition(NETWORK_UNAVAILABLE).is_some_and(|known| known.status == "True");
         let name = cloud.name();
         let said = match (cloud.learnt(), why) {
@@ -100,7 +84,7 @@ impl Explain for View {
                 format!("not all routes to the node's pod CIDRs are in place: {why}"),
                 format!("the host asks provider {name:?} again"),
             ),
-            (_, None) if unavailable || shared.is_due(cloud, node) => explanation(
+            (_, None) if unavailable || self.is_due(cloud, node) => explanation(
                 COMPONENT,
                 Standing::Waiting,
                 "RouteMissing",
@@ -109,7 +93,7 @@ impl Explain for View {
             ),
             (_, None) => return None,
         };
-        let (retries, next) = (shared.queue.retries(&subject), shared.queue.due(&subject));
+        let (retries, next) = (self.queue.retries(&subject), self.queue.due(&subject));
         Some(Explanation { retries, next_attempt: next.map(clock::at), ..said })
     }
 }

@@ -4,10 +4,10 @@
 //! They are inside a cluster CIDR, and no node wants their destination; so upstream removes them, and so do we. The
 //! provider is given id and target, and does not remove a route that has changed.
 
-use super::{Shared, outcome::Again, subject::Subject};
+use super::{Controller, outcome::Again, subject::Subject};
 use crate::kube::queue::Outcome;
 
-impl Shared {
+impl Controller {
     /// Removes the route if it is still a stray.
     pub(super) async fn look_at_stray(&self, provider: &str, id: &str) -> Outcome {
         let Some(cloud) = self.clouds.iter().find(|cloud| cloud.name() == provider) else {

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A node with all its routes, or a route that leads to none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Subject {
+pub(in crate::controllers) enum Subject {
     /// By name, whether it exists or not.
     Node(String),
     /// A route that cannot be traced to a node.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    BACKOFF, Cloud, Shared,
+    BACKOFF, Cloud, Controller,
     metrics::Operation,
     subject::Subject,
     table::{Holder, Learnt},
@@ -32,7 +32,7 @@ enum Look {
     Removals,
 }
 
-impl Shared {
+impl Controller {
     /// Lists whenever there is a reason to, for as long as it is polled.
     pub(super) async fn sweep_for_ever(&self, cloud: &Cloud) {
         let mut sweeps = cloud.provider.sweeps();
@@ -44,7 +44,7 @@ impl Shared {
             let pause = match self.sweep(cloud).await {
                 Ok(()) => {
                     failures = 0;
-                    resync(self.context.settings.route_reconciliation_period)
+                    resync(self.parts.settings.routes.route_reconciliation_period)
                 }
                 Err(error) => {
                     tracing::warn!(provider = cloud.name(), %error, "the routes could not be listed");
@@ -78,7 +78,7 @@ impl Shared {
         {
             let mut table = cloud.table.lock();
             table.learn(list.routes, learnt, begun, |route| self.is_as_wanted(route));
-            self.context.metrics.known(cloud.name(), table.len());
+            self.metrics.known(cloud.name(), table.len());
         }
         if is_first {
             tracing::info!(provider = cloud.name(), complete = list.complete, "the routes are known");
@@ -88,7 +88,7 @@ impl Shared {
     }
 
     async fn list(&self, cloud: &Cloud) -> Result<RouteList, CloudError> {
-        self.context.metrics.sync_begins();
+        self.metrics.sync_begins();
         let begun = Instant::now();
         let answer = cloud.provider.list_routes(self.cluster.all()).await;
         let result = match &answer {
@@ -96,7 +96,7 @@ impl Shared {
             Ok(_) => "incomplete".to_owned(),
             Err(error) => error.label(),
         };
-        self.context.metrics.ended(cloud.name(), Operation::List, result, begun.elapsed());
+        self.metrics.ended(cloud.name(), Operation::List, result, begun.elapsed());
         answer
     }
 
@@ -107,7 +107,7 @@ impl Shared {
                 self.queue.add(subject);
             }
         };
-        for node in self.context.nodes.list() {
+        for node in self.parts.nodes.list() {
             let deserves_it = match look {
                 Look::Everything => true,
                 Look::Differences => self.is_due(cloud, &node),
@@ -120,7 +120,7 @@ impl Shared {
         let routes: Vec<_> = cloud.table.lock().all().cloned().collect();
         for route in routes {
             match Holder::of(&route) {
-                Holder::Node(name) if self.context.nodes.get(&name).is_none() => {
+                Holder::Node(name) if self.parts.nodes.get(&name).is_none() => {
                     if self.is_removable_at_all(&route) {
                         add(Subject::Node(name));
                     }

@@ -6,9 +6,9 @@ mod histories;
 mod reconciling;
 mod safety;
 
-use prometheus_client::registry::Registry;
+use ipnet::IpNet;
 use serde_json::Value;
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::time::sleep;
 
 use super::*;
 use crate::{
@@ -16,23 +16,32 @@ use crate::{
         Route, RouteState, RouteTarget,
         fake::{Call, FakeProvider},
     },
-    controllers::node_server::NodeServer,
-    kube::fixtures::{Recorded, node, recorder},
+    controllers::{
+        self as all,
+        node_server::NodeServer,
+        stage::{self, Stage},
+    },
+    kube::{fixtures::node, node::Node},
 };
 
 const PERIOD: Duration = Duration::from_secs(300);
 
-/// A running controller and its environment.
-struct Scene {
-    server: NodeServer,
-    fake: Arc<FakeProvider>,
-    events: Recorded,
-    registry: Registry,
-    cancel: CancellationToken,
-    running: JoinHandle<anyhow::Result<()>>,
+struct Scene(Stage);
+
+impl std::ops::Deref for Scene {
+    type Target = Stage;
+
+    fn deref(&self) -> &Stage {
+        &self.0
+    }
 }
 
-const SETTINGS: Settings = Settings { configure_cloud_routes: true, route_reconciliation_period: PERIOD };
+/// The routes of pods in these networks are ours.
+fn settings() -> all::Settings {
+    let mut settings = stage::settings();
+    settings.cidrs.cluster = cluster_cidrs();
+    settings
+}
 
 fn cluster_cidrs() -> Vec<IpNet> {
     vec![net("10.120.0.0/16"), net("a00::/8")]
@@ -91,30 +100,8 @@ impl Scene {
     }
 
     async fn at(server: NodeServer, fake: Arc<FakeProvider>, others: Vec<Arc<FakeProvider>>) -> Self {
-        let cancel = CancellationToken::new();
-        let selector = LabelSelector::everything();
-        let (recorder, events) = recorder();
-        let mut registry = Registry::default();
-        let all = [Arc::clone(&fake)].into_iter().chain(others).map(|fake| fake as Arc<dyn Provider>);
-        let controller = Controller::new(Context {
-            nodes: server.cache(keep(&selector), &cancel).await,
-            writer: server.writer(),
-            providers: Providers::new(all.collect()),
-            recorder,
-            metrics: RouteMetrics::register(&mut registry),
-            queue_metrics: QueueMetrics::default(),
-            cluster_cidrs: cluster_cidrs(),
-            selector,
-            settings: SETTINGS,
-        });
-        server.take_calls();
-        let running = tokio::spawn(controller.run(cancel.clone()));
-        Self { server, fake, events, registry, cancel, running }
-    }
-
-    /// Lets everything settle that needs no more than a moment.
-    async fn rest(&self) {
-        sleep(Duration::from_millis(100)).await;
+        let fakes: Vec<_> = [fake].into_iter().chain(others).collect();
+        Self(Stage::set(&REGISTRATION, server, &fakes, settings()).await.run())
     }
 
     /// The cloud's routes: destination and node, sorted.
@@ -138,21 +125,6 @@ impl Scene {
         let mut calls: Vec<String> = self.fake.take_calls().iter().map(word).collect();
         calls.sort();
         calls
-    }
-
-    fn reasons(&self) -> Vec<&'static str> {
-        self.events.take().into_iter().map(|(_, reason, _)| reason).collect()
-    }
-
-    fn metric(&self, line: &str) -> bool {
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
-        text.lines().any(|other| other == line)
-    }
-
-    async fn stop(self) {
-        self.cancel.cancel();
-        self.running.await.unwrap().unwrap();
     }
 }
 

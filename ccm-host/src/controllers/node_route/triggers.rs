@@ -3,10 +3,8 @@
 //! In: the cache's changes. Out: keys in the queue; this alone makes no call. The [`sweep`](super::sweep) finds
 //! changes in the cloud.
 
-use std::sync::Arc;
-
 use super::{
-    Shared,
+    Controller,
     condition::{self, NETWORK_UNAVAILABLE},
     subject::Subject,
     table::Holder,
@@ -30,18 +28,8 @@ fn matters(old: &Node, new: &Node) -> bool {
         || (status(old) != status(new) && !condition::is_ours(new))
 }
 
-impl Shared {
-    /// Follows the changes of all nodes, starting with those already known.
-    pub(super) fn follow_nodes(self: &Arc<Self>) {
-        let shared = Arc::downgrade(self);
-        self.context.nodes.subscribe(move |change| {
-            if let Some(shared) = shared.upgrade() {
-                shared.see(change);
-            }
-        });
-    }
-
-    fn see(&self, change: &Change<Node>) {
+impl Controller {
+    pub(super) fn node_changed(&self, change: &Change<Node>) {
         let (node, looked_at) = match change {
             Change::Added(node) => (node, true),
             Change::Updated { old, new } => {

@@ -4,10 +4,8 @@
 
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
-
 use super::{
-    Shared,
+    Controller,
     decide::{self, Basis, Notice, Plan, Problem, Verdict},
     observe,
 };
@@ -29,13 +27,13 @@ const INVALID: &str = "InvalidVolumeLabels";
 /// Until a provider that has not introduced itself may be known.
 const UNDECIDED: Duration = Duration::from_secs(5);
 
-impl Shared {
-    pub(super) async fn label(&self, name: &str, cancel: &CancellationToken) -> Outcome {
-        let Some(volume) = self.context.volumes.get(name) else { return Outcome::Done };
+impl Controller {
+    pub(super) async fn label(&self, name: &str) -> Outcome {
+        let Some(volume) = self.parts.volumes.get(name) else { return Outcome::Done };
         let verdict = match decide::basis(&volume) {
             Basis::Nothing => Verdict::Leave,
             Basis::Trusted(labels) => Verdict::Label(labels, Vec::new()),
-            Basis::Ask(query) => observe::ask(&self.context.providers, query).await,
+            Basis::Ask(query) => observe::ask(&self.parts.providers, query).await,
         };
         let (labels, rejected) = match verdict {
             Verdict::Label(labels, rejected) => (labels, rejected),
@@ -53,7 +51,7 @@ impl Shared {
                 return self.fail(&volume, problem);
             }
         };
-        match self.write(&volume, &plan, cancel).await {
+        match self.write(&volume, &plan).await {
             Ok(()) => {
                 let mut notices = Vec::new();
                 if !rejected.is_empty() {
@@ -64,7 +62,7 @@ impl Shared {
                     notices.push(Notice::warning(DIFFERENT, message));
                 }
                 for notice in self.tell(&volume, notices) {
-                    self.context.metrics.count(if notice == DIFFERENT { "differs" } else { "invalid" });
+                    self.metrics.count(if notice == DIFFERENT { "differs" } else { "invalid" });
                 }
                 Outcome::Done
             }
@@ -72,22 +70,17 @@ impl Shared {
                 let message = format!("the apiserver refuses its labels or node affinity: {message}");
                 self.fail(&volume, Problem::new("refused", message, Retry::After(SLOW_RETRY)))
             }
-            Err(WriteError::NotFound | WriteError::Gone | WriteError::Cancelled) => Outcome::Done,
+            Err(WriteError::NotFound | WriteError::Gone | WriteError::NotLeading) => Outcome::Done,
             Err(WriteError::HeldBack(again)) => Outcome::RetryAfter(again),
             Err(error) => Outcome::retry(anyhow::Error::from(error)),
         }
     }
 
-    async fn write(
-        &self,
-        volume: &PersistentVolume,
-        plan: &Plan,
-        cancel: &CancellationToken,
-    ) -> Result<(), WriteError> {
+    async fn write(&self, volume: &PersistentVolume, plan: &Plan) -> Result<(), WriteError> {
         let affinity = plan.affinity(None);
         let Some(patch) = volume_topology(volume, &plan.labels, affinity.as_ref()) else { return Ok(()) };
-        self.context.writer.patch_persistent_volume(&volume.name, &patch, cancel).await?;
-        self.context.metrics.count("labelled");
+        self.parts.writer.patch_persistent_volume(&volume.name, &patch).await?;
+        self.metrics.count("labelled");
         let labels: Vec<_> = plan.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         tracing::info!(volume = volume.name, labels = labels.join(","), "volume labelled");
         let message = match (volume.affinity_keys.is_some(), affinity) {
@@ -97,17 +90,17 @@ impl Shared {
         };
         let labels = if labels.is_empty() { "as before".to_owned() } else { labels.join(", ") };
         let message = format!("labels: {labels}; {message}");
-        self.context.recorder.record(volume, EventType::Normal, LABELLED, message);
+        self.recorder.record(volume, EventType::Normal, LABELLED, message);
         Ok(())
     }
 
     fn fail(&self, volume: &PersistentVolume, problem: Problem) -> Outcome {
         let Problem { result, message, retry, error } = problem;
-        let backoff = self.context.queue.backoff(&volume.name);
+        let backoff = self.queue.backoff(&volume.name);
         if error.is_none_or(|error| !passes_by_itself(&error, backoff)) {
             let notice = Notice::warning(NOT_LABELLED, message.clone());
             if !self.tell(volume, vec![notice]).is_empty() {
-                self.context.metrics.count(result);
+                self.metrics.count(result);
                 tracing::warn!(volume = volume.name, result, message, "volume not labelled");
             }
         }
@@ -118,7 +111,7 @@ impl Shared {
     fn tell(&self, volume: &PersistentVolume, notices: Vec<Notice>) -> Vec<&'static str> {
         let news = self.told.lock().news(&volume.uid, notices, Notice::clone);
         let record = |notice: Notice| {
-            self.context.recorder.record(volume, notice.kind, notice.reason, notice.message);
+            self.recorder.record(volume, notice.kind, notice.reason, notice.message);
             notice.reason
         };
         news.into_iter().map(record).collect()

@@ -3,31 +3,27 @@
 //! In: changes of volumes that somebody may know, and connections of providers. Out: names for the queue, and the
 //! providers' answers.
 
-use std::sync::Arc;
-
 use futures::future::join_all;
 
 use super::{
-    Shared,
+    Controller,
     decide::{self, Verdict},
 };
 use crate::{
     cloud::{Provider, Providers, VolumeQuery},
-    kube::cache::Change,
+    kube::{cache::Change, persistent_volume::PersistentVolume},
 };
 
-impl Shared {
-    /// Feeds the queue from the cache.
-    pub(super) fn follow(self: &Arc<Self>) {
-        let shared = Arc::clone(self);
-        self.context.volumes.subscribe(move |change| match change {
-            Change::Deleted(volume) => shared.told.lock().forget(&volume.uid),
+impl Controller {
+    pub(super) fn volume_changed(&self, change: &Change<PersistentVolume>) {
+        match change {
+            Change::Deleted(volume) => self.told.lock().forget(&volume.uid),
             Change::Added(volume) | Change::Updated { new: volume, .. } => {
                 if volume.disk.is_some() {
-                    shared.context.queue.add(volume.name.clone());
+                    self.queue.add(volume.name.clone());
                 }
             }
-        });
+        }
     }
 
     /// Looks at all volumes again whenever the provider connects: it may know volumes that nobody knew. Never ends.
@@ -35,9 +31,9 @@ impl Shared {
         let mut connections = provider.sweeps();
         connections.mark_unchanged();
         while connections.changed().await.is_ok() {
-            let volumes = self.context.volumes.list();
+            let volumes = self.parts.volumes.list();
             let with_disk = volumes.iter().filter(|volume| volume.disk.is_some());
-            with_disk.for_each(|volume| self.context.queue.add(volume.name.clone()));
+            with_disk.for_each(|volume| self.queue.add(volume.name.clone()));
         }
         std::future::pending::<()>().await;
     }

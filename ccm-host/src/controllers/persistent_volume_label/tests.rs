@@ -4,7 +4,7 @@ mod webhook;
 
 use k8s_openapi::api::core::v1::PersistentVolume as Wire;
 use serde_json::{Value, json};
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::time::sleep;
 
 use super::{
     decide::{REGION, ZONE},
@@ -12,14 +12,12 @@ use super::{
 };
 use crate::{
     cloud::{
-        ErrorReason, Provider, VolumeState,
+        ErrorReason, VolumeState,
         fake::{FakeProvider, error, method, volume},
     },
-    controllers::node_server::NodeServer,
-    kube::{
-        fixtures::{Recorded, recorder},
-        keep::Keep,
-        metrics::{CacheMetrics, QueueMetrics},
+    controllers::{
+        node_server::NodeServer,
+        stage::{self, Stage},
     },
 };
 
@@ -27,11 +25,16 @@ use crate::{
 const MOMENT: Duration = Duration::from_millis(100);
 
 struct Scene {
-    server: NodeServer,
+    stage: Stage,
     fakes: Vec<Arc<FakeProvider>>,
-    events: Recorded,
-    cancel: CancellationToken,
-    running: JoinHandle<anyhow::Result<()>>,
+}
+
+impl std::ops::Deref for Scene {
+    type Target = Stage;
+
+    fn deref(&self) -> &Stage {
+        &self.stage
+    }
 }
 
 impl Scene {
@@ -41,34 +44,14 @@ impl Scene {
     }
 
     async fn with(names: &[&str]) -> Self {
-        let server = NodeServer::new([]);
         let fakes: Vec<_> = names.iter().map(|name| FakeProvider::new(name)).collect();
         for fake in &fakes {
             fake.change_info(|info| info.volumes = true);
         }
         fakes[0].set_volume("disk", volume(VolumeState::Present, &[(ZONE, "a"), (REGION, "r")]));
-        let cancel = CancellationToken::new();
-        let volumes = Cache::new(Keep::default(), &CacheMetrics::default());
-        let (following, client, stop) = (volumes.clone(), server.client(), cancel.clone());
-        tokio::spawn(async move { following.run(client, stop).await });
-        let (recorder, events) = recorder();
-        let controller = Controller::new(Context {
-            volumes,
-            writer: server.writer(),
-            providers: Providers::new(
-                fakes.iter().map(|fake| Arc::clone(fake) as Arc<dyn Provider>).collect(),
-            ),
-            recorder,
-            metrics: VolumeMetrics::default(),
-            queue: WorkQueue::new("persistent_volume_label", BACKOFF, &QueueMetrics::default()),
-        });
-        let running = tokio::spawn(controller.run(cancel.clone()));
+        let stage = Stage::set(&REGISTRATION, NodeServer::new([]), &fakes, stage::settings()).await.run();
         sleep(MOMENT).await;
-        Self { server, fakes, events, cancel, running }
-    }
-
-    fn fake(&self) -> &FakeProvider {
-        &self.fakes[0]
+        Self { stage, fakes }
     }
 
     /// Somebody makes a volume, and then a moment for the controller.
@@ -85,15 +68,6 @@ impl Scene {
     fn part(&self, name: &str, pointer: &str) -> Value {
         let volume = self.server.api().world().object::<Wire>("", name).unwrap().value();
         volume.pointer(pointer).cloned().unwrap_or_default()
-    }
-
-    fn reasons(&self) -> Vec<&'static str> {
-        self.events.take().into_iter().map(|(_, reason, _)| reason).collect()
-    }
-
-    async fn stop(self) {
-        self.cancel.cancel();
-        self.running.await.unwrap().unwrap();
     }
 }
 
@@ -116,7 +90,7 @@ async fn a_volume_is_labelled_and_bound_to_its_zone_once() {
     );
     assert_eq!(scene.reasons(), ["VolumeLabelled"]);
     sleep(Duration::from_secs(3600)).await;
-    assert_eq!(scene.fake().calls().len(), 1, "what is labelled is left alone");
+    assert_eq!(scene.fake.calls().len(), 1, "what is labelled is left alone");
     scene.stop().await;
 }
 
@@ -125,7 +99,7 @@ async fn volumes_of_csi_drivers_are_nobodys_business() {
     let scene = Scene::start().await;
     scene.made("pv", json!({}), json!({"csi": {"driver": "d", "volumeHandle": "disk"}})).await;
     sleep(Duration::from_secs(600)).await;
-    assert_eq!((scene.fake().calls().len(), scene.reasons().len()), (0, 0));
+    assert_eq!((scene.fake.calls().len(), scene.reasons().len()), (0, 0));
     scene.stop().await;
 }
 
@@ -135,7 +109,7 @@ async fn a_disk_that_comes_later_is_waited_for() {
     scene.made("pv", json!({}), disk("late")).await;
     sleep(Duration::from_secs(30)).await;
     assert_eq!(scene.reasons(), ["VolumeNotLabelled"], "once");
-    scene.fake().set_volume("late", volume(VolumeState::Present, &[(ZONE, "b__a")]));
+    scene.fake.set_volume("late", volume(VolumeState::Present, &[(ZONE, "b__a")]));
     sleep(BACKOFF.max).await;
     assert_eq!(scene.part("pv", "/metadata/labels"), json!({ ZONE: "a__b" }));
     assert_eq!(scene.reasons(), ["VolumeLabelled"]);
@@ -165,10 +139,10 @@ async fn what_the_user_says_stays() {
 async fn a_failing_cloud_is_told_and_waited_for() {
     let scene = Scene::start().await;
     let unavailable = error(method::VOLUME_LABELS, Some(ErrorReason::CloudApiUnavailable));
-    scene.fake().fail_always(method::VOLUME_LABELS, Some(unavailable));
+    scene.fake.fail_always(method::VOLUME_LABELS, Some(unavailable));
     scene.made("pv", json!({}), disk("disk")).await;
     assert_eq!(scene.reasons(), ["VolumeNotLabelled"]);
-    scene.fake().fail_always(method::VOLUME_LABELS, None);
+    scene.fake.fail_always(method::VOLUME_LABELS, None);
     sleep(Duration::from_secs(60)).await;
     assert_eq!(scene.reasons(), ["VolumeLabelled"]);
     scene.stop().await;
@@ -178,7 +152,7 @@ async fn a_failing_cloud_is_told_and_waited_for() {
 async fn each_provider_is_asked_and_one_that_connects_is_asked_about_all() {
     let scene = Scene::with(&["first", "second"]).await;
     scene.fakes[1].change_info(|info| info.volumes = false);
-    scene.fake().set_volume("other", volume(VolumeState::NotOwned, &[]));
+    scene.fake.set_volume("other", volume(VolumeState::NotOwned, &[]));
     scene.made("pv", json!({}), disk("other")).await;
     assert_eq!(scene.reasons(), [""; 0], "another cloud's");
     assert_eq!(scene.fakes[1].calls().len(), 0, "it knows no volumes");
@@ -195,7 +169,7 @@ async fn each_provider_is_asked_and_one_that_connects_is_asked_about_all() {
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_somebody_changes_meanwhile_is_looked_at_again() {
     let scene = Scene::start().await;
-    scene.fake().set_latency(method::VOLUME_LABELS, Duration::from_secs(2));
+    scene.fake.set_latency(method::VOLUME_LABELS, Duration::from_secs(2));
     scene.made("pv", json!({}), disk("disk")).await;
     scene.made("pv", json!({ZONE: "mine"}), disk("disk")).await;
     sleep(Duration::from_secs(60)).await;

@@ -11,10 +11,8 @@ mod remove;
 
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
-
 use super::{
-    Shared,
+    Controller,
     decide::{Action, Removal},
     events::Warning,
     lane::{Lane, Taken},
@@ -39,10 +37,9 @@ pub(super) enum Step {
 /// The context of one run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Act<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) controller: &'a Controller,
     pub(super) key: &'a ObjectKey,
     pub(super) seen: &'a Observed,
-    pub(super) cancel: &'a CancellationToken,
 }
 
 impl Act<'_> {
@@ -93,7 +90,7 @@ impl Act<'_> {
         let Some(service) = &self.seen.service else { return };
         let lane = lane_of(lane, service);
         lane.settled = false;
-        self.shared.events.warn(lane, service, Warning::sync(why));
+        self.controller.events.warn(lane, service, Warning::sync(why));
     }
 
     /// Keeps the finalizer; the end of the freeze requeues the Service.
@@ -102,7 +99,7 @@ impl Act<'_> {
         let lane = lane.get_or_insert_with(|| Lane::new(Arc::clone(&subject)));
         lane.settled = false;
         let warning = remove::warning(removal, format_args!("the deletion is held back: {why}"));
-        self.shared.events.warn(lane, &subject, warning);
+        self.controller.events.warn(lane, &subject, warning);
         Step::End(Outcome::Done)
     }
 

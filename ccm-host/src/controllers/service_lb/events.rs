@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The component that Events are recorded under; upstream's.
-pub const COMPONENT: &str = "service-controller";
+pub(super) const COMPONENT: &str = "service-controller";
 
 /// Maximum node names in one Event.
 const NAMES: usize = 20;

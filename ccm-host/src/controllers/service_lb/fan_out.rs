@@ -15,7 +15,7 @@ use tokio::{
 
 use self::pace::{Gathered, Pace};
 use super::{
-    Shared,
+    Controller,
     decide::Standing,
     nodes::{is_eligible, is_trigger},
     observe::standing,
@@ -66,9 +66,8 @@ impl NodeChanges {
     }
 }
 
-impl Shared {
-    /// Handles a node change from the watch. Must not block.
-    pub(super) fn see_node(&self, change: &Change<Node>) {
+impl Controller {
+    pub(super) fn node_changed(&self, change: &Change<Node>) {
         let (is_in_set, is_reason) = match change {
             Change::Added(_) | Change::Deleted(_) => (true, true),
             Change::Updated { old, new } => {
@@ -101,7 +100,7 @@ impl Shared {
             || old.deletion_time != new.deletion_time
             || ready(old) != ready(new);
         may_be_read
-            && self.context.providers.all().iter().any(|provider| {
+            && self.parts.providers.all().iter().any(|provider| {
                 let digest = |node| provider.backend_set(vec![Arc::clone(node)]).digest.clone();
                 digest(old) != digest(new)
             })
@@ -118,7 +117,7 @@ impl Shared {
 
     fn fan_out(&self, since: Instant) {
         let sets = self.sets();
-        let sync = self.context.metrics.node_sync(since);
+        let sync = self.metrics.node_sync(since);
         let mut outdated = Vec::new();
         let taken = self.lanes.for_each_idle(|key, lane| {
             if let (Some(applied), Some(holder)) = (&lane.applied, &lane.holder)
@@ -137,7 +136,7 @@ impl Shared {
 
     /// The nodes as each reachable provider wants them.
     fn sets(&self) -> HashMap<String, Arc<BackendSet>> {
-        let providers = self.context.providers.all().iter();
+        let providers = self.parts.providers.all().iter();
         providers
             .filter(|provider| !matches!(standing(provider.as_ref()), Standing::Away(_)))
             .map(|provider| (provider.name().to_owned(), self.backends.of(provider.as_ref())))

@@ -63,7 +63,7 @@ struct OfProvider {
 
 /// The series of this controller. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Metrics {
+pub(super) struct Metrics {
     update_attempts: Counter,
     update_failures: Counter,
     update_latency: Histogram,
@@ -76,7 +76,7 @@ pub struct Metrics {
 impl Metrics {
     /// Registers all series.
     #[must_use]
-    pub fn register(registry: &mut Registry) -> Self {
+    pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             update_attempts: Counter::default(),
             update_failures: Counter::default(),

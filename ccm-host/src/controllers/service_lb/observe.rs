@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{
-    Shared,
+    Controller,
     decide::{Action, Claim, Difference, Facts, Standing, Wanted},
     lane::{Intent, Lane, Presence},
     needs::{has_finalizer, is_load_balancer},
@@ -92,25 +92,25 @@ pub(super) struct Given {
 }
 
 pub(super) fn observe(
-    shared: &Shared,
+    controller: &Controller,
     key: &ObjectKey,
     lane: Option<&Lane>,
     given: Option<&Given>,
 ) -> Observed {
-    let providers = &shared.context.providers;
-    let service = shared.context.services.get(key);
+    let providers = &controller.parts.providers;
+    let service = controller.parts.services.get(key);
     let (claim, maker) = match service.as_deref() {
-        Some(service) => claim(shared, service, lane),
+        Some(service) => claim(controller, service, lane),
         None => (Claim::Others, None),
     };
     let (holders, holders_standing) = holders(providers, lane);
     let maker_standing = maker.as_ref().map_or(Standing::Ready, |maker| standing(maker.as_ref()));
-    let asked = maker
-        .as_ref()
-        .filter(|maker| !matches!(maker_standing, Standing::Away(_)) && shared.listed.contains(maker.name()));
+    let asked = maker.as_ref().filter(|maker| {
+        !matches!(maker_standing, Standing::Away(_)) && controller.listed.contains(maker.name())
+    });
     let backends = asked.map(|maker| match given {
         Some(given) if given.provider == maker.name() => Arc::clone(&given.backends),
-        _ => shared.backends.of(maker.as_ref()),
+        _ => controller.backends.of(maker.as_ref()),
     });
     let mut wanted = match (&service, asked, &backends) {
         (Some(service), Some(maker), Some(backends)) => Some(wanted(maker.as_ref(), service, backends, lane)),
@@ -136,8 +136,12 @@ pub(super) fn observe(
 }
 
 /// Determines who owns a Service, and which provider would make its balancer.
-fn claim(shared: &Shared, service: &Service, lane: Option<&Lane>) -> (Claim, Option<Arc<dyn Provider>>) {
-    let providers = &shared.context.providers;
+fn claim(
+    controller: &Controller,
+    service: &Service,
+    lane: Option<&Lane>,
+) -> (Claim, Option<Arc<dyn Provider>>) {
+    let providers = &controller.parts.providers;
     let holder =
         lane.filter(|lane| lane.presence == Presence::Present).and_then(|lane| lane.holder.as_deref());
     let class = service.spec.load_balancer_class.as_deref();
@@ -160,7 +164,7 @@ fn claim(shared: &Shared, service: &Service, lane: Option<&Lane>) -> (Claim, Opt
     }
     // The apiserver clears the class together with the type. A finalizer of another implementation remains its own.
     if holder.is_none()
-        && let Some(class) = shared.former_classes.of(service)
+        && let Some(class) = controller.former_classes.of(service)
         && let (claim @ (Claim::Others | Claim::Undecided), _) =
             claim_of(providers.for_class(class.as_deref()))
     {

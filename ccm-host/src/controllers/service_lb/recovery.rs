@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use super::{Shared, needs::is_of_interest};
+use super::{Controller, needs::is_of_interest};
 use crate::{cloud::Provider, reconcile::follow_status};
 
-impl Shared {
+impl Controller {
     /// Requeues everything whenever the provider is back or thawed, for as long as it is polled.
     pub(super) async fn follow_status(&self, provider: &Arc<dyn Provider>) {
         follow_status(provider.as_ref(), |before, now| {
@@ -35,7 +35,7 @@ impl Shared {
 
     /// Requeues every Service that may concern us; most reconciles will find nothing to do.
     pub(super) fn look_at_all(&self) {
-        let services = self.context.services.list();
+        let services = self.parts.services.list();
         let of_interest = services.iter().filter(|service| is_of_interest(service));
         for key in of_interest.map(|service| service.key.clone()).chain(self.lanes.keys()) {
             self.queue.add(key);

@@ -1,12 +1,12 @@
 //! Shows the Services that have or want a balancer.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use ccm_state::{Service as Row, Standing};
 use tokio::time::Instant;
 
 use super::{
-    Controller, Shared,
+    Controller,
     lane::Lane,
     needs::{is_load_balancer, is_of_interest},
 };
@@ -15,18 +15,6 @@ use crate::{
     cloud::{ProviderStatus, ServiceOwner},
     kube::service::{ObjectKey, Service},
 };
-
-/// What people may ask this controller; outlives its run.
-#[derive(Debug, Clone)]
-pub struct View(Arc<Shared>);
-
-impl Controller {
-    /// Answers people for as long as it is kept.
-    #[must_use]
-    pub fn view(&self) -> View {
-        View(Arc::clone(&self.0))
-    }
-}
 
 /// What a lane tells people.
 #[derive(Debug, Default)]
@@ -51,27 +39,25 @@ impl Told {
     }
 }
 
-impl View {
+impl Controller {
     /// By namespace and name.
-    #[must_use]
-    pub fn services(&self) -> Vec<Row> {
-        let shared = &self.0;
+    pub(super) fn services(&self) -> Vec<Row> {
         let mut told = HashMap::new();
-        shared.lanes.for_each_idle(|key, lane| {
+        self.lanes.for_each_idle(|key, lane| {
             told.insert(key.clone(), Told::of(lane));
         });
-        let services = shared.context.services.list().into_iter().filter(|service| is_of_interest(service));
+        let services = self.parts.services.list().into_iter().filter(|service| is_of_interest(service));
         let mut rows: Vec<_> =
-            services.map(|service| shared.row(&service, told.remove(&service.key))).collect();
+            services.map(|service| self.row(&service, told.remove(&service.key))).collect();
         rows.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
         rows
     }
 }
 
-impl Shared {
+impl Controller {
     fn row(&self, service: &Service, told: Option<Told>) -> Row {
         let class = service.spec.load_balancer_class.as_deref();
-        let owner = self.context.providers.for_service(service);
+        let owner = self.parts.providers.for_service(service);
         let holder = told.as_ref().and_then(|told| told.holder.clone());
         let provider = holder.or_else(|| match &owner {
             ServiceOwner::Provider(owner) => Some(owner.name().to_owned()),
@@ -108,7 +94,7 @@ impl Shared {
 
     /// Why the provider cannot be asked.
     fn away(&self, provider: Option<&str>) -> Option<String> {
-        let provider = self.context.providers.by_name(provider?)?;
+        let provider = self.parts.providers.by_name(provider?)?;
         match &*provider.status().borrow() {
             ProviderStatus::Disconnected(why) => {
                 Some(format!("provider {:?} cannot be asked: {why}", provider.name()))

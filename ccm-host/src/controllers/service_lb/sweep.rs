@@ -13,7 +13,7 @@ use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::Futures
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Shared,
+    Controller,
     lane::{Lane, Presence},
     metrics::Operation,
     needs::{is_load_balancer, is_of_interest},
@@ -56,7 +56,7 @@ struct Swept {
     left_behind: Vec<LoadBalancer>,
 }
 
-impl Shared {
+impl Controller {
     /// Sweeps at the start and after each period, for as long as it is polled. Removals never delay a sweep.
     pub(super) async fn sweep_for_ever(&self, provider: &Arc<dyn Provider>) {
         let provider = provider.as_ref();
@@ -75,7 +75,7 @@ impl Shared {
     }
 
     async fn next_list(&self, provider: &dyn Provider) -> Option<Swept> {
-        sleep(resync(self.context.settings.load_balancer_resync_period)).await;
+        sleep(resync(self.parts.settings.services.load_balancer_resync_period)).await;
         askable(provider).await;
         if !serves_balancers(provider) {
             return None;
@@ -115,7 +115,7 @@ impl Shared {
 
     /// Logged by whichever of two providers introduces itself later.
     fn tell_contested_classes(&self, provider: &dyn Provider) {
-        for ContestedClass { class, owner, others } in self.context.providers.contested_classes(provider) {
+        for ContestedClass { class, owner, others } in self.parts.providers.contested_classes(provider) {
             tracing::warn!(
                 class,
                 owner,
@@ -135,7 +135,7 @@ impl Shared {
         let by_uid: HashMap<&str, &LoadBalancer> =
             list.load_balancers.iter().map(|balancer| (balancer.service_uid.as_str(), balancer)).collect();
         let mut left_behind = Vec::new();
-        for service in self.context.services.list() {
+        for service in self.parts.services.list() {
             if !is_of_interest(&service) {
                 continue;
             }
@@ -161,7 +161,7 @@ impl Shared {
             Ok(_) => "incomplete".to_owned(),
             Err(error) => error.label(),
         };
-        self.context.metrics.ended(provider.name(), Operation::List, result, begun.elapsed());
+        self.metrics.ended(provider.name(), Operation::List, result, begun.elapsed());
         answer
     }
 
@@ -173,7 +173,7 @@ impl Shared {
         lesson: &Lesson<'_>,
         turns: &HashMap<ObjectKey, u64>,
     ) -> Verdict {
-        let owner = self.context.providers.for_service(service);
+        let owner = self.parts.providers.for_service(service);
         // A Service that no longer wants a balancer may have left one anywhere.
         let is_owner = owner.is(provider) || !is_load_balancer(service);
         let is_here = lesson.listed.is_some_and(is_ours);
@@ -195,7 +195,7 @@ impl Shared {
         let elsewhere = holder.is_some_and(|holder| holder != provider.name());
         let is_served = lane.settled
             && holder
-                .and_then(|name| self.context.providers.by_name(name))
+                .and_then(|name| self.parts.providers.by_name(name))
                 .is_some_and(|holder| owner.is(holder.as_ref()));
         // Of two balancers of one Service, the one at its owner stays.
         if elsewhere && !(is_here && owner.is(provider)) {

@@ -47,12 +47,12 @@ impl Act<'_> {
     /// How long an Ensure must wait for its turn; `None` means not at all.
     pub(super) fn turn_of(&self, lane: &Taken) -> Option<Duration> {
         let lane = lane.as_ref().filter(|lane| is_untold(lane))?;
-        let providers = &self.shared.context.providers;
+        let providers = &self.controller.parts.providers;
         let info = providers.by_name(lane.holder.as_deref()?)?.info()?;
         if info.durable_digest {
             return None;
         }
-        let mut turns = self.shared.takeover.0.lock();
+        let mut turns = self.controller.takeover.0.lock();
         turns.entry(info.name.clone()).or_default().wait(self.key, Instant::now())
     }
 }

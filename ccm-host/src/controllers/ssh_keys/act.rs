@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Shared, Subject, observe::POLL};
+use super::{Controller, Subject, observe::POLL};
 use crate::{
     cloud::ProviderStatus,
     kube::{events::EventType, queue::Outcome},
@@ -15,10 +15,10 @@ use crate::{
 /// Time between two calls for a key that is on all instances.
 const AGAIN: Duration = Duration::from_secs(300);
 
-impl Shared {
+impl Controller {
     pub(super) async fn spread(&self, subject: &Subject) -> Outcome {
         let Some(key) = self.known.lock().key(subject).cloned() else { return Outcome::Done };
-        let mut all = self.context.providers.all().iter();
+        let mut all = self.parts.providers.all().iter();
         let Some(provider) = all.find(|provider| provider.name() == subject.provider) else {
             return Outcome::Done;
         };
@@ -33,7 +33,7 @@ impl Shared {
                 Outcome::RetryAfter(AGAIN)
             }
             Err(error) => {
-                let backoff = self.context.queue.backoff(subject);
+                let backoff = self.queue.backoff(subject);
                 if !passes_by_itself(&error, backoff) {
                     let (user, fingerprint) = (&subject.user, &subject.fingerprint);
                     let message = format!(
@@ -53,7 +53,7 @@ impl Shared {
             let is_new = known.spread.insert(subject.clone());
             (is_new, known.spread.iter().filter(|other| other.provider == subject.provider).count())
         };
-        self.context.metrics.spread(&subject.provider, count);
+        self.metrics.spread(&subject.provider, count);
         if is_new {
             let Subject { provider, user, fingerprint } = subject;
             tracing::info!(user, fingerprint, provider, "SSH key spread");
@@ -66,7 +66,7 @@ impl Shared {
     fn tell(&self, kind: EventType, reason: &'static str, message: String) {
         let regarding = self.known.lock().regarding.clone();
         if let Some(regarding) = regarding {
-            self.context.recorder.record(&regarding, kind, reason, message);
+            self.recorder.record(&regarding, kind, reason, message);
         }
     }
 }

@@ -3,12 +3,12 @@
 //! In: the Secret, read again and again: the right to get one Secret by name is less than that to watch Secrets. Out:
 //! the keys to spread, subjects for the queue, and Events about lines that are refused and keys that are gone.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashSet, time::Duration};
 
 use tokio::time::sleep;
 
 use super::{
-    Shared, Subject,
+    Controller, Subject,
     decide::{Key, Plan, plan},
 };
 use crate::kube::{
@@ -40,12 +40,12 @@ impl Known {
     }
 }
 
-impl Shared {
+impl Controller {
     /// Runs forever.
-    pub(super) async fn follow(self: &Arc<Self>) {
+    pub(super) async fn follow_secret(&self) {
         let mut told = String::new();
         loop {
-            let read = self.context.writer.get_secret(&self.context.secret).await;
+            let read = self.parts.writer.get_secret(&self.secret).await;
             let problem = match read {
                 Ok(Some(secret)) => {
                     self.update(secret);
@@ -56,9 +56,9 @@ impl Shared {
                     format!("{:#}; the host needs the right to get this Secret", anyhow::Error::from(error))
                 }
             };
-            self.context.metrics.unreadable(!problem.is_empty());
+            self.metrics.unreadable(!problem.is_empty());
             if problem != told && !problem.is_empty() {
-                tracing::warn!(secret = %self.context.secret, problem, "the Secret with SSH keys cannot be read");
+                tracing::warn!(secret = %self.secret, problem, "the Secret with SSH keys cannot be read");
             }
             sleep(if problem.is_empty() { POLL } else { RETRY }).await;
             told = problem;
@@ -71,14 +71,14 @@ impl Shared {
             return;
         }
         let plan = plan(&secret.data);
-        let recorder = &self.context.recorder;
+        let recorder = &self.recorder;
         for refusal in plan.refused.iter().filter(|refusal| !known.plan.refused.contains(refusal)) {
-            tracing::warn!(secret = %self.context.secret, "{refusal}");
+            tracing::warn!(secret = %self.secret, "{refusal}");
             recorder.record(&secret.regarding, EventType::Warning, "SshKeyRefused", refusal.to_string());
         }
         known.version = secret.version;
         known.plan = plan;
-        self.context.metrics.planned(known.plan.keys.len(), known.plan.refused.len());
+        self.metrics.planned(known.plan.keys.len(), known.plan.refused.len());
         let gone: Vec<_> =
             known.spread.iter().filter(|subject| known.key(subject).is_none()).cloned().collect();
         for subject in gone {
@@ -90,9 +90,9 @@ impl Shared {
             known.spread.remove(&subject);
         }
         known.regarding = Some(secret.regarding);
-        for provider in self.context.providers.all() {
+        for provider in self.parts.providers.all() {
             for key in &known.plan.keys {
-                self.context.queue.add(Subject {
+                self.queue.add(Subject {
                     provider: provider.name().to_owned(),
                     user: key.user.clone(),
                     fingerprint: key.fingerprint.clone(),

@@ -1,18 +1,17 @@
 //! The whole controller against an in-memory apiserver and provider, on a paused clock.
 
 use serde_json::json;
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::time::sleep;
 
 use super::*;
 use crate::{
     cloud::{
-        ErrorReason, Provider,
+        ErrorReason,
         fake::{Call, FakeProvider, error, method},
     },
-    controllers::node_server::NodeServer,
-    kube::{
-        fixtures::{Recorded, recorder},
-        metrics::QueueMetrics,
+    controllers::{
+        node_server::NodeServer,
+        stage::{self, Stage},
     },
 };
 
@@ -20,12 +19,14 @@ const FIRST: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFsqWU4wHkw8EpgHE22FO+8
 const SECOND: &str = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBCTXfUW91eBuJDQ0y+ZAvrHK+g5PfBPPuEcHo+kUkWMH/t3OiHGI0BWgFZ0WBhAkoiSU3jP++UzCZfIcV5359n8=";
 const MOMENT: Duration = Duration::from_millis(100);
 
-struct Scene {
-    server: NodeServer,
-    fake: Arc<FakeProvider>,
-    events: Recorded,
-    cancel: CancellationToken,
-    running: JoinHandle<anyhow::Result<()>>,
+struct Scene(Stage);
+
+impl std::ops::Deref for Scene {
+    type Target = Stage;
+
+    fn deref(&self) -> &Stage {
+        &self.0
+    }
 }
 
 impl Scene {
@@ -34,19 +35,11 @@ impl Scene {
         fake.change_info(|info| info.ssh_keys = true);
         prepare(&fake);
         put(&server, value);
-        let (recorder, events) = recorder();
-        let controller = Controller::new(Context {
-            secret: ObjectKey::new("kube-system", "ssh-keys"),
-            writer: server.writer(),
-            providers: Providers::new(vec![Arc::clone(&fake) as Arc<dyn Provider>]),
-            recorder,
-            metrics: SshKeyMetrics::default(),
-            queue: WorkQueue::new("ssh_keys", BACKOFF, &QueueMetrics::default()),
-        });
-        let cancel = CancellationToken::new();
-        let running = tokio::spawn(controller.run(cancel.clone()));
+        let mut settings = stage::settings();
+        settings.ssh_keys.ssh_keys_secret.0 = Some(ObjectKey::new("kube-system", "ssh-keys"));
+        let scene = Self(Stage::set(&REGISTRATION, server, &[fake], settings).await.run());
         sleep(MOMENT).await;
-        Self { server, fake, events, cancel, running }
+        scene
     }
 
     fn spread(&self) -> Vec<String> {
@@ -55,15 +48,6 @@ impl Scene {
             other => panic!("{other:?}"),
         };
         self.fake.take_calls().into_iter().map(line).collect()
-    }
-
-    fn reasons(&self) -> Vec<String> {
-        self.events.take().into_iter().map(|(_, reason, _)| reason.to_owned()).collect()
-    }
-
-    async fn stop(self) {
-        self.cancel.cancel();
-        self.running.await.unwrap().unwrap();
     }
 }
 

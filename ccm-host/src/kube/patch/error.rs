@@ -21,9 +21,9 @@ pub enum WriteError {
     /// The apiserver refuses the value: retrying will not help until the input changes.
     #[error("the apiserver refuses the value: {0}")]
     Invalid(String),
-    /// Cancelled by the caller. It may have been applied.
-    #[error("cancelled")]
-    Cancelled,
+    /// This process does not lead any more. The write may have been applied.
+    #[error("this process does not lead any more")]
+    NotLeading,
     /// Shadow mode: certainly not applied. Decide again after this long.
     #[error("held back: this host runs in shadow mode")]
     HeldBack(Duration),

@@ -7,7 +7,6 @@ use ::kube::{Api, Resource};
 use http::{Request, header};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 use super::{Body, Patch, Target, WriteError, Writer, Written};
 
@@ -58,7 +57,6 @@ impl Writer {
         at: &RecordKey,
         seen: Option<&str>,
         text: &str,
-        cancel: &CancellationToken,
     ) -> Result<Written, WriteError> {
         if let Some(shadow) = self.shadow() {
             shadow.keep_record(at.to_string(), text.to_owned());
@@ -69,7 +67,7 @@ impl Writer {
             Some(version) => {
                 let body = Body::Merge(json!({"metadata": {"resourceVersion": version}, "data": data}));
                 let patch = Patch { target: Target::Main, body };
-                self.patch::<ConfigMap>(Some(at.namespace), at.name, &patch, cancel).await
+                self.patch::<ConfigMap>(Some(at.namespace), at.name, &patch).await
             }
             None => {
                 let map = Body::Merge(json!({
@@ -77,7 +75,7 @@ impl Writer {
                 }));
                 let collection = ConfigMap::url_path(&(), Some(at.namespace));
                 let request = Request::post(collection).header(header::CONTENT_TYPE, "application/json");
-                self.send(request, &map, cancel).await
+                self.send(request, &map).await
             }
         }
     }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use ::kube::Api;
 use k8s_openapi::{ByteString, api::core::v1::Secret as Wire};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use super::{Body, Patch, Target, WriteError, Writer, Written};
 use crate::kube::{events::Regarding, service::ObjectKey};
@@ -48,13 +47,12 @@ impl Writer {
         key: &ObjectKey,
         seen: &Secret,
         data: &BTreeMap<String, Vec<u8>>,
-        cancel: &CancellationToken,
     ) -> Result<Written, WriteError> {
         let gone = seen.data.keys().filter(|name| !data.contains_key(*name)).map(|name| (name, Value::Null));
         let kept = data.iter().map(|(name, bytes)| (name, json!(ByteString(bytes.clone()))));
         let data: BTreeMap<_, _> = gone.chain(kept).collect();
         let body = json!({"metadata": {"resourceVersion": seen.version}, "data": data});
         let patch = Patch { target: Target::Main, body: Body::Merge(body) };
-        self.patch::<Wire>(Some(&key.namespace), &key.name, &patch, cancel).await
+        self.patch::<Wire>(Some(&key.namespace), &key.name, &patch).await
     }
 }

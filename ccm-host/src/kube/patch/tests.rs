@@ -1,7 +1,6 @@
 //! Bodies and guards of the patches, the writer's requests, and its reading of answers.
 
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::kube::{

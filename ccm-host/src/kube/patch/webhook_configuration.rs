@@ -3,7 +3,6 @@
 use ::kube::Api;
 use k8s_openapi::{ByteString, api::admissionregistration::v1 as wire};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use super::{Body, Patch, Target, WriteError, Writer, Written};
 
@@ -56,7 +55,6 @@ impl Writer {
         name: &str,
         seen: &WebhookConfiguration,
         authorities: &[u8],
-        cancel: &CancellationToken,
     ) -> Result<Written, WriteError> {
         let test = json!({"op": "test", "path": "/metadata/resourceVersion", "value": seen.version});
         let add = |number: usize| {
@@ -65,7 +63,7 @@ impl Writer {
         };
         let operations: Vec<Value> = [test].into_iter().chain((0..seen.webhooks.len()).map(add)).collect();
         let patch = Patch { target: Target::Main, body: Body::Json(Value::Array(operations)) };
-        self.patch::<wire::MutatingWebhookConfiguration>(None, name, &patch, cancel).await
+        self.patch::<wire::MutatingWebhookConfiguration>(None, name, &patch).await
     }
 }
 

@@ -7,7 +7,6 @@ use ::kube::{
 use http::{Request, header};
 use k8s_openapi::api::{certificates::v1::CertificateSigningRequest, core::v1::PersistentVolume};
 use serde::{Deserialize, de::IgnoredAny};
-use tokio_util::sync::CancellationToken;
 
 use super::{Body, Patch, Target, WriteError};
 use crate::{
@@ -84,6 +83,12 @@ impl Writer {
         Self { shadow, ..self }
     }
 
+    /// Through this client, which has an identity of its own.
+    #[must_use]
+    pub fn through(self, client: Client) -> Self {
+        Self { client, ..self }
+    }
+
     /// On behalf of this controller.
     #[must_use]
     pub fn of(self, controller: &'static str) -> Self {
@@ -91,52 +96,27 @@ impl Writer {
     }
 
     /// Sends a patch of a Node.
-    pub async fn patch_node(
-        &self,
-        name: &str,
-        patch: &Patch,
-        cancel: &CancellationToken,
-    ) -> Result<Written, WriteError> {
-        self.patch::<NodeWire>(None, name, patch, cancel).await
+    pub async fn patch_node(&self, name: &str, patch: &Patch) -> Result<Written, WriteError> {
+        self.patch::<NodeWire>(None, name, patch).await
     }
 
     /// Sends a patch of a Service.
-    pub async fn patch_service(
-        &self,
-        key: &ObjectKey,
-        patch: &Patch,
-        cancel: &CancellationToken,
-    ) -> Result<Written, WriteError> {
-        self.patch::<ServiceWire>(Some(&key.namespace), &key.name, patch, cancel).await
+    pub async fn patch_service(&self, key: &ObjectKey, patch: &Patch) -> Result<Written, WriteError> {
+        self.patch::<ServiceWire>(Some(&key.namespace), &key.name, patch).await
     }
 
     /// Sends a patch of a CertificateSigningRequest.
-    pub async fn patch_certificate_request(
-        &self,
-        name: &str,
-        patch: &Patch,
-        cancel: &CancellationToken,
-    ) -> Result<Written, WriteError> {
-        self.patch::<CertificateSigningRequest>(None, name, patch, cancel).await
+    pub async fn patch_certificate_request(&self, name: &str, patch: &Patch) -> Result<Written, WriteError> {
+        self.patch::<CertificateSigningRequest>(None, name, patch).await
     }
 
     /// Sends a patch of a PersistentVolume.
-    pub async fn patch_persistent_volume(
-        &self,
-        name: &str,
-        patch: &Patch,
-        cancel: &CancellationToken,
-    ) -> Result<Written, WriteError> {
-        self.patch::<PersistentVolume>(None, name, patch, cancel).await
+    pub async fn patch_persistent_volume(&self, name: &str, patch: &Patch) -> Result<Written, WriteError> {
+        self.patch::<PersistentVolume>(None, name, patch).await
     }
 
     /// Deletes the Node of this name if it still has this uid.
-    pub async fn delete_node(
-        &self,
-        name: &str,
-        uid: &str,
-        cancel: &CancellationToken,
-    ) -> Result<(), WriteError> {
+    pub async fn delete_node(&self, name: &str, uid: &str) -> Result<(), WriteError> {
         if let Some(shadow) = &self.shadow {
             shadow.hold_deletion(self.controller, &subject::<NodeWire>(None, name), uid);
             return Err(WriteError::HeldBack(shadow.again()));
@@ -148,7 +128,7 @@ impl Writer {
             .delete(name, &params)
             .map_err(|error| WriteError::Other(Box::new(::kube::Error::BuildRequest(error))))?;
         let sent = self.client.request::<IgnoredAny>(request);
-        self.unless_cancelled(cancel, async { sent.await.map(drop).map_err(WriteError::of_delete) }).await
+        self.while_it_leads(async { sent.await.map(drop).map_err(WriteError::of_delete) }).await
     }
 
     /// Reads a Node from the apiserver.
@@ -191,7 +171,6 @@ impl Writer {
         namespace: Option<&str>,
         name: &str,
         patch: &Patch,
-        cancel: &CancellationToken,
     ) -> Result<Written, WriteError> {
         if let Some(shadow) = &self.shadow {
             shadow.hold_patch(self.controller, &subject::<K>(namespace, name), patch);
@@ -205,37 +184,34 @@ impl Writer {
         };
         let request = Request::patch(format!("{collection}/{name}{subresource}"))
             .header(header::CONTENT_TYPE, patch.body.content_type());
-        self.send(request, &patch.body, cancel).await
+        self.send(request, &patch.body).await
     }
 
     pub(super) async fn send(
         &self,
         request: http::request::Builder,
         body: &Body,
-        cancel: &CancellationToken,
     ) -> Result<Written, WriteError> {
         let request = request
             .header(header::ACCEPT, METADATA_ONLY)
             .body(body.value().to_string().into_bytes())
             .map_err(|error| WriteError::Other(Box::new(::kube::Error::HttpError(error))))?;
         let sent = self.client.request::<Answer>(request);
-        self.unless_cancelled(cancel, async {
+        self.while_it_leads(async {
             let answer = sent.await.map_err(|error| WriteError::of_patch(error, body))?;
             Ok(Written { resource_version: answer.metadata.resource_version })
         })
         .await
     }
 
-    async fn unless_cancelled<R>(
+    async fn while_it_leads<R>(
         &self,
-        cancel: &CancellationToken,
         write: impl Future<Output = Result<R, WriteError>>,
     ) -> Result<R, WriteError> {
         let _held = self.pressure.hold();
         tokio::select! {
             biased;
-            () = cancel.cancelled() => Err(WriteError::Cancelled),
-            () = self.leadership.lost() => Err(WriteError::Cancelled),
+            () = self.leadership.lost() => Err(WriteError::NotLeading),
             result = write => result,
         }
     }

@@ -72,7 +72,9 @@ async fn conflicts_without_end_go_back_to_the_queue() {
     let lines = scene.server.take_lines();
     assert_eq!(lines.iter().filter(|line| line.starts_with("PATCH")).count(), 8, "{lines:?}");
     assert_eq!(scene.questions(), 2, "asked once for each turn in the queue");
-    assert!(scene.metric(r#"node_controller_failures_total{stage="initialise",reason="WriteConflict"} 1"#));
+    assert!(
+        scene.has_metric(r#"node_controller_failures_total{stage="initialise",reason="WriteConflict"} 1"#)
+    );
     scene.stop().await;
 }
 
@@ -239,10 +241,9 @@ async fn nothing_is_written_after_the_end() {
         scene.server.silence_writes(slow_apiserver);
         scene.server.put(&new_node("n"));
         sleep(Duration::from_secs(if slow_apiserver { 6 } else { 1 })).await;
-        let Scene { server, cancel, running, .. } = scene;
+        let server = &scene.server;
         server.take_calls();
-        cancel.cancel();
-        running.await.unwrap().unwrap();
+        scene.stop().await;
         server.silence_writes(false);
         sleep(Duration::from_secs(60)).await;
         assert_eq!(server.take_lines(), [""; 0]);
@@ -268,7 +269,7 @@ async fn a_provider_that_hangs_leaves_the_others_their_places() {
     let (stuck, other) = (FakeProvider::new("stuck"), FakeProvider::new("other"));
     stuck.set_latency(method::INSTANCE, Duration::from_secs(3600));
     other.set_instance("n", InstanceState::Running, instance("other://n"));
-    let waiting = (0..OBSERVED_AT_ONCE)
+    let waiting = (0..Controller::AT_ONCE)
         .map(|index| node(&format!("stuck-{index}")).with_provider_id(&format!("stuck://{index}")));
     let scene = Scene::start_with(waiting, stuck, vec![other], |_| {}).await;
     scene.rest().await;

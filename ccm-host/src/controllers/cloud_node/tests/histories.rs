@@ -63,7 +63,7 @@ fn shape(name: &str, shape: u8) -> InstanceAnswer {
 }
 
 async fn take(scene: Scene, step: Step) -> Scene {
-    let Scene { server, fake, .. } = &scene;
+    let Stage { server, fake, .. } = &*scene;
     match step {
         Step::Join(which) if server.node(NAMES[which]).is_none() => server.put(&new_node(NAMES[which])),
         Step::Leave(which) => server.delete(NAMES[which]),

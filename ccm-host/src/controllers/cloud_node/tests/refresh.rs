@@ -157,10 +157,10 @@ async fn what_the_watch_missed_is_counted() {
         scene.fake.notify_change("fake://a");
         scene.rest().await;
         sleep(PERIOD * 2).await;
-        assert!(!scene.metric(SERIES), "it was told");
+        assert!(!scene.has_metric(SERIES), "it was told");
         scene.fake.set_answer("b", moved("b"));
         sleep(PERIOD * 2).await;
-        assert_eq!(scene.metric(SERIES), watched);
+        assert_eq!(scene.has_metric(SERIES), watched);
         assert_eq!(scene.server.part("b", "/metadata/labels/topology.kubernetes.io~1zone"), "zone-2");
         scene.stop().await;
     }
@@ -191,7 +191,7 @@ async fn what_is_not_known_changes_nothing() {
         assert_eq!(scene.server.take_lines(), [""; 0], "{state:?}");
     }
     assert_eq!(scene.reasons(), ["InstanceNotOwned"]);
-    assert!(scene.metric(r#"node_controller_failures_total{stage="refresh",reason="InstanceAbsent"} 1"#));
+    assert!(scene.has_metric(r#"node_controller_failures_total{stage="refresh",reason="InstanceAbsent"} 1"#));
     scene.stop().await;
 }
 
@@ -231,7 +231,7 @@ async fn addresses_in_another_order_are_counted_and_not_written() {
     scene.fake.set_answer("a", another);
     sleep(PERIOD * 3).await;
     assert_eq!(scene.server.take_lines(), [""; 0]);
-    assert!(scene.metric("node_controller_reordered_addresses_total 3"));
+    assert!(scene.has_metric("node_controller_reordered_addresses_total 3"));
     scene
         .server
         .edit("a", |node| node["metadata"]["annotations"][provided_ip::ANNOTATION] = "10.0.0.2".into());

@@ -1,8 +1,5 @@
 use super::*;
-use crate::{
-    kube::metrics::CacheMetrics,
-    shadow::{Caches, Metrics, Settings as ShadowSettings, Shadow},
-};
+use crate::shadow::{Caches, Metrics, Settings as ShadowSettings, Shadow};
 
 const GRACE: Duration = Duration::from_secs(120);
 
@@ -13,12 +10,12 @@ async fn in_shadow_mode_all_is_decided_and_nothing_written() {
     let fake = FakeProvider::new("fake");
     fake.set_answer("n", running("n"));
     let server = NodeServer::new([new_node("n")]).shadowed(&shadow);
-    let scene = Scene::on(server, fake, vec![], settings()).await;
+    let scene = Scene::on(server, fake, vec![], stage::settings().nodes).await;
     let caches = Caches {
-        nodes: scene.server.cache(keep(&settings()), &scene.cancel).await,
-        services: Cache::new(Keep::default(), &CacheMetrics::default()),
-        certificate_requests: Cache::new(Keep::default(), &CacheMetrics::default()),
-        volumes: Cache::new(Keep::default(), &CacheMetrics::default()),
+        nodes: scene.parts.nodes.clone(),
+        services: scene.parts.services.clone(),
+        certificate_requests: scene.parts.certificate_requests.clone(),
+        volumes: scene.parts.volumes.clone(),
     };
     let rows = || shadow.review(&caches, crate::clock::now()).0;
     let fields = || rows().into_iter().map(|row| row.field).collect::<Vec<_>>();

@@ -291,12 +291,11 @@ async fn in_shadow_mode_a_node_without_a_machine_is_told_and_stays() {
     let server = NodeServer::new([silent("n")]).shadowed(&shadow);
     let scene = Scene::on(server, fake, vec![], settings()).await;
     scene.passes(5).await;
-    let none = crate::kube::metrics::CacheMetrics::default();
     let caches = Caches {
-        nodes: scene.nodes.clone(),
-        services: Cache::new(Keep::default(), &none),
-        certificate_requests: Cache::new(Keep::default(), &none),
-        volumes: Cache::new(Keep::default(), &none),
+        nodes: scene.parts.nodes.clone(),
+        services: scene.parts.services.clone(),
+        certificate_requests: scene.parts.certificate_requests.clone(),
+        volumes: scene.parts.volumes.clone(),
     };
     let review = || shadow.review(&caches, clock::now());
     let told: Vec<_> = review().0.into_iter().map(|row| (row.name, row.what)).collect();

@@ -105,27 +105,14 @@ async fn a_write_that_meets_a_change_waits_for_the_next_pass() {
 /// NW-24: a cache that has not synced is no list of nodes.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_asked_before_the_cache_is_filled() {
-    let (server, fake, cancel) =
-        (NodeServer::new([silent("n")]), FakeProvider::new("fake"), CancellationToken::new());
-    let selector = LabelSelector::everything();
-    let nodes = Cache::new(keep(&selector), &crate::kube::metrics::CacheMetrics::default());
-    let controller = Controller::new(Context {
-        nodes: nodes.clone(),
-        writer: server.writer(),
-        providers: Providers::new(vec![Arc::clone(&fake) as Arc<dyn Provider>]),
-        recorder: recorder().0,
-        metrics: LifecycleMetrics::register(&mut Registry::default()),
-        settings: settings(),
-        selector,
-    });
-    let running = tokio::spawn(controller.run(cancel.clone()));
+    let (server, fake) = (NodeServer::new([silent("n")]), FakeProvider::new("fake"));
+    let stage = Stage::empty(&REGISTRATION, server, &[Arc::clone(&fake)], stage::settings()).run();
     sleep(PERIOD * 10).await;
     assert_eq!(fake.take_calls(), []);
-    server.fill(&nodes, &cancel).await;
+    stage.fill().await;
     sleep(MOMENT).await;
     assert_eq!(fake.take_calls().len(), 1, "the first pass begins with the first whole list");
-    cancel.cancel();
-    running.await.unwrap().unwrap();
+    stage.stop().await;
 }
 
 /// NW-22: an answer after shutdown writes nothing.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Cloud, Lane, Node, Reach, Shared};
+use super::{Cloud, Controller, Lane, Node, Reach};
 use crate::{
     cloud::{CloudError, EnsureRoute, ErrorReason, Route, RouteState},
     controllers::node_route::{metrics::Operation, outcome::Again, subject::Subject},
@@ -17,7 +17,7 @@ pub(super) struct LaneEnd {
     pub(super) again: Again,
 }
 
-impl Shared {
+impl Controller {
     /// Makes the destination of a lane lead to the node.
     pub(super) async fn ensure(&self, cloud: &Cloud, node: &Arc<Node>, lane: &Lane) -> LaneEnd {
         // A route that leads to the node already keeps doing so, whether the change succeeds or not.
@@ -27,7 +27,7 @@ impl Shared {
         let begun = Instant::now();
         let answer = cloud.provider.ensure_route(EnsureRoute { destination, node: Arc::clone(node) }).await;
         let ended = |result| {
-            self.context.metrics.ended(cloud.name(), Operation::Ensure, result, begun.elapsed());
+            self.metrics.ended(cloud.name(), Operation::Ensure, result, begun.elapsed());
         };
         let answer = match answer {
             Ok(answer) => answer,
@@ -57,7 +57,7 @@ impl Shared {
         {
             let mut table = cloud.table.lock();
             table.ensured(route);
-            self.context.metrics.known(cloud.name(), table.len());
+            self.metrics.known(cloud.name(), table.len());
         }
         if self.claims.lock().holder(&destination) != Some(node.name.as_str()) {
             // Another node became the holder meanwhile, and it is unknown which of the two calls came last.
@@ -87,7 +87,7 @@ impl Shared {
             Ok(_) => "ok".to_owned(),
             Err(error) => error.label(),
         };
-        self.context.metrics.ended(cloud.name(), Operation::Delete, result, begun.elapsed());
+        self.metrics.ended(cloud.name(), Operation::Delete, result, begun.elapsed());
         match answer {
             Ok(deleted) => match deleted.in_progress {
                 Some(progress) => again.after(progress.retry_after),
@@ -106,7 +106,7 @@ impl Shared {
         tracing::info!(route = route.id, destination = %route.destination, provider = cloud.name(), "route removed");
         let mut table = cloud.table.lock();
         table.removed(route);
-        self.context.metrics.known(cloud.name(), table.len());
+        self.metrics.known(cloud.name(), table.len());
     }
 
     fn not_removed(&self, node: Option<&Node>, route: &Route, error: &CloudError, again: &mut Again) {

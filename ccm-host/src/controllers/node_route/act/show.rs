@@ -4,9 +4,8 @@ use std::{collections::HashMap, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use super::{Node, Shared};
+use super::{Controller, Node};
 use crate::{
     controllers::node_route::{condition, outcome::Again},
     kube::patch::{WantedCondition, WriteError, node_condition},
@@ -41,16 +40,10 @@ impl Shown {
     }
 }
 
-impl Shared {
+impl Controller {
     /// Writes the condition unless the current node has it already.
-    pub(super) async fn show(
-        &self,
-        node: &Node,
-        wanted: &WantedCondition<'_>,
-        again: &mut Again,
-        cancel: &CancellationToken,
-    ) {
-        let now_known = self.context.nodes.get(&node.name).filter(|known| known.uid == node.uid);
+    pub(super) async fn show(&self, node: &Node, wanted: &WantedCondition<'_>, again: &mut Again) {
+        let now_known = self.parts.nodes.get(&node.name).filter(|known| known.uid == node.uid);
         let Some(node) = now_known.filter(|node| !condition::says(node, wanted)) else { return };
         if let Some(left) = self.shown.peace(&node, Instant::now()) {
             again.after(left);
@@ -58,11 +51,11 @@ impl Shared {
         }
         let Some(patch) = node_condition(&node, wanted, crate::clock::now()) else { return };
         let Ok(_permit) = self.nodes_at_once.acquire().await else { return };
-        match self.context.writer.patch_node(&node.name, &patch, cancel).await {
+        match self.parts.writer.patch_node(&node.name, &patch).await {
             Ok(_) => {
                 tracing::info!(node = node.name, status = wanted.status, reason = wanted.reason, "condition");
             }
-            Err(WriteError::NotFound | WriteError::Gone | WriteError::Cancelled) => {}
+            Err(WriteError::NotFound | WriteError::Gone | WriteError::NotLeading) => {}
             Err(WriteError::HeldBack(later)) => again.after(later),
             Err(error) => again.failed(anyhow::Error::from(error)),
         }

@@ -27,7 +27,7 @@ async fn only_routes_inside_the_cluster_cidrs_are_asked_for() {
     scene.rest().await;
     let within = ["10.120.0.0/16", "a00::/8"].map(str::to_owned).to_vec();
     assert_eq!(scene.fake.take_calls(), [Call::ListRoutes { within }]);
-    assert!(scene.metric("route_controller_route_sync_total 1"));
+    assert!(scene.has_metric("route_controller_route_sync_total 1"));
     scene.stop().await;
 }
 

@@ -37,13 +37,13 @@ async fn a_route_that_cannot_be_made_is_told_and_tried_again() {
         (3 * 10..=3 * 18).contains(&later),
         "every five minutes in the end, but {later} in fifty minutes"
     );
-    assert!(scene.metric("ccm_route_waiting 3"));
+    assert!(scene.has_metric("ccm_route_waiting 3"));
 
     scene.fake.fail_always(method::ENSURE_ROUTE, None);
     sleep(PERIOD * 2).await;
     assert_eq!(scene.routes().len(), 3);
     assert_eq!(scene.condition("n1"), "False RouteCreated");
-    assert!(scene.metric("ccm_route_waiting 0"));
+    assert!(scene.has_metric("ccm_route_waiting 0"));
     scene.stop().await;
 }
 
@@ -160,7 +160,7 @@ async fn a_route_that_cannot_be_removed_is_told_and_tried_again() {
     sleep(Duration::from_secs(5)).await;
     assert_eq!(scene.routes(), ["10.120.0.0/24 n1"]);
     let failed = r#"ccm_route_operation_duration_seconds_count{provider="fake",operation="delete",result="INTERNAL_ERROR"} 4"#;
-    assert!(scene.metric(failed));
+    assert!(scene.has_metric(failed));
     scene.stop().await;
 }
 
@@ -174,7 +174,7 @@ async fn nothing_is_done_before_the_routes_are_known() {
     let calls = scene.calls();
     assert_eq!(calls, ["list"; 4], "after 1, 2 and 4 seconds");
     assert_eq!(scene.condition("n1"), "none");
-    assert!(scene.metric("route_controller_route_sync_total 4"));
+    assert!(scene.has_metric("route_controller_route_sync_total 4"));
     scene.fake.fail_always(method::LIST_ROUTES, None);
     sleep(Duration::from_secs(8)).await;
     assert_eq!(scene.condition("n1"), "False RouteCreated");

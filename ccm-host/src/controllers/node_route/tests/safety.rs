@@ -52,31 +52,17 @@ async fn a_node_that_the_cache_does_not_know_yet_keeps_its_routes() {
     let server = NodeServer::new([]);
     let fake = FakeProvider::new("fake");
     fake.set_route(route("a", "10.120.0.0/24", "n1"));
-    let cancel = CancellationToken::new();
-    let cache = server.cache(keep(&LabelSelector::everything()), &cancel).await;
+    let stage = Stage::set(&REGISTRATION, server.clone(), &[Arc::clone(&fake)], settings()).await;
     server.hold_watches();
     server.put(&n1());
-    let (recorder, _events) = recorder();
-    let controller = Controller::new(Context {
-        nodes: cache,
-        writer: server.writer(),
-        providers: Providers::new(vec![Arc::clone(&fake) as Arc<dyn Provider>]),
-        recorder,
-        metrics: RouteMetrics::register(&mut Registry::default()),
-        queue_metrics: QueueMetrics::default(),
-        cluster_cidrs: cluster_cidrs(),
-        selector: LabelSelector::everything(),
-        settings: SETTINGS,
-    });
-    let running = tokio::spawn(controller.run(cancel.clone()));
+    let stage = stage.run();
     sleep(Duration::from_secs(30)).await;
     assert_eq!(routes_of(&fake), ["10.120.0.0/24 n1"]);
     assert!(server.take_lines().iter().all(|line| line == "GET n1"));
     server.release_all();
     sleep(Duration::from_secs(2)).await;
     assert_eq!(fake.take_calls().len(), 1, "nothing but the list");
-    cancel.cancel();
-    running.await.unwrap().unwrap();
+    stage.stop().await;
 }
 
 /// A live read shows that the node wants again what it gave up according to the cache.

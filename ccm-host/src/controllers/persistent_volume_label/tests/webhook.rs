@@ -17,7 +17,7 @@ use super::{
     *,
 };
 use crate::cloud::{
-    ErrorReason, Provider, VolumeState,
+    ErrorReason, Provider, Providers, VolumeState,
     fake::{FakeProvider, error, method, volume},
 };
 

@@ -67,9 +67,9 @@ impl Act<'_> {
             Err(error) => {
                 if error.is(ErrorReason::AdoptionRefused) {
                     let remedy = format_args!("{error}; {ADOPT_FLAG} lets the host take over the balancer");
-                    self.shared.events.warn(lane, &order.service, Warning::sync(remedy));
+                    self.controller.events.warn(lane, &order.service, Warning::sync(remedy));
                 } else if !self.is_quiet(&error) {
-                    self.shared.events.warn(lane, &order.service, Warning::sync(&error));
+                    self.controller.events.warn(lane, &order.service, Warning::sync(&error));
                 }
                 self.failed_to_apply(lane, order, &error)
             }
@@ -90,7 +90,7 @@ impl Act<'_> {
     fn announce(&self, lane: &mut Lane, order: &Order) {
         if order.wish == Wish::Wanted && lane.announced.as_ref() != Some(&order.digest) {
             lane.announced = Some(order.digest.clone());
-            self.shared.events.ensuring(&order.service);
+            self.controller.events.ensuring(&order.service);
         }
     }
 
@@ -106,7 +106,7 @@ impl Act<'_> {
             backends: Arc::clone(backends),
             desired_digest: digest.clone(),
             revision: lane.revision(Some(digest), wall_micros()),
-            adopt: self.shared.context.settings.adopt_load_balancers,
+            adopt: self.controller.parts.settings.services.adopt_load_balancers,
         };
         let begun = Instant::now();
         let answer = provider.ensure_load_balancer(wanted).await.and_then(|mut ensured| {
@@ -114,7 +114,7 @@ impl Act<'_> {
             Ok(ensured)
         });
         let result = result(&answer, |ensured| &ensured.in_progress);
-        self.shared.context.metrics.ended(provider.name(), Operation::Ensure, result, begun.elapsed());
+        self.controller.metrics.ended(provider.name(), Operation::Ensure, result, begun.elapsed());
         answer
     }
 
@@ -122,9 +122,9 @@ impl Act<'_> {
         let Order { wish, service, backends, digest, .. } = order;
         let ingress = published(&ensured.load_balancer);
         let rejected = ensured.load_balancer.rejected.join("; ");
-        self.shared.events.of_provider(&*service, &ensured.events);
+        self.controller.events.of_provider(&*service, &ensured.events);
         if !rejected.is_empty() {
-            self.shared.events.warn(lane, &service, Warning::sync(rejected));
+            self.controller.events.warn(lane, &service, Warning::sync(rejected));
         }
         let done = ensured.in_progress.is_none();
         // While the work is in progress, an empty answer means "not known yet", so the published status stays.
@@ -154,9 +154,9 @@ impl Act<'_> {
         if wish == Wish::Upkeep {
             return self.kept_up(lane, &backends);
         }
-        self.shared.events.ensured(&service);
+        self.controller.events.ensured(&service);
         if backends.nodes.is_empty() {
-            self.shared.events.warn(lane, &service, Warning::no_nodes());
+            self.controller.events.warn(lane, &service, Warning::no_nodes());
         } else {
             lane.warned = None;
         }
@@ -183,7 +183,7 @@ impl Act<'_> {
             Err(error) => {
                 if !self.is_quiet(&error) {
                     let warning = Warning::update(&order.backends, &error);
-                    self.shared.events.warn(lane, &order.service, warning);
+                    self.controller.events.warn(lane, &order.service, warning);
                 }
                 self.failed_to_apply(lane, order, &error)
             }
@@ -199,7 +199,7 @@ impl Act<'_> {
             desired_digest: digest.clone(),
             revision: lane.revision(Some(digest), wall_micros()),
         };
-        let metrics = &self.shared.context.metrics;
+        let metrics = &self.controller.metrics;
         metrics.update_begins();
         let begun = Instant::now();
         let answer = provider.update_load_balancer(wanted).await;
@@ -211,7 +211,7 @@ impl Act<'_> {
 
     fn updated(&self, lane: &mut Lane, order: Order, updated: Updated) -> Step {
         let Order { wish, service, backends, digest, .. } = order;
-        self.shared.events.of_provider(&*service, &updated.events);
+        self.controller.events.of_provider(&*service, &updated.events);
         if let Some(in_progress) = updated.in_progress {
             return self.in_progress_of(lane, wish, digest, &in_progress);
         }
@@ -221,10 +221,10 @@ impl Act<'_> {
         }
         lane.attempt = None;
         if backends.nodes.is_empty() {
-            self.shared.events.warn(lane, &service, Warning::no_nodes());
+            self.controller.events.warn(lane, &service, Warning::no_nodes());
         } else {
             lane.warned = None;
-            self.shared.events.updated(&service);
+            self.controller.events.updated(&service);
         }
         settle(lane);
         // Nothing was written, so the status may still have to be.
@@ -236,9 +236,9 @@ impl Act<'_> {
         lane.node_sync = None;
         match &self.seen.service {
             Some(service) if backends.nodes.is_empty() => {
-                self.shared.events.warn(lane, service, Warning::no_nodes());
+                self.controller.events.warn(lane, service, Warning::no_nodes());
             }
-            Some(service) => self.shared.events.updated(service),
+            Some(service) => self.controller.events.updated(service),
             None => {}
         }
         Step::Again
@@ -253,7 +253,7 @@ impl Act<'_> {
                 let stale =
                     |wanted: &Wanted| wanted.since_applied == Difference::Service && wanted.upkeep.is_some();
                 if self.seen.wanted().is_some_and(stale) {
-                    self.shared.queue.add(self.key.clone());
+                    self.controller.queue.add(self.key.clone());
                 }
                 Step::End(outcome)
             }
@@ -281,7 +281,9 @@ impl Act<'_> {
     /// The queue keeps one delay per Service: make sure that the earlier one counts.
     fn wake_for_attempt(&self, lane: &Lane) {
         if let Some(until) = lane.attempt.as_ref().and_then(|attempt| attempt.until) {
-            self.shared.queue.add_after(self.key.clone(), until.saturating_duration_since(Instant::now()));
+            self.controller
+                .queue
+                .add_after(self.key.clone(), until.saturating_duration_since(Instant::now()));
         }
     }
 

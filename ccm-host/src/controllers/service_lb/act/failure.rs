@@ -24,7 +24,7 @@ impl Act<'_> {
 
     /// Whether the error is not worth an Event to the Service's owner.
     pub(super) fn is_quiet(&self, error: &CloudError) -> bool {
-        is_internal(error) || passes_by_itself(error, self.shared.queue.backoff(self.key))
+        is_internal(error) || passes_by_itself(error, self.controller.queue.backoff(self.key))
     }
 
     /// The delay before a retry; `None` means once the Service changes, or at the next sweep.
@@ -42,7 +42,7 @@ impl Act<'_> {
             Intent::Apply(_) => Retry::of(error),
             Intent::Remove => Retry::without_sweep(error),
         };
-        let wait = retry.delay(self.shared.queue.backoff(self.key));
+        let wait = retry.delay(self.controller.queue.backoff(self.key));
         tracing::debug!(service = %self.key, error = %error, ?wait, "a provider could not do it");
         (wait, retry.outcome(error))
     }

@@ -57,8 +57,8 @@ impl Act<'_> {
         if stands || !has_finalizer(service) {
             return self.set_finalizer(service, true).await;
         }
-        let context = &self.shared.context;
-        match context.writer.get_service(self.key, &context.services.keep()).await? {
+        let parts = &self.controller.parts;
+        match parts.writer.get_service(self.key, &parts.services.keep()).await? {
             None => Err(WriteError::NotFound),
             Some(fresh) if fresh.uid != service.uid => Err(WriteError::Gone),
             Some(fresh) => self.set_finalizer(&fresh, true).await,
@@ -71,8 +71,8 @@ impl Act<'_> {
         if !matches!(first, Err(WriteError::Conflict)) {
             return first;
         }
-        let context = &self.shared.context;
-        match context.writer.get_service(self.key, &context.services.keep()).await? {
+        let parts = &self.controller.parts;
+        match parts.writer.get_service(self.key, &parts.services.keep()).await? {
             None => Err(WriteError::NotFound),
             Some(fresh) if fresh.uid != service.uid => Err(WriteError::Gone),
             Some(fresh) if present && fresh.is_deleting() => Err(WriteError::Conflict),
@@ -116,7 +116,7 @@ impl Act<'_> {
         match written {
             Err(WriteError::Invalid(why)) => {
                 let why = format!("the apiserver refuses {what} of the provider: {why}");
-                self.shared.events.warn(lane, service, Warning::sync(why));
+                self.controller.events.warn(lane, service, Warning::sync(why));
                 Ok(())
             }
             written => written,
@@ -125,7 +125,7 @@ impl Act<'_> {
 
     async fn write(&self, patch: Option<Patch>) -> Result<(), WriteError> {
         let Some(patch) = patch else { return Ok(()) };
-        self.shared.context.writer.patch_service(self.key, &patch, self.cancel).await.map(drop)
+        self.controller.parts.writer.patch_service(self.key, &patch).await.map(drop)
     }
 
     /// Handles a failed write.
@@ -139,14 +139,14 @@ impl Act<'_> {
         lane.settled = false;
         Step::End(match error {
             // The watch will report the change and so requeue the Service; if it does not, the sweep does.
-            WriteError::NotFound | WriteError::Gone | WriteError::Cancelled => Outcome::Done,
+            WriteError::NotFound | WriteError::Gone | WriteError::NotLeading => Outcome::Done,
             WriteError::HeldBack(again) => Outcome::RetryAfter(*again),
             WriteError::Conflict => {
                 Outcome::retry(format_args!("failed to update load balancer {what}: {error}"))
             }
             WriteError::Invalid(_) | WriteError::Other(_) => {
                 let why = format!("failed to update load balancer {what}: {error}");
-                self.shared.events.warn(lane, service, Warning::sync(&why));
+                self.controller.events.warn(lane, service, Warning::sync(&why));
                 Outcome::Retry(why)
             }
         })

@@ -8,7 +8,7 @@ use super::{Act, Step, apply::result, lane_of};
 use crate::{
     cloud::{CloudError, DeleteLoadBalancer, Deleted, ErrorReason, Provider},
     controllers::service_lb::{
-        Shared,
+        Controller,
         decide::{Difference, Removal},
         events::Warning,
         lane::{Intent, Lane, Presence, Taken},
@@ -41,7 +41,7 @@ impl Act<'_> {
         let tell = mine.presence != Presence::Absent;
         if tell && mine.announced.as_deref() != Some(GONE) {
             mine.announced = Some(GONE.to_owned());
-            self.shared.events.deleting(&subject);
+            self.controller.events.deleting(&subject);
         }
         // A half-deleted balancer no longer matches what was applied: only an Ensure restores it.
         mine.applied = None;
@@ -62,8 +62,8 @@ impl Act<'_> {
 
     /// Whether the API still has the Service that vanished from the cache.
     async fn lives(&self, service: &Service) -> Result<bool, WriteError> {
-        let context = &self.shared.context;
-        let live = context.writer.get_service(self.key, &context.services.keep()).await?;
+        let parts = &self.controller.parts;
+        let live = parts.writer.get_service(self.key, &parts.services.keep()).await?;
         Ok(live.is_some_and(|live| live.uid == service.uid))
     }
 
@@ -78,7 +78,7 @@ impl Act<'_> {
         let answer = self.call_delete(provider, lane, subject).await;
         match answer {
             Ok(Deleted { in_progress, events }) => {
-                self.shared.events.of_provider(&**subject, &events);
+                self.controller.events.of_provider(&**subject, &events);
                 in_progress.map(|in_progress| self.in_progress(lane, Intent::Remove, &in_progress))
             }
             Err(error) if error.is(ErrorReason::ImplementedElsewhere) => {
@@ -88,7 +88,7 @@ impl Act<'_> {
             }
             Err(error) => {
                 if !self.is_quiet(&error) {
-                    self.shared.events.warn(lane, subject, warning(removal, &error));
+                    self.controller.events.warn(lane, subject, warning(removal, &error));
                 }
                 Some(Step::End(self.failed(lane, Intent::Remove, &error)))
             }
@@ -106,9 +106,9 @@ impl Act<'_> {
             uid: subject.uid.clone(),
             last_known: Some(Arc::clone(subject)),
             revision: lane.revision(None, wall_micros()),
-            adopt: self.shared.context.settings.adopt_load_balancers,
+            adopt: self.controller.parts.settings.services.adopt_load_balancers,
         };
-        self.shared.delete(provider, wanted).await
+        self.controller.delete(provider, wanted).await
     }
 
     /// Nothing is left in the cloud: clears the status, then removes the finalizer.
@@ -120,7 +120,7 @@ impl Act<'_> {
             return self.unwritten(lane, subject, what, &error);
         }
         if tell {
-            self.shared.events.deleted(&**subject);
+            self.controller.events.deleted(&**subject);
         }
         **lane = None;
         match removal {
@@ -169,7 +169,7 @@ impl Act<'_> {
     }
 }
 
-impl Shared {
+impl Controller {
     /// Calls the provider once, measured.
     pub(in crate::controllers::service_lb) async fn delete(
         &self,
@@ -179,7 +179,7 @@ impl Shared {
         let begun = Instant::now();
         let answer = provider.delete_load_balancer(wanted).await;
         let result = result(&answer, |deleted| &deleted.in_progress);
-        self.context.metrics.ended(provider.name(), Operation::Delete, result, begun.elapsed());
+        self.metrics.ended(provider.name(), Operation::Delete, result, begun.elapsed());
         answer
     }
 }

@@ -22,7 +22,7 @@ use super::{Swept, is_ours};
 use crate::{
     cloud::{DeleteLoadBalancer, LoadBalancer, LoadBalancerList, Provider, ProviderStatus},
     controllers::service_lb::{
-        Shared,
+        Controller,
         lane::{Lane, Presence},
         wall_micros,
     },
@@ -58,17 +58,17 @@ enum Why {
     LeftBehind,
 }
 
-impl Shared {
+impl Controller {
     /// Reports new strays. Returns those to remove: the ones left behind, and known orphans if the operator asked for
     /// it.
     pub(super) async fn look_for_strays(&self, provider: &dyn Provider, swept: Swept) -> Vec<Stray> {
         let Swept { list, left_behind } = swept;
         let orphans = self.orphans_in(&list).await;
-        self.context.metrics.set_orphans(provider.name(), orphans.len());
+        self.metrics.set_orphans(provider.name(), orphans.len());
         let before = self.orphans.replace(provider.name(), &orphans);
         let (known, new): (Vec<_>, Vec<_>) =
             orphans.into_iter().partition(|balancer| before.contains(&balancer.service_uid));
-        let remove = self.context.settings.delete_orphaned_load_balancers;
+        let remove = self.parts.settings.services.delete_orphaned_load_balancers;
         for balancer in new {
             tracing::warn!(
                 provider = provider.name(),
@@ -98,7 +98,7 @@ impl Shared {
 
     async fn orphans_in<'a>(&self, list: &'a LoadBalancerList) -> Vec<&'a LoadBalancer> {
         let mut known: HashSet<String> =
-            self.context.services.list().iter().map(|service| service.uid.clone()).collect();
+            self.parts.services.list().iter().map(|service| service.uid.clone()).collect();
         // A balancer whose Service has a lane is being handled there.
         let taken = self.lanes.for_each_idle(|_, lane| _ = known.insert(lane.last.uid.clone()));
         let suspects = list.load_balancers.iter().filter(|balancer| is_suspect(balancer, &known));
@@ -114,10 +114,10 @@ impl Shared {
 
     /// Whether the API itself has no Service of that uid. False while that is unknown.
     async fn has_no_service(&self, balancer: &LoadBalancer) -> bool {
-        let context = &self.context;
-        match context.writer.get_service(&balancer.key, &context.services.keep()).await {
+        let parts = &self.parts;
+        match parts.writer.get_service(&balancer.key, &parts.services.keep()).await {
             Ok(live) => live.is_none_or(|live| live.uid != balancer.service_uid),
-            Err(WriteError::Cancelled) => false,
+            Err(WriteError::NotLeading) => false,
             Err(error) => {
                 tracing::warn!(service = %balancer.key, %error, "not known whether it still exists");
                 false
@@ -132,7 +132,7 @@ impl Shared {
                 sleep(wait).await;
             }
         };
-        if timeout(self.context.settings.load_balancer_resync_period, until_gone).await.is_err() {
+        if timeout(self.parts.settings.services.load_balancer_resync_period, until_gone).await.is_err() {
             let Stray { balancer, .. } = stray;
             tracing::warn!(service = %balancer.key, id = balancer.id, "an unwanted load balancer takes long to go");
         }

@@ -13,18 +13,22 @@ use tokio_util::sync::CancellationToken;
 use super::cluster::Cluster;
 use crate::{
     cloud::{
-        Provider, Providers,
+        Provider,
         fake::{Call, FakeProvider},
     },
-    controllers::service_lb::{Context, Controller, Metrics, Settings, Shared, keep_nodes, keep_services},
+    controllers::{
+        self,
+        service_lb::{Controller, REGISTRATION, Settings},
+        stage,
+    },
     kube::{
-        cache::Cache,
-        fixtures::{Recorded, recorder},
-        metrics::KubeMetrics,
+        cache::{Cache, Slim},
+        fixtures::Recorded,
         patch::Writer,
         pressure::WritePressure,
         service::ObjectKey,
     },
+    reconcile,
 };
 
 /// Longer than any debounce and any short backoff of these tests, shorter than a sweep.
@@ -37,7 +41,7 @@ pub(super) struct World {
     recorded: Option<Recorded>,
     registry: Registry,
     pub(super) settings: Settings,
-    shared: Option<Arc<Shared>>,
+    controller: Option<Arc<Controller>>,
     cancel: CancellationToken,
     running: JoinSet<()>,
 }
@@ -63,7 +67,7 @@ impl World {
             recorded: None,
             registry: Registry::default(),
             settings,
-            shared: None,
+            controller: None,
             cancel: CancellationToken::new(),
             running: JoinSet::new(),
         }
@@ -86,36 +90,25 @@ impl World {
 
     /// Starts a controller without memory of an earlier one.
     pub(super) fn start(&mut self) {
-        let kube = KubeMetrics::default();
-        let (recorder, recorded) = recorder();
-        self.recorded = Some(recorded);
         self.registry = Registry::default();
         self.cancel = CancellationToken::new();
-        let services = Cache::new(keep_services(), &kube.cache);
-        let nodes = Cache::new(keep_nodes(), &kube.cache);
         let providers = std::iter::once(&self.cloud).chain(&self.others);
-        let context = Context {
-            services: services.clone(),
-            nodes: nodes.clone(),
-            writer: Writer::new(self.cluster.client.clone(), WritePressure::default()),
-            providers: Providers::new(providers.map(|one| Arc::clone(one) as Arc<dyn Provider>).collect()),
-            recorder,
-            metrics: Metrics::register(&mut self.registry),
-            queue_metrics: kube.queue,
-            settings: self.settings,
-        };
-        let (client, cancel) = (self.cluster.client.clone(), self.cancel.clone());
-        self.running.spawn({
-            let (client, cancel) = (client.clone(), cancel.clone());
-            async move { services.run(client, cancel).await }
-        });
-        self.running.spawn({
-            let cancel = cancel.clone();
-            async move { nodes.run(client, cancel).await }
-        });
-        let controller = Controller::new(context);
-        self.shared = Some(Arc::clone(&controller.0));
-        self.running.spawn(async move { controller.run(cancel).await.unwrap() });
+        let providers = providers.map(|one| Arc::clone(one) as Arc<dyn Provider>).collect();
+        let writer = Writer::new(self.cluster.client.clone(), WritePressure::default());
+        let settings = controllers::Settings { services: self.settings, ..stage::settings() };
+        let (parts, recorded) =
+            stage::parts(&[&REGISTRATION], writer, providers, settings, &mut self.registry);
+        self.recorded = Some(recorded);
+        self.watch(&parts.services);
+        self.watch(&parts.nodes);
+        let controller = Arc::new(Controller::new(parts, &mut self.registry));
+        self.controller = Some(Arc::clone(&controller));
+        self.running.spawn(reconcile::run(controller)(self.cancel.clone()));
+    }
+
+    fn watch<T: Slim>(&mut self, cache: &Cache<T>) {
+        let (cache, client, cancel) = (cache.clone(), self.cluster.client.clone(), self.cancel.clone());
+        self.running.spawn(async move { cache.run(client, cancel).await });
     }
 
     /// Stops the controller; returns how long it took to end.
@@ -130,17 +123,17 @@ impl World {
 
     /// Queues a key as if the watch had reported that Service.
     pub(super) fn enqueue(&self, key: ObjectKey) {
-        self.shared.as_ref().expect("started").queue.add(key);
+        self.controller.as_ref().expect("started").queue.add(key);
     }
 
     /// The Services that have a lane.
     pub(super) fn remembered(&self) -> Vec<ObjectKey> {
-        self.shared.as_ref().expect("started").lanes.keys()
+        self.controller.as_ref().expect("started").lanes.keys()
     }
 
     /// How often the sets of nodes were invalidated.
     pub(super) fn sets_made(&self) -> u64 {
-        self.shared.as_ref().expect("started").backends.changes()
+        self.controller.as_ref().expect("started").backends.changes()
     }
 
     /// Lets time pass.
