@@ -1,6 +1,7 @@
 //! A cloud in memory: what the provider in front of it asks, and what the admin door does behind its back.
 //!
-//! Pure: nothing here awaits, knows gRPC or reads a clock; the time is an argument. [`Cloud`] is the lock around
+//! Pure: nothing here awaits or reads a clock; the time is an argument. What the provider wants is said in the contract's
+//! messages and errors. [`Cloud`] is the lock around
 //! [`State`], wakes whoever watches, and has each change saved before the caller may speak of it.
 
 mod address_pool;
@@ -32,27 +33,26 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub use balancer::{
-    ANNOTATION_PREFIX, Backend, Balancer, BalancerKey, BalancerState, Family, FamilyPolicy, Ingress, Port,
-    Protocol, WRITTEN_PREFIX, WantedService,
+    ANNOTATION_PREFIX, Backend, Balancer, BalancerState, Ingress, Port, Protocol, WRITTEN_PREFIX,
 };
 pub use balancer_admin::{BalancerPatch, NewLegacyBalancer};
-pub use balancer_ensure::{EnsureWish, Ensured};
-pub use balancer_update::{Deleted, UpdateWish, Updated};
+pub use balancer_ensure::Ensured;
+pub use balancer_update::Deleted;
 pub use balancers::{FoundBalancer, Held, legacy_name};
 pub use conditions::{Conditions, ConditionsPatch, Credentials};
 pub use error::CloudError;
 pub use hosted_cluster::HostedCluster;
 pub use instance::{Address, AddressKind, Instance, InstancePatch, InstanceState, NewInstances};
-pub use journal::{Change, ResumeError};
+pub use journal::Change;
 pub(crate) use journal::{read_resume_token, resume_token};
-pub use lookup::{Found, NodeQuery};
+pub use lookup::Found;
 pub use route::{NewRoute, Route, RoutePatch, RouteState, RouteTarget, canonical_cidr};
 pub use routes::ListedRoute;
 pub use settings::{Quota, Settings, UnknownNodes};
 pub use ssh_key::SshKey;
 pub use state::{CloudCalls, State};
-pub use store::{Store, StoreError, load};
-pub use volume::{FoundVolume, Volume};
+pub use store::{Store, load};
+pub use volume::Volume;
 
 /// The cloud behind its lock.
 #[derive(Debug, Clone)]
@@ -92,11 +92,7 @@ impl Cloud {
     /// # Errors
     ///
     /// When the state file cannot be written: the change is made, but a restart may forget it.
-    pub async fn change<R>(
-        &self,
-        now: Timestamp,
-        act: impl FnOnce(&mut State) -> R,
-    ) -> Result<R, StoreError> {
+    pub async fn change<R>(&self, now: Timestamp, act: impl FnOnce(&mut State) -> R) -> anyhow::Result<R> {
         let (answer, generation) = {
             let mut state = self.shared.state.lock();
             state.tick(now);

@@ -5,7 +5,6 @@
 
 mod account;
 mod advertised;
-mod from_wire;
 mod instances;
 mod load_balancers;
 mod routes;
@@ -14,10 +13,10 @@ mod watch;
 
 use std::{sync::Arc, time::Duration};
 
-use cloudprovider_sdk::{BuildError, Pager, Provider, ProviderError, proto::ErrorReason as R};
+use cloudprovider_sdk::{BuildError, Pager, Provider, Result};
 use jiff::Timestamp;
 
-use crate::cloud::{Cloud, CloudError, StoreError};
+use crate::cloud::{Cloud, State};
 
 pub use advertised::{Advertised, AdvertisedError};
 pub(crate) use to_wire::{balancer as balancer_message, timestamp};
@@ -45,11 +44,26 @@ impl Mock {
 
     /// The time at which a call of the cloud's API is answered, once it took as long as it takes.
     async fn at_cloud(&self) -> Timestamp {
-        let latency = self.cloud.read(self.now(), |state| state.conditions().latency_ms);
+        let latency = self.cloud.read(self.now(), |state| state.conditions.latency_ms);
         if latency > 0 {
             tokio::time::sleep(Duration::from_millis(latency)).await;
         }
         self.now()
+    }
+
+    /// Asks the cloud.
+    async fn ask<R>(&self, look: impl FnOnce(&State, Timestamp) -> Result<R> + Send) -> Result<R> {
+        let now = self.at_cloud().await;
+        self.cloud.read(now, |state| look(state, now))
+    }
+
+    /// Changes the cloud. What is answered is saved; when that fails, the caller has to ask again, and the log says why.
+    async fn change<R: Send>(
+        &self,
+        act: impl FnOnce(&mut State, Timestamp) -> Result<R> + Send,
+    ) -> Result<R> {
+        let now = self.at_cloud().await;
+        self.cloud.change(now, |state| act(state, now)).await?
     }
 }
 
@@ -82,7 +96,7 @@ pub fn build(
         keyed_by_name: advertised.keyed_by_name(),
         tagged_routes: advertised.tagged_routes(),
     };
-    let settings = mock.cloud.read(mock.now(), |state| state.settings().clone());
+    let settings = mock.cloud.read(mock.now(), |state| state.settings.clone());
     Provider::builder(name)
         .leaders(advertised.leaders())
         .vendor_version(version)
@@ -96,46 +110,4 @@ pub fn build(
         .volumes(mock.clone())
         .clusters(mock)
         .build()
-}
-
-/// The error of the contract for a refusal of the cloud.
-#[must_use]
-pub fn provider_error(error: CloudError) -> ProviderError {
-    let text = error.to_string();
-    match error {
-        CloudError::CredentialsInvalid => ProviderError::cloud_credentials_invalid(),
-        CloudError::CredentialsExpired => ProviderError::cloud_credentials_expired(),
-        CloudError::PermissionDenied { action } => ProviderError::cloud_permission_denied(&action),
-        CloudError::Unreachable => ProviderError::cloud_api_unavailable(),
-        CloudError::ZoneUnreachable { zone } => ProviderError::location_unreachable(&zone),
-        CloudError::Ambiguous { node, .. } => ProviderError::instance_ambiguous(&node),
-        CloudError::InstanceNotFound { node } => ProviderError::instance_not_found(&node),
-        CloudError::InvalidConfiguration { field, message } => {
-            ProviderError::invalid_configuration(&field, &message)
-        }
-        CloudError::Unsupported { field, message } => ProviderError::unsupported_feature(&field, &message),
-        CloudError::ImplementedElsewhere { class } if class.is_empty() => {
-            ProviderError::implemented_elsewhere("another controller")
-        }
-        CloudError::ImplementedElsewhere { class } => {
-            ProviderError::implemented_elsewhere(&format!("the controller of class {class}"))
-        }
-        CloudError::OwnedByOtherCluster { what } => ProviderError::owned_by_other_cluster(&what),
-        CloudError::AdoptionRefused { name } => ProviderError::adoption_refused(&name),
-        CloudError::RouteChanged { id } => ProviderError::route_changed(&id),
-        CloudError::QuotaExceeded { subject, limit } => {
-            ProviderError::quota_exceeded("the account", &format!("{limit} {subject}"))
-        }
-        CloudError::OutOfCapacity { what } => ProviderError::capacity_unavailable(&what),
-        CloudError::InvalidSshKey { why } => ProviderError::invalid_ssh_key(&why),
-        CloudError::NeedsEnsure { .. } => ProviderError::new(R::NeedsEnsure, text),
-        CloudError::RouteTableFull { .. } => ProviderError::new(R::RouteTableFull, text),
-        CloudError::Invalid { .. } => ProviderError::new(R::InvalidArgumentShape, text),
-        CloudError::AlreadyExists { .. } | CloudError::NotFound { .. } => ProviderError::internal(text),
-    }
-}
-
-/// The state file could not be written: the caller has to ask again, and the log says why.
-fn not_saved(error: StoreError) -> ProviderError {
-    ProviderError::internal(error)
 }

@@ -224,7 +224,7 @@ async fn tell_health(cloud: &Cloud, clock: &Clock, handle: ProviderHandle) -> In
     let mut moves = cloud.schedule_moves();
     loop {
         moves.borrow_and_update();
-        let serving = cloud.read(clock(), |state| state.conditions().serving);
+        let serving = cloud.read(clock(), |state| state.conditions.serving);
         handle.set_serving(serving);
         let _sender_lives_in_the_cloud = moves.changed().await;
     }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::{Info, Refusal};
 use crate::{
     calls::{CallSummary, Calls},
-    cloud::{Balancer, Cloud, CloudError, State, StoreError},
+    cloud::{Balancer, Cloud, CloudError, State},
     fault::{FaultSpec, Faults},
     provider::Clock,
 };
@@ -101,16 +101,16 @@ type Answer = Result<Value, Refused>;
 impl From<CloudError> for Refused {
     fn from(error: CloudError) -> Self {
         let status = match error {
-            CloudError::NotFound { .. } => StatusCode::NOT_FOUND,
-            CloudError::AlreadyExists { .. } => StatusCode::CONFLICT,
+            CloudError::NotFound(_) => StatusCode::NOT_FOUND,
+            CloudError::AlreadyExists(_) => StatusCode::CONFLICT,
             _ => StatusCode::BAD_REQUEST,
         };
         Self(status, error.to_string())
     }
 }
 
-impl From<StoreError> for Refused {
-    fn from(error: StoreError) -> Self {
+impl From<anyhow::Error> for Refused {
+    fn from(error: anyhow::Error) -> Self {
         Self(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     }
 }
@@ -125,7 +125,7 @@ fn shown(value: impl Serialize) -> Answer {
 }
 
 fn existing<T: Serialize>(what: &str, reference: &str, found: Option<T>) -> Answer {
-    found.map_or_else(|| Err(CloudError::NotFound { what: format!("{what} {reference}") }.into()), shown)
+    found.map_or_else(|| Err(CloudError::NotFound(format!("{what} {reference}")).into()), shown)
 }
 
 fn all<T: Serialize>(things: impl Iterator<Item = T>) -> Answer {
@@ -231,12 +231,12 @@ impl Door {
             }
             ("DELETE", ["clusters", name]) => self.change(|state, _now| state.delete_cluster(name)).await,
             ("GET", ["ssh-keys"]) => self.look(|state| shown(state.ssh_keys())),
-            ("GET", ["quota"]) => self.look(|state| shown(state.quota())),
+            ("GET", ["quota"]) => self.look(|state| shown(state.quota)),
             ("PUT", ["quota"]) => {
                 let quota = body.read()?;
                 self.change(|state, _now| Ok(state.set_quota(quota))).await
             }
-            ("GET", ["conditions"]) => self.look(|state| shown(state.conditions())),
+            ("GET", ["conditions"]) => self.look(|state| shown(&state.conditions)),
             ("PATCH", ["conditions"]) => {
                 let patch = body.read()?;
                 self.change(|state, _now| Ok(state.patch_conditions(patch))).await
@@ -277,7 +277,7 @@ impl Door {
                 let means = |id: u64, kind: &str| kind == *reference || id.to_string() == *reference;
                 let cleared = self.faults.remove(means);
                 if cleared == 0 && reference.parse::<u64>().is_ok() {
-                    return Err(CloudError::NotFound { what: format!("fault {reference}") }.into());
+                    return Err(CloudError::NotFound(format!("fault {reference}")).into());
                 }
                 shown(json!({"cleared": cleared}))
             }

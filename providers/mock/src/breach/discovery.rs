@@ -23,7 +23,7 @@ pub(super) const BREACHES: &[Breach] = &[
         INFO,
         |_, shot| {
             let asked = shot.world.look(|state| state.enter("account:read"));
-            asked.map_or_else(|error| Turn::fail(crate::provider::provider_error(error)), |()| Turn::GoOn)
+            asked.map_or_else(Turn::fail, |()| Turn::GoOn)
         },
     ),
     early(

@@ -97,7 +97,7 @@ pub(super) const BREACHES: &[Breach] = &[
     }),
     early("deadline-honoured", "the work is done long after the deadline", CLOUD_FACING, |_, shot| {
         let told = shot.variant == "answered";
-        let is_slow = || shot.world.look(|state| state.conditions().latency_ms > 0);
+        let is_slow = || shot.world.look(|state| state.conditions.latency_ms > 0);
         // Who tells in time that the deadline passed shows only in what the cloud is asked afterwards.
         if told && !is_slow() { Turn::GoOn } else { Turn::TooLate { told } }
     })

@@ -77,11 +77,7 @@ fn whatever(request: &mut Request, shot: &Shot<'_>) {
             });
             if let Some(now) = now {
                 route.id = now.route.id;
-                route.target = now.route.target.map(|target| NodeRef {
-                    name: target.node,
-                    provider_id: target.provider_id,
-                    ..NodeRef::default()
-                });
+                route.target = now.route.target.map(NodeRef::from);
             }
         }
     }

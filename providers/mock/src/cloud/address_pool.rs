@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-use super::{CloudError, Family};
+use cloudprovider_sdk::{ProviderError, Result, proto::IpFamily};
 
 /// First addresses and how many: TEST-NET-1, -2, -3, then the network for benchmarks.
 const PUBLIC_V4: [(Ipv4Addr, u32); 4] = [
@@ -24,15 +24,9 @@ const V6_COUNT: u32 = 1 << 20;
 /// # Errors
 ///
 /// When none is left.
-pub(super) fn take(
-    taken: &mut BTreeSet<IpAddr>,
-    family: Family,
-    internal: bool,
-) -> Result<IpAddr, CloudError> {
+pub(super) fn take(taken: &mut BTreeSet<IpAddr>, family: IpFamily, internal: bool) -> Result<IpAddr> {
     let free = pool(family, internal).find(|address| !taken.contains(address));
-    let Some(address) = free else {
-        return Err(CloudError::OutOfCapacity { what: "addresses".to_owned() });
-    };
+    let address = free.ok_or_else(|| ProviderError::capacity_unavailable("addresses"))?;
     taken.insert(address);
     Ok(address)
 }
@@ -42,17 +36,12 @@ pub(super) fn take(
 /// # Errors
 ///
 /// When it is no address of the pools, or taken.
-pub(super) fn take_this(
-    taken: &mut BTreeSet<IpAddr>,
-    text: &str,
-    internal: bool,
-) -> Result<IpAddr, CloudError> {
-    let refuse = |why: &str| CloudError::InvalidConfiguration {
-        field: "spec.loadBalancerIP".to_owned(),
-        message: format!("address {text:?} {why}"),
+pub(super) fn take_this(taken: &mut BTreeSet<IpAddr>, text: &str, internal: bool) -> Result<IpAddr> {
+    let refuse = |why: &str| {
+        ProviderError::invalid_configuration("spec.loadBalancerIP", &format!("address {text:?} {why}"))
     };
     let address: IpAddr = text.parse().map_err(|_| refuse("is no IP"))?;
-    let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
+    let family = if address.is_ipv4() { IpFamily::Ipv4 } else { IpFamily::Ipv6 };
     if !pool(family, internal).any(|candidate| candidate == address) {
         return Err(refuse("is not in this cloud's pools"));
     }
@@ -62,7 +51,7 @@ pub(super) fn take_this(
     Ok(address)
 }
 
-fn pool(family: Family, internal: bool) -> Box<dyn Iterator<Item = IpAddr>> {
+fn pool(family: IpFamily, internal: bool) -> Box<dyn Iterator<Item = IpAddr>> {
     let v4 = |(first, count): (Ipv4Addr, u32)| {
         let first = u32::from(first);
         (first..first + count).map(|bits| IpAddr::V4(Ipv4Addr::from(bits)))
@@ -71,11 +60,11 @@ fn pool(family: Family, internal: bool) -> Box<dyn Iterator<Item = IpAddr>> {
         let first = u128::from(first);
         (first..first + u128::from(V6_COUNT)).map(|bits| IpAddr::V6(Ipv6Addr::from(bits)))
     };
-    match (family, internal) {
-        (Family::V4, false) => Box::new(PUBLIC_V4.into_iter().flat_map(v4)),
-        (Family::V4, true) => Box::new(v4(INTERNAL_V4)),
-        (Family::V6, false) => Box::new(v6(PUBLIC_V6)),
-        (Family::V6, true) => Box::new(v6(INTERNAL_V6)),
+    match (family == IpFamily::Ipv6, internal) {
+        (false, false) => Box::new(PUBLIC_V4.into_iter().flat_map(v4)),
+        (false, true) => Box::new(v4(INTERNAL_V4)),
+        (true, false) => Box::new(v6(PUBLIC_V6)),
+        (true, true) => Box::new(v6(INTERNAL_V6)),
     }
 }
 
@@ -87,23 +76,27 @@ mod tests {
     fn the_lowest_free_address_is_taken_and_pools_follow_each_other() {
         let mut taken = BTreeSet::new();
         let mut next = |family, internal| take(&mut taken, family, internal).unwrap().to_string();
-        assert_eq!(next(Family::V4, false), "192.0.2.1");
-        assert_eq!(next(Family::V4, true), "172.31.0.1");
-        assert_eq!(next(Family::V6, false), "2001:db8::1");
-        assert_eq!(next(Family::V6, true), "fd00:db8::1");
+        assert_eq!(next(IpFamily::Ipv4, false), "192.0.2.1");
+        assert_eq!(next(IpFamily::Ipv4, true), "172.31.0.1");
+        assert_eq!(next(IpFamily::Ipv6, false), "2001:db8::1");
+        assert_eq!(next(IpFamily::Ipv6, true), "fd00:db8::1");
         for _ in 0..253 {
-            next(Family::V4, false);
+            next(IpFamily::Ipv4, false);
         }
-        assert_eq!(next(Family::V4, false), "198.51.100.1");
+        assert_eq!(next(IpFamily::Ipv4, false), "198.51.100.1");
     }
 
     #[test]
     fn an_address_asked_for_is_given_once() {
         let mut taken = BTreeSet::new();
-        let mut ask = |text: &str| take_this(&mut taken, text, false).map_err(|error| error.to_string());
+        let mut ask =
+            |text: &str| take_this(&mut taken, text, false).map_err(|error| error.message().to_owned());
         assert_eq!(ask("192.0.2.9"), Ok("192.0.2.9".parse().unwrap()));
-        assert_eq!(ask("192.0.2.9"), Err("address \"192.0.2.9\" is taken".into()));
-        assert_eq!(ask("8.8.8.8"), Err("address \"8.8.8.8\" is not in this cloud's pools".into()));
-        assert_eq!(ask("x"), Err("address \"x\" is no IP".into()));
+        assert_eq!(ask("192.0.2.9"), Err("spec.loadBalancerIP: address \"192.0.2.9\" is taken".into()));
+        assert_eq!(
+            ask("8.8.8.8"),
+            Err("spec.loadBalancerIP: address \"8.8.8.8\" is not in this cloud's pools".into())
+        );
+        assert_eq!(ask("x"), Err("spec.loadBalancerIP: address \"x\" is no IP".into()));
     }
 }

@@ -1,7 +1,8 @@
-//! Balancers and the Services that want them, as plain values.
+//! Balancers, as plain values.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
+use cloudprovider_sdk::proto;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +52,18 @@ pub struct Port {
     pub node_port: i32,
 }
 
+impl From<&proto::ServicePort> for Port {
+    fn from(port: &proto::ServicePort) -> Self {
+        let protocol = match port.protocol() {
+            proto::Protocol::Unspecified => Protocol::Unknown,
+            proto::Protocol::Tcp => Protocol::Tcp,
+            proto::Protocol::Udp => Protocol::Udp,
+            proto::Protocol::Sctp => Protocol::Sctp,
+        };
+        Self { name: port.name.clone(), protocol, port: port.port, node_port: port.node_port }
+    }
+}
+
 /// A node behind a balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backend {
@@ -72,63 +85,6 @@ pub struct Ingress {
     /// Nodes must pass through the balancer.
     #[serde(default)]
     pub proxy: bool,
-}
-
-/// An IP family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-/// How many families a Service wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum FamilyPolicy {
-    /// One.
-    #[default]
-    Single,
-    /// Both where possible.
-    PreferDual,
-    /// Both.
-    RequireDual,
-}
-
-/// The natural key: cluster and Service.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct BalancerKey {
-    /// Uid of the cluster.
-    pub cluster_uid: String,
-    /// Uid of the Service.
-    pub service_uid: String,
-}
-
-/// What is wanted of a Service.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct WantedService {
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-    /// Uid.
-    pub uid: String,
-    /// Class, or empty.
-    pub class: String,
-    /// Annotations that this cloud reads.
-    pub annotations: BTreeMap<String, String>,
-    /// Ports in their order.
-    pub ports: Vec<Port>,
-    /// The address asked for, or empty.
-    pub requested_ip: String,
-    /// Who may come in; empty: everybody.
-    pub source_ranges: Vec<String>,
-    /// Where a node says whether it has endpoints; 0: every node serves.
-    pub health_check_port: i32,
-    /// Families in their order.
-    pub families: Vec<Family>,
-    /// How many families.
-    pub family_policy: FamilyPolicy,
 }
 
 /// A balancer.

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use cloudprovider_sdk::proto::IpFamily;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Backend, Balancer, BalancerState, CloudError, Family, Ingress, Port, State, address_pool,
-    balancers::legacy_name,
+    Backend, Balancer, BalancerState, CloudError, Ingress, Port, State, address_pool, balancers::legacy_name,
 };
 
 /// A balancer as a former controller left it: with a name, without uids.
@@ -68,10 +68,10 @@ impl State {
         self.balancers.get(reference).or_else(|| self.balancers.values().find(matches))
     }
 
-    fn existing_balancer(&self, reference: &str) -> Result<Balancer, CloudError> {
+    pub(super) fn existing_balancer(&self, reference: &str) -> Result<Balancer, CloudError> {
         self.balancer(reference)
             .cloned()
-            .ok_or_else(|| CloudError::NotFound { what: format!("load balancer {reference}") })
+            .ok_or_else(|| CloudError::NotFound(format!("load balancer {reference}")))
     }
 
     /// Makes a former controller's balancer, or another cluster's.
@@ -85,15 +85,13 @@ impl State {
         now: Timestamp,
     ) -> Result<Balancer, CloudError> {
         if wish.service_uid.is_empty() {
-            return Err(CloudError::Invalid {
-                message: "service_uid is needed: the name comes from it".into(),
-            });
+            return Err(CloudError::Invalid("service_uid is needed: the name comes from it".into()));
         }
         let name = legacy_name(&wish.service_uid);
         if self.balancer_named(&name).is_some() {
-            return Err(CloudError::AlreadyExists { what: format!("load balancer {name}") });
+            return Err(CloudError::AlreadyExists(format!("load balancer {name}")));
         }
-        let ip = address_pool::take(&mut self.taken_addresses, Family::V4, false)?;
+        let ip = address_pool::take(&mut self.taken_addresses, IpFamily::Ipv4, false)?;
         let legacy = wish.cluster_uid.is_empty();
         let balancer = Balancer {
             id: self.next_id("lb"),
@@ -151,7 +149,7 @@ impl State {
     /// When there is none, or no address.
     pub fn double_balancer(&mut self, reference: &str) -> Result<Balancer, CloudError> {
         let mut balancer = self.existing_balancer(reference)?;
-        let ip = address_pool::take(&mut self.taken_addresses, Family::V4, balancer.internal)?;
+        let ip = address_pool::take(&mut self.taken_addresses, IpFamily::Ipv4, balancer.internal)?;
         balancer.id = self.next_id("lb");
         balancer.name = format!("{}-{}", balancer.name, self.last_id);
         balancer.ingress = vec![Ingress { ip: Some(ip), hostname: None, proxy: false }];

@@ -9,7 +9,12 @@
 //! | `ip-mode` | `VIP`, `Proxy` | `ipMode` of the way in |
 //! | `name` | text | name of the balancer |
 
-use super::{ANNOTATION_PREFIX, CloudError, Family, FamilyPolicy, Protocol, WantedService};
+use cloudprovider_sdk::{
+    ProviderError, Result,
+    proto::{IpFamily, IpFamilyPolicy, Protocol, Service},
+};
+
+use super::ANNOTATION_PREFIX;
 
 /// The class that this cloud looks after, beside Services without a class.
 const CLASS: &str = "mock";
@@ -21,19 +26,19 @@ pub(super) struct Config {
     pub(super) hostname: bool,
     pub(super) proxy: bool,
     pub(super) name: Option<String>,
-    pub(super) families: Vec<Family>,
+    pub(super) families: Vec<IpFamily>,
 }
 
 /// Checks what a Service asks for.
-pub(super) fn check(service: &WantedService) -> Result<Config, CloudError> {
-    if service.annotations.contains_key(&key("implemented-elsewhere")) {
-        return Err(CloudError::ImplementedElsewhere { class: service.class.clone() });
-    }
-    if !service.class.is_empty() && service.class != CLASS {
-        return Err(CloudError::ImplementedElsewhere { class: service.class.clone() });
+pub(super) fn check(service: &Service) -> Result<Config> {
+    let class = service.load_balancer_class.as_str();
+    if service.annotations.contains_key(&key("implemented-elsewhere")) || !["", CLASS].contains(&class) {
+        let of_class = format!("the controller of class {class}");
+        let who = if class.is_empty() { "another controller" } else { &of_class };
+        return Err(ProviderError::implemented_elsewhere(who));
     }
     if let Some(text) = service.annotations.get(&key("refuse")) {
-        return Err(invalid("refuse", text.clone()));
+        return Err(invalid("refuse", text));
     }
     check_ports(service)?;
     check_ranges(service)?;
@@ -50,79 +55,71 @@ fn key(name: &str) -> String {
     format!("{ANNOTATION_PREFIX}{name}")
 }
 
-fn invalid(name: &str, message: String) -> CloudError {
-    CloudError::InvalidConfiguration { field: format!("metadata.annotations[{}]", key(name)), message }
+pub(super) fn invalid(name: &str, why: &str) -> ProviderError {
+    ProviderError::invalid_configuration(&format!("metadata.annotations[{}]", key(name)), why)
 }
 
 /// Whether the annotation has the second of two values; the first is the default.
-fn one_of(service: &WantedService, name: &str, values: [&str; 2]) -> Result<bool, CloudError> {
+fn one_of(service: &Service, name: &str, values: [&str; 2]) -> Result<bool> {
     match service.annotations.get(&key(name)).map(String::as_str) {
         None => Ok(false),
         Some(value) if value == values[0] => Ok(false),
         Some(value) if value == values[1] => Ok(true),
         Some(value) => {
-            Err(invalid(name, format!("{value:?} is neither {:?} nor {:?}", values[0], values[1])))
+            Err(invalid(name, &format!("{value:?} is neither {:?} nor {:?}", values[0], values[1])))
         }
     }
 }
 
-fn name(service: &WantedService) -> Result<Option<String>, CloudError> {
+fn name(service: &Service) -> Result<Option<String>> {
     let Some(name) = service.annotations.get(&key("name")) else { return Ok(None) };
     let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if name.is_empty() || name.len() > 63 || !name.bytes().all(legal) {
-        return Err(invalid("name", format!("{name:?} must be 1 to 63 of a-z, 0-9 and -")));
+        return Err(invalid("name", &format!("{name:?} must be 1 to 63 of a-z, 0-9 and -")));
     }
     Ok(Some(name.clone()))
 }
 
-fn check_ports(service: &WantedService) -> Result<(), CloudError> {
+fn check_ports(service: &Service) -> Result<()> {
     if service.ports.is_empty() {
-        return Err(CloudError::InvalidConfiguration {
-            field: "spec.ports".to_owned(),
-            message: "a load balancer needs a port".to_owned(),
-        });
+        return Err(ProviderError::invalid_configuration("spec.ports", "a load balancer needs a port"));
     }
     for (index, port) in service.ports.iter().enumerate() {
-        if matches!(port.protocol, Protocol::Sctp | Protocol::Unknown) {
-            return Err(CloudError::Unsupported {
-                field: format!("spec.ports[{index}].protocol"),
-                message: format!("port {} has a protocol other than TCP and UDP", port.port),
-            });
+        if !matches!(port.protocol(), Protocol::Tcp | Protocol::Udp) {
+            let why = format!("port {} has a protocol other than TCP and UDP", port.port);
+            return Err(ProviderError::unsupported_feature(&format!("spec.ports[{index}].protocol"), &why));
         }
         if !(1..=65535).contains(&port.port) {
-            return Err(CloudError::InvalidConfiguration {
-                field: format!("spec.ports[{index}].port"),
-                message: format!("port {} is not within 1 to 65535", port.port),
-            });
+            let why = format!("port {} is not within 1 to 65535", port.port);
+            return Err(ProviderError::invalid_configuration(&format!("spec.ports[{index}].port"), &why));
         }
     }
     Ok(())
 }
 
-fn check_ranges(service: &WantedService) -> Result<(), CloudError> {
-    for (index, range) in service.source_ranges.iter().enumerate() {
-        if range.parse::<ipnet::IpNet>().is_err() {
-            return Err(CloudError::InvalidConfiguration {
-                field: format!("spec.loadBalancerSourceRanges[{index}]"),
-                message: format!("{range:?} is no CIDR"),
-            });
+fn check_ranges(service: &Service) -> Result<()> {
+    let mut ranges = service.source_ranges.iter().enumerate();
+    match ranges.find(|(_, range)| range.parse::<ipnet::IpNet>().is_err()) {
+        Some((index, range)) => {
+            let field = format!("spec.loadBalancerSourceRanges[{index}]");
+            Err(ProviderError::invalid_configuration(&field, &format!("{range:?} is no CIDR")))
         }
+        None => Ok(()),
     }
-    Ok(())
 }
 
-fn families(service: &WantedService) -> Vec<Family> {
+fn families(service: &Service) -> Vec<IpFamily> {
     let mut families = Vec::new();
-    for family in &service.families {
-        if !families.contains(family) {
-            families.push(*family);
+    for family in service.ip_families() {
+        if family != IpFamily::Unspecified && !families.contains(&family) {
+            families.push(family);
         }
     }
     if families.is_empty() {
-        families.push(Family::V4);
+        families.push(IpFamily::Ipv4);
     }
-    if service.family_policy == FamilyPolicy::RequireDual && families.len() == 1 {
-        families.push(if families.contains(&Family::V4) { Family::V6 } else { Family::V4 });
+    if service.ip_family_policy() == IpFamilyPolicy::RequireDualStack && families.len() == 1 {
+        families.push(if families[0] == IpFamily::Ipv4 { IpFamily::Ipv6 } else { IpFamily::Ipv4 });
     }
     families
 }
@@ -130,13 +127,14 @@ fn families(service: &WantedService) -> Vec<Family> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloud::Port;
+    use cloudprovider_sdk::proto::{ErrorReason, ServicePort};
 
-    fn service(annotations: &[(&str, &str)]) -> WantedService {
-        WantedService {
+    fn service(annotations: &[(&str, &str)]) -> Service {
+        let port = ServicePort { protocol: Protocol::Tcp.into(), port: 80, ..ServicePort::default() };
+        Service {
             annotations: annotations.iter().map(|(name, value)| (key(name), (*value).to_owned())).collect(),
-            ports: vec![Port { name: String::new(), protocol: Protocol::Tcp, port: 80, node_port: 30080 }],
-            ..WantedService::default()
+            ports: vec![port],
+            ..Service::default()
         }
     }
 
@@ -157,37 +155,43 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_with_its_field() {
-        let refused = |service: &WantedService| match check(service).unwrap_err() {
-            CloudError::InvalidConfiguration { field, .. } => format!("invalid {field}"),
-            CloudError::Unsupported { field, .. } => format!("unsupported {field}"),
-            CloudError::ImplementedElsewhere { class } => format!("elsewhere {class}"),
-            other => panic!("{other}"),
+        let refused = |service: &Service| {
+            let error = check(service).unwrap_err();
+            match (error.reason(), error.fields().first()) {
+                (ErrorReason::InvalidConfiguration, Some((field, _))) => format!("invalid {field}"),
+                (ErrorReason::UnsupportedFeature, Some((field, _))) => format!("unsupported {field}"),
+                (ErrorReason::ImplementedElsewhere, None) => error.message().to_owned(),
+                other => panic!("{other:?}"),
+            }
         };
         let annotated = |name: &str| format!("invalid metadata.annotations[{ANNOTATION_PREFIX}{name}]");
         assert_eq!(refused(&service(&[("refuse", "no")])), annotated("refuse"));
         assert_eq!(refused(&service(&[("scheme", "x")])), annotated("scheme"));
         assert_eq!(refused(&service(&[("name", "UPPER")])), annotated("name"));
         let mut sctp = service(&[]);
-        sctp.ports[0].protocol = Protocol::Sctp;
+        sctp.ports[0].set_protocol(Protocol::Sctp);
         assert_eq!(refused(&sctp), "unsupported spec.ports[0].protocol");
         let mut ranges = service(&[]);
         ranges.source_ranges = vec!["10.0.0.0/8".into(), "x".into()];
         assert_eq!(refused(&ranges), "invalid spec.loadBalancerSourceRanges[1]");
-        let elsewhere = WantedService { class: "other".into(), ..service(&[]) };
-        assert_eq!(refused(&elsewhere), "elsewhere other");
-        assert!(check(&WantedService { class: "mock".into(), ..service(&[]) }).is_ok());
+        let of_class = |class: &str| Service { load_balancer_class: class.into(), ..service(&[]) };
+        assert_eq!(refused(&of_class("other")), "the controller of class other looks after this service");
+        assert!(check(&of_class("mock")).is_ok());
     }
 
     #[test]
     fn families_follow_the_service() {
+        let (v4, v6) = (IpFamily::Ipv4, IpFamily::Ipv6);
         let cases = [
-            (vec![], FamilyPolicy::Single, vec![Family::V4]),
-            (vec![Family::V6], FamilyPolicy::Single, vec![Family::V6]),
-            (vec![Family::V6, Family::V4], FamilyPolicy::PreferDual, vec![Family::V6, Family::V4]),
-            (vec![Family::V6], FamilyPolicy::RequireDual, vec![Family::V6, Family::V4]),
+            (vec![], IpFamilyPolicy::SingleStack, vec![v4]),
+            (vec![v6], IpFamilyPolicy::SingleStack, vec![v6]),
+            (vec![v6, v4], IpFamilyPolicy::PreferDualStack, vec![v6, v4]),
+            (vec![v6], IpFamilyPolicy::RequireDualStack, vec![v6, v4]),
         ];
-        for (families, family_policy, wanted) in cases {
-            let service = WantedService { families, family_policy, ..service(&[]) };
+        for (families, policy, wanted) in cases {
+            let mut service = service(&[]);
+            service.ip_families = families.into_iter().map(i32::from).collect();
+            service.set_ip_family_policy(policy);
             assert_eq!(check(&service).unwrap().families, wanted);
         }
     }

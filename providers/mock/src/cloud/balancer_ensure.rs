@@ -1,35 +1,19 @@
 //! What Ensure does: one balancer made, changed, taken over or left alone.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use cloudprovider_sdk::{
+    ProviderError, Result,
+    proto::{Adoption, ClusterRef, EnsureLoadBalancerRequest, IpFamily, Service, TrafficPolicy},
+};
 use jiff::Timestamp;
 
 use super::{
-    Backend, Balancer, BalancerKey, BalancerState, CloudError, Family, FoundBalancer, Ingress, State,
-    WantedService, address_pool,
+    Balancer, BalancerState, FoundBalancer, Ingress, Port, State, address_pool,
     balancer_config::{self, Config},
     balancers::legacy_name,
     state::later,
 };
-
-/// The whole wanted state of one balancer.
-#[derive(Debug, Clone)]
-pub struct EnsureWish<'a> {
-    /// Uid of the cluster.
-    pub cluster_uid: &'a str,
-    /// Name of the cluster.
-    pub cluster_name: &'a str,
-    /// The Service.
-    pub service: &'a WantedService,
-    /// The nodes.
-    pub backends: Vec<Backend>,
-    /// Digest of the nodes.
-    pub backend_digest: &'a str,
-    /// Digest of everything.
-    pub desired_digest: &'a str,
-    /// Whether a former controller's may be taken over.
-    pub adopt: bool,
-}
 
 /// How far an ensured balancer is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,30 +32,38 @@ impl State {
     /// # Errors
     ///
     /// When the wish makes no sense, or the cloud refuses; a working balancer is left as it is.
-    pub fn ensure_balancer(&mut self, wish: EnsureWish<'_>, now: Timestamp) -> Result<Ensured, CloudError> {
-        let key = BalancerKey { cluster_uid: wish.cluster_uid.into(), service_uid: wish.service.uid.clone() };
-        let config = balancer_config::check(wish.service)?;
+    pub fn ensure_balancer(
+        &mut self,
+        cluster: &ClusterRef,
+        mut wish: EnsureLoadBalancerRequest,
+        now: Timestamp,
+    ) -> Result<Ensured> {
+        let adopt = wish.adoption() == Adoption::AdoptByLegacyName;
+        let service = wish.service.take().unwrap_or_default();
+        let config = balancer_config::check(&service)?;
         self.enter("balancers:write")?;
-        let (old, adopted) = match self.find_balancer(&key) {
+        let uid = uid_of(&service);
+        let (old, adopted) = match self.find_balancer(&cluster.uid, uid) {
             FoundBalancer::ByUid(balancer) => (Some(balancer.clone()), false),
-            FoundBalancer::ByLegacyName(balancer) if wish.adopt => (Some(balancer.clone()), true),
+            FoundBalancer::ByLegacyName(balancer) if adopt => (Some(balancer.clone()), true),
             FoundBalancer::ByLegacyName(balancer) => {
-                return Err(CloudError::AdoptionRefused { name: balancer.name.clone() });
+                return Err(ProviderError::adoption_refused(&balancer.name));
             }
             FoundBalancer::NotOwned => {
-                let what = format!("load balancer {}", legacy_name(&key.service_uid));
-                return Err(CloudError::OwnedByOtherCluster { what });
+                let what = format!("load balancer {}", legacy_name(uid));
+                return Err(ProviderError::owned_by_other_cluster(&what));
             }
             FoundBalancer::Absent => (None, false),
         };
         let created = old.is_none();
         let mut balancer = match old {
             Some(balancer) => balancer,
-            None => self.new_balancer(&wish, now)?,
+            None => self.new_balancer(cluster, uid, now)?,
         };
         self.rename(&mut balancer, &config)?;
-        self.assign_ingress(&mut balancer, wish.service, &config)?;
-        self.shape(&mut balancer, wish, created || adopted);
+        self.assign_ingress(&mut balancer, &service, &config)?;
+        balancer.cluster_uid.clone_from(&cluster.uid);
+        self.shape(&mut balancer, service, wish, created || adopted);
         if balancer.state == BalancerState::Deleting {
             balancer.state = BalancerState::Active;
             balancer.due = None;
@@ -82,68 +74,45 @@ impl State {
         Ok(Ensured { balancer, adopted, created })
     }
 
-    fn new_balancer(&mut self, wish: &EnsureWish<'_>, now: Timestamp) -> Result<Balancer, CloudError> {
-        if let Some(limit) = self.quota.max_balancers
-            && self.balancers.len() >= limit as usize
-        {
-            return Err(CloudError::QuotaExceeded { subject: "load balancers".into(), limit });
-        }
+    fn new_balancer(&mut self, cluster: &ClusterRef, uid: &str, now: Timestamp) -> Result<Balancer> {
+        within(self.quota.max_balancers, self.balancers.len(), "load balancers")?;
         let slow = Duration::from_millis(self.conditions.provisioning_ms);
         let delay = self.settings.provisioning_delay.max(slow);
-        let id = self.next_id("lb");
         Ok(Balancer {
-            name: legacy_name(&wish.service.uid),
-            cluster_uid: wish.cluster_uid.into(),
-            cluster_name: wish.cluster_name.into(),
-            service_uid: wish.service.uid.clone(),
-            namespace: wish.service.namespace.clone(),
-            service_name: wish.service.name.clone(),
+            id: self.next_id("lb"),
+            name: legacy_name(uid),
+            cluster_uid: cluster.uid.clone(),
+            cluster_name: cluster.name.clone(),
             state: BalancerState::Provisioning,
             created: now,
             due: Some(later(now, delay)),
-            id,
             ..Balancer::default()
         })
     }
 
     /// Gives the balancer the name that was asked for, unless somebody has it.
-    fn rename(&mut self, balancer: &mut Balancer, config: &Config) -> Result<(), CloudError> {
+    fn rename(&mut self, balancer: &mut Balancer, config: &Config) -> Result<()> {
         let wanted = config.name.clone().unwrap_or_else(|| balancer.name.clone());
-        match self.balancer_named(&wanted) {
-            Some(other) if other.id == balancer.id => {}
-            None => {}
+        match self.balancer_named(&wanted).filter(|other| other.id != balancer.id) {
             Some(other) if other.cluster_uid == balancer.cluster_uid => {
-                return Err(CloudError::InvalidConfiguration {
-                    field: format!("metadata.annotations[{}name]", super::ANNOTATION_PREFIX),
-                    message: format!(
-                        "name {wanted:?} is taken by service {}/{}",
-                        other.namespace, other.service_name
-                    ),
-                });
+                let owner = format!("{}/{}", other.namespace, other.service_name);
+                let why = format!("name {wanted:?} is taken by service {owner}");
+                return Err(balancer_config::invalid("name", &why));
             }
-            Some(_) => {
-                return Err(CloudError::OwnedByOtherCluster { what: format!("load balancer {wanted}") });
-            }
+            Some(_) => return Err(ProviderError::owned_by_other_cluster(&format!("load balancer {wanted}"))),
+            None => balancer.name = wanted,
         }
-        balancer.name = wanted;
         Ok(())
     }
 
     /// Gives addresses of the wanted kind; those that fit already stay.
-    fn assign_ingress(
-        &mut self,
-        balancer: &mut Balancer,
-        service: &WantedService,
-        config: &Config,
-    ) -> Result<(), CloudError> {
+    fn assign_ingress(&mut self, balancer: &mut Balancer, service: &Service, config: &Config) -> Result<()> {
+        let is_requested =
+            |way: &Ingress| way.ip.is_some_and(|ip| ip.to_string() == service.load_balancer_ip);
         let fits = !balancer.ingress.is_empty()
             && balancer.internal == config.internal
             && shape_of(&balancer.ingress) == (config.hostname, wanted_families(config))
-            && (service.requested_ip.is_empty()
-                || balancer
-                    .ingress
-                    .iter()
-                    .any(|way| way.ip.is_some_and(|ip| ip.to_string() == service.requested_ip)));
+            && (service.load_balancer_ip.is_empty() || balancer.ingress.iter().any(is_requested));
         if !fits {
             let ingress = self.new_ingress(&balancer.id, service, config)?;
             self.free_addresses(balancer);
@@ -156,12 +125,7 @@ impl State {
         Ok(())
     }
 
-    fn new_ingress(
-        &mut self,
-        id: &str,
-        service: &WantedService,
-        config: &Config,
-    ) -> Result<Vec<Ingress>, CloudError> {
+    fn new_ingress(&mut self, id: &str, service: &Service, config: &Config) -> Result<Vec<Ingress>> {
         if config.hostname {
             let hostname = Some(format!("{id}.lb.mock.example"));
             return Ok(vec![Ingress { ip: None, hostname, proxy: config.proxy }]);
@@ -169,13 +133,9 @@ impl State {
         let mut taken = self.taken_addresses.clone();
         let mut ways = Vec::new();
         for (index, family) in config.families.iter().enumerate() {
-            if let Some(limit) = self.quota.max_addresses
-                && taken.len() >= limit as usize
-            {
-                return Err(CloudError::QuotaExceeded { subject: "addresses".into(), limit });
-            }
-            let ip = if index == 0 && !service.requested_ip.is_empty() {
-                address_pool::take_this(&mut taken, &service.requested_ip, config.internal)?
+            within(self.quota.max_addresses, taken.len(), "addresses")?;
+            let ip = if index == 0 && !service.load_balancer_ip.is_empty() {
+                address_pool::take_this(&mut taken, &service.load_balancer_ip, config.internal)?
             } else {
                 address_pool::take(&mut taken, *family, config.internal)?
             };
@@ -185,30 +145,56 @@ impl State {
         Ok(ways)
     }
 
-    fn shape(&mut self, balancer: &mut Balancer, wish: EnsureWish<'_>, retag: bool) {
-        let service = wish.service;
-        let backends = self.share_backends(wish.backend_digest, Arc::new(wish.backends));
+    fn shape(
+        &mut self,
+        balancer: &mut Balancer,
+        service: Service,
+        wish: EnsureLoadBalancerRequest,
+        retag: bool,
+    ) {
+        let set = wish.backends.unwrap_or_default();
+        let backends = Arc::new(self.resolve_backends(&balancer.cluster_uid, &set.nodes));
+        let local = service.external_traffic_policy() == TrafficPolicy::Local;
+        let reference = service.r#ref.unwrap_or_default();
+        let before = std::mem::replace(
+            balancer,
+            Balancer {
+                service_uid: reference.uid,
+                namespace: reference.namespace,
+                service_name: reference.name,
+                ports: service.ports.iter().map(Port::from).collect(),
+                annotations: BTreeMap::from_iter(service.annotations),
+                source_ranges: service.source_ranges,
+                health_check_port: if local { service.health_check_node_port } else { 0 },
+                backends: self.share_backends(&set.digest, backends),
+                backend_digest: set.digest,
+                drifted: false,
+                ..balancer.clone()
+            },
+        );
         let same = !retag
-            && !balancer.drifted
-            && balancer.ports == service.ports
-            && balancer.annotations == service.annotations
-            && balancer.source_ranges == service.source_ranges
-            && balancer.health_check_port == service.health_check_port
-            && balancer.backends == backends;
-        balancer.cluster_uid = wish.cluster_uid.into();
-        balancer.service_uid.clone_from(&service.uid);
-        balancer.namespace.clone_from(&service.namespace);
-        balancer.service_name.clone_from(&service.name);
-        balancer.ports.clone_from(&service.ports);
-        balancer.annotations.clone_from(&service.annotations);
-        balancer.source_ranges.clone_from(&service.source_ranges);
-        balancer.health_check_port = service.health_check_port;
-        balancer.backends = backends;
-        balancer.backend_digest = wish.backend_digest.into();
-        balancer.drifted = false;
+            && !before.drifted
+            && balancer.ports == before.ports
+            && balancer.annotations == before.annotations
+            && balancer.source_ranges == before.source_ranges
+            && balancer.health_check_port == before.health_check_port
+            && balancer.backends == before.backends;
         balancer.writes += u64::from(!same);
-        set_digest(balancer, wish.desired_digest);
+        set_digest(balancer, &wish.desired_digest);
     }
+}
+
+fn within(limit: Option<u32>, used: usize, what: &str) -> Result<()> {
+    match limit {
+        Some(limit) if used >= limit as usize => {
+            Err(ProviderError::quota_exceeded("the account", &format!("{limit} {what}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn uid_of(service: &Service) -> &str {
+    service.r#ref.as_ref().map_or("", |reference| &reference.uid)
 }
 
 /// The digest counts as applied once the balancer serves.
@@ -230,5 +216,5 @@ fn wanted_families(config: &Config) -> Vec<bool> {
     if config.hostname {
         return Vec::new();
     }
-    config.families.iter().map(|family| *family == Family::V4).collect()
+    config.families.iter().map(|family| *family == IpFamily::Ipv4).collect()
 }

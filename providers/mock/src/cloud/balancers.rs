@@ -3,9 +3,13 @@
 
 use std::sync::Arc;
 
+use cloudprovider_sdk::{
+    Result,
+    proto::{ClusterRef, NodeRef},
+};
 use serde::{Deserialize, Serialize};
 
-use super::{Backend, Balancer, BalancerKey, BalancerState, CloudError, NodeQuery, State, lookup::Found};
+use super::{Backend, Balancer, BalancerState, CloudError, State, lookup::Found};
 
 /// What is found for a natural key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,29 +53,21 @@ pub fn legacy_name(service_uid: &str) -> String {
 }
 
 impl State {
-    /// Reads one balancer.
-    ///
-    /// # Errors
-    ///
-    /// When the cloud cannot be asked.
-    pub fn get_balancer(&self, key: &BalancerKey) -> Result<FoundBalancer<'_>, CloudError> {
-        self.enter("balancers:read")?;
-        Ok(self.find_balancer(key))
-    }
-
-    pub(super) fn find_balancer(&self, key: &BalancerKey) -> FoundBalancer<'_> {
-        if let Some(balancer) = self.own_balancer(key) {
+    /// What is there for a natural key.
+    #[must_use]
+    pub fn find_balancer(&self, cluster_uid: &str, service_uid: &str) -> FoundBalancer<'_> {
+        if let Some(balancer) = self.own_balancer(cluster_uid, service_uid) {
             return FoundBalancer::ByUid(balancer);
         }
-        match self.balancer_named(&legacy_name(&key.service_uid)) {
+        match self.balancer_named(&legacy_name(service_uid)) {
             Some(balancer) if balancer.is_legacy() => FoundBalancer::ByLegacyName(balancer),
-            Some(balancer) if balancer.cluster_uid != key.cluster_uid => FoundBalancer::NotOwned,
+            Some(balancer) if balancer.cluster_uid != cluster_uid => FoundBalancer::NotOwned,
             _ => FoundBalancer::Absent,
         }
     }
 
-    pub(super) fn own_balancer(&self, key: &BalancerKey) -> Option<&Balancer> {
-        let key = (key.cluster_uid.clone(), key.service_uid.clone());
+    pub(super) fn own_balancer(&self, cluster_uid: &str, service_uid: &str) -> Option<&Balancer> {
+        let key = (cluster_uid.to_owned(), service_uid.to_owned());
         self.indexes.balancer_by_key.get(&key).and_then(|id| self.balancers.get(id))
     }
 
@@ -84,23 +80,19 @@ impl State {
     /// # Errors
     ///
     /// When the cloud cannot be asked.
-    pub fn list_balancers(
-        &self,
-        cluster_uid: &str,
-        cluster_name: &str,
-    ) -> Result<Vec<&Balancer>, CloudError> {
+    pub fn list_balancers(&self, cluster: &ClusterRef) -> Result<Vec<&Balancer>> {
         self.enter("balancers:read")?;
         let shown = |balancer: &&Balancer| match balancer.cluster_uid.as_str() {
-            "" => balancer.cluster_name.is_empty() || balancer.cluster_name == cluster_name,
-            owner => owner == cluster_uid,
+            "" => balancer.cluster_name.is_empty() || balancer.cluster_name == cluster.name,
+            owner => owner == cluster.uid,
         };
         Ok(self.balancers.values().filter(shown).collect())
     }
 
     /// The nodes behind balancers, with the provider IDs that the cloud knows.
     #[must_use]
-    pub fn resolve_backends(&self, cluster_uid: &str, nodes: &[NodeQuery]) -> Vec<Backend> {
-        let resolve = |node: &NodeQuery| {
+    pub fn resolve_backends(&self, cluster_uid: &str, nodes: &[NodeRef]) -> Vec<Backend> {
+        let resolve = |node: &NodeRef| {
             let found = || match self.find_node(cluster_uid, node) {
                 Found::Instance(machine) => machine.provider_id.clone(),
                 _ => String::new(),
@@ -213,9 +205,7 @@ impl State {
     ///
     /// When there is no such balancer.
     pub fn forget_firewall(&mut self, reference: &str) -> Result<(), CloudError> {
-        let balancer = self.balancer(reference).cloned();
-        let balancer =
-            balancer.ok_or_else(|| CloudError::NotFound { what: format!("load balancer {reference}") })?;
+        let balancer = self.existing_balancer(reference)?;
         if let Some(owner) = self.firewalls.remove(&firewall_of(&balancer)) {
             self.firewalls.insert(format!("{}-left", firewall_of(&balancer)), owner);
             self.touch();

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use cloudprovider_sdk::{ProviderError, Result};
 use serde::{Deserialize, Serialize};
-
-use super::CloudError;
 
 /// How the cloud takes the provider's credentials.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,17 +92,17 @@ pub struct ConditionsPatch {
 
 impl Conditions {
     /// Whether an action may run at all; rights win over absence because this comes first.
-    pub(super) fn allow(&self, action: &str) -> Result<(), CloudError> {
+    pub(super) fn allow(&self, action: &str) -> Result<()> {
         match self.credentials {
-            Credentials::Invalid => return Err(CloudError::CredentialsInvalid),
-            Credentials::Expired => return Err(CloudError::CredentialsExpired),
+            Credentials::Invalid => return Err(ProviderError::cloud_credentials_invalid()),
+            Credentials::Expired => return Err(ProviderError::cloud_credentials_expired()),
             Credentials::Valid => {}
         }
         if !self.cloud_reachable {
-            return Err(CloudError::Unreachable);
+            return Err(ProviderError::cloud_api_unavailable());
         }
         if self.denied_actions.contains(action) {
-            return Err(CloudError::PermissionDenied { action: action.to_owned() });
+            return Err(ProviderError::cloud_permission_denied(action));
         }
         Ok(())
     }

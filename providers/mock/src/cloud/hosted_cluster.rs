@@ -23,24 +23,10 @@ impl State {
         self.clusters.values()
     }
 
-    /// All hosted clusters, by name, as the provider asks.
-    ///
-    /// # Errors
-    ///
-    /// When the cloud cannot be asked.
-    pub fn list_clusters(&self) -> Result<Vec<&HostedCluster>, CloudError> {
-        self.enter("clusters:read")?;
-        Ok(self.clusters.values().collect())
-    }
-
     /// The hosted cluster of this name.
-    ///
-    /// # Errors
-    ///
-    /// When the cloud cannot be asked, or there is none.
-    pub fn cluster(&self, name: &str) -> Result<&HostedCluster, CloudError> {
-        self.enter("clusters:read")?;
-        self.clusters.get(name).ok_or_else(|| CloudError::NotFound { what: format!("cluster {name}") })
+    #[must_use]
+    pub fn cluster(&self, name: &str) -> Option<&HostedCluster> {
+        self.clusters.get(name)
     }
 
     /// Makes or replaces a hosted cluster.
@@ -50,7 +36,7 @@ impl State {
     /// When name or host are missing.
     pub fn put_cluster(&mut self, cluster: HostedCluster) -> Result<HostedCluster, CloudError> {
         if cluster.name.is_empty() || cluster.host.is_empty() {
-            return Err(CloudError::Invalid { message: "a cluster needs a name and a host".to_owned() });
+            return Err(CloudError::Invalid("a cluster needs a name and a host".to_owned()));
         }
         self.clusters.insert(cluster.name.clone(), cluster.clone());
         self.touch();
@@ -63,10 +49,8 @@ impl State {
     ///
     /// When there is none.
     pub fn delete_cluster(&mut self, name: &str) -> Result<HostedCluster, CloudError> {
-        let gone = self
-            .clusters
-            .remove(name)
-            .ok_or_else(|| CloudError::NotFound { what: format!("cluster {name}") })?;
+        let gone =
+            self.clusters.remove(name).ok_or_else(|| CloudError::NotFound(format!("cluster {name}")))?;
         self.touch();
         Ok(gone)
     }

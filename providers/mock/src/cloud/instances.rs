@@ -50,7 +50,7 @@ impl State {
         if let Some(name) = names.iter().find(|name| self.indexes.by_name.contains_key(*name))
             && !wish.allow_duplicate_name
         {
-            return Err(CloudError::AlreadyExists { what: format!("instance {name}") });
+            return Err(CloudError::AlreadyExists(format!("instance {name}")));
         }
         Ok(names
             .into_iter()
@@ -164,7 +164,7 @@ impl State {
     ) -> Result<Instance, CloudError> {
         let mut instance = self.existing(reference)?;
         if instance.state == InstanceState::Terminating {
-            return Err(CloudError::Invalid { message: format!("instance {reference} is terminating") });
+            return Err(CloudError::Invalid(format!("instance {reference} is terminating")));
         }
         instance.state = state;
         instance.due = None;
@@ -212,9 +212,7 @@ impl State {
     }
 
     fn existing(&self, reference: &str) -> Result<Instance, CloudError> {
-        self.instance(reference)
-            .cloned()
-            .ok_or_else(|| CloudError::NotFound { what: format!("instance {reference}") })
+        self.instance(reference).cloned().ok_or_else(|| CloudError::NotFound(format!("instance {reference}")))
     }
 
     pub(super) fn advance_instance(&mut self, id: &str, now: Timestamp) {
@@ -278,7 +276,7 @@ impl State {
 }
 
 fn names_of(wish: &NewInstances) -> Result<Vec<String>, CloudError> {
-    let invalid = |message: String| Err(CloudError::Invalid { message });
+    let invalid = |message: String| Err(CloudError::Invalid(message));
     if let Some(name) = &wish.name {
         if wish.count.is_some_and(|count| count != 1) || wish.name_pattern.is_some() || wish.first.is_some() {
             return invalid(format!("name {name:?} goes with neither count, name_pattern nor first"));

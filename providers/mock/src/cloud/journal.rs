@@ -4,6 +4,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
+use cloudprovider_sdk::{ProviderError, Result};
 use jiff::{SignedDuration, Timestamp};
 
 /// How many changes are kept at most.
@@ -22,17 +23,6 @@ pub struct Change {
     pub name: String,
     /// Uid of its cluster; empty: every cluster's.
     pub cluster_uid: String,
-}
-
-/// Why a stream cannot be resumed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ResumeError {
-    /// The token is too old.
-    #[error("the resume token is too old")]
-    Expired,
-    /// The token was never issued.
-    #[error("the resume token was never issued")]
-    Unknown,
 }
 
 /// The journal.
@@ -62,13 +52,13 @@ impl Journal {
     }
 
     /// All changes after `sequence`.
-    pub(super) fn after(&self, sequence: u64) -> Result<Vec<Change>, ResumeError> {
+    pub(super) fn after(&self, sequence: u64) -> Result<Vec<Change>> {
         if sequence > self.head {
-            return Err(ResumeError::Unknown);
+            return Err(ProviderError::invalid_token());
         }
         let oldest_kept = self.head - self.changes.len() as u64;
         if sequence < oldest_kept {
-            return Err(ResumeError::Expired);
+            return Err(ProviderError::resume_token_expired());
         }
         let skip = usize::try_from(sequence - oldest_kept).unwrap_or(usize::MAX);
         Ok(self.changes.iter().skip(skip).cloned().collect())
@@ -81,31 +71,25 @@ pub(crate) fn resume_token(epoch: &str, sequence: u64, issued: Timestamp) -> Str
 }
 
 /// The sequence in a token that this epoch issued and that is not too old.
-pub(crate) fn read_resume_token(
-    epoch: &str,
-    token: &str,
-    now: Timestamp,
-    validity: Duration,
-) -> Result<u64, ResumeError> {
-    let mut parts = token.split('.');
-    let (Some("w"), Some(token_epoch), Some(sequence), Some(issued), None) =
-        (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
-    else {
-        return Err(ResumeError::Unknown);
+pub(crate) fn read_resume_token(epoch: &str, token: &str, now: Timestamp, validity: Duration) -> Result<u64> {
+    let parts: Vec<_> = token.split('.').collect();
+    let parsed = match parts[..] {
+        ["w", its_epoch, sequence, issued] if its_epoch == epoch => {
+            let issued = issued.parse().ok().and_then(|millis| Timestamp::from_millisecond(millis).ok());
+            sequence.parse().ok().zip(issued)
+        }
+        _ => None,
     };
-    if token_epoch != epoch {
-        return Err(ResumeError::Unknown);
-    }
-    let sequence = sequence.parse().map_err(|_| ResumeError::Unknown)?;
-    let issued: i64 = issued.parse().map_err(|_| ResumeError::Unknown)?;
-    let issued = Timestamp::from_millisecond(issued).map_err(|_| ResumeError::Unknown)?;
+    let (sequence, issued) = parsed.ok_or_else(ProviderError::invalid_token)?;
     let age = now.duration_since(issued);
     let limit = SignedDuration::try_from(validity).unwrap_or(SignedDuration::MAX);
-    if age > limit { Err(ResumeError::Expired) } else { Ok(sequence) }
+    if age > limit { Err(ProviderError::resume_token_expired()) } else { Ok(sequence) }
 }
 
 #[cfg(test)]
 mod tests {
+    use cloudprovider_sdk::proto::ErrorReason;
+
     use super::*;
 
     fn at(millis: i64) -> Timestamp {
@@ -122,11 +106,12 @@ mod tests {
             journal
                 .after(sequence)
                 .map(|changes| changes.iter().map(|change| change.sequence).collect::<Vec<_>>())
+                .map_err(|error| error.reason())
         };
         assert_eq!(after(0), Ok(vec![1, 2, 3]));
         assert_eq!(after(2), Ok(vec![3]));
         assert_eq!(after(3), Ok(vec![]));
-        assert_eq!(after(4), Err(ResumeError::Unknown));
+        assert_eq!(after(4), Err(ErrorReason::InvalidToken));
     }
 
     #[test]
@@ -135,7 +120,7 @@ mod tests {
         for _ in 0..CAPACITY + 2 {
             journal.record(at(1), "mock://z/1", "n", "");
         }
-        assert_eq!(journal.after(1), Err(ResumeError::Expired));
+        assert_eq!(journal.after(1).map_err(|error| error.reason()), Err(ErrorReason::ResumeTokenExpired));
         assert_eq!(journal.after(2).unwrap().len(), CAPACITY);
     }
 
@@ -145,13 +130,14 @@ mod tests {
         let token = resume_token("e1", 7, at(0));
         let cases = [
             ("same epoch, fresh", "e1", token.as_str(), 60_000, Ok(7)),
-            ("same epoch, old", "e1", token.as_str(), 60_001, Err(ResumeError::Expired)),
-            ("another epoch", "e2", token.as_str(), 0, Err(ResumeError::Unknown)),
-            ("garbage", "e1", "garbage", 0, Err(ResumeError::Unknown)),
-            ("longer", "e1", "w.e1.7.0.0", 0, Err(ResumeError::Unknown)),
+            ("same epoch, old", "e1", token.as_str(), 60_001, Err(ErrorReason::ResumeTokenExpired)),
+            ("another epoch", "e2", token.as_str(), 0, Err(ErrorReason::InvalidToken)),
+            ("garbage", "e1", "garbage", 0, Err(ErrorReason::InvalidToken)),
+            ("longer", "e1", "w.e1.7.0.0", 0, Err(ErrorReason::InvalidToken)),
         ];
         for (name, epoch, token, now, wanted) in cases {
-            assert_eq!(read_resume_token(epoch, token, at(now), minute), wanted, "{name}");
+            let read = read_resume_token(epoch, token, at(now), minute);
+            assert_eq!(read.map_err(|error| error.reason()), wanted, "{name}");
         }
     }
 }

@@ -3,23 +3,15 @@
 //! The provider ID is believed over everything. Without one: name, then system uuid, then addresses. What cannot be
 //! asked is never called absent.
 
-use super::{AddressKind, CloudError, Instance, State, UnknownNodes};
+use cloudprovider_sdk::{
+    ProviderError,
+    proto::{NodeAddress, NodeAddressType, NodeRef},
+};
 
-/// What is known of a node.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NodeQuery {
-    /// Its name.
-    pub name: String,
-    /// Its provider ID, or empty.
-    pub provider_id: String,
-    /// The uuid of its firmware, or empty.
-    pub system_uuid: String,
-    /// IPs that belong to it.
-    pub ips: Vec<String>,
-}
+use super::{AddressKind, Instance, State, UnknownNodes};
 
 /// What the cloud knows about a node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Found<'a> {
     /// This machine.
     Instance(&'a Instance),
@@ -28,27 +20,13 @@ pub enum Found<'a> {
     /// It is somebody else's.
     NotOwned,
     /// It cannot be said.
-    Unknown(CloudError),
+    Unknown(ProviderError),
 }
 
 impl State {
-    /// Looks for the machines of many nodes with one use of the cloud's API.
-    ///
-    /// # Errors
-    ///
-    /// When the cloud cannot be asked at all.
-    pub fn find_nodes<'a>(
-        &'a self,
-        cluster_uid: &str,
-        queries: &[NodeQuery],
-    ) -> Result<Vec<Found<'a>>, CloudError> {
-        self.enter("instances:read")?;
-        Ok(queries.iter().map(|query| self.find_node(cluster_uid, query)).collect())
-    }
-
     /// Looks for the machine of one node, as part of another operation.
     #[must_use]
-    pub fn find_node(&self, cluster_uid: &str, query: &NodeQuery) -> Found<'_> {
+    pub fn find_node(&self, cluster_uid: &str, query: &NodeRef) -> Found<'_> {
         let found = if query.provider_id.is_empty() { self.by_properties(query) } else { self.by_id(query) };
         match found {
             Found::Instance(machine)
@@ -57,13 +35,13 @@ impl State {
                 Found::NotOwned
             }
             Found::Instance(machine) if self.conditions.unreachable_zones.contains(&machine.zone) => {
-                Found::Unknown(CloudError::ZoneUnreachable { zone: machine.zone.clone() })
+                Found::Unknown(ProviderError::location_unreachable(&machine.zone))
             }
             other => other,
         }
     }
 
-    fn by_id(&self, query: &NodeQuery) -> Found<'_> {
+    fn by_id(&self, query: &NodeRef) -> Found<'_> {
         let path =
             query.provider_id.strip_prefix(&self.settings.provider_id_prefix).filter(|path| !path.is_empty());
         let Some(path) = path else { return Found::NotOwned };
@@ -73,15 +51,15 @@ impl State {
         }
         let zone = path.split('/').next().unwrap_or_default();
         if self.conditions.unreachable_zones.contains(zone) {
-            return Found::Unknown(CloudError::ZoneUnreachable { zone: zone.to_owned() });
+            return Found::Unknown(ProviderError::location_unreachable(zone));
         }
         Found::Absent
     }
 
-    fn by_properties(&self, query: &NodeQuery) -> Found<'_> {
+    fn by_properties(&self, query: &NodeRef) -> Found<'_> {
         if let Some(ids) = self.indexes.by_name.get(&query.name) {
             if ids.len() > 1 {
-                return Found::Unknown(CloudError::Ambiguous { node: query.name.clone(), count: ids.len() });
+                return Found::Unknown(ProviderError::instance_ambiguous(&query.name));
             }
             if let Some(machine) = ids.first().and_then(|id| self.instances.get(id)) {
                 return Found::Instance(machine);
@@ -96,29 +74,32 @@ impl State {
         self.by_addresses(query)
     }
 
-    fn by_addresses(&self, query: &NodeQuery) -> Found<'_> {
+    fn by_addresses(&self, query: &NodeRef) -> Found<'_> {
+        let is_ip = |address: &&NodeAddress| {
+            matches!(address.r#type(), NodeAddressType::InternalIp | NodeAddressType::ExternalIp)
+        };
+        let mut ips: Vec<_> = query.addresses.iter().filter(is_ip).map(|address| &address.address).collect();
+        ips.extend(&query.provided_node_ips);
         let holds = |machine: &&Instance| {
             machine.addresses.iter().any(|address| {
                 matches!(address.kind, AddressKind::InternalIp | AddressKind::ExternalIp)
-                    && query.ips.contains(&address.address)
+                    && ips.contains(&&address.address)
             })
         };
         let mut matches = Vec::new();
-        if !query.ips.is_empty() {
+        if !ips.is_empty() {
             matches = self.instances.values().filter(holds).collect();
         }
         match matches.as_slice() {
             [machine] => Found::Instance(machine),
             [] => self.never_known(),
-            several => {
-                Found::Unknown(CloudError::Ambiguous { node: query.name.clone(), count: several.len() })
-            }
+            _several => Found::Unknown(ProviderError::instance_ambiguous(&query.name)),
         }
     }
 
     fn never_known(&self) -> Found<'_> {
         if let Some(zone) = self.conditions.unreachable_zones.first() {
-            return Found::Unknown(CloudError::ZoneUnreachable { zone: zone.clone() });
+            return Found::Unknown(ProviderError::location_unreachable(zone));
         }
         match self.settings.unknown_nodes {
             UnknownNodes::Absent => Found::Absent,
@@ -129,6 +110,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use cloudprovider_sdk::proto::ErrorReason;
     use jiff::Timestamp;
 
     use super::*;
@@ -145,24 +127,24 @@ mod tests {
         cloud
     }
 
-    fn node(name: &str, provider_id: &str) -> NodeQuery {
-        NodeQuery { name: name.into(), provider_id: provider_id.into(), ..NodeQuery::default() }
+    fn node(name: &str, provider_id: &str) -> NodeRef {
+        NodeRef { name: name.into(), provider_id: provider_id.into(), ..NodeRef::default() }
     }
 
-    fn said(cloud: &State, query: &NodeQuery) -> String {
+    fn said(cloud: &State, query: &NodeRef) -> String {
         match cloud.find_node("c1", query) {
             Found::Instance(machine) => machine.name.clone(),
             Found::Absent => "ABSENT".into(),
             Found::NotOwned => "NOT_OWNED".into(),
-            Found::Unknown(error) => error.to_string(),
+            Found::Unknown(error) => error.message().to_owned(),
         }
     }
 
     #[test]
     fn nodes_are_found_by_what_is_most_certain() {
         let cloud = cloud();
-        let uuid = NodeQuery { system_uuid: "00000000-0000-4000-8000-000000000002".into(), ..node("x", "") };
-        let ip = NodeQuery { ips: vec!["10.64.0.1".into()], ..node("x", "") };
+        let uuid = NodeRef { system_uuid: "00000000-0000-4000-8000-000000000002".into(), ..node("x", "") };
+        let ip = NodeRef { provided_node_ips: vec!["10.64.0.1".into()], ..node("x", "") };
         let cases = [
             ("provider ID", node("a", "mock://mock-1a/i-00000001"), "a"),
             ("R:node-by-provider-id", node("b", "mock://mock-1a/i-00000001"), "a"),
@@ -173,7 +155,7 @@ mod tests {
             ("system uuid", uuid, "b"),
             ("address", ip, "a"),
             ("never known", node("x", ""), "ABSENT"),
-            ("doubled name", node("twin", ""), "2 instances claim node twin"),
+            ("doubled name", node("twin", ""), "node \"twin\" is claimed by more than one instance"),
             ("another cluster's", node("foreign", ""), "NOT_OWNED"),
         ];
         for (name, query, wanted) in cases {
@@ -197,7 +179,7 @@ mod tests {
             ..ConditionsPatch::default()
         });
         for query in [node("a", ""), node("x", ""), node("x", "mock://mock-1a/i-99")] {
-            assert_eq!(said(&cloud, &query), "zone mock-1a does not answer", "{query:?}");
+            assert_eq!(said(&cloud, &query), "location \"mock-1a\" could not be asked", "{query:?}");
         }
         assert_eq!(said(&cloud, &node("x", "mock://mock-1b/i-99")), "ABSENT");
     }
@@ -211,12 +193,11 @@ mod tests {
         };
         let expired =
             ConditionsPatch { credentials: Some(Credentials::Expired), ..ConditionsPatch::default() };
-        let gone = [node("x", "")];
         cloud.patch_conditions(denied);
-        let action = "instances:read".to_owned();
-        assert_eq!(cloud.find_nodes("c1", &gone), Err(CloudError::PermissionDenied { action }));
+        let refused = |cloud: &State| cloud.enter("instances:read").unwrap_err().reason();
+        assert_eq!(refused(&cloud), ErrorReason::CloudPermissionDenied);
         cloud.patch_conditions(expired);
-        assert_eq!(cloud.find_nodes("c1", &gone), Err(CloudError::CredentialsExpired));
+        assert_eq!(refused(&cloud), ErrorReason::CloudCredentialsExpired);
         assert_eq!(cloud.cloud_calls().get("instances:read"), Some(&2));
     }
 }

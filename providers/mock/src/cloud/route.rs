@@ -1,5 +1,6 @@
 //! Routes, as plain values.
 
+use cloudprovider_sdk::proto::NodeRef;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,18 @@ pub struct RouteTarget {
     pub node: String,
     /// Provider ID of its machine.
     pub provider_id: String,
+}
+
+impl From<NodeRef> for RouteTarget {
+    fn from(node: NodeRef) -> Self {
+        Self { node: node.name, provider_id: node.provider_id }
+    }
+}
+
+impl From<RouteTarget> for NodeRef {
+    fn from(target: RouteTarget) -> Self {
+        Self { name: target.node, provider_id: target.provider_id, ..Self::default() }
+    }
 }
 
 /// A route. Whether it is a blackhole shows when it is looked at: a target may go at any time.

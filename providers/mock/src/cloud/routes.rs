@@ -1,11 +1,13 @@
 //! What happens to routes. The natural key is cluster and destination.
 
+use cloudprovider_sdk::{
+    ProviderError, Result,
+    proto::{ErrorReason, NodeRef},
+};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    CloudError, Found, NewRoute, NodeQuery, Route, RoutePatch, RouteState, RouteTarget, State, canonical_cidr,
-};
+use super::{CloudError, Found, NewRoute, Route, RoutePatch, RouteState, RouteTarget, State, canonical_cidr};
 
 /// A route and what it does now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +40,7 @@ impl State {
     /// # Errors
     ///
     /// When the cloud cannot be asked.
-    pub fn list_routes(&self, cluster_uid: &str, within: &[IpNet]) -> Result<Vec<ListedRoute>, CloudError> {
+    pub fn list_routes(&self, cluster_uid: &str, within: &[IpNet]) -> Result<Vec<ListedRoute>> {
         self.enter("routes:read")?;
         let inside = |route: &&Route| {
             route.is_of(cluster_uid)
@@ -52,20 +54,16 @@ impl State {
     /// # Errors
     ///
     /// When the CIDR is none, another cluster's, the table is full, or the target does not exist.
-    pub fn ensure_route(
-        &mut self,
-        cluster_uid: &str,
-        cidr: &str,
-        target: &NodeQuery,
-    ) -> Result<ListedRoute, CloudError> {
+    pub fn ensure_route(&mut self, cluster_uid: &str, cidr: &str, target: &NodeRef) -> Result<ListedRoute> {
         let Some(destination_cidr) = canonical_cidr(cidr) else {
-            return Err(CloudError::Invalid { message: format!("destination {cidr:?} is no CIDR") });
+            let text = format!("destination {cidr:?} is no CIDR");
+            return Err(ProviderError::new(ErrorReason::InvalidArgumentShape, text));
         };
         let target = self.resolve_target(cluster_uid, target)?;
         let same = self.routes.values().find(|route| route.destination_cidr == destination_cidr).cloned();
         let route = match same {
             Some(route) if !route.is_of(cluster_uid) => {
-                return Err(CloudError::OwnedByOtherCluster { what: format!("route to {destination_cidr}") });
+                return Err(ProviderError::owned_by_other_cluster(&format!("route to {destination_cidr}")));
             }
             Some(route) => Route { target: Some(target), cluster_uid: cluster_uid.to_owned(), ..route },
             None => {
@@ -78,7 +76,7 @@ impl State {
         Ok(self.listed(&route))
     }
 
-    fn resolve_target(&self, cluster_uid: &str, target: &NodeQuery) -> Result<RouteTarget, CloudError> {
+    fn resolve_target(&self, cluster_uid: &str, target: &NodeRef) -> Result<RouteTarget> {
         match self.find_node(cluster_uid, target) {
             Found::Instance(machine) => {
                 Ok(RouteTarget { node: target.name.clone(), provider_id: machine.provider_id.clone() })
@@ -86,14 +84,17 @@ impl State {
             Found::Unknown(error) => Err(error),
             Found::Absent | Found::NotOwned => {
                 let node = if target.provider_id.is_empty() { &target.name } else { &target.provider_id };
-                Err(CloudError::InstanceNotFound { node: node.clone() })
+                Err(ProviderError::instance_not_found(node))
             }
         }
     }
 
-    fn check_room(&self) -> Result<(), CloudError> {
+    fn check_room(&self) -> Result<()> {
         match self.quota.max_routes {
-            Some(limit) if self.routes.len() >= limit as usize => Err(CloudError::RouteTableFull { limit }),
+            Some(limit) if self.routes.len() >= limit as usize => {
+                let text = format!("the route table holds its {limit} routes already");
+                Err(ProviderError::new(ErrorReason::RouteTableFull, text))
+            }
             _ => Ok(()),
         }
     }
@@ -109,15 +110,15 @@ impl State {
         id: &str,
         cidr: &str,
         target: Option<&RouteTarget>,
-    ) -> Result<(), CloudError> {
-        let changed = || CloudError::RouteChanged { id: id.to_owned() };
+    ) -> Result<()> {
+        let changed = || ProviderError::route_changed(id);
         let Some(route) = self.routes.get(id) else {
             let net = canonical_cidr(cidr);
             let replaced = |route: &Route| route.is_of(cluster_uid) && Some(route.destination_cidr) == net;
             return if self.routes.values().any(replaced) { Err(changed()) } else { Ok(()) };
         };
         if !route.is_of(cluster_uid) {
-            return Err(CloudError::OwnedByOtherCluster { what: format!("route {id}") });
+            return Err(ProviderError::owned_by_other_cluster(&format!("route {id}")));
         }
         if canonical_cidr(cidr) != Some(route.destination_cidr) || !same_target(route.target.as_ref(), target)
         {
@@ -142,7 +143,7 @@ impl State {
     /// When the CIDR is none.
     pub fn create_route_outside(&mut self, wish: NewRoute) -> Result<ListedRoute, CloudError> {
         let Some(destination_cidr) = canonical_cidr(&wish.destination_cidr) else {
-            return Err(CloudError::Invalid { message: format!("{:?} is no CIDR", wish.destination_cidr) });
+            return Err(CloudError::Invalid(format!("{:?} is no CIDR", wish.destination_cidr)));
         };
         let id = self.next_id("rt");
         let route = Route { id, cluster_uid: wish.cluster_uid, destination_cidr, target: wish.target };
@@ -186,7 +187,7 @@ impl State {
             .get(reference)
             .or_else(by_cidr)
             .cloned()
-            .ok_or_else(|| CloudError::NotFound { what: format!("route {reference}") })
+            .ok_or_else(|| CloudError::NotFound(format!("route {reference}")))
     }
 }
 

@@ -1,9 +1,10 @@
 //! SSH keys that all machines of a cluster take.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use cloudprovider_sdk::{ProviderError, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{CloudError, State};
+use super::State;
 
 /// Kinds that machines take. DSA is refused, as OpenSSH does.
 const KINDS: [&str; 7] = [
@@ -39,7 +40,7 @@ impl State {
     /// # Errors
     ///
     /// When it is no key, or its kind is refused.
-    pub fn add_ssh_key(&mut self, cluster_uid: &str, user: &str, public_key: &str) -> Result<(), CloudError> {
+    pub fn add_ssh_key(&mut self, cluster_uid: &str, user: &str, public_key: &str) -> Result<()> {
         let public_key = check(public_key)?;
         self.enter("ssh-keys:write")?;
         let key = SshKey { cluster_uid: cluster_uid.to_owned(), user: user.to_owned(), public_key };
@@ -52,8 +53,8 @@ impl State {
 }
 
 /// The key without its comment.
-fn check(text: &str) -> Result<String, CloudError> {
-    let refuse = |why: &str| Err(CloudError::InvalidSshKey { why: why.to_owned() });
+fn check(text: &str) -> Result<String> {
+    let refuse = |why: &str| Err(ProviderError::invalid_ssh_key(why));
     if text.trim().lines().count() != 1 {
         return refuse("it must be one line");
     }
@@ -75,6 +76,8 @@ fn check(text: &str) -> Result<String, CloudError> {
 
 #[cfg(test)]
 mod tests {
+    use cloudprovider_sdk::proto::ErrorReason;
+
     use super::*;
     use crate::cloud::Settings;
 
@@ -99,7 +102,8 @@ mod tests {
             ("ssh-rsa AAAAC3NzaC1lZDI1NTE5AAAA", "its body is not of its algorithm"),
         ];
         for (text, wanted) in cases {
-            assert_eq!(check(text), Err(CloudError::InvalidSshKey { why: wanted.into() }), "{text:?}");
+            let error = check(text).unwrap_err();
+            assert_eq!((error.reason(), error.message()), (ErrorReason::InvalidSshKey, wanted), "{text:?}");
         }
     }
 }

@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use std::sync::Weak;
 use std::time::Duration;
 
+use cloudprovider_sdk::Result;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Backend, Balancer, Change, CloudError, Conditions, ConditionsPatch, HostedCluster, Instance, Quota,
-    ResumeError, Route, Settings, SshKey, Volume, journal::Journal,
+    Backend, Balancer, Change, Conditions, ConditionsPatch, HostedCluster, Instance, Quota, Route, Settings,
+    SshKey, Volume, journal::Journal,
 };
 
 /// How often each operation of the cloud's own API was used: what shows one call per item instead of one per batch.
@@ -39,11 +40,11 @@ pub struct State {
     /// SSH keys in the order of their coming.
     pub(super) ssh_keys: Vec<SshKey>,
     /// Upper bounds.
-    pub(super) quota: Quota,
+    pub(crate) quota: Quota,
     /// How things are.
-    pub(super) conditions: Conditions,
+    pub(crate) conditions: Conditions,
     #[serde(skip)]
-    pub(super) settings: Settings,
+    pub(crate) settings: Settings,
     #[serde(skip)]
     pub(super) journal: Journal,
     #[serde(skip)]
@@ -134,7 +135,7 @@ impl State {
     /// # Errors
     ///
     /// When it may not, or the cloud cannot be asked.
-    pub fn enter(&self, action: &str) -> Result<(), CloudError> {
+    pub fn enter(&self, action: &str) -> Result<()> {
         self.count_call(action);
         self.conditions.allow(action)
     }
@@ -173,16 +174,10 @@ impl State {
     /// # Errors
     ///
     /// When that far back is not kept, or was never reached.
-    pub fn changes_after(&self, sequence: u64, cluster_uid: &str) -> Result<Vec<Change>, ResumeError> {
+    pub fn changes_after(&self, sequence: u64, cluster_uid: &str) -> Result<Vec<Change>> {
         let mut changes = self.journal.after(sequence)?;
         changes.retain(|change| change.cluster_uid.is_empty() || change.cluster_uid == cluster_uid);
         Ok(changes)
-    }
-
-    /// Upper bounds.
-    #[must_use]
-    pub fn quota(&self) -> Quota {
-        self.quota
     }
 
     /// Sets all upper bounds.
@@ -192,23 +187,11 @@ impl State {
         quota
     }
 
-    /// How things are.
-    #[must_use]
-    pub fn conditions(&self) -> &Conditions {
-        &self.conditions
-    }
-
     /// Changes how things are.
     pub fn patch_conditions(&mut self, patch: ConditionsPatch) -> Conditions {
         self.conditions.apply(patch);
         self.touch();
         self.conditions.clone()
-    }
-
-    /// What the cloud was told at its start.
-    #[must_use]
-    pub fn settings(&self) -> &Settings {
-        &self.settings
     }
 }
 

@@ -9,39 +9,9 @@ use std::{
     sync::Arc,
 };
 
-use super::State;
+use anyhow::Context as _;
 
-/// Why state could not be kept or read.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum StoreError {
-    /// It could not be written.
-    #[error("cannot write state file {path}; check its directory and free space")]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        source: Arc<io::Error>,
-    },
-    /// It could not be read.
-    #[error("cannot read state file {path}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        source: Arc<io::Error>,
-    },
-    /// It holds something else.
-    #[error("state file {path} does not hold a cloud; move it away to start with an empty one")]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        #[source]
-        source: Arc<serde_json::Error>,
-    },
-}
+use super::State;
 
 /// Where changes are kept: a file, or nowhere.
 #[derive(Debug, Clone, Default)]
@@ -76,22 +46,18 @@ impl Store {
     }
 
     /// Returns once this generation, or a later one, stands in the file. The picture is taken only when it is written.
-    pub(super) async fn save(
-        &self,
-        generation: u64,
-        take: impl FnOnce() -> Picture,
-    ) -> Result<(), StoreError> {
+    pub(super) async fn save(&self, generation: u64, take: impl FnOnce() -> Picture) -> anyhow::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let mut written = file.written.lock().await;
         if *written >= generation {
             return Ok(());
         }
         let Picture { generation, text } = take();
-        let failed = |source| StoreError::Write { path: file.path.clone(), source: Arc::new(source) };
-        let text = text.map_err(|error| failed(error.into()))?;
         let path = file.path.clone();
-        let writing = tokio::task::spawn_blocking(move || write(&path, &text)).await;
-        writing.unwrap_or_else(|panicked| Err(io::Error::other(panicked))).map_err(failed)?;
+        let writing = tokio::task::spawn_blocking(move || write(&path, &text?)).await;
+        writing.unwrap_or_else(|panicked| Err(io::Error::other(panicked))).with_context(|| {
+            format!("cannot write state file {}; check its directory and free space", file.path.display())
+        })?;
         *written = generation;
         Ok(())
     }
@@ -110,14 +76,15 @@ fn write(path: &Path, text: &[u8]) -> io::Result<()> {
 /// # Errors
 ///
 /// When it cannot be read, or holds something else.
-pub fn load(path: &Path) -> Result<Option<State>, StoreError> {
+pub fn load(path: &Path) -> anyhow::Result<Option<State>> {
+    let shown = path.display();
     let text = match fs::read(path) {
-        Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(StoreError::Read { path: path.to_owned(), source: Arc::new(source) }),
+        read => read.with_context(|| format!("cannot read state file {shown}"))?,
     };
-    let parsed = serde_json::from_slice(&text);
-    parsed.map(Some).map_err(|source| StoreError::Content { path: path.to_owned(), source: Arc::new(source) })
+    serde_json::from_slice(&text).map(Some).with_context(|| {
+        format!("state file {shown} does not hold a cloud; move it away to start with an empty one")
+    })
 }
 
 #[cfg(test)]
@@ -155,7 +122,7 @@ mod tests {
         let cloud = Cloud::new(State::new(Settings::default()), Store::file(path));
         let now = jiff::Timestamp::UNIX_EPOCH;
         let outcome = cloud.change(now, |state| state.create_instances(&NewInstances::many(1), now)).await;
-        assert!(matches!(outcome, Err(StoreError::Write { .. })));
+        assert!(outcome.unwrap_err().to_string().starts_with("cannot write state file"));
     }
 
     #[test]
@@ -163,6 +130,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cloud.json");
         fs::write(&path, "no cloud").unwrap();
-        assert!(matches!(load(&path), Err(StoreError::Content { .. })));
+        assert!(load(&path).unwrap_err().to_string().contains("does not hold a cloud"));
     }
 }

@@ -2,6 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cloudprovider_sdk::{
+    ProviderError,
+    proto::{VolumeQuery, VolumeResult, VolumeState},
+};
 use serde::{Deserialize, Serialize};
 
 use super::{CloudError, State};
@@ -41,40 +45,32 @@ impl Volume {
     }
 }
 
-/// What is known of a volume.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FoundVolume<'a> {
-    /// It is there.
-    Present(&'a Volume),
-    /// It is not there.
-    Absent,
-    /// It is another cloud's.
-    NotOwned,
-    /// Its kind is not known here.
-    UnknownKind,
-}
-
 impl State {
     /// All volumes, by id.
     pub fn volumes(&self) -> impl Iterator<Item = &Volume> {
         self.volumes.values()
     }
 
-    /// Looks for a volume by its id and plugin. Plugins of this cloud are those of Kubernetes' in-tree volumes and its own.
+    /// What is known of a volume by its id and plugin. Plugins of this cloud are those of Kubernetes' in-tree volumes and its own.
     #[must_use]
-    pub fn find_volume(&self, plugin: &str, id: &str) -> FoundVolume<'_> {
-        if !plugin.starts_with("kubernetes.io/") && !plugin.starts_with(super::ANNOTATION_PREFIX) {
-            return FoundVolume::UnknownKind;
-        }
-        if id.contains("://") && !id.starts_with(&self.settings.provider_id_prefix) {
-            return FoundVolume::NotOwned;
-        }
-        match self.volumes.get(id) {
-            Some(volume) if volume.plugin.is_empty() || volume.plugin == plugin => {
-                FoundVolume::Present(volume)
+    pub fn find_volume(&self, query: VolumeQuery) -> VolumeResult {
+        let VolumeQuery { key, plugin, volume_id: id, .. } = query;
+        let known = plugin.starts_with("kubernetes.io/") || plugin.starts_with(super::ANNOTATION_PREFIX);
+        let foreign = id.contains("://") && !id.starts_with(&self.settings.provider_id_prefix);
+        let volume = self.volumes.get(&id).filter(|one| one.plugin.is_empty() || one.plugin == plugin);
+        let (state, error) = match volume {
+            _ if !known => {
+                let why = "this kind of volume is not known here";
+                (VolumeState::NotOwned, Some(ProviderError::unsupported_feature("plugin", why)))
             }
-            _ => FoundVolume::Absent,
-        }
+            _ if foreign => (VolumeState::NotOwned, None),
+            Some(_) => (VolumeState::Present, None),
+            None => (VolumeState::Absent, Some(ProviderError::volume_not_found(&id))),
+        };
+        let labels =
+            volume.filter(|_| state == VolumeState::Present).map(Volume::topology).unwrap_or_default();
+        let error = error.map(|error| error.to_item());
+        VolumeResult { key, state: state.into(), labels: labels.into_iter().collect(), error }
     }
 
     /// Makes or replaces a volume.
@@ -84,7 +80,7 @@ impl State {
     /// When it has no id.
     pub fn put_volume(&mut self, mut volume: Volume) -> Result<Volume, CloudError> {
         if volume.id.is_empty() {
-            return Err(CloudError::Invalid { message: "a volume needs an id".to_owned() });
+            return Err(CloudError::Invalid("a volume needs an id".to_owned()));
         }
         if volume.region.is_empty() {
             volume.region.clone_from(&self.settings.region);
@@ -100,8 +96,7 @@ impl State {
     ///
     /// When there is none.
     pub fn delete_volume(&mut self, id: &str) -> Result<Volume, CloudError> {
-        let gone =
-            self.volumes.remove(id).ok_or_else(|| CloudError::NotFound { what: format!("volume {id}") })?;
+        let gone = self.volumes.remove(id).ok_or_else(|| CloudError::NotFound(format!("volume {id}")))?;
         self.touch();
         Ok(gone)
     }
@@ -109,6 +104,8 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use cloudprovider_sdk::proto::ErrorReason;
+
     use super::*;
     use crate::cloud::Settings;
 
@@ -123,15 +120,22 @@ mod tests {
             ..Volume::default()
         };
         let disk = cloud.put_volume(disk).unwrap();
+        let unknown = Some(ErrorReason::UnsupportedFeature);
+        let gone = Some(ErrorReason::VolumeNotFound);
         let cases = [
-            ("kubernetes.io/aws-ebs", "disk-1", FoundVolume::Present(&disk)),
-            ("kubernetes.io/cinder", "disk-1", FoundVolume::Absent),
-            ("kubernetes.io/aws-ebs", "disk-2", FoundVolume::Absent),
-            ("kubernetes.io/aws-ebs", "aws://eu/vol-1", FoundVolume::NotOwned),
-            ("example.com/x", "disk-1", FoundVolume::UnknownKind),
+            ("kubernetes.io/aws-ebs", "disk-1", VolumeState::Present, None),
+            ("kubernetes.io/cinder", "disk-1", VolumeState::Absent, gone),
+            ("kubernetes.io/aws-ebs", "disk-2", VolumeState::Absent, gone),
+            ("kubernetes.io/aws-ebs", "aws://eu/vol-1", VolumeState::NotOwned, None),
+            ("example.com/x", "disk-1", VolumeState::NotOwned, unknown),
         ];
-        for (plugin, id, wanted) in cases {
-            assert_eq!(cloud.find_volume(plugin, id), wanted, "{plugin} {id}");
+        for (plugin, id, state, reason) in cases {
+            let query = VolumeQuery { plugin: plugin.into(), volume_id: id.into(), ..VolumeQuery::default() };
+            let found = cloud.find_volume(query);
+            let labels = if state == VolumeState::Present { disk.topology() } else { BTreeMap::new() };
+            assert_eq!(found.labels, labels.into_iter().collect(), "{plugin} {id}");
+            let error = found.error.as_ref().map(|error| error.reason());
+            assert_eq!((found.state(), error), (state, reason), "{plugin} {id}");
         }
         assert_eq!(disk.topology()[ZONE], "a__b");
         assert_eq!(disk.topology()[REGION], "mock-1");

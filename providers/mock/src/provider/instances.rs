@@ -1,17 +1,17 @@
 //! `Instances`, answered from the cloud.
 
 use cloudprovider_sdk::{
-    CallContext, InstanceWatch, Instances, ProviderError, Result, async_trait,
+    CallContext, InstanceWatch, Instances, Result, async_trait,
     proto::{
-        self, AddSshKeyToAllInstancesRequest, AddSshKeyToAllInstancesResponse, BatchGetInstancesRequest,
-        BatchGetInstancesResponse, InstanceResult, InstanceView, ListInstancesRequest, ListInstancesResponse,
-        ListedInstance, WatchInstancesRequest,
+        AddSshKeyToAllInstancesRequest, AddSshKeyToAllInstancesResponse, BatchGetInstancesRequest,
+        BatchGetInstancesResponse, InstanceQuery, InstanceResult, InstanceState, ListInstancesRequest,
+        ListInstancesResponse, ListedInstance, WatchInstancesRequest,
     },
+    results,
 };
-use jiff::Timestamp;
 
-use super::{Mock, from_wire, not_saved, provider_error, to_wire, watch};
-use crate::cloud::{CloudError, Found, NodeQuery};
+use super::{Mock, to_wire, watch};
+use crate::cloud::{Found, Instance};
 
 #[async_trait]
 impl Instances for Mock {
@@ -21,23 +21,29 @@ impl Instances for Mock {
         request: BatchGetInstancesRequest,
     ) -> Result<BatchGetInstancesResponse> {
         let view = request.view();
-        let (keys, nodes): (Vec<String>, Vec<NodeQuery>) = request
-            .queries
-            .into_iter()
-            .map(|query| (query.key, from_wire::node(query.node.unwrap_or_default())))
-            .unzip();
-        let now = self.at_cloud().await;
-        self.cloud.read(now, |state| {
-            let found = state.find_nodes(ctx.cluster_uid(), &nodes).map_err(provider_error)?;
-            let results = keys.into_iter().zip(&nodes).zip(found);
-            let results = results.map(|((key, node), found)| {
-                let by_name = node.provider_id.is_empty() && matches!(found, Found::Absent);
-                let mut result = result(key, found, view, now);
-                result.authoritative &= !by_name || self.keyed_by_name;
-                result
-            });
-            Ok(BatchGetInstancesResponse { results: results.collect() })
+        self.ask(|state, now| {
+            state.enter("instances:read")?;
+            let result = |query: InstanceQuery| {
+                let node = query.node.unwrap_or_default();
+                let (is, instance) = match state.find_node(ctx.cluster_uid(), &node) {
+                    Found::Instance(machine) => (to_wire::state(machine.state), Some(machine)),
+                    Found::Absent => (InstanceState::Absent, None),
+                    Found::NotOwned => (InstanceState::NotOwned, None),
+                    Found::Unknown(error) => return results::unknown(query.key, &error),
+                };
+                let by_name = is == InstanceState::Absent && node.provider_id.is_empty();
+                InstanceResult {
+                    key: query.key,
+                    state: is.into(),
+                    authoritative: !by_name || self.keyed_by_name,
+                    observed_at: Some(to_wire::timestamp(now)),
+                    instance: instance.map(|machine| to_wire::instance(machine, view)),
+                    ..InstanceResult::default()
+                }
+            };
+            Ok(BatchGetInstancesResponse { results: request.queries.into_iter().map(result).collect() })
         })
+        .await
     }
 
     async fn watch_instances(
@@ -53,16 +59,16 @@ impl Instances for Mock {
         ctx: &CallContext,
         request: ListInstancesRequest,
     ) -> Result<ListInstancesResponse> {
-        let (now, view, cluster) = (self.at_cloud().await, request.view(), ctx.cluster_uid());
-        self.cloud.read(now, |state| {
-            state.enter("instances:list").map_err(provider_error)?;
-            let unreachable = &state.conditions().unreachable_zones;
+        let (view, cluster) = (request.view(), ctx.cluster_uid());
+        self.ask(|state, _| {
+            state.enter("instances:list")?;
+            let unreachable = &state.conditions.unreachable_zones;
             let shown = state.instances().filter(|machine| {
                 (machine.cluster_uid.is_empty() || machine.cluster_uid == cluster)
                     && !unreachable.contains(&machine.zone)
             });
             let (page, next_page_token) = self.pager.page(&request, shown, |machine| machine.id.clone())?;
-            let listed = |machine: &crate::cloud::Instance| ListedInstance {
+            let listed = |machine: &Instance| ListedInstance {
                 state: to_wire::state(machine.state).into(),
                 instance: Some(to_wire::instance(machine, view)),
                 node_name: machine.name.clone(),
@@ -73,6 +79,7 @@ impl Instances for Mock {
                 unreachable: unreachable.iter().map(|zone| to_wire::unreachable(zone)).collect(),
             })
         })
+        .await
     }
 
     async fn add_ssh_key_to_all_instances(
@@ -80,35 +87,8 @@ impl Instances for Mock {
         ctx: &CallContext,
         request: AddSshKeyToAllInstancesRequest,
     ) -> Result<AddSshKeyToAllInstancesResponse> {
-        let add = |state: &mut crate::cloud::State| {
-            state.add_ssh_key(ctx.cluster_uid(), &request.user, &request.public_key)
-        };
-        self.cloud.change(self.at_cloud().await, add).await.map_err(not_saved)?.map_err(provider_error)?;
+        self.change(|state, _| state.add_ssh_key(ctx.cluster_uid(), &request.user, &request.public_key))
+            .await?;
         Ok(AddSshKeyToAllInstancesResponse { in_progress: None })
     }
-}
-
-fn result(key: String, found: Found<'_>, view: InstanceView, now: Timestamp) -> InstanceResult {
-    let known = |state: proto::InstanceState, instance| InstanceResult {
-        key: key.clone(),
-        state: state.into(),
-        authoritative: true,
-        observed_at: Some(to_wire::timestamp(now)),
-        instance,
-        error: None,
-        events: Vec::new(),
-    };
-    match found {
-        Found::Instance(machine) => {
-            known(to_wire::state(machine.state), Some(to_wire::instance(machine, view)))
-        }
-        Found::Absent => known(proto::InstanceState::Absent, None),
-        Found::NotOwned => known(proto::InstanceState::NotOwned, None),
-        Found::Unknown(error) => unknown(key, error),
-    }
-}
-
-fn unknown(key: String, error: CloudError) -> InstanceResult {
-    let error: ProviderError = provider_error(error);
-    InstanceResult { key, error: Some(error.to_item()), ..InstanceResult::default() }
 }

@@ -5,20 +5,17 @@ use std::{collections::HashMap, sync::Arc};
 use cloudprovider_sdk::{
     CallContext, LoadBalancers, ProviderError, Result, async_trait,
     proto::{
-        Adoption, BatchUpdateLoadBalancersRequest, BatchUpdateLoadBalancersResponse,
+        Adoption, BatchUpdateLoadBalancersRequest, BatchUpdateLoadBalancersResponse, ClusterRef,
         DeleteLoadBalancerRequest, DeleteLoadBalancerResponse, EnsureLoadBalancerRequest,
-        EnsureLoadBalancerResponse, EventType, GetLoadBalancerRequest, GetLoadBalancerResponse, InProgress,
-        ListLoadBalancersRequest, ListLoadBalancersResponse, LoadBalancer, LoadBalancerState,
-        LoadBalancerUpdateResult, ProviderEvent, ServiceRef, UpdateOutcome,
+        EnsureLoadBalancerResponse, ErrorReason, EventType, GetLoadBalancerRequest, GetLoadBalancerResponse,
+        InProgress, ListLoadBalancersRequest, ListLoadBalancersResponse, LoadBalancer, LoadBalancerState,
+        LoadBalancerUpdate, LoadBalancerUpdateResult, ProviderEvent, UpdateOutcome,
     },
 };
 use jiff::Timestamp;
 
-use super::{Mock, from_wire, not_saved, provider_error, to_wire};
-use crate::cloud::{
-    BalancerKey, BalancerState, CloudError, Deleted, EnsureWish, Ensured, FoundBalancer, State, UpdateWish,
-    Updated, WRITTEN_PREFIX,
-};
+use super::{Mock, to_wire};
+use crate::cloud::{BalancerState, Deleted, Ensured, FoundBalancer, WRITTEN_PREFIX};
 
 #[async_trait]
 impl LoadBalancers for Mock {
@@ -28,23 +25,20 @@ impl LoadBalancers for Mock {
         request: GetLoadBalancerRequest,
     ) -> Result<GetLoadBalancerResponse> {
         let service = request.service.unwrap_or_default();
-        let key = key(ctx, &service);
-        let none = |state: LoadBalancerState| LoadBalancer {
-            service: Some(service.clone()),
-            state: state.into(),
-            ..LoadBalancer::default()
-        };
-        self.cloud.read(self.at_cloud().await, |state| {
-            let load_balancer = match state.get_balancer(&key).map_err(provider_error)? {
-                FoundBalancer::ByUid(balancer) => to_wire::balancer(balancer),
-                FoundBalancer::ByLegacyName(balancer) => {
-                    LoadBalancer { service: Some(service.clone()), ..to_wire::balancer(balancer) }
+        let none = |state: LoadBalancerState| LoadBalancer { state: state.into(), ..LoadBalancer::default() };
+        self.ask(|state, _| {
+            state.enter("balancers:read")?;
+            let is = match state.find_balancer(ctx.cluster_uid(), &service.uid) {
+                FoundBalancer::ByUid(balancer) | FoundBalancer::ByLegacyName(balancer) => {
+                    to_wire::balancer(balancer)
                 }
                 FoundBalancer::NotOwned => none(LoadBalancerState::NotOwned),
                 FoundBalancer::Absent => none(LoadBalancerState::Absent),
             };
-            Ok(GetLoadBalancerResponse { load_balancer: Some(load_balancer) })
+            let load_balancer = Some(LoadBalancer { service: Some(service), ..is });
+            Ok(GetLoadBalancerResponse { load_balancer })
         })
+        .await
     }
 
     async fn ensure_load_balancer(
@@ -52,26 +46,25 @@ impl LoadBalancers for Mock {
         ctx: &CallContext,
         request: EnsureLoadBalancerRequest,
     ) -> Result<EnsureLoadBalancerResponse> {
-        let adopt = request.adoption() == Adoption::AdoptByLegacyName;
-        let service = from_wire::service(request.service.unwrap_or_default());
-        let set = request.backends.unwrap_or_default();
-        let nodes: Vec<_> = set.nodes.into_iter().map(from_wire::node).collect();
-        let now = self.at_cloud().await;
-        let ensure = |state: &mut State| {
-            let backends = state.resolve_backends(ctx.cluster_uid(), &nodes);
-            let wish = EnsureWish {
-                cluster_uid: ctx.cluster_uid(),
-                cluster_name: ctx.cluster().map_or("", |cluster| cluster.name.as_str()),
-                service: &service,
-                backends,
-                backend_digest: &set.digest,
-                desired_digest: &request.desired_digest,
-                adopt,
-            };
-            state.ensure_balancer(wish, now)
-        };
-        let ensured = self.cloud.change(now, ensure).await.map_err(not_saved)?.map_err(provider_error)?;
-        Ok(ensured_answer(&ensured, now))
+        self.change(|state, now| {
+            let Ensured { balancer, adopted, created } =
+                state.ensure_balancer(&cluster(ctx), request, now)?;
+            let told = [
+                (created, "CreatedLoadBalancer", "a load balancer was made"),
+                (adopted, "AdoptedLoadBalancer", "a former controller's load balancer was taken over"),
+            ];
+            let told = told.into_iter().filter(|(happened, ..)| *happened);
+            let due = balancer.due.filter(|_| balancer.state == BalancerState::Provisioning);
+            let id = (format!("{WRITTEN_PREFIX}load-balancer-id"), balancer.id.clone());
+            Ok(EnsureLoadBalancerResponse {
+                load_balancer: Some(to_wire::balancer(&balancer)),
+                in_progress: due.map(|due| provisioning(due, now)),
+                events: told.map(|(_, reason, text)| event(EventType::Normal, reason, text)).collect(),
+                service_annotations: HashMap::from([id]),
+                ..EnsureLoadBalancerResponse::default()
+            })
+        })
+        .await
     }
 
     async fn batch_update_load_balancers(
@@ -79,10 +72,31 @@ impl LoadBalancers for Mock {
         ctx: &CallContext,
         request: BatchUpdateLoadBalancersRequest,
     ) -> Result<BatchUpdateLoadBalancersResponse> {
-        let now = self.at_cloud().await;
-        let update = |state: &mut State| update_all(state, ctx.cluster_uid(), request, now);
-        let results = self.cloud.change(now, update).await.map_err(not_saved)?.map_err(provider_error)?;
-        Ok(BatchUpdateLoadBalancersResponse { results })
+        self.change(|state, now| {
+            state.enter("balancers:write")?;
+            let resolved = |nodes| Arc::new(state.resolve_backends(ctx.cluster_uid(), nodes));
+            let sets = request.backend_sets.iter().map(|set| (set.digest.as_str(), resolved(&set.nodes)));
+            let sets: Vec<_> = sets.collect();
+            let update = |item: LoadBalancerUpdate| {
+                let outcome = match sets.get(item.backend_set as usize).cloned() {
+                    Some(set) => state.update_balancer(ctx.cluster_uid(), &item, set, now),
+                    None => {
+                        let text = format!("backend set {} is not there", item.backend_set);
+                        Err(ProviderError::new(ErrorReason::InvalidArgumentShape, text))
+                    }
+                };
+                let (outcome, in_progress, error) = match outcome {
+                    Ok(None) => (UpdateOutcome::Updated, None, None),
+                    Ok(Some(due)) => (UpdateOutcome::NotUpdated, Some(provisioning(due, now)), None),
+                    Err(error) => (UpdateOutcome::NotUpdated, None, Some(error.to_item())),
+                };
+                let service = item.service.and_then(|service| service.r#ref).unwrap_or_default();
+                let (service_uid, outcome) = (service.uid, outcome.into());
+                LoadBalancerUpdateResult { service_uid, outcome, in_progress, error, events: Vec::new() }
+            };
+            Ok(BatchUpdateLoadBalancersResponse { results: request.items.into_iter().map(update).collect() })
+        })
+        .await
     }
 
     async fn delete_load_balancer(
@@ -91,19 +105,25 @@ impl LoadBalancers for Mock {
         request: DeleteLoadBalancerRequest,
     ) -> Result<DeleteLoadBalancerResponse> {
         let adopt = request.adoption() == Adoption::AdoptByLegacyName;
-        let key = key(ctx, &request.service.unwrap_or_default());
-        let now = self.at_cloud().await;
-        let delete = |state: &mut State| state.delete_balancer(&key, adopt, now);
-        let deleted = self.cloud.change(now, delete).await.map_err(not_saved)?.map_err(provider_error)?;
-        let (in_progress, events) = match deleted {
-            Deleted::Gone => (None, Vec::new()),
-            Deleted::Going { due } => (Some(deleting(due, now)), Vec::new()),
-            Deleted::LegacyLeft => {
-                let text = "the load balancer of a former controller was left alone: adoption is refused";
-                (None, vec![event(EventType::Warning, "LegacyLoadBalancerKept", text)])
-            }
-        };
-        Ok(DeleteLoadBalancerResponse { in_progress, events })
+        let service = request.service.unwrap_or_default();
+        self.change(|state, now| {
+            let (in_progress, events) =
+                match state.delete_balancer(ctx.cluster_uid(), &service.uid, adopt, now)? {
+                    Deleted::Gone => (None, Vec::new()),
+                    Deleted::Going { due } => {
+                        let progress =
+                            to_wire::in_progress("DELETING", "the load balancer is going", due, now);
+                        (Some(progress), Vec::new())
+                    }
+                    Deleted::LegacyLeft => {
+                        let text =
+                            "the load balancer of a former controller was left alone: adoption is refused";
+                        (None, vec![event(EventType::Warning, "LegacyLoadBalancerKept", text)])
+                    }
+                };
+            Ok(DeleteLoadBalancerResponse { in_progress, events })
+        })
+        .await
     }
 
     async fn list_load_balancers(
@@ -111,10 +131,8 @@ impl LoadBalancers for Mock {
         ctx: &CallContext,
         request: ListLoadBalancersRequest,
     ) -> Result<ListLoadBalancersResponse> {
-        let now = self.at_cloud().await;
-        let name = ctx.cluster().map_or("", |cluster| cluster.name.as_str());
-        self.cloud.read(now, |state| {
-            let all = state.list_balancers(ctx.cluster_uid(), name).map_err(provider_error)?;
+        self.ask(|state, _| {
+            let all = state.list_balancers(&cluster(ctx))?;
             let (page, next_page_token) = self.pager.page(&request, all, |balancer| balancer.id.clone())?;
             Ok(ListLoadBalancersResponse {
                 load_balancers: page.into_iter().map(to_wire::balancer).collect(),
@@ -122,98 +140,16 @@ impl LoadBalancers for Mock {
                 unreachable: Vec::new(),
             })
         })
+        .await
     }
 }
 
-fn key(ctx: &CallContext, service: &ServiceRef) -> BalancerKey {
-    BalancerKey { cluster_uid: ctx.cluster_uid().to_owned(), service_uid: service.uid.clone() }
+fn cluster(ctx: &CallContext) -> ClusterRef {
+    ctx.cluster().cloned().unwrap_or_default()
 }
 
-fn ensured_answer(ensured: &Ensured, now: Timestamp) -> EnsureLoadBalancerResponse {
-    let balancer = &ensured.balancer;
-    let mut events = Vec::new();
-    if ensured.created {
-        events.push(event(EventType::Normal, "CreatedLoadBalancer", "a load balancer was made"));
-    }
-    if ensured.adopted {
-        events.push(event(
-            EventType::Normal,
-            "AdoptedLoadBalancer",
-            "a former controller's load balancer was taken over",
-        ));
-    }
-    let annotations = HashMap::from([(format!("{WRITTEN_PREFIX}load-balancer-id"), balancer.id.clone())]);
-    EnsureLoadBalancerResponse {
-        load_balancer: Some(to_wire::balancer(balancer)),
-        in_progress: provisioning(balancer.state, balancer.due, now),
-        events,
-        service_annotations: annotations,
-        removed_service_annotations: Vec::new(),
-        service_conditions: Vec::new(),
-    }
-}
-
-fn provisioning(state: BalancerState, due: Option<Timestamp>, now: Timestamp) -> Option<InProgress> {
-    let due = due.filter(|_| state == BalancerState::Provisioning)?;
-    Some(to_wire::in_progress("PROVISIONING", "the load balancer is being made", due, now))
-}
-
-fn deleting(due: Timestamp, now: Timestamp) -> InProgress {
-    to_wire::in_progress("DELETING", "the load balancer is going", due, now)
-}
-
-fn update_all(
-    state: &mut State,
-    cluster_uid: &str,
-    request: BatchUpdateLoadBalancersRequest,
-    now: Timestamp,
-) -> Result<Vec<LoadBalancerUpdateResult>, CloudError> {
-    state.enter("balancers:write")?;
-    let mut sets = Vec::new();
-    for set in request.backend_sets {
-        let nodes: Vec<_> = set.nodes.into_iter().map(from_wire::node).collect();
-        sets.push((set.digest, Arc::new(state.resolve_backends(cluster_uid, &nodes))));
-    }
-    let mut results = Vec::new();
-    for item in request.items {
-        let service = from_wire::service(item.service.unwrap_or_default());
-        let uid = service.uid.clone();
-        let Some((digest, backends)) = sets.get(item.backend_set as usize) else {
-            let shape =
-                CloudError::Invalid { message: format!("backend set {} is not there", item.backend_set) };
-            results.push(update_result(uid, Err(shape), now));
-            continue;
-        };
-        let wish = UpdateWish {
-            cluster_uid,
-            service: &service,
-            backends: Arc::clone(backends),
-            backend_digest: digest,
-            desired_digest: &item.desired_digest,
-        };
-        let outcome = state.update_balancer(wish, now);
-        results.push(update_result(uid, outcome, now));
-    }
-    Ok(results)
-}
-
-fn update_result(
-    service_uid: String,
-    outcome: Result<Updated, CloudError>,
-    now: Timestamp,
-) -> LoadBalancerUpdateResult {
-    let (outcome, in_progress, error) = match outcome {
-        Ok(Updated { due: None }) => (UpdateOutcome::Updated, None, None),
-        Ok(Updated { due: Some(due) }) => {
-            let progress = to_wire::in_progress("PROVISIONING", "the load balancer is being made", due, now);
-            (UpdateOutcome::NotUpdated, Some(progress), None)
-        }
-        Err(error) => {
-            let error: ProviderError = provider_error(error);
-            (UpdateOutcome::NotUpdated, None, Some(error.to_item()))
-        }
-    };
-    LoadBalancerUpdateResult { service_uid, outcome: outcome.into(), in_progress, error, events: Vec::new() }
+fn provisioning(due: Timestamp, now: Timestamp) -> InProgress {
+    to_wire::in_progress("PROVISIONING", "the load balancer is being made", due, now)
 }
 
 fn event(kind: EventType, reason: &str, message: &str) -> ProviderEvent {

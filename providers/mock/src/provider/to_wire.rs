@@ -130,15 +130,10 @@ pub(super) fn route(listed: &ListedRoute, tags: bool) -> proto::Route {
         RouteState::Active => proto::RouteState::Active,
         RouteState::Blackhole => proto::RouteState::Blackhole,
     };
-    let target = listed.route.target.as_ref().map(|target| proto::NodeRef {
-        name: target.node.clone(),
-        provider_id: target.provider_id.clone(),
-        ..proto::NodeRef::default()
-    });
     proto::Route {
         id: listed.route.id.clone(),
         destination_cidr: listed.route.destination_cidr.to_string(),
-        target,
+        target: listed.route.target.clone().map(proto::NodeRef::from),
         state: state.into(),
         ownership: ownership.into(),
     }

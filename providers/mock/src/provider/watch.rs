@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use cloudprovider_sdk::{InstanceWatch, ProviderError, Result, WatchEvent, proto::InstanceChanged};
+use cloudprovider_sdk::{InstanceWatch, Result, WatchEvent, proto::InstanceChanged};
 use futures::{StreamExt as _, stream};
 use tokio::sync::watch;
 
-use super::{Mock, provider_error};
-use crate::cloud::{Change, ResumeError, read_resume_token, resume_token};
+use super::Mock;
+use crate::cloud::{Change, read_resume_token, resume_token};
 
 struct Reader {
     mock: Mock,
@@ -24,13 +24,12 @@ pub(super) fn open(mock: &Mock, cluster: &str, token: &str) -> Result<InstanceWa
     let now = mock.now();
     let moves = mock.cloud.journal_moves();
     let sequence = mock.cloud.read(now, |state| -> Result<u64> {
-        state.enter("instances:watch").map_err(provider_error)?;
+        state.enter("instances:watch")?;
         if token.is_empty() {
             return Ok(state.journal_head());
         }
-        let sequence = read_resume_token(&mock.epoch, token, now, mock.resume_validity);
-        let sequence = sequence.map_err(resume_error)?;
-        state.changes_after(sequence, cluster).map_err(resume_error)?;
+        let sequence = read_resume_token(&mock.epoch, token, now, mock.resume_validity)?;
+        state.changes_after(sequence, cluster)?;
         Ok(sequence)
     })?;
     let pace = (mock.bookmark_interval / 2).max(Duration::from_millis(1));
@@ -55,7 +54,7 @@ impl Reader {
         }
         let now = self.mock.now();
         let (changes, head, token) = self.mock.cloud.read(now, |state| -> Result<_> {
-            let changes = state.changes_after(self.sequence, &self.cluster).map_err(resume_error)?;
+            let changes = state.changes_after(self.sequence, &self.cluster)?;
             let head = state.journal_head();
             Ok((changes, head, resume_token(&self.mock.epoch, head, now)))
         })?;
@@ -68,11 +67,4 @@ impl Reader {
 
 fn changed(change: Change) -> WatchEvent {
     WatchEvent::Changed(InstanceChanged { provider_id: change.provider_id, node_name: change.name })
-}
-
-fn resume_error(error: ResumeError) -> ProviderError {
-    match error {
-        ResumeError::Expired => ProviderError::resume_token_expired(),
-        ResumeError::Unknown => ProviderError::invalid_token(),
-    }
 }

@@ -1,12 +1,16 @@
 use std::time::Duration;
 
+use cloudprovider_sdk::{
+    ProviderError,
+    proto::{
+        Adoption, BackendSet, EnsureLoadBalancerRequest, ErrorReason, LoadBalancerUpdate, Protocol, Service,
+        ServicePort, ServiceRef,
+    },
+};
 use jiff::Timestamp;
 
 use super::*;
-use crate::cloud::{
-    ANNOTATION_PREFIX, BalancerPatch, Deleted, EnsureWish, Ensured, NewLegacyBalancer, Port, Protocol, Quota,
-    Settings, UpdateWish, Updated, WantedService,
-};
+use crate::cloud::{ANNOTATION_PREFIX, BalancerPatch, Deleted, Ensured, NewLegacyBalancer, Quota, Settings};
 
 const UID: &str = "11111111-2222-3333-4444-555555555555";
 
@@ -19,55 +23,55 @@ fn slow(millis: u64) -> State {
     State::new(Settings { provisioning_delay: delay, deletion_delay: delay, ..Settings::default() })
 }
 
-fn service(uid: &str) -> WantedService {
-    WantedService {
-        namespace: "ns".into(),
-        name: "web".into(),
-        uid: uid.into(),
-        ports: vec![Port { name: String::new(), protocol: Protocol::Tcp, port: 80, node_port: 30080 }],
-        ..WantedService::default()
+fn service(uid: &str) -> Service {
+    let port =
+        ServicePort { protocol: Protocol::Tcp.into(), port: 80, node_port: 30080, ..ServicePort::default() };
+    Service {
+        r#ref: Some(ServiceRef { namespace: "ns".into(), name: "web".into(), uid: uid.into() }),
+        ports: vec![port],
+        ..Service::default()
     }
 }
 
-fn annotated(name: &str, value: &str) -> WantedService {
+fn annotated(name: &str, value: &str) -> Service {
     let annotations = [(format!("{ANNOTATION_PREFIX}{name}"), value.to_owned())].into();
-    WantedService { annotations, ..service(UID) }
+    Service { annotations, ..service(UID) }
 }
 
-fn key(cluster: &str) -> BalancerKey {
-    BalancerKey { cluster_uid: cluster.into(), service_uid: UID.into() }
+fn cluster(uid: &str, name: &str) -> ClusterRef {
+    ClusterRef { uid: uid.into(), name: name.into() }
 }
 
-fn wish<'a>(cluster: &'a str, service: &'a WantedService, digest: &'a str) -> EnsureWish<'a> {
-    EnsureWish {
-        cluster_uid: cluster,
-        cluster_name: "",
-        service,
-        backends: vec![Backend { node: "node-0".into(), provider_id: String::new() }],
-        backend_digest: "b1",
-        desired_digest: digest,
-        adopt: false,
+fn wish(service: &Service, digest: &str) -> EnsureLoadBalancerRequest {
+    let nodes = vec![NodeRef { name: "node-0".into(), ..NodeRef::default() }];
+    EnsureLoadBalancerRequest {
+        service: Some(service.clone()),
+        backends: Some(BackendSet { digest: "b1".into(), nodes, ..BackendSet::default() }),
+        desired_digest: digest.into(),
+        ..EnsureLoadBalancerRequest::default()
     }
 }
 
-fn ensure(
-    cloud: &mut State,
-    cluster: &str,
-    service: &WantedService,
-    digest: &str,
-) -> Result<Ensured, CloudError> {
-    cloud.ensure_balancer(wish(cluster, service, digest), at(0))
+fn ensure(cloud: &mut State, uid: &str, service: &Service, digest: &str) -> Result<Ensured> {
+    cloud.ensure_balancer(&cluster(uid, ""), wish(service, digest), at(0))
 }
 
-fn update(cloud: &mut State, service: &WantedService, digest: &str) -> Result<Updated, CloudError> {
-    let wish = UpdateWish {
-        cluster_uid: "c1",
-        service,
-        backends: Arc::default(),
-        backend_digest: "empty",
-        desired_digest: digest,
+fn update(cloud: &mut State, service: &Service, digest: &str) -> Result<Option<Timestamp>> {
+    let wish = LoadBalancerUpdate {
+        service: Some(service.clone()),
+        desired_digest: digest.into(),
+        ..LoadBalancerUpdate::default()
     };
-    cloud.update_balancer(wish, at(0))
+    cloud.update_balancer("c1", &wish, ("empty", Arc::default()), at(0))
+}
+
+fn delete(cloud: &mut State, adopt: bool, now: i64) -> Deleted {
+    cloud.delete_balancer("c1", UID, adopt, at(now)).unwrap()
+}
+
+fn refused<T: std::fmt::Debug>(outcome: Result<T>) -> (ErrorReason, String) {
+    let error: ProviderError = outcome.unwrap_err();
+    (error.reason(), error.message().to_owned())
 }
 
 #[test]
@@ -90,7 +94,6 @@ fn a_slow_balancer_is_partial_until_it_is_due() {
     assert_eq!((balancer.state, balancer.applied_digest.as_str()), (BalancerState::Provisioning, ""));
     update(&mut cloud, &service(UID), "d2")
         .unwrap()
-        .due
         .expect("an update of one that is being made takes as long");
     cloud.tick(at(1000));
     let balancer = cloud.balancers().next().unwrap();
@@ -115,7 +118,7 @@ fn changes_are_made_in_place_and_keep_the_address() {
 fn a_failed_change_leaves_what_works() {
     let mut cloud = slow(0);
     let before = ensure(&mut cloud, "c1", &service(UID), "d1").unwrap().balancer;
-    let wanted = WantedService { requested_ip: "8.8.8.8".into(), ..service(UID) };
+    let wanted = Service { load_balancer_ip: "8.8.8.8".into(), ..service(UID) };
     ensure(&mut cloud, "c1", &wanted, "d2").unwrap_err();
     assert_eq!(cloud.balancers().next(), Some(&before), "R:ensure-keeps-working");
 }
@@ -124,11 +127,11 @@ fn a_failed_change_leaves_what_works() {
 fn another_clusters_balancer_is_never_touched() {
     let mut cloud = slow(0);
     let foreign = ensure(&mut cloud, "c2", &service(UID), "d1").unwrap().balancer;
-    assert_eq!(cloud.get_balancer(&key("c1")), Ok(FoundBalancer::NotOwned));
-    let refused = ensure(&mut cloud, "c1", &service(UID), "d1");
-    assert!(matches!(refused, Err(CloudError::OwnedByOtherCluster { .. })));
-    assert_eq!(cloud.delete_balancer(&key("c1"), true, at(0)), Ok(Deleted::Gone));
-    assert_eq!(cloud.list_balancers("c1", "").unwrap(), Vec::<&Balancer>::new(), "R:list-own-only");
+    assert_eq!(cloud.find_balancer("c1", UID), FoundBalancer::NotOwned);
+    let (reason, _) = refused(ensure(&mut cloud, "c1", &service(UID), "d1"));
+    assert_eq!(reason, ErrorReason::OwnedByOtherCluster);
+    assert_eq!(delete(&mut cloud, true, 0), Deleted::Gone);
+    assert_eq!(cloud.list_balancers(&cluster("c1", "")).unwrap(), Vec::<&Balancer>::new(), "R:list-own-only");
     assert_eq!(cloud.balancers().collect::<Vec<_>>(), [&foreign], "R:cluster-owns-by-uid");
 }
 
@@ -136,10 +139,13 @@ fn another_clusters_balancer_is_never_touched() {
 fn a_name_that_is_taken_is_refused_by_owner() {
     let mut cloud = slow(0);
     ensure(&mut cloud, "c1", &annotated("name", "front"), "d1").unwrap();
-    let other = WantedService { uid: "other".into(), ..annotated("name", "front") };
-    let said = |outcome: Result<Ensured, CloudError>| outcome.unwrap_err().to_string();
-    assert_eq!(said(ensure(&mut cloud, "c1", &other, "d")), "name \"front\" is taken by service ns/web");
-    assert_eq!(said(ensure(&mut cloud, "c2", &other, "d")), "load balancer front belongs to another cluster");
+    let other = Service { r#ref: service("other").r#ref, ..annotated("name", "front") };
+    let (reason, text) = refused(ensure(&mut cloud, "c1", &other, "d"));
+    assert_eq!(reason, ErrorReason::InvalidConfiguration);
+    assert!(text.ends_with("name]: name \"front\" is taken by service ns/web"), "{text}");
+    let (reason, text) = refused(ensure(&mut cloud, "c2", &other, "d"));
+    assert_eq!(reason, ErrorReason::OwnedByOtherCluster);
+    assert_eq!(text, "\"load balancer front\" belongs to another cluster");
 }
 
 #[test]
@@ -148,31 +154,32 @@ fn a_former_controllers_balancer_is_taken_over_only_when_told() {
     let legacy =
         NewLegacyBalancer { service_uid: UID.into(), cluster_name: "prod".into(), ..Default::default() };
     let legacy = cloud.create_legacy_balancer(legacy, at(0)).unwrap();
-    assert_eq!(cloud.get_balancer(&key("c1")), Ok(FoundBalancer::ByLegacyName(&legacy)));
-    assert_eq!(cloud.list_balancers("c1", "prod").unwrap().len(), 1);
-    assert_eq!(cloud.list_balancers("c1", "other").unwrap().len(), 0);
-    let refused = ensure(&mut cloud, "c1", &service(UID), "d1");
-    assert_eq!(refused, Err(CloudError::AdoptionRefused { name: legacy.name.clone() }));
-    assert_eq!(cloud.delete_balancer(&key("c1"), false, at(0)), Ok(Deleted::LegacyLeft));
-    let service = service(UID);
-    let adopted =
-        cloud.ensure_balancer(EnsureWish { adopt: true, ..wish("c1", &service, "d1") }, at(0)).unwrap();
+    assert_eq!(cloud.find_balancer("c1", UID), FoundBalancer::ByLegacyName(&legacy));
+    assert_eq!(cloud.list_balancers(&cluster("c1", "prod")).unwrap().len(), 1);
+    assert_eq!(cloud.list_balancers(&cluster("c1", "other")).unwrap().len(), 0);
+    let (reason, text) = refused(ensure(&mut cloud, "c1", &service(UID), "d1"));
+    assert_eq!(reason, ErrorReason::AdoptionRefused);
+    assert!(text.contains(&legacy.name), "{text}");
+    assert_eq!(delete(&mut cloud, false, 0), Deleted::LegacyLeft);
+    let mut adopting = wish(&service(UID), "d1");
+    adopting.set_adoption(Adoption::AdoptByLegacyName);
+    let adopted = cloud.ensure_balancer(&cluster("c1", ""), adopting, at(0)).unwrap();
     assert!(adopted.adopted && !adopted.created);
     assert_eq!((&adopted.balancer.id, &adopted.balancer.ingress), (&legacy.id, &legacy.ingress));
-    assert!(matches!(cloud.get_balancer(&key("c1")), Ok(FoundBalancer::ByUid(_))));
+    assert!(matches!(cloud.find_balancer("c1", UID), FoundBalancer::ByUid(_)));
 }
 
 #[test]
 fn an_update_never_makes_or_rebuilds() {
     let mut cloud = slow(0);
-    let needs = |outcome| matches!(outcome, Err(CloudError::NeedsEnsure { .. }));
+    let needs = |outcome| refused(outcome).0 == ErrorReason::NeedsEnsure;
     assert!(needs(update(&mut cloud, &service(UID), "d1")), "absent");
     ensure(&mut cloud, "c1", &service(UID), "d1").unwrap();
-    assert_eq!(update(&mut cloud, &service(UID), "d2"), Ok(Updated { due: None }));
+    assert_eq!(update(&mut cloud, &service(UID), "d2").unwrap(), None);
     assert_eq!(cloud.balancers().next().unwrap().applied_digest, "d2");
     assert!(cloud.balancers().next().unwrap().backends.is_empty());
     let edited = annotated("scheme", "internal");
-    assert_eq!(update(&mut cloud, &edited, "d3"), Ok(Updated { due: None }), "R:update-backends-only");
+    assert_eq!(update(&mut cloud, &edited, "d3").unwrap(), None, "R:update-backends-only");
     let balancer = cloud.balancers().next().unwrap();
     assert_eq!((balancer.applied_digest.as_str(), balancer.annotations.len()), ("d3", 0), "the edit waits");
     cloud.patch_balancer(UID, BalancerPatch::default()).unwrap();
@@ -184,12 +191,12 @@ fn an_update_never_makes_or_rebuilds() {
 #[test]
 fn deletion_works_by_key_takes_its_time_and_repeats() {
     let mut cloud = slow(1000);
-    assert_eq!(cloud.delete_balancer(&key("c1"), false, at(0)), Ok(Deleted::Gone), "R:delete-absent-ok");
+    assert_eq!(delete(&mut cloud, false, 0), Deleted::Gone, "R:delete-absent-ok");
     ensure(&mut cloud, "c1", &service(UID), "d1").unwrap();
-    let going = Ok(Deleted::Going { due: at(1000) });
-    assert_eq!(cloud.delete_balancer(&key("c1"), false, at(0)), going, "R:delete-by-key");
-    assert_eq!(cloud.delete_balancer(&key("c1"), false, at(500)), going, "asking again does not begin anew");
-    assert_eq!(cloud.delete_balancer(&key("c1"), false, at(1000)), Ok(Deleted::Gone));
+    let going = Deleted::Going { due: at(1000) };
+    assert_eq!(delete(&mut cloud, false, 0), going, "R:delete-by-key");
+    assert_eq!(delete(&mut cloud, false, 500), going, "asking again does not begin anew");
+    assert_eq!(delete(&mut cloud, false, 1000), Deleted::Gone);
     assert!(cloud.taken_addresses.is_empty());
 }
 
@@ -199,11 +206,15 @@ fn quotas_hold() {
     cloud.set_quota(Quota { max_balancers: Some(1), ..Quota::default() });
     ensure(&mut cloud, "c1", &service(UID), "d1").unwrap();
     let second = ensure(&mut cloud, "c1", &service("other"), "d1");
-    assert_eq!(second, Err(CloudError::QuotaExceeded { subject: "load balancers".into(), limit: 1 }));
+    let (reason, text) = refused(second);
+    assert_eq!(reason, ErrorReason::QuotaExceeded);
+    assert!(text.ends_with("1 load balancers"), "{text}");
     ensure(&mut cloud, "c1", &service(UID), "d2").unwrap();
     cloud.set_quota(Quota { max_addresses: Some(1), ..Quota::default() });
     let second = ensure(&mut cloud, "c1", &service("other"), "d1");
-    assert_eq!(second, Err(CloudError::QuotaExceeded { subject: "addresses".into(), limit: 1 }));
+    let (reason, text) = refused(second);
+    assert_eq!(reason, ErrorReason::QuotaExceeded);
+    assert!(text.ends_with("1 addresses"), "{text}");
     assert_eq!(cloud.balancers().count(), 1, "a refusal leaves nothing behind");
 }
 
