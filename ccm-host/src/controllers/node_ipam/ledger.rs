@@ -156,7 +156,7 @@ impl Ledger {
         self.effects(freed, touched)
     }
 
-    /// The controller string of a known uid.
+    /// The shared string of a known uid.
     fn uid(&self, uid: &str) -> Option<Arc<str>> {
         self.nodes.get_key_value(uid).map(|(uid, _)| Arc::clone(uid))
     }

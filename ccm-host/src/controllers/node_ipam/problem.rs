@@ -17,7 +17,7 @@ pub(super) enum Problem {
     /// It is outside the cluster CIDR.
     OutOfRange { network: IpNet, cluster: IpNet },
     /// It overlaps that of another node.
-    Controller { network: IpNet, node: String },
+    Shared { network: IpNet, node: String },
     /// It overlaps the Service range.
     OfServices(IpNet),
     /// No block is left.
@@ -33,7 +33,7 @@ impl Problem {
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Malformed(_) | Self::OtherFamily(_) | Self::OutOfRange { .. } => "InvalidPodCIDR",
-            Self::Controller { .. } | Self::OfServices(_) => "PodCIDRConflict",
+            Self::Shared { .. } | Self::OfServices(_) => "PodCIDRConflict",
             Self::Exhausted(_) | Self::NotAllotted(_) => "CIDRNotAvailable",
             Self::NotWritten { .. } => "CIDRAssignmentFailed",
         }
@@ -45,7 +45,7 @@ impl Problem {
             Self::Malformed(_) => "malformed",
             Self::OtherFamily(_) => "other_family",
             Self::OutOfRange { .. } => "out_of_range",
-            Self::Controller { .. } => "controller",
+            Self::Shared { .. } => "shared",
             Self::OfServices(_) => "of_services",
             Self::Exhausted(_) => "exhausted",
             Self::NotAllotted(_) => "not_allotted",
@@ -64,7 +64,7 @@ impl fmt::Display for Problem {
             Self::OutOfRange { network, cluster } => {
                 write!(out, "the pod CIDR {network} is outside of the cluster CIDR {cluster}")
             }
-            Self::Controller { network, node } => {
+            Self::Shared { network, node } => {
                 write!(out, "the pod CIDR {network} overlaps that of node {node}")
             }
             Self::OfServices(network) => {

@@ -32,14 +32,14 @@ impl Ledger {
             let Entry { name, holding, unusable } = self.nodes.get(&uid)?;
             // A mere proposal is not reported yet.
             let Holding::Assigned(claims) = holding else { return None };
-            let controller = claims.iter().flat_map(|claim| self.controller(&uid, claim));
-            let problems = unusable.iter().cloned().chain(controller).collect();
+            let shared = claims.iter().flat_map(|claim| self.shared(&uid, claim));
+            let problems = unusable.iter().cloned().chain(shared).collect();
             Some(Report { name: name.clone(), problems, uid })
         });
         Effects { wake, reports: reports.collect() }
     }
 
-    fn controller(&self, uid: &Arc<str>, claim: &Claim) -> Vec<Problem> {
+    fn shared(&self, uid: &Arc<str>, claim: &Claim) -> Vec<Problem> {
         let owner = Owner::Node(Arc::clone(uid));
         let network = claim.network;
         let others = self.pools[claim.pool].others(claim.blocks, &owner);
@@ -48,7 +48,7 @@ impl Ledger {
             Owner::Node(other) => {
                 let Entry { name, holding, .. } = self.nodes.get(other)?;
                 matches!(holding, Holding::Assigned(_))
-                    .then(|| Problem::Controller { network, node: name.clone() })
+                    .then(|| Problem::Shared { network, node: name.clone() })
             }
         };
         others.into_iter().filter_map(problem).collect()

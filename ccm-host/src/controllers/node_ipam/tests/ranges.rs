@@ -102,10 +102,10 @@ async fn a_shared_block_is_told_on_both_nodes_and_stays_taken() {
     let nodes = [node("a").with_pod_cidr("10.10.0.0/24"), node("b").with_pod_cidr("10.10.0.0/25")];
     let scene = Scene::start(ranges(&["10.10.0.0/23>24"]), nodes).await;
     assert_eq!(scene.reasons(), ["PodCIDRConflict"; 2]);
-    assert!(scene.problems("controller", 2));
+    assert!(scene.problems("shared", 2));
     scene.server.delete("a");
     scene.moment().await;
-    assert!(scene.problems("controller", 0));
+    assert!(scene.problems("shared", 0));
     scene.server.put(&node("c"));
     scene.server.put(&node("d"));
     scene.moment().await;

@@ -159,7 +159,7 @@ async fn annotations_and_events_of_an_answer_are_written() {
         .set_annotations([("cloud/arn".to_owned(), "a1".to_owned())].into(), vec!["cloud/old".to_owned()]);
     world.cloud.set_events(vec![ProviderEvent {
         kind: EventType::Warning,
-        reason: "Controller".to_owned(),
+        reason: "Shared".to_owned(),
         message: "with others".to_owned(),
     }]);
     world.cluster.put(lb("web"));
@@ -167,7 +167,7 @@ async fn annotations_and_events_of_an_answer_are_written() {
     let (story, events) = world.take_with_events();
     let annotations = r#"annotations {"cloud/arn":"a1"}"#;
     assert_eq!(story, ["finalizer added", "ensure web n1", "status 192.0.2.1", annotations]);
-    assert_eq!(events, ["EnsuringLoadBalancer", "Controller: with others", "EnsuredLoadBalancer"]);
+    assert_eq!(events, ["EnsuringLoadBalancer", "Shared: with others", "EnsuredLoadBalancer"]);
 }
 
 /// A condition is set once, and leaves those of others.
