@@ -19,6 +19,7 @@ mod desired;
 mod error;
 #[cfg(test)]
 pub(crate) mod fake;
+mod gather;
 #[cfg(test)]
 pub(crate) mod hostile;
 mod instance;
@@ -27,11 +28,9 @@ mod inventory;
 mod limit;
 mod link;
 mod load_balancer;
-mod matching;
 mod method;
 mod metrics;
 mod negotiate;
-mod parts;
 mod provider;
 mod providers;
 mod remote;
@@ -44,7 +43,7 @@ mod session;
 mod sets;
 pub mod settings;
 mod shadowed;
-mod spliced;
+mod split;
 mod ssh_keys;
 mod standing;
 mod status;

@@ -7,12 +7,11 @@ use super::{
     CloudError, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, LoadBalancer, LoadBalancerList,
     check::{self, Findings},
     link::Link,
-    method::{self, Method},
+    method,
     session::Session,
-    sets,
-    spliced::Spliced,
+    sets::{self, Spliced},
     status,
-    walk::{Page, Paged, Walked, walk},
+    walk::{At, List, Page, Walked},
     wanted,
 };
 use crate::kube::ObjectKey;
@@ -21,30 +20,17 @@ use crate::kube::ObjectKey;
 const BACKENDS: u32 = 4;
 
 pub(super) async fn get(link: &Link, key: &ObjectKey, uid: &str) -> Result<LoadBalancer, CloudError> {
-    let method = &method::GET_LOAD_BALANCER;
-    let _permit = link.permit(method).await?;
-    let session = link.session(method)?;
-    let message = pb::GetLoadBalancerRequest {
-        cluster: Some(link.config.cluster.message()),
-        service: Some(wanted::service_ref(key, uid)),
-    };
-    let mut client = session.load_balancers();
-    let response = link
-        .call(&session, method, None, message, async |request| client.get_load_balancer(request).await)
-        .await?;
-    let mut findings = Findings::default();
-    let balancer = check::balancer(response.load_balancer, key, uid, &mut findings);
-    link.metrics.findings(&findings);
-    Ok(balancer)
+    let service = Some(wanted::service_ref(key, uid));
+    let answer = link.ask(pb::GetLoadBalancerRequest { cluster: Some(link.cluster()), service }).await?;
+    Ok(link.metrics.checked(|findings| check::balancer(answer.load_balancer, key, uid, findings)))
 }
 
 pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ensured, CloudError> {
     let method = &method::ENSURE_LOAD_BALANCER;
-    let _permit = link.permit(method).await?;
-    let session = link.session(method)?;
+    let (_permit, session) = link.ready(method).await?;
     let wants = &session.wants;
     let message = || pb::EnsureLoadBalancerRequest {
-        cluster: Some(link.config.cluster.message()),
+        cluster: Some(link.cluster()),
         fencing: Some(link.fencing()),
         service: Some(wanted::service(&given.service, &wants.service.clone().unwrap_or_default())),
         backends: None,
@@ -66,78 +52,47 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
         ));
     }
     let sets = (BACKENDS, &[&*given.backends][..]);
-    let response: pb::EnsureLoadBalancerResponse =
-        sets::call(link, &session, method, None, sets, message).await?;
-    let mut findings = Findings::default();
-    let ensured = check::ensured(response, &given.service.key, &given.service.uid, wants, &mut findings);
-    link.metrics.findings(&findings);
-    Ok(ensured)
+    let response = sets::call(link, &session, None, sets, message).await?;
+    let of = &given.service;
+    Ok(link.metrics.checked(|findings| check::ensured(response, &of.key, &of.uid, wants, findings)))
 }
 
 pub(super) async fn delete(link: &Link, given: DeleteLoadBalancer) -> Result<Deleted, CloudError> {
-    let method = &method::DELETE_LOAD_BALANCER;
-    let _permit = link.permit(method).await?;
-    let session = link.session(method)?;
+    let (_permit, session) = link.ready(&method::DELETE_LOAD_BALANCER).await?;
     let fields = session.wants.service.clone().unwrap_or_default();
     let message = pb::DeleteLoadBalancerRequest {
-        cluster: Some(link.config.cluster.message()),
+        cluster: Some(link.cluster()),
         fencing: Some(link.fencing()),
         service: Some(wanted::service_ref(&given.key, &given.uid)),
         last_known: given.last_known.as_deref().map(|service| wanted::service(service, &fields)),
         adoption: adoption(given.adopt).into(),
         revision: given.revision,
     };
-    let mut client = session.load_balancers();
-    let response = link
-        .call(&session, method, None, message, async |request| client.delete_load_balancer(request).await)
-        .await?;
-    let mut findings = Findings::default();
-    let deleted = Deleted {
-        in_progress: response.in_progress.map(|given| check::in_progress(given, &mut findings)),
-        events: check::events(response.events, &mut findings),
-    };
-    link.metrics.findings(&findings);
-    Ok(deleted)
+    let response = link.call(&session, None, message).await?;
+    Ok(link.metrics.checked(|findings| Deleted {
+        in_progress: response.in_progress.map(|given| check::in_progress(given, findings)),
+        events: check::events(response.events, findings),
+    }))
 }
 
 pub(super) async fn list(link: &Link) -> Result<LoadBalancerList, CloudError> {
-    let Walked { items, complete, unreachable, .. } = walk(link, &Balancers).await?;
+    let list = List {
+        request: |At { cluster, page_size, page_token }| pb::ListLoadBalancersRequest {
+            cluster,
+            page_size,
+            page_token,
+        },
+        open: |_: &Session, page: pb::ListLoadBalancersResponse| Page {
+            items: page.load_balancers.into_iter().filter(|given| !check::is_nobodys(given)).collect(),
+            next: page.next_page_token,
+            unreachable: page.unreachable,
+        },
+        read: |given, findings: &mut Findings| {
+            check::listed(given, findings).map(|balancer| (balancer.service_uid.clone(), balancer))
+        },
+    };
+    let Walked { items, complete, unreachable, .. } = list.walk(link).await?;
     Ok(LoadBalancerList { load_balancers: items, complete, unreachable })
-}
-
-struct Balancers;
-
-impl Paged for Balancers {
-    type Given = pb::LoadBalancer;
-    type Key = String;
-    type Item = LoadBalancer;
-
-    fn method(&self) -> &'static Method {
-        &method::LIST_LOAD_BALANCERS
-    }
-
-    async fn page(
-        &self,
-        link: &Link,
-        session: &Session,
-        page_size: i32,
-        page_token: String,
-    ) -> Result<Page<pb::LoadBalancer>, CloudError> {
-        let method = self.method();
-        let _permit = link.permit(method).await?;
-        let cluster = Some(link.config.cluster.message());
-        let message = pb::ListLoadBalancersRequest { cluster, page_size, page_token };
-        let mut client = session.load_balancers();
-        let page = link
-            .call(session, method, None, message, async |request| client.list_load_balancers(request).await)
-            .await?;
-        let items = page.load_balancers.into_iter().filter(|given| !check::is_nobodys(given)).collect();
-        Ok(Page { items, next: page.next_page_token, unreachable: page.unreachable })
-    }
-
-    fn read(&self, given: pb::LoadBalancer, findings: &mut Findings) -> Option<(String, LoadBalancer)> {
-        check::listed(given, findings).map(|balancer| (balancer.service_uid.clone(), balancer))
-    }
 }
 
 fn adoption(adopt: bool) -> pb::Adoption {

@@ -1,335 +1,283 @@
-//! Batches calls that are made at about the same time.
+//! RPCs that carry several items, each with its own answer.
 //!
-//! In: single questions, each in a lane (questions of one lane may share a call) and with a key. Out: the answer to
-//! each. The implementation of [`Batched`] decides what a call is, how many questions fit into one, and when an answer
-//! that is already under way is good enough for a later question.
-//!
-//! ```text
-//! ask ──► pending of its lane ──► due (see `pace`) ──► permit ──► as many as fit ──► call ──► answers
-//!             ▲ same key: one item      ▲ while there is none, more gather
-//! ```
-//!
-//! A caller that gives up costs the others nothing: its question is dropped unless somebody else asked it too, and a
-//! call that nobody waits for any more is cancelled.
-
-mod lane;
-mod pace;
-#[cfg(test)]
-mod tests;
+//! In: single questions. Out: the answer to each. [`Batcher`] gathers the questions that are asked at about the same
+//! time, [`Errand`] splits a call that fails as a whole, and answers are matched to questions by the echoed key.
+//! [`BatchRpc`] is what one RPC adds to that.
 
 use std::{
-    collections::HashMap,
-    fmt::{self, Debug},
+    collections::{HashMap, HashSet, hash_map::Entry},
+    fmt::Debug,
     hash::Hash,
-    panic::AssertUnwindSafe,
     sync::Arc,
     time::Duration,
 };
 
-use futures::FutureExt as _;
-use parking_lot::Mutex;
-use tokio::{
-    sync::{Notify, watch},
-    time::Instant,
+use cloudprovider_proto::defaults;
+use jiff::Timestamp;
+
+use super::{
+    CloudError,
+    check::Findings,
+    gather::{Batched, Batcher, Landing},
+    limit::Permit,
+    link::Link,
+    method::Method,
+    session::Session,
+    split::{Errand, Offenders},
+    status,
 };
-use tracing::Instrument as _;
 
-use self::lane::{Item, Lane};
-use crate::trace;
-
-/// Lanes unused for this long are forgotten.
-const FORGET_LANE: Duration = Duration::from_secs(60);
-
-/// A kind of question that can share a call.
-pub(super) trait Batched: Send + Sync + 'static {
+/// An RPC that carries several items.
+pub(super) trait BatchRpc: Debug + Send + Sync + Sized + 'static {
     /// Only questions of the same lane may share a call.
     type Lane: Clone + Eq + Hash + Debug + Send + Sync + 'static;
-    /// Identifies the subject of a question.
-    type Key: Clone + Eq + Hash + Debug + Send + Sync + 'static;
     type Question: Clone + Send + Sync + 'static;
-    /// The answer to one question.
-    type Answer: Clone + Send + Sync + 'static;
-    /// Permission to make one call.
-    type Turn: Send + 'static;
+    /// The answer to one item, as received.
+    type Result: Send;
+    /// The answer after its checks.
+    type Done: Clone + Send + Sync + 'static;
 
-    /// The maximum number of questions in one call.
-    fn most(&self) -> usize;
+    const METHOD: &'static Method;
+    /// Callers ask again whatever the answer, so the backoff of items that spoil calls is kept here.
+    const PACED: bool = false;
+
+    fn key(question: &Self::Question) -> ItemKey;
 
     /// Whether an answer asked for in lane `other`, `age` ago, is good enough for a question in lane `asked`.
-    fn serves(&self, other: &Self::Lane, asked: &Self::Lane, age: Duration) -> bool;
+    fn serves(_other: &Self::Lane, _asked: &Self::Lane, _age: Duration) -> bool {
+        true
+    }
 
     /// Whether two questions with the same key ask the same.
-    fn same(&self, a: &Self::Question, b: &Self::Question) -> bool;
+    fn same(link: &Link, a: &Self::Question, b: &Self::Question) -> bool;
 
-    /// Waits for permission to make a call.
-    fn turn(&self) -> impl Future<Output = Self::Turn> + Send;
+    /// Divides items into calls.
+    fn plan(_: &Session, items: Vec<Item<Self>>) -> Planned<Self> {
+        Planned { chunks: vec![items], too_large: Vec::new() }
+    }
 
-    /// Makes one call and lands each answer as soon as it arrives.
-    fn call(
+    /// Names each item of a call; unique, and echoed.
+    fn wire_keys(items: &[Item<Self>]) -> Vec<String>;
+
+    /// Makes one call and returns its results with the keys that they echo.
+    fn send(
+        call: &Call<'_, Self>,
+        keys: &[String],
+        items: &[Item<Self>],
+    ) -> impl Future<Output = Result<Vec<(String, Self::Result)>, CloudError>> + Send;
+
+    /// Checks the answer to one item.
+    fn read(
+        call: &Call<'_, Self>,
+        question: &Self::Question,
+        result: Self::Result,
+        findings: &mut Findings,
+    ) -> Answer<Self>;
+
+    /// The failure of the cloud that an answer tells of.
+    fn failure(answer: &Answer<Self>) -> Option<&CloudError> {
+        answer.as_ref().err()
+    }
+
+    /// The items that are already done, whatever happened to their call. Empty if that cannot be known.
+    fn done_already(_: &Link, _: &[Item<Self>]) -> impl Future<Output = Answers<Self>> + Send {
+        std::future::ready(HashMap::new())
+    }
+}
+
+/// Identifies a question.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct ItemKey {
+    /// What it is about, whatever is asked for this time.
+    pub(super) subject: String,
+    /// Distinguishes two desired states of one subject.
+    pub(super) version: String,
+}
+
+impl ItemKey {
+    pub(super) fn new(subject: String) -> Self {
+        Self { subject, version: String::new() }
+    }
+}
+
+pub(super) type Item<R> = (ItemKey, <R as BatchRpc>::Question);
+pub(super) type Answer<R> = Result<<R as BatchRpc>::Done, CloudError>;
+pub(super) type Answers<R> = HashMap<ItemKey, Answer<R>>;
+
+/// Items, divided into calls.
+pub(super) struct Planned<R: BatchRpc> {
+    pub(super) chunks: Vec<Vec<Item<R>>>,
+    /// Items that fit into no message.
+    pub(super) too_large: Vec<(ItemKey, CloudError)>,
+}
+
+/// One call.
+pub(super) struct Call<'a, R: BatchRpc> {
+    pub(super) link: &'a Link,
+    pub(super) session: &'a Session,
+    pub(super) lane: &'a R::Lane,
+    pub(super) began: Timestamp,
+}
+
+/// Makes one call about these items.
+pub(super) async fn call<R: BatchRpc>(
+    link: &Link,
+    session: &Session,
+    lane: &R::Lane,
+    items: &[Item<R>],
+) -> Result<Answers<R>, CloudError> {
+    let call = Call { link, session, lane, began: crate::clock::now() };
+    let keys = R::wire_keys(items);
+    let given = R::send(&call, &keys, items).await?;
+    let mut matched = matched(&keys, given);
+    link.metrics.wrong_keys(matched.wrong);
+    if matched.reordered {
+        link.metrics.reordered();
+    }
+    let read = |(wire, (key, question)): (&String, &Item<R>)| {
+        let result = matched.answers.remove(wire)?;
+        let answer = link.metrics.checked(|findings| R::read(&call, question, result, findings));
+        Some((key.clone(), answer))
+    };
+    let answers: Answers<R> = keys.iter().zip(items).filter_map(read).collect();
+    link.answered(R::METHOD, answers.values().map(R::failure));
+    Ok(answers)
+}
+
+/// Gathers questions into calls of one RPC.
+#[derive(Debug)]
+pub(super) struct Batch<R> {
+    link: Arc<Link>,
+    offenders: Offenders,
+    rpc: std::marker::PhantomData<R>,
+}
+
+impl<R: BatchRpc> Batcher<Batch<R>> {
+    pub(super) fn over(link: &Arc<Link>) -> Self {
+        let offenders = if R::PACED { Offenders::paced() } else { Offenders::unpaced() };
+        Self::new(Batch { link: Arc::clone(link), offenders, rpc: std::marker::PhantomData })
+    }
+
+    /// The answer to one question. Without a session, it fails at once instead of after gathering a batch.
+    pub(super) async fn answer(&self, lane: R::Lane, question: R::Question) -> Answer<R> {
+        self.batched().link.session(R::METHOD)?;
+        self.ask(lane, R::key(&question), question).await
+    }
+}
+
+impl<R: BatchRpc> Batched for Batch<R> {
+    type Lane = R::Lane;
+    type Key = ItemKey;
+    type Question = R::Question;
+    type Answer = Answer<R>;
+    type Turn = Result<Permit, CloudError>;
+
+    fn most(&self) -> usize {
+        let session = self.link.present();
+        session.map_or(defaults::MAX_BATCH as usize, |session| session.most_items(R::METHOD))
+    }
+
+    fn serves(&self, other: &R::Lane, asked: &R::Lane, age: Duration) -> bool {
+        R::serves(other, asked, age)
+    }
+
+    fn same(&self, a: &R::Question, b: &R::Question) -> bool {
+        R::same(&self.link, a, b)
+    }
+
+    async fn turn(&self) -> Result<Permit, CloudError> {
+        self.link.permit(R::METHOD).await
+    }
+
+    async fn call(
         &self,
-        lane: &Self::Lane,
-        items: Vec<(Self::Key, Self::Question)>,
-        turn: Self::Turn,
+        lane: &R::Lane,
+        items: Vec<Item<R>>,
+        turn: Result<Permit, CloudError>,
         landing: &Landing<'_, Self>,
-    ) -> impl Future<Output = ()> + Send
-    where
-        Self: Sized;
-
-    /// The answer given to a question that got none, and why.
-    fn lost(&self, why: &'static str) -> Self::Answer;
-}
-
-const UNANSWERED: &str = "the provider's answer does not hold this item once";
-const PANICKED: &str = "the task that made the call panicked: a bug of the host";
-
-/// Gathers questions into calls. Cheap to clone.
-pub(super) struct Batcher<B: Batched>(Arc<Inner<B>>);
-
-struct Inner<B: Batched> {
-    batched: B,
-    state: Mutex<State<B>>,
-}
-
-struct State<B: Batched> {
-    lanes: HashMap<B::Lane, Lane<B>>,
-    /// Calls under way, by key.
-    flying: HashMap<B::Key, Vec<Flying<B>>>,
-    calls: u64,
-}
-
-struct Flying<B: Batched> {
-    call: u64,
-    since: Instant,
-    lane: B::Lane,
-    question: B::Question,
-    answer: Slot<B>,
-}
-
-/// Holds the answer to an item once it arrives.
-type Slot<B> = Arc<watch::Sender<Option<<B as Batched>::Answer>>>;
-
-/// The questions of one call.
-type Questions<B> = Vec<(<B as Batched>::Key, <B as Batched>::Question)>;
-
-/// A call that is about to be made.
-struct Departure<B: Batched> {
-    call: u64,
-    lane: B::Lane,
-    items: HashMap<B::Key, Item<B>>,
-}
-
-/// Collects the answers of one call.
-pub(super) struct Landing<'a, B: Batched> {
-    inner: &'a Inner<B>,
-    departure: &'a Departure<B>,
-}
-
-impl<B: Batched> Landing<'_, B> {
-    /// Hands these answers to their callers. Only the first answer to an item counts.
-    pub(super) fn land(&self, answers: impl IntoIterator<Item = (B::Key, B::Answer)>) {
-        for (key, answer) in answers {
-            let Some(item) = self.departure.items.get(&key) else { continue };
-            self.inner.state.lock().land_one(self.departure.call, &key);
-            item.answer.send_if_modified(|slot| {
-                let is_first = slot.is_none();
-                if is_first {
-                    *slot = Some(answer);
-                }
-                is_first
-            });
-        }
-    }
-}
-
-impl<B: Batched> Clone for Batcher<B> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<B: Batched> Debug for Batcher<B> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Batcher").finish_non_exhaustive()
-    }
-}
-
-impl<B: Batched> Batcher<B> {
-    pub(super) fn new(batched: B) -> Self {
-        let state = State { lanes: HashMap::new(), flying: HashMap::new(), calls: 0 };
-        Self(Arc::new(Inner { batched, state: Mutex::new(state) }))
-    }
-
-    #[cfg(test)]
-    pub(super) fn assert_idle(&self) {
-        let state = self.0.state.lock();
-        assert!(state.flying.is_empty() && state.lanes.values().all(|lane| lane.len() == 0));
-    }
-
-    /// Asks one question and waits for its answer.
-    pub(super) async fn ask(&self, lane: B::Lane, key: B::Key, question: B::Question) -> B::Answer {
-        let mut answer = self.enqueue(lane, key, question);
-        let arrived = answer.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());
-        arrived.unwrap_or_else(|| self.0.batched.lost(PANICKED))
-    }
-
-    fn enqueue(
-        &self,
-        lane: B::Lane,
-        key: B::Key,
-        question: B::Question,
-    ) -> watch::Receiver<Option<B::Answer>> {
-        let now = Instant::now();
-        let batched = &self.0.batched;
-        let mut state = self.0.state.lock();
-        if let Some(shared) = state.share(batched, &lane, &key, &question, now) {
-            return shared;
-        }
-        state.lanes.retain(|_, lane| lane.driven || !lane.is_older_than(FORGET_LANE, now));
-        let entry = state.lanes.entry(lane.clone()).or_insert_with(Lane::new);
-        let receiver = entry.push(key, question, now);
-        if entry.len() >= batched.most() {
-            entry.full.notify_one();
-        }
-        if !std::mem::replace(&mut entry.driven, true) {
-            let full = Arc::clone(&entry.full);
-            drop(state);
-            tokio::spawn(keep_driving(Arc::clone(&self.0), lane, full));
-        }
-        receiver
-    }
-}
-
-impl<B: Batched> State<B> {
-    /// Joins a pending question or a call under way whose answer is good enough.
-    fn share(
-        &mut self,
-        batched: &B,
-        asked: &B::Lane,
-        key: &B::Key,
-        question: &B::Question,
-        now: Instant,
-    ) -> Option<watch::Receiver<Option<B::Answer>>> {
-        for (lane, pending) in &mut self.lanes {
-            if (lane == asked || batched.serves(lane, asked, Duration::ZERO))
-                && let Some(receiver) = pending.join(batched, key, question)
-            {
-                return Some(receiver);
+    ) {
+        match turn.and_then(|permit| Ok((permit, self.link.session(R::METHOD)?))) {
+            Ok((permit, session)) => {
+                let Planned { chunks, too_large } = R::plan(&session, items);
+                landing.land(too_large.into_iter().map(|(key, error)| (key, Err(error))));
+                let (link, offenders) = (&*self.link, &self.offenders);
+                let land = |answers| landing.land(answers);
+                Errand::<R, _> { link, session: &session, lane, offenders, land }.run(permit, chunks).await;
             }
-        }
-        let flying = self.flying.get(key)?;
-        let good = |flight: &&Flying<B>| {
-            let age = now.saturating_duration_since(flight.since);
-            // A call that nobody waits for is being cancelled.
-            flight.answer.receiver_count() > 0
-                && batched.serves(&flight.lane, asked, age)
-                && batched.same(&flight.question, question)
-        };
-        flying.iter().find(good).map(|flight| flight.answer.subscribe())
-    }
-
-    fn land(&mut self, departure: &Departure<B>) {
-        for key in departure.items.keys() {
-            self.land_one(departure.call, key);
+            Err(error) => landing.land(items.into_iter().map(|(key, _)| (key, Err(error.clone())))),
         }
     }
 
-    fn land_one(&mut self, call: u64, key: &B::Key) {
-        if let Some(flights) = self.flying.get_mut(key) {
-            flights.retain(|flight| flight.call != call);
-            if flights.is_empty() {
-                self.flying.remove(key);
-            }
-        }
+    fn lost(&self, why: &'static str) -> Answer<R> {
+        Err(status::defect(R::METHOD.name, why))
     }
 }
 
-/// A panic is a bug of the host: callers waiting in the lane get an error, and the next question restarts the lane.
-async fn keep_driving<B: Batched>(inner: Arc<Inner<B>>, lane: B::Lane, full: Arc<Notify>) {
-    let driving = drive(Arc::clone(&inner), lane.clone(), full);
-    if AssertUnwindSafe(driving).catch_unwind().await.is_err() {
-        inner.state.lock().lanes.remove(&lane);
-    }
+/// The answers of a batch, matched by key.
+#[derive(Debug, PartialEq, Eq)]
+struct Matched<A> {
+    /// The answer to each key that was answered exactly once.
+    answers: HashMap<String, A>,
+    /// Keys without an answer, with several answers, or never asked for.
+    wrong: usize,
+    /// All answers are present, in another order.
+    reordered: bool,
 }
 
-/// Sends what gathers in one lane until the lane is empty.
-async fn drive<B: Batched>(inner: Arc<Inner<B>>, lane: B::Lane, full: Arc<Notify>) {
-    loop {
-        let wait = {
-            let mut state = inner.state.lock();
-            let Some(entry) = state.lanes.get_mut(&lane) else { return };
-            entry.drop_abandoned();
-            if entry.len() == 0 {
-                entry.driven = false;
-                return;
-            }
-            let now = Instant::now();
-            if entry.len() >= inner.batched.most() { None } else { entry.due().filter(|due| *due > now) }
-        };
-        if let Some(due) = wait {
-            tokio::select! {
-                () = tokio::time::sleep_until(due) => {}
-                () = full.notified() => {}
-            }
+/// Matches answers to keys. A key with a missing or duplicate answer has none.
+fn matched<A>(keys: &[String], given: Vec<(String, A)>) -> Matched<A> {
+    let asked: HashSet<&str> = keys.iter().map(String::as_str).collect();
+    let in_order = keys.len() == given.len() && keys.iter().zip(&given).all(|(key, (other, _))| key == other);
+    let mut answers = HashMap::with_capacity(given.len());
+    let mut doubled = HashSet::new();
+    let mut wrong = 0;
+    for (key, answer) in given {
+        if !asked.contains(key.as_str()) {
+            wrong += 1;
             continue;
         }
-        let turn = inner.batched.turn().await;
-        if let Some((departure, questions)) = inner.depart(&lane) {
-            let span = trace::batch(departure.items.values().map(|item| &item.askers));
-            tokio::spawn(fly(Arc::clone(&inner), departure, questions, turn).instrument(span));
-        }
-    }
-}
-
-impl<B: Batched> Inner<B> {
-    fn depart(&self, lane: &B::Lane) -> Option<(Departure<B>, Questions<B>)> {
-        let now = Instant::now();
-        let mut state = self.state.lock();
-        let items = state.lanes.get_mut(lane)?.take(self.batched.most(), now);
-        if items.is_empty() {
-            return None;
-        }
-        state.calls += 1;
-        let call = state.calls;
-        for (key, item) in &items {
-            state.flying.entry(key.clone()).or_default().push(Flying {
-                call,
-                since: now,
-                lane: lane.clone(),
-                question: item.question.clone(),
-                answer: Arc::clone(&item.answer),
-            });
-        }
-        let questions = items.iter().map(|(key, item)| (key.clone(), item.question.clone())).collect();
-        Some((Departure { call, lane: lane.clone(), items: items.into_iter().collect() }, questions))
-    }
-
-    /// Ends when nobody waits for any item; from then on the items cannot be joined.
-    async fn abandoned(&self, departure: &Departure<B>) {
-        loop {
-            for item in departure.items.values() {
-                item.answer.closed().await;
+        match answers.entry(key) {
+            Entry::Vacant(place) => {
+                place.insert(answer);
             }
-            let mut state = self.state.lock();
-            // Somebody may have joined the first item while this waited for the last.
-            if departure.items.values().all(|item| item.answer.receiver_count() == 0) {
-                state.land(departure);
-                return;
+            Entry::Occupied(place) => {
+                doubled.insert(place.key().clone());
             }
         }
     }
+    for key in &doubled {
+        answers.remove(key);
+    }
+    // Duplicate answers count as missing.
+    wrong += asked.len() - answers.len();
+    Matched { answers, wrong, reordered: wrong == 0 && !in_order }
 }
 
-async fn fly<B: Batched>(
-    inner: Arc<Inner<B>>,
-    departure: Departure<B>,
-    questions: Questions<B>,
-    turn: B::Turn,
-) {
-    let landing = Landing { inner: &inner, departure: &departure };
-    let call = inner.batched.call(&departure.lane, questions, turn, &landing);
-    let why = tokio::select! {
-        ended = AssertUnwindSafe(call).catch_unwind() => if ended.is_ok() { UNANSWERED } else { PANICKED },
-        () = inner.abandoned(&departure) => return,
-    };
-    landing.land(departure.items.keys().map(|key| (key.clone(), inner.batched.lost(why))));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_matched_by_key() {
+        type Row<'a> = (&'a str, &'a [&'a str], &'a [&'a str], usize, bool);
+        let rows: [Row<'_>; 8] = [
+            ("in order", &["a", "b"], &["a", "b"], 0, false),
+            ("reordered", &["b", "a"], &["a", "b"], 0, true),
+            ("short", &["a"], &["a"], 1, false),
+            ("empty", &[], &[], 2, false),
+            ("long", &["a", "b", "c"], &["a", "b"], 1, false),
+            ("doubled", &["a", "b", "a"], &["b"], 1, false),
+            ("tripled", &["a", "a", "a", "b"], &["b"], 1, false),
+            ("other keys", &["x", "y"], &[], 4, false),
+        ];
+        for (name, given, want, wrong, reordered) in rows {
+            let keys = ["a", "b"].map(str::to_owned);
+            let given = given.iter().enumerate().map(|(i, key)| ((*key).to_owned(), i)).collect();
+            let matched = matched(&keys, given);
+            let mut answered: Vec<_> = matched.answers.keys().cloned().collect();
+            answered.sort();
+            assert_eq!(answered, want, "{name}");
+            assert_eq!((matched.wrong, matched.reordered), (wrong, reordered), "{name}");
+        }
+    }
 }

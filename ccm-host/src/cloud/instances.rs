@@ -1,20 +1,16 @@
 //! Batched reads of instances.
 
-use std::{collections::HashMap, fmt::Debug, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use cloudprovider_proto::{defaults, v1alpha1 as pb};
+use cloudprovider_proto::v1alpha1 as pb;
 
 use super::{
     CloudError, Freshness, InstanceAnswer, InstanceView,
-    batch::{Batched, Landing},
+    batch::{Answer, BatchRpc, Call, Item, ItemKey},
     check::{self, Asked, Findings},
-    limit::Permit,
     link::Link,
-    matching::matched,
     method::{self, Method},
-    parts::{Answers, Calls, Errand, Offenders},
-    session::Session,
-    status, wanted,
+    wanted,
 };
 use crate::kube::Node;
 
@@ -25,114 +21,85 @@ pub(super) struct ReadLane {
     pub(super) freshness: Freshness,
 }
 
-/// Identifies the node of a read; a recreated node is another one.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct NodeKey {
-    name: String,
-    uid: String,
-}
-
-impl NodeKey {
-    pub(super) fn of(node: &Node) -> Self {
-        Self { name: node.name.clone(), uid: node.uid.clone() }
-    }
-}
-
-/// Reads instances in batches.
+/// BatchGetInstances.
 #[derive(Debug)]
-pub(super) struct InstanceReads {
-    link: Arc<Link>,
-    offenders: Offenders,
-}
+pub(super) struct InstanceReads;
 
-impl InstanceReads {
-    pub(super) fn new(link: Arc<Link>) -> Self {
-        Self { link, offenders: Offenders::paced() }
-    }
-}
-
-type Item = (NodeKey, Arc<Node>);
-type Answer = Result<InstanceAnswer, CloudError>;
-
-impl Batched for InstanceReads {
+impl BatchRpc for InstanceReads {
     type Lane = ReadLane;
-    type Key = NodeKey;
     type Question = Arc<Node>;
-    type Answer = Answer;
-    type Turn = Result<Permit, CloudError>;
+    type Result = pb::InstanceResult;
+    type Done = InstanceAnswer;
 
-    fn most(&self) -> usize {
-        self.link.present().map_or(defaults::MAX_BATCH as usize, |session| session.most_instances())
+    const METHOD: &'static Method = &method::BATCH_GET_INSTANCES;
+    const PACED: bool = true;
+
+    /// A recreated node is another one.
+    fn key(node: &Arc<Node>) -> ItemKey {
+        ItemKey::new(format!("{} {}", node.name, node.uid))
     }
 
-    fn serves(&self, other: &ReadLane, asked: &ReadLane, age: Duration) -> bool {
+    fn serves(other: &ReadLane, asked: &ReadLane, age: Duration) -> bool {
         // A METADATA answer may leave open whether the instance runs; an EXISTENCE question needs that.
         let tells = other.view == asked.view || other.view == InstanceView::All;
         tells && is_fresh(other.freshness, asked.freshness, age)
     }
 
-    fn same(&self, a: &Arc<Node>, b: &Arc<Node>) -> bool {
-        let fields = self.link.wants().identity.clone().unwrap_or_default();
+    fn same(link: &Link, a: &Arc<Node>, b: &Arc<Node>) -> bool {
+        let fields = link.wants().identity.clone().unwrap_or_default();
         Arc::ptr_eq(a, b) || wanted::node_ref(a, &fields) == wanted::node_ref(b, &fields)
     }
 
-    async fn turn(&self) -> Result<Permit, CloudError> {
-        self.link.permit(&method::BATCH_GET_INSTANCES).await
+    /// The node's name, which people recognise; made unique if two nodes in the batch share it.
+    fn wire_keys(items: &[Item<Self>]) -> Vec<String> {
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        items
+            .iter()
+            .map(|(_, node)| {
+                let times = seen.entry(node.name.as_str()).or_default();
+                *times += 1;
+                if *times == 1 { node.name.clone() } else { format!("{}#{}", node.name, node.uid) }
+            })
+            .collect()
     }
 
-    async fn call(
-        &self,
-        lane: &ReadLane,
-        items: Vec<Item>,
-        turn: Result<Permit, CloudError>,
-        landing: &Landing<'_, Self>,
-    ) {
-        let ready = turn.and_then(|permit| Ok((permit, self.link.session(&method::BATCH_GET_INSTANCES)?)));
-        match ready {
-            Ok((permit, session)) => {
-                let calls = Reads { link: &self.link, lane: *lane };
-                let land = |answers| landing.land(answers);
-                let errand = Errand { calls: &calls, session: &session, offenders: &self.offenders, land };
-                errand.run(permit, vec![items]).await;
-            }
-            Err(error) => landing.land(items.into_iter().map(|(key, _)| (key, Err(error.clone())))),
-        }
+    async fn send(
+        call: &Call<'_, Self>,
+        keys: &[String],
+        items: &[Item<Self>],
+    ) -> Result<Vec<(String, pb::InstanceResult)>, CloudError> {
+        let fields = call.session.identity();
+        let queries = keys.iter().zip(items).map(|(key, (_, node))| pb::InstanceQuery {
+            key: key.clone(),
+            node: Some(wanted::node_ref(node, &fields)),
+        });
+        let message = pb::BatchGetInstancesRequest {
+            cluster: Some(call.link.cluster()),
+            queries: queries.collect(),
+            view: view(call.lane.view).into(),
+            max_staleness: max_staleness(call.lane.freshness),
+        };
+        let answer = call.link.call(call.session, Some(items.len()), message).await?;
+        Ok(answer.results.into_iter().map(|mut one| (std::mem::take(&mut one.key), one)).collect())
     }
 
-    fn lost(&self, why: &'static str) -> Answer {
-        Err(status::defect(method::BATCH_GET_INSTANCES.name, why))
-    }
-}
-
-/// The calls of one lane.
-struct Reads<'a> {
-    link: &'a Link,
-    lane: ReadLane,
-}
-
-impl Calls for Reads<'_> {
-    type Key = NodeKey;
-    type Question = Arc<Node>;
-    type Done = InstanceAnswer;
-
-    fn link(&self) -> &Link {
-        self.link
+    fn read(
+        call: &Call<'_, Self>,
+        _: &Arc<Node>,
+        result: pb::InstanceResult,
+        findings: &mut Findings,
+    ) -> Answer<Self> {
+        let asked = Asked {
+            method: Self::METHOD.name,
+            prefixes: &call.session.info.provider_id_prefixes,
+            freshness: call.lane.freshness,
+            at: call.began,
+        };
+        Ok(check::answer(result, &asked, findings))
     }
 
-    fn method(&self) -> &'static Method {
-        &method::BATCH_GET_INSTANCES
-    }
-
-    fn subject(key: &NodeKey) -> String {
-        format!("{} {}", key.name, key.uid)
-    }
-
-    async fn send(&self, session: &Session, items: &[Item]) -> Result<Answers<Self>, CloudError> {
-        read(self.link, session, &self.lane, items).await
-    }
-
-    fn fewer(session: &Session, refused: usize) {
-        session.fewer_instances(refused);
+    fn failure(answer: &Answer<Self>) -> Option<&CloudError> {
+        answer.as_ref().map_or_else(Some, |answer| answer.error.as_ref())
     }
 }
 
@@ -144,83 +111,6 @@ fn is_fresh(other: Freshness, asked: Freshness, age: Duration) -> bool {
         (Freshness::ReadThrough, Freshness::AtMost(most)) => age <= most,
         (Freshness::AtMost(old), Freshness::AtMost(most)) => old.saturating_add(age) <= most,
     }
-}
-
-async fn read(
-    link: &Link,
-    session: &Session,
-    lane: &ReadLane,
-    items: &[Item],
-) -> Result<HashMap<NodeKey, Answer>, CloudError> {
-    let fields = session.identity();
-    let keys = wire_keys(items);
-    let queries = keys.iter().zip(items).map(|(key, (_, node))| pb::InstanceQuery {
-        key: key.clone(),
-        node: Some(wanted::node_ref(node, &fields)),
-    });
-    let message = pb::BatchGetInstancesRequest {
-        cluster: Some(link.config.cluster.message()),
-        queries: queries.collect(),
-        view: view(lane.view).into(),
-        max_staleness: max_staleness(lane.freshness),
-    };
-    let at = crate::clock::now();
-    let mut client = session.instances();
-    let response = link
-        .call(session, &method::BATCH_GET_INSTANCES, Some(items.len()), message, async |request| {
-            client.batch_get_instances(request).await
-        })
-        .await?;
-    let asked = Asked {
-        method: method::BATCH_GET_INSTANCES.name,
-        prefixes: &session.info.provider_id_prefixes,
-        freshness: lane.freshness,
-        at,
-    };
-    let answers = answers(link, &asked, &keys, items, response);
-    let errors =
-        answers.values().map(|answer| answer.as_ref().map_or_else(Some, |answer| answer.error.as_ref()));
-    link.answered(&method::BATCH_GET_INSTANCES, errors);
-    Ok(answers)
-}
-
-fn answers(
-    link: &Link,
-    asked: &Asked<'_>,
-    keys: &[String],
-    items: &[Item],
-    response: pb::BatchGetInstancesResponse,
-) -> HashMap<NodeKey, Answer> {
-    let given =
-        response.results.into_iter().map(|mut result| (std::mem::take(&mut result.key), result)).collect();
-    let mut matched = matched(keys, given);
-    link.metrics.wrong_keys(matched.wrong);
-    if matched.reordered {
-        link.metrics.reordered();
-    }
-    keys.iter()
-        .zip(items)
-        .filter_map(|(key, (node, _))| {
-            let result = matched.answers.remove(key)?;
-            let mut findings = Findings::default();
-            let answer = check::answer(result, asked, &mut findings);
-            link.metrics.findings(&findings);
-            Some((node.clone(), Ok(answer)))
-        })
-        .collect()
-}
-
-/// The node's name, which people recognise; made unique if two nodes in the batch share it.
-fn wire_keys(items: &[Item]) -> Vec<String> {
-    let mut seen: HashMap<&str, usize> = HashMap::new();
-    items
-        .iter()
-        .map(|(key, _)| {
-            let times = seen.entry(key.name.as_str()).or_default();
-            *times += 1;
-            if *times == 1 { key.name.clone() } else { format!("{}#{}", key.name, key.uid) }
-        })
-        .collect()
 }
 
 fn view(view: InstanceView) -> pb::InstanceView {
@@ -266,8 +156,12 @@ mod tests {
     fn keys_on_the_wire_are_unique() {
         let item = |name: &str, uid: &str| {
             let node = crate::kube::fixtures::node(name).uid(uid);
-            (NodeKey::of(&node), Arc::new(node))
+            let node = Arc::new(node);
+            (InstanceReads::key(&node), node)
         };
-        assert_eq!(wire_keys(&[item("a", "1"), item("b", "2"), item("a", "3")]), ["a", "b", "a#3"]);
+        assert_eq!(
+            InstanceReads::wire_keys(&[item("a", "1"), item("b", "2"), item("a", "3")]),
+            ["a", "b", "a#3"]
+        );
     }
 }

@@ -24,13 +24,12 @@ use tokio::{
     sync::{Notify, broadcast, watch as channel},
     time::Instant,
 };
-use tonic::{Request, Response, Status};
 
 use super::{
     CloudError, ProviderConfig, ProviderInfo, ProviderStatus,
     check::rule,
     limit::{Limiter, Permit},
-    method::{Class, Method},
+    method::{self, Class, Method, Rpc},
     metrics::ProviderMetrics,
     negotiate::Served,
     rpc,
@@ -125,6 +124,11 @@ impl Link {
         Arc::clone(&self.known.read().wants)
     }
 
+    /// The cluster that every call is about.
+    pub(super) fn cluster(&self) -> pb::ClusterRef {
+        self.config.cluster.message()
+    }
+
     /// The fencing that mutations carry.
     pub(super) fn fencing(&self) -> pb::Fencing {
         self.config.leadership.fencing().message()
@@ -163,18 +167,26 @@ impl Link {
         self.limiter.once_more(method).await;
     }
 
-    /// Makes a call and learns from its outcome.
-    pub(super) async fn call<Q, A, F>(
+    /// Waits for permission to make one call, and returns the session for it.
+    pub(super) async fn ready(&self, method: &Method) -> Result<(Permit, Arc<Session>), CloudError> {
+        let permit = self.permit(method).await?;
+        Ok((permit, self.session(method)?))
+    }
+
+    /// Makes one call of its own when it may.
+    pub(super) async fn ask<Q: Rpc>(&self, message: Q) -> Result<Q::Answer, CloudError> {
+        let (_permit, session) = self.ready(Q::METHOD).await?;
+        self.call(&session, None, message).await
+    }
+
+    /// Makes a call and learns from its outcome. `items` is the size of a batch.
+    pub(super) async fn call<Q: Rpc>(
         &self,
         session: &Session,
-        method: &'static Method,
         items: Option<usize>,
         message: Q,
-        send: impl FnOnce(Request<Q>) -> F,
-    ) -> Result<A, CloudError>
-    where
-        F: Future<Output = Result<Response<A>, Status>>,
-    {
+    ) -> Result<Q::Answer, CloudError> {
+        let method = Q::METHOD;
         if !session.serves(method) {
             let message = "the provider does not serve this RPC";
             return Err(status::local(method.name, ErrorReason::MethodNotSupported, message));
@@ -189,7 +201,7 @@ impl Link {
             }
         }
         let deadline = method.deadline(&session.deadlines);
-        let answer = rpc::unary(&self.metrics, method, deadline, items, message, send).await;
+        let answer = rpc::unary(&self.metrics, session.client(), deadline, items, message).await;
         match &answer {
             // A batch is judged by its items.
             Ok(_) if items.is_some() => {}
@@ -245,7 +257,7 @@ impl Link {
                 method = method.name,
                 "RPC is not served, it is not called again"
             );
-            if method.name == super::method::WATCH_INSTANCES.name {
+            if method.name == method::WATCH_INSTANCES.name {
                 self.metrics.violation(rule::ADVERTISED_WORKS);
             }
         }

@@ -131,6 +131,15 @@ pub struct LoadBalancer {
     pub rejected: Vec<String>,
 }
 
+impl LoadBalancer {
+    /// Whether the cloud shows that the state with this digest is applied.
+    pub(super) fn has_applied(&self, digest: &str) -> bool {
+        self.state == LoadBalancerState::Active
+            && self.sync_state != SyncState::Drifted
+            && self.applied_digest.as_deref() == Some(digest)
+    }
+}
+
 /// Whether a balancer exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoadBalancerState {

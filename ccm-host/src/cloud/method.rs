@@ -2,6 +2,13 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use cloudprovider_proto::{
+    discovery::v1::{GetInfoRequest, GetInfoResponse},
+    v1alpha1 as pb,
+};
+use prost::Message;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+
 /// The limit that applies to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Class {
@@ -45,59 +52,85 @@ pub(super) struct Method {
     pub(super) name: &'static str,
     /// Without the package.
     pub(super) service: &'static str,
+    /// On the wire.
+    pub(super) path: &'static str,
     pub(super) class: Class,
     default: Duration,
     longest: Duration,
 }
 
-const fn method(
-    service: &'static str,
-    name: &'static str,
-    class: Class,
-    default: u64,
-    longest: u64,
-) -> Method {
-    Method {
-        name,
-        service,
-        class,
-        default: Duration::from_secs(default),
-        longest: Duration::from_secs(longest),
-    }
+/// A unary RPC, identified by its request.
+pub(super) trait Rpc: Message + 'static {
+    type Answer: Message + Default + 'static;
+
+    const METHOD: &'static Method;
 }
 
-pub(super) static GET_INFO: Method = method("Discovery", "GetInfo", Class::Local, 5, 10);
-pub(super) static GET_CAPABILITIES: Method = method("CloudProvider", "GetCapabilities", Class::Local, 5, 10);
-pub(super) static GET_STATUS: Method = method("CloudProvider", "GetStatus", Class::Local, 5, 10);
-pub(super) static LEAD: Method = method("CloudProvider", "Lead", Class::Local, 5, 10);
-pub(super) static HEALTH_CHECK: Method = method("Health", "Check", Class::Local, 5, 10);
-pub(super) static BATCH_GET_INSTANCES: Method =
-    method("Instances", "BatchGetInstances", Class::Read, 30, 120);
-pub(super) static LIST_INSTANCES: Method = method("Instances", "ListInstances", Class::Read, 30, 120);
-/// The deadline bounds the time to the first frame only.
-pub(super) static WATCH_INSTANCES: Method = method("Instances", "WatchInstances", Class::Local, 30, 120);
-pub(super) static GET_LOAD_BALANCER: Method =
-    method("LoadBalancers", "GetLoadBalancer", Class::Read, 30, 120);
-pub(super) static LIST_LOAD_BALANCERS: Method =
-    method("LoadBalancers", "ListLoadBalancers", Class::Read, 30, 120);
-pub(super) static ENSURE_LOAD_BALANCER: Method =
-    method("LoadBalancers", "EnsureLoadBalancer", Class::Mutation, 120, 600);
-pub(super) static BATCH_UPDATE_LOAD_BALANCERS: Method =
-    method("LoadBalancers", "BatchUpdateLoadBalancers", Class::Mutation, 120, 600);
-pub(super) static DELETE_LOAD_BALANCER: Method =
-    method("LoadBalancers", "DeleteLoadBalancer", Class::Mutation, 120, 600);
-pub(super) static ADD_SSH_KEY: Method =
-    method("Instances", "AddSshKeyToAllInstances", Class::Mutation, 120, 600);
-pub(super) static LIST_ROUTES: Method = method("Routes", "ListRoutes", Class::Read, 60, 120);
-pub(super) static BATCH_ENSURE_ROUTES: Method =
-    method("Routes", "BatchEnsureRoutes", Class::Mutation, 120, 300);
-pub(super) static BATCH_DELETE_ROUTES: Method =
-    method("Routes", "BatchDeleteRoutes", Class::Mutation, 120, 300);
-pub(super) static BATCH_GET_VOLUME_LABELS: Method =
-    method("Volumes", "BatchGetVolumeLabels", Class::Read, 30, 120);
-pub(super) static LIST_CLUSTERS: Method = method("Clusters", "ListClusters", Class::Read, 30, 120);
-pub(super) static GET_CONTROL_PLANE_ENDPOINT: Method =
-    method("Clusters", "GetControlPlaneEndpoint", Class::Read, 30, 120);
+macro_rules! rpcs {
+    ($package:literal; $($(#[$doc:meta])* $method:ident: $service:literal $name:literal $($request:ty => $answer:ty)?,
+        $class:ident, $default:literal, $longest:literal;)*) => {$(
+        $(#[$doc])*
+        pub(super) static $method: Method = Method {
+            name: $name,
+            service: $service,
+            path: concat!("/", $package, ".", $service, "/", $name),
+            class: Class::$class,
+            default: Duration::from_secs($default),
+            longest: Duration::from_secs($longest),
+        };
+        $(impl Rpc for $request {
+            type Answer = $answer;
+
+            const METHOD: &'static Method = &$method;
+        })?
+    )*};
+}
+
+rpcs! {
+    "ccm.discovery.v1";
+    GET_INFO: "Discovery" "GetInfo" GetInfoRequest => GetInfoResponse, Local, 5, 10;
+}
+
+rpcs! {
+    "grpc.health.v1";
+    HEALTH_CHECK: "Health" "Check" HealthCheckRequest => HealthCheckResponse, Local, 5, 10;
+}
+
+rpcs! {
+    "ccm.cloudprovider.v1alpha1";
+    GET_CAPABILITIES: "CloudProvider" "GetCapabilities"
+        pb::GetCapabilitiesRequest => pb::GetCapabilitiesResponse, Local, 5, 10;
+    GET_STATUS: "CloudProvider" "GetStatus" pb::GetStatusRequest => pb::GetStatusResponse, Local, 5, 10;
+    LEAD: "CloudProvider" "Lead" pb::LeadRequest => pb::LeadResponse, Local, 5, 10;
+    BATCH_GET_INSTANCES: "Instances" "BatchGetInstances"
+        pb::BatchGetInstancesRequest => pb::BatchGetInstancesResponse, Read, 30, 120;
+    LIST_INSTANCES: "Instances" "ListInstances"
+        pb::ListInstancesRequest => pb::ListInstancesResponse, Read, 30, 120;
+    /// A stream; the deadline bounds the time to the first frame only.
+    WATCH_INSTANCES: "Instances" "WatchInstances", Local, 30, 120;
+    ADD_SSH_KEY: "Instances" "AddSshKeyToAllInstances"
+        pb::AddSshKeyToAllInstancesRequest => pb::AddSshKeyToAllInstancesResponse, Mutation, 120, 600;
+    GET_LOAD_BALANCER: "LoadBalancers" "GetLoadBalancer"
+        pb::GetLoadBalancerRequest => pb::GetLoadBalancerResponse, Read, 30, 120;
+    LIST_LOAD_BALANCERS: "LoadBalancers" "ListLoadBalancers"
+        pb::ListLoadBalancersRequest => pb::ListLoadBalancersResponse, Read, 30, 120;
+    ENSURE_LOAD_BALANCER: "LoadBalancers" "EnsureLoadBalancer"
+        pb::EnsureLoadBalancerRequest => pb::EnsureLoadBalancerResponse, Mutation, 120, 600;
+    BATCH_UPDATE_LOAD_BALANCERS: "LoadBalancers" "BatchUpdateLoadBalancers"
+        pb::BatchUpdateLoadBalancersRequest => pb::BatchUpdateLoadBalancersResponse, Mutation, 120, 600;
+    DELETE_LOAD_BALANCER: "LoadBalancers" "DeleteLoadBalancer"
+        pb::DeleteLoadBalancerRequest => pb::DeleteLoadBalancerResponse, Mutation, 120, 600;
+    LIST_ROUTES: "Routes" "ListRoutes" pb::ListRoutesRequest => pb::ListRoutesResponse, Read, 60, 120;
+    BATCH_ENSURE_ROUTES: "Routes" "BatchEnsureRoutes"
+        pb::BatchEnsureRoutesRequest => pb::BatchEnsureRoutesResponse, Mutation, 120, 300;
+    BATCH_DELETE_ROUTES: "Routes" "BatchDeleteRoutes"
+        pb::BatchDeleteRoutesRequest => pb::BatchDeleteRoutesResponse, Mutation, 120, 300;
+    BATCH_GET_VOLUME_LABELS: "Volumes" "BatchGetVolumeLabels"
+        pb::BatchGetVolumeLabelsRequest => pb::BatchGetVolumeLabelsResponse, Read, 30, 120;
+    LIST_CLUSTERS: "Clusters" "ListClusters" pb::ListClustersRequest => pb::ListClustersResponse, Read, 30, 120;
+    GET_CONTROL_PLANE_ENDPOINT: "Clusters" "GetControlPlaneEndpoint"
+        pb::GetControlPlaneEndpointRequest => pb::GetControlPlaneEndpointResponse, Read, 30, 120;
+}
 
 impl Method {
     /// The queue that the call waits in.

@@ -16,17 +16,17 @@ use super::{
     EnsureRoute, Ensured, EnsuredRoute, InProgress, InstanceAnswer, InstanceQuery, LoadBalancer,
     LoadBalancerList, Provider, ProviderConfig, ProviderInfo, ProviderStatus, Question, Route, RouteList,
     UpdateLoadBalancer, Updated, VolumeAnswer, VolumeQuery, balancers,
-    batch::Batcher,
-    instances::{InstanceReads, NodeKey, ReadLane},
+    batch::Batch,
+    gather::Batcher,
+    instances::{InstanceReads, ReadLane},
     inventory,
     link::{self, Link},
-    method,
     metrics::ProviderMetrics,
-    routes::{self, Change as _, RouteChanges},
+    routes,
     shadowed::Shadowed,
     ssh_keys,
-    updates::{BalancerUpdates, UpdateKey},
-    volumes::{VolumeKey, VolumeReads},
+    updates::Updates,
+    volumes::VolumeReads,
     wanted,
 };
 use crate::kube::{Node, Service};
@@ -35,11 +35,11 @@ use crate::kube::{Node, Service};
 #[derive(Debug)]
 pub struct RemoteProvider {
     link: Arc<Link>,
-    reads: Batcher<InstanceReads>,
-    updates: Batcher<BalancerUpdates>,
-    route_ensures: Batcher<RouteChanges<routes::Ensure>>,
-    route_deletes: Batcher<RouteChanges<routes::Delete>>,
-    volumes: Batcher<VolumeReads>,
+    reads: Batcher<Batch<InstanceReads>>,
+    updates: Batcher<Batch<Updates>>,
+    route_ensures: Batcher<Batch<routes::Ensure>>,
+    route_deletes: Batcher<Batch<routes::Delete>>,
+    volumes: Batcher<Batch<VolumeReads>>,
     shadowed: Option<Shadowed>,
 }
 
@@ -52,11 +52,11 @@ impl RemoteProvider {
         let link = Arc::new(Link::new(config, metrics));
         tokio::spawn(link::run(Arc::clone(&link), stop));
         Arc::new(Self {
-            reads: Batcher::new(InstanceReads::new(Arc::clone(&link))),
-            updates: Batcher::new(BalancerUpdates::new(Arc::clone(&link))),
-            route_ensures: Batcher::new(RouteChanges::new(Arc::clone(&link))),
-            route_deletes: Batcher::new(RouteChanges::new(Arc::clone(&link))),
-            volumes: Batcher::new(VolumeReads::new(Arc::clone(&link))),
+            reads: Batcher::over(&link),
+            updates: Batcher::over(&link),
+            route_ensures: Batcher::over(&link),
+            route_deletes: Batcher::over(&link),
+            volumes: Batcher::over(&link),
             shadowed,
             link,
         })
@@ -110,10 +110,8 @@ impl Provider for RemoteProvider {
     }
 
     async fn instance(&self, query: InstanceQuery) -> Result<InstanceAnswer, CloudError> {
-        // Without a session, fail at once instead of after gathering a batch.
-        self.link.session(&method::BATCH_GET_INSTANCES)?;
         let lane = ReadLane { view: query.view, freshness: query.freshness };
-        self.reads.ask(lane, NodeKey::of(&query.node), query.node).await
+        self.reads.answer(lane, query.node).await
     }
 
     fn backend_set(&self, nodes: Vec<Arc<Node>>) -> Arc<BackendSet> {
@@ -140,8 +138,7 @@ impl Provider for RemoteProvider {
         if self.shadowed.is_some() {
             return Ok(Shadowed::update(&wanted));
         }
-        self.link.session(&method::BATCH_UPDATE_LOAD_BALANCERS)?;
-        self.updates.ask((), UpdateKey::of(&wanted), wanted).await
+        self.updates.answer((), wanted).await
     }
 
     async fn delete_load_balancer(&self, wanted: DeleteLoadBalancer) -> Result<Deleted, CloudError> {
@@ -163,16 +160,14 @@ impl Provider for RemoteProvider {
         if let Some(shadowed) = &self.shadowed {
             return shadowed.ensure_route(&self.link, &wanted).await;
         }
-        self.link.session(routes::Ensure::method())?;
-        self.route_ensures.ask((), RouteChanges::<routes::Ensure>::key(&wanted), wanted).await
+        self.route_ensures.answer((), wanted).await
     }
 
     async fn delete_route(&self, listed: Route) -> Result<DeletedRoute, CloudError> {
         if let Some(shadowed) = &self.shadowed {
             return shadowed.delete_route(&self.link, &listed).await;
         }
-        self.link.session(routes::Delete::method())?;
-        self.route_deletes.ask((), RouteChanges::<routes::Delete>::key(&listed), listed).await
+        self.route_deletes.answer((), listed).await
     }
 
     async fn add_ssh_key(&self, user: &str, public_key: &str) -> Result<Option<InProgress>, CloudError> {
@@ -183,7 +178,6 @@ impl Provider for RemoteProvider {
     }
 
     async fn volume_labels(&self, query: VolumeQuery) -> Result<VolumeAnswer, CloudError> {
-        self.link.session(&method::BATCH_GET_VOLUME_LABELS)?;
-        self.volumes.ask((), VolumeKey::of(&query), query).await
+        self.volumes.answer((), query).await
     }
 }

@@ -1,69 +1,225 @@
 //! Routes: the list of all routes, and batched changes.
 
-mod changes;
-mod delete;
-mod ensure;
+use std::{collections::HashSet, sync::Arc};
 
 use cloudprovider_proto::v1alpha1 as pb;
 use ipnet::IpNet;
 
-pub(super) use self::{
-    changes::{Change, RouteChanges},
-    delete::Delete,
-    ensure::Ensure,
-};
 use super::{
-    CloudError, Route, RouteList,
+    AddressType, CloudError, DeletedRoute, EnsureRoute, EnsuredRoute, NodeAddress, Route, RouteList,
+    RouteState, RouteTarget,
+    batch::{Answer, BatchRpc, Call, Item, ItemKey, Planned},
     check::{self, Findings},
     link::Link,
     method::{self, Method},
     session::Session,
-    walk::{Page, Paged, Walked, walk},
+    status,
+    walk::{At, List, Page, Walked},
+    wanted,
 };
 
 pub(super) async fn list(link: &Link, within: &[IpNet]) -> Result<RouteList, CloudError> {
-    let all = Routes { within: within.iter().map(ToString::to_string).collect() };
-    let Walked { items, complete, unreachable, rejected } = walk(link, &all).await?;
+    let within: Vec<_> = within.iter().map(ToString::to_string).collect();
+    let list = List {
+        request: |At { cluster, page_size, page_token }| pb::ListRoutesRequest {
+            cluster,
+            page_size,
+            page_token,
+            within: within.clone(),
+        },
+        open: |session: &Session, page: pb::ListRoutesResponse| Page {
+            items: page.routes.into_iter().map(|route| session.owned(route)).collect(),
+            next: page.next_page_token,
+            unreachable: page.unreachable,
+        },
+        read: |given, findings: &mut Findings| {
+            check::route(given, findings).map(|route| (route.id.clone(), route))
+        },
+    };
+    let Walked { items, complete, unreachable, rejected } = list.walk(link).await?;
     Ok(RouteList { routes: items, complete, unreachable, rejected })
 }
 
-struct Routes {
-    within: Vec<String>,
+/// BatchEnsureRoutes: routes to create or correct.
+#[derive(Debug)]
+pub(super) struct Ensure;
+
+impl BatchRpc for Ensure {
+    type Lane = ();
+    type Question = EnsureRoute;
+    type Result = pb::RouteResult;
+    type Done = EnsuredRoute;
+
+    const METHOD: &'static Method = &method::BATCH_ENSURE_ROUTES;
+
+    /// Another target for the same destination is another change.
+    fn key(wanted: &EnsureRoute) -> ItemKey {
+        ItemKey::new(format!("{} {} {}", wanted.destination, wanted.node.name, wanted.node.uid))
+    }
+
+    fn same(link: &Link, a: &EnsureRoute, b: &EnsureRoute) -> bool {
+        let fields = link.present().map(|session| session.route_target()).unwrap_or_default();
+        Arc::ptr_eq(&a.node, &b.node)
+            || wanted::node_ref(&a.node, &fields) == wanted::node_ref(&b.node, &fields)
+    }
+
+    fn plan(_: &Session, items: Vec<Item<Self>>) -> Planned<Self> {
+        without_doubles(items)
+    }
+
+    fn wire_keys(items: &[Item<Self>]) -> Vec<String> {
+        items.iter().map(|(_, wanted)| wanted.destination.to_string()).collect()
+    }
+
+    async fn send(
+        call: &Call<'_, Self>,
+        keys: &[String],
+        items: &[Item<Self>],
+    ) -> Result<Vec<(String, pb::RouteResult)>, CloudError> {
+        let Call { link, session, .. } = call;
+        let fields = session.route_target();
+        let routes = keys.iter().zip(items).map(|(key, (_, wanted))| pb::RouteToEnsure {
+            key: key.clone(),
+            destination_cidr: key.clone(),
+            target: Some(wanted::node_ref(&wanted.node, &fields)),
+        });
+        let message = pb::BatchEnsureRoutesRequest {
+            cluster: Some(link.cluster()),
+            fencing: Some(link.fencing()),
+            items: routes.collect(),
+        };
+        let answer = link.call(session, Some(items.len()), message).await?;
+        let keyed = answer.results.into_iter().map(|mut one| {
+            one.route = one.route.map(|route| session.owned(route));
+            (std::mem::take(&mut one.key), one)
+        });
+        Ok(keyed.collect())
+    }
+
+    fn read(
+        _: &Call<'_, Self>,
+        wanted: &EnsureRoute,
+        result: pb::RouteResult,
+        findings: &mut Findings,
+    ) -> Answer<Self> {
+        check::ensured_route(result, wanted, findings)
+    }
 }
 
-impl Paged for Routes {
-    type Given = pb::Route;
-    type Key = String;
-    type Item = Route;
+/// BatchDeleteRoutes.
+#[derive(Debug)]
+pub(super) struct Delete;
 
-    fn method(&self) -> &'static Method {
-        &method::LIST_ROUTES
+impl BatchRpc for Delete {
+    type Lane = ();
+    type Question = Route;
+    type Result = pb::RouteDeletion;
+    type Done = DeletedRoute;
+
+    const METHOD: &'static Method = &method::BATCH_DELETE_ROUTES;
+
+    fn key(route: &Route) -> ItemKey {
+        ItemKey::new(format!("{} {}", route.id, route.destination))
     }
 
-    async fn page(
-        &self,
-        link: &Link,
-        session: &Session,
-        page_size: i32,
-        page_token: String,
-    ) -> Result<Page<pb::Route>, CloudError> {
-        let method = self.method();
-        let _permit = link.permit(method).await?;
-        let message = pb::ListRoutesRequest {
-            cluster: Some(link.config.cluster.message()),
-            page_size,
-            page_token,
-            within: self.within.clone(),
+    fn same(_: &Link, a: &Route, b: &Route) -> bool {
+        a == b
+    }
+
+    fn plan(_: &Session, items: Vec<Item<Self>>) -> Planned<Self> {
+        without_doubles(items)
+    }
+
+    fn wire_keys(items: &[Item<Self>]) -> Vec<String> {
+        items.iter().map(|(_, route)| route.id.clone()).collect()
+    }
+
+    async fn send(
+        call: &Call<'_, Self>,
+        keys: &[String],
+        items: &[Item<Self>],
+    ) -> Result<Vec<(String, pb::RouteDeletion)>, CloudError> {
+        let Call { link, session, .. } = call;
+        let routes = keys.iter().zip(items).map(|(key, (_, route))| {
+            let mut listed = as_listed(route);
+            if !session.info.route_ownership {
+                listed.set_ownership(pb::Ownership::Unspecified);
+            }
+            pb::RouteToDelete { key: key.clone(), route: Some(listed) }
+        });
+        let message = pb::BatchDeleteRoutesRequest {
+            cluster: Some(link.cluster()),
+            fencing: Some(link.fencing()),
+            items: routes.collect(),
         };
-        let mut client = session.routes();
-        let page = link
-            .call(session, method, None, message, async |request| client.list_routes(request).await)
-            .await?;
-        let items = page.routes.into_iter().map(|route| session.owned(route)).collect();
-        Ok(Page { items, next: page.next_page_token, unreachable: page.unreachable })
+        let answer = link.call(session, Some(items.len()), message).await?;
+        Ok(answer.results.into_iter().map(|mut one| (std::mem::take(&mut one.key), one)).collect())
     }
 
-    fn read(&self, given: pb::Route, findings: &mut Findings) -> Option<(String, Route)> {
-        check::route(given, findings).map(|route| (route.id.clone(), route))
+    fn read(
+        _: &Call<'_, Self>,
+        _: &Route,
+        result: pb::RouteDeletion,
+        findings: &mut Findings,
+    ) -> Answer<Self> {
+        match result.error {
+            Some(error) => Err(status::item_error(Self::METHOD.name, error, findings)),
+            None => Ok(DeletedRoute {
+                in_progress: result.in_progress.map(|given| check::in_progress(given, findings)),
+            }),
+        }
     }
+}
+
+/// Divides items so that no call has two with the same wire key.
+fn without_doubles<R: BatchRpc>(items: Vec<Item<R>>) -> Planned<R> {
+    let mut calls: Vec<(HashSet<String>, Vec<Item<R>>)> = Vec::new();
+    for (key, item) in R::wire_keys(&items).into_iter().zip(items) {
+        match calls.iter_mut().find(|(taken, _)| !taken.contains(&key)) {
+            Some((taken, call)) => {
+                taken.insert(key);
+                call.push(item);
+            }
+            None => calls.push((HashSet::from([key]), vec![item])),
+        }
+    }
+    Planned { chunks: calls.into_iter().map(|(_, call)| call).collect(), too_large: Vec::new() }
+}
+
+/// The route as the provider listed it, so that the provider can tell whether it has changed since.
+fn as_listed(route: &Route) -> pb::Route {
+    pb::Route {
+        id: route.id.clone(),
+        destination_cidr: route.destination.to_string(),
+        target: route.target.as_ref().map(target),
+        state: match route.state {
+            RouteState::Unknown => pb::RouteState::Unspecified,
+            RouteState::Active => pb::RouteState::Active,
+            RouteState::Pending => pb::RouteState::Pending,
+            RouteState::Blackhole => pb::RouteState::Blackhole,
+        }
+        .into(),
+        ownership: if route.ours { pb::Ownership::ByUid } else { pb::Ownership::Unspecified }.into(),
+    }
+}
+
+fn target(target: &RouteTarget) -> pb::NodeRef {
+    pb::NodeRef {
+        name: target.name.clone(),
+        uid: target.uid.clone(),
+        provider_id: target.provider_id.clone(),
+        addresses: target.addresses.iter().map(address).collect(),
+        ..Default::default()
+    }
+}
+
+fn address(address: &NodeAddress) -> pb::NodeAddress {
+    let kind = match address.kind {
+        AddressType::Hostname => pb::NodeAddressType::Hostname,
+        AddressType::InternalIp => pb::NodeAddressType::InternalIp,
+        AddressType::ExternalIp => pb::NodeAddressType::ExternalIp,
+        AddressType::InternalDns => pb::NodeAddressType::InternalDns,
+        AddressType::ExternalDns => pb::NodeAddressType::ExternalDns,
+    };
+    pb::NodeAddress { r#type: kind.into(), address: address.address.clone() }
 }

@@ -15,23 +15,16 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider_proto::{
-    service_names,
-    v1alpha1::{
-        self as pb, cloud_provider_client::CloudProviderClient, clusters_client::ClustersClient,
-        instances_client::InstancesClient, load_balancers_client::LoadBalancersClient,
-        routes_client::RoutesClient, volumes_client::VolumesClient,
-    },
-};
+use cloudprovider_proto::v1alpha1::{self as pb, instances_client::InstancesClient};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Response, Status, codegen::http::uri::PathAndQuery, transport::Channel};
-use tonic_prost::ProstCodec;
+use tonic::{client::Grpc, transport::Channel};
+use tonic_health::pb::health_client::HealthClient;
 
 pub(super) use handshake::{HandshakeError, handshake};
 pub(super) use limits::Intervals;
 
-use super::{ProviderInfo, method::Method, negotiate::Served, sets::SentSets, spliced::Spliced};
+use super::{ProviderInfo, method::Method, negotiate::Served, sets::SentSets};
 
 #[derive(Debug)]
 pub(super) struct Session {
@@ -50,21 +43,21 @@ pub(super) struct Session {
     pub(super) message_bytes: usize,
     /// The sets of backends that the process already has.
     pub(super) sets: SentSets,
-    most_instances: AtomicUsize,
-    most_balancers: AtomicUsize,
-    most_routes: AtomicUsize,
-    most_volumes: AtomicUsize,
+    /// The most items of a batch, by service.
+    most_items: HashMap<&'static str, AtomicUsize>,
     /// Advertised RPCs that turned out not to be served.
     refused: Mutex<HashSet<&'static str>>,
 }
 
 impl Session {
-    pub(super) fn cloud_provider(&self) -> CloudProviderClient<Channel> {
-        CloudProviderClient::new(self.channel.clone())
+    pub(super) fn client(&self) -> Grpc<Channel> {
+        Grpc::new(self.channel.clone())
+            .max_decoding_message_size(self.message_bytes)
+            .max_encoding_message_size(self.message_bytes)
     }
 
-    pub(super) fn health(&self) -> tonic_health::pb::health_client::HealthClient<Channel> {
-        tonic_health::pb::health_client::HealthClient::new(self.channel.clone())
+    pub(super) fn health(&self) -> HealthClient<Channel> {
+        HealthClient::new(self.channel.clone())
     }
 
     pub(super) fn instances(&self) -> InstancesClient<Channel> {
@@ -73,48 +66,16 @@ impl Session {
             .max_encoding_message_size(self.message_bytes)
     }
 
-    pub(super) fn load_balancers(&self) -> LoadBalancersClient<Channel> {
-        LoadBalancersClient::new(self.channel.clone())
-            .max_decoding_message_size(self.message_bytes)
-            .max_encoding_message_size(self.message_bytes)
+    /// The most items of one batch.
+    pub(super) fn most_items(&self, method: &Method) -> usize {
+        self.most_items.get(method.service).map_or(1, |most| most.load(Ordering::Relaxed))
     }
 
-    /// Calls LoadBalancers with a message spliced from parts, exactly as the generated client would.
-    pub(super) async fn send_balancers<M, A>(
-        &self,
-        method: &'static Method,
-        request: Request<Spliced<M>>,
-    ) -> Result<Response<A>, Status>
-    where
-        M: prost::Message + 'static,
-        A: prost::Message + Default + 'static,
-    {
-        let path = PathAndQuery::try_from(format!("/{}/{}", service_names::LOAD_BALANCERS, method.name))
-            .map_err(|error| Status::internal(error.to_string()))?;
-        let mut client = tonic::client::Grpc::new(self.channel.clone())
-            .max_decoding_message_size(self.message_bytes)
-            .max_encoding_message_size(self.message_bytes);
-        client.ready().await.map_err(|error| Status::unknown(format!("Service was not ready: {error}")))?;
-        client.unary(request, path, ProstCodec::<Spliced<M>, A>::default()).await
-    }
-
-    pub(super) fn routes(&self) -> RoutesClient<Channel> {
-        RoutesClient::new(self.channel.clone())
-            .max_decoding_message_size(self.message_bytes)
-            .max_encoding_message_size(self.message_bytes)
-    }
-
-    pub(super) fn volumes(&self) -> VolumesClient<Channel> {
-        VolumesClient::new(self.channel.clone()).max_decoding_message_size(self.message_bytes)
-    }
-
-    pub(super) fn clusters(&self) -> ClustersClient<Channel> {
-        ClustersClient::new(self.channel.clone()).max_decoding_message_size(self.message_bytes)
-    }
-
-    /// The most volumes of one batch.
-    pub(super) fn most_volumes(&self) -> usize {
-        self.most_volumes.load(Ordering::Relaxed)
+    /// Shrinks the next batches after one of this many items was refused as too large.
+    pub(super) fn fewer_items(&self, method: &Method, refused: usize) {
+        if let Some(most) = self.most_items.get(method.service) {
+            most.fetch_min((refused / 2).max(1), Ordering::Relaxed);
+        }
     }
 
     /// Whether the RPC may be called in this epoch.
@@ -130,38 +91,6 @@ impl Session {
     /// Marks an RPC as not served, whatever was advertised. True the first time.
     pub(super) fn refuse(&self, method: &Method) -> bool {
         self.refused.lock().insert(method.name)
-    }
-
-    pub(super) fn most_instances(&self) -> usize {
-        self.most_instances.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn most_balancers(&self) -> usize {
-        self.most_balancers.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn most_routes(&self) -> usize {
-        self.most_routes.load(Ordering::Relaxed)
-    }
-
-    /// Shrinks the next batches after a batch of this many instances was refused as too large.
-    pub(super) fn fewer_instances(&self, refused: usize) {
-        self.most_instances.fetch_min((refused / 2).max(1), Ordering::Relaxed);
-    }
-
-    /// Likewise for balancers.
-    pub(super) fn fewer_balancers(&self, refused: usize) {
-        self.most_balancers.fetch_min((refused / 2).max(1), Ordering::Relaxed);
-    }
-
-    /// Likewise for routes.
-    pub(super) fn fewer_routes(&self, refused: usize) {
-        self.most_routes.fetch_min((refused / 2).max(1), Ordering::Relaxed);
-    }
-
-    /// Likewise for volumes.
-    pub(super) fn fewer_volumes(&self, refused: usize) {
-        self.most_volumes.fetch_min((refused / 2).max(1), Ordering::Relaxed);
     }
 
     /// If routes cannot record an owner, all routes in the cluster's tables are the cluster's.

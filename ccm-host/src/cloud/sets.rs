@@ -7,10 +7,17 @@ use std::collections::{HashSet, VecDeque};
 
 use cloudprovider_proto::{defaults, v1alpha1 as pb};
 use parking_lot::Mutex;
-use prost::{Message, bytes::Bytes};
+use prost::{
+    DecodeError, Message,
+    bytes::{Buf, BufMut, Bytes},
+    encoding::{DecodeContext, WireType, encode_key, encode_varint, encoded_len_varint, key_len},
+};
 
 use super::{
-    BackendSet, CloudError, ErrorReason, link::Link, method::Method, session::Session, spliced::Spliced,
+    BackendSet, CloudError, ErrorReason,
+    link::Link,
+    method::{Method, Rpc},
+    session::Session,
 };
 
 /// The sets that one process has.
@@ -52,32 +59,25 @@ impl SentSets {
     }
 }
 
-/// Makes a call about these sets, which belong in the message field with this number.
-pub(super) async fn call<M, A>(
+/// Makes a call about these sets, which belong in the message field with the number `tag`. `items` is the size of a
+/// batch.
+pub(super) async fn call<M: Rpc>(
     link: &Link,
     session: &Session,
-    method: &'static Method,
     items: Option<usize>,
     (tag, sets): (u32, &[&BackendSet]),
     message: impl Fn() -> M,
-) -> Result<A, CloudError>
-where
-    M: Message + 'static,
-    A: Message + Default + 'static,
-{
+) -> Result<M::Answer, CloudError> {
     let mut named = session.sets.known(sets);
     loop {
         let entries = sets.iter().map(|set| entry(set, &named)).collect();
-        let message = Spliced { message: message(), tag, entries };
-        let answer = link
-            .call(session, method, items, message, |request| session.send_balancers(method, request))
-            .await;
+        let answer = link.call(session, items, Spliced { message: message(), tag, entries }).await;
         match &answer {
             Err(error) if error.is(ErrorReason::UnknownBackendSet) => {
                 session.sets.lose(&named);
                 if !named.is_empty() {
                     named = HashSet::new();
-                    link.once_more(method).await;
+                    link.once_more(M::METHOD).await;
                     continue;
                 }
             }
@@ -96,4 +96,79 @@ fn entry(set: &BackendSet, named: &HashSet<String>) -> Bytes {
     }
     let set = pb::BackendSet { digest: set.digest.clone(), nodes_omitted: true, ..Default::default() };
     set.encode_to_vec().into()
+}
+
+/// A message, and encoded messages for one of its fields, placed after all other fields: what many calls share is
+/// converted and encoded once.
+#[derive(Debug, Clone)]
+pub(super) struct Spliced<M> {
+    pub(super) message: M,
+    /// The number of that field.
+    pub(super) tag: u32,
+    pub(super) entries: Vec<Bytes>,
+}
+
+impl<M: Rpc> Rpc for Spliced<M> {
+    type Answer = M::Answer;
+
+    const METHOD: &'static Method = M::METHOD;
+}
+
+impl<M: Message> Message for Spliced<M> {
+    fn encode_raw(&self, buf: &mut impl BufMut) {
+        self.message.encode_raw(buf);
+        for entry in &self.entries {
+            encode_key(self.tag, WireType::LengthDelimited, buf);
+            encode_varint(entry.len() as u64, buf);
+            buf.put_slice(entry);
+        }
+    }
+
+    fn encoded_len(&self) -> usize {
+        let length = |entry: &Bytes| key_len(self.tag) + encoded_len_varint(entry.len() as u64) + entry.len();
+        self.message.encoded_len() + self.entries.iter().map(length).sum::<usize>()
+    }
+
+    fn merge_field(
+        &mut self,
+        tag: u32,
+        wire_type: WireType,
+        buf: &mut impl Buf,
+        ctx: DecodeContext,
+    ) -> Result<(), DecodeError> {
+        self.message.merge_field(tag, wire_type, buf, ctx)
+    }
+
+    fn clear(&mut self) {
+        self.message.clear();
+        self.entries.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_reads_as_the_whole_message() {
+        let set = |digest: &str, nodes: usize| pb::BackendSet {
+            digest: digest.to_owned(),
+            nodes: (0..nodes)
+                .map(|number| pb::NodeRef { name: format!("n{number}"), ..Default::default() })
+                .collect(),
+            nodes_omitted: false,
+        };
+        let sets = [set("a", 3), set("b", 0), set("c", 300)];
+        let whole = pb::BatchUpdateLoadBalancersRequest {
+            backend_sets: sets.to_vec(),
+            items: vec![pb::LoadBalancerUpdate { revision: 7, ..Default::default() }],
+            ..Default::default()
+        };
+        let message = pb::BatchUpdateLoadBalancersRequest { backend_sets: Vec::new(), ..whole.clone() };
+        let entries = sets.iter().map(|set| set.encode_to_vec().into()).collect();
+        let spliced = Spliced { message, tag: 3, entries };
+        let bytes = spliced.encode_to_vec();
+        assert_eq!((bytes.len(), spliced.encoded_len()), (whole.encoded_len(), whole.encoded_len()));
+        assert_eq!(pb::BatchUpdateLoadBalancersRequest::decode(&bytes[..]).unwrap(), whole);
+    }
 }

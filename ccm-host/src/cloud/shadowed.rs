@@ -10,7 +10,7 @@ use tonic::Code;
 use super::{
     CloudError, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer, EnsureRoute, Ensured,
     EnsuredRoute, LoadBalancer, LoadBalancerState as State, Ownership, Route, RouteList, RouteState,
-    SyncState, UpdateLoadBalancer, Updated, balancers,
+    UpdateLoadBalancer, Updated, balancers,
     link::Link,
     method::{self, Method},
     routes,
@@ -45,7 +45,7 @@ impl Shadowed {
         let service = &wanted.service;
         let subject = balancer(&service.key);
         let found = balancers::get(link, &service.key, &service.uid).await?;
-        if is_done(&found, &wanted.desired_digest) {
+        if found.has_applied(&wanted.desired_digest) {
             self.shadow.agreed(SERVICES, &subject);
             return Ok(ensured(found));
         }
@@ -150,13 +150,6 @@ fn balancer(service: &ObjectKey) -> Subject {
     subject("LoadBalancer", &service.namespace, &service.name)
 }
 
-/// Whether an Ensure of this state would not even be called.
-fn is_done(found: &LoadBalancer, digest: &str) -> bool {
-    found.state == State::Active
-        && found.sync_state != SyncState::Drifted
-        && found.applied_digest.as_deref() == Some(digest)
-}
-
 /// Whether an Ensure would take over what is there, and what is known of it.
 fn seen(found: &LoadBalancer, adopt: bool) -> (bool, String) {
     match found.state {
@@ -218,7 +211,7 @@ mod tests {
             state,
             ingress: Vec::new(),
             applied_digest: None,
-            sync_state: SyncState::Unknown,
+            sync_state: crate::cloud::SyncState::Unknown,
             ownership,
             rejected: Vec::new(),
         };

@@ -2,31 +2,15 @@
 
 use cloudprovider_proto::v1alpha1 as pb;
 
-use super::{
-    CloudError, InProgress,
-    check::{self, Findings},
-    link::Link,
-    method,
-};
+use super::{CloudError, InProgress, check, link::Link};
 
 pub(super) async fn add(link: &Link, user: &str, public_key: &str) -> Result<Option<InProgress>, CloudError> {
-    let method = &method::ADD_SSH_KEY;
-    let _permit = link.permit(method).await?;
-    let session = link.session(method)?;
     let message = pb::AddSshKeyToAllInstancesRequest {
-        cluster: Some(link.config.cluster.message()),
+        cluster: Some(link.cluster()),
         fencing: Some(link.fencing()),
         user: user.to_owned(),
         public_key: public_key.to_owned(),
     };
-    let mut client = session.instances();
-    let response = link
-        .call(&session, method, None, message, async |request| {
-            client.add_ssh_key_to_all_instances(request).await
-        })
-        .await?;
-    let mut findings = Findings::default();
-    let in_progress = response.in_progress.map(|given| check::in_progress(given, &mut findings));
-    link.metrics.findings(&findings);
-    Ok(in_progress)
+    let answer = link.ask(message).await?;
+    Ok(link.metrics.checked(|findings| answer.in_progress.map(|given| check::in_progress(given, findings))))
 }

@@ -2,190 +2,91 @@
 
 mod plan;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::collections::HashMap;
 
-use cloudprovider_proto::{defaults, v1alpha1 as pb};
+use cloudprovider_proto::v1alpha1 as pb;
 
-use self::plan::{Planned, plan};
 use super::{
-    CloudError, ErrorReason, LoadBalancerState, SyncState, UpdateLoadBalancer, Updated, balancers,
-    batch::{Batched, Landing},
+    CloudError, ErrorReason, UpdateLoadBalancer, Updated, balancers,
+    batch::{Answer, Answers, BatchRpc, Call, Item, ItemKey, Planned},
     check::{self, Findings},
-    limit::Permit,
     link::Link,
-    matching::matched,
     method::{self, Method},
-    parts::{Answers, Calls, Errand, Offenders},
     session::Session,
     sets, status,
 };
 
-/// Identifies an update: another desired state of the same Service is another update.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct UpdateKey {
-    uid: String,
-    revision: u64,
-    digest: String,
-}
-
-impl UpdateKey {
-    pub(super) fn of(wanted: &UpdateLoadBalancer) -> Self {
-        Self {
-            uid: wanted.service.uid.clone(),
-            revision: wanted.revision,
-            digest: wanted.desired_digest.clone(),
-        }
-    }
-}
-
-/// Updates balancers in batches.
+/// BatchUpdateLoadBalancers.
 #[derive(Debug)]
-pub(super) struct BalancerUpdates {
-    link: Arc<Link>,
-    offenders: Offenders,
-}
+pub(super) struct Updates;
 
-impl BalancerUpdates {
-    pub(super) fn new(link: Arc<Link>) -> Self {
-        Self { link, offenders: Offenders::unpaced() }
-    }
-}
-
-type Item = (UpdateKey, UpdateLoadBalancer);
-type Answer = Result<Updated, CloudError>;
-
-impl Batched for BalancerUpdates {
+impl BatchRpc for Updates {
     type Lane = ();
-    type Key = UpdateKey;
     type Question = UpdateLoadBalancer;
-    type Answer = Answer;
-    type Turn = Result<Permit, CloudError>;
-
-    fn most(&self) -> usize {
-        self.link.present().map_or(defaults::MAX_BATCH as usize, |session| session.most_balancers())
-    }
-
-    /// An equal update under way is the same call.
-    fn serves(&self, (): &(), (): &(), _age: Duration) -> bool {
-        true
-    }
-
-    fn same(&self, _: &UpdateLoadBalancer, _: &UpdateLoadBalancer) -> bool {
-        true
-    }
-
-    async fn turn(&self) -> Result<Permit, CloudError> {
-        self.link.permit(&method::BATCH_UPDATE_LOAD_BALANCERS).await
-    }
-
-    async fn call(
-        &self,
-        (): &(),
-        items: Vec<Item>,
-        turn: Result<Permit, CloudError>,
-        landing: &Landing<'_, Self>,
-    ) {
-        let ready =
-            turn.and_then(|permit| Ok((permit, self.link.session(&method::BATCH_UPDATE_LOAD_BALANCERS)?)));
-        match ready {
-            Ok((permit, session)) => {
-                let Planned { chunks, too_large } =
-                    plan(items, &session.wants, session.message_bytes, session.most_balancers());
-                landing.land(too_large.into_iter().map(|(key, error)| (key, Err(error))));
-                let land = |answers| landing.land(answers);
-                Errand { calls: self, session: &session, offenders: &self.offenders, land }
-                    .run(permit, chunks)
-                    .await;
-            }
-            Err(error) => landing.land(items.into_iter().map(|(key, _)| (key, Err(error.clone())))),
-        }
-    }
-
-    fn lost(&self, why: &'static str) -> Answer {
-        Err(status::defect(method::BATCH_UPDATE_LOAD_BALANCERS.name, why))
-    }
-}
-
-impl Calls for BalancerUpdates {
-    type Key = UpdateKey;
-    type Question = UpdateLoadBalancer;
+    type Result = pb::LoadBalancerUpdateResult;
     type Done = Updated;
 
-    fn link(&self) -> &Link {
-        &self.link
+    const METHOD: &'static Method = &method::BATCH_UPDATE_LOAD_BALANCERS;
+
+    /// Another desired state of the same Service is another update.
+    fn key(wanted: &UpdateLoadBalancer) -> ItemKey {
+        let version = format!("{} {}", wanted.revision, wanted.desired_digest);
+        ItemKey { subject: wanted.service.uid.clone(), version }
     }
 
-    fn method(&self) -> &'static Method {
-        &method::BATCH_UPDATE_LOAD_BALANCERS
+    fn same(_: &Link, _: &UpdateLoadBalancer, _: &UpdateLoadBalancer) -> bool {
+        true
     }
 
-    fn subject(key: &UpdateKey) -> String {
-        key.uid.clone()
+    fn plan(session: &Session, items: Vec<Item<Self>>) -> Planned<Self> {
+        plan::plan(items, &session.wants, session.message_bytes, session.most_items(Self::METHOD))
     }
 
-    async fn send(&self, session: &Session, items: &[Item]) -> Result<Answers<Self>, CloudError> {
-        update(&self.link, session, items).await
+    fn wire_keys(items: &[Item<Self>]) -> Vec<String> {
+        items.iter().map(|(_, wanted)| wanted.service.uid.clone()).collect()
     }
 
-    fn fewer(session: &Session, refused: usize) {
-        session.fewer_balancers(refused);
+    async fn send(
+        call: &Call<'_, Self>,
+        _: &[String],
+        items: &[Item<Self>],
+    ) -> Result<Vec<(String, pb::LoadBalancerUpdateResult)>, CloudError> {
+        let Call { link, session, .. } = call;
+        let (sets, updates) = plan::message(items, &session.wants);
+        let message = || pb::BatchUpdateLoadBalancersRequest {
+            cluster: Some(link.cluster()),
+            fencing: Some(link.fencing()),
+            backend_sets: Vec::new(),
+            items: updates.clone(),
+        };
+        let sets = (plan::BACKEND_SETS, &sets[..]);
+        let answer = sets::call(link, session, Some(items.len()), sets, message).await?;
+        Ok(answer.results.into_iter().map(|mut one| (std::mem::take(&mut one.service_uid), one)).collect())
+    }
+
+    fn read(
+        _: &Call<'_, Self>,
+        _: &UpdateLoadBalancer,
+        result: pb::LoadBalancerUpdateResult,
+        findings: &mut Findings,
+    ) -> Answer<Self> {
+        outcome(result, findings)
     }
 
     /// A balancer that carries the desired digest is done.
-    async fn done_already(&self, items: &[Item]) -> Answers<Self> {
-        let Ok(list) = balancers::list(&self.link).await else { return HashMap::new() };
-        let holds: HashMap<_, _> = list
-            .load_balancers
-            .iter()
-            .filter(|one| one.state == LoadBalancerState::Active && one.sync_state != SyncState::Drifted)
-            .filter_map(|one| Some((one.service_uid.as_str(), one.applied_digest.as_deref()?)))
-            .collect();
-        let is_done = |key: &UpdateKey| holds.get(key.uid.as_str()) == Some(&key.digest.as_str());
-        let done = items.iter().map(|(key, _)| key).filter(|key| is_done(key));
-        done.map(|key| (key.clone(), Ok(Updated { in_progress: None, events: Vec::new() }))).collect()
+    async fn done_already(link: &Link, items: &[Item<Self>]) -> Answers<Self> {
+        let Ok(list) = balancers::list(link).await else { return HashMap::new() };
+        let found: HashMap<_, _> =
+            list.load_balancers.iter().map(|one| (one.service_uid.as_str(), one)).collect();
+        let is_done = |wanted: &UpdateLoadBalancer| {
+            found.get(wanted.service.uid.as_str()).is_some_and(|one| one.has_applied(&wanted.desired_digest))
+        };
+        let done = items.iter().filter(|(_, wanted)| is_done(wanted));
+        done.map(|(key, _)| (key.clone(), Ok(Updated { in_progress: None, events: Vec::new() }))).collect()
     }
 }
 
-async fn update(
-    link: &Link,
-    session: &Session,
-    items: &[Item],
-) -> Result<HashMap<UpdateKey, Answer>, CloudError> {
-    let method = &method::BATCH_UPDATE_LOAD_BALANCERS;
-    let (sets, updates) = plan::message(items, &session.wants);
-    let message = || pb::BatchUpdateLoadBalancersRequest {
-        cluster: Some(link.config.cluster.message()),
-        fencing: Some(link.fencing()),
-        backend_sets: Vec::new(),
-        items: updates.clone(),
-    };
-    let sets = (plan::BACKEND_SETS, &sets[..]);
-    let response: pb::BatchUpdateLoadBalancersResponse =
-        sets::call(link, session, method, Some(items.len()), sets, message).await?;
-    let keys: Vec<String> = items.iter().map(|(key, _)| key.uid.clone()).collect();
-    let given = response
-        .results
-        .into_iter()
-        .map(|mut result| (std::mem::take(&mut result.service_uid), result))
-        .collect();
-    let mut matched = matched(&keys, given);
-    link.metrics.wrong_keys(matched.wrong);
-    if matched.reordered {
-        link.metrics.reordered();
-    }
-    let mut answers = HashMap::with_capacity(items.len());
-    for (key, _) in items {
-        if let Some(result) = matched.answers.remove(&key.uid) {
-            let mut findings = Findings::default();
-            answers.insert(key.clone(), outcome(result, &mut findings));
-            link.metrics.findings(&findings);
-        }
-    }
-    link.answered(&method::BATCH_UPDATE_LOAD_BALANCERS, answers.values().map(|answer| answer.as_ref().err()));
-    Ok(answers)
-}
-
-fn outcome(result: pb::LoadBalancerUpdateResult, findings: &mut Findings) -> Answer {
+fn outcome(result: pb::LoadBalancerUpdateResult, findings: &mut Findings) -> Answer<Updates> {
     let method = method::BATCH_UPDATE_LOAD_BALANCERS.name;
     let outcome = findings.known(result.outcome);
     let events = check::events(result.events, findings);

@@ -1,20 +1,17 @@
 //! Walks paged lists to their end.
 //!
-//! In: a list that can fetch one page and check one item. Out: all items, and whether the list is complete. A walk
+//! In: the request for a page, and how to check one item. Out: all items, and whether the list is complete. A walk
 //! holds its session, so it ends with the process that it began with; an expired token restarts it.
 
-use std::{
-    collections::{HashMap, HashSet},
-    hash::Hash,
-};
+use std::collections::{HashMap, HashSet};
 
 use cloudprovider_proto::{defaults, v1alpha1 as pb};
 
 use super::{
     CloudError, ErrorReason,
-    check::{self, Findings, rule},
+    check::{Findings, rule, shown},
     link::Link,
-    method::Method,
+    method::Rpc,
     session::Session,
     status,
 };
@@ -27,27 +24,20 @@ const MOST_ITEMS: usize = 500_000;
 const MOST_RESTARTS: u32 = 3;
 
 /// A list that is fetched page by page.
-pub(super) trait Paged: Sync {
-    /// An item as received.
-    type Given;
-    /// Unique per item.
-    type Key: Clone + Eq + Hash;
-    /// An item after its checks.
-    type Item;
+pub(super) struct List<Request, Open, Read> {
+    /// The request for a page.
+    pub(super) request: Request,
+    /// Takes a page out of its answer.
+    pub(super) open: Open,
+    /// Checks one item and tells its key; `None` means that it is unusable and missing from the list.
+    pub(super) read: Read,
+}
 
-    fn method(&self) -> &'static Method;
-
-    /// Fetches one page.
-    fn page(
-        &self,
-        link: &Link,
-        session: &Session,
-        page_size: i32,
-        page_token: String,
-    ) -> impl Future<Output = Result<Page<Self::Given>, CloudError>> + Send;
-
-    /// Checks one item; `None` means that it is unusable and missing from the list.
-    fn read(&self, given: Self::Given, findings: &mut Findings) -> Option<(Self::Key, Self::Item)>;
+/// Which page to fetch.
+pub(super) struct At {
+    pub(super) cluster: Option<pb::ClusterRef>,
+    pub(super) page_size: i32,
+    pub(super) page_token: String,
 }
 
 pub(super) struct Page<G> {
@@ -66,56 +56,76 @@ pub(super) struct Walked<I> {
     pub(super) rejected: Vec<String>,
 }
 
-pub(super) async fn walk<P: Paged>(link: &Link, list: &P) -> Result<Walked<P::Item>, CloudError> {
-    let session = link.session(list.method())?;
-    let mut restarts = 0;
-    loop {
-        match once(link, &session, list).await {
-            Ok(mut walked) => {
-                walked.complete &= restarts == 0;
-                return Ok(walked);
-            }
-            Err(error) if restarts < MOST_RESTARTS && is_about_token(&error) => {
-                restarts += 1;
-                if error.is(ErrorReason::InvalidToken) {
-                    link.metrics.violation(rule::TOKEN_ISSUED);
+impl<Request, Open, Read> List<Request, Open, Read> {
+    /// Fetches all pages.
+    pub(super) async fn walk<Q, G, I>(&self, link: &Link) -> Result<Walked<I>, CloudError>
+    where
+        Q: Rpc,
+        Request: Fn(At) -> Q,
+        Open: Fn(&Session, Q::Answer) -> Page<G>,
+        Read: Fn(G, &mut Findings) -> Option<(String, I)>,
+    {
+        let session = link.session(Q::METHOD)?;
+        let mut restarts = 0;
+        loop {
+            match self.once(link, &session).await {
+                Ok(mut walked) => {
+                    walked.complete &= restarts == 0;
+                    return Ok(walked);
                 }
+                Err(error) if restarts < MOST_RESTARTS && is_about_token(&error) => {
+                    restarts += 1;
+                    if error.is(ErrorReason::InvalidToken) {
+                        link.metrics.violation(rule::TOKEN_ISSUED);
+                    }
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => return Err(error),
         }
+    }
+
+    async fn once<Q, G, I>(&self, link: &Link, session: &Session) -> Result<Walked<I>, CloudError>
+    where
+        Q: Rpc,
+        Request: Fn(At) -> Q,
+        Open: Fn(&Session, Q::Answer) -> Page<G>,
+        Read: Fn(G, &mut Findings) -> Option<(String, I)>,
+    {
+        let mut walk = Walk::new(link, Q::METHOD.name);
+        let mut tokens = HashSet::new();
+        let mut token = String::new();
+        let mut page_size = page_size(session);
+        loop {
+            let at = At { cluster: Some(link.cluster()), page_size, page_token: token.clone() };
+            let answer = {
+                let _permit = link.permit(Q::METHOD).await?;
+                link.call(session, None, (self.request)(at)).await
+            };
+            let page = match answer {
+                Ok(answer) => (self.open)(session, answer),
+                // Continue the same walk with smaller pages.
+                Err(error) if error.is_too_large() && page_size > 1 => {
+                    page_size /= 2;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            token = walk.take(page, &self.read);
+            if token.is_empty() {
+                break;
+            }
+            if !tokens.insert(token.clone()) || tokens.len() > MOST_PAGES || walk.found.len() > MOST_ITEMS {
+                link.metrics.violation(rule::PAGE_WALK_ENDS);
+                walk.broken = true;
+                break;
+            }
+        }
+        Ok(walk.end())
     }
 }
 
 fn is_about_token(error: &CloudError) -> bool {
     error.is(ErrorReason::PageTokenExpired) || error.is(ErrorReason::InvalidToken)
-}
-
-async fn once<P: Paged>(link: &Link, session: &Session, list: &P) -> Result<Walked<P::Item>, CloudError> {
-    let mut walk = Walk::new(link, list);
-    let mut tokens = HashSet::new();
-    let mut token = String::new();
-    let mut size = page_size(session);
-    loop {
-        let page = match list.page(link, session, size, token.clone()).await {
-            Ok(page) => page,
-            // Continue the same walk with smaller pages.
-            Err(error) if error.is_too_large() && size > 1 => {
-                size /= 2;
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        token = walk.take(page);
-        if token.is_empty() {
-            break;
-        }
-        if !tokens.insert(token.clone()) || tokens.len() > MOST_PAGES || walk.found.len() > MOST_ITEMS {
-            link.metrics.violation(rule::PAGE_WALK_ENDS);
-            walk.broken = true;
-            break;
-        }
-    }
-    Ok(walk.end())
 }
 
 fn page_size(session: &Session) -> i32 {
@@ -126,21 +136,21 @@ fn page_size(session: &Session) -> i32 {
     i32::try_from(most).unwrap_or(i32::MAX)
 }
 
-struct Walk<'a, P: Paged> {
+struct Walk<'a, I> {
     link: &'a Link,
-    list: &'a P,
-    found: HashMap<P::Key, P::Item>,
-    order: Vec<P::Key>,
+    method: &'static str,
+    found: HashMap<String, I>,
+    order: Vec<String>,
     unreachable: Vec<(String, CloudError)>,
     rejected: Vec<String>,
     broken: bool,
 }
 
-impl<'a, P: Paged> Walk<'a, P> {
-    fn new(link: &'a Link, list: &'a P) -> Self {
+impl<'a, I> Walk<'a, I> {
+    fn new(link: &'a Link, method: &'static str) -> Self {
         Self {
             link,
-            list,
+            method,
             found: HashMap::new(),
             order: Vec::new(),
             unreachable: Vec::new(),
@@ -150,38 +160,37 @@ impl<'a, P: Paged> Walk<'a, P> {
     }
 
     /// Takes in a page and returns the token of the next one.
-    fn take(&mut self, page: Page<P::Given>) -> String {
+    fn take<G>(&mut self, page: Page<G>, read: impl Fn(G, &mut Findings) -> Option<(String, I)>) -> String {
         for given in page.items {
-            let mut findings = Findings::default();
-            match self.list.read(given, &mut findings) {
-                None => self.broken = true,
-                Some((key, item)) => {
-                    if self.found.insert(key.clone(), item).is_some() {
-                        // Two items with one key, or one that moved between pages.
-                        findings.count(rule::LIST_KEYS);
-                        self.broken = true;
-                    } else {
-                        self.order.push(key);
+            self.link.metrics.checked(|findings| {
+                match read(given, findings) {
+                    None => self.broken = true,
+                    Some((key, item)) => {
+                        if self.found.insert(key.clone(), item).is_some() {
+                            // Two items with one key, or one that moved between pages.
+                            findings.count(rule::LIST_KEYS);
+                            self.broken = true;
+                        } else {
+                            self.order.push(key);
+                        }
                     }
                 }
-            }
-            self.link.metrics.findings(&findings);
-            self.rejected.append(&mut findings.rejected);
+                self.rejected.append(&mut findings.rejected);
+            });
         }
         for part in page.unreachable {
-            let mut findings = Findings::default();
-            if part.error.is_none() {
-                findings.count(rule::LIST_UNREACHABLE);
-            }
-            let error = part.error.unwrap_or_default();
-            let error = status::item_error(self.list.method().name, error, &mut findings);
-            self.link.metrics.findings(&findings);
-            self.unreachable.push((check::shown(&part.location, 253), error));
+            let error = self.link.metrics.checked(|findings| {
+                if part.error.is_none() {
+                    findings.count(rule::LIST_UNREACHABLE);
+                }
+                status::item_error(self.method, part.error.unwrap_or_default(), findings)
+            });
+            self.unreachable.push((shown(&part.location, 253), error));
         }
         page.next
     }
 
-    fn end(mut self) -> Walked<P::Item> {
+    fn end(mut self) -> Walked<I> {
         Walked {
             items: self.order.iter().filter_map(|key| self.found.remove(key)).collect(),
             complete: !self.broken && self.unreachable.is_empty(),

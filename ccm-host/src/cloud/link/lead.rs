@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Link;
 use crate::{
-    cloud::{CloudError, ErrorReason, method, session::Session},
+    cloud::{CloudError, ErrorReason, session::Session},
     election::{Fencing, LAST_WORD, Leadership, Leading},
 };
 
@@ -87,15 +87,12 @@ impl Link {
         valid_for: Option<Duration>,
     ) -> Result<(), CloudError> {
         let request = pb::LeadRequest {
-            cluster: Some(self.config.cluster.message()),
+            cluster: Some(self.cluster()),
             fencing: Some(fencing.message()),
             // A duration out of range is longer than any Lease.
             valid_for: valid_for.and_then(|time| time.try_into().ok()),
         };
-        let mut client = session.cloud_provider();
-        self.call(session, &method::LEAD, None, request, async |request| client.lead(request).await)
-            .await
-            .map(|pb::LeadResponse {}| ())
+        self.call(session, None, request).await.map(|pb::LeadResponse {}| ())
     }
 
     /// Learns from the answer whether the provider believes this process.

@@ -7,7 +7,7 @@ use tonic::Code;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus};
 
 use super::Link;
-use crate::cloud::{CloudError, ErrorReason, ProviderStatus, method, rpc, session::Session};
+use crate::cloud::{ErrorReason, ProviderStatus, method, rpc, session::Session};
 
 /// After this many unanswered status calls in a row, the host drops the connection and reconnects.
 const MOST_SILENCES: u32 = 3;
@@ -53,12 +53,7 @@ async fn poll(link: &Link, session: &Session) -> String {
 
 /// Calls GetStatus. False if it was not answered in time.
 async fn look(link: &Link, session: &Session) -> bool {
-    let mut client = session.cloud_provider();
-    let answer = link
-        .call(session, &method::GET_STATUS, None, pb::GetStatusRequest {}, async |request| {
-            client.get_status(request).await
-        })
-        .await;
+    let answer = link.call(session, None, pb::GetStatusRequest {}).await;
     let silent = matches!(&answer, Err(error) if error.code == Code::DeadlineExceeded);
     link.standing.lock().looked(answer);
     !silent
@@ -70,14 +65,8 @@ async fn check_health(link: &Link, session: &Session) {
         return;
     }
     let deadline = method::HEALTH_CHECK.deadline(&Default::default());
-    let mut client = session.health();
     let message = HealthCheckRequest::default();
-    let answer: Result<HealthCheckResponse, CloudError> =
-        rpc::unary(&link.metrics, &method::HEALTH_CHECK, deadline, None, message, async |request| {
-            client.check(request).await
-        })
-        .await;
-    match answer {
+    match rpc::unary(&link.metrics, session.client(), deadline, None, message).await {
         Ok(answer) => link.standing.lock().healthy(is_healthy(&answer)),
         // A provider without a health service accepts work.
         Err(error) if error.is(ErrorReason::MethodNotSupported) || error.code == Code::NotFound => {

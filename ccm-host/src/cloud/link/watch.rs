@@ -10,14 +10,7 @@ use tokio::time::Instant;
 use tonic::Streaming;
 
 use super::{Link, run::LIVED};
-use crate::cloud::{
-    CloudError,
-    check::{Findings, rule},
-    connect::Backoff,
-    method, rpc,
-    session::Session,
-    status,
-};
+use crate::cloud::{CloudError, check::rule, connect::Backoff, method, rpc, session::Session, status};
 
 /// After this many intervals without a bookmark, the stream is dead.
 const SILENT_INTERVALS: u32 = 3;
@@ -137,7 +130,7 @@ async fn open(
 ) -> Result<Streaming<pb::WatchInstancesResponse>, End> {
     let method = &method::WATCH_INSTANCES;
     let deadline = method.deadline(&session.deadlines);
-    let message = pb::WatchInstancesRequest { cluster: Some(link.config.cluster.message()), resume_token };
+    let message = pb::WatchInstancesRequest { cluster: Some(link.cluster()), resume_token };
     let mut client = session.instances();
     // A deadline on the wire would bound the whole stream.
     let request = rpc::request(message, None, &tracing::Span::current());
@@ -156,9 +149,8 @@ async fn open(
 }
 
 fn ended(link: &Link, status: &tonic::Status) -> End {
-    let mut findings = Findings::default();
-    let error = status::normalise(method::WATCH_INSTANCES.name, status, &mut findings);
-    link.metrics.findings(&findings);
+    let method = method::WATCH_INSTANCES.name;
+    let error = link.metrics.checked(|findings| status::normalise(method, status, findings));
     match error.reason {
         Some(ErrorReason::ResumeTokenExpired) => End::TokenExpired,
         Some(ErrorReason::InvalidToken) => End::TokenUnknown,

@@ -116,9 +116,12 @@ impl ProviderMetrics {
         self.all.violations.get_or_create(&labels).inc();
     }
 
-    /// Counts every finding of an answer.
-    pub(in crate::cloud) fn findings(&self, findings: &Findings) {
+    /// Checks an answer and counts every finding.
+    pub(in crate::cloud) fn checked<T>(&self, check: impl FnOnce(&mut Findings) -> T) -> T {
+        let mut findings = Findings::default();
+        let checked = check(&mut findings);
         findings.rules.iter().for_each(|rule| self.violation(rule));
+        checked
     }
 
     /// Counts keys that were not answered exactly once.

@@ -7,18 +7,18 @@ use std::{
 
 use cloudprovider_proto::{
     defaults,
-    discovery::v1::{GetInfoRequest, GetInfoResponse, discovery_client::DiscoveryClient},
-    v1alpha1::{self as pb, Capability, ErrorReason, cloud_provider_client::CloudProviderClient},
+    discovery::v1::{GetInfoRequest, GetInfoResponse},
+    v1alpha1::{self as pb, Capability, ErrorReason},
 };
 use parking_lot::Mutex;
-use tonic::Code;
+use tonic::{Code, client::Grpc};
 
 use super::{Session, limits};
 use crate::cloud::{
     CloudError, ProviderInfo,
     check::{Findings, rule},
     connect::Connection,
-    method,
+    method::Rpc,
     metrics::ProviderMetrics,
     negotiate::{NegotiationError, Served, host_services, negotiate},
     rpc,
@@ -59,10 +59,7 @@ pub(in crate::cloud) async fn handshake(
     }
     count_violations(&info, &served, metrics);
     let capabilities = get_capabilities(&connection, metrics).await?;
-    let mut findings = Findings::default();
-    let session = session(connection, info, served, capabilities, &mut findings);
-    metrics.findings(&findings);
-    Ok(session)
+    Ok(metrics.checked(|findings| session(connection, info, served, capabilities, findings)))
 }
 
 async fn get_info(
@@ -75,13 +72,7 @@ async fn get_info(
         host_version: host_version.to_owned(),
         host_services: host_services(),
     };
-    let mut client = DiscoveryClient::new(connection.channel.clone());
-    let deadline = method::GET_INFO.deadline(&HashMap::new());
-    rpc::unary(metrics, &method::GET_INFO, deadline, None, message, async |request| {
-        client.get_info(request).await
-    })
-    .await
-    .map_err(|error| match (error.code, error.reason) {
+    call(connection, metrics, message).await.map_err(|error| match (error.code, error.reason) {
         (_, Some(ErrorReason::MethodNotSupported)) | (Code::Unimplemented, _) => HandshakeError::NotAProvider,
         (_, Some(ErrorReason::PeerNotTrusted)) | (Code::Unauthenticated, _) => {
             HandshakeError::NotTrusted(error.message)
@@ -95,13 +86,16 @@ async fn get_capabilities(
     metrics: &ProviderMetrics,
 ) -> Result<pb::GetCapabilitiesResponse, HandshakeError> {
     let message = pb::GetCapabilitiesRequest { host_max_message_bytes: defaults::HARD_MAX_MESSAGE_BYTES };
-    let mut client = CloudProviderClient::new(connection.channel.clone());
-    let deadline = method::GET_CAPABILITIES.deadline(&HashMap::new());
-    rpc::unary(metrics, &method::GET_CAPABILITIES, deadline, None, message, async |request| {
-        client.get_capabilities(request).await
-    })
-    .await
-    .map_err(HandshakeError::Failed)
+    call(connection, metrics, message).await.map_err(HandshakeError::Failed)
+}
+
+async fn call<Q: Rpc>(
+    connection: &Connection,
+    metrics: &ProviderMetrics,
+    message: Q,
+) -> Result<Q::Answer, CloudError> {
+    let client = Grpc::new(connection.channel.clone());
+    rpc::unary(metrics, client, Q::METHOD.deadline(&HashMap::new()), None, message).await
 }
 
 fn count_violations(info: &GetInfoResponse, served: &Served, metrics: &ProviderMetrics) {
@@ -127,6 +121,7 @@ fn session(
     let intervals = super::Intervals::of(capabilities.intervals.as_ref(), findings);
     let wants = limits::wants(capabilities.wants.clone().unwrap_or_default(), findings);
     let info = info(hello, &served, &capabilities, &wants, &intervals);
+    let most = |service, advertised| (service, AtomicUsize::new(limits::batch(advertised)));
     let sets = SentSets::new(has(&capabilities, Capability::BackendSetsByDigest));
     Session {
         channel: connection.channel,
@@ -138,10 +133,12 @@ fn session(
         deadlines: limits::deadlines(&limits.deadlines, findings),
         sets,
         message_bytes: limits::message_bytes(limits.max_message_bytes),
-        most_instances: AtomicUsize::new(limits::batch(limits.max_batch_instances)),
-        most_balancers: AtomicUsize::new(limits::batch(limits.max_batch_load_balancers)),
-        most_routes: AtomicUsize::new(limits::batch(limits.max_batch_routes)),
-        most_volumes: AtomicUsize::new(limits::batch(limits.max_batch_volumes)),
+        most_items: HashMap::from([
+            most("Instances", limits.max_batch_instances),
+            most("LoadBalancers", limits.max_batch_load_balancers),
+            most("Routes", limits.max_batch_routes),
+            most("Volumes", limits.max_batch_volumes),
+        ]),
         limits,
         capabilities,
         refused: Mutex::new(HashSet::new()),

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use cloudprovider_proto::v1alpha1 as pb;
 use prost::Message as _;
 
-use super::{Item, UpdateKey};
-use crate::cloud::{BackendSet, CloudError, method, status, wanted};
+use super::Updates;
+use crate::cloud::{BackendSet, CloudError, UpdateLoadBalancer, batch, method, status, wanted};
 
 /// Room for the cluster, the fencing, and everything else that precedes the items.
 const RESERVE: usize = 8 << 10;
@@ -15,11 +15,8 @@ pub(super) const BACKEND_SETS: u32 = 3;
 /// Tag, length and index of an item or a set.
 const PER_ENTRY: usize = 16;
 
-pub(super) struct Planned {
-    pub(super) chunks: Vec<Vec<Item>>,
-    /// Updates that fit into no message.
-    pub(super) too_large: Vec<(UpdateKey, CloudError)>,
-}
+type Item = batch::Item<Updates>;
+type Planned = batch::Planned<Updates>;
 
 /// Splits by count and bytes. A set is never split.
 pub(super) fn plan(items: Vec<Item>, wants: &pb::Wants, most_bytes: usize, most_items: usize) -> Planned {
@@ -78,7 +75,7 @@ struct Chunk {
 impl Chunk {
     fn takes(&self, (key, wanted): &Item, set: usize, own: usize, budget: usize, most: usize) -> bool {
         let set = if self.sets.contains(&wanted.backends.digest) { 0 } else { set };
-        self.items.len() < most && self.bytes + set + own <= budget && !self.uids.contains(&key.uid)
+        self.items.len() < most && self.bytes + set + own <= budget && !self.uids.contains(&key.subject)
     }
 
     fn add(&mut self, item: Item, set: usize, own: usize) {
@@ -86,12 +83,12 @@ impl Chunk {
             self.bytes += set;
         }
         self.bytes += own;
-        self.uids.insert(item.0.uid.clone());
+        self.uids.insert(item.0.subject.clone());
         self.items.push(item);
     }
 }
 
-fn update(wanted: &super::UpdateLoadBalancer, backend_set: u32, wants: &pb::Wants) -> pb::LoadBalancerUpdate {
+fn update(wanted: &UpdateLoadBalancer, backend_set: u32, wants: &pb::Wants) -> pb::LoadBalancerUpdate {
     pb::LoadBalancerUpdate {
         service: Some(wanted::service(&wanted.service, &wants.service.clone().unwrap_or_default())),
         backend_set,
@@ -115,7 +112,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        cloud::UpdateLoadBalancer,
+        cloud::batch::BatchRpc as _,
         kube::fixtures::{node, service},
     };
 
@@ -131,7 +128,7 @@ mod tests {
             desired_digest: "d".to_owned(),
             revision,
         };
-        (UpdateKey::of(&wanted), wanted)
+        (Updates::key(&wanted), wanted)
     }
 
     /// The message as the provider reads it.
@@ -192,7 +189,7 @@ mod tests {
         assert_eq!(shape(&planned), [1]);
         assert_eq!(planned.chunks[0][0].1.service.uid, "small-uid");
         let (key, error) = &planned.too_large[0];
-        assert_eq!(key.uid, "large-uid");
+        assert_eq!(key.subject, "large-uid");
         assert!(error.is_too_large());
         assert!(error.message.contains("default/large with 2000 nodes"), "{}", error.message);
     }

@@ -11,19 +11,20 @@
 
 mod offenders;
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt::Debug,
-    hash::Hash,
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use futures::future::join_all;
 use tokio::time::Instant;
 use tonic::Code;
 
 pub(super) use self::offenders::Offenders;
-use super::{CloudError, ErrorReason, limit::Permit, link::Link, method::Method, session::Session};
+use super::{
+    CloudError, ErrorReason,
+    batch::{Answers, BatchRpc, Item, call},
+    limit::Permit,
+    link::Link,
+    session::Session,
+};
 
 /// The number of parts that a failed batch is split into.
 const PARTS: usize = 8;
@@ -32,59 +33,23 @@ const DEEPEST: u8 = 5;
 /// A call that takes this long is late: the host checks which items are already done, and again at doubling intervals.
 const LATE: Duration = Duration::from_secs(10);
 
-/// The outcome of each item of a call.
-pub(super) type Answers<C> = HashMap<<C as Calls>::Key, Result<<C as Calls>::Done, CloudError>>;
-pub(super) type Item<C> = (<C as Calls>::Key, <C as Calls>::Question);
-
-/// A kind of call that carries several items.
-pub(super) trait Calls: Sync {
-    type Key: Clone + Eq + Hash + Debug + Send + Sync;
-    type Question: Send + Sync;
-    type Done: Send;
-
-    fn link(&self) -> &Link;
-
-    fn method(&self) -> &'static Method;
-
-    /// Identifies the item across calls, whatever is asked for this time.
-    fn subject(key: &Self::Key) -> String;
-
-    fn send(
-        &self,
-        session: &Session,
-        items: &[Item<Self>],
-    ) -> impl Future<Output = Result<Answers<Self>, CloudError>> + Send
-    where
-        Self: Sized;
-
-    /// Makes the next batches smaller than this one.
-    fn fewer(session: &Session, refused: usize);
-
-    /// The items that are already done, whatever happened to their call. Empty if that cannot be known.
-    fn done_already(&self, _items: &[Item<Self>]) -> impl Future<Output = Answers<Self>> + Send
-    where
-        Self: Sized,
-    {
-        std::future::ready(HashMap::new())
-    }
-}
-
-struct Failed<C: Calls> {
-    items: Vec<Item<C>>,
+struct Failed<R: BatchRpc> {
+    items: Vec<Item<R>>,
     error: CloudError,
 }
 
 /// One batch to answer, in one call or several.
-pub(super) struct Errand<'a, C: Calls, L> {
-    pub(super) calls: &'a C,
+pub(super) struct Errand<'a, R: BatchRpc, L> {
+    pub(super) link: &'a Link,
     pub(super) session: &'a Session,
+    pub(super) lane: &'a R::Lane,
     pub(super) offenders: &'a Offenders,
     pub(super) land: L,
 }
 
-impl<C: Calls, L: Fn(Answers<C>) + Sync> Errand<'_, C, L> {
+impl<R: BatchRpc, L: Fn(Answers<R>) + Sync> Errand<'_, R, L> {
     /// Answers every item. The permit is for the first call.
-    pub(super) async fn run(&self, permit: Permit, batches: Vec<Vec<Item<C>>>) {
+    pub(super) async fn run(&self, permit: Permit, batches: Vec<Vec<Item<R>>>) {
         let mut level = self.without_offenders(batches);
         let (mut permit, mut depth, mut worked) = (Some(permit), 0, false);
         while !level.is_empty() {
@@ -109,13 +74,13 @@ impl<C: Calls, L: Fn(Answers<C>) + Sync> Errand<'_, C, L> {
     }
 
     /// Sends known offenders alone, or answers them at once while it is too early to ask again.
-    fn without_offenders(&self, batches: Vec<Vec<Item<C>>>) -> Vec<Vec<Item<C>>> {
+    fn without_offenders(&self, batches: Vec<Vec<Item<R>>>) -> Vec<Vec<Item<R>>> {
         let now = Instant::now();
         let mut level = Vec::new();
         for batch in batches {
             let mut others = Vec::with_capacity(batch.len());
             for item in batch {
-                match self.offenders.remembered(&C::subject(&item.0), now) {
+                match self.offenders.remembered(&item.0.subject, now) {
                     None => others.push(item),
                     Some(None) => level.push(vec![item]),
                     Some(Some(error)) => (self.land)(HashMap::from([(item.0, Err(error))])),
@@ -128,23 +93,23 @@ impl<C: Calls, L: Fn(Answers<C>) + Sync> Errand<'_, C, L> {
         level
     }
 
-    async fn send(&self, items: Vec<Item<C>>, permit: Option<Permit>) -> Result<(), Failed<C>> {
+    async fn send(&self, items: Vec<Item<R>>, permit: Option<Permit>) -> Result<(), Failed<R>> {
         let permit = match permit {
             Some(permit) => permit,
-            None => match self.calls.link().permit(self.calls.method()).await {
+            None => match self.link.permit(R::METHOD).await {
                 Ok(permit) => permit,
                 Err(error) => return Err(Failed { items, error }),
             },
         };
         let answer = tokio::select! {
-            answer = self.calls.send(self.session, &items) => answer,
+            answer = call::<R>(self.link, self.session, self.lane, &items) => answer,
             () = self.land_while_late(&items) => unreachable!("it never ends"),
         };
         drop(permit);
         match answer {
             Ok(answers) => {
                 if let [(key, _)] = items.as_slice() {
-                    self.offenders.forgive(&C::subject(key));
+                    self.offenders.forgive(&key.subject);
                 }
                 (self.land)(answers);
                 Ok(())
@@ -154,26 +119,26 @@ impl<C: Calls, L: Fn(Answers<C>) + Sync> Errand<'_, C, L> {
     }
 
     /// Lands items that are already done, so that a slow one does not hold them up.
-    async fn land_while_late(&self, items: &[Item<C>]) {
+    async fn land_while_late(&self, items: &[Item<R>]) {
         let mut wait = LATE;
         while items.len() > 1 {
             tokio::time::sleep(wait).await;
-            (self.land)(self.calls.done_already(items).await);
+            (self.land)(R::done_already(self.link, items).await);
             wait *= 2;
         }
         std::future::pending::<()>().await;
     }
 
     /// Returns the parts of a failed batch to resend; all other items get their answer.
-    async fn again(&self, failed: Failed<C>, depth: u8, worked: bool) -> Vec<Vec<Item<C>>> {
+    async fn again(&self, failed: Failed<R>, depth: u8, worked: bool) -> Vec<Vec<Item<R>>> {
         let Failed { mut items, error } = failed;
         let cause = Cause::of(&error);
         if error.is(ErrorReason::BatchTooLarge) {
-            C::fewer(self.session, items.len());
+            self.session.fewer_items(R::METHOD, items.len());
         }
         let (had_company, mut worked) = (depth > 0 || items.len() > 1, worked);
         if cause == Cause::OneItem && items.len() > 1 {
-            let done = self.calls.done_already(&items).await;
+            let done = R::done_already(self.link, &items).await;
             items.retain(|(key, _)| !done.contains_key(key));
             worked |= !done.is_empty();
             (self.land)(done);
@@ -189,7 +154,7 @@ impl<C: Calls, L: Fn(Answers<C>) + Sync> Errand<'_, C, L> {
         if let [(key, _)] = items.as_slice()
             && cause == Cause::OneItem
         {
-            self.offenders.failed(&C::subject(key), &error, worked && had_company, Instant::now());
+            self.offenders.failed(&key.subject, &error, worked && had_company, Instant::now());
         }
         (self.land)(items.into_iter().map(|(key, _)| (key, Err(error.clone()))).collect());
         Vec::new()
@@ -236,22 +201,6 @@ fn cut<I>(items: Vec<I>, parts: usize) -> Vec<Vec<I>> {
     let mut left = items.into_iter();
     std::iter::from_fn(|| Some(left.by_ref().take(size).collect::<Vec<_>>()).filter(|part| !part.is_empty()))
         .collect()
-}
-
-/// Splits so that no batch has two items with the same key.
-pub(super) fn without_doubles<I>(items: Vec<I>, about: impl Fn(&I) -> String) -> Vec<Vec<I>> {
-    let mut batches: Vec<(HashSet<String>, Vec<I>)> = Vec::new();
-    for item in items {
-        let about = about(&item);
-        match batches.iter_mut().find(|(taken, _)| !taken.contains(&about)) {
-            Some((taken, batch)) => {
-                taken.insert(about);
-                batch.push(item);
-            }
-            None => batches.push((HashSet::from([about]), vec![item])),
-        }
-    }
-    batches.into_iter().map(|(_, batch)| batch).collect()
 }
 
 #[cfg(test)]
