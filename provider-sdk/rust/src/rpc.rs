@@ -23,6 +23,6 @@ pub(crate) use clusters::ClustersRpc;
 pub(crate) use discovery::DiscoveryRpc;
 pub(crate) use instances::InstancesRpc;
 pub(crate) use load_balancers::LoadBalancersRpc;
-pub(crate) use outcome::code_name;
+pub use outcome::code_name;
 pub(crate) use routes::RoutesRpc;
 pub(crate) use volumes::VolumesRpc;

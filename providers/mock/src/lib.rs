@@ -11,6 +11,7 @@ pub mod calls;
 pub mod cloud;
 mod duration;
 pub mod fault;
+mod mock;
 pub mod provider;
 pub mod serve;
 mod wire;

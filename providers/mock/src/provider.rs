@@ -16,45 +16,33 @@ use std::{sync::Arc, time::Duration};
 use cloudprovider_sdk::{BuildError, Pager, Provider, Result};
 use jiff::Timestamp;
 
-use crate::cloud::{Cloud, State};
+use crate::{cloud::State, mock::Mock};
 
 pub use advertised::{Advertised, AdvertisedError};
 pub(crate) use to_wire::{balancer as balancer_message, timestamp};
 
-/// Reads the time.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-
 /// What all services of the provider share.
-#[derive(Clone)]
-pub(crate) struct Mock {
-    cloud: Cloud,
+#[derive(Debug, Clone)]
+pub(crate) struct Honest {
+    mock: Mock,
     pager: Arc<Pager>,
     epoch: String,
-    clock: Clock,
-    resume_validity: Duration,
-    bookmark_interval: Duration,
-    keyed_by_name: bool,
-    tagged_routes: bool,
 }
 
-impl Mock {
-    fn now(&self) -> Timestamp {
-        (self.clock)()
-    }
-
+impl Honest {
     /// The time at which a call of the cloud's API is answered, once it took as long as it takes.
     async fn at_cloud(&self) -> Timestamp {
-        let latency = self.cloud.read(self.now(), |state| state.conditions.latency_ms);
+        let latency = self.mock.look(|state| state.conditions.latency_ms);
         if latency > 0 {
             tokio::time::sleep(Duration::from_millis(latency)).await;
         }
-        self.now()
+        self.mock.now()
     }
 
     /// Asks the cloud.
     async fn ask<R>(&self, look: impl FnOnce(&State, Timestamp) -> Result<R> + Send) -> Result<R> {
         let now = self.at_cloud().await;
-        self.cloud.read(now, |state| look(state, now))
+        self.mock.cloud.read(now, |state| look(state, now))
     }
 
     /// Changes the cloud. What is answered is saved; when that fails, the caller has to ask again, and the log says why.
@@ -63,51 +51,31 @@ impl Mock {
         act: impl FnOnce(&mut State, Timestamp) -> Result<R> + Send,
     ) -> Result<R> {
         let now = self.at_cloud().await;
-        self.cloud.change(now, |state| act(state, now)).await?
+        self.mock.cloud.change(now, |state| act(state, now)).await?
     }
 }
 
-impl std::fmt::Debug for Mock {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Mock").field("epoch", &self.epoch).finish_non_exhaustive()
-    }
-}
-
-/// The provider of this name and version in front of this cloud.
+/// The provider in front of this cloud, in one of its lives.
 ///
 /// # Errors
 ///
 /// When the name or what is advertised is outside of the contract.
-pub fn build(
-    name: &str,
-    version: &str,
-    epoch: &str,
-    cloud: Cloud,
-    advertised: &Advertised,
-    clock: Clock,
-) -> Result<Provider, BuildError> {
-    let mock = Mock {
-        cloud,
-        pager: Arc::new(Pager::new(advertised.page_token_validity())),
-        epoch: epoch.to_owned(),
-        clock,
-        resume_validity: advertised.resume_token_validity(),
-        bookmark_interval: advertised.bookmark_interval(),
-        keyed_by_name: advertised.keyed_by_name(),
-        tagged_routes: advertised.tagged_routes(),
-    };
-    let settings = mock.cloud.read(mock.now(), |state| state.settings.clone());
+pub(crate) fn build(mock: &Mock, epoch: &str) -> Result<Provider, BuildError> {
+    let Mock { advertised, name, version, .. } = mock;
+    let pager = Arc::new(Pager::new(advertised.page_token_validity()));
+    let honest = Honest { mock: mock.clone(), pager, epoch: epoch.to_owned() };
+    let settings = mock.look(|state| state.settings.clone());
     Provider::builder(name)
         .leaders(advertised.leaders())
         .vendor_version(version)
         .process_epoch(epoch)
         .provider_id_prefix(&settings.provider_id_prefix)
         .capabilities(advertised.answer(&settings))
-        .cloud_provider(mock.clone())
-        .instances(mock.clone())
-        .load_balancers(mock.clone())
-        .routes(mock.clone())
-        .volumes(mock.clone())
-        .clusters(mock)
+        .cloud_provider(honest.clone())
+        .instances(honest.clone())
+        .load_balancers(honest.clone())
+        .routes(honest.clone())
+        .volumes(honest.clone())
+        .clusters(honest)
         .build()
 }

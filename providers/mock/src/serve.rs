@@ -2,7 +2,7 @@
 
 mod options;
 
-use std::{convert::Infallible, fmt, path::Path, sync::Arc, time::Duration};
+use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use cloudprovider_sdk::{ProviderHandle, ServeOptions, Server};
@@ -12,13 +12,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     admin::{self, Door, Info},
-    calls::Calls,
     cloud::{Cloud, NewInstances, State, Store, load},
-    fault::Faults,
-    provider::{self, Advertised, Clock},
-    wire::{Stage, WireLayer, World},
+    provider,
+    wire::WireLayer,
 };
 
+pub use crate::mock::{Clock, Mock};
 pub use options::Options;
 
 /// Serves until it is told to stop.
@@ -48,8 +47,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         endpoint: server.endpoint().to_string(),
         version: options.report_version.clone(),
     };
-    let Mock { cloud, clock, calls, faults, .. } = mock.clone();
-    let door = Door { cloud, clock, calls, faults, info };
+    let door = Door { mock: mock.clone(), info };
     let stop = CancellationToken::new();
     let _stops_the_rest = stop.clone().drop_guard();
     let admin = open_door(&options, door, stop.clone()).await?;
@@ -61,78 +59,51 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A cloud and what steers the provider in front of it; both outlive a restart of the provider.
-#[derive(Clone)]
-pub struct Mock {
-    /// Everything that there is.
-    pub cloud: Cloud,
-    /// Its clock.
-    pub clock: Clock,
-    /// Name of the provider.
-    pub name: String,
-    /// Version that the provider reports of itself.
-    pub version: String,
-    /// Limits and intervals.
-    pub advertised: Advertised,
-    /// Every call that reaches the cloud takes this long.
-    pub latency: Duration,
-    /// What was called.
-    pub calls: Arc<Calls>,
-    /// What is done to calls on purpose.
-    pub faults: Arc<Faults>,
-}
-
 impl Mock {
-    /// With nothing out of the ordinary.
-    #[must_use]
-    pub fn new(cloud: Cloud, clock: Clock) -> Self {
-        Self {
-            cloud,
-            clock,
-            name: "mock".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            advertised: Advertised::default(),
-            latency: Duration::ZERO,
-            calls: Arc::default(),
-            faults: Arc::default(),
-        }
-    }
-
     /// One life of the provider: what serves it, and its handle.
     ///
     /// # Errors
     ///
     /// When the name or what is advertised is outside of the contract.
     pub fn server(&self, epoch: &str, serve: ServeOptions) -> anyhow::Result<(Server, ProviderHandle)> {
-        let (cloud, clock) = (self.cloud.clone(), Arc::clone(&self.clock));
-        let provider = provider::build(
-            &self.name,
-            &self.version,
-            epoch,
-            cloud.clone(),
-            &self.advertised,
-            Arc::clone(&clock),
-        )
-        .context("the flags make no provider")?;
+        let provider = provider::build(self, epoch).context("the flags make no provider")?;
         let handle = provider.handle();
-        let world = World { cloud, clock, advertised: self.advertised.clone(), memory: Default::default() };
-        let (calls, faults) = (Arc::clone(&self.calls), Arc::clone(&self.faults));
-        let stage = Stage { world, calls, faults, latency: self.latency };
-        Ok((Server::new(provider, serve).layer(WireLayer::new(stage)), handle))
+        let wire = WireLayer::new(self.clone());
+        Ok((Server::new(provider, serve).layer(wire), handle))
     }
 
     /// Time passes in the cloud, and health follows its conditions.
     pub async fn live(&self, handle: ProviderHandle) -> Infallible {
         tokio::select! {
-            never = turn(&self.cloud, &self.clock) => never,
-            never = tell_health(&self.cloud, &self.clock, handle) => never,
+            never = self.turn() => never,
+            never = self.tell_health(handle) => never,
         }
     }
-}
 
-impl fmt::Debug for Mock {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Mock").field("name", &self.name).finish_non_exhaustive()
+    /// Lets things happen when they are due, so that a watch learns of them though nobody asks.
+    async fn turn(&self) -> Infallible {
+        let mut moves = self.cloud.schedule_moves();
+        loop {
+            moves.borrow_and_update();
+            let now = self.now();
+            let due = self.cloud.read(now, State::next_due);
+            let wait = due.map(|due| Duration::try_from(due.duration_since(now)).unwrap_or_default());
+            tokio::select! {
+                () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+                // The sender lives in the cloud that is held here.
+                _changed = moves.changed() => {}
+            }
+        }
+    }
+
+    /// Says SERVING or NOT_SERVING as the conditions do.
+    async fn tell_health(&self, handle: ProviderHandle) -> Infallible {
+        let mut moves = self.cloud.schedule_moves();
+        loop {
+            moves.borrow_and_update();
+            handle.set_serving(self.look(|state| state.conditions.serving));
+            let _sender_lives_in_the_cloud = moves.changed().await;
+        }
     }
 }
 
@@ -164,27 +135,22 @@ async fn open_door(
 ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>>> {
     let listener = match options.admin_address {
         Some(address) => {
-            let opened = TcpListener::bind(address).await;
-            Some(opened.with_context(|| format!("cannot listen on admin address {address}"))?)
+            let listener = TcpListener::bind(address).await;
+            let listener = listener.with_context(|| format!("cannot listen on admin address {address}"))?;
+            let address = listener.local_addr().context("the admin door has no address")?;
+            tracing::info!(%address, "the admin door is open");
+            if let Some(path) = &options.admin_address_file {
+                write_address(path, &address.to_string())?;
+            }
+            Some(listener)
         }
         None => None,
     };
-    if let Some(listener) = &listener {
-        let address = listener.local_addr().context("the admin door has no address")?;
-        tracing::info!(%address, "the admin door is open");
-        if let Some(path) = &options.admin_address_file {
-            write_address(path, &address.to_string())?;
-        }
-    }
     Ok(async move {
-        match listener {
-            Some(listener) => {
-                let served =
-                    axum::serve(listener, admin::router(door)).with_graceful_shutdown(stop.cancelled_owned());
-                served.await.context("the admin door broke")
-            }
-            None => std::future::pending().await,
-        }
+        let Some(listener) = listener else { return std::future::pending().await };
+        let served =
+            axum::serve(listener, admin::router(door)).with_graceful_shutdown(stop.cancelled_owned());
+        served.await.context("the admin door broke")
     })
 }
 
@@ -195,37 +161,4 @@ fn write_address(path: &Path, address: &str) -> anyhow::Result<()> {
     std::fs::write(&beside, address)
         .and_then(|()| std::fs::rename(&beside, path))
         .with_context(|| format!("cannot write admin address file {}", path.display()))
-}
-
-/// Lets things happen when they are due, so that a watch learns of them though nobody asks.
-async fn turn(cloud: &Cloud, clock: &Clock) -> Infallible {
-    let mut moves = cloud.schedule_moves();
-    loop {
-        moves.borrow_and_update();
-        let now = clock();
-        let due = cloud.read(now, State::next_due);
-        let wait = due.map(|due| Duration::try_from(due.duration_since(now)).unwrap_or_default());
-        let becomes_due = async {
-            match wait {
-                Some(wait) => tokio::time::sleep(wait).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = becomes_due => {}
-            // The sender lives in the cloud that is held here.
-            _changed = moves.changed() => {}
-        }
-    }
-}
-
-/// Says SERVING or NOT_SERVING as the conditions do.
-async fn tell_health(cloud: &Cloud, clock: &Clock, handle: ProviderHandle) -> Infallible {
-    let mut moves = cloud.schedule_moves();
-    loop {
-        moves.borrow_and_update();
-        let serving = cloud.read(clock(), |state| state.conditions.serving);
-        handle.set_serving(serving);
-        let _sender_lives_in_the_cloud = moves.changed().await;
-    }
 }

@@ -14,51 +14,32 @@ mod stream;
 mod subject;
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use http::{Request as HttpRequest, Response as HttpResponse};
 use tonic::body::Body;
 use tower::{Layer, Service};
 
-use crate::{calls::Calls, fault::Faults};
+use crate::mock::Mock;
 
 pub use message::Method;
-pub(crate) use message::{Answer, Request, code_name, code_named, instance_state_named, reason_named};
+pub(crate) use message::{Answer, Request, code_named, instance_state_named, reason_named};
 pub(crate) use parts::Item;
-pub(crate) use scene::{Delivery, Outcome, Reply, Shot, Subjects, Turn, World};
+pub(crate) use scene::{Delivery, Outcome, Reply, Shot, Turn};
+use scene::{Memory, Subjects, World};
 pub(crate) use subject::Subject;
 
-/// What every call meets.
-pub(crate) struct Stage {
-    pub(crate) world: World,
-    pub(crate) calls: Arc<Calls>,
-    pub(crate) faults: Arc<Faults>,
-    /// Every call that reaches the cloud takes this long.
-    pub(crate) latency: Duration,
-}
-
-impl fmt::Debug for Stage {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Stage")
-            .field("world", &self.world)
-            .field("latency", &self.latency)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Puts the stage before all services.
+/// Puts the wire before all services.
 #[derive(Debug, Clone)]
-pub(crate) struct WireLayer(Arc<Stage>);
+pub(crate) struct WireLayer(Arc<World>);
 
 impl WireLayer {
-    pub(crate) fn new(stage: Stage) -> Self {
-        Self(Arc::new(stage))
+    pub(crate) fn new(mock: Mock) -> Self {
+        Self(Arc::new(World { mock, memory: Memory::default() }))
     }
 }
 
@@ -66,14 +47,14 @@ impl<S> Layer<S> for WireLayer {
     type Service = Wire<S>;
 
     fn layer(&self, inner: S) -> Wire<S> {
-        Wire { stage: Arc::clone(&self.0), inner }
+        Wire { world: Arc::clone(&self.0), inner }
     }
 }
 
-/// All services behind the stage.
+/// All services behind the wire.
 #[derive(Debug, Clone)]
 pub(crate) struct Wire<S> {
-    stage: Arc<Stage>,
+    world: Arc<World>,
     inner: S,
 }
 
@@ -97,7 +78,7 @@ where
         let mut inner = std::mem::replace(&mut self.inner, clone);
         match Method::of_path(request.uri().path()) {
             None => Box::pin(inner.call(request)),
-            Some(method) => Box::pin(exchange::exchange(Arc::clone(&self.stage), inner, method, request)),
+            Some(method) => Box::pin(exchange::exchange(Arc::clone(&self.world), inner, method, request)),
         }
     }
 }

@@ -3,7 +3,8 @@
 use tonic::Code;
 
 /// A code's canonical name.
-pub(crate) fn code_name(code: Code) -> &'static str {
+#[must_use]
+pub fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
         Code::Cancelled => "CANCELLED",

@@ -156,187 +156,95 @@ impl Client {
         serde_json::from_slice(&body).map_err(|source| ClientError::Content { source })
     }
 
-    async fn get<A: DeserializeOwned>(&self, path: &[&str]) -> Result<A> {
-        self.call(Method::GET, path, None, &()).await
-    }
-
-    async fn post<A: DeserializeOwned>(&self, path: &[&str], body: &impl Serialize) -> Result<A> {
-        self.call(Method::POST, path, None, body).await
-    }
-
-    async fn patch<A: DeserializeOwned>(&self, path: &[&str], body: &impl Serialize) -> Result<A> {
-        self.call(Method::PATCH, path, None, body).await
-    }
-
-    async fn delete<A: DeserializeOwned>(&self, path: &[&str]) -> Result<A> {
-        self.call(Method::DELETE, path, None, &()).await
-    }
-
-    /// Who answers.
-    pub async fn info(&self) -> Result<Info> {
-        self.get(&["info"]).await
-    }
-
-    /// All machines.
-    pub async fn instances(&self) -> Result<Vec<Instance>> {
-        self.get(&["instances"]).await
-    }
-
-    /// One machine.
-    pub async fn instance(&self, reference: &str) -> Result<Instance> {
-        self.get(&["instances", reference]).await
-    }
-
-    /// Makes machines.
-    pub async fn create_instances(&self, wish: &NewInstances) -> Result<Vec<Instance>> {
-        self.post(&["instances"], wish).await
-    }
-
-    /// Changes a machine.
-    pub async fn patch_instance(&self, reference: &str, patch: &InstancePatch) -> Result<Instance> {
-        self.patch(&["instances", reference], patch).await
-    }
-
-    /// Stops a machine.
-    pub async fn stop_instance(&self, reference: &str) -> Result<Instance> {
-        self.post(&["instances", reference, "stop"], &()).await
-    }
-
-    /// Starts a stopped machine.
-    pub async fn start_instance(&self, reference: &str) -> Result<Instance> {
-        self.post(&["instances", reference, "start"], &()).await
-    }
-
     /// Terminates a machine; it is seen going for `linger`, or the cloud's own time.
     pub async fn terminate_instance(&self, reference: &str, linger: Option<Duration>) -> Result<Instance> {
         let wish = json!({"linger_ms": linger.map(duration::millis)});
-        self.post(&["instances", reference, "terminate"], &wish).await
-    }
-
-    /// Takes a machine away at once.
-    pub async fn delete_instance(&self, reference: &str) -> Result<Instance> {
-        self.delete(&["instances", reference]).await
-    }
-
-    /// All balancers.
-    pub async fn balancers(&self) -> Result<Vec<Balancer>> {
-        self.get(&["balancers"]).await
-    }
-
-    /// One balancer.
-    pub async fn balancer(&self, reference: &str) -> Result<Balancer> {
-        self.get(&["balancers", reference]).await
-    }
-
-    /// Ids of the balancers that have the machine of this node behind them.
-    pub async fn balancers_with(&self, node: &str) -> Result<Vec<String>> {
-        self.get(&["balancers", "behind", node]).await
-    }
-
-    /// Makes a former controller's balancer, or another cluster's.
-    pub async fn create_legacy_balancer(&self, wish: &NewLegacyBalancer) -> Result<Balancer> {
-        self.post(&["balancers", "legacy"], wish).await
-    }
-
-    /// Changes a balancer behind the provider's back: it drifts.
-    pub async fn patch_balancer(&self, reference: &str, patch: &BalancerPatch) -> Result<Balancer> {
-        self.patch(&["balancers", reference], patch).await
-    }
-
-    /// Takes a balancer away behind the provider's back.
-    pub async fn delete_balancer(&self, reference: &str) -> Result<Balancer> {
-        self.delete(&["balancers", reference]).await
-    }
-
-    /// What the cloud holds for a cluster, beside its machines.
-    pub async fn held(&self, cluster_uid: &str) -> Result<Vec<Held>> {
-        self.get(&["held", cluster_uid]).await
-    }
-
-    /// All routes.
-    pub async fn routes(&self) -> Result<Vec<ListedRoute>> {
-        self.get(&["routes"]).await
-    }
-
-    /// Makes a route behind the provider's back.
-    pub async fn create_route(&self, wish: &NewRoute) -> Result<ListedRoute> {
-        self.post(&["routes"], wish).await
-    }
-
-    /// Re-points a route behind the provider's back.
-    pub async fn patch_route(&self, reference: &str, patch: &RoutePatch) -> Result<ListedRoute> {
-        self.patch(&["routes", reference], patch).await
-    }
-
-    /// Takes a route away behind the provider's back.
-    pub async fn delete_route(&self, reference: &str) -> Result<Route> {
-        self.delete(&["routes", reference]).await
-    }
-
-    /// All volumes.
-    pub async fn volumes(&self) -> Result<Vec<Volume>> {
-        self.get(&["volumes"]).await
-    }
-
-    /// Makes or replaces a volume.
-    pub async fn put_volume(&self, volume: &Volume) -> Result<Volume> {
-        self.post(&["volumes"], volume).await
-    }
-
-    /// All hosted clusters.
-    pub async fn clusters(&self) -> Result<Vec<HostedCluster>> {
-        self.get(&["clusters"]).await
-    }
-
-    /// Makes or replaces a hosted cluster.
-    pub async fn put_cluster(&self, cluster: &HostedCluster) -> Result<HostedCluster> {
-        self.post(&["clusters"], cluster).await
-    }
-
-    /// All SSH keys.
-    pub async fn ssh_keys(&self) -> Result<Vec<SshKey>> {
-        self.get(&["ssh-keys"]).await
-    }
-
-    /// Sets all upper bounds.
-    pub async fn set_quota(&self, quota: &Quota) -> Result<Quota> {
-        self.call(Method::PUT, &["quota"], None, quota).await
-    }
-
-    /// Changes how things are.
-    pub async fn patch_conditions(&self, patch: &ConditionsPatch) -> Result<Conditions> {
-        self.patch(&["conditions"], patch).await
-    }
-
-    /// Calls that came in, in their order.
-    pub async fn calls(&self) -> Result<Vec<Call>> {
-        self.get(&["calls"]).await
-    }
-
-    /// What was seen of each RPC since the last reset, and of the cloud's own API.
-    pub async fn call_summary(&self) -> Result<CallSummary> {
-        self.get(&["calls", "summary"]).await
-    }
-
-    /// Forgets all calls.
-    pub async fn reset_calls(&self) -> Result<()> {
-        self.delete(&["calls"]).await
-    }
-
-    /// All faults, spent ones among them.
-    pub async fn faults(&self) -> Result<Vec<FaultStatus>> {
-        self.get(&["faults"]).await
-    }
-
-    /// Adds a fault.
-    pub async fn add_fault(&self, fault: &Fault) -> Result<FaultStatus> {
-        self.post(&["faults"], fault).await
+        self.call(Method::POST, &["instances", reference, "terminate"], None, &wish).await
     }
 
     /// Takes all faults away.
     pub async fn clear_faults(&self) -> Result<()> {
-        self.delete::<serde::de::IgnoredAny>(&["faults"]).await.map(drop)
+        self.call::<serde::de::IgnoredAny>(Method::DELETE, &["faults"], None, &()).await.map(drop)
     }
+}
+
+/// One method for each row: what it takes, what it gives, and the request that it makes.
+macro_rules! requests {
+    ($($(#[$doc:meta])* $name:ident($($taken:ident: $type:ty),*) -> $given:ty: $method:ident $path:expr $(, $body:ident)?;)*) => {
+        #[expect(clippy::missing_errors_doc, reason = "all alike: the door does not answer, or refuses")]
+        impl Client {$(
+            $(#[$doc])*
+            pub async fn $name(&self $(, $taken: &$type)*) -> Result<$given> {
+                let body = ($($body)?);
+                self.call(Method::$method, &$path, None, &body).await
+            }
+        )*}
+    };
+}
+
+requests! {
+    /// Who answers.
+    info() -> Info: GET ["info"];
+    /// All machines.
+    instances() -> Vec<Instance>: GET ["instances"];
+    /// One machine.
+    instance(reference: str) -> Instance: GET ["instances", reference];
+    /// Makes machines.
+    create_instances(wish: NewInstances) -> Vec<Instance>: POST ["instances"], wish;
+    /// Changes a machine.
+    patch_instance(reference: str, patch: InstancePatch) -> Instance: PATCH ["instances", reference], patch;
+    /// Stops a machine.
+    stop_instance(reference: str) -> Instance: POST ["instances", reference, "stop"];
+    /// Starts a stopped machine.
+    start_instance(reference: str) -> Instance: POST ["instances", reference, "start"];
+    /// Takes a machine away at once.
+    delete_instance(reference: str) -> Instance: DELETE ["instances", reference];
+    /// All balancers.
+    balancers() -> Vec<Balancer>: GET ["balancers"];
+    /// One balancer.
+    balancer(reference: str) -> Balancer: GET ["balancers", reference];
+    /// Ids of the balancers that have the machine of this node behind them.
+    balancers_with(node: str) -> Vec<String>: GET ["balancers", "behind", node];
+    /// Makes a former controller's balancer, or another cluster's.
+    create_legacy_balancer(wish: NewLegacyBalancer) -> Balancer: POST ["balancers", "legacy"], wish;
+    /// Changes a balancer behind the provider's back: it drifts.
+    patch_balancer(reference: str, patch: BalancerPatch) -> Balancer: PATCH ["balancers", reference], patch;
+    /// Takes a balancer away behind the provider's back.
+    delete_balancer(reference: str) -> Balancer: DELETE ["balancers", reference];
+    /// What the cloud holds for a cluster, beside its machines.
+    held(cluster_uid: str) -> Vec<Held>: GET ["held", cluster_uid];
+    /// All routes.
+    routes() -> Vec<ListedRoute>: GET ["routes"];
+    /// Makes a route behind the provider's back.
+    create_route(wish: NewRoute) -> ListedRoute: POST ["routes"], wish;
+    /// Re-points a route behind the provider's back.
+    patch_route(reference: str, patch: RoutePatch) -> ListedRoute: PATCH ["routes", reference], patch;
+    /// Takes a route away behind the provider's back.
+    delete_route(reference: str) -> Route: DELETE ["routes", reference];
+    /// All volumes.
+    volumes() -> Vec<Volume>: GET ["volumes"];
+    /// Makes or replaces a volume.
+    put_volume(volume: Volume) -> Volume: POST ["volumes"], volume;
+    /// All hosted clusters.
+    clusters() -> Vec<HostedCluster>: GET ["clusters"];
+    /// Makes or replaces a hosted cluster.
+    put_cluster(cluster: HostedCluster) -> HostedCluster: POST ["clusters"], cluster;
+    /// All SSH keys.
+    ssh_keys() -> Vec<SshKey>: GET ["ssh-keys"];
+    /// Sets all upper bounds.
+    set_quota(quota: Quota) -> Quota: PUT ["quota"], quota;
+    /// Changes how things are.
+    patch_conditions(patch: ConditionsPatch) -> Conditions: PATCH ["conditions"], patch;
+    /// Calls that came in, in their order.
+    calls() -> Vec<Call>: GET ["calls"];
+    /// What was seen of each RPC since the last reset, and of the cloud's own API.
+    call_summary() -> CallSummary: GET ["calls", "summary"];
+    /// Forgets all calls.
+    reset_calls() -> (): DELETE ["calls"];
+    /// All faults, spent ones among them.
+    faults() -> Vec<FaultStatus>: GET ["faults"];
+    /// Adds a fault.
+    add_fault(fault: Fault) -> FaultStatus: POST ["faults"], fault;
 }
 
 fn refused(status: StatusCode, body: &[u8]) -> ClientError {

@@ -1,6 +1,6 @@
 //! What stands behind each path of the admin door: one look at the cloud, or one change.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use axum::{
     Json, Router,
@@ -16,19 +16,16 @@ use serde_json::{Value, json};
 
 use super::{Info, Refusal};
 use crate::{
-    calls::{CallSummary, Calls},
-    cloud::{Balancer, Cloud, CloudError, State},
-    fault::{FaultSpec, Faults},
-    provider::Clock,
+    calls::CallSummary,
+    cloud::{Balancer, CloudError, State},
+    fault::FaultSpec,
+    mock::Mock,
 };
 
 /// What the door opens to.
 #[derive(Clone)]
 pub(crate) struct Door {
-    pub(crate) cloud: Cloud,
-    pub(crate) clock: Clock,
-    pub(crate) calls: Arc<Calls>,
-    pub(crate) faults: Arc<Faults>,
+    pub(crate) mock: Mock,
     pub(crate) info: Info,
 }
 
@@ -133,27 +130,23 @@ fn all<T: Serialize>(things: impl Iterator<Item = T>) -> Answer {
 }
 
 impl Door {
-    fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {
-        self.cloud.read((self.clock)(), look)
-    }
-
     async fn change<R: Serialize>(
         &self,
         act: impl FnOnce(&mut State, Timestamp) -> Result<R, CloudError>,
     ) -> Answer {
-        let now = (self.clock)();
-        shown(self.cloud.change(now, |state| act(state, now)).await??)
+        let now = self.mock.now();
+        shown(self.mock.cloud.change(now, |state| act(state, now)).await??)
     }
 
     async fn instances(&self, method: &Method, path: &[&str], body: Body<'_>) -> Answer {
         match (method.as_str(), path) {
-            ("GET", ["instances"]) => self.look(|state| all(state.instances())),
+            ("GET", ["instances"]) => self.mock.look(|state| all(state.instances())),
             ("POST", ["instances"]) => {
                 let wish = body.read()?;
                 self.change(|state, now| state.create_instances(&wish, now)).await
             }
             ("GET", ["instances", name]) => {
-                self.look(|state| existing("instance", name, state.instance(name)))
+                self.mock.look(|state| existing("instance", name, state.instance(name)))
             }
             ("PATCH", ["instances", name]) => {
                 let patch = body.read()?;
@@ -181,18 +174,18 @@ impl Door {
 
     async fn network(&self, method: &Method, path: &[&str], body: Body<'_>) -> Answer {
         match (method.as_str(), path) {
-            ("GET", ["balancers"]) => self.look(|state| all(state.balancers())),
-            ("GET", ["balancers", "behind", node]) => self.look(|state| all(behind(state, node))),
+            ("GET", ["balancers"]) => self.mock.look(|state| all(state.balancers())),
+            ("GET", ["balancers", "behind", node]) => self.mock.look(|state| all(behind(state, node))),
             ("GET", ["balancers", "inspect", service_uid]) => {
                 let of_service = |balancer: &&Balancer| balancer.service_uid == *service_uid;
-                self.look(|state| all(state.balancers().filter(of_service).map(inspected)))
+                self.mock.look(|state| all(state.balancers().filter(of_service).map(inspected)))
             }
             ("POST", ["balancers", "legacy"]) => {
                 let wish = body.read()?;
                 self.change(|state, now| state.create_legacy_balancer(wish, now)).await
             }
             ("GET", ["balancers", name]) => {
-                self.look(|state| existing("load balancer", name, state.balancer(name)))
+                self.mock.look(|state| existing("load balancer", name, state.balancer(name)))
             }
             ("PATCH", ["balancers", name]) => {
                 let patch = body.read()?;
@@ -201,7 +194,7 @@ impl Door {
             ("DELETE", ["balancers", name]) => {
                 self.change(|state, _now| state.remove_balancer_outside(name)).await
             }
-            ("GET", ["routes"]) => self.look(|state| all(state.routes())),
+            ("GET", ["routes"]) => self.mock.look(|state| all(state.routes())),
             ("POST", ["routes"]) => {
                 let wish = body.read()?;
                 self.change(|state, _now| state.create_route_outside(wish)).await
@@ -211,32 +204,32 @@ impl Door {
                 self.change(|state, _now| state.patch_route(id, patch)).await
             }
             ("DELETE", ["routes", id]) => self.change(|state, _now| state.remove_route_outside(id)).await,
-            ("GET", ["held", cluster_uid]) => self.look(|state| shown(state.held(cluster_uid))),
+            ("GET", ["held", cluster_uid]) => self.mock.look(|state| shown(state.held(cluster_uid))),
             _ => nothing_there(method, path),
         }
     }
 
     async fn account(&self, method: &Method, path: &[&str], body: Body<'_>) -> Answer {
         match (method.as_str(), path) {
-            ("GET", ["volumes"]) => self.look(|state| all(state.volumes())),
+            ("GET", ["volumes"]) => self.mock.look(|state| all(state.volumes())),
             ("POST", ["volumes"]) => {
                 let volume = body.read()?;
                 self.change(|state, _now| state.put_volume(volume)).await
             }
             ("DELETE", ["volumes", id]) => self.change(|state, _now| state.delete_volume(id)).await,
-            ("GET", ["clusters"]) => self.look(|state| all(state.clusters())),
+            ("GET", ["clusters"]) => self.mock.look(|state| all(state.clusters())),
             ("POST", ["clusters"]) => {
                 let cluster = body.read()?;
                 self.change(|state, _now| state.put_cluster(cluster)).await
             }
             ("DELETE", ["clusters", name]) => self.change(|state, _now| state.delete_cluster(name)).await,
-            ("GET", ["ssh-keys"]) => self.look(|state| shown(state.ssh_keys())),
-            ("GET", ["quota"]) => self.look(|state| shown(state.quota)),
+            ("GET", ["ssh-keys"]) => self.mock.look(|state| shown(state.ssh_keys())),
+            ("GET", ["quota"]) => self.mock.look(|state| shown(state.quota)),
             ("PUT", ["quota"]) => {
                 let quota = body.read()?;
                 self.change(|state, _now| Ok(state.set_quota(quota))).await
             }
-            ("GET", ["conditions"]) => self.look(|state| shown(&state.conditions)),
+            ("GET", ["conditions"]) => self.mock.look(|state| shown(&state.conditions)),
             ("PATCH", ["conditions"]) => {
                 let patch = body.read()?;
                 self.change(|state, _now| Ok(state.patch_conditions(patch))).await
@@ -250,32 +243,33 @@ impl Door {
             ("GET", ["info"]) => shown(&self.info),
             ("GET", ["calls"]) => {
                 let (since, limit) = (filter.since.unwrap_or(0), filter.limit.unwrap_or(usize::MAX));
-                shown(self.calls.list(filter.method.as_deref(), since, limit))
+                shown(self.mock.calls.list(filter.method.as_deref(), since, limit))
             }
             ("DELETE", ["calls"]) => {
-                self.calls.reset();
-                self.look(State::reset_cloud_calls);
+                self.mock.calls.reset();
+                self.mock.look(State::reset_cloud_calls);
                 shown(())
             }
-            ("GET", ["calls", "summary"]) => {
-                shown(CallSummary { methods: self.calls.methods(), cloud: self.look(State::cloud_calls) })
-            }
+            ("GET", ["calls", "summary"]) => shown(CallSummary {
+                methods: self.mock.calls.methods(),
+                cloud: self.mock.look(State::cloud_calls),
+            }),
             ("GET", ["calls", "count"]) => {
-                let cloud = self.look(State::cloud_calls);
+                let cloud = self.mock.look(State::cloud_calls);
                 let changes = cloud.iter().filter(|(action, _)| action.ends_with(":write"));
                 let changes: u64 = changes.map(|(_, times)| times).sum();
                 shown(json!({"calls": cloud.values().sum::<u64>(), "changes": changes}))
             }
-            ("GET", ["faults"]) => shown(self.faults.list()),
+            ("GET", ["faults"]) => shown(self.mock.faults.list()),
             ("POST", ["faults"]) => {
-                let status = self.faults.add(body.read::<FaultSpec>()?.into_fault());
+                let status = self.mock.faults.add(body.read::<FaultSpec>()?.into_fault());
                 tracing::info!(id = status.id, fault = status.fault.label(), "a fault stands");
                 shown(status)
             }
-            ("DELETE", ["faults"]) => shown(json!({"cleared": self.faults.remove(|_id, _kind| true)})),
+            ("DELETE", ["faults"]) => shown(json!({"cleared": self.mock.faults.remove(|_id, _kind| true)})),
             ("DELETE", ["faults", reference]) => {
                 let means = |id: u64, kind: &str| kind == *reference || id.to_string() == *reference;
-                let cleared = self.faults.remove(means);
+                let cleared = self.mock.faults.remove(means);
                 if cleared == 0 && reference.parse::<u64>().is_ok() {
                     return Err(CloudError::NotFound(format!("fault {reference}")).into());
                 }

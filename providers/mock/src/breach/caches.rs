@@ -30,12 +30,12 @@ pub(super) const BREACHES: &[Breach] = &[
     .and_early(without_asking),
     late("get-reads-through", "a balancer is read from a cache of five seconds", BALANCERS, |request, reply, shot| {
         if let (Ok(Answer::GetLoadBalancer(answer)), Some(service)) = (&reply.outcome, request.service()) {
-            let read = (timestamp(shot.world.now()), answer.clone());
-            shot.world.memory.read_balancers.lock().insert(service.uid.clone(), read);
+            let read = (timestamp(shot.mock.now()), answer.clone());
+            shot.memory.read_balancers.lock().insert(service.uid.clone(), read);
         }
     })
     .and_early(|request, shot| {
-        let mut read = shot.world.memory.read_balancers.lock();
+        let mut read = shot.memory.read_balancers.lock();
         if !matches!(request, Request::GetLoadBalancer(_)) {
             // Its own changes it knows of.
             read.clear();
@@ -48,7 +48,7 @@ pub(super) const BREACHES: &[Breach] = &[
 ];
 
 fn is_young(at: prost_types::Timestamp, shot: &Shot<'_>) -> bool {
-    let age = shot.world.now().as_second().saturating_sub(at.seconds);
+    let age = shot.mock.now().as_second().saturating_sub(at.seconds);
     u64::try_from(age).is_ok_and(|age| age < KEPT.as_secs())
 }
 
@@ -59,7 +59,7 @@ fn name_of(key: &str, shot: &Shot<'_>) -> Option<String> {
 }
 
 fn stale(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
-    let mut first = shot.world.memory.first_answers.lock();
+    let mut first = shot.memory.first_answers.lock();
     reply.each(shot, |result: &mut InstanceResult| {
         let Some(name) = name_of(&result.key, shot) else { return };
         let old = |known: &InstanceResult| known.observed_at.is_some_and(|at| !is_young(at, shot));
@@ -77,11 +77,11 @@ fn without_asking(request: &mut Request, shot: &Shot<'_>) -> Turn {
     if shot.variant != "disguised" {
         return Turn::GoOn;
     }
-    let first = shot.world.memory.first_answers.lock();
+    let first = shot.memory.first_answers.lock();
     let known = request.queries.iter().map(|query| {
         let known = first.get(&name_of(&query.key, shot)?)?;
         known.observed_at.filter(|at| is_young(*at, shot))?;
-        let observed_at = Some(timestamp(shot.world.now()));
+        let observed_at = Some(timestamp(shot.mock.now()));
         Some(InstanceResult { key: query.key.clone(), observed_at, ..known.clone() })
     });
     let Some(results) = known.collect::<Option<Vec<_>>>() else { return Turn::GoOn };

@@ -22,7 +22,7 @@ pub(super) const BREACHES: &[Breach] = &[
         "GetInfo asks the cloud first, and fails while that is down",
         INFO,
         |_, shot| {
-            let asked = shot.world.look(|state| state.enter("account:read"));
+            let asked = shot.mock.look(|state| state.enter("account:read"));
             asked.map_or_else(Turn::fail, |()| Turn::GoOn)
         },
     ),
@@ -60,7 +60,7 @@ pub(super) const BREACHES: &[Breach] = &[
     )
     .ways(&["missing", "extra"]),
     late("discovery-epoch", "the epoch changes from call to call, or is missing", INFO, |_, reply, shot| {
-        let changing = || format!("epoch-{}", shot.world.count());
+        let changing = || format!("epoch-{}", shot.memory.count());
         let epoch = if shot.variant == "missing" { String::new() } else { changing() };
         reply.edit(|info: &mut GetInfoResponse| info.process_epoch = epoch);
     })
@@ -71,7 +71,7 @@ pub(super) const BREACHES: &[Breach] = &[
         &[Method::GetCapabilities],
         |_, reply, shot| {
             reply.edit(|answer: &mut GetCapabilitiesResponse| {
-                let (number, watch) = (shot.world.count(), i32::from(Capability::InstancesWatch));
+                let (number, watch) = (shot.memory.count(), i32::from(Capability::InstancesWatch));
                 answer.limits.get_or_insert_default().max_batch_instances = 1 + (number % 100) as u32;
                 answer.capabilities.retain(|capability| *capability != watch || number % 2 == 1);
             });

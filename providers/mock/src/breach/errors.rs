@@ -103,7 +103,7 @@ pub(super) fn all_absent(request: &Request, shot: &Shot<'_>) -> Answer {
         key,
         state: InstanceState::Absent.into(),
         authoritative: true,
-        observed_at: Some(timestamp(shot.world.now())),
+        observed_at: Some(timestamp(shot.mock.now())),
         ..InstanceResult::default()
     };
     match &mut answer {

@@ -42,7 +42,7 @@ pub(super) const BREACHES: &[Breach] = &[
     }),
     asked("batched-at-cloud", "each node of a batch costs a call of the cloud", BATCH, |request, shot| {
         let nodes = request.subjects();
-        shot.world.look(|state| nodes.iter().for_each(|_| state.count_call("instances:read")));
+        shot.mock.look(|state| nodes.iter().for_each(|_| state.count_call("instances:read")));
     }),
     asked(
         "node-by-provider-id",
@@ -69,7 +69,7 @@ pub(super) const BREACHES: &[Breach] = &[
     .ways(&["foreign", "missing"]),
     late("provider-id-stable", "provider IDs change from call to call", BOTH, |_, reply, shot| {
         reply.each_instance(shot, |instance| {
-            instance.provider_id = format!("{}-{}", instance.provider_id, shot.world.count());
+            instance.provider_id = format!("{}-{}", instance.provider_id, shot.memory.count());
         });
     }),
     late(
@@ -147,7 +147,7 @@ fn blind(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
         if result.state == i32::from(InstanceState::Unspecified) && (!names_only || named(&result.key)) {
             result.set_state(InstanceState::Absent);
             result.authoritative = true;
-            result.observed_at = Some(timestamp(shot.world.now()));
+            result.observed_at = Some(timestamp(shot.mock.now()));
             result.error = None;
         }
     });

@@ -64,7 +64,7 @@ fn page_of(request: &mut Request) -> Option<(&mut i32, &mut String)> {
 
 /// Other clusters' balancers as if they were ours; one is made up when there are none.
 fn others(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
-    let mut foreign: Vec<LoadBalancer> = shot.world.look(|state| {
+    let mut foreign: Vec<LoadBalancer> = shot.mock.look(|state| {
         let foreign = state.balancers().filter(|balancer| balancer.cluster_uid != request.cluster_uid());
         foreign.map(balancer_message).collect()
     });

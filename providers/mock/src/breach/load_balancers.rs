@@ -24,18 +24,18 @@ const SHOWN: &[Method] = &[Method::GetLoadBalancer, Method::EnsureLoadBalancer, 
 
 pub(super) const BREACHES: &[Breach] = &[
     late("ensure-idempotent", "each Ensure of one that is there makes another", ENSURE, |request, reply, shot| {
-        if there(request, shot).is_some_and(|id| shot.world.memory.doubled.lock().remove(&id)) {
+        if there(request, shot).is_some_and(|id| shot.memory.doubled.lock().remove(&id)) {
             make_another(reply, shot);
         }
     })
-    .and_asked(|request, shot| shot.world.memory.doubled.lock().extend(there(request, shot))),
+    .and_asked(|request, shot| shot.memory.doubled.lock().extend(there(request, shot))),
     late(
         "ensure-after-lost-answer",
         "an Ensure loses its answer; the next one makes another balancer",
         ENSURE,
         |request, reply, shot| {
             let Some(service) = request.service() else { return };
-            if shot.world.memory.lost_answers.lock().insert(service.uid.clone()) {
+            if shot.memory.lost_answers.lock().insert(service.uid.clone()) {
                 reply.delivery = Delivery::Reset;
             } else {
                 make_another(reply, shot);
@@ -44,7 +44,7 @@ pub(super) const BREACHES: &[Breach] = &[
     ),
     early("ensure-keeps-working", "an Ensure takes down what worked, then fails", ENSURE, |request, shot| {
         let Some(id) = there(request, shot) else { return Turn::GoOn };
-        match shot.world.alter(|state| state.halve_balancer(&id)) {
+        match shot.mock.alter(|state| state.halve_balancer(&id)) {
             Ok(_) => Turn::fail(ProviderError::cloud_api_unavailable()),
             Err(_) => Turn::GoOn,
         }
@@ -69,14 +69,14 @@ pub(super) const BREACHES: &[Breach] = &[
     )
     .ways(&["wrong", "missing", "too-early"]),
     late("durable-digest", "a digest is known only to the process that applied it", SHOWN, |_, reply, shot| {
-        let known = shot.world.memory.digests.lock();
+        let known = shot.memory.digests.lock();
         let forgotten = |balancer: &&mut LoadBalancer| !known.contains(&balancer.applied_digest);
         let balancers = reply.balancers().into_iter().filter(forgotten);
         balancers.for_each(|balancer| balancer.applied_digest.clear());
     })
     .and_asked(|request, shot| {
         if let Request::EnsureLoadBalancer(request) = request {
-            shot.world.memory.digests.lock().insert(request.desired_digest.clone());
+            shot.memory.digests.lock().insert(request.desired_digest.clone());
         }
     }),
     late("ingress-valid", "a way in without IP and name, or with a text that is no IP", SHOWN, |_, reply, shot| {
@@ -137,7 +137,7 @@ pub(super) const BREACHES: &[Breach] = &[
     asked("delete-leaves-nothing", "the balancer's firewall stays", DELETE, |request, shot| {
         if let Some(id) = there(request, shot) {
             // What is not there leaves nothing.
-            let _gone_already = shot.world.alter(|state| state.forget_firewall(&id));
+            let _gone_already = shot.mock.alter(|state| state.forget_firewall(&id));
         }
     }),
     early("delete-not-elsewhere", "Delete says that another controller does it", DELETE, |_, _| {
@@ -150,14 +150,14 @@ fn there(request: &Request, shot: &Shot<'_>) -> Option<String> {
     let uid = &request.service()?.uid;
     let ours =
         |balancer: &&Balancer| balancer.cluster_uid == request.cluster_uid() && balancer.service_uid == *uid;
-    shot.world.look(|state| state.balancers().find(ours).map(|balancer| balancer.id.clone()))
+    shot.mock.look(|state| state.balancers().find(ours).map(|balancer| balancer.id.clone()))
 }
 
 /// Makes a second balancer and answers it in place of the first.
 fn make_another(reply: &mut Reply, shot: &Shot<'_>) {
     reply.edit(|answer: &mut EnsureLoadBalancerResponse| {
         let Some(first) = &mut answer.load_balancer else { return };
-        if let Ok(double) = shot.world.alter(|state| state.double_balancer(&first.id)) {
+        if let Ok(double) = shot.mock.alter(|state| state.double_balancer(&first.id)) {
             *first = balancer_message(&double);
         }
     });
@@ -166,7 +166,7 @@ fn make_another(reply: &mut Reply, shot: &Shot<'_>) {
 /// Another digest, none, or that of what is being made, as if it were there.
 fn wrong_digest(balancer: &mut LoadBalancer, shot: &Shot<'_>) {
     let pending =
-        || shot.world.look(|state| state.balancer(&balancer.id).map(|found| found.pending_digest.clone()));
+        || shot.mock.look(|state| state.balancer(&balancer.id).map(|found| found.pending_digest.clone()));
     match shot.variant {
         "missing" => balancer.applied_digest.clear(),
         "too-early" => {
@@ -181,7 +181,7 @@ fn wrong_digest(balancer: &mut LoadBalancer, shot: &Shot<'_>) {
 fn hint(request: &mut Request, shot: &Shot<'_>) -> Turn {
     let uid = request.service().map(|service| service.uid.clone()).unwrap_or_default();
     let nothing_done = || Turn::answer(Answer::empty(Method::DeleteLoadBalancer));
-    let mut made_here = shot.world.memory.made_here.lock();
+    let mut made_here = shot.memory.made_here.lock();
     match (&*request, shot.variant) {
         (Request::EnsureLoadBalancer(_), "after-restart") => {
             made_here.insert(uid);

@@ -44,7 +44,7 @@ pub(super) const BREACHES: &[Breach] = &[
         Turn::fail(Status::resource_exhausted(text))
     }),
     late("message-size", "an answer above the advertised size", &[], |_, reply, shot| {
-        unknown_field(shot.world.advertised.message_bytes(), &mut reply.tail);
+        unknown_field(shot.mock.advertised.message_bytes(), &mut reply.tail);
     }),
     late("required-missing", "what an answer must hold is missing", &[], bare),
 ];

@@ -26,31 +26,18 @@ const OWNED: &[Method] = &[
     Method::BatchEnsureRoutes,
     Method::BatchDeleteRoutes,
 ];
-const CLOUD_FACING: &[Method] = &[
-    Method::BatchGetInstances,
-    Method::WatchInstances,
-    Method::ListInstances,
-    Method::AddSshKeyToAllInstances,
-    Method::GetLoadBalancer,
-    Method::EnsureLoadBalancer,
-    Method::BatchUpdateLoadBalancers,
-    Method::DeleteLoadBalancer,
-    Method::ListLoadBalancers,
-    Method::ListRoutes,
-    Method::BatchEnsureRoutes,
-    Method::BatchDeleteRoutes,
-    Method::BatchGetVolumeLabels,
-    Method::ListClusters,
-    Method::GetControlPlaneEndpoint,
-];
-
 pub(super) const BREACHES: &[Breach] = &[
     asked("cluster-owns-by-uid", "what belongs to another cluster is changed and deleted", OWNED, as_owner),
-    asked("cluster-uid-required", "a call without a cluster uid is taken", CLOUD_FACING, |request, _| {
-        if let Some(cluster) = request.cluster_mut().filter(|cluster| cluster.uid.is_empty()) {
-            "nobody".clone_into(&mut cluster.uid);
-        }
-    }),
+    asked(
+        "cluster-uid-required",
+        "a call without a cluster uid is taken",
+        Method::CLOUD_FACING,
+        |request, _| {
+            if let Some(cluster) = request.cluster_mut().filter(|cluster| cluster.uid.is_empty()) {
+                "nobody".clone_into(&mut cluster.uid);
+            }
+        },
+    ),
     asked("fencing", "a former leader is obeyed", Method::CHANGES, any_leader),
     early("lead-needed", "whoever calls is obeyed", LED, |request, _| match request {
         // No leader is ever heard of, so that everybody may call.
@@ -95,19 +82,24 @@ pub(super) const BREACHES: &[Breach] = &[
         }
         _ => {}
     }),
-    early("deadline-honoured", "the work is done long after the deadline", CLOUD_FACING, |_, shot| {
-        let told = shot.variant == "answered";
-        let is_slow = || shot.world.look(|state| state.conditions.latency_ms > 0);
-        // Who tells in time that the deadline passed shows only in what the cloud is asked afterwards.
-        if told && !is_slow() { Turn::GoOn } else { Turn::TooLate { told } }
-    })
+    early(
+        "deadline-honoured",
+        "the work is done long after the deadline",
+        Method::CLOUD_FACING,
+        |_, shot| {
+            let told = shot.variant == "answered";
+            let is_slow = || shot.mock.look(|state| state.conditions.latency_ms > 0);
+            // Who tells in time that the deadline passed shows only in what the cloud is asked afterwards.
+            if told && !is_slow() { Turn::GoOn } else { Turn::TooLate { told } }
+        },
+    )
     .ways(&["unanswered", "answered"]),
 ];
 
 /// The call is made in the name of whoever owns the thing.
 fn as_owner(request: &mut Request, shot: &Shot<'_>) {
     let subjects = request.subjects();
-    let owner = shot.world.look(|state| {
+    let owner = shot.mock.look(|state| {
         let named = |name: &String| subjects.iter().any(|subject| subject.names.contains(name));
         let balancer = state
             .balancers()
@@ -134,11 +126,11 @@ fn any_leader(request: &mut Request, _shot: &Shot<'_>) {
 
 /// Writes to the cloud again and again, as a loop does that nobody stops.
 fn write_for_a_while(shot: &Shot<'_>) {
-    let (cloud, clock) = (shot.world.cloud.clone(), std::sync::Arc::clone(&shot.world.clock));
+    let mock = shot.mock.clone();
     tokio::spawn(async move {
         for _time in 0..50 {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            cloud.read(clock(), |state| state.count_call("balancers:write"));
+            mock.look(|state| state.count_call("balancers:write"));
         }
     });
 }

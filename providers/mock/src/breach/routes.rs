@@ -67,7 +67,7 @@ fn whatever(request: &mut Request, shot: &Shot<'_>) {
     let cluster = request.cluster_uid().to_owned();
     if let Request::BatchDeleteRoutes(request) = request {
         for route in request.items.iter_mut().filter_map(|item| item.route.as_mut()) {
-            let now = shot.world.look(|state| {
+            let now = shot.mock.look(|state| {
                 let same = |listed: &crate::cloud::ListedRoute| {
                     let is = &listed.route;
                     is.cluster_uid == cluster

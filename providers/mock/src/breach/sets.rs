@@ -66,7 +66,7 @@ fn sets(request: &mut Request) -> &mut [BackendSet] {
 
 /// What is left out is filled in from all that ever came, by digest alone.
 fn fill_in(request: &mut Request, shot: &Shot<'_>) {
-    let mut came = shot.world.memory.sets.lock();
+    let mut came = shot.memory.sets.lock();
     for set in sets(request) {
         if !set.nodes_omitted {
             came.push((set.digest.clone(), set.nodes.clone()));
@@ -81,8 +81,8 @@ fn forget(request: &mut Request, shot: &Shot<'_>) -> Turn {
         empty(request, shot);
         return Turn::GoOn;
     }
-    let last = (shot.variant == "all-but-one").then(|| shot.world.memory.sets.lock().pop()).flatten();
-    *shot.world.memory.sets.lock() = Vec::from_iter(last);
+    let last = (shot.variant == "all-but-one").then(|| shot.memory.sets.lock().pop()).flatten();
+    *shot.memory.sets.lock() = Vec::from_iter(last);
     fill_in(request, shot);
     let unknown: Vec<_> =
         sets(request).iter().filter(|set| set.nodes_omitted).map(|set| set.digest.clone()).collect();

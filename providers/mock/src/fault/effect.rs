@@ -189,7 +189,7 @@ fn lie(reply: &mut Reply, shot: &Shot<'_>, state: i32) {
     reply.each(shot, |result: &mut InstanceResult| {
         result.state = state;
         result.authoritative = true;
-        result.observed_at = Some(timestamp(shot.world.now()));
+        result.observed_at = Some(timestamp(shot.mock.now()));
         result.error = None;
         result.instance.take_if(|_| !there);
     });

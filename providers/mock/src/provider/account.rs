@@ -9,14 +9,14 @@ use cloudprovider_sdk::{
     },
 };
 
-use super::{Mock, to_wire};
+use super::{Honest, to_wire};
 use crate::cloud::Credentials;
 
 #[async_trait]
-impl CloudProvider for Mock {
+impl CloudProvider for Honest {
     async fn get_status(&self, _ctx: &CallContext) -> Result<GetStatusResponse> {
-        let now = self.now();
-        let is = self.cloud.read(now, |state| state.conditions.clone());
+        let now = self.mock.now();
+        let is = self.mock.cloud.read(now, |state| state.conditions.clone());
         let credentials = match is.credentials {
             Credentials::Valid => "",
             Credentials::Invalid => "CredentialsRefused",
@@ -51,7 +51,7 @@ impl CloudProvider for Mock {
 }
 
 #[async_trait]
-impl Clusters for Mock {
+impl Clusters for Honest {
     async fn list_clusters(
         &self,
         _ctx: &CallContext,
@@ -82,7 +82,7 @@ impl Clusters for Mock {
 }
 
 #[async_trait]
-impl Volumes for Mock {
+impl Volumes for Honest {
     async fn batch_get_volume_labels(
         &self,
         _ctx: &CallContext,

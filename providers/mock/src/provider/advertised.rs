@@ -29,53 +29,13 @@ pub struct Advertised {
 
 /// What is wrong with a text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AdvertisedError {
-    /// No key and value.
-    #[error("{text:?} is not key=value")]
-    Shape {
-        /// The text.
-        text: String,
-    },
-    /// An unknown key.
-    #[error("{key:?} is nothing that can be advertised; known are {}", KEYS.join(", "))]
-    Key {
-        /// The key.
-        key: String,
-    },
-    /// A value that does not fit.
-    #[error("{value:?} does not fit {key}; use {remedy}")]
-    Value {
-        /// The key.
-        key: String,
-        /// The value.
-        value: String,
-        /// What fits.
-        remedy: &'static str,
-    },
-}
+#[error("{0}")]
+pub struct AdvertisedError(String);
 
-const KEYS: [&str; 20] = [
-    "max-batch-instances",
-    "max-batch-load-balancers",
-    "max-batch-routes",
-    "max-batch-volumes",
-    "page-size",
-    "max-message-bytes",
-    "max-concurrent-reads",
-    "max-concurrent-mutations",
-    "reads-per-second",
-    "mutations-per-second",
-    "deadline.METHOD",
-    "page-token-validity",
-    "resume-token-validity",
-    "bookmark-interval",
-    "watch-max-age",
-    "instance-sweep",
-    "without",
-    "default-class",
-    "keyed-by-name",
-    "node-label",
-];
+const KEYS: &str = "max-batch-instances, max-batch-load-balancers, max-batch-routes, max-batch-volumes, page-size, \
+    max-message-bytes, max-concurrent-reads, max-concurrent-mutations, reads-per-second, mutations-per-second, \
+    deadline.METHOD, page-token-validity, resume-token-validity, bookmark-interval, watch-max-age, instance-sweep, \
+    without, default-class, keyed-by-name, node-label";
 
 impl FromStr for Advertised {
     type Err = AdvertisedError;
@@ -83,45 +43,53 @@ impl FromStr for Advertised {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut advertised = Self::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            let (key, value) =
-                part.split_once('=').ok_or_else(|| AdvertisedError::Shape { text: part.to_owned() })?;
-            advertised.set(key.trim(), value.trim())?;
+            let shape = || AdvertisedError(format!("{part:?} is not key=value"));
+            let (key, value) = part.split_once('=').ok_or_else(shape)?;
+            let (key, value) = (key.trim(), value.trim());
+            let known = advertised
+                .set(key, value)
+                .map_err(|remedy| AdvertisedError(format!("{value:?} does not fit {key}; use {remedy}")))?;
+            if !known {
+                let text = format!("{key:?} is nothing that can be advertised; known are {KEYS}");
+                return Err(AdvertisedError(text));
+            }
         }
         Ok(advertised)
     }
 }
 
 impl Advertised {
-    fn set(&mut self, key: &str, value: &str) -> Result<(), AdvertisedError> {
+    /// Whether the key is known; what the value should be when it does not fit.
+    fn set(&mut self, key: &str, value: &str) -> Result<bool, &'static str> {
         let (limits, intervals) = (&mut self.limits, &mut self.intervals);
         if let Some(method) = key.strip_prefix("deadline.") {
-            let deadline = Some(time(key, value)?);
+            let deadline = Some(time(value)?);
             limits.deadlines.push(MethodDeadline { method: method.to_owned(), deadline });
-            return Ok(());
+            return Ok(true);
         }
         match key {
-            "max-batch-instances" => limits.max_batch_instances = number(key, value)?,
-            "max-batch-load-balancers" => limits.max_batch_load_balancers = number(key, value)?,
-            "max-batch-routes" => limits.max_batch_routes = number(key, value)?,
-            "max-batch-volumes" => limits.max_batch_volumes = number(key, value)?,
-            "page-size" => limits.max_page_size = number(key, value)?,
-            "max-message-bytes" => limits.max_message_bytes = number(key, value)?,
-            "max-concurrent-reads" => limits.max_concurrent_reads = number(key, value)?,
-            "max-concurrent-mutations" => limits.max_concurrent_mutations = number(key, value)?,
-            "reads-per-second" => limits.reads = Some(rate(key, value)?),
-            "mutations-per-second" => limits.mutations = Some(rate(key, value)?),
-            "page-token-validity" => intervals.page_token_validity = Some(time(key, value)?),
-            "resume-token-validity" => intervals.resume_token_validity = Some(time(key, value)?),
-            "bookmark-interval" => intervals.bookmark_interval = Some(time(key, value)?),
-            "watch-max-age" => intervals.watch_max_age = Some(time(key, value)?),
-            "instance-sweep" => intervals.instance_sweep = Some(time(key, value)?),
-            "without" => self.without.push(capability(key, value)?),
+            "max-batch-instances" => limits.max_batch_instances = number(value)?,
+            "max-batch-load-balancers" => limits.max_batch_load_balancers = number(value)?,
+            "max-batch-routes" => limits.max_batch_routes = number(value)?,
+            "max-batch-volumes" => limits.max_batch_volumes = number(value)?,
+            "page-size" => limits.max_page_size = number(value)?,
+            "max-message-bytes" => limits.max_message_bytes = number(value)?,
+            "max-concurrent-reads" => limits.max_concurrent_reads = number(value)?,
+            "max-concurrent-mutations" => limits.max_concurrent_mutations = number(value)?,
+            "reads-per-second" => limits.reads = Some(rate(value)?),
+            "mutations-per-second" => limits.mutations = Some(rate(value)?),
+            "page-token-validity" => intervals.page_token_validity = Some(time(value)?),
+            "resume-token-validity" => intervals.resume_token_validity = Some(time(value)?),
+            "bookmark-interval" => intervals.bookmark_interval = Some(time(value)?),
+            "watch-max-age" => intervals.watch_max_age = Some(time(value)?),
+            "instance-sweep" => intervals.instance_sweep = Some(time(value)?),
+            "without" => self.without.push(capability(value)?),
             "node-label" => self.node_labels.push(value.to_owned()),
-            "default-class" => self.no_default_class = !truth(key, value)?,
-            "keyed-by-name" => self.keyed_by_name = truth(key, value)?,
-            _ => return Err(AdvertisedError::Key { key: key.to_owned() }),
+            "default-class" => self.no_default_class = !truth(value)?,
+            "keyed-by-name" => self.keyed_by_name = truth(value)?,
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// How long a page token is valid.
@@ -140,14 +108,6 @@ impl Advertised {
     #[must_use]
     pub fn bookmark_interval(&self) -> Duration {
         or(self.intervals.bookmark_interval, defaults::BOOKMARK_INTERVAL)
-    }
-
-    /// Items of a page at most.
-    #[must_use]
-    pub fn page_size(&self) -> usize {
-        let size =
-            if self.limits.max_page_size == 0 { defaults::MAX_PAGE_SIZE } else { self.limits.max_page_size };
-        size as usize
     }
 
     /// Bytes of a message at most.
@@ -235,31 +195,27 @@ impl Advertised {
     }
 }
 
-fn wrong(key: &str, value: &str, remedy: &'static str) -> AdvertisedError {
-    AdvertisedError::Value { key: key.to_owned(), value: value.to_owned(), remedy }
+fn number(value: &str) -> Result<u32, &'static str> {
+    value.parse().map_err(|_| "a whole number")
 }
 
-fn number(key: &str, value: &str) -> Result<u32, AdvertisedError> {
-    value.parse().map_err(|_| wrong(key, value, "a whole number"))
-}
-
-fn rate(key: &str, value: &str) -> Result<RateLimit, AdvertisedError> {
-    let per_second: f64 = value.parse().map_err(|_| wrong(key, value, "a number"))?;
+fn rate(value: &str) -> Result<RateLimit, &'static str> {
+    let per_second: f64 = value.parse().map_err(|_| "a number")?;
     Ok(RateLimit { per_second, burst: per_second.ceil().clamp(1.0, 1e6) as u32 })
 }
 
-fn time(key: &str, value: &str) -> Result<prost_types::Duration, AdvertisedError> {
-    let time = duration::parse(value).map_err(|_| wrong(key, value, "a duration such as 50ms or 5m"))?;
-    time.try_into().map_err(|_| wrong(key, value, "a shorter duration"))
+fn time(value: &str) -> Result<prost_types::Duration, &'static str> {
+    let time = duration::parse(value).map_err(|_| "a duration such as 50ms or 5m")?;
+    time.try_into().map_err(|_| "a shorter duration")
 }
 
-fn truth(key: &str, value: &str) -> Result<bool, AdvertisedError> {
-    value.parse().map_err(|_| wrong(key, value, "true or false"))
+fn truth(value: &str) -> Result<bool, &'static str> {
+    value.parse().map_err(|_| "true or false")
 }
 
-fn capability(key: &str, value: &str) -> Result<Capability, AdvertisedError> {
+fn capability(value: &str) -> Result<Capability, &'static str> {
     let name = format!("CAPABILITY_{}", value.replace('-', "_").to_ascii_uppercase());
-    Capability::from_str_name(&name).ok_or_else(|| wrong(key, value, "a capability such as instances-watch"))
+    Capability::from_str_name(&name).ok_or("a capability such as instances-watch")
 }
 
 fn or(value: Option<prost_types::Duration>, default: Duration) -> Duration {
@@ -280,7 +236,7 @@ mod tests {
         let advertised: Advertised = text.parse().unwrap();
         let answer = advertised.answer(&Settings::default());
         let limits = answer.limits.unwrap();
-        assert_eq!((limits.max_batch_instances, limits.max_page_size, advertised.page_size()), (50, 7, 7));
+        assert_eq!((limits.max_batch_instances, limits.max_page_size), (50, 7));
         assert_eq!(limits.deadlines[0].method, "EnsureLoadBalancer");
         assert_eq!(advertised.bookmark_interval(), Duration::from_millis(50));
         assert!(!answer.capabilities.contains(&Capability::InstancesWatch.into()));

@@ -10,11 +10,11 @@ use cloudprovider_sdk::{
     results,
 };
 
-use super::{Mock, to_wire, watch};
+use super::{Honest, to_wire, watch};
 use crate::cloud::{Found, Instance};
 
 #[async_trait]
-impl Instances for Mock {
+impl Instances for Honest {
     async fn batch_get_instances(
         &self,
         ctx: &CallContext,
@@ -35,7 +35,7 @@ impl Instances for Mock {
                 InstanceResult {
                     key: query.key,
                     state: is.into(),
-                    authoritative: !by_name || self.keyed_by_name,
+                    authoritative: !by_name || self.mock.advertised.keyed_by_name(),
                     observed_at: Some(to_wire::timestamp(now)),
                     instance: instance.map(|machine| to_wire::instance(machine, view)),
                     ..InstanceResult::default()

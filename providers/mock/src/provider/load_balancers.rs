@@ -14,11 +14,11 @@ use cloudprovider_sdk::{
 };
 use jiff::Timestamp;
 
-use super::{Mock, to_wire};
+use super::{Honest, to_wire};
 use crate::cloud::{BalancerState, Deleted, Ensured, FoundBalancer, WRITTEN_PREFIX};
 
 #[async_trait]
-impl LoadBalancers for Mock {
+impl LoadBalancers for Honest {
     async fn get_load_balancer(
         &self,
         ctx: &CallContext,

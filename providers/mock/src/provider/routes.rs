@@ -9,18 +9,21 @@ use cloudprovider_sdk::{
     },
 };
 
-use super::{Mock, to_wire};
+use super::{Honest, to_wire};
 use crate::cloud::{RouteTarget, canonical_cidr};
 
 #[async_trait]
-impl Routes for Mock {
+impl Routes for Honest {
     async fn list_routes(&self, ctx: &CallContext, request: ListRoutesRequest) -> Result<ListRoutesResponse> {
         let within: Vec<_> = request.within.iter().filter_map(|cidr| canonical_cidr(cidr)).collect();
         self.ask(|state, _| {
             let all = state.list_routes(ctx.cluster_uid(), &within)?;
             let (page, next_page_token) = self.pager.page(&request, all, |listed| listed.route.id.clone())?;
             Ok(ListRoutesResponse {
-                routes: page.iter().map(|listed| to_wire::route(listed, self.tagged_routes)).collect(),
+                routes: page
+                    .iter()
+                    .map(|listed| to_wire::route(listed, self.mock.advertised.tagged_routes()))
+                    .collect(),
                 next_page_token,
                 unreachable: Vec::new(),
             })
@@ -39,7 +42,7 @@ impl Routes for Mock {
                 let (key, target) = (item.key, item.target.unwrap_or_default());
                 match state.ensure_route(ctx.cluster_uid(), &item.destination_cidr, &target) {
                     Ok(listed) => {
-                        let mut route = to_wire::route(&listed, self.tagged_routes);
+                        let mut route = to_wire::route(&listed, self.mock.advertised.tagged_routes());
                         // The caller's own words for the target, with the provider ID that was found for it.
                         let provider_id = route.target.map(|found| found.provider_id).unwrap_or_default();
                         let (name, uid) = (target.name, target.uid);

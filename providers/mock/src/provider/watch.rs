@@ -6,11 +6,11 @@ use cloudprovider_sdk::{InstanceWatch, Result, WatchEvent, proto::InstanceChange
 use futures::{StreamExt as _, stream};
 use tokio::sync::watch;
 
-use super::Mock;
+use super::Honest;
 use crate::cloud::{Change, read_resume_token, resume_token};
 
 struct Reader {
-    mock: Mock,
+    honest: Honest,
     cluster: String,
     /// All changes up to here were given.
     sequence: u64,
@@ -20,7 +20,8 @@ struct Reader {
 }
 
 /// Opens a stream from the token, or from now.
-pub(super) fn open(mock: &Mock, cluster: &str, token: &str) -> Result<InstanceWatch> {
+pub(super) fn open(honest: &Honest, cluster: &str, token: &str) -> Result<InstanceWatch> {
+    let (mock, advertised) = (&honest.mock, &honest.mock.advertised);
     let now = mock.now();
     let moves = mock.cloud.journal_moves();
     let sequence = mock.cloud.read(now, |state| -> Result<u64> {
@@ -28,12 +29,12 @@ pub(super) fn open(mock: &Mock, cluster: &str, token: &str) -> Result<InstanceWa
         if token.is_empty() {
             return Ok(state.journal_head());
         }
-        let sequence = read_resume_token(&mock.epoch, token, now, mock.resume_validity)?;
+        let sequence = read_resume_token(&honest.epoch, token, now, advertised.resume_token_validity())?;
         state.changes_after(sequence, cluster)?;
         Ok(sequence)
     })?;
-    let pace = (mock.bookmark_interval / 2).max(Duration::from_millis(1));
-    let reader = Reader { mock: mock.clone(), cluster: cluster.to_owned(), sequence, moves, pace };
+    let pace = (advertised.bookmark_interval() / 2).max(Duration::from_millis(1));
+    let reader = Reader { honest: honest.clone(), cluster: cluster.to_owned(), sequence, moves, pace };
     let events = stream::unfold(Some(reader), |reader| async move {
         let mut reader = reader?;
         match reader.next().await {
@@ -52,11 +53,11 @@ impl Reader {
             // The sender lives as long as the cloud; when it is gone, so is the process.
             let _moved_or_time_for_a_token = tokio::time::timeout(self.pace, self.moves.changed()).await;
         }
-        let now = self.mock.now();
-        let (changes, head, token) = self.mock.cloud.read(now, |state| -> Result<_> {
+        let now = self.honest.mock.now();
+        let (changes, head, token) = self.honest.mock.cloud.read(now, |state| -> Result<_> {
             let changes = state.changes_after(self.sequence, &self.cluster)?;
             let head = state.journal_head();
-            Ok((changes, head, resume_token(&self.mock.epoch, head, now)))
+            Ok((changes, head, resume_token(&self.honest.epoch, head, now)))
         })?;
         self.sequence = head;
         let mut events: Vec<_> = changes.into_iter().map(changed).collect();

@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cloudprovider_sdk::{Peer, ProviderError};
+use cloudprovider_sdk::{Peer, ProviderError, code_name};
 use http::request::Parts;
 use tonic::Status;
 
-use super::{Method, Outcome, Reply, Request, Shot, Stage, Subjects, Turn, code_name};
+use super::{Method, Outcome, Reply, Request, Shot, Subjects, Turn, World};
 use crate::{
     breach,
     calls::{self, GONE, SHOWN_KEYS},
@@ -15,7 +15,7 @@ use crate::{
 
 /// What is known of a call all along.
 pub(super) struct Call {
-    pub(super) stage: Arc<Stage>,
+    pub(super) world: Arc<World>,
     pub(super) method: Method,
     pub(super) request: Request,
     pub(super) subjects: Subjects,
@@ -24,7 +24,7 @@ pub(super) struct Call {
 
 /// The call's entry in the log; dropped without an outcome, the caller went away.
 pub(super) struct Entry {
-    stage: Arc<Stage>,
+    world: Arc<World>,
     method: Method,
     sequence: u64,
     ended: bool,
@@ -33,7 +33,7 @@ pub(super) struct Entry {
 impl Entry {
     pub(super) fn end(mut self, code: &str, reason: &str) {
         self.ended = true;
-        self.stage.calls.end(self.method, self.sequence, code, reason, self.stage.world.now());
+        self.world.mock.calls.end(self.method, self.sequence, code, reason, self.world.mock.now());
     }
 
     pub(super) fn end_with(self, status: &Status) {
@@ -45,14 +45,14 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         if !self.ended {
-            self.stage.calls.end(self.method, self.sequence, GONE, "", self.stage.world.now());
+            self.world.mock.calls.end(self.method, self.sequence, GONE, "", self.world.mock.now());
         }
     }
 }
 
 /// Logs a call as it comes in, and finds the faults that it meets.
 pub(super) fn arrive(
-    stage: Arc<Stage>,
+    world: Arc<World>,
     method: Method,
     mut request: Request,
     parts: &Parts,
@@ -62,10 +62,10 @@ pub(super) fn arrive(
     let header = |name: &str| {
         parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
     };
-    let sequence = stage.calls.begin(
+    let sequence = world.mock.calls.begin(
         method,
         calls::Call {
-            at: stage.world.now(),
+            at: world.mock.now(),
             peer: parts.extensions.get::<Peer>().map(peer).unwrap_or_default(),
             request_id: header("x-request-id"),
             cluster_uid: request.cluster_uid().to_owned(),
@@ -75,12 +75,12 @@ pub(super) fn arrive(
             ..calls::Call::default()
         },
     );
-    let entry = Entry { stage: Arc::clone(&stage), method, sequence, ended: false };
-    let met = stage.faults.meet(method, || Arc::clone(&subjects), fastrand::f64);
+    let entry = Entry { world: Arc::clone(&world), method, sequence, ended: false };
+    let met = world.mock.faults.meet(method, || Arc::clone(&subjects), fastrand::f64);
     for fault in &met {
-        stage.calls.note_fault(sequence, fault.label());
+        world.mock.calls.note_fault(sequence, fault.label());
     }
-    (Call { stage, method, request, subjects, met }, entry)
+    (Call { world, method, request, subjects, met }, entry)
 }
 
 fn peer(peer: &Peer) -> String {
@@ -98,7 +98,7 @@ fn peer(peer: &Peer) -> String {
 impl Call {
     /// The latency of the cloud, and of faults.
     pub(super) async fn wait(&self) {
-        let mut wait = if self.method.is_from_memory() { Duration::ZERO } else { self.stage.latency };
+        let mut wait = if self.method.is_from_memory() { Duration::ZERO } else { self.world.mock.latency };
         for fault in &self.met {
             if let FaultKind::Latency { time, jitter } = fault.kind {
                 wait += time.0 + jitter.0.mul_f64(fastrand::f64());
@@ -117,7 +117,8 @@ impl Call {
             FaultKind::Breach { variant, .. } => variant,
             _ => "",
         };
-        Shot { world: &self.stage.world, subjects: &self.subjects, on: &fault.on, variant, frame }
+        let World { mock, memory } = &*self.world;
+        Shot { mock, memory, subjects: &self.subjects, on: &fault.on, variant, frame }
     }
 
     /// Every fault in turn, until one of them decides.

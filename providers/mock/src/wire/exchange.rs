@@ -9,7 +9,7 @@ use tonic::{Code, Status, body::Body};
 use tower::Service;
 
 use super::{
-    Answer, Delivery, Method, Outcome, Request, Stage, Turn,
+    Answer, Delivery, Method, Outcome, Request, Turn, World,
     call::{Call, Entry, arrive},
     frames, stream,
 };
@@ -24,12 +24,12 @@ const MUCH_TOO_LATE: Duration = Duration::from_secs(1);
 const DEADLINE: &str = "grpc-timeout";
 
 /// Leaves a balancer half made, unless it was disarmed.
-struct HalveOnDrop(Option<(Arc<Stage>, String)>);
+struct HalveOnDrop(Option<(Arc<World>, String)>);
 
 impl Drop for HalveOnDrop {
     fn drop(&mut self) {
-        if let Some((stage, id)) = self.0.take()
-            && let Err(error) = stage.world.cloud.alter(stage.world.now(), |state| state.halve_balancer(&id))
+        if let Some((world, id)) = self.0.take()
+            && let Err(error) = world.mock.alter(|state| state.halve_balancer(&id))
         {
             tracing::debug!(%error, "nothing to leave half made");
         }
@@ -37,7 +37,7 @@ impl Drop for HalveOnDrop {
 }
 
 pub(super) async fn exchange<S>(
-    stage: Arc<Stage>,
+    world: Arc<World>,
     mut inner: S,
     method: Method,
     request: HttpRequest<Body>,
@@ -57,7 +57,7 @@ where
         // Not to be read here; the services say why.
         return inner.call(HttpRequest::from_parts(parts, Body::new(Full::new(body)))).await;
     };
-    let (mut call, entry) = arrive(stage, method, request, &parts);
+    let (mut call, entry) = arrive(world, method, request, &parts);
     call.wait().await;
     let turn = call.before();
     let request = forward(parts, body, &call);
@@ -165,7 +165,7 @@ impl Call {
                 return frames::reset_answer();
             }
             Delivery::OrHalve(id) => {
-                let mut guard = HalveOnDrop(Some((Arc::clone(&self.stage), id)));
+                let mut guard = HalveOnDrop(Some((Arc::clone(&self.world), id)));
                 tokio::time::sleep(HELD_BACK).await;
                 guard.0 = None;
             }

@@ -4,13 +4,16 @@
 use std::any::Any;
 
 use cloudprovider_sdk::contract::{discovery::v1 as discovery, service_names as names};
-use cloudprovider_sdk::proto::{self, ErrorReason, InstanceState};
+use cloudprovider_sdk::{
+    code_name,
+    proto::{self, ErrorReason, InstanceState},
+};
 use prost::bytes::Bytes;
 use prost::{DecodeError, Message as _};
 use tonic::Code;
 
 macro_rules! contract {
-    ($($name:ident: $service:expr, $request:ty => $answer:ty $(, $cluster:ident)?;)*) => {
+    ($($name:ident: $service:expr, $request:ty => $answer:ty $(, $cluster:ident $($fencing:ident)?)?;)*) => {
         /// An RPC of the contract.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Method {
@@ -78,6 +81,14 @@ macro_rules! contract {
             }
         }
 
+        impl Request {
+            /// Which leader a mutation comes from, to be changed.
+            #[allow(unused_variables, reason = "most requests change nothing")]
+            pub(crate) fn fencing_mut(&mut self) -> Option<&mut proto::Fencing> {
+                match self { $(Self::$name(message) => None$($(.or(message.$fencing.as_mut()))?)?,)* }
+            }
+        }
+
         impl Answer {
             pub(crate) fn decode(method: Method, message: Bytes) -> Result<Self, DecodeError> {
                 Ok(match method { $(Method::$name => Self::$name(<$answer>::decode(message)?),)* })
@@ -109,16 +120,16 @@ contract! {
     WatchInstances: names::INSTANCES, proto::WatchInstancesRequest => proto::WatchInstancesResponse, cluster;
     ListInstances: names::INSTANCES, proto::ListInstancesRequest => proto::ListInstancesResponse, cluster;
     AddSshKeyToAllInstances: names::INSTANCES,
-        proto::AddSshKeyToAllInstancesRequest => proto::AddSshKeyToAllInstancesResponse, cluster;
+        proto::AddSshKeyToAllInstancesRequest => proto::AddSshKeyToAllInstancesResponse, cluster fencing;
     GetLoadBalancer: names::LOAD_BALANCERS, proto::GetLoadBalancerRequest => proto::GetLoadBalancerResponse, cluster;
-    EnsureLoadBalancer: names::LOAD_BALANCERS, proto::EnsureLoadBalancerRequest => proto::EnsureLoadBalancerResponse, cluster;
+    EnsureLoadBalancer: names::LOAD_BALANCERS, proto::EnsureLoadBalancerRequest => proto::EnsureLoadBalancerResponse, cluster fencing;
     BatchUpdateLoadBalancers: names::LOAD_BALANCERS,
-        proto::BatchUpdateLoadBalancersRequest => proto::BatchUpdateLoadBalancersResponse, cluster;
-    DeleteLoadBalancer: names::LOAD_BALANCERS, proto::DeleteLoadBalancerRequest => proto::DeleteLoadBalancerResponse, cluster;
+        proto::BatchUpdateLoadBalancersRequest => proto::BatchUpdateLoadBalancersResponse, cluster fencing;
+    DeleteLoadBalancer: names::LOAD_BALANCERS, proto::DeleteLoadBalancerRequest => proto::DeleteLoadBalancerResponse, cluster fencing;
     ListLoadBalancers: names::LOAD_BALANCERS, proto::ListLoadBalancersRequest => proto::ListLoadBalancersResponse, cluster;
     ListRoutes: names::ROUTES, proto::ListRoutesRequest => proto::ListRoutesResponse, cluster;
-    BatchEnsureRoutes: names::ROUTES, proto::BatchEnsureRoutesRequest => proto::BatchEnsureRoutesResponse, cluster;
-    BatchDeleteRoutes: names::ROUTES, proto::BatchDeleteRoutesRequest => proto::BatchDeleteRoutesResponse, cluster;
+    BatchEnsureRoutes: names::ROUTES, proto::BatchEnsureRoutesRequest => proto::BatchEnsureRoutesResponse, cluster fencing;
+    BatchDeleteRoutes: names::ROUTES, proto::BatchDeleteRoutesRequest => proto::BatchDeleteRoutesResponse, cluster fencing;
     BatchGetVolumeLabels: names::VOLUMES, proto::BatchGetVolumeLabelsRequest => proto::BatchGetVolumeLabelsResponse, cluster;
     ListClusters: names::CLUSTERS, proto::ListClustersRequest => proto::ListClustersResponse, cluster;
     GetControlPlaneEndpoint: names::CLUSTERS,
@@ -126,6 +137,8 @@ contract! {
 }
 
 impl Method {
+    /// All that ask the cloud: those behind `Lead`, the last that answers from memory.
+    pub(crate) const CLOUD_FACING: &[Self] = Self::ALL.split_at(Self::Lead as usize + 1).1;
     /// All that change the cloud.
     pub(crate) const CHANGES: &[Self] = &[
         Self::EnsureLoadBalancer,
@@ -159,37 +172,13 @@ impl Method {
 
     /// It answers from memory, never from the cloud.
     pub(crate) fn is_from_memory(self) -> bool {
-        matches!(self, Self::GetInfo | Self::GetCapabilities | Self::GetStatus | Self::Lead)
+        !Self::CLOUD_FACING.contains(&self)
     }
-}
-
-const CODES: [(Code, &str); 16] = [
-    (Code::Cancelled, "CANCELLED"),
-    (Code::Unknown, "UNKNOWN"),
-    (Code::InvalidArgument, "INVALID_ARGUMENT"),
-    (Code::DeadlineExceeded, "DEADLINE_EXCEEDED"),
-    (Code::NotFound, "NOT_FOUND"),
-    (Code::AlreadyExists, "ALREADY_EXISTS"),
-    (Code::PermissionDenied, "PERMISSION_DENIED"),
-    (Code::ResourceExhausted, "RESOURCE_EXHAUSTED"),
-    (Code::FailedPrecondition, "FAILED_PRECONDITION"),
-    (Code::Aborted, "ABORTED"),
-    (Code::OutOfRange, "OUT_OF_RANGE"),
-    (Code::Unimplemented, "UNIMPLEMENTED"),
-    (Code::Internal, "INTERNAL"),
-    (Code::Unavailable, "UNAVAILABLE"),
-    (Code::DataLoss, "DATA_LOSS"),
-    (Code::Unauthenticated, "UNAUTHENTICATED"),
-];
-
-/// The name of a code.
-pub(crate) fn code_name(code: Code) -> &'static str {
-    CODES.iter().find(|(known, _)| *known == code).map_or("OK", |(_, name)| name)
 }
 
 /// The code of this name, other than OK.
 pub(crate) fn code_named(name: &str) -> Option<Code> {
-    CODES.iter().find(|(_, known)| known.eq_ignore_ascii_case(name)).map(|(code, _)| *code)
+    (1..=16).map(Code::from_i32).find(|code| code_name(*code).eq_ignore_ascii_case(name))
 }
 
 /// The reason of this name.
@@ -223,6 +212,13 @@ mod tests {
             text.lines().filter_map(|line| line.trim().strip_prefix("rpc ")?.split('(').next()).collect();
         let ours: Vec<_> = Method::ALL.iter().map(|method| method.name()).collect();
         assert_eq!(ours, rpcs);
+    }
+
+    #[test]
+    fn four_answer_from_memory() {
+        let memory: Vec<_> = Method::ALL.iter().filter(|method| method.is_from_memory()).collect();
+        use Method::{GetCapabilities, GetInfo, GetStatus, Lead};
+        assert_eq!(memory, [&GetInfo, &GetCapabilities, &GetStatus, &Lead]);
     }
 
     #[test]

@@ -9,22 +9,16 @@ use std::{
 };
 
 use cloudprovider_sdk::proto::{GetLoadBalancerResponse, InstanceResult, NodeRef};
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use tonic::Status;
 
 use super::{Answer, Subject};
-use crate::{
-    cloud::{Cloud, State},
-    fault::aims_at,
-    provider::{Advertised, Clock},
-};
+use crate::{fault::aims_at, mock::Mock};
 
 /// The world that all calls share.
+#[derive(Debug)]
 pub(crate) struct World {
-    pub(crate) cloud: Cloud,
-    pub(crate) clock: Clock,
-    pub(crate) advertised: Advertised,
+    pub(crate) mock: Mock,
     pub(crate) memory: Memory,
 }
 
@@ -48,30 +42,17 @@ pub(crate) struct Memory {
     pub(crate) read_balancers: Mutex<HashMap<String, (prost_types::Timestamp, GetLoadBalancerResponse)>>,
 }
 
-impl World {
-    pub(crate) fn now(&self) -> Timestamp {
-        (self.clock)()
-    }
-
-    /// Looks at the cloud as it is now.
-    pub(crate) fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {
-        self.cloud.read(self.now(), look)
-    }
-
-    /// Changes the cloud behind everybody's back.
-    pub(crate) fn alter<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
-        self.cloud.alter(self.now(), act)
-    }
-
+impl Memory {
     /// A number that was never given before.
     pub(crate) fn count(&self) -> u64 {
-        self.memory.count.fetch_add(1, Ordering::Relaxed)
+        self.count.fetch_add(1, Ordering::Relaxed)
     }
 }
 
 /// One fault, about to be done to one call.
 pub(crate) struct Shot<'a> {
-    pub(crate) world: &'a World,
+    pub(crate) mock: &'a Mock,
+    pub(crate) memory: &'a Memory,
     pub(crate) subjects: &'a [Subject],
     pub(crate) on: &'a [String],
     /// The variant of a breach; never empty for one that has variants.
@@ -156,12 +137,6 @@ pub(crate) enum Delivery {
 impl Reply {
     pub(crate) fn new(outcome: Outcome) -> Self {
         Self { outcome, tail: Vec::new(), delivery: Delivery::Send }
-    }
-}
-
-impl std::fmt::Debug for World {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("World").field("memory", &self.memory).finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a request is about: for the call log, and for faults that are meant for one node or Service only.
 
-use cloudprovider_sdk::proto::{Fencing, NodeRef, Service, ServiceRef};
+use cloudprovider_sdk::proto::{NodeRef, Service, ServiceRef};
 
 use super::message::Request;
 
@@ -14,19 +14,6 @@ pub(crate) struct Subject {
 }
 
 impl Request {
-    /// Which leader a mutation comes from, to be changed.
-    pub(crate) fn fencing_mut(&mut self) -> Option<&mut Fencing> {
-        match self {
-            Self::EnsureLoadBalancer(request) => request.fencing.as_mut(),
-            Self::BatchUpdateLoadBalancers(request) => request.fencing.as_mut(),
-            Self::DeleteLoadBalancer(request) => request.fencing.as_mut(),
-            Self::BatchEnsureRoutes(request) => request.fencing.as_mut(),
-            Self::BatchDeleteRoutes(request) => request.fencing.as_mut(),
-            Self::AddSshKeyToAllInstances(request) => request.fencing.as_mut(),
-            _ => None,
-        }
-    }
-
     pub(crate) fn cluster_uid(&self) -> &str {
         self.cluster().map_or("", |cluster| cluster.uid.as_str())
     }

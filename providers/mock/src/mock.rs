@@ -1,0 +1,73 @@
+//! A cloud and what steers the provider in front of it: what the provider, the wire and the admin door all share.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+
+use crate::{
+    calls::Calls,
+    cloud::{Cloud, State},
+    fault::Faults,
+    provider::Advertised,
+};
+
+/// Reads the time.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// A cloud and what steers the provider in front of it; both outlive a restart of the provider.
+#[derive(Clone)]
+pub struct Mock {
+    /// Everything that there is.
+    pub cloud: Cloud,
+    /// Its clock.
+    pub clock: Clock,
+    /// Name of the provider.
+    pub name: String,
+    /// Version that the provider reports of itself.
+    pub version: String,
+    /// Limits and intervals.
+    pub advertised: Advertised,
+    /// Every call that reaches the cloud takes this long.
+    pub latency: Duration,
+    /// What was called.
+    pub calls: Arc<Calls>,
+    /// What is done to calls on purpose.
+    pub faults: Arc<Faults>,
+}
+
+impl Mock {
+    /// With nothing out of the ordinary.
+    #[must_use]
+    pub fn new(cloud: Cloud, clock: Clock) -> Self {
+        Self {
+            cloud,
+            clock,
+            name: "mock".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            advertised: Advertised::default(),
+            latency: Duration::ZERO,
+            calls: Arc::default(),
+            faults: Arc::default(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// Looks at the cloud as it is now.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {
+        self.cloud.read(self.now(), look)
+    }
+
+    /// Changes the cloud behind everybody's back.
+    pub(crate) fn alter<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+        self.cloud.alter(self.now(), act)
+    }
+}
+
+impl fmt::Debug for Mock {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Mock").field("name", &self.name).finish_non_exhaustive()
+    }
+}
