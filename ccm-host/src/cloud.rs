@@ -5,72 +5,55 @@
 //! it. Acting on an answer is the business of [`crate::controllers`].
 //!
 //! ```text
-//! controller ─► Provider ─► batch ─► limit ─► rpc ─────────► session ─► socket
-//!                 ▲        (gather) (permit) (deadline, span) (handshake, one process)
-//!                 └─ check ◄─ matching ◄─ status ◄─────────────────────┘
+//! controller ─► Provider ─► instances, load_balancers, … ─► call ─────────────► connection ─► socket
+//!                 ▲        (one family of RPCs each)      (batch, limit, rpc) (handshake, session)
+//!                 └─ check ◄─ status ◄──────────────────────────────────────────────┘
 //! ```
 
-mod balancers;
-mod batch;
+mod call;
 mod check;
 mod config;
-mod connect;
-mod desired;
+mod connection;
+mod digest;
 mod error;
 #[cfg(test)]
 pub(crate) mod fake;
-mod gather;
 #[cfg(test)]
 pub(crate) mod hostile;
-mod instance;
 mod instances;
 mod inventory;
-mod limit;
-mod link;
-mod load_balancer;
-mod method;
+mod load_balancers;
 mod metrics;
-mod negotiate;
 mod provider;
 mod providers;
 mod remote;
-mod route;
 mod routes;
-mod rpc;
 #[cfg(test)]
 mod scripted;
-mod session;
-mod sets;
 pub mod settings;
 mod shadowed;
-mod split;
-mod ssh_keys;
-mod standing;
 mod status;
+mod types;
 mod updates;
-mod volume;
 mod volumes;
-mod walk;
 mod wanted;
-mod wishes;
 
 pub use config::{ClusterRef, Paces, ProviderConfig};
-pub use connect::Dialer;
-pub use desired::{covers_backends, differ_in_backends_only, is_for_another_class, with_backends_of};
+pub use connection::Dialer;
+pub use digest::{covers_backends, differ_in_backends_only, is_for_another_class, with_backends_of};
 pub use error::{CloudError, ErrorReason};
-pub use instance::{
-    AddressType, Freshness, Instance, InstanceAnswer, InstanceQuery, InstanceState, InstanceView, NodeAddress,
-};
 pub use inventory::Question;
-pub use load_balancer::{
-    BackendSet, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, Ingress, IngressPort, LoadBalancer,
-    LoadBalancerList, LoadBalancerState, Ownership, ServiceCondition, SyncState, UpdateLoadBalancer, Updated,
-};
 pub use metrics::CloudMetrics;
 pub use provider::{InProgress, Provider, ProviderEvent, ProviderInfo, ProviderStatus};
-pub use providers::{ContestedClass, Division, NodeOwner, PROVIDER_ANNOTATION, Providers, ServiceOwner};
+pub use providers::{
+    ContestedClass, Division, NodeOwner, PROVIDER_ANNOTATION, Providers, ServiceOwner, Wishes,
+};
 pub use remote::RemoteProvider;
-pub use route::{DeletedRoute, EnsureRoute, EnsuredRoute, Route, RouteList, RouteState, RouteTarget};
 pub use settings::{Endpoint, TlsDir};
-pub use volume::{VolumeAnswer, VolumeQuery, VolumeState};
-pub use wishes::Wishes;
+pub use types::{
+    AddressType, BackendSet, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer, EnsureRoute,
+    Ensured, EnsuredRoute, Freshness, Ingress, IngressPort, Instance, InstanceAnswer, InstanceQuery,
+    InstanceState, InstanceView, LoadBalancer, LoadBalancerList, LoadBalancerState, NodeAddress, Ownership,
+    Route, RouteList, RouteState, RouteTarget, ServiceCondition, SyncState, UpdateLoadBalancer, Updated,
+    VolumeAnswer, VolumeQuery, VolumeState,
+};

@@ -4,23 +4,16 @@
 //! dropped, and the contract rule that was broken. Rules are named after the `[R:...]` tags of the proto. An unknown
 //! enum number is read as zero, the safe branch.
 
-mod address;
 mod balancer;
-pub(super) mod duration;
 mod effects;
-mod ingress;
 mod instance;
-mod label;
+pub(super) mod label;
 mod route;
-mod text;
-mod volume;
 
 pub(super) use balancer::{balancer, ensured, is_nobodys, listed};
 pub(super) use effects::{events, in_progress};
 pub(super) use instance::{Asked, answer};
 pub(super) use route::{ensured_route, route};
-pub(super) use text::shown;
-pub(super) use volume::volume;
 
 /// Rule names as used in metrics.
 pub(super) mod rule {
@@ -96,5 +89,109 @@ impl Findings {
             self.count(rule::UNKNOWN_ENUM);
             E::default()
         })
+    }
+}
+
+/// Cuts the text to `most` bytes at a character boundary and replaces control characters by spaces.
+pub(super) fn shown(text: &str, most: usize) -> String {
+    let clean: String = text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
+    cut(&clean, most).to_owned()
+}
+
+fn cut(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// Durations sent by a provider, clamped to what the host accepts.
+pub(super) mod duration {
+    use std::time::Duration;
+
+    use super::{Findings, rule};
+
+    /// The range of durations that the host follows exactly; anything outside is clamped to it.
+    #[derive(Debug, Clone, Copy)]
+    pub(in crate::cloud) struct Bounds {
+        shortest: Duration,
+        longest: Duration,
+    }
+
+    const HOUR: u64 = 3600;
+
+    /// Retry delays: no busy loop, and at most an hour.
+    pub(in crate::cloud) const RETRY: Bounds = bounds(100, HOUR);
+    /// Call deadlines; each RPC also has its own maximum.
+    pub(in crate::cloud) const DEADLINE: Bounds = bounds(50, HOUR);
+    /// Time between two bookmarks of a watch.
+    pub(in crate::cloud) const BOOKMARK: Bounds = bounds(100, 600);
+    /// Maximum age of a watch stream.
+    pub(in crate::cloud) const WATCH_AGE: Bounds = bounds(1000, 24 * HOUR);
+    /// Time between two sweeps over all instances.
+    pub(in crate::cloud) const SWEEP: Bounds = bounds(10_000, 24 * HOUR);
+
+    const fn bounds(shortest_millis: u64, longest_seconds: u64) -> Bounds {
+        Bounds {
+            shortest: Duration::from_millis(shortest_millis),
+            longest: Duration::from_secs(longest_seconds),
+        }
+    }
+
+    /// Clamps a duration to its bounds; `None` if it is not positive.
+    pub(in crate::cloud) fn within(
+        bounds: Bounds,
+        given: prost_types::Duration,
+        findings: &mut Findings,
+    ) -> Option<Duration> {
+        // prost negates negative durations, which overflows for `i64::MIN`.
+        let given = Some(given).filter(|given| given.seconds >= 0)?;
+        let given = Duration::try_from(given).ok().filter(|given| !given.is_zero())?;
+        let kept = given.clamp(bounds.shortest, bounds.longest);
+        if kept != given {
+            findings.count(rule::DURATION_BOUNDS);
+        }
+        Some(kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        duration::{RETRY, within},
+        *,
+    };
+    use std::time::Duration;
+
+    #[test]
+    fn texts_are_cut_between_characters_and_hold_no_control_characters() {
+        for (text, most, want) in
+            [("abc", 9, "abc"), ("abc", 2, "ab"), ("aä", 2, "a"), ("a\nb\u{7}", 9, "a b ")]
+        {
+            assert_eq!(shown(text, most), want, "{text:?}");
+        }
+    }
+
+    /// N7.
+    #[test]
+    fn durations_are_bounded_on_both_sides() {
+        let rows = [
+            ((0, 0), None, 0),
+            ((-3, 0), None, 0),
+            ((i64::MIN, i32::MIN), None, 0),
+            ((0, 300), Some(Duration::from_millis(100)), 1),
+            ((0, 100_000_000), Some(Duration::from_millis(100)), 0),
+            ((7, 5), Some(Duration::new(7, 5)), 0),
+            ((3600, 0), Some(Duration::from_secs(3600)), 0),
+            ((3600, 1), Some(Duration::from_secs(3600)), 1),
+            ((i64::MAX, i32::MAX), Some(Duration::from_secs(3600)), 1),
+        ];
+        for ((seconds, nanos), want, counted) in rows {
+            let mut findings = Findings::default();
+            let given = prost_types::Duration { seconds, nanos };
+            assert_eq!(within(RETRY, given, &mut findings), want, "{given:?}");
+            assert_eq!(findings.rules.len(), counted, "{given:?}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cloudprovider_proto::v1alpha1 as pb;
 
-use super::{connect::Dialer, settings::Endpoint};
+use super::{connection::Dialer, settings::Endpoint};
 use crate::{
     election::{Fencing, Leadership},
     shadow::Shadow,

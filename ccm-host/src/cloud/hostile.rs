@@ -21,6 +21,8 @@ use std::{
 use axum::body::{Body, Bytes};
 use cloudprovider_proto::v1alpha1 as pb;
 use futures::{StreamExt as _, stream};
+use grammar::Grammar;
+use honest::Honest;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Frame, Incoming};
@@ -29,8 +31,6 @@ use parking_lot::Mutex;
 use prost::Message as _;
 
 use super::Dialer;
-use grammar::Grammar;
-use honest::Honest;
 
 pub(crate) struct Hostile {
     mood: Mood,

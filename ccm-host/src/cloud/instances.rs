@@ -5,11 +5,13 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use cloudprovider_proto::v1alpha1 as pb;
 
 use super::{
-    CloudError, Freshness, InstanceAnswer, InstanceView,
-    batch::{Answer, BatchRpc, Call, Item, ItemKey},
+    CloudError, Freshness, InProgress, InstanceAnswer, InstanceView,
+    call::{
+        batch::{Answer, BatchRpc, Call, Item, ItemKey},
+        method::{self, Method},
+    },
     check::{self, Asked, Findings},
-    link::Link,
-    method::{self, Method},
+    connection::Link,
     wanted,
 };
 use crate::kube::Node;
@@ -127,6 +129,22 @@ fn max_staleness(freshness: Freshness) -> Option<prost_types::Duration> {
         Freshness::AtMost(most) => most,
     };
     prost_types::Duration::try_from(most).ok()
+}
+
+/// Makes an SSH key valid on all instances.
+pub(super) async fn add_ssh_key(
+    link: &Link,
+    user: &str,
+    public_key: &str,
+) -> Result<Option<InProgress>, CloudError> {
+    let message = pb::AddSshKeyToAllInstancesRequest {
+        cluster: Some(link.cluster()),
+        fencing: Some(link.fencing()),
+        user: user.to_owned(),
+        public_key: public_key.to_owned(),
+    };
+    let answer = link.ask(message).await?;
+    Ok(link.metrics.checked(|findings| answer.in_progress.map(|given| check::in_progress(given, findings))))
 }
 
 #[cfg(test)]

@@ -10,12 +10,13 @@ use cloudprovider_proto::v1alpha1::{self as pb, ErrorReason};
 
 use super::{
     CloudError,
+    call::{
+        list::{At, List, Page},
+        method::{self, Rpc},
+    },
     check::Findings,
-    link::Link,
-    method::{self, Rpc},
-    session::Session,
+    connection::{Link, session::Session},
     status,
-    walk::{At, List, Page},
 };
 
 /// What a person asks a provider for.

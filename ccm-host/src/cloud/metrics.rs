@@ -1,5 +1,8 @@
 //! Metrics of calls to providers. Every series carries the provider's name on the command line.
 
+mod log;
+mod series;
+
 use std::sync::Arc;
 
 use prometheus_client::{
@@ -10,14 +13,11 @@ use prometheus_client::{
 
 use super::{
     ProviderStatus,
+    call::method::Class,
     check::{Findings, rule},
-    method::Class,
-    negotiate::Served,
+    connection::negotiate::Served,
 };
 use crate::buckets::Buckets;
-
-mod log;
-mod series;
 
 pub(super) use series::{InFlight, ProviderMetrics};
 

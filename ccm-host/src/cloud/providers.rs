@@ -7,10 +7,15 @@
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
 
 use super::{Provider, ProviderInfo, ProviderStatus};
-use crate::kube::{Keep, Node, Service, keep::KeySet, selector::LabelSelector};
+use crate::kube::{Cache, Keep, Node, Service, keep::KeySet, selector::LabelSelector};
 
 /// Names the provider of a Service's balancer; among those that look after the Service's class, if it has one.
 pub const PROVIDER_ANNOTATION: &str = "cloudprovider.ccm/load-balancer-provider";
@@ -261,4 +266,36 @@ fn by_prefix<'a>(
         Some((longest(&info)?, provider))
     });
     matching.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, provider)| provider)
+}
+
+#[derive(Debug)]
+pub struct Wishes {
+    providers: Providers,
+    nodes: Cache<Node>,
+    services: Cache<Service>,
+    /// By provider name: the wishes that the caches already know.
+    known: Mutex<HashMap<String, Arc<ProviderInfo>>>,
+}
+
+impl Wishes {
+    /// The wishes of these providers, for these caches. Nothing is handed on yet.
+    #[must_use]
+    pub fn new(providers: Providers, nodes: Cache<Node>, services: Cache<Service>) -> Self {
+        Self { providers, nodes, services, known: Mutex::default() }
+    }
+
+    /// Hands new wishes on to the caches. Cheap if there are none; afterwards [`Cache::synced`] covers all current
+    /// wishes.
+    pub fn hand_on(&self) {
+        let mut known = self.known.lock();
+        for provider in self.providers.all() {
+            let Some(info) = provider.info() else { continue };
+            if known.get(provider.name()).is_some_and(|known| Arc::ptr_eq(known, &info)) {
+                continue;
+            }
+            self.nodes.set_keep(&info.keep_of_nodes());
+            self.services.set_keep(&info.keep_of_services());
+            known.insert(provider.name().to_owned(), info);
+        }
+    }
 }

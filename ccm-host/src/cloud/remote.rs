@@ -15,16 +15,14 @@ use super::{
     BackendSet, CloudError, CloudMetrics, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer,
     EnsureRoute, Ensured, EnsuredRoute, InProgress, InstanceAnswer, InstanceQuery, LoadBalancer,
     LoadBalancerList, Provider, ProviderConfig, ProviderInfo, ProviderStatus, Question, Route, RouteList,
-    UpdateLoadBalancer, Updated, VolumeAnswer, VolumeQuery, balancers,
-    batch::Batch,
-    gather::Batcher,
-    instances::{InstanceReads, ReadLane},
-    inventory,
-    link::{self, Link},
+    UpdateLoadBalancer, Updated, VolumeAnswer, VolumeQuery,
+    call::{batch::Batch, gather::Batcher},
+    connection::{self, Link},
+    instances::{self, InstanceReads, ReadLane},
+    inventory, load_balancers,
     metrics::ProviderMetrics,
     routes,
     shadowed::Shadowed,
-    ssh_keys,
     updates::Updates,
     volumes::VolumeReads,
     wanted,
@@ -50,7 +48,7 @@ impl RemoteProvider {
         let metrics = ProviderMetrics::new(metrics.clone(), &config.name);
         let shadowed = config.shadow.clone().map(Shadowed::new);
         let link = Arc::new(Link::new(config, metrics));
-        tokio::spawn(link::run(Arc::clone(&link), stop));
+        tokio::spawn(connection::run::run(Arc::clone(&link), stop));
         Arc::new(Self {
             reads: Batcher::over(&link),
             updates: Batcher::over(&link),
@@ -124,14 +122,14 @@ impl Provider for RemoteProvider {
     }
 
     async fn load_balancer(&self, service: &Service) -> Result<LoadBalancer, CloudError> {
-        balancers::get(&self.link, &service.key, &service.uid).await
+        load_balancers::get(&self.link, &service.key, &service.uid).await
     }
 
     async fn ensure_load_balancer(&self, wanted: EnsureLoadBalancer) -> Result<Ensured, CloudError> {
         if let Some(shadowed) = &self.shadowed {
             return shadowed.ensure(&self.link, wanted).await;
         }
-        balancers::ensure(&self.link, wanted).await
+        load_balancers::ensure(&self.link, wanted).await
     }
 
     async fn update_load_balancer(&self, wanted: UpdateLoadBalancer) -> Result<Updated, CloudError> {
@@ -145,11 +143,11 @@ impl Provider for RemoteProvider {
         if let Some(shadowed) = &self.shadowed {
             return shadowed.delete(&self.link, &wanted).await;
         }
-        balancers::delete(&self.link, wanted).await
+        load_balancers::delete(&self.link, wanted).await
     }
 
     async fn list_load_balancers(&self) -> Result<LoadBalancerList, CloudError> {
-        balancers::list(&self.link).await
+        load_balancers::list(&self.link).await
     }
 
     async fn list_routes(&self, within: &[IpNet]) -> Result<RouteList, CloudError> {
@@ -174,7 +172,7 @@ impl Provider for RemoteProvider {
         if let Some(shadowed) = &self.shadowed {
             return Err(shadowed.add_ssh_key(user));
         }
-        ssh_keys::add(&self.link, user, public_key).await
+        instances::add_ssh_key(&self.link, user, public_key).await
     }
 
     async fn volume_labels(&self, query: VolumeQuery) -> Result<VolumeAnswer, CloudError> {

@@ -8,14 +8,14 @@ use ipnet::IpNet;
 use super::{
     AddressType, CloudError, DeletedRoute, EnsureRoute, EnsuredRoute, NodeAddress, Route, RouteList,
     RouteState, RouteTarget,
-    batch::{Answer, BatchRpc, Call, Item, ItemKey, Planned},
+    call::{
+        batch::{Answer, BatchRpc, Call, Item, ItemKey, Planned},
+        list::{At, List, Page, Walked},
+        method::{self, Method},
+    },
     check::{self, Findings},
-    link::Link,
-    method::{self, Method},
-    session::Session,
-    status,
-    walk::{At, List, Page, Walked},
-    wanted,
+    connection::{Link, session::Session},
+    status, wanted,
 };
 
 pub(super) async fn list(link: &Link, within: &[IpNet]) -> Result<RouteList, CloudError> {

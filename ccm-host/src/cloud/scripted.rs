@@ -4,8 +4,6 @@
 
 mod services;
 
-pub(super) use services::add as services_of;
-
 use std::{
     collections::HashMap,
     os::unix::fs::PermissionsExt as _,
@@ -22,6 +20,8 @@ use tokio_stream::wrappers::{UnboundedReceiverStream, UnixListenerStream};
 use tonic::{Status, metadata::MetadataMap, transport::server::Router};
 
 use super::Dialer;
+
+pub(super) use services::add as services_of;
 
 type Handler<Q, A> = Box<dyn Fn(Q) -> BoxFuture<'static, Result<A, Status>> + Send + Sync>;
 

@@ -5,16 +5,15 @@
 
 mod endpoint;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
-pub use endpoint::{Endpoint, TlsDir};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use super::Division;
 use crate::{
     flag::{self, FlagError, Mistakes, Wrong},
     kube::selector::{LabelSelector, SelectorError},
 };
+
+pub use endpoint::{Endpoint, TlsDir};
 
 const LONGEST_NAME: usize = 63;
 

@@ -10,10 +10,10 @@ use tonic::Code;
 use super::{
     CloudError, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer, EnsureRoute, Ensured,
     EnsuredRoute, LoadBalancer, LoadBalancerState as State, Ownership, Route, RouteList, RouteState,
-    UpdateLoadBalancer, Updated, balancers,
-    link::Link,
-    method::{self, Method},
-    routes,
+    UpdateLoadBalancer, Updated,
+    call::method::{self, Method},
+    connection::Link,
+    load_balancers, routes,
 };
 use crate::{
     kube::ObjectKey,
@@ -44,7 +44,7 @@ impl Shadowed {
     ) -> Result<Ensured, CloudError> {
         let service = &wanted.service;
         let subject = balancer(&service.key);
-        let found = balancers::get(link, &service.key, &service.uid).await?;
+        let found = load_balancers::get(link, &service.key, &service.uid).await?;
         if found.has_applied(&wanted.desired_digest) {
             self.shadow.agreed(SERVICES, &subject);
             return Ok(ensured(found));
@@ -65,7 +65,7 @@ impl Shadowed {
         wanted: &DeleteLoadBalancer,
     ) -> Result<Deleted, CloudError> {
         let subject = balancer(&wanted.key);
-        let found = balancers::get(link, &wanted.key, &wanted.uid).await?;
+        let found = load_balancers::get(link, &wanted.key, &wanted.uid).await?;
         if found.state == State::Absent {
             self.shadow.agreed(SERVICES, &subject);
             return Ok(Deleted { in_progress: None, events: Vec::new() });

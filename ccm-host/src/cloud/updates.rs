@@ -7,13 +7,15 @@ use std::collections::HashMap;
 use cloudprovider_proto::v1alpha1 as pb;
 
 use super::{
-    CloudError, ErrorReason, UpdateLoadBalancer, Updated, balancers,
-    batch::{Answer, Answers, BatchRpc, Call, Item, ItemKey, Planned},
+    CloudError, ErrorReason, UpdateLoadBalancer, Updated,
+    call::{
+        batch::{Answer, Answers, BatchRpc, Call, Item, ItemKey, Planned},
+        method::{self, Method},
+        sets,
+    },
     check::{self, Findings},
-    link::Link,
-    method::{self, Method},
-    session::Session,
-    sets, status,
+    connection::{Link, session::Session},
+    load_balancers, status,
 };
 
 /// BatchUpdateLoadBalancers.
@@ -75,7 +77,7 @@ impl BatchRpc for Updates {
 
     /// A balancer that carries the desired digest is done.
     async fn done_already(link: &Link, items: &[Item<Self>]) -> Answers<Self> {
-        let Ok(list) = balancers::list(link).await else { return HashMap::new() };
+        let Ok(list) = load_balancers::list(link).await else { return HashMap::new() };
         let found: HashMap<_, _> =
             list.load_balancers.iter().map(|one| (one.service_uid.as_str(), one)).collect();
         let is_done = |wanted: &UpdateLoadBalancer| {

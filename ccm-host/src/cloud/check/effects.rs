@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use cloudprovider_proto::{defaults, v1alpha1 as pb};
 
-use super::{Findings, duration, label, rule, text};
+use super::{Findings, duration, label, rule, shown};
 use crate::{
     cloud::{InProgress, ProviderEvent, ServiceCondition},
     kube::events::EventType,
@@ -27,7 +27,7 @@ pub(in crate::cloud) fn events(given: Vec<pb::ProviderEvent>, findings: &mut Fin
             pb::EventType::Warning => EventType::Warning,
             pb::EventType::Unspecified | pb::EventType::Normal => EventType::Normal,
         };
-        let message = text::shown(&event.message, defaults::MAX_MESSAGE_TEXT_BYTES);
+        let message = shown(&event.message, defaults::MAX_MESSAGE_TEXT_BYTES);
         kept.push(ProviderEvent { kind, reason: event.reason, message });
     }
     kept
@@ -42,8 +42,8 @@ pub(in crate::cloud) fn in_progress(given: pb::InProgress, findings: &mut Findin
     });
     InProgress {
         retry_after,
-        reason: text::shown(&given.reason, LONGEST_REASON),
-        message: text::shown(&given.message, defaults::MAX_MESSAGE_TEXT_BYTES),
+        reason: shown(&given.reason, LONGEST_REASON),
+        message: shown(&given.message, defaults::MAX_MESSAGE_TEXT_BYTES),
     }
 }
 
@@ -110,7 +110,7 @@ pub(super) fn conditions(
     let mut kept = BTreeMap::new();
     for pb::ServiceCondition { r#type, status, reason, message } in given {
         if !types.contains(&r#type) || !label::is_key(&r#type) || !is_reason(&reason) {
-            let shown = text::shown(&r#type, LONGEST_REASON);
+            let shown = shown(&r#type, LONGEST_REASON);
             let sentence = format!("condition {shown:?} has no advertised type, or no usable reason");
             findings.reject(rule::CONDITION_VALID, sentence);
             continue;
@@ -120,7 +120,7 @@ pub(super) fn conditions(
             pb::ConditionStatus::False => "False",
             pb::ConditionStatus::Unspecified => "Unknown",
         };
-        let message = text::shown(&message, defaults::MAX_MESSAGE_TEXT_BYTES);
+        let message = shown(&message, defaults::MAX_MESSAGE_TEXT_BYTES);
         kept.insert(r#type, ServiceCondition { status, reason, message });
     }
     kept
@@ -134,9 +134,8 @@ fn is_reason(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn conditions_are_of_advertised_types_and_well_formed() {

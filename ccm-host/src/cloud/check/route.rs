@@ -2,11 +2,12 @@
 
 use cloudprovider_proto::{defaults, v1alpha1 as pb};
 
-use super::{Findings, address, effects, rule, text};
+use super::{Findings, effects, instance::addresses, rule, shown};
 use crate::{
     cidr,
     cloud::{
-        CloudError, EnsureRoute, EnsuredRoute, InProgress, Route, RouteState, RouteTarget, method, status,
+        CloudError, EnsureRoute, EnsuredRoute, InProgress, Route, RouteState, RouteTarget, call::method,
+        status,
     },
 };
 
@@ -16,12 +17,12 @@ const LONGEST_ID: usize = 1 << 10;
 pub(in crate::cloud) fn route(given: pb::Route, findings: &mut Findings) -> Option<Route> {
     let pb::Route { id, destination_cidr, target, state, ownership } = given;
     if id.is_empty() || id.len() > LONGEST_ID {
-        let shown = text::shown(&destination_cidr, LONGEST_ID);
+        let shown = shown(&destination_cidr, LONGEST_ID);
         findings.reject(rule::ROUTE_REQUIRED, format!("the route to {shown:?} has no usable id"));
         return None;
     }
     let Some(network) = cidr::parse(&destination_cidr) else {
-        let shown = text::shown(&destination_cidr, LONGEST_ID);
+        let shown = shown(&destination_cidr, LONGEST_ID);
         findings
             .reject(rule::ROUTE_CANONICAL, format!("the route {id:?} leads to {shown:?}, which is no CIDR"));
         return None;
@@ -104,19 +105,18 @@ fn leads_as_wanted(route: &Route, wanted: &EnsureRoute, findings: &mut Findings)
 
 fn target_of(given: pb::NodeRef, findings: &mut Findings) -> RouteTarget {
     RouteTarget {
-        name: text::shown(&given.name, LONGEST_ID),
-        uid: text::shown(&given.uid, LONGEST_ID),
-        provider_id: text::shown(&given.provider_id, LONGEST_ID),
-        addresses: address::addresses(given.addresses, findings),
+        name: shown(&given.name, LONGEST_ID),
+        uid: shown(&given.uid, LONGEST_ID),
+        provider_id: shown(&given.provider_id, LONGEST_ID),
+        addresses: addresses(given.addresses, findings),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::kube::fixtures::node;
+    use std::sync::Arc;
 
     fn given(id: &str, cidr: &str, target: Option<&str>) -> pb::Route {
         pb::Route {

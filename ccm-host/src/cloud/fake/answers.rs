@@ -2,7 +2,7 @@
 
 use crate::cloud::{
     AddressType, CloudError, ErrorReason, Instance, InstanceAnswer, InstanceState, LoadBalancer,
-    LoadBalancerState, NodeAddress, Ownership, SyncState, VolumeAnswer, VolumeState, desired,
+    LoadBalancerState, NodeAddress, Ownership, SyncState, VolumeAnswer, VolumeState, digest,
 };
 
 /// An instance with that provider ID, an internal address `10.0.0.1` and a host name.
@@ -48,7 +48,7 @@ pub(crate) fn error(method: &'static str, reason: Option<ErrorReason>) -> CloudE
 
 /// The digest of some balancer that was made for a Service of this class.
 pub(crate) fn digest_for(class: Option<&str>) -> String {
-    desired::join(class, "service", "backends")
+    digest::join(class, "service", "backends")
 }
 
 pub(super) fn absent(key: crate::kube::ObjectKey, uid: &str) -> LoadBalancer {

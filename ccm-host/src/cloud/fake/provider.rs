@@ -19,7 +19,7 @@ use crate::{
         Ensured, EnsuredRoute, ErrorReason, InProgress, Ingress, InstanceAnswer, InstanceQuery,
         InstanceState, LoadBalancer, LoadBalancerList, LoadBalancerState, Ownership, Provider, ProviderInfo,
         ProviderStatus, Route, RouteList, SyncState, UpdateLoadBalancer, Updated, VolumeAnswer, VolumeQuery,
-        VolumeState, desired::join,
+        VolumeState, digest::join,
     },
     kube::{Node, Service},
 };

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use super::log::CallLog;
 use super::{
     Arc, Class, ClassLabels, CloudMetrics, EndLabels, Findings, Gauge, InfoLabels, MethodLabels,
-    ProviderLabels, ProviderStatus, RpcLabels, RuleLabels, Served, VersionLabels, rule,
+    ProviderLabels, ProviderStatus, RpcLabels, RuleLabels, Served, VersionLabels, log::CallLog, rule,
 };
-use crate::cloud::{CloudError, method::Method};
+use crate::cloud::{CloudError, call::method::Method};
 
 /// Characters of a reported version that a label holds.
 const LONGEST_VERSION: usize = 64;

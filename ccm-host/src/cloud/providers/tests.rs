@@ -227,3 +227,31 @@ fn a_frozen_provider_is_ready_a_lost_one_is_not() {
     b.set_status(ProviderStatus::Disconnected("no socket".to_owned()));
     assert_eq!(both.reason_not_ready().as_deref(), Some("provider \"b\": no socket"));
 }
+
+mod wishes {
+    use super::*;
+    use crate::{
+        cloud::{Provider, fake::FakeProvider},
+        kube::{KubeMetrics, keep::Keep},
+    };
+
+    #[test]
+    fn wishes_of_each_handshake_reach_both_caches() {
+        let metrics = KubeMetrics::default();
+        let nodes = Cache::new(Keep::default(), &metrics.cache);
+        let services = Cache::new(Keep::default(), &metrics.cache);
+        let provider = FakeProvider::new("cloud");
+        provider.forget_info();
+        let providers = Providers::new(vec![Arc::clone(&provider) as Arc<dyn Provider>]);
+        let wishes = Wishes::new(providers, nodes.clone(), services.clone());
+        wishes.hand_on();
+        assert_eq!(*nodes.keep(), Keep::default(), "nobody has said anything");
+
+        provider.change_info(|info| info.node_labels = vec!["pool".to_owned()]);
+        wishes.hand_on();
+        assert!(nodes.keep().labels.contains("pool"));
+        provider.change_info(|info| info.service_annotations = vec!["lb/".to_owned()]);
+        wishes.hand_on();
+        assert!(services.keep().annotations.contains("lb/internal") && nodes.keep().labels.contains("pool"));
+    }
+}

@@ -1,7 +1,6 @@
 //! Parses a provider's endpoint: text in, an [`Endpoint`] or a problem and its remedy out.
 
-use std::fmt;
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
 use crate::flag::Wrong;
 

@@ -6,7 +6,11 @@ use cloudprovider_proto::v1alpha1 as pb;
 use prost::Message as _;
 
 use super::Updates;
-use crate::cloud::{BackendSet, CloudError, UpdateLoadBalancer, batch, method, status, wanted};
+use crate::cloud::{
+    BackendSet, CloudError, UpdateLoadBalancer,
+    call::{batch, method},
+    status, wanted,
+};
 
 /// Room for the cluster, the fencing, and everything else that precedes the items.
 const RESERVE: usize = 8 << 10;
@@ -108,13 +112,12 @@ fn too_large((_, wanted): &Item, bytes: usize, budget: usize) -> CloudError {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::{
-        cloud::batch::BatchRpc as _,
+        cloud::call::batch::BatchRpc as _,
         kube::fixtures::{node, service},
     };
+    use std::sync::Arc;
 
     fn set(nodes: usize) -> Arc<crate::cloud::BackendSet> {
         let nodes = (0..nodes).map(|i| Arc::new(node(&format!("node-{i}")))).collect();

@@ -2,7 +2,7 @@
 
 use cloudprovider_proto::v1alpha1 as pb;
 
-use super::{keys::pick, node::timestamp};
+use super::{pick, timestamp};
 use crate::kube::{
     Ingress, ObjectKey, Service, ServicePort, TargetPort,
     service::{SOURCE_RANGES, source_ranges},

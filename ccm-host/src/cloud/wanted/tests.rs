@@ -355,3 +355,29 @@ fn a_thousand_annotations_are_no_matter() {
     );
     assert_ne!(before, desired_digest(&object.with_annotation("lb.example/note", ""), &wants, &backends));
 }
+
+mod keys {
+    use super::*;
+
+    #[test]
+    fn patterns_are_keys_or_prefixes() {
+        let rows = [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("a/", "a/b", true),
+            ("a/", "a", false),
+            ("a*", "ab", true),
+            ("*", "anything", true),
+            ("", "a", false),
+        ];
+        for (pattern, key, want) in rows {
+            assert_eq!(is_wanted(pattern, key), want, "{pattern:?} {key:?}");
+        }
+    }
+
+    #[test]
+    fn a_union_is_sorted_and_holds_each_once() {
+        let (a, b) = (["y".to_owned(), "x".to_owned()], ["x".to_owned(), String::new()]);
+        assert_eq!(union([&a[..], &b[..]]), ["x", "y"]);
+    }
+}

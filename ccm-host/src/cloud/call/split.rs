@@ -1,0 +1,256 @@
+//! Splits a batch that failed as a whole, so that one bad item does not fail the others.
+//!
+//! In: a batch, and how to make one call from items. Out: the answer to each item, landed as soon as it is known. A
+//! batch that was too large is halved. A batch that one item may have spoilt (the provider crashes or hangs on it) is
+//! sent in a few parts, and the failing parts are split again, as long as some parts show that the provider works at
+//! all. An item that fails alone becomes an offender and is sent alone from then on.
+//!
+//! ```text
+//! [500] fails ─► 8 × [63] ─► 7 answered, 1 fails ─► 8 × [8] ─► 7 answered ─► 8 × [1] ─► the one is an offender
+//! ```
+
+mod offenders;
+
+use std::{collections::HashMap, time::Duration};
+
+use futures::future::join_all;
+use tokio::time::Instant;
+use tonic::Code;
+
+use super::{
+    batch::{Answers, BatchRpc, Item, call},
+    limit::Permit,
+};
+use crate::cloud::{
+    CloudError, ErrorReason,
+    connection::{Link, session::Session},
+};
+
+pub(super) use self::offenders::Offenders;
+
+/// The number of parts that a failed batch is split into.
+const PARTS: usize = 8;
+/// The maximum depth of splitting.
+const DEEPEST: u8 = 5;
+/// A call that takes this long is late: the host checks which items are already done, and again at doubling intervals.
+const LATE: Duration = Duration::from_secs(10);
+
+struct Failed<R: BatchRpc> {
+    items: Vec<Item<R>>,
+    error: CloudError,
+}
+
+/// One batch to answer, in one call or several.
+pub(super) struct Errand<'a, R: BatchRpc, L> {
+    pub(super) link: &'a Link,
+    pub(super) session: &'a Session,
+    pub(super) lane: &'a R::Lane,
+    pub(super) offenders: &'a Offenders,
+    pub(super) land: L,
+}
+
+impl<R: BatchRpc, L: Fn(Answers<R>) + Sync> Errand<'_, R, L> {
+    /// Answers every item. The permit is for the first call.
+    pub(super) async fn run(&self, permit: Permit, batches: Vec<Vec<Item<R>>>) {
+        let mut level = self.without_offenders(batches);
+        let (mut permit, mut depth, mut worked) = (Some(permit), 0, false);
+        while !level.is_empty() {
+            let sent = level.into_iter().map(|items| self.send(items, permit.take()));
+            let (mut failed, mut some_worked) = (Vec::new(), false);
+            for outcome in join_all(sent).await {
+                match outcome {
+                    Ok(()) => some_worked = true,
+                    Err(one) => failed.push(one),
+                }
+            }
+            worked |= some_worked;
+            level = Vec::new();
+            for failed in failed {
+                level.append(&mut self.again(failed, depth, worked).await);
+            }
+            depth += 1;
+        }
+        if depth > 1 && !worked {
+            self.offenders.nothing_works(Instant::now());
+        }
+    }
+
+    /// Sends known offenders alone, or answers them at once while it is too early to ask again.
+    fn without_offenders(&self, batches: Vec<Vec<Item<R>>>) -> Vec<Vec<Item<R>>> {
+        let now = Instant::now();
+        let mut level = Vec::new();
+        for batch in batches {
+            let mut others = Vec::with_capacity(batch.len());
+            for item in batch {
+                match self.offenders.remembered(&item.0.subject, now) {
+                    None => others.push(item),
+                    Some(None) => level.push(vec![item]),
+                    Some(Some(error)) => (self.land)(HashMap::from([(item.0, Err(error))])),
+                }
+            }
+            if !others.is_empty() {
+                level.insert(0, others);
+            }
+        }
+        level
+    }
+
+    async fn send(&self, items: Vec<Item<R>>, permit: Option<Permit>) -> Result<(), Failed<R>> {
+        let permit = match permit {
+            Some(permit) => permit,
+            None => match self.link.permit(R::METHOD).await {
+                Ok(permit) => permit,
+                Err(error) => return Err(Failed { items, error }),
+            },
+        };
+        let answer = tokio::select! {
+            answer = call::<R>(self.link, self.session, self.lane, &items) => answer,
+            () = self.land_while_late(&items) => unreachable!("it never ends"),
+        };
+        drop(permit);
+        match answer {
+            Ok(answers) => {
+                if let [(key, _)] = items.as_slice() {
+                    self.offenders.forgive(&key.subject);
+                }
+                (self.land)(answers);
+                Ok(())
+            }
+            Err(error) => Err(Failed { items, error }),
+        }
+    }
+
+    /// Lands items that are already done, so that a slow one does not hold them up.
+    async fn land_while_late(&self, items: &[Item<R>]) {
+        let mut wait = LATE;
+        while items.len() > 1 {
+            tokio::time::sleep(wait).await;
+            (self.land)(R::done_already(self.link, items).await);
+            wait *= 2;
+        }
+        std::future::pending::<()>().await;
+    }
+
+    /// Returns the parts of a failed batch to resend; all other items get their answer.
+    async fn again(&self, failed: Failed<R>, depth: u8, worked: bool) -> Vec<Vec<Item<R>>> {
+        let Failed { mut items, error } = failed;
+        let cause = Cause::of(&error);
+        if error.is(ErrorReason::BatchTooLarge) {
+            self.session.fewer_items(R::METHOD, items.len());
+        }
+        let (had_company, mut worked) = (depth > 0 || items.len() > 1, worked);
+        if cause == Cause::OneItem && items.len() > 1 {
+            let done = R::done_already(self.link, &items).await;
+            items.retain(|(key, _)| !done.contains_key(key));
+            worked |= !done.is_empty();
+            (self.land)(done);
+        }
+        let parts = match cause {
+            Cause::TooLarge => 2,
+            Cause::OneItem if self.is_worth_it(&error, depth, worked) => PARTS,
+            Cause::OneItem | Cause::Provider => 1,
+        };
+        if items.len() > 1 && parts > 1 && depth < DEEPEST {
+            return cut(items, parts);
+        }
+        if let [(key, _)] = items.as_slice()
+            && cause == Cause::OneItem
+        {
+            self.offenders.failed(&key.subject, &error, worked && had_company, Instant::now());
+        }
+        (self.land)(items.into_iter().map(|(key, _)| (key, Err(error.clone()))).collect());
+        Vec::new()
+    }
+
+    /// Splitting helps nobody if nothing works.
+    fn is_worth_it(&self, error: &CloudError, depth: u8, worked: bool) -> bool {
+        let is_quick = error.code != Code::DeadlineExceeded;
+        worked || (depth == 0 || depth == 1 && is_quick) && !self.offenders.does_nothing_work(Instant::now())
+    }
+}
+
+/// The likely cause of a failed batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    TooLarge,
+    /// Perhaps only one of its items.
+    OneItem,
+    /// The provider, the cloud or the connection: each part would fail as well.
+    Provider,
+}
+
+impl Cause {
+    fn of(error: &CloudError) -> Self {
+        if error.is_too_large() {
+            return Self::TooLarge;
+        }
+        match (error.reason, error.code) {
+            (Some(ErrorReason::BatchTooLarge), _) => Self::TooLarge,
+            (Some(ErrorReason::InternalError | ErrorReason::InvalidArgumentShape), _) => Self::OneItem,
+            (Some(_), _)
+            | (
+                None,
+                Code::Unavailable | Code::ResourceExhausted | Code::Unauthenticated | Code::PermissionDenied,
+            ) => Self::Provider,
+            (None, _) => Self::OneItem,
+        }
+    }
+}
+
+/// Cuts into at most `parts` pieces of about the same size.
+fn cut<I>(items: Vec<I>, parts: usize) -> Vec<Vec<I>> {
+    let size = items.len().div_ceil(parts).max(1);
+    let mut left = items.into_iter();
+    std::iter::from_fn(|| Some(left.by_ref().take(size).collect::<Vec<_>>()).filter(|part| !part.is_empty()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::status;
+
+    #[test]
+    fn parts_hold_everything_once_and_in_order() {
+        for (items, parts, want) in [
+            (500, 8, vec![63, 63, 63, 63, 63, 63, 63, 59]),
+            (20, 8, vec![3, 3, 3, 3, 3, 3, 2]),
+            (2, 8, vec![1, 1]),
+        ] {
+            let cut = cut((0..items).collect(), parts);
+            assert_eq!(cut.iter().map(Vec::len).collect::<Vec<_>>(), want);
+            assert_eq!(cut.concat(), (0..items).collect::<Vec<_>>());
+        }
+        assert_eq!(cut((0..10).collect(), 2).len(), 2);
+    }
+
+    #[test]
+    fn what_may_be_one_items_fault() {
+        let bare = |code| CloudError {
+            method: "M",
+            reason: None,
+            code,
+            message: String::new(),
+            retry_after: None,
+            is_unanswered: false,
+        };
+        let rows = [
+            (status::too_large("M", ""), Cause::TooLarge),
+            (status::local("M", ErrorReason::BatchTooLarge, ""), Cause::TooLarge),
+            (status::local("M", ErrorReason::InternalError, ""), Cause::OneItem),
+            (status::deadline_exceeded("M", LATE), Cause::OneItem),
+            (bare(Code::Unknown), Cause::OneItem),
+            (bare(Code::Cancelled), Cause::OneItem),
+            (bare(Code::NotFound), Cause::OneItem),
+            (status::unavailable("M", ""), Cause::Provider),
+            (bare(Code::ResourceExhausted), Cause::Provider),
+            (status::local("M", ErrorReason::RateLimited, ""), Cause::Provider),
+            (status::local("M", ErrorReason::CloudApiUnavailable, ""), Cause::Provider),
+            (status::local("M", ErrorReason::StaleLeader, ""), Cause::Provider),
+            (status::local("M", ErrorReason::MethodNotSupported, ""), Cause::Provider),
+        ];
+        for (error, want) in rows {
+            assert_eq!(Cause::of(&error), want, "{error:?}");
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! The connection to one provider for its whole life: lost, re-established, never given up.
+//!
+//! ```text
+//!           ┌────────────────── lost, or silent ──────────────────┐
+//!           ▼                                                     │
+//! backoff ─► connect ─► handshake ─► session ─► monitor ──────────┤
+//!           (socket,    (who, what,  (calls)    (health, status)  │
+//!            peer, TLS)  capabilities)          watch ────────────┘
+//! ```
+//!
+//! In: a configuration. Out: the current [`Session`], the status that controllers see, and calls whose outcomes update
+//! that status and the limits.
+
+mod connect;
+mod handshake;
+mod lead;
+mod limits;
+mod monitor;
+pub(super) mod negotiate;
+pub(super) mod run;
+pub(super) mod session;
+mod socket;
+mod standing;
+mod watch;
+
+pub use self::connect::Dialer;
+
+use std::sync::Arc;
+
+use cloudprovider_proto::v1alpha1::{self as pb, ErrorReason};
+use parking_lot::{Mutex, RwLock};
+use tokio::{
+    sync::{Notify, broadcast, watch as channel},
+    time::Instant,
+};
+
+use self::{negotiate::Served, session::Session, standing::Standing};
+use super::{
+    CloudError, ProviderConfig, ProviderInfo, ProviderStatus,
+    call::{
+        limit::{Limiter, Permit},
+        method::{self, Class, Method, Rpc},
+        rpc,
+    },
+    check::rule,
+    metrics::ProviderMetrics,
+    status,
+};
+use crate::election::{Believer, Fencing};
+
+/// Keys of changed instances buffered for a slow reader; a sweep finds those that are dropped.
+const CHANGES: usize = 4096;
+/// The pause when the cloud throttles without a retry delay.
+const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) config: ProviderConfig,
+    pub(super) metrics: ProviderMetrics,
+    pub(super) limiter: Limiter,
+    pub(super) status: channel::Sender<ProviderStatus>,
+    pub(super) changes: broadcast::Sender<String>,
+    pub(super) sweeps: channel::Sender<u64>,
+    session: RwLock<Option<Arc<Session>>>,
+    /// What the provider said last, kept while it is disconnected.
+    known: RwLock<Known>,
+    standing: Mutex<Standing>,
+    /// The leadership that the provider currently attributes to this process.
+    led: Mutex<Option<(Fencing, Believer)>>,
+    look_now: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    info: Option<Arc<ProviderInfo>>,
+    wants: Arc<pb::Wants>,
+    served: Served,
+    capabilities: Option<pb::GetCapabilitiesResponse>,
+}
+
+impl Known {
+    fn report(&self) -> Option<ccm_state::ProviderInfo> {
+        let info = self.info.as_deref()?;
+        let capabilities = self.capabilities.iter().flat_map(pb::GetCapabilitiesResponse::capabilities);
+        let capability = |one: pb::Capability| one.as_str_name().replacen("CAPABILITY_", "", 1);
+        Some(ccm_state::ProviderInfo {
+            name: info.name.clone(),
+            version: info.vendor_version.clone(),
+            provider_id_prefixes: info.provider_id_prefixes.clone(),
+            contract: self
+                .served
+                .versions
+                .iter()
+                .map(|(name, version)| format!("{version}.{name}"))
+                .collect(),
+            capabilities: capabilities.map(capability).collect(),
+            load_balancer_classes: info.load_balancer_classes.clone(),
+        })
+    }
+}
+
+impl Link {
+    pub(super) fn new(config: ProviderConfig, metrics: ProviderMetrics) -> Self {
+        let status = ProviderStatus::Disconnected("not connected yet".to_owned());
+        metrics.status(&status);
+        Self {
+            config,
+            metrics,
+            limiter: Limiter::new(),
+            status: channel::Sender::new(status),
+            changes: broadcast::Sender::new(CHANGES),
+            sweeps: channel::Sender::new(0),
+            session: RwLock::default(),
+            known: RwLock::default(),
+            standing: Mutex::default(),
+            led: Mutex::default(),
+            look_now: Notify::new(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    pub(super) fn info(&self) -> Option<Arc<ProviderInfo>> {
+        self.known.read().info.clone()
+    }
+
+    /// The wanted fields from the last handshake.
+    pub(super) fn wants(&self) -> Arc<pb::Wants> {
+        Arc::clone(&self.known.read().wants)
+    }
+
+    /// The cluster that every call is about.
+    pub(super) fn cluster(&self) -> pb::ClusterRef {
+        self.config.cluster.message()
+    }
+
+    /// The fencing that mutations carry.
+    pub(super) fn fencing(&self) -> pb::Fencing {
+        self.config.leadership.fencing().message()
+    }
+
+    /// The current session, or an error saying why there is none.
+    pub(super) fn session(&self, method: &Method) -> Result<Arc<Session>, CloudError> {
+        self.session.read().clone().ok_or_else(|| {
+            let why = match &*self.status.borrow() {
+                ProviderStatus::Disconnected(why) | ProviderStatus::Frozen(why) => why.clone(),
+                ProviderStatus::Serving => "the connection was just lost".to_owned(),
+            };
+            status::unavailable(method.name, why)
+        })
+    }
+
+    /// The current session, if there is one.
+    pub(super) fn present(&self) -> Option<Arc<Session>> {
+        self.session.read().clone()
+    }
+
+    /// Waits for permission to make one call.
+    pub(super) async fn permit(&self, method: &Method) -> Result<Permit, CloudError> {
+        self.limiter.permit(method).await.map_err(|left| CloudError {
+            retry_after: Some(left),
+            ..status::local(
+                method.name,
+                ErrorReason::RateLimited,
+                "calls are paused since the cloud throttles",
+            )
+        })
+    }
+
+    /// Waits until a call that already holds a permit may be repeated.
+    pub(super) async fn once_more(&self, method: &Method) {
+        self.limiter.once_more(method).await;
+    }
+
+    /// Waits for permission to make one call, and returns the session for it.
+    pub(super) async fn ready(&self, method: &Method) -> Result<(Permit, Arc<Session>), CloudError> {
+        let permit = self.permit(method).await?;
+        Ok((permit, self.session(method)?))
+    }
+
+    /// Makes one call of its own when it may.
+    pub(super) async fn ask<Q: Rpc>(&self, message: Q) -> Result<Q::Answer, CloudError> {
+        let (_permit, session) = self.ready(Q::METHOD).await?;
+        self.call(&session, None, message).await
+    }
+
+    /// Makes a call and learns from its outcome. `items` is the size of a batch.
+    pub(super) async fn call<Q: Rpc>(
+        &self,
+        session: &Session,
+        items: Option<usize>,
+        message: Q,
+    ) -> Result<Q::Answer, CloudError> {
+        let method = Q::METHOD;
+        if !session.serves(method) {
+            let message = "the provider does not serve this RPC";
+            return Err(status::local(method.name, ErrorReason::MethodNotSupported, message));
+        }
+        if method.class == Class::Mutation {
+            let stale = |message: &str| Err(status::local(method.name, ErrorReason::StaleLeader, message));
+            if !self.config.leadership.holds() {
+                return stale("this host does not lead");
+            }
+            if self.standing.lock().stale_leader {
+                return stale("the provider takes this host for a former leader");
+            }
+        }
+        let deadline = method.deadline(&session.deadlines);
+        let answer = rpc::unary(&self.metrics, session.client(), deadline, items, message).await;
+        match &answer {
+            // A batch is judged by its items.
+            Ok(_) if items.is_some() => {}
+            Ok(_) => self.learn(method, None),
+            Err(error) => {
+                if error.is(ErrorReason::MethodNotSupported) {
+                    self.refused(session, method);
+                }
+                self.learn(method, Some(error));
+            }
+        }
+        answer
+    }
+
+    /// Learns from the items of an answered batch: one success shows that the cloud is reachable; if all failed, the
+    /// first error counts.
+    pub(super) fn answered<'a>(
+        &self,
+        method: &'static Method,
+        mut items: impl Iterator<Item = Option<&'a CloudError>>,
+    ) {
+        let Some(first) = items.next() else { return };
+        let succeeded = first.is_none() || items.any(|error| error.is_none());
+        self.learn(method, first.filter(|_| !succeeded));
+    }
+
+    fn learn(&self, method: &'static Method, error: Option<&CloudError>) {
+        let now = Instant::now();
+        if let Some(error) = error {
+            match error.reason {
+                Some(ErrorReason::RateLimited) => {
+                    let grew = self.limiter.pause(method.class, error.retry_after.unwrap_or(PAUSE), now);
+                    self.metrics.rate_limited(method.class, grew);
+                }
+                Some(ErrorReason::ProviderOverloaded) => self.limiter.overloaded(now),
+                _ => {}
+            }
+        }
+        if method.class == Class::Local {
+            return;
+        }
+        let look = self.standing.lock().called(method.name, error, now);
+        if look {
+            self.look_now.notify_one();
+        }
+        self.publish_standing();
+    }
+
+    fn refused(&self, session: &Session, method: &'static Method) {
+        if session.refuse(method) {
+            tracing::warn!(
+                provider = self.name(),
+                method = method.name,
+                "RPC is not served, it is not called again"
+            );
+            if method.name == method::WATCH_INSTANCES.name {
+                self.metrics.violation(rule::ADVERTISED_WORKS);
+            }
+        }
+    }
+
+    /// How the provider is, for people.
+    pub(super) fn report(&self) -> ccm_state::Provider {
+        let (status, reason) = match &*self.status.borrow() {
+            ProviderStatus::Serving => (ccm_state::ProviderStatus::Serving, None),
+            ProviderStatus::Frozen(why) => (ccm_state::ProviderStatus::Frozen, Some(why.clone())),
+            ProviderStatus::Disconnected(why) => (ccm_state::ProviderStatus::Disconnected, Some(why.clone())),
+        };
+        let (calls, last_error) = self.metrics.log().told();
+        ccm_state::Provider {
+            name: self.name().to_owned(),
+            status,
+            reason,
+            info: self.known.read().report(),
+            last_error,
+            calls,
+        }
+    }
+
+    /// Asks for a sweep of all instances.
+    fn request_sweep(&self) {
+        self.sweeps.send_modify(|generation| *generation += 1);
+    }
+
+    /// Publishes the provider's condition, but only while it is connected.
+    fn publish_standing(&self) {
+        let session = self.session.read();
+        if session.is_some() {
+            self.publish(self.standing.lock().status(Instant::now()));
+        }
+    }
+
+    /// Reports each change once, to controllers, metrics and the log.
+    fn publish(&self, new: ProviderStatus) {
+        if !self.show(&new) {
+            return;
+        }
+        let provider = self.name();
+        match &new {
+            ProviderStatus::Serving => tracing::info!(provider, "provider is serving"),
+            ProviderStatus::Frozen(why) => tracing::warn!(provider, why, "destructive work is frozen"),
+            ProviderStatus::Disconnected(why) => tracing::warn!(provider, why, "provider cannot be asked"),
+        }
+    }
+
+    /// Updates controllers and metrics if the status changed; returns whether it did.
+    fn show(&self, new: &ProviderStatus) -> bool {
+        self.status.send_if_modified(|shown| {
+            let is_news = shown != new;
+            if is_news {
+                self.metrics.status(new);
+                shown.clone_from(new);
+            }
+            is_news
+        })
+    }
+}

@@ -1,0 +1,245 @@
+//! Connects, does the handshake, keeps the session until it is lost, and starts over.
+
+use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures::FutureExt as _;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Known, Link,
+    connect::{ConnectError, connect},
+    handshake::{HandshakeError, handshake},
+    lead::Lead,
+    monitor,
+    session::Session,
+    watch,
+};
+use crate::cloud::{ProviderInfo, ProviderStatus, call::method::Kind, check::rule};
+
+/// A session or watch that lasted this long did not fail at its start.
+pub(super) const LIVED: Duration = Duration::from_secs(5);
+/// Caps the pause when trying again costs next to nothing.
+const CHEAP: Duration = Duration::from_secs(1);
+
+/// Why there is no session.
+#[derive(Debug, thiserror::Error)]
+enum NoSession {
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error("{endpoint}: {source}")]
+    Handshake { endpoint: String, source: HandshakeError },
+}
+
+/// Keeps the connection until `stop` is cancelled.
+pub(in crate::cloud) async fn run(link: Arc<Link>, stop: CancellationToken) {
+    // Boxed: the future is large.
+    stop.run_until_cancelled(Box::pin(supervise(&link, || forever(&link)))).await;
+    link.step_down().await;
+    link.leave();
+}
+
+/// A panic is a bug of the host and must not leave a stale status behind: report it and start over.
+async fn supervise<F: Future<Output = Infallible>>(link: &Link, work: impl Fn() -> F) {
+    loop {
+        let Err(_panicked) = AssertUnwindSafe(work()).catch_unwind().await;
+        link.metrics.connect_failed();
+        link.lose("the task that keeps the connection panicked; it is started anew".to_owned());
+        tokio::time::sleep(link.config.paces.reconnect_longest).await;
+    }
+}
+
+async fn forever(link: &Link) -> Infallible {
+    let paces = link.config.paces;
+    let mut backoff = Backoff::new(paces.reconnect, paces.reconnect_longest);
+    loop {
+        let mut cap = Duration::MAX;
+        match introduce(link).await {
+            Ok(session) => {
+                let since = Instant::now();
+                let why = live(link, Arc::new(session)).await;
+                link.lose(why);
+                if since.elapsed() >= LIVED {
+                    backoff.reset();
+                }
+            }
+            Err(error) => {
+                link.metrics.connect_failed();
+                if matches!(&error, NoSession::Connect(error) if error.is_cheap()) {
+                    cap = CHEAP;
+                }
+                link.publish(ProviderStatus::Disconnected(error.to_string()));
+            }
+        }
+        tokio::time::sleep(backoff.pause(fastrand::f64(), cap)).await;
+    }
+}
+
+async fn introduce(link: &Link) -> Result<Session, NoSession> {
+    let config = &link.config;
+    let agent = format!("ccm-host/{}", config.host_version);
+    let connection = connect(config, &agent).await?;
+    handshake(connection, &link.metrics, &config.host_version)
+        .await
+        .map_err(|source| NoSession::Handshake { endpoint: config.endpoint.to_string(), source })
+}
+
+/// Runs one session to its end and returns why it ended.
+async fn live(link: &Link, session: Arc<Session>) -> String {
+    link.take_up(&session);
+    monitor::first_look(link, &session).await;
+    let mut lead = Lead::new(link, &session);
+    let is_told = lead.tell().await;
+    link.open(Arc::clone(&session));
+    tokio::select! {
+        why = monitor::monitor(link, &session) => why,
+        never = lead.keep_telling(is_told) => match never {},
+        never = watch::watch(link, &session) => match never {},
+    }
+}
+
+impl Link {
+    /// Records what the process said of itself; calls are not open yet.
+    fn take_up(&self, session: &Session) {
+        let mut known = self.known.write();
+        let restarted = known.info.as_ref().map(|info| info.epoch != session.info.epoch);
+        if restarted == Some(false) && known.capabilities.as_ref() != Some(&session.capabilities) {
+            self.metrics.violation(rule::CAPABILITIES_CONSTANT);
+        }
+        if restarted == Some(true) {
+            self.metrics.epoch_changed();
+        }
+        let former = known.info.as_ref().map(|info| info.vendor_version.as_str());
+        self.metrics.introduced(former, &session.info.vendor_version);
+        self.metrics.negotiated(&known.served, &session.served);
+        if restarted != Some(false) {
+            // The cloud throttled another process.
+            self.limiter.lift_pauses();
+        }
+        self.limiter.configure(&session.limits, &kinds(&session.info), Instant::now());
+        *known = Known {
+            info: Some(Arc::clone(&session.info)),
+            wants: Arc::clone(&session.wants),
+            served: session.served.clone(),
+            capabilities: Some(session.capabilities.clone()),
+        };
+        drop(known);
+        let info = &session.info;
+        tracing::info!(
+            provider = self.name(),
+            name = info.name,
+            version = info.vendor_version,
+            epoch = info.epoch,
+            restarted = restarted.unwrap_or(false),
+            instances = info.instances,
+            load_balancers = info.load_balancers,
+            "provider introduced itself"
+        );
+        self.standing.lock().connected_anew(restarted == Some(false));
+    }
+
+    /// Opens the session for calls.
+    fn open(&self, session: Arc<Session>) {
+        let watched = session.info.watch_instances;
+        *self.session.write() = Some(session);
+        self.publish_standing();
+        if !watched {
+            self.request_sweep();
+        }
+    }
+
+    /// Closes the session at shutdown, which is not a failure of the provider.
+    fn leave(&self) {
+        *self.session.write() = None;
+        if self.show(&ProviderStatus::Disconnected("the host stops".to_owned())) {
+            tracing::info!(provider = self.name(), "left the provider");
+        }
+    }
+
+    /// Closes the session after the connection is lost.
+    fn lose(&self, why: String) {
+        *self.session.write() = None;
+        self.publish(ProviderStatus::Disconnected(why));
+    }
+}
+
+/// The kinds of calls that the provider serves.
+fn kinds(info: &ProviderInfo) -> Vec<Kind> {
+    let all: [(bool, &[Kind]); 3] = [
+        (info.instances, &[Kind::Instances]),
+        (info.load_balancers, &[Kind::LoadBalancers, Kind::Updates, Kind::Deletions]),
+        (info.routes, &[Kind::Routes]),
+    ];
+    all.into_iter().filter(|(served, _)| *served).flat_map(|(_, kinds)| kinds).copied().collect()
+}
+
+/// The pause before the next attempt to connect: doubles from the first pause to the longest.
+#[derive(Debug)]
+pub(super) struct Backoff {
+    first: Duration,
+    longest: Duration,
+    next: Duration,
+}
+
+impl Backoff {
+    pub(super) fn new(first: Duration, longest: Duration) -> Self {
+        Self { first, longest, next: first }
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.next = self.first;
+    }
+
+    /// The next pause; `random` in 0..1 takes away up to half of it.
+    pub(super) fn pause(&mut self, random: f64, cap: Duration) -> Duration {
+        let pause = self.next.min(cap);
+        self.next = (self.next * 2).min(self.longest);
+        pause.mul_f64(1.0 - random.clamp(0.0, 1.0) / 2.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::{CloudMetrics, ClusterRef, Endpoint, ProviderConfig, metrics::ProviderMetrics};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// N6.
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_panics_is_seen_and_started_anew() {
+        let config = ProviderConfig::new("p", Endpoint::Unix("/run/p.sock".into()), ClusterRef::default());
+        let link = Link::new(config, ProviderMetrics::new(CloudMetrics::default(), "p"));
+        let times = AtomicU32::new(0);
+        let work = || {
+            let first = times.fetch_add(1, Ordering::SeqCst) == 0;
+            link.publish(ProviderStatus::Serving);
+            async move {
+                assert!(!first, "as a bug does");
+                std::future::pending().await
+            }
+        };
+        let mut status = link.status.subscribe();
+        let watched = async {
+            let lost = |status: &ProviderStatus| matches!(status, ProviderStatus::Disconnected(why) if why.contains("panicked"));
+            status.wait_for(lost).await.unwrap();
+            status.wait_for(|status| *status == ProviderStatus::Serving).await.unwrap();
+        };
+        tokio::select! {
+            () = supervise(&link, work) => {}
+            () = watched => {}
+        }
+        assert_eq!(times.load(Ordering::SeqCst), 2);
+    }
+
+    /// D27.
+    #[test]
+    fn pauses_double_up_to_the_longest_and_start_anew() {
+        let second = Duration::from_secs(1);
+        let mut backoff = Backoff::new(second / 10, 10 * second);
+        let pauses: Vec<_> = (0..9).map(|_| backoff.pause(0.0, Duration::MAX).as_millis()).collect();
+        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+        assert_eq!(backoff.pause(0.0, second), second, "what is cheap to try is tried more often");
+        backoff.reset();
+        assert_eq!(backoff.pause(1.0, Duration::MAX), second / 20);
+    }
+}

@@ -1,0 +1,305 @@
+//! The digest of a balancer's desired state, in three parts, so that an applied digest in a list also shows what
+//! differs.
+//!
+//! In: the class, and digests over the Service and over its backends. Out: one text, opaque to providers, stored with
+//! the balancer; and comparisons of two such texts by part. Acting on a difference is the business of
+//! [`crate::controllers`].
+//!
+//! ```text
+//! 8 digits of the class - 26 of the Service, its class included - 26 of the backends
+//! ```
+//!
+//! 62 characters of `0-9a-f-` in all: they fit into a label value of any cloud.
+
+use std::{collections::HashMap, fmt::Write as _};
+
+use cloudprovider_proto::v1alpha1 as pb;
+use sha2::{Digest as _, Sha256};
+
+/// Hexadecimal digits that distinguish the classes of one cluster.
+const CLASS: usize = 8;
+/// Hexadecimal digits of each other part: 104 bits.
+const PART: usize = 26;
+
+const SEPARATOR: char = '-';
+
+/// Joins the parts. The last two are digests already, and are cut.
+pub(super) fn desired(class: Option<&str>, service: &str, backends: &str) -> String {
+    join(class, part_of(service), part_of(backends))
+}
+
+fn part_of(digest: &str) -> &str {
+    digest.get(..PART).unwrap_or(digest)
+}
+
+fn is_ours(digest: &str) -> bool {
+    let mut parts = digest.split(SEPARATOR);
+    let is_class = |part: &str| part.len() == CLASS && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    parts.next().is_some_and(is_class) && parts.count() == 2
+}
+
+/// Like [`desired`], with parts of any length that hold no separator.
+pub(super) fn join(class: Option<&str>, service: &str, backends: &str) -> String {
+    format!("{}{SEPARATOR}{service}{SEPARATOR}{backends}", part_of_class(class))
+}
+
+/// Whether only the backends differ. False for a text that this module did not make.
+#[must_use]
+pub fn differ_in_backends_only(a: &str, b: &str) -> bool {
+    match (a.rsplit_once(SEPARATOR), b.rsplit_once(SEPARATOR)) {
+        (Some((a, of_a)), Some((b, of_b))) => a == b && of_a != of_b,
+        _ => false,
+    }
+}
+
+/// The digest `applied` with its backends replaced by those of `wanted`. `None` if the backends are already the same,
+/// or if this module did not make `applied`.
+#[must_use]
+pub fn with_backends_of(applied: &str, wanted: &str) -> Option<String> {
+    let (rest, before) = applied.rsplit_once(SEPARATOR)?;
+    let (_, backends) = wanted.rsplit_once(SEPARATOR)?;
+    (is_ours(applied) && before != backends).then(|| format!("{rest}{SEPARATOR}{backends}"))
+}
+
+/// Whether the digest of a balancer covers the set of backends with this digest.
+#[must_use]
+pub fn covers_backends(digest: &str, backends: &str) -> bool {
+    digest.rsplit_once(SEPARATOR).is_some_and(|(_, part)| part == part_of(backends))
+}
+
+/// Whether a balancer with this digest was certainly made for a Service of another class: a text that this module did
+/// not make proves nothing.
+#[must_use]
+pub fn is_for_another_class(digest: &str, class: Option<&str>) -> bool {
+    let part = digest.split(SEPARATOR).next().unwrap_or_default();
+    is_ours(digest) && part != part_of_class(class)
+}
+
+/// No class and an empty class differ.
+fn part_of_class(class: Option<&str>) -> String {
+    let text = class.map_or_else(String::new, |class| format!("={class}"));
+    hex(&Sha256::digest(text)).chars().take(CLASS).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Bytes of a digest: 128 bits distinguish sets and keep the clouds' tags short.
+const BYTES: usize = 16;
+
+pub(super) struct Writer(Sha256);
+
+impl Writer {
+    pub(super) fn new(kind: &str) -> Self {
+        let mut writer = Self(Sha256::new());
+        writer.text(kind);
+        writer
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.0.finalize().iter().take(BYTES).fold(String::with_capacity(2 * BYTES), |mut text, byte| {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        self.count(text.len());
+        self.0.update(text);
+    }
+
+    pub(super) fn count(&mut self, count: usize) {
+        self.0.update((count as u64).to_be_bytes());
+    }
+
+    fn number(&mut self, number: i64) {
+        self.0.update(number.to_be_bytes());
+    }
+
+    fn texts(&mut self, texts: &[String]) {
+        self.count(texts.len());
+        texts.iter().for_each(|text| self.text(text));
+    }
+
+    fn numbers(&mut self, numbers: &[i32]) {
+        self.count(numbers.len());
+        numbers.iter().for_each(|number| self.number((*number).into()));
+    }
+
+    fn pairs(&mut self, pairs: &HashMap<String, String>) {
+        let mut sorted: Vec<_> = pairs.iter().collect();
+        sorted.sort_unstable();
+        self.count(sorted.len());
+        for (key, value) in sorted {
+            self.text(key);
+            self.text(value);
+        }
+    }
+
+    /// Digests the whole node; the destructuring forces a decision about each new field.
+    pub(super) fn node(&mut self, node: &pb::NodeRef) {
+        let pb::NodeRef {
+            name,
+            uid,
+            provider_id,
+            system_uuid,
+            provided_node_ips,
+            addresses,
+            creation_time,
+            labels,
+            annotations,
+            pod_cidrs,
+            taints,
+            unschedulable,
+            readiness,
+            deletion_time,
+        } = node;
+        for text in [name, uid, provider_id, system_uuid] {
+            self.text(text);
+        }
+        self.texts(provided_node_ips);
+        self.count(addresses.len());
+        for pb::NodeAddress { r#type, address } in addresses {
+            self.number((*r#type).into());
+            self.text(address);
+        }
+        self.number(creation_time.as_ref().map_or(0, |time| time.seconds));
+        self.pairs(labels);
+        self.pairs(annotations);
+        self.texts(pod_cidrs);
+        self.count(taints.len());
+        for pb::NodeTaint { key, value, effect } in taints {
+            self.text(key);
+            self.text(value);
+            self.number((*effect).into());
+        }
+        self.numbers(&[i32::from(*unschedulable), *readiness]);
+        self.number(deletion_time.as_ref().map_or(0, |time| time.seconds));
+    }
+
+    /// Digests everything wanted. The status is a balancer's answer, not a wish; finalizers and the deletion time
+    /// change no balancer.
+    pub(super) fn service(&mut self, service: &pb::Service) {
+        let pb::Service {
+            r#ref,
+            labels,
+            annotations,
+            ports,
+            load_balancer_class,
+            load_balancer_ip,
+            source_ranges,
+            ip_families,
+            ip_family_policy,
+            cluster_ips,
+            external_ips,
+            client_ip_affinity,
+            external_traffic_policy,
+            internal_traffic_policy,
+            health_check_node_port,
+            allocate_node_ports,
+            ingress: _,
+            creation_time: _,
+            finalizers: _,
+            deletion_time: _,
+        } = service;
+        if let Some(pb::ServiceRef { namespace, name, uid }) = r#ref {
+            [namespace, name, uid].iter().for_each(|text| self.text(text));
+        }
+        self.pairs(labels);
+        self.pairs(annotations);
+        self.count(ports.len());
+        ports.iter().for_each(|port| self.port(port));
+        self.text(load_balancer_class);
+        self.text(load_balancer_ip);
+        self.texts(source_ranges);
+        self.numbers(ip_families);
+        self.texts(cluster_ips);
+        self.texts(external_ips);
+        self.number(client_ip_affinity.as_ref().map_or(-1, |duration| duration.seconds));
+        self.numbers(&[
+            *ip_family_policy,
+            *external_traffic_policy,
+            *internal_traffic_policy,
+            *health_check_node_port,
+            allocate_node_ports.map_or(-1, i32::from),
+        ]);
+    }
+
+    fn port(&mut self, port: &pb::ServicePort) {
+        let pb::ServicePort { name, protocol, app_protocol, port, node_port, target_port } = port;
+        self.text(name);
+        self.text(app_protocol);
+        self.numbers(&[*protocol, *port, *node_port]);
+        match target_port {
+            None => self.number(0),
+            Some(pb::service_port::TargetPort::TargetPortNumber(number)) => self.numbers(&[1, *number]),
+            Some(pb::service_port::TargetPort::TargetPortName(name)) => {
+                self.number(2);
+                self.text(name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(class: Option<&str>, service: char, backends: char) -> String {
+        let part = |digit: char| digit.to_string().repeat(32);
+        desired(class, &part(service), &part(backends))
+    }
+
+    #[test]
+    fn it_fits_into_the_label_of_any_cloud() {
+        let text = digest(Some("example.com/a"), 'a', 'b');
+        assert!(text.len() <= 63, "{text}");
+        assert!(text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-'), "{text}");
+    }
+
+    #[test]
+    fn two_digests_say_whether_only_the_backends_differ() {
+        let rows = [
+            (digest(None, 'a', 'b'), digest(None, 'a', 'c'), true),
+            (digest(None, 'a', 'b'), digest(None, 'a', 'b'), false),
+            (digest(None, 'a', 'b'), digest(None, 'c', 'b'), false),
+            (digest(None, 'a', 'b'), digest(None, 'c', 'd'), false),
+            (digest(None, 'a', 'b'), digest(Some("x"), 'a', 'c'), false),
+            ("somebody else's".to_owned(), digest(None, 'a', 'b'), false),
+            ("d1".to_owned(), "d2".to_owned(), false),
+        ];
+        for (a, b, want) in rows {
+            assert_eq!(differ_in_backends_only(&a, &b), want, "{a} and {b}");
+            assert_eq!(differ_in_backends_only(&b, &a), want, "{b} and {a}");
+        }
+    }
+
+    #[test]
+    fn backends_are_replaced_and_nothing_else() {
+        let (applied, edited) = (digest(None, 'a', 'b'), digest(Some("x"), 'c', 'd'));
+        assert_eq!(with_backends_of(&applied, &edited), Some(digest(None, 'a', 'd')));
+        assert_eq!(with_backends_of(&applied, &digest(None, 'c', 'b')), None, "they have not changed");
+        for text in ["", "d1", "a-b", "somebody-else's-text"] {
+            assert_eq!(with_backends_of(text, &edited), None, "{text:?} was not made here");
+        }
+        let set = |digit: char| digit.to_string().repeat(32);
+        assert!(covers_backends(&applied, &set('b')) && !covers_backends(&applied, &set('c')));
+        assert!(!covers_backends("d1", &set('b')));
+    }
+
+    #[test]
+    fn a_digest_says_for_which_class_it_was_made() {
+        let classes = [None, Some(""), Some("a"), Some("b")];
+        for made_for in classes {
+            for now in classes {
+                let digest = digest(made_for, 'a', 'b');
+                assert_eq!(is_for_another_class(&digest, now), made_for != now, "{made_for:?}, {now:?}");
+            }
+        }
+        for text in ["", "d1", "00000000", "somebody else's", "0-1-2", "00112233445566778899aabbccddeeff"] {
+            assert!(!is_for_another_class(text, None), "{text:?} proves nothing");
+        }
+    }
+}
