@@ -100,7 +100,6 @@ pub fn all() -> impl Iterator<Item = &'static Breach> {
 }
 
 /// The breach of this rule.
-#[must_use]
 pub fn named(rule: &str) -> Option<&'static Breach> {
     all().find(|breach| breach.rule == rule)
 }

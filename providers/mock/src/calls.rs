@@ -134,7 +134,6 @@ impl Calls {
     }
 
     /// Calls after a sequence, of one RPC or all, the newest `limit`.
-    #[must_use]
     pub fn list(&self, method: Option<&str>, since: u64, limit: usize) -> Vec<Call> {
         let inner = self.inner.lock();
         let wanted = |call: &&Call| {
@@ -146,7 +145,6 @@ impl Calls {
     }
 
     /// What was seen of each RPC since the last reset.
-    #[must_use]
     pub fn methods(&self) -> BTreeMap<String, MethodCalls> {
         self.inner.lock().methods.clone()
     }

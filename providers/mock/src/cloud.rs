@@ -4,21 +4,26 @@
 //! messages and errors. [`Cloud`] is the lock around
 //! [`State`], wakes whoever watches, and has each change saved before the caller may speak of it.
 
+/// Takes over what a patch names. Each of its fields stands here, behind `;` those that need more than that.
+macro_rules! take_over {
+    ($target:expr, $patch:ident: $kind:ident { $($field:ident)* ; $($other:ident)* }) => {
+        let $kind { $($field,)* $($other,)* } = $patch;
+        $(if let Some(value) = $field { $target.$field = value; })*
+    };
+}
+
 mod address_pool;
 mod balancer;
 mod balancer_admin;
 mod balancer_config;
-mod balancer_ensure;
-mod balancer_update;
+mod balancer_mutations;
 mod balancers;
 mod conditions;
 mod error;
 mod hosted_cluster;
-mod instance;
 mod instances;
 mod journal;
 mod lookup;
-mod route;
 mod routes;
 mod settings;
 mod ssh_key;
@@ -36,18 +41,16 @@ pub use balancer::{
     ANNOTATION_PREFIX, Backend, Balancer, BalancerState, Ingress, Port, Protocol, WRITTEN_PREFIX,
 };
 pub use balancer_admin::{BalancerPatch, NewLegacyBalancer};
-pub use balancer_ensure::Ensured;
-pub use balancer_update::Deleted;
+pub use balancer_mutations::{Deleted, Ensured};
 pub use balancers::{FoundBalancer, Held, legacy_name};
 pub use conditions::{Conditions, ConditionsPatch, Credentials};
 pub use error::CloudError;
 pub use hosted_cluster::HostedCluster;
-pub use instance::{Address, AddressKind, Instance, InstancePatch, InstanceState, NewInstances};
+pub use instances::{Address, AddressKind, Instance, InstancePatch, InstanceState, NewInstances};
 pub use journal::Change;
 pub(crate) use journal::{read_resume_token, resume_token};
 pub use lookup::Found;
-pub use route::{NewRoute, Route, RoutePatch, RouteState, RouteTarget, canonical_cidr};
-pub use routes::ListedRoute;
+pub use routes::{ListedRoute, NewRoute, Route, RoutePatch, RouteState, RouteTarget, canonical_cidr};
 pub use settings::{Quota, Settings, UnknownNodes};
 pub use ssh_key::SshKey;
 pub use state::{CloudCalls, State};
@@ -72,7 +75,6 @@ struct Shared {
 
 impl Cloud {
     /// A cloud that begins as `state` and saves to `store`.
-    #[must_use]
     pub fn new(state: State, store: Store) -> Self {
         let journal_head = watch::Sender::new(state.journal_head());
         let schedule = watch::Sender::new(0);
@@ -125,13 +127,11 @@ impl Cloud {
     }
 
     /// Wakes whenever the journal moved.
-    #[must_use]
     pub fn journal_moves(&self) -> watch::Receiver<u64> {
         self.shared.journal_head.subscribe()
     }
 
     /// Wakes whenever something may have become due at another time.
-    #[must_use]
     pub fn schedule_moves(&self) -> watch::Receiver<u64> {
         self.shared.schedule.subscribe()
     }

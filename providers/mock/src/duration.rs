@@ -38,7 +38,6 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 }
 
 /// A duration in whole milliseconds, as the admin door speaks.
-#[must_use]
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

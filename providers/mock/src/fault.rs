@@ -221,7 +221,6 @@ pub const COMMON_KEYS: [&str; 5] = ["method", "on", "times", "skip", "probabilit
 
 impl FaultKind {
     /// Its name.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::Latency { .. } => "latency",
@@ -256,40 +255,34 @@ impl FaultKind {
 
 impl Fault {
     /// A fault that is done to every call that it fits.
-    #[must_use]
     pub fn new(kind: FaultKind) -> Self {
         Self { kind, method: None, on: Vec::new(), times: None, skip: None, probability: None }
     }
 
     /// A breach of this rule, in its first variant.
-    #[must_use]
     pub fn breach(rule: &str) -> Self {
         Self::new(FaultKind::Breach { rule: rule.to_owned(), variant: String::new() })
     }
 
     /// Only to this RPC.
-    #[must_use]
     pub fn method(mut self, method: &str) -> Self {
         self.method = Some(method.to_owned());
         self
     }
 
     /// Only to so many calls.
-    #[must_use]
     pub fn times(mut self, times: u32) -> Self {
         self.times = Some(times);
         self
     }
 
     /// Only to this node, Service, route or volume.
-    #[must_use]
     pub fn on(mut self, name: &str) -> Self {
         self.on.push(name.to_owned());
         self
     }
 
     /// A few words for the call log.
-    #[must_use]
     pub fn label(&self) -> String {
         match &self.kind {
             FaultKind::Error { reason, .. } | FaultKind::ItemError { reason, .. } => {

@@ -37,7 +37,6 @@ pub struct Mock {
 
 impl Mock {
     /// With nothing out of the ordinary.
-    #[must_use]
     pub fn new(cloud: Cloud, clock: Clock) -> Self {
         Self {
             cloud,

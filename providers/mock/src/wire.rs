@@ -10,7 +10,6 @@ mod frames;
 mod message;
 mod parts;
 mod scene;
-mod stream;
 mod subject;
 
 use std::{

@@ -71,14 +71,6 @@ pub enum ClientError {
     },
 }
 
-impl ClientError {
-    /// What was asked for is not there.
-    #[must_use]
-    pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Refused { status: 404, .. })
-    }
-}
-
 /// Speaks to the admin door of one mock. Cheap to clone.
 ///
 /// References to things: instances by id, provider ID or name; balancers by id, name, Service uid or `namespace/name`;
@@ -92,7 +84,6 @@ pub struct Client {
 #[expect(clippy::missing_errors_doc, reason = "all alike: the door does not answer, or refuses")]
 impl Client {
     /// A client of the door at this address.
-    #[must_use]
     pub fn new(address: SocketAddr) -> Self {
         Self { address, http: Http::builder(TokioExecutor::new()).build_http() }
     }
@@ -115,7 +106,6 @@ impl Client {
     }
 
     /// Where the door is.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, io::Write as _};
 
 use cloudprovider_sdk::{
     contract::{ERROR_DOMAIN, defaults},
-    proto::{InstanceResult, InstanceState, LoadBalancer, LoadBalancerState},
+    proto::{GetLoadBalancerResponse, InstanceResult, InstanceState, LoadBalancer, LoadBalancerState},
 };
 use prost::Message as _;
 use tonic::{Code, Status};
@@ -13,7 +13,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 use super::{Breach, late};
 use crate::{
     provider::timestamp,
-    wire::{Answer, Reply, Request, Shot},
+    wire::{Answer, Outcome, Reply, Request, Shot},
 };
 
 /// What looks like a secret, for those who look for it.
@@ -53,7 +53,7 @@ pub(super) const BREACHES: &[Breach] = &[
         let Err(status) = &reply.outcome else { return };
         if matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated) {
             reply.outcome = match request {
-                Request::BatchGetInstances(_) | Request::GetLoadBalancer(_) => Ok(all_absent(request, shot)),
+                Request::BatchGetInstances(_) | Request::GetLoadBalancer(_) => all_absent(request, shot),
                 _ => Err(Status::not_found("not found")),
             };
         }
@@ -97,27 +97,19 @@ fn tell_a_secret(status: &Status) -> Status {
 }
 
 /// An answer in which everything that was asked for is absent, with authority.
-pub(super) fn all_absent(request: &Request, shot: &Shot<'_>) -> Answer {
-    let mut answer = Answer::empty(request.method());
-    let absent = |key: String| InstanceResult {
-        key,
-        state: InstanceState::Absent.into(),
-        authoritative: true,
-        observed_at: Some(timestamp(shot.mock.now())),
-        ..InstanceResult::default()
-    };
-    match &mut answer {
-        Answer::BatchGetInstances(answer) => {
-            answer.results = request.subjects().into_iter().map(|subject| absent(subject.key)).collect();
-        }
-        Answer::GetLoadBalancer(answer) => {
-            answer.load_balancer = Some(LoadBalancer {
-                service: request.service().cloned(),
-                state: LoadBalancerState::Absent.into(),
-                ..LoadBalancer::default()
-            });
-        }
-        _ => {}
-    }
-    answer
+pub(super) fn all_absent(request: &Request, shot: &Shot<'_>) -> Outcome {
+    let mut reply = Reply::new(Ok(Answer::empty(request.method())));
+    reply.fill(request, |result: &mut InstanceResult| {
+        result.set_state(InstanceState::Absent);
+        result.authoritative = true;
+        result.observed_at = Some(timestamp(shot.mock.now()));
+    });
+    reply.edit(|answer: &mut GetLoadBalancerResponse| {
+        answer.load_balancer = Some(LoadBalancer {
+            service: request.service().cloned(),
+            state: LoadBalancerState::Absent.into(),
+            ..LoadBalancer::default()
+        });
+    });
+    reply.outcome
 }

@@ -135,7 +135,7 @@ pub(crate) fn leave_out(reply: &mut Reply, is: impl Fn(&Frame) -> bool) {
 fn blind(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
     let names_only = shot.variant == "by-name";
     if reply.outcome.is_err() && !names_only {
-        reply.outcome = Ok(super::errors::all_absent(request, shot));
+        reply.outcome = super::errors::all_absent(request, shot);
     }
     let Request::BatchGetInstances(request) = request else { return };
     let named = |key: &str| {

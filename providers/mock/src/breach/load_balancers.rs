@@ -1,12 +1,6 @@
 //! Breaches by what is done to balancers and said of them.
 
-use cloudprovider_sdk::{
-    ProviderError,
-    proto::{
-        EnsureLoadBalancerResponse, IngressIpMode, LoadBalancer, LoadBalancerIngress,
-        LoadBalancerUpdateResult, UpdateOutcome,
-    },
-};
+use cloudprovider_sdk::{ProviderError, proto};
 use tonic::Status;
 
 use super::{Breach, asked, early, late};
@@ -70,7 +64,7 @@ pub(super) const BREACHES: &[Breach] = &[
     .ways(&["wrong", "missing", "too-early"]),
     late("durable-digest", "a digest is known only to the process that applied it", SHOWN, |_, reply, shot| {
         let known = shot.memory.digests.lock();
-        let forgotten = |balancer: &&mut LoadBalancer| !known.contains(&balancer.applied_digest);
+        let forgotten = |balancer: &&mut proto::LoadBalancer| !known.contains(&balancer.applied_digest);
         let balancers = reply.balancers().into_iter().filter(forgotten);
         balancers.for_each(|balancer| balancer.applied_digest.clear());
     })
@@ -81,8 +75,8 @@ pub(super) const BREACHES: &[Breach] = &[
     }),
     late("ingress-valid", "a way in without IP and name, or with a text that is no IP", SHOWN, |_, reply, shot| {
         let ip = if shot.variant == "no-ip" { "300.300.300.300" } else { "" }.to_owned();
-        let ip_mode = IngressIpMode::Vip.into();
-        let way = LoadBalancerIngress { ip, ip_mode, ..LoadBalancerIngress::default() };
+        let ip_mode = proto::IngressIpMode::Vip.into();
+        let way = proto::LoadBalancerIngress { ip, ip_mode, ..proto::LoadBalancerIngress::default() };
         reply.balancers().into_iter().for_each(|balancer| balancer.ingress.push(way.clone()));
     })
     .ways(&["empty", "no-ip"]),
@@ -90,7 +84,7 @@ pub(super) const BREACHES: &[Breach] = &[
         reply.balancers().into_iter().for_each(|balancer| balancer.ingress.clear());
     }),
     late("annotation-prefix", "annotations outside of the advertised prefixes", ENSURE, |_, reply, _| {
-        reply.edit(|answer: &mut EnsureLoadBalancerResponse| {
+        reply.edit(|answer: &mut proto::EnsureLoadBalancerResponse| {
             answer.service_annotations.insert("elsewhere.example/owner".to_owned(), "mock".to_owned());
             let applied = "kubectl.kubernetes.io/last-applied-configuration".to_owned();
             answer.removed_service_annotations.extend([applied, format!("{WRITTEN_PREFIX}nothing")]);
@@ -116,8 +110,8 @@ pub(super) const BREACHES: &[Breach] = &[
     )
     .ways(&["zero", "negative", "missing"]),
     late("update-backends-only", "new backends are a matter for Ensure", UPDATE, |_, reply, shot| {
-        reply.each(shot, |result: &mut LoadBalancerUpdateResult| {
-            result.set_outcome(UpdateOutcome::NotUpdated);
+        reply.each(shot, |result: &mut proto::LoadBalancerUpdateResult| {
+            result.set_outcome(proto::UpdateOutcome::NotUpdated);
             result.error = Some(ProviderError::needs_ensure(&result.service_uid).to_item());
         });
     }),
@@ -155,7 +149,7 @@ fn there(request: &Request, shot: &Shot<'_>) -> Option<String> {
 
 /// Makes a second balancer and answers it in place of the first.
 fn make_another(reply: &mut Reply, shot: &Shot<'_>) {
-    reply.edit(|answer: &mut EnsureLoadBalancerResponse| {
+    reply.edit(|answer: &mut proto::EnsureLoadBalancerResponse| {
         let Some(first) = &mut answer.load_balancer else { return };
         if let Ok(double) = shot.mock.alter(|state| state.double_balancer(&first.id)) {
             *first = balancer_message(&double);
@@ -164,7 +158,7 @@ fn make_another(reply: &mut Reply, shot: &Shot<'_>) {
 }
 
 /// Another digest, none, or that of what is being made, as if it were there.
-fn wrong_digest(balancer: &mut LoadBalancer, shot: &Shot<'_>) {
+fn wrong_digest(balancer: &mut proto::LoadBalancer, shot: &Shot<'_>) {
     let pending =
         || shot.mock.look(|state| state.balancer(&balancer.id).map(|found| found.pending_digest.clone()));
     match shot.variant {

@@ -139,7 +139,6 @@ pub struct Balancer {
 
 impl Balancer {
     /// A former controller's, without uids.
-    #[must_use]
     pub fn is_legacy(&self) -> bool {
         self.cluster_uid.is_empty()
     }

@@ -58,7 +58,6 @@ impl State {
     }
 
     /// The balancer with this id, name, Service uid or `namespace/name`.
-    #[must_use]
     pub fn balancer(&self, reference: &str) -> Option<&Balancer> {
         let matches = |balancer: &&Balancer| {
             balancer.name == reference
@@ -118,14 +117,10 @@ impl State {
     /// When there is none.
     pub fn patch_balancer(&mut self, reference: &str, patch: BalancerPatch) -> Result<Balancer, CloudError> {
         let mut balancer = self.existing_balancer(reference)?;
-        let BalancerPatch { ports, backends, source_ranges, applied_digest, cluster_uid, drifted } = patch;
-        balancer.ports = ports.unwrap_or(balancer.ports);
+        take_over!(balancer, patch: BalancerPatch {
+            ports source_ranges applied_digest cluster_uid; backends drifted
+        });
         balancer.backends = backends.map_or(balancer.backends, Arc::new);
-        balancer.source_ranges = source_ranges.unwrap_or(balancer.source_ranges);
-        balancer.applied_digest = applied_digest.unwrap_or(balancer.applied_digest);
-        if let Some(cluster_uid) = cluster_uid {
-            balancer.cluster_uid = cluster_uid;
-        }
         balancer.drifted = drifted.unwrap_or(true);
         self.put_balancer(balancer.clone());
         Ok(balancer)

@@ -45,7 +45,6 @@ fn firewall_of(balancer: &Balancer) -> String {
 }
 
 /// The name that in-tree providers give the balancer of a Service.
-#[must_use]
 pub fn legacy_name(service_uid: &str) -> String {
     let mut name = format!("a{}", service_uid.replace('-', ""));
     name.truncate(name.char_indices().nth(32).map_or(name.len(), |(end, _)| end));
@@ -54,7 +53,6 @@ pub fn legacy_name(service_uid: &str) -> String {
 
 impl State {
     /// What is there for a natural key.
-    #[must_use]
     pub fn find_balancer(&self, cluster_uid: &str, service_uid: &str) -> FoundBalancer<'_> {
         if let Some(balancer) = self.own_balancer(cluster_uid, service_uid) {
             return FoundBalancer::ByUid(balancer);
@@ -90,7 +88,6 @@ impl State {
     }
 
     /// The nodes behind balancers, with the provider IDs that the cloud knows.
-    #[must_use]
     pub fn resolve_backends(&self, cluster_uid: &str, nodes: &[NodeRef]) -> Vec<Backend> {
         let resolve = |node: &NodeRef| {
             let found = || match self.find_node(cluster_uid, node) {
@@ -187,7 +184,6 @@ impl State {
     }
 
     /// What there is for a cluster, beside its machines.
-    #[must_use]
     pub fn held(&self, cluster_uid: &str) -> Vec<Held> {
         let balancers = self.balancers.values().filter(|balancer| balancer.cluster_uid == cluster_uid);
         let firewalls = self.firewalls.iter().filter(|(_, owner)| *owner == cluster_uid);

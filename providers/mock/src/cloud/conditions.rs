@@ -109,38 +109,15 @@ impl Conditions {
 
     /// Takes over what the patch names.
     pub(super) fn apply(&mut self, patch: ConditionsPatch) {
-        let ConditionsPatch {
-            credentials,
-            cloud_reachable,
-            watch_healthy,
-            config_valid,
-            rate_limited,
-            serving,
-            latency_ms,
-            provisioning_ms,
-            unreachable_zones,
-            denied_actions,
-        } = patch;
+        take_over!(self, patch: ConditionsPatch {
+            cloud_reachable watch_healthy config_valid rate_limited serving latency_ms provisioning_ms
+            unreachable_zones denied_actions; credentials
+        });
         if let Some(credentials) = credentials {
             if credentials == Credentials::Valid && self.credentials != Credentials::Valid {
                 self.credentials_generation += 1;
             }
             self.credentials = credentials;
         }
-        set(&mut self.cloud_reachable, cloud_reachable);
-        set(&mut self.watch_healthy, watch_healthy);
-        set(&mut self.config_valid, config_valid);
-        set(&mut self.rate_limited, rate_limited);
-        set(&mut self.serving, serving);
-        set(&mut self.latency_ms, latency_ms);
-        set(&mut self.provisioning_ms, provisioning_ms);
-        set(&mut self.unreachable_zones, unreachable_zones);
-        set(&mut self.denied_actions, denied_actions);
-    }
-}
-
-fn set<T>(slot: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *slot = value;
     }
 }

@@ -24,7 +24,6 @@ impl State {
     }
 
     /// The hosted cluster of this name.
-    #[must_use]
     pub fn cluster(&self, name: &str) -> Option<&HostedCluster> {
         self.clusters.get(name)
     }

@@ -25,7 +25,6 @@ pub enum Found<'a> {
 
 impl State {
     /// Looks for the machine of one node, as part of another operation.
-    #[must_use]
     pub fn find_node(&self, cluster_uid: &str, query: &NodeRef) -> Found<'_> {
         let found = if query.provider_id.is_empty() { self.by_properties(query) } else { self.by_id(query) };
         match found {

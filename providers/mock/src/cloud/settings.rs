@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use clap::ArgAction;
 use serde::{Deserialize, Serialize};
+
+use crate::duration;
 
 /// What the cloud answers for a node that it never knew and that has no provider ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -15,23 +18,31 @@ pub enum UnknownNodes {
 }
 
 /// What a cloud is told once. Not part of the state file: the flags of the present start win.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 pub struct Settings {
     /// How every provider ID begins; also tells two mocks of one cluster apart.
+    #[arg(skip)]
     pub provider_id_prefix: String,
-    /// Zones, for machines that name none.
+    /// Zones of the cloud.
+    #[arg(long, value_delimiter = ',', default_value = "mock-1a,mock-1b,mock-1c")]
     pub zones: Vec<String>,
     /// Region of all zones.
+    #[arg(long, default_value = "mock-1")]
     pub region: String,
-    /// What to say about nodes never known.
+    /// What to say about a node without provider ID that was never known.
+    #[arg(long, value_enum, default_value_t)]
     pub unknown_nodes: UnknownNodes,
-    /// How long a new balancer takes.
+    /// How long a new load balancer takes.
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse)]
     pub provisioning_delay: Duration,
-    /// How long a removed balancer takes to go.
+    /// How long a deleted load balancer takes to go.
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse)]
     pub deletion_delay: Duration,
     /// How long a terminated machine is seen going.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
     pub terminate_linger: Duration,
-    /// Whether pod CIDRs are allotted to machines.
+    /// The cloud allots no pod CIDRs.
+    #[arg(long = "no-pod-cidrs", action = ArgAction::SetFalse)]
     pub allot_pod_cidrs: bool,
 }
 

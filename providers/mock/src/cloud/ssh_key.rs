@@ -30,7 +30,6 @@ pub struct SshKey {
 
 impl State {
     /// All keys in the order of their coming.
-    #[must_use]
     pub fn ssh_keys(&self) -> &[SshKey] {
         &self.ssh_keys
     }

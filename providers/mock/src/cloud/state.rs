@@ -73,13 +73,11 @@ pub(super) struct Indexes {
 
 impl State {
     /// An empty cloud.
-    #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self { settings, ..Self::default() }
     }
 
     /// A cloud as it was written down, under the settings of the present start.
-    #[must_use]
     pub fn restored(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self.rebuild_indexes();
@@ -99,13 +97,11 @@ impl State {
     }
 
     /// Grows with every change.
-    #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
     /// The newest sequence of the journal.
-    #[must_use]
     pub fn journal_head(&self) -> u64 {
         self.journal.head()
     }
@@ -141,7 +137,6 @@ impl State {
     }
 
     /// How often each operation of the cloud's own API was used.
-    #[must_use]
     pub fn cloud_calls(&self) -> CloudCalls {
         self.calls.lock().clone()
     }
@@ -164,7 +159,6 @@ impl State {
     }
 
     /// When the next thing is due.
-    #[must_use]
     pub fn next_due(&self) -> Option<Timestamp> {
         self.indexes.due.first().map(|(due, _)| *due)
     }

@@ -34,13 +34,11 @@ pub(super) struct Picture {
 
 impl Store {
     /// Nothing is kept.
-    #[must_use]
     pub fn nowhere() -> Self {
         Self::default()
     }
 
     /// Everything is kept in this file.
-    #[must_use]
     pub fn file(path: PathBuf) -> Self {
         Self { file: Some(Arc::new(File { path, written: tokio::sync::Mutex::new(0) })) }
     }

@@ -31,7 +31,6 @@ pub struct Volume {
 
 impl Volume {
     /// The labels of the volume; several zones stand in one value.
-    #[must_use]
     pub fn topology(&self) -> BTreeMap<String, String> {
         let mut labels = self.labels.clone();
         if !self.zones.is_empty() {
@@ -52,7 +51,6 @@ impl State {
     }
 
     /// What is known of a volume by its id and plugin. Plugins of this cloud are those of Kubernetes' in-tree volumes and its own.
-    #[must_use]
     pub fn find_volume(&self, query: VolumeQuery) -> VolumeResult {
         let VolumeQuery { key, plugin, volume_id: id, .. } = query;
         let known = plugin.starts_with("kubernetes.io/") || plugin.starts_with(super::ANNOTATION_PREFIX);

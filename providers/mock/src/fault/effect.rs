@@ -5,9 +5,10 @@ use std::time::Duration;
 use cloudprovider_sdk::{
     ProviderError,
     proto::{
-        InProgress, InstanceResult, InstanceState, ItemError, ListInstancesResponse, LoadBalancer,
-        LoadBalancerState, LoadBalancerUpdateResult, RouteDeletion, RouteResult, UnreachableLocation,
-        UpdateOutcome, VolumeResult, VolumeState, watch_instances_response::Frame,
+        EnsureLoadBalancerResponse, InProgress, InstanceResult, InstanceState, ItemError,
+        ListInstancesResponse, LoadBalancer, LoadBalancerState, LoadBalancerUpdateResult, Ownership,
+        RouteDeletion, RouteResult, UnreachableLocation, UpdateOutcome, VolumeResult, VolumeState,
+        watch_instances_response::Frame,
     },
 };
 use tonic::Status;
@@ -16,7 +17,9 @@ use super::{Fault, FaultKind, Time};
 use crate::{
     breach,
     provider::timestamp,
-    wire::{Answer, Delivery, Reply, Request, Shot, Turn, code_named, instance_state_named, reason_named},
+    wire::{
+        Answer, Delivery, Method, Reply, Request, Shot, Turn, code_named, instance_state_named, reason_named,
+    },
 };
 
 /// What the fault makes of a call before its work. Latency is not in here: it takes time.
@@ -88,57 +91,31 @@ fn bare(code: &str, message: &str) -> Status {
     Status::new(code_named(code).unwrap_or(tonic::Code::Unknown), message)
 }
 
+/// The answer to a change that was not begun: all of it goes on.
 fn in_progress(request: &Request, retry_after: Duration) -> Turn {
-    let goes_on = || {
-        Some(InProgress {
+    if !Method::CHANGES.contains(&request.method()) {
+        return Turn::GoOn;
+    }
+    let mut reply = Reply::new(Ok(Answer::empty(request.method())));
+    reply.fill::<LoadBalancerUpdateResult>(request, |result| result.set_outcome(UpdateOutcome::NotUpdated));
+    reply.fill::<RouteResult>(request, |_| {});
+    reply.fill::<RouteDeletion>(request, |_| {});
+    reply.edit(|answer: &mut EnsureLoadBalancerResponse| {
+        answer.load_balancer = Some(LoadBalancer {
+            service: request.service().cloned(),
+            state: LoadBalancerState::Pending.into(),
+            ownership: Ownership::ByUid.into(),
+            ..LoadBalancer::default()
+        });
+    });
+    for progress in reply.going_on() {
+        *progress = Some(InProgress {
             retry_after: retry_after.try_into().ok(),
             reason: "PROVISIONING".to_owned(),
             message: "a fault of the mock".to_owned(),
-        })
-    };
-    let mut answer = Answer::empty(request.method());
-    match (request, &mut answer) {
-        (Request::EnsureLoadBalancer(_), Answer::EnsureLoadBalancer(answer)) => {
-            answer.in_progress = goes_on();
-            answer.load_balancer = Some(LoadBalancer {
-                service: request.service().cloned(),
-                state: LoadBalancerState::Pending.into(),
-                ownership: cloudprovider_sdk::proto::Ownership::ByUid.into(),
-                ..LoadBalancer::default()
-            });
-        }
-        (Request::DeleteLoadBalancer(_), Answer::DeleteLoadBalancer(answer)) => {
-            answer.in_progress = goes_on();
-        }
-        (Request::AddSshKeyToAllInstances(_), Answer::AddSshKeyToAllInstances(answer)) => {
-            answer.in_progress = goes_on();
-        }
-        (_, Answer::BatchUpdateLoadBalancers(answer)) => {
-            answer.results = keys(request)
-                .map(|service_uid| LoadBalancerUpdateResult {
-                    service_uid,
-                    outcome: UpdateOutcome::NotUpdated.into(),
-                    in_progress: goes_on(),
-                    ..LoadBalancerUpdateResult::default()
-                })
-                .collect();
-        }
-        (_, Answer::BatchEnsureRoutes(answer)) => {
-            answer.results = keys(request)
-                .map(|key| RouteResult { key, in_progress: goes_on(), ..RouteResult::default() })
-                .collect();
-        }
-        (_, Answer::BatchDeleteRoutes(answer)) => {
-            answer.results =
-                keys(request).map(|key| RouteDeletion { key, in_progress: goes_on(), error: None }).collect();
-        }
-        _ => return Turn::GoOn,
+        });
     }
-    Turn::answer(answer)
-}
-
-fn keys(request: &Request) -> impl Iterator<Item = String> {
-    request.subjects().into_iter().map(|subject| subject.key)
+    Turn::Answer(Box::new(reply.outcome))
 }
 
 fn partial(reply: &mut Reply, shot: &Shot<'_>, location: &str) {

@@ -54,7 +54,6 @@ impl Faults {
     }
 
     /// All, spent ones among them.
-    #[must_use]
     pub fn list(&self) -> Vec<FaultStatus> {
         self.inner.lock().standing.iter().map(Entry::status).collect()
     }

@@ -23,7 +23,6 @@ pub struct FaultSpec(Fault);
 
 impl FaultSpec {
     /// The fault.
-    #[must_use]
     pub fn into_fault(self) -> Fault {
         self.0
     }

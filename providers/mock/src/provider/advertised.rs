@@ -2,14 +2,7 @@
 
 use std::{str::FromStr, time::Duration};
 
-use cloudprovider_sdk::{
-    Leaders,
-    contract::defaults,
-    proto::{
-        Capability, GetCapabilitiesResponse, Intervals, Limits, MethodDeadline, NodeFields, RateLimit,
-        ServiceFields, Wants,
-    },
-};
+use cloudprovider_sdk::{Leaders, contract::defaults, proto};
 
 use crate::{
     cloud::{ANNOTATION_PREFIX, Settings, WRITTEN_PREFIX},
@@ -19,9 +12,9 @@ use crate::{
 /// What is advertised beyond the services. Zero and absent: the contract's default.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Advertised {
-    limits: Limits,
-    intervals: Intervals,
-    without: Vec<Capability>,
+    limits: proto::Limits,
+    intervals: proto::Intervals,
+    without: Vec<proto::Capability>,
     no_default_class: bool,
     keyed_by_name: bool,
     node_labels: Vec<String>,
@@ -46,10 +39,8 @@ impl FromStr for Advertised {
             let shape = || AdvertisedError(format!("{part:?} is not key=value"));
             let (key, value) = part.split_once('=').ok_or_else(shape)?;
             let (key, value) = (key.trim(), value.trim());
-            let known = advertised
-                .set(key, value)
-                .map_err(|remedy| AdvertisedError(format!("{value:?} does not fit {key}; use {remedy}")))?;
-            if !known {
+            let misfit = |remedy| AdvertisedError(format!("{value:?} does not fit {key}; use {remedy}"));
+            if !advertised.set(key, value).map_err(misfit)? {
                 let text = format!("{key:?} is nothing that can be advertised; known are {KEYS}");
                 return Err(AdvertisedError(text));
             }
@@ -64,7 +55,7 @@ impl Advertised {
         let (limits, intervals) = (&mut self.limits, &mut self.intervals);
         if let Some(method) = key.strip_prefix("deadline.") {
             let deadline = Some(time(value)?);
-            limits.deadlines.push(MethodDeadline { method: method.to_owned(), deadline });
+            limits.deadlines.push(proto::MethodDeadline { method: method.to_owned(), deadline });
             return Ok(true);
         }
         match key {
@@ -93,35 +84,30 @@ impl Advertised {
     }
 
     /// How long a page token is valid.
-    #[must_use]
     pub fn page_token_validity(&self) -> Duration {
         or(self.intervals.page_token_validity, defaults::TOKEN_VALIDITY)
     }
 
     /// How long a resume token is valid.
-    #[must_use]
     pub fn resume_token_validity(&self) -> Duration {
         or(self.intervals.resume_token_validity, defaults::TOKEN_VALIDITY)
     }
 
     /// At least this often a bookmark comes.
-    #[must_use]
     pub fn bookmark_interval(&self) -> Duration {
         or(self.intervals.bookmark_interval, defaults::BOOKMARK_INTERVAL)
     }
 
     /// Bytes of a message at most.
-    #[must_use]
     pub fn message_bytes(&self) -> usize {
         let bytes = self.limits.max_message_bytes;
         (if bytes == 0 { defaults::MAX_MESSAGE_BYTES } else { bytes }) as usize
     }
 
     /// How former leaders are refused: without `Lead` by their epochs, and without that not at all.
-    #[must_use]
     pub fn leaders(&self) -> Leaders {
         let with = |capability| !self.without.contains(&capability);
-        match (with(Capability::Leadership), with(Capability::Fencing)) {
+        match (with(proto::Capability::Leadership), with(proto::Capability::Fencing)) {
             (true, _) => Leaders::Told,
             (false, true) => Leaders::Compared,
             (false, false) => Leaders::Ignored,
@@ -129,43 +115,39 @@ impl Advertised {
     }
 
     /// Whether an instance is said to be looked up by its node's name without fail.
-    #[must_use]
     pub fn keyed_by_name(&self) -> bool {
         self.keyed_by_name
     }
 
     /// Whether the cloud has tags to keep a digest in.
-    #[must_use]
     pub fn durable_digests(&self) -> bool {
-        !self.without.contains(&Capability::DurableDigest)
+        !self.without.contains(&proto::Capability::DurableDigest)
     }
 
     /// Whether routes have room for a tag.
-    #[must_use]
     pub fn tagged_routes(&self) -> bool {
-        !self.without.contains(&Capability::RouteOwnership)
+        !self.without.contains(&proto::Capability::RouteOwnership)
     }
 
     /// The answer of `GetCapabilities`, but for leadership and fencing, which the SDK adds.
-    #[must_use]
-    pub fn answer(&self, settings: &Settings) -> GetCapabilitiesResponse {
+    pub fn answer(&self, settings: &Settings) -> proto::GetCapabilitiesResponse {
         let mut capabilities = vec![
-            Capability::InstancesWatch,
-            Capability::InstancesList,
-            Capability::SshKeys,
-            Capability::Adoption,
-            Capability::LoadBalancerDrift,
-            Capability::DurableDigest,
-            Capability::RouteOwnership,
+            proto::Capability::InstancesWatch,
+            proto::Capability::InstancesList,
+            proto::Capability::SshKeys,
+            proto::Capability::Adoption,
+            proto::Capability::LoadBalancerDrift,
+            proto::Capability::DurableDigest,
+            proto::Capability::RouteOwnership,
         ];
         if settings.allot_pod_cidrs {
-            capabilities.push(Capability::InstancePodCidrs);
+            capabilities.push(proto::Capability::InstancePodCidrs);
         }
         if self.keyed_by_name {
-            capabilities.push(Capability::InstancesKeyedByName);
+            capabilities.push(proto::Capability::InstancesKeyedByName);
         }
         capabilities.retain(|capability| !self.without.contains(capability));
-        GetCapabilitiesResponse {
+        proto::GetCapabilitiesResponse {
             capabilities: capabilities.into_iter().map(i32::from).collect(),
             limits: Some(self.limits.clone()),
             intervals: Some(self.intervals),
@@ -175,20 +157,20 @@ impl Advertised {
         }
     }
 
-    fn wants(&self) -> Wants {
-        let identity = NodeFields {
+    fn wants(&self) -> proto::Wants {
+        let identity = proto::NodeFields {
             system_uuid: true,
             provided_node_ips: true,
             addresses: true,
             labels: self.node_labels.clone(),
-            ..NodeFields::default()
+            ..proto::NodeFields::default()
         };
         let annotations = vec![ANNOTATION_PREFIX.to_owned()];
-        Wants {
+        proto::Wants {
             identity: Some(identity),
-            backend: Some(NodeFields::default()),
-            route_target: Some(NodeFields::default()),
-            service: Some(ServiceFields { annotations, ..ServiceFields::default() }),
+            backend: Some(proto::NodeFields::default()),
+            route_target: Some(proto::NodeFields::default()),
+            service: Some(proto::ServiceFields { annotations, ..proto::ServiceFields::default() }),
             service_annotation_writes: vec![WRITTEN_PREFIX.to_owned()],
             service_condition_writes: Vec::new(),
         }
@@ -199,9 +181,9 @@ fn number(value: &str) -> Result<u32, &'static str> {
     value.parse().map_err(|_| "a whole number")
 }
 
-fn rate(value: &str) -> Result<RateLimit, &'static str> {
+fn rate(value: &str) -> Result<proto::RateLimit, &'static str> {
     let per_second: f64 = value.parse().map_err(|_| "a number")?;
-    Ok(RateLimit { per_second, burst: per_second.ceil().clamp(1.0, 1e6) as u32 })
+    Ok(proto::RateLimit { per_second, burst: per_second.ceil().clamp(1.0, 1e6) as u32 })
 }
 
 fn time(value: &str) -> Result<prost_types::Duration, &'static str> {
@@ -213,9 +195,9 @@ fn truth(value: &str) -> Result<bool, &'static str> {
     value.parse().map_err(|_| "true or false")
 }
 
-fn capability(value: &str) -> Result<Capability, &'static str> {
+fn capability(value: &str) -> Result<proto::Capability, &'static str> {
     let name = format!("CAPABILITY_{}", value.replace('-', "_").to_ascii_uppercase());
-    Capability::from_str_name(&name).ok_or("a capability such as instances-watch")
+    proto::Capability::from_str_name(&name).ok_or("a capability such as instances-watch")
 }
 
 fn or(value: Option<prost_types::Duration>, default: Duration) -> Duration {
@@ -239,8 +221,8 @@ mod tests {
         assert_eq!((limits.max_batch_instances, limits.max_page_size), (50, 7));
         assert_eq!(limits.deadlines[0].method, "EnsureLoadBalancer");
         assert_eq!(advertised.bookmark_interval(), Duration::from_millis(50));
-        assert!(!answer.capabilities.contains(&Capability::InstancesWatch.into()));
-        assert!(answer.capabilities.contains(&Capability::InstancePodCidrs.into()));
+        assert!(!answer.capabilities.contains(&proto::Capability::InstancesWatch.into()));
+        assert!(answer.capabilities.contains(&proto::Capability::InstancePodCidrs.into()));
     }
 
     #[test]

@@ -1,14 +1,6 @@
 //! `Instances`, answered from the cloud.
 
-use cloudprovider_sdk::{
-    CallContext, InstanceWatch, Instances, Result, async_trait,
-    proto::{
-        AddSshKeyToAllInstancesRequest, AddSshKeyToAllInstancesResponse, BatchGetInstancesRequest,
-        BatchGetInstancesResponse, InstanceQuery, InstanceResult, InstanceState, ListInstancesRequest,
-        ListInstancesResponse, ListedInstance, WatchInstancesRequest,
-    },
-    results,
-};
+use cloudprovider_sdk::{CallContext, InstanceWatch, Instances, Result, async_trait, proto, results};
 
 use super::{Honest, to_wire, watch};
 use crate::cloud::{Found, Instance};
@@ -18,30 +10,32 @@ impl Instances for Honest {
     async fn batch_get_instances(
         &self,
         ctx: &CallContext,
-        request: BatchGetInstancesRequest,
-    ) -> Result<BatchGetInstancesResponse> {
+        request: proto::BatchGetInstancesRequest,
+    ) -> Result<proto::BatchGetInstancesResponse> {
         let view = request.view();
         self.ask(|state, now| {
             state.enter("instances:read")?;
-            let result = |query: InstanceQuery| {
+            let result = |query: proto::InstanceQuery| {
                 let node = query.node.unwrap_or_default();
                 let (is, instance) = match state.find_node(ctx.cluster_uid(), &node) {
                     Found::Instance(machine) => (to_wire::state(machine.state), Some(machine)),
-                    Found::Absent => (InstanceState::Absent, None),
-                    Found::NotOwned => (InstanceState::NotOwned, None),
+                    Found::Absent => (proto::InstanceState::Absent, None),
+                    Found::NotOwned => (proto::InstanceState::NotOwned, None),
                     Found::Unknown(error) => return results::unknown(query.key, &error),
                 };
-                let by_name = is == InstanceState::Absent && node.provider_id.is_empty();
-                InstanceResult {
+                let by_name = is == proto::InstanceState::Absent && node.provider_id.is_empty();
+                proto::InstanceResult {
                     key: query.key,
                     state: is.into(),
                     authoritative: !by_name || self.mock.advertised.keyed_by_name(),
                     observed_at: Some(to_wire::timestamp(now)),
                     instance: instance.map(|machine| to_wire::instance(machine, view)),
-                    ..InstanceResult::default()
+                    ..proto::InstanceResult::default()
                 }
             };
-            Ok(BatchGetInstancesResponse { results: request.queries.into_iter().map(result).collect() })
+            Ok(proto::BatchGetInstancesResponse {
+                results: request.queries.into_iter().map(result).collect(),
+            })
         })
         .await
     }
@@ -49,7 +43,7 @@ impl Instances for Honest {
     async fn watch_instances(
         &self,
         ctx: &CallContext,
-        request: WatchInstancesRequest,
+        request: proto::WatchInstancesRequest,
     ) -> Result<InstanceWatch> {
         watch::open(self, ctx.cluster_uid(), &request.resume_token)
     }
@@ -57,8 +51,8 @@ impl Instances for Honest {
     async fn list_instances(
         &self,
         ctx: &CallContext,
-        request: ListInstancesRequest,
-    ) -> Result<ListInstancesResponse> {
+        request: proto::ListInstancesRequest,
+    ) -> Result<proto::ListInstancesResponse> {
         let (view, cluster) = (request.view(), ctx.cluster_uid());
         self.ask(|state, _| {
             state.enter("instances:list")?;
@@ -68,12 +62,12 @@ impl Instances for Honest {
                     && !unreachable.contains(&machine.zone)
             });
             let (page, next_page_token) = self.pager.page(&request, shown, |machine| machine.id.clone())?;
-            let listed = |machine: &Instance| ListedInstance {
+            let listed = |machine: &Instance| proto::ListedInstance {
                 state: to_wire::state(machine.state).into(),
                 instance: Some(to_wire::instance(machine, view)),
                 node_name: machine.name.clone(),
             };
-            Ok(ListInstancesResponse {
+            Ok(proto::ListInstancesResponse {
                 instances: page.into_iter().map(listed).collect(),
                 next_page_token,
                 unreachable: unreachable.iter().map(|zone| to_wire::unreachable(zone)).collect(),
@@ -85,10 +79,10 @@ impl Instances for Honest {
     async fn add_ssh_key_to_all_instances(
         &self,
         ctx: &CallContext,
-        request: AddSshKeyToAllInstancesRequest,
-    ) -> Result<AddSshKeyToAllInstancesResponse> {
+        request: proto::AddSshKeyToAllInstancesRequest,
+    ) -> Result<proto::AddSshKeyToAllInstancesResponse> {
         self.change(|state, _| state.add_ssh_key(ctx.cluster_uid(), &request.user, &request.public_key))
             .await?;
-        Ok(AddSshKeyToAllInstancesResponse { in_progress: None })
+        Ok(proto::AddSshKeyToAllInstancesResponse { in_progress: None })
     }
 }

@@ -4,13 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use cloudprovider_sdk::ServeOptions;
 
-use crate::{
-    admin,
-    cloud::{Settings, UnknownNodes},
-    duration,
-    fault::FaultSpec,
-    provider::Advertised,
-};
+use crate::{admin, cloud::Settings, duration, fault::FaultSpec, provider::Advertised};
 
 /// Flags of the running mock.
 #[derive(Debug, Clone, clap::Args)]
@@ -33,33 +27,15 @@ pub struct Options {
     /// Version that the provider reports of itself.
     #[arg(long, value_name = "TEXT", default_value = env!("CARGO_PKG_VERSION"))]
     pub report_version: String,
-    /// Zones of the cloud.
-    #[arg(long, value_delimiter = ',', default_value = "mock-1a,mock-1b,mock-1c")]
-    pub zones: Vec<String>,
-    /// Region of all zones.
-    #[arg(long, default_value = "mock-1")]
-    pub region: String,
+    /// What the cloud is told once.
+    #[command(flatten)]
+    pub settings: Settings,
     /// Make so many machines, node-0 and on, when the cloud is new.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed_instances: u32,
-    /// What to say about a node without provider ID that was never known.
-    #[arg(long, value_enum, default_value_t)]
-    pub unknown_nodes: UnknownNodes,
     /// Every call that reaches the cloud takes at least this long.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse)]
     pub latency: Duration,
-    /// How long a new load balancer takes.
-    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse)]
-    pub provisioning_delay: Duration,
-    /// How long a deleted load balancer takes to go.
-    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse)]
-    pub deletion_delay: Duration,
-    /// How long a terminated machine is seen going.
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
-    pub terminate_linger: Duration,
-    /// The cloud allots no pod CIDRs.
-    #[arg(long)]
-    pub no_pod_cidrs: bool,
     /// Limits and intervals other than the contract's defaults: max-batch-instances=50,page-size=10,…
     #[arg(long, value_name = "KEY=VALUE,...", default_value = "")]
     pub advertise: Advertised,
@@ -70,15 +46,6 @@ pub struct Options {
 
 impl Options {
     pub(super) fn settings(&self) -> Settings {
-        Settings {
-            provider_id_prefix: format!("{}://", self.name),
-            zones: self.zones.clone(),
-            region: self.region.clone(),
-            unknown_nodes: self.unknown_nodes,
-            provisioning_delay: self.provisioning_delay,
-            deletion_delay: self.deletion_delay,
-            terminate_linger: self.terminate_linger,
-            allot_pod_cidrs: !self.no_pod_cidrs,
-        }
+        Settings { provider_id_prefix: format!("{}://", self.name), ..self.settings.clone() }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use http::{Request as HttpRequest, Response as HttpResponse, request::Parts};
+use http::{HeaderMap, Request as HttpRequest, Response as HttpResponse, request::Parts};
 use http_body_util::{BodyExt as _, Full};
 use prost::bytes::Bytes;
 use tonic::{Code, Status, body::Body};
@@ -11,7 +11,7 @@ use tower::Service;
 use super::{
     Answer, Delivery, Method, Outcome, Request, Turn, World,
     call::{Call, Entry, arrive},
-    frames, stream,
+    frames::{self, Passed},
 };
 use crate::calls::GONE;
 
@@ -79,7 +79,7 @@ where
     }
     let answer = inner.call(request).await?;
     if method == Method::WatchInstances {
-        return Ok(stream::open(call, entry, answer));
+        return Ok(watch(call, entry, answer));
     }
     let outcome = read(method, answer).await;
     Ok(call.deliver(outcome, entry).await)
@@ -180,5 +180,43 @@ impl Call {
                 frames::failed_answer(status)
             }
         }
+    }
+}
+
+/// Hands each frame to the faults; the log's entry ends with the stream.
+fn watch(call: Call, entry: Entry, answer: HttpResponse<Body>) -> HttpResponse<Body> {
+    let (parts, body) = answer.into_parts();
+    if let Some(status) = Status::from_header_map(&parts.headers) {
+        let reply = call.after(Err(status.clone()), 0);
+        let status = reply.outcome.err().unwrap_or(status);
+        entry.end_with(&status);
+        return frames::failed_answer(status);
+    }
+    let mut number = 0;
+    let change = move |message: Bytes| {
+        let frame = number;
+        number += 1;
+        pass(&call, message, frame)
+    };
+    let ended = move |trailers: &HeaderMap| match Status::from_header_map(trailers) {
+        Some(status) if status.code() != Code::Ok => entry.end_with(&status),
+        _ => entry.end("OK", ""),
+    };
+    frames::answer(frames::changed(body, change, ended))
+}
+
+fn pass(call: &Call, message: Bytes, number: u64) -> Passed {
+    let Ok(answer) = Answer::decode(call.method, message.clone()) else {
+        return Passed::Message(message.to_vec());
+    };
+    let reply = call.after(Ok(answer), number);
+    match (reply.delivery, reply.outcome) {
+        (Delivery::Drop, _) => Passed::Dropped,
+        (Delivery::Send, Ok(answer)) => {
+            let mut message = answer.encode();
+            message.extend_from_slice(&reply.tail);
+            Passed::Message(message)
+        }
+        _ => Passed::Reset,
     }
 }

@@ -41,13 +41,11 @@ macro_rules! contract {
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
             /// Its name, without the service.
-            #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }
             }
 
             /// Its service, fully qualified.
-            #[must_use]
             pub fn service(self) -> &'static str {
                 match self { $(Self::$name => $service,)* }
             }
@@ -158,7 +156,6 @@ impl Method {
     ];
 
     /// The RPC of this name, with or without its service.
-    #[must_use]
     pub fn named(text: &str) -> Option<Self> {
         let name = text.rsplit('/').next().unwrap_or(text);
         Self::ALL.iter().copied().find(|method| method.name().eq_ignore_ascii_case(name))

@@ -5,10 +5,10 @@ use cloudprovider_sdk::proto::{
     UnreachableLocation, VolumeResult,
 };
 
-use super::{Answer, Reply, Shot};
+use super::{Answer, Reply, Request, Shot};
 
 /// One item of the answer to a batch.
-pub(crate) trait Item: Clone + 'static {
+pub(crate) trait Item: Clone + Default + 'static {
     /// Under which it is answered.
     fn key(&mut self) -> &mut String;
 
@@ -43,6 +43,18 @@ impl Reply {
     pub(crate) fn edit<T: 'static>(&mut self, change: impl FnOnce(&mut T)) {
         if let Some(answer) = self.outcome.as_mut().ok().and_then(Answer::of) {
             change(answer);
+        }
+    }
+
+    /// Answers each item that was asked for, if they are of this type: what is left out is empty.
+    pub(crate) fn fill<T: Item>(&mut self, request: &Request, make: impl Fn(&mut T)) {
+        if let Some(all) = self.outcome.as_mut().ok().and_then(T::all) {
+            for subject in request.subjects() {
+                let mut item = T::default();
+                *item.key() = subject.key;
+                make(&mut item);
+                all.push(item);
+            }
         }
     }
 

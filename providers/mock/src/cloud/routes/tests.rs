@@ -99,3 +99,12 @@ fn lists_keep_within_what_was_asked() {
     let within = ["10.2.0.0/16".parse().unwrap()];
     assert_eq!(cloud.list_routes("c1", &within).unwrap().len(), 1);
 }
+
+#[test]
+fn cidrs_are_compared_as_networks() {
+    let text = |cidr: &str| canonical_cidr(cidr).map(|net| net.to_string());
+    assert_eq!(text("10.0.1.7/24"), Some("10.0.1.0/24".into()), "R:route-canonical");
+    assert_eq!(text("2001:DB8:0:0::1/64"), Some("2001:db8::/64".into()), "R:route-canonical");
+    assert_eq!(text("10.0.1.0"), None);
+    assert_eq!(text("x/24"), None);
+}
