@@ -78,7 +78,7 @@ impl BatchRpc for InstanceReads {
         let message = pb::BatchGetInstancesRequest {
             cluster: Some(call.link.cluster()),
             queries: queries.collect(),
-            view: view(call.lane.view).into(),
+            view: call.lane.view.into(),
             max_staleness: max_staleness(call.lane.freshness),
         };
         let answer = call.link.call(call.session, Some(items.len()), message).await?;
@@ -112,14 +112,6 @@ fn is_fresh(other: Freshness, asked: Freshness, age: Duration) -> bool {
         (Freshness::AtMost(_), Freshness::ReadThrough) => false,
         (Freshness::ReadThrough, Freshness::AtMost(most)) => age <= most,
         (Freshness::AtMost(old), Freshness::AtMost(most)) => old.saturating_add(age) <= most,
-    }
-}
-
-fn view(view: InstanceView) -> pb::InstanceView {
-    match view {
-        InstanceView::Existence => pb::InstanceView::Existence,
-        InstanceView::Metadata => pb::InstanceView::Metadata,
-        InstanceView::All => pb::InstanceView::All,
     }
 }
 

@@ -6,8 +6,7 @@ use cloudprovider_proto::v1alpha1 as pb;
 use ipnet::IpNet;
 
 use super::{
-    AddressType, CloudError, DeletedRoute, EnsureRoute, EnsuredRoute, NodeAddress, Route, RouteList,
-    RouteState, RouteTarget,
+    CloudError, DeletedRoute, EnsureRoute, EnsuredRoute, NodeAddress, Route, RouteList,
     call::{
         batch::{Answer, BatchRpc, Call, Item, ItemKey, Planned},
         list::{At, List, Page, Walked},
@@ -188,38 +187,21 @@ fn without_doubles<R: BatchRpc>(items: Vec<Item<R>>) -> Planned<R> {
 
 /// The route as the provider listed it, so that the provider can tell whether it has changed since.
 fn as_listed(route: &Route) -> pb::Route {
+    let address = |NodeAddress { kind, address }: &NodeAddress| pb::NodeAddress {
+        r#type: *kind as i32,
+        address: address.clone(),
+    };
     pb::Route {
         id: route.id.clone(),
         destination_cidr: route.destination.to_string(),
-        target: route.target.as_ref().map(target),
-        state: match route.state {
-            RouteState::Unknown => pb::RouteState::Unspecified,
-            RouteState::Active => pb::RouteState::Active,
-            RouteState::Pending => pb::RouteState::Pending,
-            RouteState::Blackhole => pb::RouteState::Blackhole,
-        }
-        .into(),
+        target: route.target.as_ref().map(|target| pb::NodeRef {
+            name: target.name.clone(),
+            uid: target.uid.clone(),
+            provider_id: target.provider_id.clone(),
+            addresses: target.addresses.iter().map(address).collect(),
+            ..Default::default()
+        }),
+        state: route.state.into(),
         ownership: if route.ours { pb::Ownership::ByUid } else { pb::Ownership::Unspecified }.into(),
     }
-}
-
-fn target(target: &RouteTarget) -> pb::NodeRef {
-    pb::NodeRef {
-        name: target.name.clone(),
-        uid: target.uid.clone(),
-        provider_id: target.provider_id.clone(),
-        addresses: target.addresses.iter().map(address).collect(),
-        ..Default::default()
-    }
-}
-
-fn address(address: &NodeAddress) -> pb::NodeAddress {
-    let kind = match address.kind {
-        AddressType::Hostname => pb::NodeAddressType::Hostname,
-        AddressType::InternalIp => pb::NodeAddressType::InternalIp,
-        AddressType::ExternalIp => pb::NodeAddressType::ExternalIp,
-        AddressType::InternalDns => pb::NodeAddressType::InternalDns,
-        AddressType::ExternalDns => pb::NodeAddressType::ExternalDns,
-    };
-    pb::NodeAddress { r#type: kind.into(), address: address.address.clone() }
 }

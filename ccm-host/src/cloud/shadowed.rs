@@ -171,7 +171,10 @@ fn seen(found: &LoadBalancer, adopt: bool) -> (bool, String) {
         State::NotOwned => {
             (false, "would be refused the load balancer: it belongs to another owner".to_owned())
         }
-        state @ (State::Unknown | State::Pending | State::Deleting) => {
+        State::Unspecified => {
+            (false, "would call EnsureLoadBalancer: the load balancer is Unknown".to_owned())
+        }
+        state @ (State::Pending | State::Deleting) => {
             (false, format!("would call EnsureLoadBalancer: the load balancer is {state:?}"))
         }
     }
@@ -211,20 +214,20 @@ mod tests {
             state,
             ingress: Vec::new(),
             applied_digest: None,
-            sync_state: crate::cloud::SyncState::Unknown,
+            sync_state: crate::cloud::SyncState::Unspecified,
             ownership,
             rejected: Vec::new(),
         };
         let rows = [
             (State::Active, Ownership::ByUid, false, (true, "once")),
-            (State::Active, Ownership::Unknown, false, (true, "once")),
+            (State::Active, Ownership::Unspecified, false, (true, "once")),
             (State::Active, Ownership::ByLegacyName, true, (true, "once")),
             (State::Active, Ownership::ByLegacyName, false, (false, "--adopt-load-balancers")),
-            (State::Absent, Ownership::Unknown, true, (false, "create")),
-            (State::NotOwned, Ownership::Unknown, true, (false, "another owner")),
+            (State::Absent, Ownership::Unspecified, true, (false, "create")),
+            (State::NotOwned, Ownership::Unspecified, true, (false, "another owner")),
             (State::Pending, Ownership::ByUid, true, (false, "Pending")),
             (State::Deleting, Ownership::ByUid, true, (false, "Deleting")),
-            (State::Unknown, Ownership::ByUid, true, (false, "Unknown")),
+            (State::Unspecified, Ownership::ByUid, true, (false, "Unknown")),
         ];
         for (state, ownership, adopt, (takes_over, word)) in rows {
             let (seen, what) = seen(&found(state, ownership), adopt);

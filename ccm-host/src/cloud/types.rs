@@ -2,6 +2,11 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
+// An unspecified value is what the provider leaves open, and always the safe branch.
+use cloudprovider_proto::v1alpha1 as pb;
+pub use cloudprovider_proto::v1alpha1::{
+    InstanceState, InstanceView, LoadBalancerState, Ownership, RouteState, SyncState, VolumeState,
+};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use prost::bytes::Bytes;
@@ -19,17 +24,6 @@ pub struct InstanceQuery {
     pub freshness: Freshness,
 }
 
-/// How much of an instance is requested.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum InstanceView {
-    /// Whether it exists, and in which state.
-    Existence,
-    /// The fields that a Node carries; the provider may leave open whether the instance runs.
-    Metadata,
-    /// Both, and pod CIDRs.
-    All,
-}
-
 /// The maximum age of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Freshness {
@@ -37,26 +31,6 @@ pub enum Freshness {
     ReadThrough,
     /// No older than this.
     AtMost(Duration),
-}
-
-/// The state of an instance. `InstanceState` in `instances.proto` has the table of what each state leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum InstanceState {
-    /// Not known: the safe branch.
-    Unknown,
-    /// Being created.
-    Pending,
-    Running,
-    /// It can be started again.
-    Stopped,
-    /// Being deleted.
-    Terminating,
-    /// The provider looked for it and did not find it.
-    Absent,
-    /// It belongs to another owner.
-    NotOwned,
-    /// It exists; whether it runs was not asked.
-    Exists,
 }
 
 /// The answer about one node.
@@ -101,19 +75,20 @@ pub struct Instance {
     pub rejected: Vec<String>,
 }
 
-/// The type of an address.
+/// The type of an address, one that the contract knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(i32)]
 pub enum AddressType {
     /// The instance's own host name.
-    Hostname,
+    Hostname = pb::NodeAddressType::Hostname as i32,
     /// Reachable within the cluster's network.
-    InternalIp,
+    InternalIp = pb::NodeAddressType::InternalIp as i32,
     /// Reachable from outside.
-    ExternalIp,
+    ExternalIp = pb::NodeAddressType::ExternalIp as i32,
     /// A name that resolves within the cluster's network.
-    InternalDns,
+    InternalDns = pb::NodeAddressType::InternalDns as i32,
     /// A name that resolves from outside.
-    ExternalDns,
+    ExternalDns = pb::NodeAddressType::ExternalDns as i32,
 }
 
 impl AddressType {
@@ -270,44 +245,6 @@ impl LoadBalancer {
     }
 }
 
-/// Whether a balancer exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoadBalancerState {
-    /// Nothing is deleted or forgotten on this.
-    Unknown,
-    /// Being created.
-    Pending,
-    /// It serves.
-    Active,
-    /// Being deleted.
-    Deleting,
-    /// The provider looked for it and did not find it.
-    Absent,
-    /// It belongs to another owner.
-    NotOwned,
-}
-
-/// Whether the cloud still matches what was applied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SyncState {
-    Unknown,
-    /// The cloud matches.
-    InSync,
-    /// Somebody changed it in the cloud.
-    Drifted,
-}
-
-/// How a balancer was recognised as this cluster's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ownership {
-    /// Such a balancer is never deleted.
-    Unknown,
-    /// By the uids of cluster and Service.
-    ByUid,
-    /// By a former controller's name.
-    ByLegacyName,
-}
-
 /// One ingress entry of a balancer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ingress {
@@ -376,19 +313,6 @@ impl RouteTarget {
     }
 }
 
-/// Whether a route carries traffic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RouteState {
-    /// Kept, but not counted as present.
-    Unknown,
-    /// It leads to its target.
-    Active,
-    /// Being created.
-    Pending,
-    /// Its target is gone: packets are lost.
-    Blackhole,
-}
-
 /// The routes of this cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouteList {
@@ -441,18 +365,6 @@ pub struct VolumeQuery {
     pub volume_id: String,
     /// Labels that the volume has already.
     pub labels: BTreeMap<String, String>,
-}
-
-/// The state of a volume. `VolumeState` in `volumes.proto` has the table of what each state leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VolumeState {
-    /// Not known: the safe branch.
-    Unknown,
-    Present,
-    /// The provider looked for it and did not find it.
-    Absent,
-    /// It belongs to another cloud, or is of a kind that the provider does not know.
-    NotOwned,
 }
 
 /// The answer about one volume.

@@ -71,7 +71,7 @@ impl BatchRpc for VolumeReads {
     /// A volume that is not there, or another cloud's, is no failure of the cloud.
     fn failure(answer: &Answer<Self>) -> Option<&CloudError> {
         match answer {
-            Ok(answer) if answer.state == VolumeState::Unknown => answer.error.as_ref(),
+            Ok(answer) if answer.state == VolumeState::Unspecified => answer.error.as_ref(),
             Ok(_) => None,
             Err(error) => Some(error),
         }
@@ -80,12 +80,7 @@ impl BatchRpc for VolumeReads {
 
 /// The answer to one query.
 fn volume(given: pb::VolumeResult, method: &'static str, findings: &mut Findings) -> VolumeAnswer {
-    let state = match findings.known(given.state) {
-        pb::VolumeState::Unspecified => VolumeState::Unknown,
-        pb::VolumeState::Present => VolumeState::Present,
-        pb::VolumeState::Absent => VolumeState::Absent,
-        pb::VolumeState::NotOwned => VolumeState::NotOwned,
-    };
+    let state = findings.known(given.state);
     let error = given.error.map(|error| status::item_error(method, error, findings));
     let labels = label::of_volume(given.labels, findings);
     VolumeAnswer { state, labels, error, rejected: std::mem::take(&mut findings.rejected) }
@@ -125,7 +120,7 @@ mod tests {
         let error = pb::ItemError { reason: 9999, message: "m".to_owned(), ..Default::default() };
         let given = pb::VolumeResult { state: 77, error: Some(error), ..Default::default() };
         let answer = volume(given, "M", &mut Findings::default());
-        assert_eq!(answer.state, VolumeState::Unknown);
+        assert_eq!(answer.state, VolumeState::Unspecified);
         assert!(answer.error.unwrap().is(ErrorReason::InternalError));
     }
 }

@@ -116,7 +116,7 @@ fn has_machine(state: InstanceState) -> bool {
     use InstanceState as S;
     match state {
         S::Pending | S::Running | S::Stopped | S::Terminating | S::Exists => true,
-        S::Unknown | S::Absent | S::NotOwned => false,
+        S::Unspecified | S::Absent | S::NotOwned => false,
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
                 InstanceAnswer { authoritative: false, ..machine(InstanceState::Absent, None) },
             ),
             "foreign" => fake.set_state("n", InstanceState::NotOwned),
-            "unknown" => fake.set_state("n", InstanceState::Unknown),
+            "unknown" => fake.set_state("n", InstanceState::Unspecified),
             "error" => fake
                 .fail_next(method::INSTANCE, error(method::INSTANCE, Some(ErrorReason::CloudApiUnavailable))),
             other => panic!("{other}"),
@@ -184,9 +184,9 @@ mod tests {
             ("rumour", "absent", "a b: Absent false"),
             ("absent", "foreign", "a b: NotOwned true"),
             ("foreign", "absent", "a b: NotOwned true"),
-            ("absent", "unknown", "a b: Unknown true"),
-            ("unknown", "absent", "a b: Unknown true"),
-            ("foreign", "unknown", "a b: Unknown true"),
+            ("absent", "unknown", "a b: Unspecified true"),
+            ("unknown", "absent", "a b: Unspecified true"),
+            ("foreign", "unknown", "a b: Unspecified true"),
             ("error", "absent", "failed"),
             ("absent", "error", "failed"),
         ];

@@ -28,11 +28,11 @@ pub(in crate::cloud) fn balancer(
             rule::SERVICE_REF,
             format!("the answer is about the service uid {answered:?}, not {uid:?}"),
         );
-        read.state = LoadBalancerState::Unknown;
-        read.ownership = Ownership::Unknown;
+        read.state = LoadBalancerState::Unspecified;
+        read.ownership = Ownership::Unspecified;
         read.ingress.clear();
         read.applied_digest = None;
-        read.sync_state = SyncState::Unknown;
+        read.sync_state = SyncState::Unspecified;
     }
     read.rejected.append(&mut findings.rejected);
     read
@@ -82,14 +82,10 @@ fn read(
     service_uid: String,
     findings: &mut Findings,
 ) -> LoadBalancer {
-    let state = state(findings.known(given.state));
-    let ownership = match findings.known(given.ownership) {
-        pb::Ownership::Unspecified => Ownership::Unknown,
-        pb::Ownership::ByUid => Ownership::ByUid,
-        pb::Ownership::ByLegacyName => Ownership::ByLegacyName,
-    };
+    let state = findings.known(given.state);
+    let ownership = findings.known(given.ownership);
     let no_owner = matches!(state, LoadBalancerState::Absent | LoadBalancerState::NotOwned);
-    if ownership == Ownership::Unknown && !no_owner {
+    if ownership == Ownership::Unspecified && !no_owner {
         findings.count(rule::OWNERSHIP_REQUIRED);
     }
     LoadBalancer {
@@ -101,24 +97,9 @@ fn read(
         ingress: ingress(given.ingress, findings),
         applied_digest: Some(given.applied_digest)
             .filter(|digest| !digest.is_empty() && digest.len() <= LONGEST_DIGEST),
-        sync_state: match findings.known(given.sync_state) {
-            pb::SyncState::Unspecified => SyncState::Unknown,
-            pb::SyncState::InSync => SyncState::InSync,
-            pb::SyncState::Drifted => SyncState::Drifted,
-        },
+        sync_state: findings.known(given.sync_state),
         ownership,
         rejected: Vec::new(),
-    }
-}
-
-fn state(state: pb::LoadBalancerState) -> LoadBalancerState {
-    match state {
-        pb::LoadBalancerState::Unspecified => LoadBalancerState::Unknown,
-        pb::LoadBalancerState::Pending => LoadBalancerState::Pending,
-        pb::LoadBalancerState::Active => LoadBalancerState::Active,
-        pb::LoadBalancerState::Deleting => LoadBalancerState::Deleting,
-        pb::LoadBalancerState::Absent => LoadBalancerState::Absent,
-        pb::LoadBalancerState::NotOwned => LoadBalancerState::NotOwned,
     }
 }
 
@@ -243,7 +224,7 @@ mod tests {
         let key = ObjectKey::new("ns", "web");
         let read =
             balancer(Some(given("u2", pb::LoadBalancerState::Absent.into())), &key, "u1", &mut findings);
-        assert_eq!((read.state, read.ownership), (LoadBalancerState::Unknown, Ownership::Unknown));
+        assert_eq!((read.state, read.ownership), (LoadBalancerState::Unspecified, Ownership::Unspecified));
         assert_eq!((read.service_uid.as_str(), read.applied_digest), ("u1", None));
         assert_eq!(read.rejected.len(), 1);
         assert_eq!(findings.rules, [rule::SERVICE_REF]);
@@ -253,7 +234,7 @@ mod tests {
     fn states_of_a_newer_contract_are_unknown() {
         let mut findings = Findings::default();
         let read = listed(given("u1", 42), &mut findings).unwrap();
-        assert_eq!(read.state, LoadBalancerState::Unknown);
+        assert_eq!(read.state, LoadBalancerState::Unspecified);
         assert_eq!(findings.rules, [rule::UNKNOWN_ENUM]);
     }
 

@@ -32,7 +32,7 @@ pub(in crate::cloud) fn answer(
     asked: &Asked<'_>,
     findings: &mut Findings,
 ) -> InstanceAnswer {
-    let state = state(findings.known(given.state));
+    let state = findings.known(given.state);
     let observed_at = given.observed_at.and_then(timestamp);
     let authoritative = given.authoritative && is_evidence(observed_at, asked, findings);
     let mut error = given.error.map(|error| status::item_error(asked.method, error, findings));
@@ -109,20 +109,7 @@ fn needs_instance(state: InstanceState) -> bool {
         | InstanceState::Stopped
         | InstanceState::Terminating
         | InstanceState::Exists => true,
-        InstanceState::Unknown | InstanceState::Absent | InstanceState::NotOwned => false,
-    }
-}
-
-fn state(state: pb::InstanceState) -> InstanceState {
-    match state {
-        pb::InstanceState::Unspecified => InstanceState::Unknown,
-        pb::InstanceState::Pending => InstanceState::Pending,
-        pb::InstanceState::Running => InstanceState::Running,
-        pb::InstanceState::Stopped => InstanceState::Stopped,
-        pb::InstanceState::Terminating => InstanceState::Terminating,
-        pb::InstanceState::Absent => InstanceState::Absent,
-        pb::InstanceState::NotOwned => InstanceState::NotOwned,
-        pb::InstanceState::Exists => InstanceState::Exists,
+        InstanceState::Unspecified | InstanceState::Absent | InstanceState::NotOwned => false,
     }
 }
 
@@ -281,7 +268,7 @@ mod tests {
     fn a_state_of_a_newer_contract_is_unknown() {
         let (answer, findings) =
             check(pb::InstanceResult { state: 99, ..Default::default() }, Freshness::ReadThrough);
-        assert_eq!(answer.state, InstanceState::Unknown);
+        assert_eq!(answer.state, InstanceState::Unspecified);
         assert_eq!(findings.rules, [rule::UNKNOWN_ENUM]);
     }
 

@@ -34,12 +34,7 @@ pub(in crate::cloud) fn route(given: pb::Route, findings: &mut Findings) -> Opti
             format!("the route {id:?} leads to {destination}, written as {destination_cidr:?}"),
         );
     }
-    let state = match findings.known(state) {
-        pb::RouteState::Unspecified => RouteState::Unknown,
-        pb::RouteState::Active => RouteState::Active,
-        pb::RouteState::Pending => RouteState::Pending,
-        pb::RouteState::Blackhole => RouteState::Blackhole,
-    };
+    let state = findings.known(state);
     let target = target.map(|given| target_of(given, findings)).filter(|target| !target.is_nothing());
     let ownership: pb::Ownership = findings.known(ownership);
     if ownership == pb::Ownership::Unspecified {
@@ -80,10 +75,10 @@ pub(in crate::cloud) fn ensured_route(
                 message: "the route is being made".to_owned(),
             });
         }
-        RouteState::Unknown if in_progress.is_none() => {
+        RouteState::Unspecified if in_progress.is_none() => {
             return Err(status::defect(method, "the provider does not say whether the route stands"));
         }
-        RouteState::Active | RouteState::Pending | RouteState::Blackhole | RouteState::Unknown => {}
+        RouteState::Active | RouteState::Pending | RouteState::Blackhole | RouteState::Unspecified => {}
     }
     Ok(EnsuredRoute { route: Some(route), in_progress, events })
 }
@@ -156,7 +151,7 @@ mod tests {
 
         let mut findings = Findings::default();
         let newer = pb::Route { state: 77, ..given("rt-1", "10.0.1.0/24", Some("n")) };
-        assert_eq!(route(newer, &mut findings).unwrap().state, RouteState::Unknown);
+        assert_eq!(route(newer, &mut findings).unwrap().state, RouteState::Unspecified);
         assert_eq!(findings.rules, [rule::UNKNOWN_ENUM]);
 
         for (ownership, ours, broken) in [

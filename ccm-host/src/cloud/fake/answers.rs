@@ -60,8 +60,8 @@ pub(super) fn absent(key: crate::kube::ObjectKey, uid: &str) -> LoadBalancer {
         state: LoadBalancerState::Absent,
         ingress: Vec::new(),
         applied_digest: None,
-        sync_state: SyncState::Unknown,
-        ownership: Ownership::Unknown,
+        sync_state: SyncState::Unspecified,
+        ownership: Ownership::Unspecified,
         rejected: Vec::new(),
     }
 }

@@ -103,7 +103,7 @@ impl Provider for FakeProvider {
         if in_progress.is_some() {
             load_balancer.state = LoadBalancerState::Pending;
             load_balancer.applied_digest = None;
-            load_balancer.sync_state = SyncState::Unknown;
+            load_balancer.sync_state = SyncState::Unspecified;
         }
         state.balancers.insert(load_balancer.service_uid.clone(), load_balancer.clone());
         state.behind.insert(load_balancer.service_uid.clone(), names(&wanted.backends));

@@ -87,7 +87,7 @@ impl Attention {
         let was_ours = self.answered.get(name).is_some_and(|last| last.is_ours);
         let is_ours = match answer.state {
             InstanceState::NotOwned | InstanceState::Absent => false,
-            InstanceState::Unknown => was_ours,
+            InstanceState::Unspecified => was_ours,
             _ => true,
         };
         let before = self.answered.insert(name.to_owned(), Answered { at: now, said, is_ours });
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(attention.question(&node("n")), Question::Wait, "NODE-14, perhaps it is nobody's");
         let mut said = |state| attention.answered("n", &machine(state, None), Instant::now());
         said(InstanceState::Running);
-        said(InstanceState::Unknown);
+        said(InstanceState::Unspecified);
         assert_eq!(attention.question(&node("n")), Question::Labels);
         attention.due("n", Freshness::AtMost(MINUTE));
         attention.due("n", Freshness::ReadThrough);

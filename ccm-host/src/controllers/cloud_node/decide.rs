@@ -83,7 +83,7 @@ pub(super) fn decide(seen: &Seen<'_>, answer: &InstanceAnswer) -> Verdict {
         S::Running | S::Stopped | S::Exists => described(seen, answer, new),
         S::Pending if !new => described(seen, answer, new),
         S::Pending => Verdict::NotYet(Obstacle::pending(answer)),
-        S::Unknown => Verdict::NotYet(Obstacle::because(
+        S::Unspecified => Verdict::NotYet(Obstacle::because(
             answer,
             "InstanceUnknown",
             "the provider does not know whether the instance exists",

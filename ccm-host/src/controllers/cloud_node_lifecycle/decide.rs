@@ -82,7 +82,7 @@ pub(super) fn decide(policy: Policy, node: &Node, named: bool, answer: &Instance
         }
         S::Pending | S::NotOwned | S::Exists => Verdict::Keep(None),
         S::Absent if named => looked_for(answer).map_or(Verdict::Uncertain, Verdict::Absent),
-        S::Absent | S::Unknown => Verdict::Uncertain,
+        S::Absent | S::Unspecified => Verdict::Uncertain,
     }
 }
 
@@ -93,7 +93,7 @@ pub(super) fn presence(answer: &InstanceAnswer, asked_at: Timestamp) -> Presence
         S::Pending | S::Running | S::Stopped | S::Terminating | S::Exists => Presence::Found,
         S::Absent => looked_for(answer).map_or(Presence::Unknown, Presence::Denied),
         S::NotOwned if answer.error.is_none() => Presence::Denied(answer.observed_at.unwrap_or(asked_at)),
-        S::NotOwned | S::Unknown => Presence::Unknown,
+        S::NotOwned | S::Unspecified => Presence::Unknown,
     }
 }
 

@@ -284,7 +284,7 @@ pub(super) fn of_answer(
     match answer.state {
         S::NotOwned => return Verdict::Ignore(Ignored::NotOurs),
         S::Absent => return wait("NoInstance", "the cloud has no instance for this Node"),
-        S::Unknown => return wait("ProviderUnsure", "the provider does not know the instance"),
+        S::Unspecified => return wait("ProviderUnsure", "the provider does not know the instance"),
         S::Pending | S::Stopped | S::Terminating => {
             return wait("InstanceNotRunning", "the instance does not run");
         }

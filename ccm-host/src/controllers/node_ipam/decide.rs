@@ -91,7 +91,7 @@ pub(super) fn of_answer(answer: &InstanceAnswer, allots: bool, cluster: &[IpNet]
     use InstanceState as S;
     let why = match answer.state {
         S::NotOwned => return Verdict::NotOurs,
-        S::Unknown => "the provider does not know whether the instance exists",
+        S::Unspecified => "the provider does not know whether the instance exists",
         S::Terminating => "the instance is being terminated",
         S::Absent => "the cloud has no instance for this node (yet)",
         S::Pending | S::Running | S::Stopped | S::Exists => match &answer.instance {

@@ -144,7 +144,7 @@ fn is_stale(facts: &Facts<'_>, route: &Route) -> bool {
 /// Whether the route may be removed: its state must be known, and it must be ours.
 pub(super) fn is_removable(route: &Route) -> bool {
     match route.state {
-        RouteState::Unknown => false,
+        RouteState::Unspecified => false,
         RouteState::Active | RouteState::Pending | RouteState::Blackhole => route.ours,
     }
 }

@@ -46,7 +46,7 @@ fn row(route: &Route) -> inventory::Route {
         Holder::Nobody => String::new(),
     };
     let state = match route.state {
-        RouteState::Unknown => "UNKNOWN",
+        RouteState::Unspecified => "UNKNOWN",
         RouteState::Active => "ACTIVE",
         RouteState::Pending => "PENDING",
         RouteState::Blackhole => "BLACKHOLE",

@@ -116,7 +116,7 @@ impl Table {
                 |known: &Arc<Route>| (known.destination, &known.target) == (route.destination, &route.target);
             // An unknown state does not invalidate the state known before.
             if let Some(known) = known.filter(same)
-                && route.state == RouteState::Unknown
+                && route.state == RouteState::Unspecified
             {
                 route.state = known.state;
             }
@@ -280,12 +280,12 @@ mod tests {
     fn a_state_that_is_not_told_any_more_stays() {
         let mut table = Table::default();
         table.ensured(route("a", "10.0.1.0/24", "n"));
-        let untold = Route { state: RouteState::Unknown, ..route("a", "10.0.1.0/24", "n") };
+        let untold = Route { state: RouteState::Unspecified, ..route("a", "10.0.1.0/24", "n") };
         table.learn(vec![untold.clone()], Learnt::Whole, table.mark(), wanted);
         assert_eq!(table.get("a").unwrap().state, RouteState::Active);
         let elsewhere = Route { target: route("a", "10.0.1.0/24", "m").target, ..untold };
         table.learn(vec![elsewhere], Learnt::Whole, table.mark(), wanted);
-        assert_eq!(table.get("a").unwrap().state, RouteState::Unknown);
+        assert_eq!(table.get("a").unwrap().state, RouteState::Unspecified);
     }
 
     #[test]

@@ -138,7 +138,7 @@ pub(super) fn verdict(
                 VolumeState::Present => found.push((provider, answer)),
                 VolumeState::Absent => absent.push(provider),
                 VolumeState::NotOwned => {}
-                VolumeState::Unknown => failed = failed.or(Some((provider, answer.error))),
+                VolumeState::Unspecified => failed = failed.or(Some((provider, answer.error))),
             },
             Err(error) => failed = failed.or(Some((provider, Some(error)))),
         }

@@ -190,7 +190,7 @@ async fn answers_are_matched_and_what_is_wrong_is_unknown_and_counted() {
     assert_eq!(fine.unwrap().instance.unwrap().provider_id, "test://fine");
     assert!(missing.unwrap_err().is(ErrorReason::InternalError));
     assert!(doubled.unwrap_err().is(ErrorReason::InternalError));
-    assert_eq!(newer.unwrap().state, InstanceState::Unknown);
+    assert_eq!(newer.unwrap().state, InstanceState::Unspecified);
     assert_eq!(foreign.unwrap().instance, None);
     for (rule, times) in [("batch-keys", 3.0), ("unknown-enum", 1.0), ("provider-id-prefix", 1.0)] {
         let series = format!("cloudprovider_contract_violations_total{{provider=\"p\",rule=\"{rule}\"}}");

@@ -200,7 +200,7 @@ fn initialises() {
         (
             "NODE-22",
             tainted(),
-            failed(InstanceState::Unknown, ErrorReason::CloudApiUnavailable),
+            failed(InstanceState::Unspecified, ErrorReason::CloudApiUnavailable),
             "not yet: CLOUD_API_UNAVAILABLE".to_owned(),
         ),
         (
@@ -264,7 +264,7 @@ fn initialises() {
         (
             "nobody knows",
             tainted(),
-            machine(InstanceState::Unknown, None),
+            machine(InstanceState::Unspecified, None),
             "not yet: InstanceUnknown".to_owned(),
         ),
         (

@@ -33,7 +33,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let which = || 0..NAMES.len();
-    let states = vec![InstanceState::Absent, InstanceState::Unknown, InstanceState::Terminating];
+    let states = vec![InstanceState::Absent, InstanceState::Unspecified, InstanceState::Terminating];
     prop_oneof![
         3 => which().prop_map(Step::Join),
         1 => which().prop_map(Step::Leave),

@@ -74,7 +74,7 @@ async fn events_of_a_node_without_the_taint_ask_nobody() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_gone_when_its_turn_comes_is_done_with() {
     let scene = Scene::start([new_node("n")], |fake| {
-        fake.set_state("n", crate::cloud::InstanceState::Unknown);
+        fake.set_state("n", crate::cloud::InstanceState::Unspecified);
     })
     .await;
     scene.rest().await;

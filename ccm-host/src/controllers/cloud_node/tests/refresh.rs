@@ -169,7 +169,7 @@ async fn what_the_watch_missed_is_counted() {
 /// Waiting nodes are retried at once when a provider comes back.
 #[tokio::test(start_paused = true)]
 async fn a_reconnect_wakes_nodes_that_wait() {
-    let scene = Scene::start([new_node("n")], |fake| fake.set_state("n", InstanceState::Unknown)).await;
+    let scene = Scene::start([new_node("n")], |fake| fake.set_state("n", InstanceState::Unspecified)).await;
     sleep(Duration::from_secs(900)).await;
     scene.fake.set_answer("n", running("n"));
     scene.fake.request_sweep();
@@ -182,9 +182,12 @@ async fn a_reconnect_wakes_nodes_that_wait() {
 #[tokio::test(start_paused = true)]
 async fn what_is_not_known_changes_nothing() {
     let scene = initialised(&["a"]).await;
-    for state in
-        [InstanceState::Unknown, InstanceState::Absent, InstanceState::NotOwned, InstanceState::Terminating]
-    {
+    for state in [
+        InstanceState::Unspecified,
+        InstanceState::Absent,
+        InstanceState::NotOwned,
+        InstanceState::Terminating,
+    ] {
         scene.fake.set_state("a", state);
         scene.fake.notify_change("fake://a");
         scene.rest().await;

@@ -73,7 +73,12 @@ fn answers_about_nodes_that_are_not_ready() {
     use InstanceState as S;
     let rows = [
         ("LIFE-1, LIFE-7, LIFE-15, LIFE-19", unready(), machine(S::Absent, None), "absent"),
-        ("LIFE-2, LIFE-8, LIFE-16, LIFE-31 nobody knows", unready(), machine(S::Unknown, None), "uncertain"),
+        (
+            "LIFE-2, LIFE-8, LIFE-16, LIFE-31 nobody knows",
+            unready(),
+            machine(S::Unspecified, None),
+            "uncertain",
+        ),
         ("LIFE-3, LIFE-9", unready(), there(S::Running), "keep"),
         ("LIFE-4, LIFE-10", node("n").not_ready(), machine(S::Absent, None), "absent"),
         ("LIFE-26", node("n"), machine(S::Absent, None), "absent"),
@@ -90,7 +95,7 @@ fn answers_about_nodes_that_are_not_ready() {
         ("somebody else's", stopped_before(unready()), machine(S::NotOwned, None), "keep"),
         ("E8 whether it runs was not asked", unready(), there(S::Exists), "keep"),
         ("E8 and the taint stays", stopped_before(unready()), there(S::Exists), "keep"),
-        ("unknown keeps the taint", stopped_before(unready()), machine(S::Unknown, None), "uncertain"),
+        ("unknown keeps the taint", stopped_before(unready()), machine(S::Unspecified, None), "uncertain"),
         (
             "hearsay",
             unready(),
@@ -145,7 +150,7 @@ fn ready_nodes_are_found_denied_or_unknown() {
         (hearsay, Presence::Unknown),
         (broken, Presence::Unknown),
         (there(S::Absent), Presence::Unknown),
-        (machine(S::Unknown, None), Presence::Unknown),
+        (machine(S::Unspecified, None), Presence::Unknown),
     ];
     for (answer, want) in rows {
         assert_eq!(presence(&answer, at), want, "{answer:?}");

@@ -49,7 +49,7 @@ async fn what_is_not_evidence_deletes_nothing() {
         rumour.authoritative = false;
         fake.set_answer("rumour", rumour);
         fake.set_state("foreign", InstanceState::NotOwned);
-        fake.set_state("unknown", InstanceState::Unknown);
+        fake.set_state("unknown", InstanceState::Unspecified);
         gone(fake, &["leaving", "excluded", "ready"]);
     })
     .await;

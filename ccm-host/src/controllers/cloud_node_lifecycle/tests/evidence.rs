@@ -114,7 +114,7 @@ async fn a_node_that_was_denied_once_and_of_which_nothing_is_known_since_contrad
     scene.fake.set_state("n005", InstanceState::Absent);
     scene.passes(5).await;
     assert!(scene.is_contradicted());
-    scene.fake.set_state("n005", InstanceState::Unknown);
+    scene.fake.set_state("n005", InstanceState::Unspecified);
     scene.passes(3).await;
     assert_eq!((scene.left(10), scene.is_contradicted()), (9, false));
     scene.stop().await;
@@ -139,7 +139,7 @@ async fn somebody_elses_living_node_is_a_contradiction() {
 async fn a_provider_that_finds_no_ready_node_is_not_believed() {
     let scene = cluster(30, 1, |_, node| node).await;
     for name in &numbered(30)[1..] {
-        scene.fake.set_state(name, InstanceState::Unknown);
+        scene.fake.set_state(name, InstanceState::Unspecified);
     }
     scene.passes(20).await;
     assert_eq!(scene.left(30), 30);

@@ -421,7 +421,7 @@ fn doubts_are_no_approvals() {
         ("the request is going", Case::good().but(|case| case.request.is_deleting = true), "ignore Settled"),
         ("absent", state(S::Absent), "wait NoInstance"),
         ("of another owner", state(S::NotOwned), "ignore NotOurs"),
-        ("unknown", state(S::Unknown), "wait ProviderUnsure"),
+        ("unknown", state(S::Unspecified), "wait ProviderUnsure"),
         ("being made", state(S::Pending), "wait InstanceNotRunning"),
         ("stopped", state(S::Stopped), "wait InstanceNotRunning"),
         ("being deleted", state(S::Terminating), "wait InstanceNotRunning"),

@@ -52,8 +52,10 @@ fn an_answer_without_cidrs_is_asked_for_again_at_the_providers_pace() {
         let pod_cidrs = cidrs.iter().map(|text| text.parse().unwrap()).collect();
         Some(Instance { pod_cidrs, ..instance("x://1") })
     };
-    let failed =
-        |error: CloudError| InstanceAnswer { error: Some(error), ..machine(InstanceState::Unknown, None) };
+    let failed = |error: CloudError| InstanceAnswer {
+        error: Some(error),
+        ..machine(InstanceState::Unspecified, None)
+    };
     let limited = CloudError {
         retry_after: Some(Duration::from_secs(7)),
         ..error(method::INSTANCE, Some(ErrorReason::RateLimited))
@@ -67,7 +69,7 @@ fn an_answer_without_cidrs_is_asked_for_again_at_the_providers_pace() {
         (machine(InstanceState::Running, None), "backoff"),
         (machine(InstanceState::Terminating, with(&["10.0.0.0/24"])), "backoff"),
         (machine(InstanceState::Absent, None), "backoff"),
-        (machine(InstanceState::Unknown, None), "backoff"),
+        (machine(InstanceState::Unspecified, None), "backoff"),
         (machine(InstanceState::NotOwned, with(&["10.0.0.0/24"])), "not ours"),
         (failed(limited), "after 7s"),
         (failed(forbidden), "after 300s"),

@@ -199,8 +199,8 @@ fn routes_become_what_nodes_want() {
             Case::of(
                 n1(),
                 vec![
-                    Route { state: RouteState::Unknown, ..route("a", "10.120.0.0/24", "n1") },
-                    Route { state: RouteState::Unknown, ..route("b", "10.120.7.0/24", "n1") },
+                    Route { state: RouteState::Unspecified, ..route("a", "10.120.0.0/24", "n1") },
+                    Route { state: RouteState::Unspecified, ..route("b", "10.120.7.0/24", "n1") },
                 ],
             ),
             &[],

@@ -151,7 +151,7 @@ async fn a_wider_route_is_never_removed() {
 /// An unknown state is no reason to remove a route.
 #[tokio::test(start_paused = true)]
 async fn a_route_of_unknown_state_is_kept() {
-    let unknown = |id, cidr, to| Route { state: RouteState::Unknown, ..route(id, cidr, to) };
+    let unknown = |id, cidr, to| Route { state: RouteState::Unspecified, ..route(id, cidr, to) };
     let given = [unknown("a", "10.120.8.0/24", "gone"), unknown("b", "10.120.9.0/24", "")];
     let scene = Scene::start([n1()], given).await;
     sleep(PERIOD * 2).await;

@@ -97,7 +97,7 @@ fn what_the_answers_come_to() {
     let present = || ("p", Ok(answer(VolumeState::Present, &[(ZONE, "a")])));
     let absent = || ("q", Ok(answer(VolumeState::Absent, &[])));
     let foreign = || ("r", Ok(answer(VolumeState::NotOwned, &[])));
-    let unknown = || ("s", Ok(answer(VolumeState::Unknown, &[])));
+    let unknown = || ("s", Ok(answer(VolumeState::Unspecified, &[])));
     let broken = || ("t", Err(error(method::VOLUME_LABELS, Some(ErrorReason::CloudApiUnavailable))));
     let verdict = |answers: Vec<(&str, _)>, is_undecided| {
         let answers = answers.into_iter().map(|(name, answer)| (name.to_owned(), answer)).collect();
@@ -134,7 +134,7 @@ fn an_answer_without_success_says_when_to_ask_again() {
     let after = Some(Duration::from_secs(7));
     let limited =
         CloudError { retry_after: after, ..error(method::VOLUME_LABELS, Some(ErrorReason::RateLimited)) };
-    let unknown = VolumeAnswer { error: Some(limited), ..answer(VolumeState::Unknown, &[]) };
+    let unknown = VolumeAnswer { error: Some(limited), ..answer(VolumeState::Unspecified, &[]) };
     let Verdict::Unlabelled(problem) = verdict(&query, vec![("p".to_owned(), Ok(unknown))], false) else {
         panic!()
     };

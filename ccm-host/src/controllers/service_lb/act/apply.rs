@@ -321,7 +321,7 @@ pub(in crate::controllers::service_lb) fn what_is_left(
             reason: String::new(),
             message: "the balancer is pending".to_owned(),
         })),
-        state @ (LoadBalancerState::Unknown
+        state @ (LoadBalancerState::Unspecified
         | LoadBalancerState::Deleting
         | LoadBalancerState::Absent
         | LoadBalancerState::NotOwned) => Err(CloudError {

@@ -36,9 +36,9 @@ pub(super) fn learn(lane: &mut Lane, lesson: &Lesson<'_>) -> bool {
 fn learn_of(lane: &mut Lane, provider: &str, balancer: &LoadBalancer) -> bool {
     match (balancer.state, balancer.ownership) {
         // Unknown, or not ours: conclude nothing.
-        (LoadBalancerState::Unknown | LoadBalancerState::NotOwned, _) => false,
+        (LoadBalancerState::Unspecified | LoadBalancerState::NotOwned, _) => false,
         (LoadBalancerState::Absent, _) => learn_absence(lane),
-        (_, Ownership::Unknown) => false,
+        (_, Ownership::Unspecified) => false,
         (_, Ownership::ByLegacyName) => std::mem::take(&mut lane.applied).is_some(),
         (state, Ownership::ByUid) => {
             lane.presence = Presence::Present;
@@ -157,7 +157,7 @@ mod tests {
             (
                 "drift not known",
                 same(),
-                with(|one| one.sync_state = SyncState::Unknown),
+                with(|one| one.sync_state = SyncState::Unspecified),
                 true,
                 (false, P::Present, Some("d1")),
             ),
@@ -183,14 +183,14 @@ mod tests {
             (
                 "state not known",
                 same(),
-                with(|one| one.state = S::Unknown),
+                with(|one| one.state = S::Unspecified),
                 true,
                 (false, P::Present, Some("d1")),
             ),
             (
                 "owner not known",
                 fresh(),
-                with(|one| one.ownership = Ownership::Unknown),
+                with(|one| one.ownership = Ownership::Unspecified),
                 true,
                 (false, P::Unknown, None),
             ),

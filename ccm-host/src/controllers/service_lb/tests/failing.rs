@@ -190,7 +190,7 @@ fn a_done_that_is_none_is_not_believed() {
             state,
             ingress: Vec::new(),
             applied_digest: None,
-            sync_state: SyncState::Unknown,
+            sync_state: SyncState::Unspecified,
             ownership: Ownership::ByUid,
             rejected: Vec::new(),
         },
@@ -201,7 +201,7 @@ fn a_done_that_is_none_is_not_believed() {
         conditions: Default::default(),
     };
     use LoadBalancerState as S;
-    for state in [S::Unknown, S::Absent, S::NotOwned, S::Deleting] {
+    for state in [S::Unspecified, S::Absent, S::NotOwned, S::Deleting] {
         assert!(what_is_left(&answer(state)).is_err(), "{state:?}");
     }
     assert_eq!(what_is_left(&answer(S::Active)), Ok(None));

@@ -23,7 +23,7 @@ fn world(delete: bool) -> World {
     let mut world = World::new([node("n1"), lb("web")]);
     world.cloud.set_balancer(balancer("lost"));
     world.cloud.set_balancer(LoadBalancer { ownership: Ownership::ByLegacyName, ..balancer("legacy") });
-    world.cloud.set_balancer(LoadBalancer { ownership: Ownership::Unknown, ..balancer("unknown") });
+    world.cloud.set_balancer(LoadBalancer { ownership: Ownership::Unspecified, ..balancer("unknown") });
     world.cloud.set_balancer(LoadBalancer { service_uid: "former-uid".to_owned(), ..balancer("web") });
     world.settings.delete_orphaned_load_balancers = delete;
     world.start();

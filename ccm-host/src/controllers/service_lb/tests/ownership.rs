@@ -26,7 +26,7 @@ pub(super) fn balancer(name: &str) -> LoadBalancer {
         state: LoadBalancerState::Active,
         ingress: Vec::new(),
         applied_digest: None,
-        sync_state: SyncState::Unknown,
+        sync_state: SyncState::Unspecified,
         ownership: Ownership::ByUid,
         rejected: Vec::new(),
     }

@@ -89,7 +89,7 @@ async fn an_incomplete_list_only_spares_what_it_shows() {
     world.cloud.set_unreachable(vec![("zone-b".to_owned(), error(method::LIST, None))]);
     for uid in kept.keys() {
         let mut gone = kept[uid].clone();
-        gone.state = LoadBalancerState::Unknown;
+        gone.state = LoadBalancerState::Unspecified;
         world.cloud.set_balancer(gone);
     }
     world.pass(A_SWEEP).await;
