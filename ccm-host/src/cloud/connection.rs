@@ -270,7 +270,7 @@ impl Link {
         }
     }
 
-    /// How the provider is, for people.
+    /// The provider's condition, for people.
     pub(super) fn report(&self) -> ccm_state::Provider {
         let (status, reason) = match &*self.status.borrow() {
             ProviderStatus::Serving => (ccm_state::ProviderStatus::Serving, None),

@@ -11,7 +11,7 @@
 //!
 //! 62 characters of `0-9a-f-` in all: they fit into a label value of any cloud.
 
-use std::{collections::HashMap, fmt::Write as _};
+use std::collections::HashMap;
 
 use cloudprovider_proto::v1alpha1 as pb;
 use sha2::{Digest as _, Sha256};
@@ -88,6 +88,7 @@ fn hex(bytes: &[u8]) -> String {
 /// Bytes of a digest: 128 bits distinguish sets and keep the clouds' tags short.
 const BYTES: usize = 16;
 
+/// Digests with one spelling per meaning: texts carry their length, lists their count, and maps are sorted.
 pub(super) struct Writer(Sha256);
 
 impl Writer {
@@ -98,11 +99,7 @@ impl Writer {
     }
 
     pub(super) fn finish(self) -> String {
-        self.0.finalize().iter().take(BYTES).fold(String::with_capacity(2 * BYTES), |mut text, byte| {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        hex(&self.0.finalize()[..BYTES])
     }
 
     pub(super) fn text(&mut self, text: &str) {

@@ -3,8 +3,6 @@
 //! By default it is serving, its provider IDs start with `<name>://`, and it knows no instance: every node is
 //! authoritatively absent. Balancers become active at once, reachable at `192.0.2.1`; routes become active at once.
 
-#![allow(dead_code, reason = "words for the tests of every controller, used or not yet")]
-
 mod answers;
 mod provider;
 mod routes;
@@ -18,7 +16,6 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 
-#[allow(unused_imports, reason = "words for the tests of every controller, used or not yet")]
 pub(crate) use answers::{digest_for, error, instance, machine, volume};
 
 use super::{

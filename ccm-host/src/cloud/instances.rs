@@ -23,7 +23,6 @@ pub(super) struct ReadLane {
     pub(super) freshness: Freshness,
 }
 
-/// BatchGetInstances.
 #[derive(Debug)]
 pub(super) struct InstanceReads;
 

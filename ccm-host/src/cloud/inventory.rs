@@ -1,7 +1,6 @@
 //! Lists what a provider has, for people.
 //!
-//! In: what to list. Out: rows. The calls are the contract's, under the same limits as those of controllers; nothing is
-//! decided on their answers.
+//! The calls obey the same limits as those of controllers; no controller decides anything by these answers.
 
 use ccm_state::inventory::{
     Cluster, Instance, Inventory, Items, LoadBalancer, Route, Volume, volume_queries,
@@ -19,7 +18,7 @@ use super::{
     status,
 };
 
-/// What a person asks a provider for.
+/// What to list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
     Instances,

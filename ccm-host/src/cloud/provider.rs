@@ -67,8 +67,8 @@ pub trait Provider: Send + Sync + Debug {
     /// gone is success. Batched with other callers' deletions.
     async fn delete_route(&self, listed: Route) -> Result<DeletedRoute, CloudError>;
 
-    /// Makes a public key, one line in OpenSSH form, valid for a user on all instances of this cluster. Holds what is
-    /// under way until it is.
+    /// Makes a public key, one line in OpenSSH form, valid for a user on all instances of this cluster. The answer holds
+    /// what is still in progress.
     async fn add_ssh_key(&self, user: &str, public_key: &str) -> Result<Option<InProgress>, CloudError>;
 
     /// The topology labels of a volume. Batched with other callers' reads.
@@ -114,7 +114,7 @@ pub struct ProviderInfo {
     pub names_are_keys: bool,
     /// Its cloud allocates pod CIDRs to instances.
     pub pod_cidrs: bool,
-    /// It spreads SSH keys.
+    /// It can add an SSH key to all instances.
     pub ssh_keys: bool,
     /// It knows the labels of volumes.
     pub volumes: bool,

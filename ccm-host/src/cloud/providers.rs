@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use super::{Provider, ProviderInfo, ProviderStatus};
 use crate::kube::{Cache, Keep, Node, Service, keep::KeySet, selector::LabelSelector};
 
-/// Names the provider of a Service's balancer; among those that look after the Service's class, if it has one.
+/// Names the provider of a Service's balancer; among those that claim the Service's class, if it has one.
 pub const PROVIDER_ANNOTATION: &str = "cloudprovider.ccm/load-balancer-provider";
 
 /// The providers, in the order of the command line. Cheap to clone.
@@ -168,7 +168,7 @@ impl Providers {
             || self.for_node(node).provider().is_some_and(|owner| owner.name() == provider.name())
     }
 
-    /// The owner of a Service of type LoadBalancer: whom its annotation names, else the provider of Services without a
+    /// The owner of a Service of type LoadBalancer: the provider that its annotation names, else the provider of Services without a
     /// class, else the first on the command line that claims its class. A provider before its first handshake may
     /// claim it, so no later one is certain.
     #[must_use]
@@ -188,7 +188,7 @@ impl Providers {
             Some((provider, Some(info))) if claims(&info) => {
                 return ServiceOwner::Provider(Arc::clone(provider));
             }
-            // A class that nobody here looks after is another implementation's, whatever the annotation says.
+            // A class that no provider here claims is another implementation's, whatever the annotation says.
             _ if class.is_some() && matches!(self.for_class(class), ServiceOwner::Nobody) => {
                 return ServiceOwner::Nobody;
             }
@@ -268,6 +268,10 @@ fn by_prefix<'a>(
     matching.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, provider)| provider)
 }
 
+/// Tells the caches which fields to keep for the providers; a cache never goes back to keeping less.
+///
+/// A digest over less than a provider wants would tell it, for example, that an annotation was removed: before
+/// computing one, pass the wishes on and wait for the caches.
 #[derive(Debug)]
 pub struct Wishes {
     providers: Providers,
@@ -278,13 +282,13 @@ pub struct Wishes {
 }
 
 impl Wishes {
-    /// The wishes of these providers, for these caches. Nothing is handed on yet.
+    /// The wishes of these providers, for these caches. Nothing is passed on yet.
     #[must_use]
     pub fn new(providers: Providers, nodes: Cache<Node>, services: Cache<Service>) -> Self {
         Self { providers, nodes, services, known: Mutex::default() }
     }
 
-    /// Hands new wishes on to the caches. Cheap if there are none; afterwards [`Cache::synced`] covers all current
+    /// Passes new wishes on to the caches. Cheap if there are none; afterwards [`Cache::synced`] covers all current
     /// wishes.
     pub fn hand_on(&self) {
         let mut known = self.known.lock();

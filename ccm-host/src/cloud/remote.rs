@@ -1,4 +1,4 @@
-//! A provider behind a socket.
+//! The provider that is reached over gRPC.
 
 #[cfg(test)]
 mod tests;
@@ -60,7 +60,7 @@ impl RemoteProvider {
         })
     }
 
-    /// How the provider is, for people.
+    /// The provider's condition, for people.
     #[must_use]
     pub fn report(&self) -> ccm_state::Provider {
         self.link.report()

@@ -1,8 +1,8 @@
-//! What a provider's mutations become in shadow mode: reads, whose answers tell what the call would do.
+//! Replaces a provider's mutations in shadow mode by reads whose answers tell what the call would do.
 //!
 //! In: the call that a controller decided on. Out: the answer of a call that finds everything done already, if the cloud
-//! shows that; otherwise the call is held back, and the controller comes again. Nothing here mutates, and
-//! [`super::link::Link::call`] would refuse it.
+//! shows that; otherwise the call is held back, and the controller tries again. Nothing here mutates, and
+//! [`super::connection::Link::call`] would refuse it.
 
 use tokio::{sync::Mutex, time::Instant};
 use tonic::Code;
@@ -54,7 +54,7 @@ impl Shadowed {
         if takes_over { Ok(ensured(found)) } else { Err(held) }
     }
 
-    /// Nodes come and go all the time, and the other controller sends the same: nothing to compare.
+    /// Always succeeds: nodes come and go all the time, and the other controller sends the same updates.
     pub(super) fn update(_: &UpdateLoadBalancer) -> Updated {
         Updated { in_progress: None, events: Vec::new() }
     }
@@ -108,7 +108,7 @@ impl Shadowed {
         self.hold(SSH_KEYS, subject("SSHKey", "", user), &method::ADD_SSH_KEY, what.to_owned(), true)
     }
 
-    /// The cloud's routes, not older than half the pause until a controller comes again.
+    /// The cloud's routes, no older than half the pause until a controller tries again.
     async fn listed(&self, link: &Link) -> Result<RouteList, CloudError> {
         let mut last = self.routes.lock().await;
         if let Some((at, list)) = &*last

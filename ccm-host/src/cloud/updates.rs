@@ -18,7 +18,6 @@ use super::{
     load_balancers, status,
 };
 
-/// BatchUpdateLoadBalancers.
 #[derive(Debug)]
 pub(super) struct Updates;
 

@@ -13,7 +13,6 @@ use super::{
     status,
 };
 
-/// BatchGetVolumeLabels.
 #[derive(Debug)]
 pub(super) struct VolumeReads;
 
@@ -35,7 +34,7 @@ impl BatchRpc for VolumeReads {
         a == b
     }
 
-    /// Names may stand twice in a batch: as one is admitted, another of its name is being deleted.
+    /// Not the names: a volume may be admitted while another of its name is being deleted.
     fn wire_keys(items: &[Item<Self>]) -> Vec<String> {
         (0..items.len()).map(|number| number.to_string()).collect()
     }
@@ -68,7 +67,7 @@ impl BatchRpc for VolumeReads {
         Ok(volume(result, Self::METHOD.name, findings))
     }
 
-    /// A volume that is not there, or another cloud's, is no failure of the cloud.
+    /// An absent volume, or one of another cloud, is no failure of this cloud.
     fn failure(answer: &Answer<Self>) -> Option<&CloudError> {
         match answer {
             Ok(answer) if answer.state == VolumeState::Unspecified => answer.error.as_ref(),

@@ -51,6 +51,7 @@ pub(super) fn desired_digest(object: &Service, wants: &pb::Wants, backends: &Bac
     desired(object.spec.load_balancer_class.as_deref(), &text.finish(), &backends.digest)
 }
 
+/// The wanted labels or annotations.
 fn pick(pairs: &Pairs, patterns: &[String]) -> HashMap<String, String> {
     pairs
         .iter()
@@ -65,6 +66,7 @@ pub(super) fn union<'a>(lists: impl IntoIterator<Item = &'a [String]>) -> Vec<St
     all.into_iter().cloned().collect()
 }
 
+/// A pattern is a key, or a prefix that ends in `/` or `*`.
 fn is_wanted(pattern: &str, key: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(prefix) => key.starts_with(prefix),

@@ -1,8 +1,8 @@
 //! RPCs that carry several items, each with its own answer.
 //!
-//! In: single questions. Out: the answer to each. [`Batcher`] gathers the questions that are asked at about the same
-//! time, [`Errand`] splits a call that fails as a whole, and answers are matched to questions by the echoed key.
-//! [`BatchRpc`] is what one RPC adds to that.
+//! In: single questions. Out: the answer to each. [`Batcher`] gathers questions that are asked at about the same time,
+//! this module matches answers to questions by the echoed key, and [`Errand`] splits a call that fails as a whole. Each
+//! such RPC implements [`BatchRpc`].
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -57,7 +57,7 @@ pub(in crate::cloud) trait BatchRpc: Debug + Send + Sync + Sized + 'static {
         Planned { chunks: vec![items], too_large: Vec::new() }
     }
 
-    /// Names each item of a call; unique, and echoed.
+    /// The key of each item on the wire: unique in a call, and echoed.
     fn wire_keys(items: &[Item<Self>]) -> Vec<String>;
 
     /// Makes one call and returns its results with the keys that they echo.
@@ -75,7 +75,7 @@ pub(in crate::cloud) trait BatchRpc: Debug + Send + Sync + Sized + 'static {
         findings: &mut Findings,
     ) -> Answer<Self>;
 
-    /// The failure of the cloud that an answer tells of.
+    /// The failure that an answer reports of the cloud.
     fn failure(answer: &Answer<Self>) -> Option<&CloudError> {
         answer.as_ref().err()
     }
@@ -89,7 +89,7 @@ pub(in crate::cloud) trait BatchRpc: Debug + Send + Sync + Sized + 'static {
 /// Identifies a question.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::cloud) struct ItemKey {
-    /// What it is about, whatever is asked for this time.
+    /// What the question is about, whatever state is desired this time.
     pub(in crate::cloud) subject: String,
     /// Distinguishes two desired states of one subject.
     pub(in crate::cloud) version: String,
@@ -112,7 +112,7 @@ pub(in crate::cloud) struct Planned<R: BatchRpc> {
     pub(in crate::cloud) too_large: Vec<(ItemKey, CloudError)>,
 }
 
-/// One call.
+/// A call under way.
 pub(in crate::cloud) struct Call<'a, R: BatchRpc> {
     pub(in crate::cloud) link: &'a Link,
     pub(in crate::cloud) session: &'a Session,

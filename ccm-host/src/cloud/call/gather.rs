@@ -5,7 +5,7 @@
 //! that is already under way is good enough for a later question.
 //!
 //! ```text
-//! ask ──► pending of its lane ──► due (see `pace`) ──► permit ──► as many as fit ──► call ──► answers
+//! ask ──► pending of its lane ──► due (see `Pace`) ──► permit ──► as many as fit ──► call ──► answers
 //!             ▲ same key: one item      ▲ while there is none, more gather
 //! ```
 //!

@@ -262,6 +262,7 @@ impl State {
     }
 }
 
+/// A token bucket.
 #[derive(Debug)]
 struct Bucket {
     rate: pb::RateLimit,

@@ -15,9 +15,9 @@ use crate::cloud::{
     status,
 };
 
-/// A walk with more pages is taken as endless.
+/// A list with more pages counts as endless.
 const MOST_PAGES: usize = 10_000;
-/// More than the largest cluster has of anything.
+/// No cluster has more of anything.
 const MOST_ITEMS: usize = 500_000;
 /// Maximum restarts of a walk after a refused token.
 const MOST_RESTARTS: u32 = 3;

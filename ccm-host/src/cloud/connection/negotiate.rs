@@ -44,7 +44,6 @@ pub(in crate::cloud) enum NegotiationError {
     NoCommonVersion(NoCommonVersion),
 }
 
-/// Both sides know a service, in different versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cloud) struct NoCommonVersion {
     pub(in crate::cloud) service: &'static str,

@@ -11,7 +11,7 @@ use crate::cloud::{CloudError, ProviderStatus};
 /// the same RPC succeeds: a working list does not prove that routes can be written.
 const CLOUD_FREEZE: Duration = Duration::from_secs(60);
 
-/// See the module. The default is a healthy provider.
+/// The default is a healthy provider.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
     health: Option<String>,

@@ -48,6 +48,22 @@ impl Served {
     }
 }
 
+/// A service whose unary RPCs are answered by handlers of the script.
+macro_rules! scripted {
+    ($service:ident: $($rpc:ident, $name:literal, $handler:ident, $request:ident => $answer:ident;)* $({ $($others:tt)* })?) => {
+        #[tonic::async_trait]
+        impl $service for Served {
+            $(async fn $rpc(&self, request: Request<pb::$request>) -> Result<Response<pb::$answer>, Status> {
+                let message = self.enter($name, request);
+                let answer = (self.0.$handler.lock())(message);
+                answer.await.map(Response::new)
+            })*
+
+            $($($others)*)?
+        }
+    };
+}
+
 #[tonic::async_trait]
 impl Discovery for Served {
     async fn get_info(&self, request: Request<GetInfoRequest>) -> Result<Response<GetInfoResponse>, Status> {
@@ -56,118 +72,64 @@ impl Discovery for Served {
     }
 }
 
-#[tonic::async_trait]
-impl CloudProvider for Served {
-    async fn get_capabilities(
-        &self,
-        request: Request<pb::GetCapabilitiesRequest>,
-    ) -> Result<Response<pb::GetCapabilitiesResponse>, Status> {
-        self.enter("GetCapabilities", request);
-        Ok(Response::new(self.0.capabilities.lock().clone()))
-    }
-
-    async fn get_status(
-        &self,
-        request: Request<pb::GetStatusRequest>,
-    ) -> Result<Response<pb::GetStatusResponse>, Status> {
-        self.enter("GetStatus", request);
-        if self.0.silent.load(Ordering::SeqCst) {
-            std::future::pending::<()>().await;
+scripted! {
+    CloudProvider:
+    lead, "Lead", lead, LeadRequest => LeadResponse;
+    {
+        async fn get_capabilities(
+            &self,
+            request: Request<pb::GetCapabilitiesRequest>,
+        ) -> Result<Response<pb::GetCapabilitiesResponse>, Status> {
+            self.enter("GetCapabilities", request);
+            Ok(Response::new(self.0.capabilities.lock().clone()))
         }
-        Ok(Response::new(self.0.status.lock().clone()))
-    }
 
-    async fn lead(&self, request: Request<pb::LeadRequest>) -> Result<Response<pb::LeadResponse>, Status> {
-        let message = self.enter("Lead", request);
-        let answer = (self.0.lead.lock())(message);
-        answer.await.map(Response::new)
-    }
-}
-
-#[tonic::async_trait]
-impl Instances for Served {
-    async fn batch_get_instances(
-        &self,
-        request: Request<pb::BatchGetInstancesRequest>,
-    ) -> Result<Response<pb::BatchGetInstancesResponse>, Status> {
-        let message = self.enter("BatchGetInstances", request);
-        let answer = (self.0.instances.lock())(message);
-        answer.await.map(Response::new)
-    }
-
-    async fn watch_instances(
-        &self,
-        request: Request<pb::WatchInstancesRequest>,
-    ) -> Result<Response<BoxStream<pb::WatchInstancesResponse>>, Status> {
-        let message = self.enter("WatchInstances", request);
-        let steps = (self.0.watch.lock())(message);
-        let frames = futures::stream::iter(steps.await?).then(|step| async move {
-            match step {
-                WatchStep::Frame(frame) => Ok(pb::WatchInstancesResponse { frame: Some(frame) }),
-                WatchStep::Fail(status) => Err(status),
-                WatchStep::Hang => std::future::pending().await,
+        async fn get_status(
+            &self,
+            request: Request<pb::GetStatusRequest>,
+        ) -> Result<Response<pb::GetStatusResponse>, Status> {
+            self.enter("GetStatus", request);
+            if self.0.silent.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
             }
-        });
-        Ok(Response::new(Box::pin(frames)))
+            Ok(Response::new(self.0.status.lock().clone()))
+        }
     }
 }
 
-#[tonic::async_trait]
-impl LoadBalancers for Served {
-    async fn ensure_load_balancer(
-        &self,
-        request: Request<pb::EnsureLoadBalancerRequest>,
-    ) -> Result<Response<pb::EnsureLoadBalancerResponse>, Status> {
-        let message = self.enter("EnsureLoadBalancer", request);
-        let answer = (self.0.ensure.lock())(message);
-        answer.await.map(Response::new)
-    }
-
-    async fn batch_update_load_balancers(
-        &self,
-        request: Request<pb::BatchUpdateLoadBalancersRequest>,
-    ) -> Result<Response<pb::BatchUpdateLoadBalancersResponse>, Status> {
-        let message = self.enter("BatchUpdateLoadBalancers", request);
-        let answer = (self.0.update.lock())(message);
-        answer.await.map(Response::new)
-    }
-
-    async fn list_load_balancers(
-        &self,
-        request: Request<pb::ListLoadBalancersRequest>,
-    ) -> Result<Response<pb::ListLoadBalancersResponse>, Status> {
-        let message = self.enter("ListLoadBalancers", request);
-        let answer = (self.0.list.lock())(message);
-        answer.await.map(Response::new)
+scripted! {
+    Instances:
+    batch_get_instances, "BatchGetInstances", instances, BatchGetInstancesRequest => BatchGetInstancesResponse;
+    {
+        async fn watch_instances(
+            &self,
+            request: Request<pb::WatchInstancesRequest>,
+        ) -> Result<Response<BoxStream<pb::WatchInstancesResponse>>, Status> {
+            let message = self.enter("WatchInstances", request);
+            let steps = (self.0.watch.lock())(message);
+            let frames = futures::stream::iter(steps.await?).then(|step| async move {
+                match step {
+                    WatchStep::Frame(frame) => Ok(pb::WatchInstancesResponse { frame: Some(frame) }),
+                    WatchStep::Fail(status) => Err(status),
+                    WatchStep::Hang => std::future::pending().await,
+                }
+            });
+            Ok(Response::new(Box::pin(frames)))
+        }
     }
 }
 
-#[tonic::async_trait]
-impl Routes for Served {
-    async fn list_routes(
-        &self,
-        request: Request<pb::ListRoutesRequest>,
-    ) -> Result<Response<pb::ListRoutesResponse>, Status> {
-        let message = self.enter("ListRoutes", request);
-        let answer = (self.0.list_routes.lock())(message);
-        answer.await.map(Response::new)
-    }
+scripted! {
+    LoadBalancers:
+    ensure_load_balancer, "EnsureLoadBalancer", ensure, EnsureLoadBalancerRequest => EnsureLoadBalancerResponse;
+    batch_update_load_balancers, "BatchUpdateLoadBalancers", update,
+        BatchUpdateLoadBalancersRequest => BatchUpdateLoadBalancersResponse;
+    list_load_balancers, "ListLoadBalancers", list, ListLoadBalancersRequest => ListLoadBalancersResponse;
+}
 
-    async fn batch_ensure_routes(
-        &self,
-        request: Request<pb::BatchEnsureRoutesRequest>,
-    ) -> Result<Response<pb::BatchEnsureRoutesResponse>, Status> {
-        let message = self.enter("BatchEnsureRoutes", request);
-        let answer = (self.0.ensure_routes.lock())(message);
-        answer.await.map(Response::new)
-    }
-
-    async fn batch_delete_routes(
-        &self,
-        request: Request<pb::BatchDeleteRoutesRequest>,
-    ) -> Result<Response<pb::BatchDeleteRoutesResponse>, Status> {
-        let message = self.enter("BatchDeleteRoutes", request);
-        let answer = (self.0.delete_routes.lock())(message);
-        answer.await.map(Response::new)
-    }
+scripted! {
+    Routes:
+    list_routes, "ListRoutes", list_routes, ListRoutesRequest => ListRoutesResponse;
+    batch_ensure_routes, "BatchEnsureRoutes", ensure_routes, BatchEnsureRoutesRequest => BatchEnsureRoutesResponse;
+    batch_delete_routes, "BatchDeleteRoutes", delete_routes, BatchDeleteRoutesRequest => BatchDeleteRoutesResponse;
 }
