@@ -114,7 +114,7 @@ pub(super) mod duration {
 
     /// The range of durations that the host follows exactly; anything outside is clamped to it.
     #[derive(Debug, Clone, Copy)]
-    pub(in crate::cloud) struct Bounds {
+    pub(crate) struct Bounds {
         shortest: Duration,
         longest: Duration,
     }
@@ -122,15 +122,15 @@ pub(super) mod duration {
     const HOUR: u64 = 3600;
 
     /// Retry delays: no busy loop, and at most an hour.
-    pub(in crate::cloud) const RETRY: Bounds = bounds(100, HOUR);
+    pub(crate) const RETRY: Bounds = bounds(100, HOUR);
     /// Call deadlines; each RPC also has its own maximum.
-    pub(in crate::cloud) const DEADLINE: Bounds = bounds(50, HOUR);
+    pub(crate) const DEADLINE: Bounds = bounds(50, HOUR);
     /// Time between two bookmarks of a watch.
-    pub(in crate::cloud) const BOOKMARK: Bounds = bounds(100, 600);
+    pub(crate) const BOOKMARK: Bounds = bounds(100, 600);
     /// Maximum age of a watch stream.
-    pub(in crate::cloud) const WATCH_AGE: Bounds = bounds(1000, 24 * HOUR);
+    pub(crate) const WATCH_AGE: Bounds = bounds(1000, 24 * HOUR);
     /// Time between two sweeps over all instances.
-    pub(in crate::cloud) const SWEEP: Bounds = bounds(10_000, 24 * HOUR);
+    pub(crate) const SWEEP: Bounds = bounds(10_000, 24 * HOUR);
 
     const fn bounds(shortest_millis: u64, longest_seconds: u64) -> Bounds {
         Bounds {
@@ -140,7 +140,7 @@ pub(super) mod duration {
     }
 
     /// Clamps a duration to its bounds; `None` if it is not positive.
-    pub(in crate::cloud) fn within(
+    pub(crate) fn within(
         bounds: Bounds,
         given: prost_types::Duration,
         findings: &mut Findings,

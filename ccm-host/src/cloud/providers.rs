@@ -168,9 +168,9 @@ impl Providers {
             || self.for_node(node).provider().is_some_and(|owner| owner.name() == provider.name())
     }
 
-    /// The owner of a Service of type LoadBalancer: the provider that its annotation names, else the provider of Services without a
-    /// class, else the first on the command line that claims its class. A provider before its first handshake may
-    /// claim it, so no later one is certain.
+    /// The owner of a Service of type LoadBalancer: the provider that its annotation names, else the provider of
+    /// Services without a class, else the first on the command line that claims its class. A provider before its first
+    /// handshake may claim it, so no later one is certain.
     #[must_use]
     pub fn for_service(&self, service: &Service) -> ServiceOwner {
         let class = service.spec.load_balancer_class.as_deref();

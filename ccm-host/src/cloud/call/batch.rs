@@ -29,7 +29,7 @@ use crate::cloud::{
 };
 
 /// An RPC that carries several items.
-pub(in crate::cloud) trait BatchRpc: Debug + Send + Sync + Sized + 'static {
+pub(crate) trait BatchRpc: Debug + Send + Sync + Sized + 'static {
     /// Only questions of the same lane may share a call.
     type Lane: Clone + Eq + Hash + Debug + Send + Sync + 'static;
     type Question: Clone + Send + Sync + 'static;
@@ -88,40 +88,40 @@ pub(in crate::cloud) trait BatchRpc: Debug + Send + Sync + Sized + 'static {
 
 /// Identifies a question.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::cloud) struct ItemKey {
+pub(crate) struct ItemKey {
     /// What the question is about, whatever state is desired this time.
-    pub(in crate::cloud) subject: String,
+    pub(crate) subject: String,
     /// Distinguishes two desired states of one subject.
-    pub(in crate::cloud) version: String,
+    pub(crate) version: String,
 }
 
 impl ItemKey {
-    pub(in crate::cloud) fn new(subject: String) -> Self {
+    pub(crate) fn new(subject: String) -> Self {
         Self { subject, version: String::new() }
     }
 }
 
-pub(in crate::cloud) type Item<R> = (ItemKey, <R as BatchRpc>::Question);
-pub(in crate::cloud) type Answer<R> = Result<<R as BatchRpc>::Done, CloudError>;
-pub(in crate::cloud) type Answers<R> = HashMap<ItemKey, Answer<R>>;
+pub(crate) type Item<R> = (ItemKey, <R as BatchRpc>::Question);
+pub(crate) type Answer<R> = Result<<R as BatchRpc>::Done, CloudError>;
+pub(crate) type Answers<R> = HashMap<ItemKey, Answer<R>>;
 
 /// Items, divided into calls.
-pub(in crate::cloud) struct Planned<R: BatchRpc> {
-    pub(in crate::cloud) chunks: Vec<Vec<Item<R>>>,
+pub(crate) struct Planned<R: BatchRpc> {
+    pub(crate) chunks: Vec<Vec<Item<R>>>,
     /// Items that fit into no message.
-    pub(in crate::cloud) too_large: Vec<(ItemKey, CloudError)>,
+    pub(crate) too_large: Vec<(ItemKey, CloudError)>,
 }
 
 /// A call under way.
-pub(in crate::cloud) struct Call<'a, R: BatchRpc> {
-    pub(in crate::cloud) link: &'a Link,
-    pub(in crate::cloud) session: &'a Session,
-    pub(in crate::cloud) lane: &'a R::Lane,
-    pub(in crate::cloud) began: Timestamp,
+pub(crate) struct Call<'a, R: BatchRpc> {
+    pub(crate) link: &'a Link,
+    pub(crate) session: &'a Session,
+    pub(crate) lane: &'a R::Lane,
+    pub(crate) began: Timestamp,
 }
 
 /// Makes one call about these items.
-pub(in crate::cloud) async fn call<R: BatchRpc>(
+pub(crate) async fn call<R: BatchRpc>(
     link: &Link,
     session: &Session,
     lane: &R::Lane,
@@ -147,20 +147,20 @@ pub(in crate::cloud) async fn call<R: BatchRpc>(
 
 /// Gathers questions into calls of one RPC.
 #[derive(Debug)]
-pub(in crate::cloud) struct Batch<R> {
+pub(crate) struct Batch<R> {
     link: Arc<Link>,
     offenders: Offenders,
     rpc: std::marker::PhantomData<R>,
 }
 
 impl<R: BatchRpc> Batcher<Batch<R>> {
-    pub(in crate::cloud) fn over(link: &Arc<Link>) -> Self {
+    pub(crate) fn over(link: &Arc<Link>) -> Self {
         let offenders = if R::PACED { Offenders::paced() } else { Offenders::unpaced() };
         Self::new(Batch { link: Arc::clone(link), offenders, rpc: std::marker::PhantomData })
     }
 
     /// The answer to one question. Without a session, it fails at once instead of after gathering a batch.
-    pub(in crate::cloud) async fn answer(&self, lane: R::Lane, question: R::Question) -> Answer<R> {
+    pub(crate) async fn answer(&self, lane: R::Lane, question: R::Question) -> Answer<R> {
         self.batched().link.session(R::METHOD)?;
         self.ask(lane, R::key(&question), question).await
     }

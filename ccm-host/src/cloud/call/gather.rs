@@ -40,7 +40,7 @@ use crate::trace;
 const FORGET_LANE: Duration = Duration::from_secs(60);
 
 /// A kind of question that can share a call.
-pub(in crate::cloud) trait Batched: Send + Sync + 'static {
+pub(crate) trait Batched: Send + Sync + 'static {
     /// Only questions of the same lane may share a call.
     type Lane: Clone + Eq + Hash + Debug + Send + Sync + 'static;
     /// Identifies the subject of a question.
@@ -82,7 +82,7 @@ const UNANSWERED: &str = "the provider's answer does not hold this item once";
 const PANICKED: &str = "the task that made the call panicked: a bug of the host";
 
 /// Gathers questions into calls. Cheap to clone.
-pub(in crate::cloud) struct Batcher<B: Batched>(Arc<Inner<B>>);
+pub(crate) struct Batcher<B: Batched>(Arc<Inner<B>>);
 
 struct Inner<B: Batched> {
     batched: B,
@@ -118,14 +118,14 @@ struct Departure<B: Batched> {
 }
 
 /// Collects the answers of one call.
-pub(in crate::cloud) struct Landing<'a, B: Batched> {
+pub(crate) struct Landing<'a, B: Batched> {
     inner: &'a Inner<B>,
     departure: &'a Departure<B>,
 }
 
 impl<B: Batched> Landing<'_, B> {
     /// Hands these answers to their callers. Only the first answer to an item counts.
-    pub(in crate::cloud) fn land(&self, answers: impl IntoIterator<Item = (B::Key, B::Answer)>) {
+    pub(crate) fn land(&self, answers: impl IntoIterator<Item = (B::Key, B::Answer)>) {
         for (key, answer) in answers {
             let Some(item) = self.departure.items.get(&key) else { continue };
             self.inner.state.lock().land_one(self.departure.call, &key);
@@ -153,23 +153,23 @@ impl<B: Batched> Debug for Batcher<B> {
 }
 
 impl<B: Batched> Batcher<B> {
-    pub(in crate::cloud) fn new(batched: B) -> Self {
+    pub(crate) fn new(batched: B) -> Self {
         let state = State { lanes: HashMap::new(), flying: HashMap::new(), calls: 0 };
         Self(Arc::new(Inner { batched, state: Mutex::new(state) }))
     }
 
     #[cfg(test)]
-    pub(in crate::cloud) fn assert_idle(&self) {
+    pub(crate) fn assert_idle(&self) {
         let state = self.0.state.lock();
         assert!(state.flying.is_empty() && state.lanes.values().all(|lane| lane.len() == 0));
     }
 
-    pub(in crate::cloud) fn batched(&self) -> &B {
+    pub(crate) fn batched(&self) -> &B {
         &self.0.batched
     }
 
     /// Asks one question and waits for its answer.
-    pub(in crate::cloud) async fn ask(&self, lane: B::Lane, key: B::Key, question: B::Question) -> B::Answer {
+    pub(crate) async fn ask(&self, lane: B::Lane, key: B::Key, question: B::Question) -> B::Answer {
         let mut answer = self.enqueue(lane, key, question);
         let arrived = answer.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());
         arrived.unwrap_or_else(|| self.0.batched.lost(PANICKED))

@@ -30,13 +30,13 @@ const MOST_AT_ONCE: u32 = 1024;
 
 /// The limits of one provider.
 #[derive(Debug)]
-pub(in crate::cloud) struct Limiter {
+pub(crate) struct Limiter {
     reads: Arc<Gate>,
     mutations: Arc<Gate>,
 }
 
 impl Limiter {
-    pub(in crate::cloud) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let gate = |at_once| Arc::new(Gate::new(at_once));
         Self {
             reads: gate(defaults::MAX_CONCURRENT_READS),
@@ -45,7 +45,7 @@ impl Limiter {
     }
 
     /// Takes over the advertised limits and the kinds of calls that the provider serves.
-    pub(in crate::cloud) fn configure(&self, limits: &pb::Limits, kinds: &[Kind], now: Instant) {
+    pub(crate) fn configure(&self, limits: &pb::Limits, kinds: &[Kind], now: Instant) {
         let or = |value, default| if value == 0 { default } else { value };
         let reads = or(limits.max_concurrent_reads, defaults::MAX_CONCURRENT_READS);
         let reading: Vec<_> = kinds.iter().copied().filter(|kind| kind.reads()).collect();
@@ -56,7 +56,7 @@ impl Limiter {
     }
 
     /// Waits for permission to call; if the class is paused for long, refuses with the time left.
-    pub(in crate::cloud) async fn permit(&self, method: &Method) -> Result<Permit, Duration> {
+    pub(crate) async fn permit(&self, method: &Method) -> Result<Permit, Duration> {
         match self.gate(method.class) {
             Some(gate) => gate.permit(method.kind()).await,
             None => Ok(Permit(None)),
@@ -64,7 +64,7 @@ impl Limiter {
     }
 
     /// Waits until a call that already holds a permit may be repeated.
-    pub(in crate::cloud) async fn once_more(&self, method: &Method) {
+    pub(crate) async fn once_more(&self, method: &Method) {
         let Some(gate) = self.gate(method.class) else { return };
         let token = || gate.state.lock().bucket.as_mut().and_then(|bucket| bucket.take(Instant::now()));
         while let Some(wait) = token() {
@@ -73,12 +73,12 @@ impl Limiter {
     }
 
     /// Pauses a class that the cloud throttles. Returns by how much the pause grew.
-    pub(in crate::cloud) fn pause(&self, class: Class, pause: Duration, now: Instant) -> Duration {
+    pub(crate) fn pause(&self, class: Class, pause: Duration, now: Instant) -> Duration {
         self.gate(class).map_or(Duration::ZERO, |gate| gate.pause(pause.min(LONGEST_PAUSE), now))
     }
 
     /// Lifts all pauses: a new process answers, and nothing is known of how the cloud treats its calls.
-    pub(in crate::cloud) fn lift_pauses(&self) {
+    pub(crate) fn lift_pauses(&self) {
         for gate in [&self.reads, &self.mutations] {
             gate.state.lock().paused_until = None;
             gate.changed.notify_waiters();
@@ -86,7 +86,7 @@ impl Limiter {
     }
 
     /// Halves the concurrency of an overloaded provider.
-    pub(in crate::cloud) fn overloaded(&self, now: Instant) {
+    pub(crate) fn overloaded(&self, now: Instant) {
         self.reads.overloaded(now);
         self.mutations.overloaded(now);
     }
@@ -102,7 +102,7 @@ impl Limiter {
 
 /// Permission to make one call; dropping it ends the call.
 #[derive(Debug)]
-pub(in crate::cloud) struct Permit(Option<(Arc<Gate>, Kind)>);
+pub(crate) struct Permit(Option<(Arc<Gate>, Kind)>);
 
 impl Drop for Permit {
     fn drop(&mut self) {

@@ -23,41 +23,41 @@ const MOST_ITEMS: usize = 500_000;
 const MOST_RESTARTS: u32 = 3;
 
 /// A list that is fetched page by page.
-pub(in crate::cloud) struct List<Request, Open, Read> {
+pub(crate) struct List<Request, Open, Read> {
     /// The request for a page.
-    pub(in crate::cloud) request: Request,
+    pub(crate) request: Request,
     /// Takes a page out of its answer.
-    pub(in crate::cloud) open: Open,
+    pub(crate) open: Open,
     /// Checks one item and tells its key; `None` means that it is unusable and missing from the list.
-    pub(in crate::cloud) read: Read,
+    pub(crate) read: Read,
 }
 
 /// Which page to fetch.
-pub(in crate::cloud) struct At {
-    pub(in crate::cloud) cluster: Option<pb::ClusterRef>,
-    pub(in crate::cloud) page_size: i32,
-    pub(in crate::cloud) page_token: String,
+pub(crate) struct At {
+    pub(crate) cluster: Option<pb::ClusterRef>,
+    pub(crate) page_size: i32,
+    pub(crate) page_token: String,
 }
 
-pub(in crate::cloud) struct Page<G> {
-    pub(in crate::cloud) items: Vec<G>,
-    pub(in crate::cloud) next: String,
-    pub(in crate::cloud) unreachable: Vec<pb::UnreachableLocation>,
+pub(crate) struct Page<G> {
+    pub(crate) items: Vec<G>,
+    pub(crate) next: String,
+    pub(crate) unreachable: Vec<pb::UnreachableLocation>,
 }
 
 /// The result of a walk.
-pub(in crate::cloud) struct Walked<I> {
+pub(crate) struct Walked<I> {
     /// In order of arrival, without duplicates.
-    pub(in crate::cloud) items: Vec<I>,
-    pub(in crate::cloud) complete: bool,
-    pub(in crate::cloud) unreachable: Vec<(String, CloudError)>,
+    pub(crate) items: Vec<I>,
+    pub(crate) complete: bool,
+    pub(crate) unreachable: Vec<(String, CloudError)>,
     /// One sentence for each thing dropped or corrected.
-    pub(in crate::cloud) rejected: Vec<String>,
+    pub(crate) rejected: Vec<String>,
 }
 
 impl<Request, Open, Read> List<Request, Open, Read> {
     /// Fetches all pages.
-    pub(in crate::cloud) async fn walk<Q, G, I>(&self, link: &Link) -> Result<Walked<I>, CloudError>
+    pub(crate) async fn walk<Q, G, I>(&self, link: &Link) -> Result<Walked<I>, CloudError>
     where
         Q: Rpc,
         Request: Fn(At) -> Q,

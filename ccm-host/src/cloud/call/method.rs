@@ -11,7 +11,7 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 /// The limit that applies to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::cloud) enum Class {
+pub(crate) enum Class {
     /// Answered from the provider's memory: not limited.
     Local,
     /// Reads the cloud.
@@ -22,7 +22,7 @@ pub(in crate::cloud) enum Class {
 
 /// Calls of one kind queue behind each other, but not behind the other kinds of their class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::cloud) enum Kind {
+pub(crate) enum Kind {
     Instances,
     /// Reads of balancers, and Ensure.
     LoadBalancers,
@@ -33,34 +33,34 @@ pub(in crate::cloud) enum Kind {
 }
 
 impl Kind {
-    pub(in crate::cloud) const COUNT: usize = 5;
+    pub(crate) const COUNT: usize = 5;
 
     /// Whether calls of this kind read the cloud.
-    pub(in crate::cloud) fn reads(self) -> bool {
+    pub(crate) fn reads(self) -> bool {
         matches!(self, Self::Instances | Self::LoadBalancers | Self::Routes)
     }
 
     /// Whether calls of this kind change the cloud.
-    pub(in crate::cloud) fn mutates(self) -> bool {
+    pub(crate) fn mutates(self) -> bool {
         self != Self::Instances
     }
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::cloud) struct Method {
+pub(crate) struct Method {
     /// Without the service.
-    pub(in crate::cloud) name: &'static str,
+    pub(crate) name: &'static str,
     /// Without the package.
-    pub(in crate::cloud) service: &'static str,
+    pub(crate) service: &'static str,
     /// On the wire.
-    pub(in crate::cloud) path: &'static str,
-    pub(in crate::cloud) class: Class,
+    pub(crate) path: &'static str,
+    pub(crate) class: Class,
     default: Duration,
     longest: Duration,
 }
 
 /// A unary RPC, identified by its request.
-pub(in crate::cloud) trait Rpc: Message + 'static {
+pub(crate) trait Rpc: Message + 'static {
     type Answer: Message + Default + 'static;
 
     const METHOD: &'static Method;
@@ -70,7 +70,7 @@ macro_rules! rpcs {
     ($package:literal; $($(#[$doc:meta])* $method:ident: $service:literal $name:literal $($request:ty => $answer:ty)?,
         $class:ident, $default:literal, $longest:literal;)*) => {$(
         $(#[$doc])*
-        pub(in crate::cloud) static $method: Method = Method {
+        pub(crate) static $method: Method = Method {
             name: $name,
             service: $service,
             path: concat!("/", $package, ".", $service, "/", $name),
@@ -134,7 +134,7 @@ rpcs! {
 
 impl Method {
     /// The queue that the call waits in.
-    pub(in crate::cloud) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         match (self.service, self.name) {
             (_, "BatchUpdateLoadBalancers") => Kind::Updates,
             (_, "DeleteLoadBalancer") => Kind::Deletions,
@@ -145,7 +145,7 @@ impl Method {
     }
 
     /// The advertised deadline, capped at the maximum, or the default.
-    pub(in crate::cloud) fn deadline(&self, advertised: &HashMap<String, Duration>) -> Duration {
+    pub(crate) fn deadline(&self, advertised: &HashMap<String, Duration>) -> Duration {
         advertised.get(self.name).map_or(self.default, |wanted| (*wanted).min(self.longest))
     }
 }

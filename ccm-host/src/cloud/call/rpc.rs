@@ -33,7 +33,7 @@ const GUARD: Duration = Duration::from_millis(250);
 const REQUEST_ID: &str = "x-request-id";
 
 /// Makes a unary call. `items` is the size of a batch.
-pub(in crate::cloud) async fn unary<Q: Rpc>(
+pub(crate) async fn unary<Q: Rpc>(
     metrics: &ProviderMetrics,
     mut client: Grpc<Channel>,
     deadline: Duration,
@@ -68,7 +68,7 @@ pub(in crate::cloud) async fn unary<Q: Rpc>(
 }
 
 /// A request with the deadline and metadata of every call.
-pub(in crate::cloud) fn request<Q>(message: Q, deadline: Option<Duration>, span: &Span) -> Request<Q> {
+pub(crate) fn request<Q>(message: Q, deadline: Option<Duration>, span: &Span) -> Request<Q> {
     let mut request = Request::new(message);
     if let Some(deadline) = deadline {
         request.set_timeout(deadline);

@@ -21,7 +21,7 @@ use crate::cloud::{
 
 /// The sets that one process has.
 #[derive(Debug)]
-pub(in crate::cloud) struct SentSets {
+pub(crate) struct SentSets {
     by_digest: bool,
     /// Digests in the order in which their sets arrived.
     arrived: Mutex<VecDeque<String>>,
@@ -29,7 +29,7 @@ pub(in crate::cloud) struct SentSets {
 
 impl SentSets {
     /// Empty. Without the capability, sets are never named by digest.
-    pub(in crate::cloud) fn new(by_digest: bool) -> Self {
+    pub(crate) fn new(by_digest: bool) -> Self {
         Self { by_digest, arrived: Mutex::default() }
     }
 
@@ -60,7 +60,7 @@ impl SentSets {
 
 /// Makes a call about these sets, which belong in the message field with the number `tag`. `items` is the size of a
 /// batch.
-pub(in crate::cloud) async fn call<M: Rpc>(
+pub(crate) async fn call<M: Rpc>(
     link: &Link,
     session: &Session,
     items: Option<usize>,
@@ -100,11 +100,11 @@ fn entry(set: &BackendSet, named: &HashSet<String>) -> Bytes {
 /// A message, and encoded messages for one of its fields, placed after all other fields: what many calls share is
 /// converted and encoded once.
 #[derive(Debug, Clone)]
-pub(in crate::cloud) struct Spliced<M> {
-    pub(in crate::cloud) message: M,
+pub(crate) struct Spliced<M> {
+    pub(crate) message: M,
     /// The number of that field.
-    pub(in crate::cloud) tag: u32,
-    pub(in crate::cloud) entries: Vec<Bytes>,
+    pub(crate) tag: u32,
+    pub(crate) entries: Vec<Bytes>,
 }
 
 impl<M: Rpc> Rpc for Spliced<M> {

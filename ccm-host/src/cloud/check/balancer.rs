@@ -14,7 +14,7 @@ const LONGEST_ID: usize = 1 << 10;
 const LONGEST_DIGEST: usize = 128;
 
 /// The balancer of the requested Service. If the answer names another Service, its state is unknown.
-pub(in crate::cloud) fn balancer(
+pub(crate) fn balancer(
     given: Option<pb::LoadBalancer>,
     key: &ObjectKey,
     uid: &str,
@@ -40,13 +40,13 @@ pub(in crate::cloud) fn balancer(
 
 /// Whether a former controller made this balancer and its Service cannot be identified. That is not the provider's
 /// fault, and the balancer belongs to no Service of ours.
-pub(in crate::cloud) fn is_nobodys(given: &pb::LoadBalancer) -> bool {
+pub(crate) fn is_nobodys(given: &pb::LoadBalancer) -> bool {
     given.ownership() == pb::Ownership::ByLegacyName
         && given.service.as_ref().is_none_or(|service| service.uid.is_empty())
 }
 
 /// A balancer of a list; `None` if it does not name its Service.
-pub(in crate::cloud) fn listed(mut given: pb::LoadBalancer, findings: &mut Findings) -> Option<LoadBalancer> {
+pub(crate) fn listed(mut given: pb::LoadBalancer, findings: &mut Findings) -> Option<LoadBalancer> {
     let Some(service) = given.service.take().filter(|service| !service.uid.is_empty()) else {
         findings.count(rule::SERVICE_REF);
         return None;
@@ -58,7 +58,7 @@ pub(in crate::cloud) fn listed(mut given: pb::LoadBalancer, findings: &mut Findi
 }
 
 /// The answer of Ensure, reduced to what the provider may write on the Service.
-pub(in crate::cloud) fn ensured(
+pub(crate) fn ensured(
     given: pb::EnsureLoadBalancerResponse,
     key: &ObjectKey,
     uid: &str,

@@ -16,7 +16,7 @@ const LONGEST_REASON: usize = 63;
 const MOST_ANNOTATED: usize = 64 << 10;
 
 /// At most eight Events, all acceptable to the apiserver.
-pub(in crate::cloud) fn events(given: Vec<pb::ProviderEvent>, findings: &mut Findings) -> Vec<ProviderEvent> {
+pub(crate) fn events(given: Vec<pb::ProviderEvent>, findings: &mut Findings) -> Vec<ProviderEvent> {
     let mut kept = Vec::new();
     for event in given {
         if kept.len() == MOST_EVENTS || !is_reason(&event.reason) || event.message.is_empty() {
@@ -34,7 +34,7 @@ pub(in crate::cloud) fn events(given: Vec<pb::ProviderEvent>, findings: &mut Fin
 }
 
 /// Work in progress, with a positive retry time.
-pub(in crate::cloud) fn in_progress(given: pb::InProgress, findings: &mut Findings) -> InProgress {
+pub(crate) fn in_progress(given: pb::InProgress, findings: &mut Findings) -> InProgress {
     let said = given.retry_after.and_then(|given| duration::within(duration::RETRY, given, findings));
     let retry_after = said.unwrap_or_else(|| {
         findings.count(rule::RETRY_AFTER_POSITIVE);

@@ -15,19 +15,19 @@ const CLOCK_SKEW: Duration = Duration::from_secs(60);
 
 /// The request that an answer is checked against.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::cloud) struct Asked<'a> {
+pub(crate) struct Asked<'a> {
     /// Name of the RPC.
-    pub(in crate::cloud) method: &'static str,
+    pub(crate) method: &'static str,
     /// The provider ID prefixes that the provider advertised.
-    pub(in crate::cloud) prefixes: &'a [String],
+    pub(crate) prefixes: &'a [String],
     /// Maximum age of the answer.
-    pub(in crate::cloud) freshness: Freshness,
+    pub(crate) freshness: Freshness,
     /// When the request was made.
-    pub(in crate::cloud) at: Timestamp,
+    pub(crate) at: Timestamp,
 }
 
 /// The answer to one query.
-pub(in crate::cloud) fn answer(
+pub(crate) fn answer(
     given: pb::InstanceResult,
     asked: &Asked<'_>,
     findings: &mut Findings,

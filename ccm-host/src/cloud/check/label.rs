@@ -52,7 +52,7 @@ pub(super) fn labels(labels: HashMap<String, String>, findings: &mut Findings) -
 }
 
 /// The labels of a volume, which include its topology.
-pub(in crate::cloud) fn of_volume(
+pub(crate) fn of_volume(
     labels: HashMap<String, String>,
     findings: &mut Findings,
 ) -> BTreeMap<String, String> {

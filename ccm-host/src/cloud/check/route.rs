@@ -14,7 +14,7 @@ use crate::{
 const LONGEST_ID: usize = 1 << 10;
 
 /// A route as the provider describes it; `None` without a usable id or destination.
-pub(in crate::cloud) fn route(given: pb::Route, findings: &mut Findings) -> Option<Route> {
+pub(crate) fn route(given: pb::Route, findings: &mut Findings) -> Option<Route> {
     let pb::Route { id, destination_cidr, target, state, ownership } = given;
     if id.is_empty() || id.len() > LONGEST_ID {
         let shown = shown(&destination_cidr, LONGEST_ID);
@@ -45,7 +45,7 @@ pub(in crate::cloud) fn route(given: pb::Route, findings: &mut Findings) -> Opti
 }
 
 /// The answer to one requested route.
-pub(in crate::cloud) fn ensured_route(
+pub(crate) fn ensured_route(
     given: pb::RouteResult,
     wanted: &EnsureRoute,
     findings: &mut Findings,

@@ -35,7 +35,7 @@ const HOST_NAME: &str = "ccm-host";
 
 /// Why a process that answered cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::cloud) enum HandshakeError {
+pub(crate) enum HandshakeError {
     /// It does not serve GetInfo.
     #[error("there is no provider: whoever answers does not serve ccm.discovery.v1.Discovery")]
     NotAProvider,
@@ -50,7 +50,7 @@ pub(in crate::cloud) enum HandshakeError {
 }
 
 /// Learns everything about the process at the other end.
-pub(in crate::cloud) async fn handshake(
+pub(crate) async fn handshake(
     connection: Connection,
     metrics: &ProviderMetrics,
     host_version: &str,

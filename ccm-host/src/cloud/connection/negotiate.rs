@@ -16,23 +16,23 @@ const SERVICES: [&str; 6] = ["CloudProvider", "Instances", "LoadBalancers", "Rou
 
 /// The versions in common with a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::cloud) struct Served {
+pub(crate) struct Served {
     /// The name of each service, and the version to speak.
-    pub(in crate::cloud) versions: Vec<(&'static str, &'static str)>,
+    pub(crate) versions: Vec<(&'static str, &'static str)>,
     /// Services that the provider has, but in no version that this host speaks.
-    pub(in crate::cloud) unusable: Vec<NoCommonVersion>,
+    pub(crate) unusable: Vec<NoCommonVersion>,
 }
 
 impl Served {
     /// Whether the service can be called.
-    pub(in crate::cloud) fn has(&self, service: &str) -> bool {
+    pub(crate) fn has(&self, service: &str) -> bool {
         self.versions.iter().any(|(name, _)| *name == service)
     }
 }
 
 /// Why there is no version in common.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(in crate::cloud) enum NegotiationError {
+pub(crate) enum NegotiationError {
     /// It answers GetInfo but serves nothing of this contract.
     #[error("it serves no service of {PACKAGE}*: it names {0:?}")]
     NothingServed(Vec<String>),
@@ -45,8 +45,8 @@ pub(in crate::cloud) enum NegotiationError {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::cloud) struct NoCommonVersion {
-    pub(in crate::cloud) service: &'static str,
+pub(crate) struct NoCommonVersion {
+    pub(crate) service: &'static str,
     theirs: Vec<String>,
     newer: bool,
 }
@@ -71,7 +71,7 @@ impl fmt::Display for NoCommonVersion {
 }
 
 /// The service names that the host announces.
-pub(in crate::cloud) fn host_services() -> Vec<String> {
+pub(crate) fn host_services() -> Vec<String> {
     SPOKEN
         .iter()
         .flat_map(|version| SERVICES.iter().map(move |service| format!("{PACKAGE}{version}.{service}")))
@@ -79,7 +79,7 @@ pub(in crate::cloud) fn host_services() -> Vec<String> {
 }
 
 /// The services and versions that both sides speak.
-pub(in crate::cloud) fn negotiate(names: &[String]) -> Result<Served, NegotiationError> {
+pub(crate) fn negotiate(names: &[String]) -> Result<Served, NegotiationError> {
     negotiate_with(names, &SPOKEN)
 }
 

@@ -32,7 +32,7 @@ enum NoSession {
 }
 
 /// Keeps the connection until `stop` is cancelled.
-pub(in crate::cloud) async fn run(link: Arc<Link>, stop: CancellationToken) {
+pub(crate) async fn run(link: Arc<Link>, stop: CancellationToken) {
     // Boxed: the future is large.
     stop.run_until_cancelled(Box::pin(supervise(&link, || forever(&link)))).await;
     link.step_down().await;

@@ -25,74 +25,74 @@ use crate::cloud::{
 };
 
 #[derive(Debug)]
-pub(in crate::cloud) struct Session {
-    pub(in crate::cloud) channel: Channel,
+pub(crate) struct Session {
+    pub(crate) channel: Channel,
     /// Cancelled when the socket is lost.
-    pub(in crate::cloud) lost: CancellationToken,
-    pub(in crate::cloud) info: Arc<ProviderInfo>,
-    pub(in crate::cloud) served: Served,
-    pub(in crate::cloud) capabilities: pb::GetCapabilitiesResponse,
-    pub(in crate::cloud) limits: pb::Limits,
+    pub(crate) lost: CancellationToken,
+    pub(crate) info: Arc<ProviderInfo>,
+    pub(crate) served: Served,
+    pub(crate) capabilities: pb::GetCapabilitiesResponse,
+    pub(crate) limits: pb::Limits,
     pub(super) intervals: Intervals,
     /// By name of the RPC.
-    pub(in crate::cloud) deadlines: HashMap<String, Duration>,
-    pub(in crate::cloud) wants: Arc<pb::Wants>,
+    pub(crate) deadlines: HashMap<String, Duration>,
+    pub(crate) wants: Arc<pb::Wants>,
     /// The maximum message size, either way.
-    pub(in crate::cloud) message_bytes: usize,
+    pub(crate) message_bytes: usize,
     /// The sets of backends that the process already has.
-    pub(in crate::cloud) sets: SentSets,
+    pub(crate) sets: SentSets,
     /// The most items of a batch, by service.
-    pub(in crate::cloud) most_items: HashMap<&'static str, AtomicUsize>,
+    pub(crate) most_items: HashMap<&'static str, AtomicUsize>,
     /// Advertised RPCs that turned out not to be served.
-    pub(in crate::cloud) refused: Mutex<HashSet<&'static str>>,
+    pub(crate) refused: Mutex<HashSet<&'static str>>,
 }
 
 impl Session {
-    pub(in crate::cloud) fn client(&self) -> Grpc<Channel> {
+    pub(crate) fn client(&self) -> Grpc<Channel> {
         Grpc::new(self.channel.clone())
             .max_decoding_message_size(self.message_bytes)
             .max_encoding_message_size(self.message_bytes)
     }
 
-    pub(in crate::cloud) fn health(&self) -> HealthClient<Channel> {
+    pub(crate) fn health(&self) -> HealthClient<Channel> {
         HealthClient::new(self.channel.clone())
     }
 
-    pub(in crate::cloud) fn instances(&self) -> InstancesClient<Channel> {
+    pub(crate) fn instances(&self) -> InstancesClient<Channel> {
         InstancesClient::new(self.channel.clone())
             .max_decoding_message_size(self.message_bytes)
             .max_encoding_message_size(self.message_bytes)
     }
 
     /// The most items of one batch.
-    pub(in crate::cloud) fn most_items(&self, method: &Method) -> usize {
+    pub(crate) fn most_items(&self, method: &Method) -> usize {
         self.most_items.get(method.service).map_or(1, |most| most.load(Ordering::Relaxed))
     }
 
     /// Shrinks the next batches after one of this many items was refused as too large.
-    pub(in crate::cloud) fn fewer_items(&self, method: &Method, refused: usize) {
+    pub(crate) fn fewer_items(&self, method: &Method, refused: usize) {
         if let Some(most) = self.most_items.get(method.service) {
             most.fetch_min((refused / 2).max(1), Ordering::Relaxed);
         }
     }
 
     /// Whether the RPC may be called in this epoch.
-    pub(in crate::cloud) fn serves(&self, method: &Method) -> bool {
+    pub(crate) fn serves(&self, method: &Method) -> bool {
         self.served.has(method.service) && !self.refuses(method)
     }
 
     /// Whether the RPC turned out not to be served.
-    pub(in crate::cloud) fn refuses(&self, method: &Method) -> bool {
+    pub(crate) fn refuses(&self, method: &Method) -> bool {
         self.refused.lock().contains(method.name)
     }
 
     /// Marks an RPC as not served, whatever was advertised. True the first time.
-    pub(in crate::cloud) fn refuse(&self, method: &Method) -> bool {
+    pub(crate) fn refuse(&self, method: &Method) -> bool {
         self.refused.lock().insert(method.name)
     }
 
     /// If routes cannot record an owner, all routes in the cluster's tables are the cluster's.
-    pub(in crate::cloud) fn owned(&self, mut route: pb::Route) -> pb::Route {
+    pub(crate) fn owned(&self, mut route: pb::Route) -> pb::Route {
         if !self.info.route_ownership {
             route.set_ownership(pb::Ownership::ByUid);
         }
@@ -100,12 +100,12 @@ impl Session {
     }
 
     /// The node fields that the provider wants in order to find an instance.
-    pub(in crate::cloud) fn identity(&self) -> pb::NodeFields {
+    pub(crate) fn identity(&self) -> pb::NodeFields {
         self.wants.identity.clone().unwrap_or_default()
     }
 
     /// The node fields that the provider wants of route targets; with addresses if routes hold these.
-    pub(in crate::cloud) fn route_target(&self) -> pb::NodeFields {
+    pub(crate) fn route_target(&self) -> pb::NodeFields {
         let fields = self.wants.route_target.clone().unwrap_or_default();
         pb::NodeFields { addresses: fields.addresses || self.info.route_node_addresses, ..fields }
     }

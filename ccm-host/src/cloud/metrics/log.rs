@@ -13,7 +13,7 @@ use crate::{
 const RECENT: usize = 128;
 
 #[derive(Debug, Default)]
-pub(in crate::cloud) struct CallLog {
+pub(crate) struct CallLog {
     methods: BTreeMap<&'static str, Told>,
     last_error: Option<CallError>,
 }
@@ -28,7 +28,7 @@ struct Told {
 }
 
 impl CallLog {
-    pub(in crate::cloud) fn ended(&mut self, method: &'static str, ok: bool, took: Duration) {
+    pub(crate) fn ended(&mut self, method: &'static str, ok: bool, took: Duration) {
         let told = self.methods.entry(method).or_default();
         let at = usize::try_from(told.count).unwrap_or_default() % RECENT;
         told.count += 1;
@@ -40,7 +40,7 @@ impl CallLog {
         }
     }
 
-    pub(in crate::cloud) fn failed(&mut self, error: &CloudError) {
+    pub(crate) fn failed(&mut self, error: &CloudError) {
         let code = code_name(error.code);
         let reason = error.reason.map_or_else(String::new, |reason| format!("/{}", reason.wire_name()));
         self.last_error = Some(CallError {
@@ -51,7 +51,7 @@ impl CallLog {
         });
     }
 
-    pub(in crate::cloud) fn told(&self) -> (Vec<Calls>, Option<CallError>) {
+    pub(crate) fn told(&self) -> (Vec<Calls>, Option<CallError>) {
         let calls = |(method, told): (&&str, &Told)| {
             let mut recent = told.recent.clone();
             recent.sort_by(f32::total_cmp);

@@ -12,7 +12,7 @@ use crate::cloud::{CloudError, call::method::Method};
 const LONGEST_VERSION: usize = 64;
 
 #[derive(Debug, Clone)]
-pub(in crate::cloud) struct ProviderMetrics {
+pub(crate) struct ProviderMetrics {
     all: CloudMetrics,
     provider: Arc<str>,
     log: Arc<parking_lot::Mutex<CallLog>>,
@@ -20,7 +20,7 @@ pub(in crate::cloud) struct ProviderMetrics {
 
 /// A call under way, until it is dropped.
 #[derive(Debug)]
-pub(in crate::cloud) struct InFlight(Gauge);
+pub(crate) struct InFlight(Gauge);
 
 impl Drop for InFlight {
     fn drop(&mut self) {
@@ -29,20 +29,20 @@ impl Drop for InFlight {
 }
 
 impl ProviderMetrics {
-    pub(in crate::cloud) fn new(all: CloudMetrics, provider: &str) -> Self {
+    pub(crate) fn new(all: CloudMetrics, provider: &str) -> Self {
         Self { all, provider: provider.into(), log: Arc::default() }
     }
 
     /// The calls so far, and the last one that failed.
-    pub(in crate::cloud) fn log(&self) -> parking_lot::MutexGuard<'_, CallLog> {
+    pub(crate) fn log(&self) -> parking_lot::MutexGuard<'_, CallLog> {
         self.log.lock()
     }
 
-    pub(in crate::cloud) fn failed(&self, error: &CloudError) {
+    pub(crate) fn failed(&self, error: &CloudError) {
         self.log().failed(error);
     }
 
-    pub(in crate::cloud) fn provider(&self) -> &str {
+    pub(crate) fn provider(&self) -> &str {
         &self.provider
     }
 
@@ -54,7 +54,7 @@ impl ProviderMetrics {
         MethodLabels { provider: Arc::clone(&self.provider), method: method.name }
     }
 
-    pub(in crate::cloud) fn begin(&self, method: &Method, items: Option<usize>) -> InFlight {
+    pub(crate) fn begin(&self, method: &Method, items: Option<usize>) -> InFlight {
         let labels = self.method(method);
         if let Some(items) = items {
             self.all.batch_sizes.get_or_create(&labels).observe(items as f64);
@@ -64,13 +64,7 @@ impl ProviderMetrics {
         InFlight(gauge)
     }
 
-    pub(in crate::cloud) fn ended(
-        &self,
-        method: &Method,
-        code: &'static str,
-        reason: &'static str,
-        took: Duration,
-    ) {
+    pub(crate) fn ended(&self, method: &Method, code: &'static str, reason: &'static str, took: Duration) {
         let labels = RpcLabels {
             provider: Arc::clone(&self.provider),
             service: method.service,
@@ -82,7 +76,7 @@ impl ProviderMetrics {
         self.log().ended(method.name, code == "OK", took);
     }
 
-    pub(in crate::cloud) fn status(&self, status: &ProviderStatus) {
+    pub(crate) fn status(&self, status: &ProviderStatus) {
         let (connected, serving) = match status {
             ProviderStatus::Disconnected(_) => (0, 0),
             ProviderStatus::Frozen(_) => (1, 0),
@@ -92,31 +86,31 @@ impl ProviderMetrics {
         self.all.serving.get_or_create(&self.labels()).set(serving);
     }
 
-    pub(in crate::cloud) fn epoch_changed(&self) {
+    pub(crate) fn epoch_changed(&self) {
         self.all.epoch_changes.get_or_create(&self.labels()).inc();
     }
 
-    pub(in crate::cloud) fn connect_failed(&self) {
+    pub(crate) fn connect_failed(&self) {
         self.all.connect_failures.get_or_create(&self.labels()).inc();
     }
 
-    pub(in crate::cloud) fn reordered(&self) {
+    pub(crate) fn reordered(&self) {
         self.all.reordered.get_or_create(&self.labels()).inc();
     }
 
-    pub(in crate::cloud) fn watch_ended(&self, end: &'static str) {
+    pub(crate) fn watch_ended(&self, end: &'static str) {
         let labels = EndLabels { provider: Arc::clone(&self.provider), end };
         self.all.watch_streams.get_or_create(&labels).inc();
     }
 
     /// Counts a broken rule.
-    pub(in crate::cloud) fn violation(&self, rule: &'static str) {
+    pub(crate) fn violation(&self, rule: &'static str) {
         let labels = RuleLabels { provider: Arc::clone(&self.provider), rule };
         self.all.violations.get_or_create(&labels).inc();
     }
 
     /// Checks an answer and counts every finding.
-    pub(in crate::cloud) fn checked<T>(&self, check: impl FnOnce(&mut Findings) -> T) -> T {
+    pub(crate) fn checked<T>(&self, check: impl FnOnce(&mut Findings) -> T) -> T {
         let mut findings = Findings::default();
         let checked = check(&mut findings);
         findings.rules.iter().for_each(|rule| self.violation(rule));
@@ -124,11 +118,11 @@ impl ProviderMetrics {
     }
 
     /// Counts keys that were not answered exactly once.
-    pub(in crate::cloud) fn wrong_keys(&self, times: usize) {
+    pub(crate) fn wrong_keys(&self, times: usize) {
         (0..times).for_each(|_| self.violation(rule::BATCH_KEYS));
     }
 
-    pub(in crate::cloud) fn rate_limited(&self, class: Class, pause: Duration) {
+    pub(crate) fn rate_limited(&self, class: Class, pause: Duration) {
         let class = match class {
             Class::Local => "local",
             Class::Read => "read",
@@ -139,7 +133,7 @@ impl ProviderMetrics {
     }
 
     /// Shows the version that the provider reports, instead of the former one.
-    pub(in crate::cloud) fn introduced(&self, before: Option<&str>, now: &str) {
+    pub(crate) fn introduced(&self, before: Option<&str>, now: &str) {
         let labels = |version: &str| InfoLabels {
             provider: Arc::clone(&self.provider),
             version: version.chars().take(LONGEST_VERSION).collect(),
@@ -150,7 +144,7 @@ impl ProviderMetrics {
         self.all.infos.get_or_create(&labels(now)).set(1);
     }
 
-    pub(in crate::cloud) fn negotiated(&self, before: &Served, now: &Served) {
+    pub(crate) fn negotiated(&self, before: &Served, now: &Served) {
         let labels = |&(service, version): &(&'static str, &'static str)| VersionLabels {
             provider: Arc::clone(&self.provider),
             service,

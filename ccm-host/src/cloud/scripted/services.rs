@@ -29,7 +29,7 @@ const MOST_BYTES: usize = 64 << 20;
 #[derive(Clone)]
 struct Served(Arc<Script>);
 
-pub(in crate::cloud) fn add(mut builder: Server, script: &Arc<Script>) -> Router {
+pub(crate) fn add(mut builder: Server, script: &Arc<Script>) -> Router {
     let served = Served(Arc::clone(script));
     builder
         .add_service(DiscoveryServer::new(served.clone()))

@@ -12,12 +12,12 @@ use crate::kube::{
 const DEFAULT_AFFINITY_SECONDS: i32 = 10_800;
 
 /// Identifies a Service.
-pub(in crate::cloud) fn service_ref(key: &ObjectKey, uid: &str) -> pb::ServiceRef {
+pub(crate) fn service_ref(key: &ObjectKey, uid: &str) -> pb::ServiceRef {
     pb::ServiceRef { namespace: key.namespace.to_string(), name: key.name.to_string(), uid: uid.to_owned() }
 }
 
 /// The spec, and the wanted metadata.
-pub(in crate::cloud) fn service(service: &Service, fields: &pb::ServiceFields) -> pb::Service {
+pub(crate) fn service(service: &Service, fields: &pb::ServiceFields) -> pb::Service {
     let spec = &service.spec;
     pb::Service {
         r#ref: Some(service_ref(&service.key, &service.uid)),

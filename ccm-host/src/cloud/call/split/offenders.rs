@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 const SICK: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
-pub(in crate::cloud) struct Offenders {
+pub(crate) struct Offenders {
     /// Callers ask again and again, so the backoff of offenders is kept here.
     paced: bool,
     state: Mutex<State>,
@@ -45,12 +45,12 @@ impl Offence {
 
 impl Offenders {
     /// For reads that are repeated whatever the answer: offenders back off here.
-    pub(in crate::cloud) fn paced() -> Self {
+    pub(crate) fn paced() -> Self {
         Self { paced: true, state: Mutex::default() }
     }
 
     /// For changes that already back off elsewhere.
-    pub(in crate::cloud) fn unpaced() -> Self {
+    pub(crate) fn unpaced() -> Self {
         Self { paced: false, state: Mutex::default() }
     }
 
