@@ -6,7 +6,7 @@
 //! ```text
 //! Lease ── lock ──► Leading ─┬─► assembly: controllers start when it leads
 //!   (decide: pure)           ├─► kube::Writer: no write after the end, also of a process that was paused
-//!                            └─► cloud::link: `Lead` to each provider, with what is left
+//!                            └─► cloud::connection: `Lead` to each provider, with what is left
 //! ```
 //!
 //! The leader stops `--leader-elect-renew-deadline` after its last renewal, before anybody else may take the Lease; the
