@@ -76,7 +76,7 @@ struct Shared {
 impl Cloud {
     /// A cloud that begins as `state` and saves to `store`.
     pub fn new(state: State, store: Store) -> Self {
-        let journal_head = watch::Sender::new(state.journal_head());
+        let journal_head = watch::Sender::new(state.journal.head());
         let schedule = watch::Sender::new(0);
         Self { shared: Arc::new(Shared { state: Mutex::new(state), store, journal_head, schedule }) }
     }
@@ -95,16 +95,10 @@ impl Cloud {
     ///
     /// When the state file cannot be written: the change is made, but a restart may forget it.
     pub async fn change<R>(&self, now: Timestamp, act: impl FnOnce(&mut State) -> R) -> anyhow::Result<R> {
-        let (answer, generation) = {
-            let mut state = self.shared.state.lock();
-            state.tick(now);
-            let answer = act(&mut state);
-            self.publish(&state);
-            (answer, state.generation())
-        };
+        let (answer, generation) = self.alter(now, |state| (act(state), state.generation));
         let picture = || {
             let state = self.shared.state.lock();
-            store::Picture { generation: state.generation(), text: serde_json::to_vec(&*state) }
+            (state.generation, serde_json::to_vec(&*state))
         };
         self.shared.store.save(generation, picture).await?;
         Ok(answer)
@@ -122,8 +116,8 @@ impl Cloud {
     /// Wakes whoever waits for changes.
     fn publish(&self, state: &State) {
         let move_to = |head: &mut u64, now: u64| std::mem::replace(head, now) != now;
-        self.shared.journal_head.send_if_modified(|head| move_to(head, state.journal_head()));
-        self.shared.schedule.send_if_modified(|seen| move_to(seen, state.generation()));
+        self.shared.journal_head.send_if_modified(|head| move_to(head, state.journal.head()));
+        self.shared.schedule.send_if_modified(|seen| move_to(seen, state.generation));
     }
 
     /// Wakes whenever the journal moved.

@@ -13,8 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     admin::{self, Door, Info},
     cloud::{Cloud, NewInstances, State, Store, load},
-    provider,
-    wire::WireLayer,
+    provider, wire,
 };
 
 pub use crate::mock::{Clock, Mock};
@@ -68,8 +67,7 @@ impl Mock {
     pub fn server(&self, epoch: &str, serve: ServeOptions) -> anyhow::Result<(Server, ProviderHandle)> {
         let provider = provider::build(self, epoch).context("the flags make no provider")?;
         let handle = provider.handle();
-        let wire = WireLayer::new(self.clone());
-        Ok((Server::new(provider, serve).layer(wire), handle))
+        Ok((Server::new(provider, serve).layer(wire::layer(self.clone())), handle))
     }
 
     /// Time passes in the cloud, and health follows its conditions.

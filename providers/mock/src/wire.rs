@@ -12,16 +12,10 @@ mod parts;
 mod scene;
 mod subject;
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::sync::Arc;
 
-use http::{Request as HttpRequest, Response as HttpResponse};
-use tonic::body::Body;
-use tower::{Layer, Service};
+use cloudprovider_sdk::{GrpcRequest, GrpcService, HookService};
+use tower::{Layer, ServiceExt as _, layer::layer_fn, service_fn};
 
 use crate::mock::Mock;
 
@@ -33,51 +27,20 @@ use scene::{Memory, Subjects, World};
 pub(crate) use subject::Subject;
 
 /// Puts the wire before all services.
-#[derive(Debug, Clone)]
-pub(crate) struct WireLayer(Arc<World>);
-
-impl WireLayer {
-    pub(crate) fn new(mock: Mock) -> Self {
-        Self(Arc::new(World { mock, memory: Memory::default() }))
-    }
-}
-
-impl<S> Layer<S> for WireLayer {
-    type Service = Wire<S>;
-
-    fn layer(&self, inner: S) -> Wire<S> {
-        Wire { world: Arc::clone(&self.0), inner }
-    }
-}
-
-/// All services behind the wire.
-#[derive(Debug, Clone)]
-pub(crate) struct Wire<S> {
-    world: Arc<World>,
-    inner: S,
-}
-
-impl<S> Service<HttpRequest<Body>> for Wire<S>
-where
-    S: Service<HttpRequest<Body>, Response = HttpResponse<Body>> + Clone + Send + 'static,
-    S::Future: Send + 'static,
-    S::Error: Send + 'static,
-{
-    type Response = HttpResponse<Body>;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<HttpResponse<Body>, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: HttpRequest<Body>) -> Self::Future {
-        // The clone was not asked whether it is ready; the one that was takes the call.
-        let clone = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, clone);
-        match Method::of_path(request.uri().path()) {
-            None => Box::pin(inner.call(request)),
-            Some(method) => Box::pin(exchange::exchange(Arc::clone(&self.world), inner, method, request)),
-        }
-    }
+pub(crate) fn layer(
+    mock: Mock,
+) -> impl Layer<GrpcService, Service = impl HookService> + Send + Sync + 'static {
+    let world = Arc::new(World { mock, memory: Memory::default() });
+    layer_fn(move |inner: GrpcService| {
+        let world = Arc::clone(&world);
+        service_fn(move |request: GrpcRequest| {
+            let (world, inner) = (Arc::clone(&world), inner.clone());
+            async move {
+                match Method::of_path(request.uri().path()) {
+                    None => inner.oneshot(request).await,
+                    Some(method) => exchange::exchange(world, inner, method, request).await,
+                }
+            }
+        })
+    })
 }

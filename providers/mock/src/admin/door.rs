@@ -150,19 +150,17 @@ impl Door {
             }
             ("PATCH", ["instances", name]) => {
                 let patch = body.read()?;
-                self.change(|state, now| state.patch_instance(name, patch, now)).await
+                self.change(|state, _now| state.patch_instance(name, patch)).await
             }
-            ("DELETE", ["instances", name]) => {
-                self.change(|state, now| state.delete_instance(name, now)).await
-            }
+            ("DELETE", ["instances", name]) => self.change(|state, _now| state.delete_instance(name)).await,
             ("DELETE", ["instances-named", prefix]) => {
-                self.change(|state, now| Ok(state.delete_instances(prefix, now))).await
+                self.change(|state, _now| Ok(state.delete_instances(prefix))).await
             }
             ("POST", ["instances", name, "stop"]) => {
-                self.change(|state, now| state.stop_instance(name, now)).await
+                self.change(|state, _now| state.stop_instance(name)).await
             }
             ("POST", ["instances", name, "start"]) => {
-                self.change(|state, now| state.start_instance(name, now)).await
+                self.change(|state, _now| state.start_instance(name)).await
             }
             ("POST", ["instances", name, "terminate"]) => {
                 let linger = body.read::<Termination>()?.linger_ms.map(Duration::from_millis);

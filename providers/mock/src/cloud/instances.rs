@@ -8,7 +8,10 @@ use std::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{CloudError, State, state::later};
+use super::{
+    CloudError, State,
+    state::{Indexes, later},
+};
 
 /// Bulk wishes above this are a slip of the hand.
 const MAX_BULK: u32 = 200_000;
@@ -175,17 +178,10 @@ impl State {
 
     /// The machine with this id, provider ID or name.
     pub fn instance(&self, reference: &str) -> Option<&Instance> {
-        self.instance_id(reference).and_then(|id| self.instances.get(&id))
-    }
-
-    fn instance_id(&self, reference: &str) -> Option<String> {
-        if self.instances.contains_key(reference) {
-            return Some(reference.to_owned());
-        }
-        if let Some(id) = self.indexes.by_provider_id.get(reference) {
-            return Some(id.clone());
-        }
-        self.indexes.by_name.get(reference).and_then(|ids| ids.first().cloned())
+        let Indexes { by_provider_id, by_name, .. } = &self.indexes;
+        let named = || by_name.get(reference).and_then(|ids| ids.first());
+        let id = || by_provider_id.get(reference).or_else(named);
+        self.instances.get(reference).or_else(|| self.instances.get(id()?))
     }
 
     /// Makes machines.
@@ -244,7 +240,7 @@ impl State {
             name,
             id,
         };
-        self.put_instance(instance.clone(), now);
+        self.put_instance(instance.clone());
         instance
     }
 
@@ -253,12 +249,7 @@ impl State {
     /// # Errors
     ///
     /// When there is no such machine.
-    pub fn patch_instance(
-        &mut self,
-        reference: &str,
-        patch: InstancePatch,
-        now: Timestamp,
-    ) -> Result<Instance, CloudError> {
+    pub fn patch_instance(&mut self, reference: &str, patch: InstancePatch) -> Result<Instance, CloudError> {
         let mut instance = self.existing(reference)?;
         take_over!(instance, patch: InstancePatch {
             addresses zone region instance_type pod_cidrs system_uuid cluster_uid; labels remove_labels
@@ -271,7 +262,7 @@ impl State {
             instance.labels.remove(&key);
             instance.removed_labels.insert(key);
         }
-        self.put_instance(instance.clone(), now);
+        self.put_instance(instance.clone());
         Ok(instance)
     }
 
@@ -280,8 +271,8 @@ impl State {
     /// # Errors
     ///
     /// When there is no such machine or it is going.
-    pub fn stop_instance(&mut self, reference: &str, now: Timestamp) -> Result<Instance, CloudError> {
-        self.set_state(reference, InstanceState::Stopped, now)
+    pub fn stop_instance(&mut self, reference: &str) -> Result<Instance, CloudError> {
+        self.set_state(reference, InstanceState::Stopped)
     }
 
     /// Starts a stopped machine.
@@ -289,23 +280,18 @@ impl State {
     /// # Errors
     ///
     /// When there is no such machine or it is going.
-    pub fn start_instance(&mut self, reference: &str, now: Timestamp) -> Result<Instance, CloudError> {
-        self.set_state(reference, InstanceState::Running, now)
+    pub fn start_instance(&mut self, reference: &str) -> Result<Instance, CloudError> {
+        self.set_state(reference, InstanceState::Running)
     }
 
-    fn set_state(
-        &mut self,
-        reference: &str,
-        state: InstanceState,
-        now: Timestamp,
-    ) -> Result<Instance, CloudError> {
+    fn set_state(&mut self, reference: &str, state: InstanceState) -> Result<Instance, CloudError> {
         let mut instance = self.existing(reference)?;
         if instance.state == InstanceState::Terminating {
             return Err(CloudError::Invalid(format!("instance {reference} is terminating")));
         }
         instance.state = state;
         instance.due = None;
-        self.put_instance(instance.clone(), now);
+        self.put_instance(instance.clone());
         Ok(instance)
     }
 
@@ -324,7 +310,7 @@ impl State {
         let linger = linger.unwrap_or(self.settings.terminate_linger);
         instance.state = InstanceState::Terminating;
         instance.due = Some(later(now, linger));
-        self.put_instance(instance.clone(), now);
+        self.put_instance(instance.clone());
         self.tick(now);
         Ok(instance)
     }
@@ -334,17 +320,17 @@ impl State {
     /// # Errors
     ///
     /// When there is no such machine.
-    pub fn delete_instance(&mut self, reference: &str, now: Timestamp) -> Result<Instance, CloudError> {
+    pub fn delete_instance(&mut self, reference: &str) -> Result<Instance, CloudError> {
         let instance = self.existing(reference)?;
-        self.remove_instance(&instance.id, now);
+        self.remove_instance(&instance.id);
         Ok(instance)
     }
 
     /// Takes away at once all machines whose name begins so.
-    pub fn delete_instances(&mut self, prefix: &str, now: Timestamp) -> Vec<Instance> {
+    pub fn delete_instances(&mut self, prefix: &str) -> Vec<Instance> {
         let named = self.instances.values().filter(|machine| machine.name.starts_with(prefix));
         let gone: Vec<Instance> = named.cloned().collect();
-        gone.iter().for_each(|machine| self.remove_instance(&machine.id, now));
+        gone.iter().for_each(|machine| self.remove_instance(&machine.id));
         gone
     }
 
@@ -352,33 +338,33 @@ impl State {
         self.instance(reference).cloned().ok_or_else(|| CloudError::NotFound(format!("instance {reference}")))
     }
 
-    pub(super) fn advance_instance(&mut self, id: &str, now: Timestamp) {
+    pub(super) fn advance_instance(&mut self, id: &str) {
         let Some(mut instance) = self.instances.get(id).cloned() else { return };
         instance.due = None;
         match instance.state {
             InstanceState::Pending => {
                 instance.state = InstanceState::Running;
-                self.put_instance(instance, now);
+                self.put_instance(instance);
             }
-            InstanceState::Terminating => self.remove_instance(id, now),
+            InstanceState::Terminating => self.remove_instance(id),
             InstanceState::Running | InstanceState::Stopped => {}
         }
     }
 
-    fn put_instance(&mut self, instance: Instance, now: Timestamp) {
+    fn put_instance(&mut self, instance: Instance) {
         if let Some(old) = self.instances.get(&instance.id).cloned() {
             self.unindex_instance(&old);
         }
         self.index_instance(&instance);
-        self.journal.record(now, &instance.provider_id, &instance.name, &instance.cluster_uid);
+        self.journal.record(&instance.provider_id, &instance.name, &instance.cluster_uid);
         self.instances.insert(instance.id.clone(), instance);
         self.touch();
     }
 
-    fn remove_instance(&mut self, id: &str, now: Timestamp) {
+    fn remove_instance(&mut self, id: &str) {
         if let Some(instance) = self.instances.remove(id) {
             self.unindex_instance(&instance);
-            self.journal.record(now, &instance.provider_id, &instance.name, &instance.cluster_uid);
+            self.journal.record(&instance.provider_id, &instance.name, &instance.cluster_uid);
             self.touch();
         }
     }

@@ -15,8 +15,6 @@ const CAPACITY: usize = 100_000;
 pub struct Change {
     /// Its place in the journal, from 1.
     pub sequence: u64,
-    /// When.
-    pub at: Timestamp,
     /// Which machine.
     pub provider_id: String,
     /// Its name.
@@ -27,24 +25,23 @@ pub struct Change {
 
 /// The journal.
 #[derive(Debug, Default)]
-pub(super) struct Journal {
+pub(crate) struct Journal {
     changes: VecDeque<Change>,
     head: u64,
 }
 
 impl Journal {
-    pub(super) fn head(&self) -> u64 {
+    pub(crate) fn head(&self) -> u64 {
         self.head
     }
 
-    pub(super) fn record(&mut self, at: Timestamp, provider_id: &str, name: &str, cluster_uid: &str) {
+    pub(super) fn record(&mut self, provider_id: &str, name: &str, cluster_uid: &str) {
         self.head += 1;
         if self.changes.len() == CAPACITY {
             self.changes.pop_front();
         }
         self.changes.push_back(Change {
             sequence: self.head,
-            at,
             provider_id: provider_id.to_owned(),
             name: name.to_owned(),
             cluster_uid: cluster_uid.to_owned(),
@@ -100,7 +97,7 @@ mod tests {
     fn the_journal_gives_what_came_after_and_refuses_what_it_cannot_know() {
         let mut journal = Journal::default();
         for number in 1..=3 {
-            journal.record(at(number), &format!("mock://z/{number}"), "n", "");
+            journal.record(&format!("mock://z/{number}"), "n", "");
         }
         let after = |sequence| {
             journal
@@ -118,7 +115,7 @@ mod tests {
     fn what_fell_out_of_the_journal_has_expired() {
         let mut journal = Journal::default();
         for _ in 0..CAPACITY + 2 {
-            journal.record(at(1), "mock://z/1", "n", "");
+            journal.record("mock://z/1", "n", "");
         }
         assert_eq!(journal.after(1).map_err(|error| error.reason()), Err(ErrorReason::ResumeTokenExpired));
         assert_eq!(journal.after(2).unwrap().len(), CAPACITY);

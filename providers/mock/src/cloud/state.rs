@@ -46,13 +46,13 @@ pub struct State {
     #[serde(skip)]
     pub(crate) settings: Settings,
     #[serde(skip)]
-    pub(super) journal: Journal,
+    pub(crate) journal: Journal,
     #[serde(skip)]
     pub(super) indexes: Indexes,
     #[serde(skip)]
     pub(super) calls: parking_lot::Mutex<CloudCalls>,
     #[serde(skip)]
-    generation: u64,
+    pub(super) generation: u64,
 }
 
 /// What is found faster with an index; rebuilt after loading.
@@ -80,30 +80,14 @@ impl State {
     /// A cloud as it was written down, under the settings of the present start.
     pub fn restored(mut self, settings: Settings) -> Self {
         self.settings = settings;
-        self.rebuild_indexes();
+        self.instances.clone().values().for_each(|one| self.index_instance(one));
+        self.balancers.clone().values().for_each(|one| self.index_balancer(one));
         self
-    }
-
-    fn rebuild_indexes(&mut self) {
-        self.indexes = Indexes::default();
-        let instances: Vec<_> = self.instances.values().cloned().collect();
-        for instance in &instances {
-            self.index_instance(instance);
-        }
-        let balancers: Vec<_> = self.balancers.values().cloned().collect();
-        for balancer in &balancers {
-            self.index_balancer(balancer);
-        }
     }
 
     /// Grows with every change.
     pub fn generation(&self) -> u64 {
         self.generation
-    }
-
-    /// The newest sequence of the journal.
-    pub fn journal_head(&self) -> u64 {
-        self.journal.head()
     }
 
     pub(super) fn touch(&mut self) {
@@ -117,13 +101,7 @@ impl State {
 
     /// Notes one use of the cloud's own API.
     pub fn count_call(&self, operation: &str) {
-        let mut calls = self.calls.lock();
-        match calls.get_mut(operation) {
-            Some(count) => *count += 1,
-            None => {
-                calls.insert(operation.to_owned(), 1);
-            }
-        }
+        *self.calls.lock().entry(operation.to_owned()).or_default() += 1;
     }
 
     /// Notes one use of the cloud's API and checks that it may be used so.
@@ -153,7 +131,7 @@ impl State {
                 break;
             }
             self.indexes.due.pop_first();
-            self.advance_instance(&id, now);
+            self.advance_instance(&id);
             self.advance_balancer(&id);
         }
     }

@@ -26,12 +26,6 @@ struct File {
     written: tokio::sync::Mutex<u64>,
 }
 
-/// A state as it stands in the file.
-pub(super) struct Picture {
-    pub(super) generation: u64,
-    pub(super) text: Result<Vec<u8>, serde_json::Error>,
-}
-
 impl Store {
     /// Nothing is kept.
     pub fn nowhere() -> Self {
@@ -44,13 +38,17 @@ impl Store {
     }
 
     /// Returns once this generation, or a later one, stands in the file. The picture is taken only when it is written.
-    pub(super) async fn save(&self, generation: u64, take: impl FnOnce() -> Picture) -> anyhow::Result<()> {
+    pub(super) async fn save(
+        &self,
+        generation: u64,
+        take: impl FnOnce() -> (u64, serde_json::Result<Vec<u8>>),
+    ) -> anyhow::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let mut written = file.written.lock().await;
         if *written >= generation {
             return Ok(());
         }
-        let Picture { generation, text } = take();
+        let (generation, text) = take();
         let path = file.path.clone();
         let writing = tokio::task::spawn_blocking(move || write(&path, &text?)).await;
         writing.unwrap_or_else(|panicked| Err(io::Error::other(panicked))).with_context(|| {

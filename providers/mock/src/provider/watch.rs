@@ -27,7 +27,7 @@ pub(super) fn open(honest: &Honest, cluster: &str, token: &str) -> Result<Instan
     let sequence = mock.cloud.read(now, |state| -> Result<u64> {
         state.enter("instances:watch")?;
         if token.is_empty() {
-            return Ok(state.journal_head());
+            return Ok(state.journal.head());
         }
         let sequence = read_resume_token(&honest.epoch, token, now, advertised.resume_token_validity())?;
         state.changes_after(sequence, cluster)?;
@@ -56,7 +56,7 @@ impl Reader {
         let now = self.honest.mock.now();
         let (changes, head, token) = self.honest.mock.cloud.read(now, |state| -> Result<_> {
             let changes = state.changes_after(self.sequence, &self.cluster)?;
-            let head = state.journal_head();
+            let head = state.journal.head();
             Ok((changes, head, resume_token(&self.honest.epoch, head, now)))
         })?;
         self.sequence = head;

@@ -2,11 +2,12 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use http::{HeaderMap, Request as HttpRequest, Response as HttpResponse, request::Parts};
+use cloudprovider_sdk::{BoxError, GrpcRequest, GrpcResponse, GrpcService};
+use http::{HeaderMap, request::Parts};
 use http_body_util::{BodyExt as _, Full};
 use prost::bytes::Bytes;
 use tonic::{Code, Status, body::Body};
-use tower::Service;
+use tower::ServiceExt as _;
 
 use super::{
     Answer, Delivery, Method, Outcome, Request, Turn, World,
@@ -36,17 +37,12 @@ impl Drop for HalveOnDrop {
     }
 }
 
-pub(super) async fn exchange<S>(
+pub(super) async fn exchange(
     world: Arc<World>,
-    mut inner: S,
+    inner: GrpcService,
     method: Method,
-    request: HttpRequest<Body>,
-) -> Result<HttpResponse<Body>, S::Error>
-where
-    S: Service<HttpRequest<Body>, Response = HttpResponse<Body>> + Send + 'static,
-    S::Future: Send + 'static,
-    S::Error: Send + 'static,
-{
+    request: GrpcRequest,
+) -> Result<GrpcResponse, BoxError> {
     let (parts, body) = request.into_parts();
     let body = match body.collect().await {
         Ok(body) => body.to_bytes(),
@@ -55,7 +51,7 @@ where
     let decoded = frames::only_message(&body).and_then(|message| Request::decode(method, message).ok());
     let Some(request) = decoded else {
         // Not to be read here; the services say why.
-        return inner.call(HttpRequest::from_parts(parts, Body::new(Full::new(body)))).await;
+        return inner.oneshot(GrpcRequest::from_parts(parts, Body::new(Full::new(body)))).await;
     };
     let (mut call, entry) = arrive(world, method, request, &parts);
     call.wait().await;
@@ -77,7 +73,7 @@ where
             return Ok(call.deliver(Err(Status::deadline_exceeded("the deadline passed")), entry).await);
         }
     }
-    let answer = inner.call(request).await?;
+    let answer = inner.oneshot(request).await?;
     if method == Method::WatchInstances {
         return Ok(watch(call, entry, answer));
     }
@@ -86,7 +82,7 @@ where
 }
 
 /// The outcome in an answer of the services.
-async fn read(method: Method, answer: HttpResponse<Body>) -> Outcome {
+async fn read(method: Method, answer: GrpcResponse) -> Outcome {
     let (parts, body) = answer.into_parts();
     if let Some(status) = Status::from_header_map(&parts.headers) {
         return Err(status);
@@ -106,23 +102,20 @@ async fn never() -> ! {
 }
 
 /// The request as it is now; the very bytes that came when nothing met it.
-fn forward(parts: Parts, body: Bytes, call: &Call) -> HttpRequest<Body> {
+fn forward(parts: Parts, body: Bytes, call: &Call) -> GrpcRequest {
     let body = if call.met.is_empty() { body } else { frames::framed(&call.request.encode()) };
-    HttpRequest::from_parts(parts, Body::new(Full::new(body)))
+    GrpcRequest::from_parts(parts, Body::new(Full::new(body)))
 }
 
-fn deadline_of(request: &HttpRequest<Body>) -> Duration {
+fn deadline_of(request: &GrpcRequest) -> Duration {
     let text = request.headers().get(DEADLINE).and_then(|text| text.to_str().ok());
     text.and_then(millis_of).unwrap_or_default()
 }
 
-async fn work_too_late<S>(mut inner: S, mut request: HttpRequest<Body>, deadline: Duration, told: bool)
-where
-    S: Service<HttpRequest<Body>, Response = HttpResponse<Body>>,
-{
+async fn work_too_late(inner: GrpcService, mut request: GrpcRequest, deadline: Duration, told: bool) {
     request.headers_mut().remove(DEADLINE);
     tokio::time::sleep(deadline + if told { MUCH_TOO_LATE } else { TOO_LATE }).await;
-    let _nobody_waits_for_it = inner.call(request).await;
+    let _nobody_waits_for_it = inner.oneshot(request).await;
 }
 
 /// `grpc-timeout`: digits and a unit.
@@ -146,7 +139,7 @@ fn crash(method: Method) -> ! {
 }
 
 impl Call {
-    async fn deliver(self, outcome: Outcome, entry: Entry) -> HttpResponse<Body> {
+    async fn deliver(self, outcome: Outcome, entry: Entry) -> GrpcResponse {
         let reply = self.after(outcome, 0);
         let answer = match reply.outcome {
             Ok(answer) => {
@@ -184,7 +177,7 @@ impl Call {
 }
 
 /// Hands each frame to the faults; the log's entry ends with the stream.
-fn watch(call: Call, entry: Entry, answer: HttpResponse<Body>) -> HttpResponse<Body> {
+fn watch(call: Call, entry: Entry, answer: GrpcResponse) -> GrpcResponse {
     let (parts, body) = answer.into_parts();
     if let Some(status) = Status::from_header_map(&parts.headers) {
         let reply = call.after(Err(status.clone()), 0);

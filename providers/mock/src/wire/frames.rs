@@ -2,6 +2,7 @@
 
 use std::future::ready;
 
+use cloudprovider_sdk::GrpcResponse;
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http_body::Frame;
@@ -38,7 +39,7 @@ pub(crate) fn framed(message: &[u8]) -> Bytes {
 }
 
 /// An answer that ended well, with one message.
-pub(crate) fn ok_answer(message: &[u8]) -> http::Response<Body> {
+pub(crate) fn ok_answer(message: &[u8]) -> GrpcResponse {
     let trailers =
         HeaderMap::from_iter([(HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"))]);
     // Frames, not a body of known size: that would announce its length, as no gRPC server does.
@@ -47,19 +48,19 @@ pub(crate) fn ok_answer(message: &[u8]) -> http::Response<Body> {
 }
 
 /// An answer with this status and no message.
-pub(crate) fn failed_answer(status: Status) -> http::Response<Body> {
+pub(crate) fn failed_answer(status: Status) -> GrpcResponse {
     status.into_http()
 }
 
 /// An answer that breaks off: the stream is reset.
-pub(crate) fn reset_answer() -> http::Response<Body> {
+pub(crate) fn reset_answer() -> GrpcResponse {
     // HTTP/2 shows an error in place of a frame as a reset of the stream.
     let breaks_off = ready(Err::<Frame<Bytes>, _>(Status::unknown("the answer is lost")));
     answer(Body::new(StreamBody::new(stream::once(breaks_off))))
 }
 
-pub(crate) fn answer(body: Body) -> http::Response<Body> {
-    let mut answer = http::Response::new(body);
+pub(crate) fn answer(body: Body) -> GrpcResponse {
+    let mut answer = GrpcResponse::new(body);
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     answer
 }

@@ -28,9 +28,9 @@ fn delete(cloud: &mut State, listed: &ListedRoute) -> Result<(), ErrorReason> {
 fn ensuring_again_changes_nothing_and_another_target_replaces() {
     let mut cloud = cloud();
     let first = ensure(&mut cloud, "10.1.0.5/24", "node-0").unwrap();
-    let generation = cloud.generation();
+    let generation = cloud.generation;
     assert_eq!(ensure(&mut cloud, "10.1.0.0/24", "node-0").unwrap(), first);
-    assert_eq!(cloud.generation(), generation);
+    assert_eq!(cloud.generation, generation);
     let second = ensure(&mut cloud, "10.1.0.0/24", "node-1").unwrap();
     assert_eq!(second.route.id, first.route.id);
     assert_eq!(second.route.target.unwrap().node, "node-1");
@@ -60,7 +60,7 @@ fn a_route_whose_machine_ends_is_a_blackhole() {
     let mut cloud = cloud();
     let route = ensure(&mut cloud, "10.1.0.0/24", "node-0").unwrap();
     assert_eq!(route.state, RouteState::Active);
-    cloud.delete_instance("node-0", Timestamp::UNIX_EPOCH).unwrap();
+    cloud.delete_instance("node-0").unwrap();
     assert_eq!(cloud.list_routes("c1", &[]).unwrap()[0].state, RouteState::Blackhole);
 }
 
