@@ -21,7 +21,6 @@ mod metrics;
 mod observe;
 mod owned_labels;
 mod provided_ip;
-mod said;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -45,11 +44,11 @@ use crate::{
     },
     reconcile::{self, Reconciler},
 };
+use act::Said;
 use attention::{Attention, Question};
 use explain::Obstacles;
 use metrics::CloudNodeMetrics;
 use observe::Observed;
-use said::Said;
 pub use settings::Settings;
 
 /// The component that Events are recorded under.

@@ -21,18 +21,14 @@ mod decide;
 mod events;
 mod metrics;
 mod observe;
-mod outcome;
-mod responsible;
 mod settings;
 mod state;
-mod strays;
 mod subject;
 mod sweep;
 mod table;
 #[cfg(test)]
 mod tests;
 mod triggers;
-mod waiting;
 
 use std::{sync::Arc, time::Duration};
 
@@ -51,12 +47,10 @@ use crate::{
     reconcile::{self, Reconciler},
 };
 use act::Shown;
-use claims::Claims;
+use claims::{Claims, ClusterCidrs};
 use events::Events;
-use responsible::ClusterCidrs;
-use subject::Subject;
+use subject::{Subject, Waiting};
 use table::Table;
-use waiting::Waiting;
 
 use events::COMPONENT;
 use metrics::RouteMetrics;

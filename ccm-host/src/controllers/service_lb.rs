@@ -23,12 +23,9 @@ mod former_classes;
 mod lane;
 mod metrics;
 mod needs;
-mod nodes;
 mod observe;
-mod recovery;
 mod settings;
 mod state;
-mod status;
 mod sweep;
 mod takeover;
 #[cfg(test)]
@@ -87,7 +84,7 @@ pub const REGISTRATION: Registration = Registration {
     keep: |_| {
         let services = Keep { annotations: KeySet::keys([SOURCE_RANGES]), ..Keep::default() };
         Kept {
-            nodes: Keep { labels: KeySet::keys([nodes::EXCLUDE_LABEL]), ..Keep::default() },
+            nodes: Keep { labels: KeySet::keys([backends::EXCLUDE_LABEL]), ..Keep::default() },
             services: Some(services.union(&Providers::keep_of_services())),
             ..Kept::default()
         }

@@ -1,4 +1,4 @@
-//! Writes what was decided, and only what differs.
+//! Writes what was decided, and only what differs; emits the node's Events.
 //!
 //! In: an answer. Out: at most two writes, in the order that leaves no window: first the addresses, then provider ID,
 //! labels and taints in one. [`super::decide`] decides what to write, and does so again on a live read whenever a
@@ -24,6 +24,7 @@ use crate::{
         patch::{WriteError, Writer, Written, node_addresses, node_main},
         queue::Outcome,
     },
+    reconcile::{ToldOnce, pass_on},
 };
 
 /// Maximum decisions before the node goes back to the queue.
@@ -178,4 +179,22 @@ async fn write(writer: &Writer, node: &Node, plan: &Plan) -> Result<Option<Writt
         None => Ok(None),
     };
     first.and(second)
+}
+
+/// The notices already emitted, by reason and subject.
+pub(super) type Said = ToldOnce<(&'static str, String)>;
+
+impl Controller {
+    /// Emits those of the node's current notices that are new.
+    pub(super) fn say(&self, node: &Node, notices: Vec<Notice>) {
+        let topic = |notice: &Notice| (notice.reason, notice.about.clone());
+        for Notice { type_, reason, about: _, message } in self.said.lock().news(&node.name, notices, topic) {
+            self.recorder.record(node, type_, reason, message);
+        }
+    }
+
+    /// Emits the Events that the provider attached to its answer.
+    pub(super) fn pass_on(&self, node: &Node, answer: &InstanceAnswer) {
+        pass_on(&self.recorder, node, &answer.events);
+    }
 }

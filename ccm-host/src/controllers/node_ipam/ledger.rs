@@ -14,8 +14,6 @@
 //!    └──────────────────┴──────── forget: the node is gone ──┘
 //! ```
 
-mod effects;
-mod entry;
 #[cfg(test)]
 mod tests;
 
@@ -26,11 +24,14 @@ use std::{
 
 use ipnet::IpNet;
 
-use super::settings::NodeRange;
-use super::{cidr_set::Owner, metrics::IpamMetrics, pool::Pool, problem::Problem};
+use super::{
+    cidr_set::{Blocks, Owner},
+    metrics::IpamMetrics,
+    pool::Pool,
+    problem::Problem,
+    settings::NodeRange,
+};
 use crate::{cidr, kube::node::Node};
-pub(super) use effects::{Effects, Report};
-use entry::{Claim, Entry, Holding};
 
 #[derive(Debug)]
 pub(super) struct Ledger {
@@ -206,5 +207,89 @@ impl Ledger {
                 Owner::Services => None,
             })
             .collect()
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    name: String,
+    holding: Holding,
+    /// Problems with podCIDRs outside our cluster CIDRs.
+    unusable: Vec<Problem>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Holding {
+    Nothing,
+    /// To be written, or written with unknown outcome.
+    Proposed(Vec<Claim>),
+    /// As read from the Node.
+    Assigned(Vec<Claim>),
+}
+
+/// A network and the blocks it occupies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Claim {
+    pool: usize,
+    blocks: Blocks,
+    network: IpNet,
+}
+
+impl Holding {
+    fn claims(&self) -> &[Claim] {
+        match self {
+            Self::Nothing => &[],
+            Self::Proposed(claims) | Self::Assigned(claims) => claims,
+        }
+    }
+}
+
+/// The effects of a change.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Effects {
+    /// Names of nodes that waited for a block, now that some are free.
+    pub(super) wake: Vec<String>,
+    /// The current problems of each node affected.
+    pub(super) reports: Vec<Report>,
+}
+
+/// All current problems with the CIDRs of one node.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Report {
+    pub(super) uid: Arc<str>,
+    pub(super) name: String,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Ledger {
+    /// The effects, given the number of blocks freed and the nodes affected.
+    fn effects(&mut self, freed: u128, touched: BTreeSet<Arc<str>>) -> Effects {
+        let woken = if freed > 0 { std::mem::take(&mut self.waiting) } else { BTreeSet::new() };
+        let name = |uid: &Arc<str>| Some(self.nodes.get(uid)?.name.clone());
+        let wake = woken.iter().filter_map(name).collect();
+        let reports = touched.into_iter().filter_map(|uid| {
+            let Entry { name, holding, unusable } = self.nodes.get(&uid)?;
+            // A mere proposal is not reported yet.
+            let Holding::Assigned(claims) = holding else { return None };
+            let shared = claims.iter().flat_map(|claim| self.shared(&uid, claim));
+            let problems = unusable.iter().cloned().chain(shared).collect();
+            Some(Report { name: name.clone(), problems, uid })
+        });
+        Effects { wake, reports: reports.collect() }
+    }
+
+    fn shared(&self, uid: &Arc<str>, claim: &Claim) -> Vec<Problem> {
+        let owner = Owner::Node(Arc::clone(uid));
+        let network = claim.network;
+        let others = self.pools[claim.pool].others(claim.blocks, &owner);
+        let problem = |other: &Owner| match other {
+            Owner::Services => Some(Problem::OfServices(network)),
+            Owner::Node(other) => {
+                let Entry { name, holding, .. } = self.nodes.get(other)?;
+                matches!(holding, Holding::Assigned(_))
+                    .then(|| Problem::Shared { network, node: name.clone() })
+            }
+        };
+        others.into_iter().filter_map(problem).collect()
     }
 }

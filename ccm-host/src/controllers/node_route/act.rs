@@ -17,7 +17,7 @@ use super::{
     condition::{self, Reach},
     decide::{Lane, Plan, decide},
     observe::Owner,
-    outcome::Again,
+    subject::Again,
     table::Learnt,
 };
 use crate::kube::{node::Node, queue::Outcome};

@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use ipnet::IpNet;
 
-use super::{condition::Reach, responsible::ClusterCidrs};
+use super::{claims::ClusterCidrs, condition::Reach};
 use crate::{
     cloud::{AddressType, Route, RouteState, RouteTarget},
     kube::node::Node,

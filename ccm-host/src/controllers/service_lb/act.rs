@@ -25,6 +25,7 @@ use crate::{
         service::{ObjectKey, Service},
     },
 };
+pub(super) use publish::published;
 
 #[derive(Debug)]
 pub(super) enum Step {

@@ -1,8 +1,9 @@
 //! A slow check of all balancers of a provider: at the start instead of an Ensure for each Service, then periodically
-//! to find those that drifted, vanished, or are no longer wanted.
+//! to find those that drifted, vanished, or are no longer wanted. And what waits for a provider resumes once it is back or
+//! thaws.
 //!
-//! In: the provider's list. Out: lanes that know what is applied, keys in the queue where something differs, and
-//! reports of balancers without a Service. An incomplete list proves nothing about what it lacks.
+//! In: the provider's list and status. Out: lanes that know what is applied, keys in the queue where something differs,
+//! and reports of balancers without a Service. An incomplete list proves nothing about what it lacks.
 
 mod learn;
 mod orphans;
@@ -25,7 +26,7 @@ use crate::{
         Ownership, Provider,
     },
     kube::service::{ObjectKey, Service},
-    reconcile::{askable, resync},
+    reconcile::{askable, follow_status, resync},
 };
 use learn::{Lesson, learn};
 pub(super) use orphans::Orphans;
@@ -229,4 +230,39 @@ fn unlisted(provider: &dyn Provider, error: &CloudError) {
 async fn worked_off(work: &mut FuturesUnordered<BoxFuture<'_, ()>>) {
     while work.next().await.is_some() {}
     std::future::pending::<()>().await;
+}
+
+impl Controller {
+    /// Requeues everything whenever the provider is back or thawed, for as long as it is polled.
+    pub(super) async fn follow_status(&self, provider: &Arc<dyn Provider>) {
+        follow_status(provider.as_ref(), |before, now| {
+            if before.is_away() {
+                self.release(provider.name());
+            }
+            if !now.is_away() && now != before {
+                self.look_at_all();
+            }
+        })
+        .await;
+    }
+
+    /// Clears the backoff of what failed for the first time when the provider went away. What fails repeatedly keeps
+    /// its backoff: it may be the reason why the provider goes away.
+    fn release(&self, provider: &str) {
+        let _taken = self.lanes.for_each_idle(|key, lane| {
+            let timed = lane.attempt.as_ref().is_some_and(|attempt| attempt.until.is_some());
+            if timed && lane.holder.as_deref() == Some(provider) && self.queue.retries(key) == 1 {
+                lane.attempt = None;
+            }
+        });
+    }
+
+    /// Requeues every Service that may concern us; most reconciles will find nothing to do.
+    pub(super) fn look_at_all(&self) {
+        let services = self.parts.services.list();
+        let of_interest = services.iter().filter(|service| is_of_interest(service));
+        for key in of_interest.map(|service| service.key.clone()).chain(self.lanes.keys()) {
+            self.queue.add(key);
+        }
+    }
 }

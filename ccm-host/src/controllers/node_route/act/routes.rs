@@ -1,4 +1,8 @@
 //! Creates or removes one route, and handles the answer.
+//!
+//! A route that cannot be traced to a node is a stray: a blackhole without a target, or a leftover of an instance without
+//! a node. It is inside a cluster CIDR and no node wants its destination, so upstream removes it, and so do we. The
+//! provider is given id and target, and does not remove a route that has changed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +11,11 @@ use tokio::time::Instant;
 use super::{Cloud, Controller, Lane, Node, Reach};
 use crate::{
     cloud::{CloudError, EnsureRoute, ErrorReason, Route, RouteState},
-    controllers::node_route::{metrics::Operation, outcome::Again, subject::Subject},
+    controllers::node_route::{
+        metrics::Operation,
+        subject::{Again, Subject},
+    },
+    kube::queue::Outcome,
     reconcile::SLOW_RETRY,
 };
 
@@ -119,5 +127,32 @@ impl Controller {
 
     fn backoff(&self, node: &str) -> Duration {
         self.queue.backoff(&Subject::Node(node.to_owned()))
+    }
+}
+
+impl Controller {
+    /// Removes the route if it is still a stray.
+    pub(in crate::controllers::node_route) async fn look_at_stray(
+        &self,
+        provider: &str,
+        id: &str,
+    ) -> Outcome {
+        let Some(cloud) = self.clouds.iter().find(|cloud| cloud.name() == provider) else {
+            return Outcome::Done;
+        };
+        let route = cloud.table.lock().get(id).cloned();
+        let again = match route {
+            // The route is requeued when the provider is healthy again.
+            Some(route) if self.is_stray(&route) && cloud.is_trusted() => {
+                self.remove(cloud, None, &route).await
+            }
+            _ => Again::default(),
+        };
+        again.outcome()
+    }
+
+    /// Queues a route that leads to no known node.
+    pub(in crate::controllers::node_route) fn queue_stray(&self, provider: &str, id: &str) {
+        self.queue.add(Subject::Stray { provider: provider.to_owned(), id: id.to_owned() });
     }
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{Controller, Node};
 use crate::{
-    controllers::node_route::{condition, outcome::Again},
+    controllers::node_route::{condition, subject::Again},
     kube::patch::{WantedCondition, WriteError, node_condition},
 };
 

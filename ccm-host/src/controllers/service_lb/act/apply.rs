@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Act, Step, failure::attempt, lane_of};
+use super::{Act, Step, failure::attempt, lane_of, publish::published};
 use crate::{
     cloud::{
         BackendSet, CloudError, EnsureLoadBalancer, Ensured, ErrorReason, InProgress, LoadBalancerState,
@@ -15,7 +15,6 @@ use crate::{
         events::Warning,
         lane::{Attempt, Intent, Lane, Presence, Taken},
         metrics::Operation,
-        status::published,
         wall_micros,
     },
     kube::{queue::Outcome, service::Service},

@@ -15,7 +15,7 @@ use crate::{
         ErrorReason, InProgress,
         fake::{Call, error, method},
     },
-    controllers::service_lb::nodes::EXCLUDE_LABEL,
+    controllers::service_lb::backends::EXCLUDE_LABEL,
 };
 
 const SOON: Duration = Duration::from_secs(15);

@@ -14,7 +14,7 @@ use crate::{
         InProgress, ProviderEvent, ServiceCondition,
         fake::{Call, method},
     },
-    controllers::service_lb::nodes::EXCLUDE_LABEL,
+    controllers::service_lb::backends::EXCLUDE_LABEL,
     kube::{
         EventType,
         fixtures::{invalid, refusal},

@@ -19,7 +19,7 @@ use crate::{
         ErrorReason, InProgress, ProviderStatus, SyncState,
         fake::{error, method},
     },
-    controllers::service_lb::{needs::FINALIZER, nodes::EXCLUDE_LABEL},
+    controllers::service_lb::{backends::EXCLUDE_LABEL, needs::FINALIZER},
     kube::fixtures::refusal,
 };
 

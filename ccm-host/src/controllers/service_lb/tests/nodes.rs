@@ -14,7 +14,7 @@ use crate::{
         fake::{error, method},
     },
     controllers::{
-        service_lb::nodes::{AUTOSCALER_TAINT, EXCLUDE_LABEL},
+        service_lb::backends::{AUTOSCALER_TAINT, EXCLUDE_LABEL},
         taint::UNINITIALIZED,
     },
 };

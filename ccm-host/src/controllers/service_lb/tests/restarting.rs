@@ -13,7 +13,7 @@ use crate::{
         ErrorReason, Ingress, LoadBalancerState, SyncState,
         fake::{error, method},
     },
-    controllers::service_lb::nodes::AUTOSCALER_TAINT,
+    controllers::service_lb::backends::AUTOSCALER_TAINT,
 };
 
 /// Long enough for a sweep, whatever its jitter.
