@@ -10,7 +10,7 @@ mod instance;
 pub(super) mod label;
 mod route;
 
-pub(super) use balancer::{balancer, ensured, is_nobodys, listed};
+pub(super) use balancer::{balancer, ensured, has_no_service, listed};
 pub(super) use effects::{events, in_progress};
 pub(super) use instance::{Asked, answer};
 pub(super) use route::{ensured_route, route};

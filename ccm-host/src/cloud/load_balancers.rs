@@ -83,7 +83,7 @@ pub(super) async fn list(link: &Link) -> Result<LoadBalancerList, CloudError> {
             page_token,
         },
         open: |_: &Session, page: pb::ListLoadBalancersResponse| Page {
-            items: page.load_balancers.into_iter().filter(|given| !check::is_nobodys(given)).collect(),
+            items: page.load_balancers.into_iter().filter(|given| !check::has_no_service(given)).collect(),
             next: page.next_page_token,
             unreachable: page.unreachable,
         },

@@ -17,6 +17,8 @@ use futures::future::join_all;
 use tokio::time::Instant;
 use tonic::Code;
 
+pub(super) use self::offenders::Offenders;
+use self::offenders::Treatment;
 use super::{
     batch::{Answers, BatchRpc, Item, call},
     limit::Permit,
@@ -25,8 +27,6 @@ use crate::cloud::{
     CloudError, ErrorReason,
     connection::{Link, session::Session},
 };
-
-pub(super) use self::offenders::Offenders;
 
 /// The number of parts that a failed batch is split into.
 const PARTS: usize = 8;
@@ -82,10 +82,10 @@ impl<R: BatchRpc, L: Fn(Answers<R>) + Sync> Errand<'_, R, L> {
         for batch in batches {
             let mut others = Vec::with_capacity(batch.len());
             for item in batch {
-                match self.offenders.remembered(&item.0.subject, now) {
-                    None => others.push(item),
-                    Some(None) => level.push(vec![item]),
-                    Some(Some(error)) => (self.land)(HashMap::from([(item.0, Err(error))])),
+                match self.offenders.treatment(&item.0.subject, now) {
+                    Treatment::Together => others.push(item),
+                    Treatment::Alone => level.push(vec![item]),
+                    Treatment::TooEarly(error) => (self.land)(HashMap::from([(item.0, Err(error))])),
                 }
             }
             if !others.is_empty() {

@@ -40,7 +40,7 @@ pub(crate) fn balancer(
 
 /// Whether a former controller made this balancer and its Service cannot be identified. That is not the provider's
 /// fault, and the balancer belongs to no Service of ours.
-pub(crate) fn is_nobodys(given: &pb::LoadBalancer) -> bool {
+pub(crate) fn has_no_service(given: &pb::LoadBalancer) -> bool {
     given.ownership() == pb::Ownership::ByLegacyName
         && given.service.as_ref().is_none_or(|service| service.uid.is_empty())
 }

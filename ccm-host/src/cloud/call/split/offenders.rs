@@ -24,6 +24,16 @@ pub(crate) struct Offenders {
     state: Mutex<State>,
 }
 
+/// How to send an item.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Treatment {
+    /// With others: it is no offender.
+    Together,
+    Alone,
+    /// Not yet; until then, this is its answer.
+    TooEarly(CloudError),
+}
+
 #[derive(Debug, Default)]
 struct State {
     known: HashMap<String, Offence>,
@@ -54,13 +64,14 @@ impl Offenders {
         Self { paced: false, state: Mutex::default() }
     }
 
-    /// `None` means no offender. Otherwise the error to answer while it is too early to ask again.
-    pub(super) fn remembered(&self, subject: &str, now: Instant) -> Option<Option<CloudError>> {
+    pub(super) fn treatment(&self, subject: &str, now: Instant) -> Treatment {
         let state = self.state.lock();
-        let offence = state.known.get(subject)?;
+        let Some(offence) = state.known.get(subject) else { return Treatment::Together };
         let left = (offence.at + offence.pause()).saturating_duration_since(now);
-        let early = self.paced && !left.is_zero();
-        Some(early.then(|| CloudError { retry_after: Some(left), ..offence.error.clone() }))
+        if self.paced && !left.is_zero() {
+            return Treatment::TooEarly(CloudError { retry_after: Some(left), ..offence.error.clone() });
+        }
+        Treatment::Alone
     }
 
     /// Records an item that failed alone. It is an offender from now on if `proven`, or if it was one before.
@@ -101,24 +112,29 @@ mod tests {
         let offenders = Offenders::paced();
         let mut now = Instant::now();
         offenders.failed("n", &error, false, now);
-        assert!(offenders.remembered("n", now).is_none(), "that it failed alone proves nothing by itself");
+        assert_eq!(
+            offenders.treatment("n", now),
+            Treatment::Together,
+            "that it failed alone proves nothing by itself"
+        );
         let mut pauses = Vec::new();
         for _ in 0..9 {
             offenders.failed("n", &error, true, now);
-            let left = offenders.remembered("n", now).unwrap().unwrap().retry_after.unwrap();
+            let Treatment::TooEarly(error) = offenders.treatment("n", now) else { panic!("too early") };
+            let left = error.retry_after.unwrap();
             pauses.push(left.as_secs());
             now += left;
-            assert_eq!(offenders.remembered("n", now), Some(None), "it may be asked about, alone");
+            assert_eq!(offenders.treatment("n", now), Treatment::Alone, "it may be asked about, alone");
         }
         assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
         offenders.forgive("n");
-        assert!(offenders.remembered("n", now).is_none());
+        assert_eq!(offenders.treatment("n", now), Treatment::Together);
 
         let unpaced = Offenders::unpaced();
         unpaced.failed("n", &error, true, now);
-        assert_eq!(unpaced.remembered("n", now), Some(None));
+        assert_eq!(unpaced.treatment("n", now), Treatment::Alone);
         unpaced.failed("m", &error, true, now + FORGET);
-        assert!(unpaced.remembered("n", now).is_none(), "forgotten");
+        assert_eq!(unpaced.treatment("n", now), Treatment::Together, "forgotten");
     }
 
     #[test]
