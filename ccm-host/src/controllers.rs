@@ -20,7 +20,7 @@ pub mod ssh_keys;
 pub(crate) mod stage;
 pub mod taint;
 
-pub use registration::{Kept, Parts, Registration, Run, Serves};
+pub use registration::{Kept, Parts, Registration, Serves};
 
 /// All controllers, in start order.
 pub const ALL: [&Registration; 8] = [

@@ -13,5 +13,5 @@ mod told;
 
 pub use follow::{askable, follow_status, resync};
 pub use retry::{Retry, SLOW_RETRY, passes_by_itself};
-pub use run::{Reconciler, follow, run, until_cancelled};
+pub use run::{Reconciler, Run, follow, run, until_cancelled};
 pub use told::{ToldOnce, pass_on};

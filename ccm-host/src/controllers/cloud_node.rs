@@ -35,14 +35,14 @@ use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
 
 use crate::{
     cloud::Provider,
-    controllers::{Kept, Parts, Registration, Run, node_scope::NodeScope, taint},
+    controllers::{Kept, Parts, Registration, node_scope::NodeScope, taint},
     kube::{
         events::Recorder,
         keep::{Keep, KeySet},
         node::Node,
         queue::{Backoff, Outcome, WorkQueue},
     },
-    reconcile::{self, Reconciler},
+    reconcile::{self, Reconciler, Run},
 };
 use act::Said;
 use attention::{Attention, Question};

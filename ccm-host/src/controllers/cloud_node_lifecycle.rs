@@ -40,13 +40,13 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock,
     cloud::{NodeOwner, Provider, ProviderStatus},
-    controllers::{Kept, Parts, Registration, Run, node_scope::NodeScope},
+    controllers::{Kept, Parts, Registration, node_scope::NodeScope},
     kube::{
         events::Recorder,
         keep::{Keep, KeySet},
         node::{Node, Taint},
     },
-    reconcile::until_cancelled,
+    reconcile::{Run, until_cancelled},
 };
 use act::{Failures, HELD_BACK};
 use control::Denials;
@@ -57,8 +57,7 @@ use guard::{Findings, Guard, Rule, Rules, Turn};
 use ledger::Ledger;
 use metrics::{LifecycleMetrics, PassCount};
 use observe::Seen;
-pub use settings::{Settings, Share};
-pub use shutdown::Policy;
+pub use settings::{Policy, Settings, Share};
 use shutdown::Stops;
 use wake::Wakes;
 

@@ -33,13 +33,13 @@ use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 
 use crate::{
-    controllers::{Kept, Parts, Registration, Run, node_scope::NodeScope},
+    controllers::{Kept, Parts, Registration, node_scope::NodeScope},
     kube::{
         events::Recorder,
         keep::Keep,
         queue::{Backoff, Outcome, WorkQueue},
     },
-    reconcile::{self, Reconciler},
+    reconcile::{self, Reconciler, Run},
 };
 use ledger::Ledger;
 use metrics::IpamMetrics;

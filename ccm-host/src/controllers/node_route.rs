@@ -39,12 +39,12 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::{
     cloud::Provider,
-    controllers::{Kept, Parts, Registration, Run, node_scope::NodeScope},
+    controllers::{Kept, Parts, Registration, node_scope::NodeScope},
     kube::{
         keep::Keep,
         queue::{Backoff, Outcome, WorkQueue},
     },
-    reconcile::{self, Reconciler},
+    reconcile::{self, Reconciler, Run},
 };
 use act::Shown;
 use claims::{Claims, ClusterCidrs};

@@ -6,14 +6,13 @@
 use std::{fmt, sync::Arc};
 
 use axum::Router;
-use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
-use tokio_util::sync::CancellationToken;
 
 use super::{Settings, explain::Views, node_scope::NodeScope};
 use crate::{
     cloud::{CloudMetrics, ProviderInfo, Providers},
     kube::{Cache, CertificateRequest, Events, Keep, KubeMetrics, Node, PersistentVolume, Service, Writer},
+    reconcile::Run,
 };
 
 /// One controller.
@@ -41,9 +40,6 @@ pub struct Registration {
 
 /// Whether a provider serves the controller.
 pub type Serves = fn(&ProviderInfo) -> bool;
-
-/// Runs a controller until the token is cancelled and its last key is done.
-pub type Run = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
 /// What a controller reads: labels and annotations, and further kinds.
 #[derive(Debug, Default)]

@@ -26,6 +26,7 @@ mod needs;
 mod observe;
 mod settings;
 mod state;
+mod status;
 mod sweep;
 mod takeover;
 #[cfg(test)]
@@ -44,14 +45,14 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{
     cloud::{Provider, Providers, Wishes},
-    controllers::{Kept, Parts, Registration, Run},
+    controllers::{Kept, Parts, Registration},
     kube::{
         cache::Change,
         keep::{Keep, KeySet},
         queue::{Backoff, Outcome, WorkQueue},
         service::{ObjectKey, SOURCE_RANGES, Service},
     },
-    reconcile::{self, Reconciler},
+    reconcile::{self, Reconciler, Run},
 };
 use act::{Act, Step};
 use backends::Backends;

@@ -23,13 +23,13 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
 use crate::{
-    controllers::{Kept, Parts, Registration, Run},
+    controllers::{Kept, Parts, Registration},
     kube::{
         events::Recorder,
         queue::{Backoff, Outcome, WorkQueue},
         service::ObjectKey,
     },
-    reconcile::{self, Reconciler},
+    reconcile::{self, Reconciler, Run},
 };
 use metrics::SshKeyMetrics;
 use observe::Known;

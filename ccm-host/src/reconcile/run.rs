@@ -2,17 +2,17 @@
 
 use std::{future::Future, sync::Arc};
 
-use futures::FutureExt as _;
+use futures::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    controllers::Run,
-    kube::{
-        Slim,
-        cache::{Cache, Change},
-        queue::{self, Key, Outcome, WorkQueue},
-    },
+use crate::kube::{
+    Slim,
+    cache::{Cache, Change},
+    queue::{self, Key, Outcome, WorkQueue},
 };
+
+/// Runs a controller until the token is cancelled and its last key is done.
+pub type Run = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
 /// A controller that works a queue.
 pub trait Reconciler: Send + Sync + 'static {

@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 
-use super::shutdown::Policy;
+use super::settings::Policy;
 use crate::{
     cloud::{InstanceAnswer, InstanceState},
     controllers::taint,

@@ -14,7 +14,7 @@ use super::{
     decide::{CONFIRM_DELETION, is_ready, is_vouched_for},
     guard::{Findings, Rule},
     observe::Seen,
-    shutdown::Policy,
+    settings::Policy,
 };
 use crate::{
     clock,

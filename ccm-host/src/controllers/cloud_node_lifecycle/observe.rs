@@ -20,7 +20,6 @@ use super::{
     decide::{Presence, Verdict, decide, is_given_up, is_vouched_for, presence, zone},
     guard::{Control, Evidence},
     lease::{Life, life},
-    shutdown::Stopped,
 };
 use crate::{
     clock,
@@ -31,6 +30,13 @@ use crate::{
         node::{Node, Taint},
     },
 };
+
+/// A node whose instance is stopped, and when the provider looked.
+#[derive(Debug, Clone)]
+pub(super) struct Stopped {
+    pub(super) node: Arc<Node>,
+    pub(super) observed_at: Timestamp,
+}
 
 /// Time between two checks of the same nodes. It gives a cloud that answers from several replicas time to contradict
 /// itself, and adds to the delay before a node is deleted.

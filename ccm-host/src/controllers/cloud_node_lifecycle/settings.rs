@@ -6,8 +6,11 @@ use std::time::Duration;
 
 pub use share::Share;
 
-use super::shutdown::Policy;
-use crate::flag::{self, Mistakes, Wrong, duration::text};
+use crate::{
+    controllers::taint,
+    flag::{self, Mistakes, Wrong, duration::text},
+    kube::node::Taint,
+};
 
 /// One field per flag.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
@@ -51,6 +54,48 @@ pub struct Settings {
     /// shorter than the kubelet's Lease, 40s by default.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = flag::duration)]
     pub node_shutdown_grace: Duration,
+}
+
+/// `--node-shutdown-policy`: what happens to the pods of a node whose instance is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// The node is left alone.
+    None,
+    /// New pods stay away; as upstream.
+    Taint,
+    /// And after the grace, pods are evicted.
+    Evict,
+    /// And after the grace, pods are deleted and volumes detached without the kubelet.
+    OutOfService,
+}
+
+impl Policy {
+    /// The policy of this name.
+    fn parse(name: &str) -> Result<Self, Wrong> {
+        let all = [Self::None, Self::Taint, Self::Evict, Self::OutOfService];
+        let known = all.into_iter().find(|policy| policy.name() == name);
+        known.ok_or_else(|| Wrong::new("is unknown", "give none, taint, evict or out-of-service"))
+    }
+
+    /// As in the flag.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Taint => "taint",
+            Self::Evict => "evict",
+            Self::OutOfService => "out-of-service",
+        }
+    }
+
+    /// The taint of a node that is given up.
+    pub(super) fn taint(self) -> Option<Taint> {
+        match self {
+            Self::None | Self::Taint => None,
+            Self::Evict => Some(taint::evicting()),
+            Self::OutOfService => Some(taint::out_of_service()),
+        }
+    }
 }
 
 impl Settings {

@@ -18,13 +18,13 @@ use super::{
     by_rule,
     decide::zone,
     guard::{Evidence, Findings, Guard, Rule},
-    observe::Seen,
+    observe::{Seen, Stopped},
+    settings::Policy,
 };
 use crate::{
     clock,
     cloud::Provider,
     controllers::taint,
-    flag::Wrong,
     kube::{
         events::EventType,
         node::{Node, Taint},
@@ -32,55 +32,6 @@ use crate::{
     },
     reconcile::ToldOnce,
 };
-
-/// `--node-shutdown-policy`: what happens to the pods of a node whose instance is stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
-    /// The node is left alone.
-    None,
-    /// New pods stay away; as upstream.
-    Taint,
-    /// And after the grace, pods are evicted.
-    Evict,
-    /// And after the grace, pods are deleted and volumes detached without the kubelet.
-    OutOfService,
-}
-
-impl Policy {
-    /// The policy of this name.
-    pub(super) fn parse(name: &str) -> Result<Self, Wrong> {
-        let all = [Self::None, Self::Taint, Self::Evict, Self::OutOfService];
-        let known = all.into_iter().find(|policy| policy.name() == name);
-        known.ok_or_else(|| Wrong::new("is unknown", "give none, taint, evict or out-of-service"))
-    }
-
-    /// As in the flag.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Taint => "taint",
-            Self::Evict => "evict",
-            Self::OutOfService => "out-of-service",
-        }
-    }
-
-    /// The taint of a node that is given up.
-    fn taint(self) -> Option<Taint> {
-        match self {
-            Self::None | Self::Taint => None,
-            Self::Evict => Some(taint::evicting()),
-            Self::OutOfService => Some(taint::out_of_service()),
-        }
-    }
-}
-
-/// A node whose instance is stopped, and when the provider looked.
-#[derive(Debug, Clone)]
-pub(super) struct Stopped {
-    pub(super) node: Arc<Node>,
-    pub(super) observed_at: Timestamp,
-}
 
 /// What is known of one provider's stopped nodes from pass to pass.
 #[derive(Debug)]

@@ -16,8 +16,10 @@ use prost::Message;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::scene::CLUSTER_CIDR;
 use crate::{cloud::hostile::Hostile, controllers::taint};
+
+/// At most one network per family, so that other routes can be told from ours.
+pub(super) const CLUSTER_CIDR: &str = "10.0.0.0/16";
 
 /// How long a decision made before a change of a Service may still take effect.
 const ON_ITS_WAY: Duration = Duration::from_secs(900);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::judge::{Deeds, Judge, Lies};
+use super::judge::{CLUSTER_CIDR, Deeds, Judge, Lies};
 use crate::{
     cloud::{
         CloudMetrics, ClusterRef, Endpoint, InstanceState, Provider, ProviderConfig, ProviderStatus,
@@ -31,9 +31,6 @@ use crate::{
     },
     reconcile,
 };
-
-/// At most one network per family, so that other routes can be told from ours.
-pub(super) const CLUSTER_CIDR: &str = "10.0.0.0/16";
 
 pub(super) struct Scene {
     seed: u64,

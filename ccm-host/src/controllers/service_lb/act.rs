@@ -25,7 +25,6 @@ use crate::{
         service::{ObjectKey, Service},
     },
 };
-pub(super) use publish::published;
 
 #[derive(Debug)]
 pub(super) enum Step {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{
-    lane::{Attempt, Intent, Lane, Presence},
+    lane::{Attempt, Difference, Intent, Lane, Presence},
     needs::{has_finalizer, is_load_balancer},
 };
 use crate::{cloud::is_for_another_class, kube::service::Service};
@@ -74,15 +74,6 @@ pub(super) struct Wanted {
     pub(super) refusal: Option<String>,
     /// Digest of what is applied, but with the current nodes; `None` if it has them already.
     pub(super) upkeep: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Difference {
-    Nothing,
-    /// Only the nodes behind the balancer.
-    Backends,
-    /// The Service, or something unknown.
-    Service,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,11 +13,21 @@ use tokio::time::Instant;
 
 pub(super) use table::{Lanes, Taken};
 
-use super::{decide::Difference, metrics::NodeSync};
+use super::metrics::NodeSync;
 use crate::{
     cloud::ServiceCondition,
     kube::service::{Ingress, Service},
 };
+
+/// How far the wanted state and a known one may differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Difference {
+    Nothing,
+    /// Only the nodes behind the balancer.
+    Backends,
+    /// The Service, or something unknown.
+    Service,
+}
 
 /// The state known about one Service's balancer.
 #[derive(Debug, Clone)]

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::{
     Controller,
-    decide::{Action, Claim, Difference, Facts, Standing, Wanted},
-    lane::{Intent, Lane, Presence},
+    decide::{Action, Claim, Facts, Standing, Wanted},
+    lane::{Difference, Intent, Lane, Presence},
     needs::{has_finalizer, is_load_balancer},
 };
 use crate::{

@@ -4,17 +4,18 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Act, Step, failure::attempt, lane_of, publish::published};
+use super::{Act, Step, failure::attempt, lane_of};
 use crate::{
     cloud::{
         BackendSet, CloudError, EnsureLoadBalancer, Ensured, ErrorReason, InProgress, LoadBalancerState,
         Provider, UpdateLoadBalancer, Updated,
     },
     controllers::service_lb::{
-        decide::{Difference, Wanted, Wish},
+        decide::{Wanted, Wish},
         events::Warning,
-        lane::{Attempt, Intent, Lane, Presence, Taken},
+        lane::{Attempt, Difference, Intent, Lane, Presence, Taken},
         metrics::Operation,
+        status::published,
         wall_micros,
     },
     kube::{queue::Outcome, service::Service},

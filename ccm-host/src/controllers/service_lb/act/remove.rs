@@ -9,9 +9,9 @@ use crate::{
     cloud::{CloudError, DeleteLoadBalancer, Deleted, ErrorReason, Provider},
     controllers::service_lb::{
         Controller,
-        decide::{Difference, Removal},
+        decide::Removal,
         events::Warning,
-        lane::{Intent, Lane, Presence, Taken},
+        lane::{Difference, Intent, Lane, Presence, Taken},
         metrics::Operation,
         observe::serves_balancers,
         sweep::is_ours,

@@ -3,9 +3,8 @@
 use crate::{
     cloud::{LoadBalancer, LoadBalancerState, Ownership, SyncState},
     controllers::service_lb::{
-        act::published,
-        decide::Difference,
-        lane::{Applied, Lane, Presence},
+        lane::{Applied, Difference, Lane, Presence},
+        status::published,
     },
     kube::service::Ingress,
 };
