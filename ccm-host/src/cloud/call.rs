@@ -13,4 +13,4 @@ pub(super) mod list;
 pub(super) mod method;
 pub(super) mod rpc;
 pub(super) mod sets;
-mod split;
+pub(super) mod split;

@@ -16,7 +16,7 @@ use super::{
     EnsureRoute, Ensured, EnsuredRoute, InProgress, InstanceAnswer, InstanceQuery, LoadBalancer,
     LoadBalancerList, Provider, ProviderConfig, ProviderInfo, ProviderStatus, Question, Route, RouteList,
     UpdateLoadBalancer, Updated, VolumeAnswer, VolumeQuery,
-    call::{batch::Batch, gather::Batcher},
+    call::{gather::Batcher, split::Batch},
     connection::{self, Link},
     instances::{self, InstanceReads, ReadLane},
     inventory, load_balancers,

@@ -1,31 +1,22 @@
 //! RPCs that carry several items, each with its own answer.
 //!
-//! In: single questions. Out: the answer to each. [`Batcher`] gathers questions that are asked at about the same time,
-//! this module matches answers to questions by the echoed key, and [`Errand`] splits a call that fails as a whole. Each
-//! such RPC implements [`BatchRpc`].
+//! In: questions that [`super::gather`] brought together. Out: the answer to each, matched by the echoed key. Each such
+//! RPC implements [`BatchRpc`]; [`super::split`] sends its calls.
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
     fmt::Debug,
     hash::Hash,
-    sync::Arc,
     time::Duration,
 };
 
-use cloudprovider_proto::defaults;
 use jiff::Timestamp;
 
-use super::{
-    gather::{Batched, Batcher, Landing},
-    limit::Permit,
-    method::Method,
-    split::{Errand, Offenders},
-};
+use super::method::Method;
 use crate::cloud::{
     CloudError,
     check::Findings,
     connection::{Link, session::Session},
-    status,
 };
 
 /// An RPC that carries several items.
@@ -143,75 +134,6 @@ pub(crate) async fn call<R: BatchRpc>(
     let answers: Answers<R> = keys.iter().zip(items).filter_map(read).collect();
     link.answered(R::METHOD, answers.values().map(R::failure));
     Ok(answers)
-}
-
-/// Gathers questions into calls of one RPC.
-#[derive(Debug)]
-pub(crate) struct Batch<R> {
-    link: Arc<Link>,
-    offenders: Offenders,
-    rpc: std::marker::PhantomData<R>,
-}
-
-impl<R: BatchRpc> Batcher<Batch<R>> {
-    pub(crate) fn over(link: &Arc<Link>) -> Self {
-        let offenders = if R::PACED { Offenders::paced() } else { Offenders::unpaced() };
-        Self::new(Batch { link: Arc::clone(link), offenders, rpc: std::marker::PhantomData })
-    }
-
-    /// The answer to one question. Without a session, it fails at once instead of after gathering a batch.
-    pub(crate) async fn answer(&self, lane: R::Lane, question: R::Question) -> Answer<R> {
-        self.batched().link.session(R::METHOD)?;
-        self.ask(lane, R::key(&question), question).await
-    }
-}
-
-impl<R: BatchRpc> Batched for Batch<R> {
-    type Lane = R::Lane;
-    type Key = ItemKey;
-    type Question = R::Question;
-    type Answer = Answer<R>;
-    type Turn = Result<Permit, CloudError>;
-
-    fn most(&self) -> usize {
-        let session = self.link.present();
-        session.map_or(defaults::MAX_BATCH as usize, |session| session.most_items(R::METHOD))
-    }
-
-    fn serves(&self, other: &R::Lane, asked: &R::Lane, age: Duration) -> bool {
-        R::serves(other, asked, age)
-    }
-
-    fn same(&self, a: &R::Question, b: &R::Question) -> bool {
-        R::same(&self.link, a, b)
-    }
-
-    async fn turn(&self) -> Result<Permit, CloudError> {
-        self.link.permit(R::METHOD).await
-    }
-
-    async fn call(
-        &self,
-        lane: &R::Lane,
-        items: Vec<Item<R>>,
-        turn: Result<Permit, CloudError>,
-        landing: &Landing<'_, Self>,
-    ) {
-        match turn.and_then(|permit| Ok((permit, self.link.session(R::METHOD)?))) {
-            Ok((permit, session)) => {
-                let Planned { chunks, too_large } = R::plan(&session, items);
-                landing.land(too_large.into_iter().map(|(key, error)| (key, Err(error))));
-                let (link, offenders) = (&*self.link, &self.offenders);
-                let land = |answers| landing.land(answers);
-                Errand::<R, _> { link, session: &session, lane, offenders, land }.run(permit, chunks).await;
-            }
-            Err(error) => landing.land(items.into_iter().map(|(key, _)| (key, Err(error.clone())))),
-        }
-    }
-
-    fn lost(&self, why: &'static str) -> Answer<R> {
-        Err(status::defect(R::METHOD.name, why))
-    }
 }
 
 /// The answers of a batch, matched by key.

@@ -3,10 +3,9 @@
 //! In: a message without its sets, and the sets. Out: the answer. A provider that does not know a digest after all (it
 //! forgot the set, or another host displaced it) gets the same message again with all nodes.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 
-use cloudprovider_proto::{defaults, v1alpha1 as pb};
-use parking_lot::Mutex;
+use cloudprovider_proto::v1alpha1 as pb;
 use prost::{
     DecodeError, Message,
     bytes::{Buf, BufMut, Bytes},
@@ -18,45 +17,6 @@ use crate::cloud::{
     BackendSet, CloudError, ErrorReason,
     connection::{Link, session::Session},
 };
-
-/// The sets that one process has.
-#[derive(Debug)]
-pub(crate) struct SentSets {
-    by_digest: bool,
-    /// Digests in the order in which their sets arrived.
-    arrived: Mutex<VecDeque<String>>,
-}
-
-impl SentSets {
-    /// Empty. Without the capability, sets are never named by digest.
-    pub(crate) fn new(by_digest: bool) -> Self {
-        Self { by_digest, arrived: Mutex::default() }
-    }
-
-    /// The digests among these whose sets need not be sent.
-    fn known(&self, sets: &[&BackendSet]) -> HashSet<String> {
-        let arrived = self.arrived.lock();
-        sets.iter().map(|set| set.digest.clone()).filter(|digest| arrived.contains(digest)).collect()
-    }
-
-    fn arrive(&self, sets: &[&BackendSet], named: &HashSet<String>) {
-        if !self.by_digest {
-            return;
-        }
-        let mut arrived = self.arrived.lock();
-        for set in sets.iter().filter(|set| !named.contains(&set.digest)) {
-            arrived.retain(|digest| *digest != set.digest);
-            arrived.push_back(set.digest.clone());
-        }
-        while arrived.len() > defaults::KNOWN_BACKEND_SETS {
-            arrived.pop_front();
-        }
-    }
-
-    fn lose(&self, digests: &HashSet<String>) {
-        self.arrived.lock().retain(|digest| !digests.contains(digest));
-    }
-}
 
 /// Makes a call about these sets, which belong in the message field with the number `tag`. `items` is the size of a
 /// batch.

@@ -1,4 +1,4 @@
-//! Splits a batch that failed as a whole, so that one bad item does not fail the others.
+//! Sends batches, and splits one that failed as a whole, so that one bad item does not fail the others.
 //!
 //! In: a batch, and how to make one call from items. Out: the answer to each item, landed as soon as it is known. A
 //! batch that was too large is halved. A batch that one item may have spoilt (the provider crashes or hangs on it) is
@@ -11,21 +11,23 @@
 
 mod offenders;
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, marker::PhantomData, sync::Arc, time::Duration};
 
+use cloudprovider_proto::defaults;
 use futures::future::join_all;
 use tokio::time::Instant;
 use tonic::Code;
 
-pub(super) use self::offenders::Offenders;
-use self::offenders::Treatment;
+use self::offenders::{Offenders, Treatment};
 use super::{
-    batch::{Answers, BatchRpc, Item, call},
+    batch::{Answer, Answers, BatchRpc, Item, ItemKey, Planned, call},
+    gather::{Batched, Batcher, Landing},
     limit::Permit,
 };
 use crate::cloud::{
     CloudError, ErrorReason,
     connection::{Link, session::Session},
+    status,
 };
 
 /// The number of parts that a failed batch is split into.
@@ -35,23 +37,92 @@ const DEEPEST: u8 = 5;
 /// A call that takes this long is late: the host checks which items are already done, and again at doubling intervals.
 const LATE: Duration = Duration::from_secs(10);
 
+/// Gathers questions into calls of one RPC.
+#[derive(Debug)]
+pub(crate) struct Batch<R> {
+    link: Arc<Link>,
+    offenders: Offenders,
+    rpc: PhantomData<R>,
+}
+
+impl<R: BatchRpc> Batcher<Batch<R>> {
+    pub(crate) fn over(link: &Arc<Link>) -> Self {
+        let offenders = if R::PACED { Offenders::paced() } else { Offenders::unpaced() };
+        Self::new(Batch { link: Arc::clone(link), offenders, rpc: PhantomData })
+    }
+
+    /// The answer to one question. Without a session, it fails at once instead of after gathering a batch.
+    pub(crate) async fn answer(&self, lane: R::Lane, question: R::Question) -> Answer<R> {
+        self.batched().link.session(R::METHOD)?;
+        self.ask(lane, R::key(&question), question).await
+    }
+}
+
+impl<R: BatchRpc> Batched for Batch<R> {
+    type Lane = R::Lane;
+    type Key = ItemKey;
+    type Question = R::Question;
+    type Answer = Answer<R>;
+    type Turn = Result<Permit, CloudError>;
+
+    fn most(&self) -> usize {
+        let session = self.link.present();
+        session.map_or(defaults::MAX_BATCH as usize, |session| session.most_items(R::METHOD))
+    }
+
+    fn serves(&self, other: &R::Lane, asked: &R::Lane, age: Duration) -> bool {
+        R::serves(other, asked, age)
+    }
+
+    fn same(&self, a: &R::Question, b: &R::Question) -> bool {
+        R::same(&self.link, a, b)
+    }
+
+    async fn turn(&self) -> Result<Permit, CloudError> {
+        self.link.permit(R::METHOD).await
+    }
+
+    async fn call(
+        &self,
+        lane: &R::Lane,
+        items: Vec<Item<R>>,
+        turn: Result<Permit, CloudError>,
+        landing: &Landing<'_, Self>,
+    ) {
+        match turn.and_then(|permit| Ok((permit, self.link.session(R::METHOD)?))) {
+            Ok((permit, session)) => {
+                let Planned { chunks, too_large } = R::plan(&session, items);
+                landing.land(too_large.into_iter().map(|(key, error)| (key, Err(error))));
+                let (link, offenders) = (&*self.link, &self.offenders);
+                let land = |answers| landing.land(answers);
+                Errand::<R, _> { link, session: &session, lane, offenders, land }.run(permit, chunks).await;
+            }
+            Err(error) => landing.land(items.into_iter().map(|(key, _)| (key, Err(error.clone())))),
+        }
+    }
+
+    fn lost(&self, why: &'static str) -> Answer<R> {
+        Err(status::defect(R::METHOD.name, why))
+    }
+}
+
 struct Failed<R: BatchRpc> {
     items: Vec<Item<R>>,
     error: CloudError,
 }
 
 /// One batch to answer, in one call or several.
-pub(super) struct Errand<'a, R: BatchRpc, L> {
-    pub(super) link: &'a Link,
-    pub(super) session: &'a Session,
-    pub(super) lane: &'a R::Lane,
-    pub(super) offenders: &'a Offenders,
-    pub(super) land: L,
+struct Errand<'a, R: BatchRpc, L> {
+    link: &'a Link,
+    session: &'a Session,
+    lane: &'a R::Lane,
+    offenders: &'a Offenders,
+    land: L,
 }
 
 impl<R: BatchRpc, L: Fn(Answers<R>) + Sync> Errand<'_, R, L> {
     /// Answers every item. The permit is for the first call.
-    pub(super) async fn run(&self, permit: Permit, batches: Vec<Vec<Item<R>>>) {
+    async fn run(&self, permit: Permit, batches: Vec<Vec<Item<R>>>) {
         let mut level = self.without_offenders(batches);
         let (mut permit, mut depth, mut worked) = (Some(permit), 0, false);
         while !level.is_empty() {

@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint as Transport, Identity};
 
-use super::socket;
+use super::socket::{self, SocketError};
 use crate::cloud::{
     ProviderConfig,
     settings::{Endpoint, TlsDir},
@@ -36,6 +36,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
 
+/// A session or watch that lasted this long did not fail at its start.
+pub(super) const LIVED: Duration = Duration::from_secs(5);
+
 #[derive(Debug, Clone)]
 pub(super) struct Connection {
     pub(super) channel: Channel,
@@ -46,18 +49,8 @@ pub(super) struct Connection {
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
-    #[error("there is no socket at {}: the provider does not run yet, or listens elsewhere", .0.display())]
-    NoSocket(PathBuf),
-    #[error("{} is not a socket", .0.display())]
-    NotASocket(PathBuf),
-    #[error("cannot look at {}: {source}", path.display())]
-    Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("{what} {} has mode {mode:04o}, so that others could take its place: make it {wanted:04o} or stricter", path.display())]
-    Mode { what: &'static str, path: PathBuf, mode: u32, wanted: u32 },
-    #[error("{what} {} belongs to uid {uid}, which is neither this process' own ({own}) nor root nor allowed", path.display())]
-    Owner { what: &'static str, path: PathBuf, uid: u32, own: u32 },
-    #[error("the process that answers at {} runs as uid {uid}, which is neither this process' own ({own}) nor root nor allowed", path.display())]
-    Peer { path: PathBuf, uid: u32, own: u32 },
+    #[error(transparent)]
+    Socket(#[from] SocketError),
     #[error("nobody listens at {endpoint}: {source}")]
     Dial { endpoint: String, source: std::io::Error },
     #[error("no connection to {endpoint} within {CONNECT_TIMEOUT:?}")]
@@ -71,7 +64,32 @@ pub(super) enum ConnectError {
 impl ConnectError {
     /// Whether trying again costs next to nothing.
     pub(super) fn is_cheap(&self) -> bool {
-        matches!(self, Self::NoSocket(_) | Self::Dial { .. })
+        matches!(self, Self::Socket(SocketError::NoSocket(_)) | Self::Dial { .. })
+    }
+}
+
+/// The pause before the next attempt to connect: doubles from the first pause to the longest.
+#[derive(Debug)]
+pub(super) struct Backoff {
+    first: Duration,
+    longest: Duration,
+    next: Duration,
+}
+
+impl Backoff {
+    pub(super) fn new(first: Duration, longest: Duration) -> Self {
+        Self { first, longest, next: first }
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.next = self.first;
+    }
+
+    /// The next pause; `random` in 0..1 takes away up to half of it.
+    pub(super) fn pause(&mut self, random: f64, cap: Duration) -> Duration {
+        let pause = self.next.min(cap);
+        self.next = (self.next * 2).min(self.longest);
+        pause.mul_f64(1.0 - random.clamp(0.0, 1.0) / 2.0)
     }
 }
 
@@ -227,5 +245,22 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D27.
+    #[test]
+    fn pauses_double_up_to_the_longest_and_start_anew() {
+        let second = Duration::from_secs(1);
+        let mut backoff = Backoff::new(second / 10, 10 * second);
+        let pauses: Vec<_> = (0..9).map(|_| backoff.pause(0.0, Duration::MAX).as_millis()).collect();
+        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+        assert_eq!(backoff.pause(0.0, second), second, "what is cheap to try is tried more often");
+        backoff.reset();
+        assert_eq!(backoff.pause(1.0, Duration::MAX), second / 20);
     }
 }

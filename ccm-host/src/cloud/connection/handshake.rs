@@ -18,12 +18,12 @@ use super::{
     limits,
     limits::Intervals,
     negotiate::{NegotiationError, Served, host_services, negotiate},
-    session::Session,
+    session::{SentSets, Session},
 };
 use crate::{
     cloud::{
         CloudError, ProviderInfo,
-        call::{method::Rpc, rpc, sets::SentSets},
+        call::{method::Rpc, rpc},
         check::{Findings, rule},
         metrics::ProviderMetrics,
         wanted,

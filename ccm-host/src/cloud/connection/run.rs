@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Known, Link,
-    connect::{ConnectError, connect},
+    connect::{Backoff, ConnectError, LIVED, connect},
     handshake::{HandshakeError, handshake},
     lead::Lead,
     monitor,
@@ -17,8 +17,6 @@ use super::{
 };
 use crate::cloud::{ProviderInfo, ProviderStatus, call::method::Kind, check::rule};
 
-/// A session or watch that lasted this long did not fail at its start.
-pub(super) const LIVED: Duration = Duration::from_secs(5);
 /// Caps the pause when trying again costs next to nothing.
 const CHEAP: Duration = Duration::from_secs(1);
 
@@ -173,31 +171,6 @@ fn kinds(info: &ProviderInfo) -> Vec<Kind> {
     all.into_iter().filter(|(served, _)| *served).flat_map(|(_, kinds)| kinds).copied().collect()
 }
 
-/// The pause before the next attempt to connect: doubles from the first pause to the longest.
-#[derive(Debug)]
-pub(super) struct Backoff {
-    first: Duration,
-    longest: Duration,
-    next: Duration,
-}
-
-impl Backoff {
-    pub(super) fn new(first: Duration, longest: Duration) -> Self {
-        Self { first, longest, next: first }
-    }
-
-    pub(super) fn reset(&mut self) {
-        self.next = self.first;
-    }
-
-    /// The next pause; `random` in 0..1 takes away up to half of it.
-    pub(super) fn pause(&mut self, random: f64, cap: Duration) -> Duration {
-        let pause = self.next.min(cap);
-        self.next = (self.next * 2).min(self.longest);
-        pause.mul_f64(1.0 - random.clamp(0.0, 1.0) / 2.0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,17 +202,5 @@ mod tests {
             () = watched => {}
         }
         assert_eq!(times.load(Ordering::SeqCst), 2);
-    }
-
-    /// D27.
-    #[test]
-    fn pauses_double_up_to_the_longest_and_start_anew() {
-        let second = Duration::from_secs(1);
-        let mut backoff = Backoff::new(second / 10, 10 * second);
-        let pauses: Vec<_> = (0..9).map(|_| backoff.pause(0.0, Duration::MAX).as_millis()).collect();
-        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
-        assert_eq!(backoff.pause(0.0, second), second, "what is cheap to try is tried more often");
-        backoff.reset();
-        assert_eq!(backoff.pause(1.0, Duration::MAX), second / 20);
     }
 }

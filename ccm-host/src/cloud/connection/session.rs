@@ -4,7 +4,7 @@
 //! is void.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -12,17 +12,17 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider_proto::v1alpha1::{self as pb, instances_client::InstancesClient};
+use cloudprovider_proto::{
+    defaults,
+    v1alpha1::{self as pb, instances_client::InstancesClient},
+};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tonic::{client::Grpc, transport::Channel};
 use tonic_health::pb::health_client::HealthClient;
 
 use super::{limits::Intervals, negotiate::Served};
-use crate::cloud::{
-    ProviderInfo,
-    call::{method::Method, sets::SentSets},
-};
+use crate::cloud::{BackendSet, ProviderInfo, call::method::Method};
 
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -108,5 +108,44 @@ impl Session {
     pub(crate) fn route_target(&self) -> pb::NodeFields {
         let fields = self.wants.route_target.clone().unwrap_or_default();
         pb::NodeFields { addresses: fields.addresses || self.info.route_node_addresses, ..fields }
+    }
+}
+
+/// The sets that one process has.
+#[derive(Debug)]
+pub(crate) struct SentSets {
+    by_digest: bool,
+    /// Digests in the order in which their sets arrived.
+    arrived: Mutex<VecDeque<String>>,
+}
+
+impl SentSets {
+    /// Empty. Without the capability, sets are never named by digest.
+    pub(crate) fn new(by_digest: bool) -> Self {
+        Self { by_digest, arrived: Mutex::default() }
+    }
+
+    /// The digests among these whose sets need not be sent.
+    pub(crate) fn known(&self, sets: &[&BackendSet]) -> HashSet<String> {
+        let arrived = self.arrived.lock();
+        sets.iter().map(|set| set.digest.clone()).filter(|digest| arrived.contains(digest)).collect()
+    }
+
+    pub(crate) fn arrive(&self, sets: &[&BackendSet], named: &HashSet<String>) {
+        if !self.by_digest {
+            return;
+        }
+        let mut arrived = self.arrived.lock();
+        for set in sets.iter().filter(|set| !named.contains(&set.digest)) {
+            arrived.retain(|digest| *digest != set.digest);
+            arrived.push_back(set.digest.clone());
+        }
+        while arrived.len() > defaults::KNOWN_BACKEND_SETS {
+            arrived.pop_front();
+        }
+    }
+
+    pub(crate) fn lose(&self, digests: &HashSet<String>) {
+        self.arrived.lock().retain(|digest| !digests.contains(digest));
     }
 }

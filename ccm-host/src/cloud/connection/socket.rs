@@ -4,16 +4,31 @@ use std::{
     fs::Metadata,
     io::ErrorKind,
     os::unix::fs::{FileTypeExt as _, MetadataExt as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
-
-use super::connect::ConnectError;
 
 const SOCKET_MODE: u32 = 0o660;
 const DIR_MODE: u32 = 0o750;
 const WRITABLE_BY_OTHERS: u32 = 0o002;
 const WRITABLE_BY_GROUP: u32 = 0o020;
 const PERMISSIONS: u32 = 0o7777;
+
+/// Why a socket is not used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SocketError {
+    #[error("there is no socket at {}: the provider does not run yet, or listens elsewhere", .0.display())]
+    NoSocket(PathBuf),
+    #[error("{} is not a socket", .0.display())]
+    NotASocket(PathBuf),
+    #[error("cannot look at {}: {source}", path.display())]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("{what} {} has mode {mode:04o}, so that others could take its place: make it {wanted:04o} or stricter", path.display())]
+    Mode { what: &'static str, path: PathBuf, mode: u32, wanted: u32 },
+    #[error("{what} {} belongs to uid {uid}, which is neither this process' own ({own}) nor root nor allowed", path.display())]
+    Owner { what: &'static str, path: PathBuf, uid: u32, own: u32 },
+    #[error("the process that answers at {} runs as uid {uid}, which is neither this process' own ({own}) nor root nor allowed", path.display())]
+    Peer { path: PathBuf, uid: u32, own: u32 },
+}
 
 /// Users that may own a socket and answer on it.
 #[derive(Debug)]
@@ -33,29 +48,29 @@ impl<'a> Trusted<'a> {
 }
 
 /// Checks the socket and its directory.
-pub(super) async fn check(path: &Path, trusted: &Trusted<'_>) -> Result<(), ConnectError> {
+pub(super) async fn check(path: &Path, trusted: &Trusted<'_>) -> Result<(), SocketError> {
     // A symlink could be swapped between this check and the connection.
     let socket = tokio::fs::symlink_metadata(path).await.map_err(|source| match source.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => ConnectError::NoSocket(path.to_owned()),
-        _ => ConnectError::Unreadable { path: path.to_owned(), source },
+        ErrorKind::NotFound | ErrorKind::NotADirectory => SocketError::NoSocket(path.to_owned()),
+        _ => SocketError::Unreadable { path: path.to_owned(), source },
     })?;
     if !socket.file_type().is_socket() {
-        return Err(ConnectError::NotASocket(path.to_owned()));
+        return Err(SocketError::NotASocket(path.to_owned()));
     }
     safe("socket", path, &socket, WRITABLE_BY_OTHERS, SOCKET_MODE, trusted)?;
     let parent = path.parent().unwrap_or(Path::new("/"));
     let dir = tokio::fs::metadata(parent)
         .await
-        .map_err(|source| ConnectError::Unreadable { path: parent.to_owned(), source })?;
+        .map_err(|source| SocketError::Unreadable { path: parent.to_owned(), source })?;
     safe("directory", parent, &dir, WRITABLE_BY_OTHERS | WRITABLE_BY_GROUP, DIR_MODE, trusted)
 }
 
 /// Checks the peer's uid: the listening process may not run as the owner of the file.
-pub(super) fn check_peer(path: &Path, uid: u32, trusted: &Trusted<'_>) -> Result<(), ConnectError> {
+pub(super) fn check_peer(path: &Path, uid: u32, trusted: &Trusted<'_>) -> Result<(), SocketError> {
     if trusted.has(uid) {
         return Ok(());
     }
-    Err(ConnectError::Peer { path: path.to_owned(), uid, own: trusted.own })
+    Err(SocketError::Peer { path: path.to_owned(), uid, own: trusted.own })
 }
 
 fn safe(
@@ -65,13 +80,13 @@ fn safe(
     forbidden: u32,
     wanted: u32,
     trusted: &Trusted<'_>,
-) -> Result<(), ConnectError> {
+) -> Result<(), SocketError> {
     let mode = seen.mode() & PERMISSIONS;
     if mode & forbidden != 0 {
-        return Err(ConnectError::Mode { what, path: path.to_owned(), mode, wanted });
+        return Err(SocketError::Mode { what, path: path.to_owned(), mode, wanted });
     }
     if !trusted.has(seen.uid()) {
-        return Err(ConnectError::Owner { what, path: path.to_owned(), uid: seen.uid(), own: trusted.own });
+        return Err(SocketError::Owner { what, path: path.to_owned(), uid: seen.uid(), own: trusted.own });
     }
     Ok(())
 }
@@ -103,7 +118,7 @@ mod tests {
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o660)).unwrap();
         let stranger = Trusted { own: owner + 1, allowed: &[] };
         let error = check(&path, &stranger).await.unwrap_err();
-        assert!(matches!(error, ConnectError::Owner { what: "socket", uid, .. } if uid == owner), "{error}");
+        assert!(matches!(error, SocketError::Owner { what: "socket", uid, .. } if uid == owner), "{error}");
         let allowed = [owner];
         check(&path, &Trusted { own: owner + 1, allowed: &allowed }).await.unwrap();
     }

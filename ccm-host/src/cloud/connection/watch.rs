@@ -11,7 +11,7 @@ use tonic::Streaming;
 
 use super::{
     Link,
-    run::{Backoff, LIVED},
+    connect::{Backoff, LIVED},
     session::Session,
 };
 use crate::cloud::{
