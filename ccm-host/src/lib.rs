@@ -7,6 +7,7 @@
 //! * [`manager`] is the process: flags, logs, serving, start order, shutdown.
 //! * [`election`] decides whether this replica leads.
 //! * [`shadow`] compares what is held back in shadow mode with what another controller manager does.
+//! * [`outage`] tells a problem with the apiserver once it lasts.
 //! * [`clock`] is the wall clock.
 //! * `trace` names the spans of a trace.
 //! * [`cidr`] parses networks as Kubernetes does.
@@ -22,7 +23,7 @@ pub mod election;
 pub mod flag;
 pub mod kube;
 pub mod manager;
+pub mod outage;
 pub mod reconcile;
 pub mod shadow;
 mod trace;
-pub mod webhooks;

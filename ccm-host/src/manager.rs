@@ -4,6 +4,7 @@
 //!
 //! * [`flags`] turns arguments into typed [`flags::Settings`], once.
 //! * [`logging`], [`metrics`], [`traces`], [`health`] and [`serving`] are for people and monitoring.
+//! * [`webhooks`] are for the apiserver.
 //! * [`run`] is the order of start and stop.
 //!
 //! The controllers, and the access to the apiserver and the providers, are elsewhere.
@@ -19,3 +20,4 @@ pub mod run;
 pub mod serving;
 pub mod signals;
 pub mod traces;
+pub mod webhooks;

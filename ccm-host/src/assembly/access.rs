@@ -26,7 +26,7 @@ use k8s_openapi::api::{
 use tokio::time::timeout;
 
 use crate::{
-    kube::{ClientOptions, Outage, client, metrics::ClientMetrics},
+    kube::{ClientOptions, client, metrics::ClientMetrics},
     manager::{
         process::Process,
         serving::{
@@ -34,6 +34,7 @@ use crate::{
             settings::ClientCa,
         },
     },
+    outage::Outage,
 };
 
 /// Upstream's limits for its review client.

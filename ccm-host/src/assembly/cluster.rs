@@ -6,7 +6,7 @@ use ::kube::{Api, Client, api::PartialObjectMeta};
 use anyhow::{Result, bail};
 use k8s_openapi::api::core::v1::Namespace;
 
-use crate::{cloud::ClusterRef, kube::Outage};
+use crate::{cloud::ClusterRef, outage::Outage};
 
 const NAMESPACE: &str = "kube-system";
 const PAUSE: Duration = Duration::from_secs(2);

@@ -5,8 +5,10 @@ use anyhow::Result;
 use crate::{
     controllers::Parts,
     election::Leadership,
-    manager::process::Process,
-    webhooks::{Server, Upkeep, WebhookMetrics},
+    manager::{
+        process::Process,
+        webhooks::{Server, Upkeep, WebhookMetrics},
+    },
 };
 
 /// Binds the port, if there is anything to serve.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use parking_lot::Mutex;
 
-use crate::kube::Outage;
+use crate::outage::Outage;
 
 /// Cheap to clone; all clones share the state.
 #[derive(Debug, Clone, Default)]

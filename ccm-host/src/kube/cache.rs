@@ -21,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 use super::{
     keep::Keep,
     metrics::{CacheMetrics, KindCacheMetrics},
-    outage::Outage,
     pairs::Interner,
 };
+use crate::outage::Outage;
 use follow::Follower;
 use store::Store;
 

@@ -40,8 +40,8 @@ use crate::controllers::node_ipam::{self, settings as cidrs};
 use crate::controllers::{self as all, Registration};
 use crate::election;
 use crate::flag::{self, FlagError, Mistakes, Wrong};
+use crate::manager::webhooks;
 use crate::shadow;
-use crate::webhooks;
 
 /// Provider-neutral cloud controller manager: keeps nodes and load balancers of a cluster in step with the cloud,
 /// through a provider that runs beside it.

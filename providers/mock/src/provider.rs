@@ -1,4 +1,4 @@
-//! The honest provider in front of the cloud: the SDK's traits, answered from [`Cloud`].
+//! The honest provider in front of the cloud: the SDK's traits, answered from [`crate::cloud::Cloud`].
 //!
 //! In: requests that the SDK found well-formed. Out: what the cloud knows, in the contract's words. Shapes, fencing and
 //! revisions are checked by the SDK; whatever a provider does wrong on purpose is done in `wire`.

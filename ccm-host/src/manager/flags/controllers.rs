@@ -5,7 +5,7 @@ mod tests;
 
 use crate::controllers::{ALL, Registration};
 use crate::flag::{self, Mistakes};
-use crate::webhooks;
+use crate::manager::webhooks;
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Controllers")]

@@ -3,7 +3,7 @@
 use tokio::time::sleep;
 
 use super::*;
-use crate::kube::outage::LASTING;
+use crate::outage::LASTING;
 
 const EXPIRED: (u16, &str) = (410, "Expired");
 
