@@ -79,16 +79,19 @@ final class Mutations {
             answer.completeExceptionally(term.stale());
         });
         pool.execute(() -> {
+            Runnable say;
             try {
-                answer.complete(work.run(gate, refused));
+                A done = work.run(gate, refused);
+                say = () -> answer.complete(done);
             } catch (Gate.ShutException over) {
-                answer.completeExceptionally(term.stale());
+                say = () -> answer.completeExceptionally(term.stale());
             } catch (Throwable error) {
-                answer.completeExceptionally(error);
-            } finally {
-                forget.run();
-                end(same, lanes);
+                say = () -> answer.completeExceptionally(error);
             }
+            forget.run();
+            // Before the answer: a caller that has it may change the same Service again at once.
+            end(same, lanes);
+            say.run();
         });
         busy.addAll(lanes);
         running.put(same, answer);
