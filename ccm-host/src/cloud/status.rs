@@ -7,6 +7,7 @@
 //! |-----------------------------------------------------------------------|---------------------------------------------|
 //! | any code, `ErrorInfo` of domain `cloudprovider.ccm`, a known reason   | that code and reason, and `RetryInfo`       |
 //! | the same with a reason of a newer contract                            | that code, no reason                        |
+//! | any code whose source is the end of the connection: GOAWAY, I/O       | UNAVAILABLE                                 |
 //! | CANCELLED "Timeout expired", or our own guard                         | DEADLINE_EXCEEDED                           |
 //! | CANCELLED "operation was canceled" (a connection that died early)     | UNAVAILABLE                                 |
 //! | CANCELLED or UNKNOWN "h2 protocol error: error reading a body ..."    | UNAVAILABLE                                 |
@@ -39,6 +40,7 @@ pub(super) fn normalise(method: &'static str, status: &Status, findings: &mut Fi
     let retry_after = retry_delay(status).and_then(|delay| retry_after(delay, findings));
     let (code, reason) = match ours {
         Some(info) => (status.code(), ErrorReason::from_wire_name(&info.reason)),
+        None if connection_ended(status) => (Code::Unavailable, None),
         None => bare(status.code(), status.message()),
     };
     let message = check::shown(&full_message(status), defaults::MAX_MESSAGE_TEXT_BYTES);
@@ -132,6 +134,14 @@ fn bare(code: Code, message: &str) -> (Code, Option<ErrorReason>) {
         other => other,
     };
     (code, None)
+}
+
+/// Whether the provider ended the connection, as a process does that is asked to end: tonic then gives the code of the
+/// GOAWAY's reason, which is INTERNAL for the graceful one.
+fn connection_ended(status: &Status) -> bool {
+    std::iter::successors(status.source(), |&error| error.source())
+        .filter_map(|error| error.downcast_ref::<h2::Error>())
+        .any(|error| error.is_io() || (error.is_go_away() && error.is_remote()))
 }
 
 /// Matches what tonic, Go, Java, Python and Node.js say about a message above their limit.

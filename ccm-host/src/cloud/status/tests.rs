@@ -41,6 +41,54 @@ fn what_libraries_return_is_what_it_means() {
     }
 }
 
+/// A provider that ends: it takes the connection, and no call.
+async fn take_no_call(mut io: tokio::io::DuplexStream, go_away: h2::Reason) -> std::io::Result<()> {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    const HEADERS: u8 = 1;
+    // An empty SETTINGS frame.
+    io.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await?;
+    io.read_exact(&mut [0; 24]).await?;
+    loop {
+        let mut head = [0; 9];
+        io.read_exact(&mut head).await?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        io.read_exact(&mut vec![0; length as usize]).await?;
+        if head[3] == HEADERS {
+            // A GOAWAY frame whose last stream is none.
+            io.write_all(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await?;
+            io.write_all(&u32::from(go_away).to_be_bytes()).await?;
+        }
+    }
+}
+
+/// What a call gets that a provider which ends did not take.
+async fn status_after(go_away: h2::Reason) -> Status {
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    tokio::spawn(take_no_call(theirs, go_away));
+    let mut ours = Some(hyper_util::rt::TokioIo::new(ours));
+    let connector = tower::service_fn(move |_: http::Uri| {
+        std::future::ready(ours.take().ok_or(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)))
+    });
+    let channel = tonic::transport::Endpoint::from_static("http://localhost")
+        .connect_with_connector(connector)
+        .await
+        .unwrap();
+    pb::instances_client::InstancesClient::new(channel)
+        .batch_get_instances(pb::BatchGetInstancesRequest::default())
+        .await
+        .unwrap_err()
+}
+
+#[tokio::test]
+async fn a_call_that_a_provider_which_ends_did_not_take_is_unanswered() {
+    for reason in [h2::Reason::NO_ERROR, h2::Reason::INTERNAL_ERROR, h2::Reason::ENHANCE_YOUR_CALM] {
+        let status = status_after(reason).await;
+        let error = normalise("M", &status, &mut Findings::default());
+        assert_eq!((error.code, error.reason), (Code::Unavailable, None), "{status:?}");
+        assert!(error.is_unanswered, "{status:?}");
+    }
+}
+
 #[test]
 fn only_our_details_give_a_reason() {
     let error = normalise(
