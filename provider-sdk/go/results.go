@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// Found answers a query: the machine is there, read from the place that decides it, now.
+// Found answers a query: the instance is there, read from the place that decides it, now.
 func Found(key string, state pb.InstanceState, instance *pb.Instance) *pb.InstanceResult {
 	result := looked(key, state)
 	result.Instance = instance
@@ -28,12 +28,12 @@ func AbsentByKey(query *pb.InstanceQuery) *pb.InstanceResult {
 	return looked(query.GetKey(), pb.InstanceState_INSTANCE_STATE_ABSENT)
 }
 
-// NotOwned answers a query: the machine belongs to another cloud, account or region.
+// NotOwned answers a query: the instance belongs to another cloud, account or region.
 func NotOwned(key string) *pb.InstanceResult {
 	return &pb.InstanceResult{Key: key, State: pb.InstanceState_INSTANCE_STATE_NOT_OWNED}
 }
 
-// Unknown answers a query: nothing is known about the machine, and why. The other queries of the batch are none the worse
+// Unknown answers a query: nothing is known about the instance, and why. The other queries of the batch are none the worse
 // for it.
 func Unknown(key string, why error) *pb.InstanceResult {
 	return &pb.InstanceResult{Key: key, Error: fault.Item(why)}

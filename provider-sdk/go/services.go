@@ -9,7 +9,7 @@ import (
 // Instances are the machines behind the nodes. What else a value can do (InstanceWatcher, InstanceLister, SSHKeyAdder) is
 // seen from its methods, served and advertised.
 type Instances interface {
-	// BatchGetInstances reads many machines at once.
+	// BatchGetInstances reads many instances at once.
 	//
 	// In: 1 to Limits.max_batch_instances queries, each with a unique key and a named node. Out: one result for each key, in
 	// any order. Existence is a state, never an error: answer an error for one query in its result (Unknown), and fail the
@@ -19,7 +19,7 @@ type Instances interface {
 
 // InstanceWatcher is the optional part of Instances behind CAPABILITY_INSTANCES_WATCH.
 type InstanceWatcher interface {
-	// WatchInstances opens a stream of changed machines, which lives as long as its context.
+	// WatchInstances opens a stream of changed instances, which lives as long as its context.
 	//
 	// The provider gives changes, and tokens if it can resume; the started frame, the heartbeat at
 	// Intervals.bookmark_interval, the end at Intervals.watch_max_age and at a stop of the process are done by this package.
@@ -29,7 +29,7 @@ type InstanceWatcher interface {
 
 // InstanceLister is the optional part of Instances behind CAPABILITY_INSTANCES_LIST.
 type InstanceLister interface {
-	// ListInstances answers one page of this cluster's machines.
+	// ListInstances answers one page of this cluster's instances.
 	//
 	// In: page_size is between 1 and Limits.max_page_size. What could not be asked stands in unreachable. Errors:
 	// fault.PageTokenExpired, fault.InvalidToken.
@@ -38,7 +38,7 @@ type InstanceLister interface {
 
 // SSHKeyAdder is the optional part of Instances behind CAPABILITY_SSH_KEYS.
 type SSHKeyAdder interface {
-	// AddSshKeyToAllInstances makes a public key valid on all machines of this cluster. A mutation. Errors:
+	// AddSshKeyToAllInstances makes a public key valid on all instances of this cluster. A mutation. Errors:
 	// fault.InvalidSSHKey.
 	AddSshKeyToAllInstances(context.Context, *pb.AddSshKeyToAllInstancesRequest) (*pb.AddSshKeyToAllInstancesResponse, error)
 }

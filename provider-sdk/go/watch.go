@@ -24,7 +24,7 @@ type WatchEvent struct {
 	err      error
 }
 
-// Changed says that a machine changed in any way, appeared or went.
+// Changed says that an instance changed in any way, appeared or went.
 func Changed(change *pb.InstanceChanged) WatchEvent { return WatchEvent{change: change} }
 
 // Bookmark says that all changes up to this token were given: sent at once, and repeated with every heartbeat until the
@@ -47,7 +47,7 @@ func NewChangeFeed(capacity int) *ChangeFeed {
 	return &ChangeFeed{capacity: max(capacity, 1), watches: map[chan WatchEvent]bool{}}
 }
 
-// Publish tells every open watch that a machine changed. A watch that is more than the capacity behind is ended, so that no
+// Publish tells every open watch that an instance changed. A watch that is more than the capacity behind is ended, so that no
 // change is lost silently. Without a watch nothing happens: a new one starts with a sweep.
 func (f *ChangeFeed) Publish(change *pb.InstanceChanged) {
 	f.mu.Lock()

@@ -81,7 +81,7 @@ pub async fn ask(
 /// What the answers of all candidates come to.
 fn found(answers: Vec<(Arc<dyn Provider>, Result<InstanceAnswer, CloudError>)>) -> Found {
     let claims = |answer: &Result<InstanceAnswer, CloudError>| {
-        answer.as_ref().is_ok_and(|answer| has_machine(answer.state))
+        answer.as_ref().is_ok_and(|answer| has_instance(answer.state))
     };
     let (claimants, others): (Vec<_>, Vec<_>) = answers.into_iter().partition(|(_, answer)| claims(answer));
     let denied = others.iter().all(|(_, answer)| denies(answer));
@@ -112,7 +112,7 @@ fn denies(answer: &Result<InstanceAnswer, CloudError>) -> bool {
     answer.as_ref().is_ok_and(|answer| matches!(answer.state, S::Absent | S::NotOwned))
 }
 
-fn has_machine(state: InstanceState) -> bool {
+fn has_instance(state: InstanceState) -> bool {
     use InstanceState as S;
     match state {
         S::Pending | S::Running | S::Stopped | S::Terminating | S::Exists => true,

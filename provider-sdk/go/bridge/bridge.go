@@ -36,7 +36,7 @@ const (
 	inTimeEach = 8
 )
 
-// backendLabels are the labels of nodes that providers read to put a machine behind a balancer: where it is, and what it is. A
+// backendLabels are the labels of nodes that providers read to put an instance behind a balancer: where it is, and what it is. A
 // change of any other one is none of a balancer's business, and costs no call.
 var backendLabels = []string{
 	"topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/", "node.kubernetes.io/",
@@ -97,13 +97,13 @@ func WithProviderIDPrefixes(prefixes ...string) Option {
 }
 
 // WithBackendNodeLabels replaces the labels that a balancer is updated for when one of its nodes changes them; one that ends in "/"
-// or "*" is a prefix. All other labels are known as of the last time that the host asked about the node's machine.
+// or "*" is a prefix. All other labels are known as of the last time that the host asked about the node's instance.
 func WithBackendNodeLabels(keys ...string) Option {
 	return func(b *bridge) { b.backendLabels = keys }
 }
 
 // WithBackendNodeState updates every balancer, too, when a node behind it is cordoned, tainted, or changes its condition Ready: for
-// providers that choose among the nodes by that. Otherwise it is known as of the last time that the host asked about the node's machine.
+// providers that choose among the nodes by that. Otherwise it is known as of the last time that the host asked about the node's instance.
 func WithBackendNodeState() Option {
 	return func(b *bridge) { b.backendState = true }
 }
@@ -126,7 +126,7 @@ func WithServiceConditionWrites(types ...string) Option {
 }
 
 // WithCapabilities replaces limits, intervals, classes and wanted fields. The bridge wants all labels and annotations of Services,
-// all labels of nodes to find their machines, and few of backends and targets of routes (WithBackendNodeLabels), since each
+// all labels of nodes to find their instances, and few of backends and targets of routes (WithBackendNodeLabels), since each
 // change of those costs calls.
 func WithCapabilities(capabilities *pb.GetCapabilitiesResponse) Option {
 	return func(b *bridge) { b.capabilities = capabilities }

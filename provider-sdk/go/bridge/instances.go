@@ -15,7 +15,7 @@ import (
 // notReadyFor is when to ask again for what cannot be described yet.
 const notReadyFor = 5 * time.Second
 
-// lookup is how a provider is asked about one machine: its newer or its older interface.
+// lookup is how a provider is asked about one instance: its newer or its older interface.
 type lookup interface {
 	exists(context.Context, *v1.Node) (bool, error)
 	shutdown(context.Context, *v1.Node) (bool, error)
@@ -138,7 +138,7 @@ func (i *instances) askByName(ctx context.Context, query *pb.InstanceQuery, node
 	return result, err
 }
 
-// described answers a machine by its description; one that cannot be described yet is there.
+// described answers an instance by its description; one that cannot be described yet is there.
 func (i *instances) described(ctx context.Context, key string, node *v1.Node, state pb.InstanceState) (*pb.InstanceResult, error) {
 	var found *cloudprovider.InstanceMetadata
 	err := guarded(func() (err error) {

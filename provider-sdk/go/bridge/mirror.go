@@ -119,7 +119,7 @@ func (m *mirror) note(fields *pb.NodeFields, refs []*pb.NodeRef, now time.Time) 
 }
 
 // completed answers a node with what is known of it beside the fields that this request may hold: an Ensure carries less of a node
-// than a query of its machine, and takes nothing away.
+// than a query of its instance, and takes nothing away.
 func completed(ref *pb.NodeRef, fields *pb.NodeFields, before *namedNode) *pb.NodeRef {
 	if before == nil || before.ref.GetUid() != ref.GetUid() {
 		return ref

@@ -1,4 +1,4 @@
-//! What a case works with: clients with deadlines, names that nobody else has, machines and balancers that go again by
+//! What a case works with: clients with deadlines, names that nobody else has, instances and balancers that go again by
 //! themselves, and checks that say what was expected and what was seen.
 
 mod balancers;

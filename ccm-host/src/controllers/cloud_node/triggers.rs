@@ -129,7 +129,7 @@ impl Controller {
                 }
                 Ok(()) = sweeps.changed() => wished.wish(Instant::now()),
                 change = changes.recv(), if is_told => match change {
-                    Ok(key) => self.machine_changed(&key),
+                    Ok(key) => self.instance_changed(&key),
                     Err(RecvError::Lagged(_)) => wished.wish(Instant::now()),
                     // No more reports will come; the periodic sweeps continue.
                     Err(RecvError::Closed) => is_told = false,
@@ -164,7 +164,7 @@ impl Controller {
     }
 
     /// Handles a report about an instance, named by its provider ID or its node.
-    fn machine_changed(&self, key: &str) {
+    fn instance_changed(&self, key: &str) {
         let nodes = &self.parts.nodes;
         for node in nodes.by_index(key).into_iter().chain(nodes.get(key)) {
             self.ask_again(&node.name, Freshness::ReadThrough);

@@ -161,9 +161,9 @@ fn is_as_wanted(facts: &Facts<'_>, route: &Route) -> bool {
 pub(super) fn leads_to(route: &Route, node: Option<&Node>) -> bool {
     let (Some(node), Some(target)) = (node, &route.target) else { return false };
     let provider_id = node.provider_id.as_deref().unwrap_or_default();
-    let same_machine = provider_id == target.provider_id;
-    let name_agrees = target.name == node.name || (target.name.is_empty() && same_machine);
-    name_agrees && (same_machine || provider_id.is_empty() || target.provider_id.is_empty())
+    let same_instance = provider_id == target.provider_id;
+    let name_agrees = target.name == node.name || (target.name.is_empty() && same_instance);
+    name_agrees && (same_instance || provider_id.is_empty() || target.provider_id.is_empty())
 }
 
 /// Whether the route names this node, or a former one of its name.

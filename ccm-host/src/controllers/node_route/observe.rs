@@ -88,11 +88,11 @@ impl Controller {
         is_owner: bool,
     ) -> Facts<'a> {
         let wanted = node.filter(|_| is_owner).map(destinations).unwrap_or_default();
-        let machine = node.and_then(|node| node.provider_id.clone());
+        let instance = node.and_then(|node| node.provider_id.clone());
         let mut routes = BTreeMap::new();
         {
             let table = cloud.table.lock();
-            let holders = [Some(Holder::Node(name.to_owned())), machine.map(Holder::Machine)];
+            let holders = [Some(Holder::Node(name.to_owned())), instance.map(Holder::Instance)];
             let its = holders.iter().flatten().flat_map(|holder| table.of(holder));
             for route in its.chain(wanted.iter().flat_map(|destination| table.to(destination))) {
                 routes.insert(route.id.clone(), Arc::clone(route));
@@ -149,7 +149,7 @@ impl Controller {
         let Some(holder) = claims.holder(&route.destination) else { return false };
         match Holder::of(route) {
             Holder::Node(name) => name == holder,
-            Holder::Machine(id) => self.parts.nodes.by_index(&id).iter().any(|node| node.name == holder),
+            Holder::Instance(id) => self.parts.nodes.by_index(&id).iter().any(|node| node.name == holder),
             Holder::Nobody => false,
         }
     }
@@ -158,7 +158,7 @@ impl Controller {
     pub(super) fn is_stray(&self, route: &Route) -> bool {
         let led = match Holder::of(route) {
             Holder::Nobody => false,
-            Holder::Machine(id) => !self.parts.nodes.by_index(&id).is_empty(),
+            Holder::Instance(id) => !self.parts.nodes.by_index(&id).is_empty(),
             Holder::Node(_) => true,
         };
         !led && self.is_removable_at_all(route)

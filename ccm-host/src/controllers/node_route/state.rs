@@ -42,7 +42,7 @@ fn listing(learnt: Option<Learnt>) -> RouteListing {
 
 fn row(route: &Route) -> inventory::Route {
     let target = match Holder::of(route) {
-        Holder::Node(name) | Holder::Machine(name) => name,
+        Holder::Node(name) | Holder::Instance(name) => name,
         Holder::Nobody => String::new(),
     };
     let state = match route.state {

@@ -126,7 +126,7 @@ impl Controller {
                     }
                 }
                 Holder::Node(_) => {}
-                Holder::Machine(_) | Holder::Nobody => {
+                Holder::Instance(_) | Holder::Nobody => {
                     if self.is_stray(&route) {
                         add(Subject::Stray { provider: cloud.name().to_owned(), id: route.id.clone() });
                     }

@@ -30,7 +30,7 @@ pub(super) enum Holder {
     /// A node, by name.
     Node(String),
     /// An instance, by provider ID.
-    Machine(String),
+    Instance(String),
     /// Unknown.
     Nobody,
 }
@@ -52,7 +52,7 @@ impl Holder {
     pub(super) fn of(route: &Route) -> Self {
         match &route.target {
             Some(target) if !target.name.is_empty() => Self::Node(target.name.clone()),
-            Some(target) if !target.provider_id.is_empty() => Self::Machine(target.provider_id.clone()),
+            Some(target) if !target.provider_id.is_empty() => Self::Instance(target.provider_id.clone()),
             _ => Self::Nobody,
         }
     }
@@ -295,7 +295,7 @@ mod tests {
             (route("a", "10.0.1.0/24", "n"), Holder::Node("n".into())),
             (
                 Route { target: Some(machine), ..route("a", "10.0.1.0/24", "") },
-                Holder::Machine("x://1".into()),
+                Holder::Instance("x://1".into()),
             ),
             (route("a", "10.0.1.0/24", ""), Holder::Nobody),
         ];

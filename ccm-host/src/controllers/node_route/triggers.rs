@@ -61,9 +61,9 @@ impl Controller {
         self.events.forget(&node.name);
         self.shown.forget(&node.name);
         others.into_iter().chain([node.name.clone()]).for_each(|name| self.queue_node(name));
-        let Some(machine) = node.provider_id.clone().map(Holder::Machine) else { return };
+        let Some(instance) = node.provider_id.clone().map(Holder::Instance) else { return };
         for cloud in &self.clouds {
-            let ids: Vec<String> = cloud.table.lock().of(&machine).map(|route| route.id.clone()).collect();
+            let ids: Vec<String> = cloud.table.lock().of(&instance).map(|route| route.id.clone()).collect();
             ids.iter().for_each(|id| self.queue_stray(cloud.name(), id));
         }
     }

@@ -50,13 +50,13 @@ annotations:
 {{- define "ccm-host.writes" -}}
 {{- $lifecycle := has "cloud-node-lifecycle" . }}
 {{- if or (has "cloud-node" .) $lifecycle (has "nodeipam" .) }}
-# cloud-node: provider ID, labels, taints. cloud-node-lifecycle: the taint of a machine that is shut down. node-ipam: pod CIDRs.
+# cloud-node: provider ID, labels, taints. cloud-node-lifecycle: the taint of an instance that is shut down. node-ipam: pod CIDRs.
 - apiGroups: [""]
   resources: [nodes]
   verbs: [patch]
 {{- end }}
 {{- if $lifecycle }}
-# cloud-node-lifecycle: nodes whose machine is gone.
+# cloud-node-lifecycle: nodes whose instance is gone.
 - apiGroups: [""]
   resources: [nodes]
   verbs: [delete]

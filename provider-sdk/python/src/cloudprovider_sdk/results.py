@@ -5,7 +5,7 @@ from cloudprovider_sdk.errors import ProviderError, to_item
 
 
 def found(key: str, state: pb.InstanceState.ValueType, instance: pb.Instance) -> pb.InstanceResult:
-    """The machine is there, read from the place that decides it, now."""
+    """The instance is there, read from the place that decides it, now."""
     result = _looked(key, state)
     result.instance.CopyFrom(instance)
     return result
@@ -28,12 +28,12 @@ def absent_by_key(query: pb.InstanceQuery) -> pb.InstanceResult:
 
 
 def not_owned(key: str) -> pb.InstanceResult:
-    """The machine belongs to another cloud, account or region."""
+    """The instance belongs to another cloud, account or region."""
     return pb.InstanceResult(key=key, state=pb.INSTANCE_STATE_NOT_OWNED)
 
 
 def unknown(key: str, error: ProviderError) -> pb.InstanceResult:
-    """Nothing is known about the machine, and why. The other queries of the batch are none the worse for it."""
+    """Nothing is known about the instance, and why. The other queries of the batch are none the worse for it."""
     return pb.InstanceResult(key=key, error=to_item(error))
 
 

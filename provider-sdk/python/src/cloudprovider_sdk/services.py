@@ -26,7 +26,7 @@ class Instances(ABC):
 
     @abstractmethod
     async def batch_get_instances(self, call: Call, request: pb.BatchGetInstancesRequest) -> pb.BatchGetInstancesResponse:
-        """Read many machines at once.
+        """Read many instances at once.
 
         In: 1 to `Limits.max_batch_instances` queries, each with a unique key and a named node. Out: one result for each key,
         in any order. Existence is a state, never an error: answer an error for one query in its result (see `results`), and
@@ -34,7 +34,7 @@ class Instances(ABC):
         """
 
     async def watch_instances(self, call: Call, request: pb.WatchInstancesRequest) -> InstanceWatch:  # noqa: ARG002
-        """Open a stream of changed machines. Optional; see `ChangeFeed` for a source that needs three lines.
+        """Open a stream of changed instances. Optional; see `ChangeFeed` for a source that needs three lines.
 
         The started frame, heartbeats, the end at `Intervals.watch_max_age` and at a stop of the process are made around it.
         Raises `resume_token_expired` or `invalid_token` for `request.resume_token`; a token that was not honoured is answered
@@ -47,7 +47,7 @@ class Instances(ABC):
         call: Call,  # noqa: ARG002
         request: pb.ListInstancesRequest,  # noqa: ARG002
     ) -> pb.ListInstancesResponse:
-        """Answer one page of this cluster's machines. Optional; see `Pager`.
+        """Answer one page of this cluster's instances. Optional; see `Pager`.
 
         In: `page_size` is between 1 and `Limits.max_page_size`. What could not be asked stands in `unreachable`.
         """
@@ -58,7 +58,7 @@ class Instances(ABC):
         call: Call,  # noqa: ARG002
         request: pb.AddSshKeyToAllInstancesRequest,  # noqa: ARG002
     ) -> pb.AddSshKeyToAllInstancesResponse:
-        """Make a public key valid on all machines of this cluster. Optional. Raises `invalid_ssh_key`."""
+        """Make a public key valid on all instances of this cluster. Optional. Raises `invalid_ssh_key`."""
         raise errors.method_not_supported("AddSshKeyToAllInstances")
 
 

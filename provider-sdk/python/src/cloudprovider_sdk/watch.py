@@ -38,7 +38,7 @@ class ChangeFeed:
         self._readers: set[_Reader] = set()
 
     def publish(self, change: pb.InstanceChanged) -> None:
-        """Tell every open watch that a machine changed. Without a watch nothing happens: a new one starts with a sweep."""
+        """Tell every open watch that an instance changed. Without a watch nothing happens: a new one starts with a sweep."""
         for reader in list(self._readers):
             if reader.waiting.qsize() < self._capacity:
                 reader.waiting.put_nowait(change)

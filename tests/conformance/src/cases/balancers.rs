@@ -46,7 +46,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         "LB-10",
         LoadBalancers,
-        "work that goes on is told as such, with a time to ask again",
+        "work in progress is reported as such, with a time to ask again",
         &["in-progress-not-error", "retry-after-positive"],
         &progress,
     )

@@ -17,8 +17,14 @@ pub(super) const CASES: &[Case] = &[
     Case::new("BUILT-01", LoadBalancers, "each port stands, with its protocol and node port", RULE, &ports)
         .hooks(LOOK),
     Case::new("BUILT-02", LoadBalancers, "ports that are wanted no more go", RULE, &fewer_ports).hooks(LOOK),
-    Case::new("BUILT-03", LoadBalancers, "the machines of the set stand behind it, no other", RULE, &targets)
-        .hooks(LOOK_AT_MACHINES),
+    Case::new(
+        "BUILT-03",
+        LoadBalancers,
+        "the instances of the set stand behind it, no other",
+        RULE,
+        &targets,
+    )
+    .hooks(LOOK_AT_MACHINES),
     Case::new("BUILT-04", LoadBalancers, "source ranges stand, or are refused", RULE, &source_ranges)
         .hooks(LOOK),
     Case::new("BUILT-05", LoadBalancers, "UDP stands as UDP, or is refused", RULE, &udp).hooks(LOOK),

@@ -67,7 +67,7 @@ async fn batched(t: &Trial) -> Outcome {
     let many = t.provider().limits().max_batch_instances.clamp(1, 100);
     let before = t.cloud_calls().await?;
     if !before.batches {
-        return Err(Stop::NotAdvertised("the cloud has no call for many machines".to_owned()));
+        return Err(Stop::NotAdvertised("the cloud has no call for many instances".to_owned()));
     }
     let nodes = (0..many).map(|_| t.stranger()).collect();
     good("BatchGetInstances", t.instances().batch_get_instances(t.ask(t.batch(nodes))).await)?;
@@ -79,7 +79,9 @@ async fn batched(t: &Trial) -> Outcome {
 /// When it was observed, in nanoseconds on the provider's own clock.
 fn observed(result: &InstanceResult) -> Result<i128, Stop> {
     if !result.authoritative {
-        return Err(Stop::NotAdvertised("no authority is claimed for what is said of a machine".to_owned()));
+        return Err(Stop::NotAdvertised(
+            "no authority is claimed for what is said of an instance".to_owned(),
+        ));
     }
     let at =
         result.observed_at.ok_or_else(|| failed("observed_at beside authority", format!("{result:?}")))?;
@@ -103,7 +105,7 @@ async fn observed_now(t: &Trial) -> Outcome {
 async fn asks_each_time(t: &Trial) -> Outcome {
     let machine = t.machine().await?;
     t.look(machine.node()).await?;
-    grows(t, "a read of the machine", async || t.look(machine.node()).await.map(drop)).await
+    grows(t, "a read of the instance", async || t.look(machine.node()).await.map(drop)).await
 }
 
 async fn get_asks(t: &Trial) -> Outcome {

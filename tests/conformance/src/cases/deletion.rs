@@ -19,7 +19,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         "DEL-04",
         LoadBalancers,
-        "the natural key is enough, whatever name or Service is told",
+        "the natural key is enough, whatever name or Service the request gives",
         &["delete-by-key"],
         &by_key,
     ),

@@ -1,4 +1,4 @@
-//! What is said of a machine that runs.
+//! What is said of an instance that runs.
 
 use std::collections::BTreeSet;
 

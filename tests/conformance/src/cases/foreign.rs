@@ -104,7 +104,7 @@ async fn foreign_route(t: &Trial) -> Outcome {
     let destination = t.destination_of(&other)?;
     let mut request = t.routes_to_ensure(vec![(destination.clone(), machines[0].node())]);
     request.cluster = Some(other.clone());
-    // Machines of our cluster may be no targets for another one: then there is nothing to try.
+    // Instances of our cluster may be no targets for another one: then there is nothing to try.
     let theirs = match t.ensure_route_once(request.clone()).await?.error {
         Some(error) => {
             return Err(Stop::NotRun(format!("another cluster cannot have a route here: {error:?}")));

@@ -33,7 +33,7 @@ pub(super) const CASES: &[Case] = &[
         .words(WORDS)
         .hooks(&["cut-cloud", "restore-cloud"])
         .extended(),
-    Case::new("HLTH-06", Observability, "a watch of health is told of a stop", &[], &stop)
+    Case::new("HLTH-06", Observability, "a watch of health hears of a stop", &[], &stop)
         .words(WORDS)
         .hooks(&["restart-provider"])
         .extended(),

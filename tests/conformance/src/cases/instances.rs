@@ -1,4 +1,4 @@
-//! Which machine is meant, and how much is said of it.
+//! Which instance is meant, and how much is said of it.
 
 use cloudprovider_proto::v1alpha1::{
     BatchGetInstancesRequest, Capability, Instance, InstanceResult, InstanceState, InstanceView, NodeRef,
@@ -13,7 +13,7 @@ const MACHINE: &[&str] = &["create-instance", "terminate-instance"];
 
 pub(super) const CASES: &[Case] = &[
     Case::new("INST-01", Instances, "a new node is found without a provider ID, and runs", &[], &by_name)
-        .words(&["| the machine is there | OK, item PENDING .. TERMINATING|"])
+        .words(&["| the instance is there | OK, item PENDING .. TERMINATING|"])
         .hooks(MACHINE),
     Case::new(
         "INST-02",
@@ -26,7 +26,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         "INST-03",
         Instances,
-        "the provider ID wins over another machine's name",
+        "the provider ID wins over another instance's name",
         &["node-by-provider-id"],
         &id_over_name,
     )
@@ -49,7 +49,7 @@ pub(super) const CASES: &[Case] = &[
         &[],
         &metadata,
     )
-    .words(&["Whether the machine runs is not asked: EXISTS is a full answer."])
+    .words(&["Whether the instance runs is not asked: EXISTS is a full answer."])
     .hooks(MACHINE),
     Case::new("INST-12", Instances, "a view of a newer contract is read as ALL", &[], &unknown_view)
         .words(&["Read as ALL.", "an unknown enum number is read as zero"])
@@ -62,7 +62,7 @@ pub(super) const CASES: &[Case] = &[
         &unknown_node,
     )
     .words(&[
-        "InstanceState says whether a machine exists and in which state. It is an answer, never an error.",
+        "InstanceState says whether an instance exists and in which state. It is an answer, never an error.",
     ]),
     Case::new("INST-15", Instances, "another cloud's provider ID is NOT_OWNED", &[], &foreign_id)
         .words(&["The provider ID or name belongs to another cloud, account or region. Never touched."]),
@@ -78,7 +78,7 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// What is said of a machine that runs.
+/// What is said of an instance that runs.
 pub(super) async fn described(t: &Trial, node: NodeRef) -> Result<Instance, Stop> {
     let result = t.look_until(&node, &[InstanceState::Running]).await?;
     result.instance.clone().ok_or_else(|| failed("an instance beside RUNNING", format!("{result:?}")))
@@ -167,7 +167,7 @@ async fn foreign_id(t: &Trial) -> Outcome {
 }
 
 async fn malformed_id(t: &Trial) -> Outcome {
-    // A prefix alone names no machine, in whatever cloud; nor does a text without one.
+    // A prefix alone names no instance, in whatever cloud; nor does a text without one.
     let prefixes = &t.provider().info.provider_id_prefixes;
     let texts = prefixes.iter().filter(|prefix| !prefix.is_empty()).cloned();
     for id in texts.chain(["no-scheme-0b9c".to_owned()]) {

@@ -49,7 +49,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         "LIST-05",
         LoadBalancersList,
-        "what serves is listed with its ways in, as Ensure told them",
+        "what serves is listed with its ways in, as Ensure reported them",
         &["ingress-required"],
         &ways_in,
     ),
@@ -57,7 +57,7 @@ pub(super) const CASES: &[Case] = &[
 
 async fn machines(t: &Trial) -> Outcome {
     let wanted = List::Instances.fill(t, 3).await?;
-    t.eventually("every machine in the list, or an unreachable part", async || {
+    t.eventually("every instance in the list, or an unreachable part", async || {
         let all = List::Instances.walk(t, 0).await?;
         let lost: Vec<_> = wanted.iter().filter(|id| !all.keys.contains(id)).collect();
         Ok(if lost.is_empty() || all.unreachable > 0 {
@@ -80,7 +80,7 @@ async fn location_down(t: &Trial) -> Outcome {
 async fn ids(t: &Trial) -> Outcome {
     let wanted = List::Instances.fill(t, 2).await?;
     let prefixes = &t.provider().info.provider_id_prefixes;
-    t.eventually("every machine in the list by its provider ID", async || {
+    t.eventually("every instance in the list by its provider ID", async || {
         let all = List::Instances.walk(t, 0).await?;
         let strange = all.keys.iter().find(|id| !prefixes.iter().any(|prefix| id.starts_with(prefix)));
         expect(strange.is_none(), format!("provider IDs that begin with one of {prefixes:?}"), strange)?;

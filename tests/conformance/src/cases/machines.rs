@@ -1,4 +1,4 @@
-//! Machines that are stopped, started and terminated.
+//! Instances that are stopped, started and terminated.
 
 use cloudprovider_proto::v1alpha1::{InstanceState, NodeRef};
 
@@ -11,9 +11,9 @@ const STOP: &[&str] = &["create-instance", "stop-instance", "start-instance", "t
 const TERMINATE: &[&str] = &["create-instance", "terminate-instance"];
 
 pub(super) const CASES: &[Case] = &[
-    Case::new("MACH-01", Instances, "a stopped machine still exists", &["stopped-exists"], &stopped)
+    Case::new("MACH-01", Instances, "a stopped instance still exists", &["stopped-exists"], &stopped)
         .hooks(STOP),
-    Case::new("MACH-02", Instances, "a machine that was started again runs", &["stopped-exists"], &started)
+    Case::new("MACH-02", Instances, "an instance that was started again runs", &["stopped-exists"], &started)
         .hooks(STOP),
     Case::new(
         "MACH-03",
@@ -26,7 +26,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         "MACH-04",
         Instances,
-        "a terminated machine becomes ABSENT with authority",
+        "a terminated instance becomes ABSENT with authority",
         &["absent-means-looked", "observed-at"],
         &terminated,
     )
@@ -42,7 +42,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         "MACH-06",
         Instances,
-        "a machine that goes is never taken for one that runs again",
+        "an instance that goes is never taken for one that runs again",
         &[],
         &no_return,
     )
@@ -51,7 +51,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         "MACH-07",
         Instances,
-        "a name that is used again means the new machine, the old ID the old one",
+        "a name that is used again means the new instance, the old ID the old one",
         &["node-by-provider-id"],
         &name_again,
     )
@@ -76,7 +76,7 @@ async fn started(t: &Trial) -> Outcome {
     stopped_one(t).await.map(drop)
 }
 
-/// A machine that was stopped and started.
+/// An instance that was stopped and started.
 async fn stopped_one(t: &Trial) -> Result<NodeRef, crate::case::Stop> {
     let machine = t.machine().await?;
     t.look_until(&machine.node(), &[InstanceState::Running]).await?;

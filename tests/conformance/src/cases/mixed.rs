@@ -1,4 +1,4 @@
-//! Batches of machines and strangers.
+//! Batches of instances and strangers.
 
 use std::collections::BTreeMap;
 

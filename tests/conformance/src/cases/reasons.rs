@@ -19,63 +19,79 @@ const RULES: &[&str] = &["error-info", "error-size", "error-no-secret"];
 const HOOKS: &[&str] = &["provoke-error", "stop-errors"];
 
 pub(super) const CASES: &[Case] = &[
-    read("REASON-01", "RATE_LIMITED is told with its code and RetryInfo", &Read(ErrorReason::RateLimited)),
-    read("REASON-02", "RETRY_LATER is told with its code and RetryInfo", &Read(ErrorReason::RetryLater)),
+    read(
+        "REASON-01",
+        "RATE_LIMITED is reported with its code and RetryInfo",
+        &Read(ErrorReason::RateLimited),
+    ),
+    read("REASON-02", "RETRY_LATER is reported with its code and RetryInfo", &Read(ErrorReason::RetryLater)),
     read(
         "REASON-03",
-        "PROVIDER_OVERLOADED is told with its code and RetryInfo",
+        "PROVIDER_OVERLOADED is reported with its code and RetryInfo",
         &Read(ErrorReason::ProviderOverloaded),
     ),
-    read("REASON-04", "CLOUD_API_UNAVAILABLE is told with its code", &Read(ErrorReason::CloudApiUnavailable)),
+    read(
+        "REASON-04",
+        "CLOUD_API_UNAVAILABLE is reported with its code",
+        &Read(ErrorReason::CloudApiUnavailable),
+    ),
     read(
         "REASON-05",
-        "CLOUD_CREDENTIALS_INVALID is told with its code",
+        "CLOUD_CREDENTIALS_INVALID is reported with its code",
         &Read(ErrorReason::CloudCredentialsInvalid),
     ),
     read(
         "REASON-06",
-        "CLOUD_CREDENTIALS_EXPIRED is told with its code",
+        "CLOUD_CREDENTIALS_EXPIRED is reported with its code",
         &Read(ErrorReason::CloudCredentialsExpired),
     ),
     read(
         "REASON-07",
-        "CLOUD_PERMISSION_DENIED is told with its code",
+        "CLOUD_PERMISSION_DENIED is reported with its code",
         &Read(ErrorReason::CloudPermissionDenied),
     ),
     read(
         "REASON-08",
-        "INVALID_PROVIDER_CONFIG is told with its code",
+        "INVALID_PROVIDER_CONFIG is reported with its code",
         &Read(ErrorReason::InvalidProviderConfig),
     ),
-    read("REASON-09", "INTERNAL_ERROR is told with its code", &Read(ErrorReason::InternalError)),
-    read("REASON-10", "LOCATION_UNREACHABLE is told with its code", &Read(ErrorReason::LocationUnreachable)),
-    write("REASON-21", "QUOTA_EXCEEDED is told with its code", &Write(ErrorReason::QuotaExceeded)),
+    read("REASON-09", "INTERNAL_ERROR is reported with its code", &Read(ErrorReason::InternalError)),
+    read(
+        "REASON-10",
+        "LOCATION_UNREACHABLE is reported with its code",
+        &Read(ErrorReason::LocationUnreachable),
+    ),
+    write("REASON-21", "QUOTA_EXCEEDED is reported with its code", &Write(ErrorReason::QuotaExceeded)),
     write(
         "REASON-22",
-        "CAPACITY_UNAVAILABLE is told with its code",
+        "CAPACITY_UNAVAILABLE is reported with its code",
         &Write(ErrorReason::CapacityUnavailable),
     ),
     write(
         "REASON-23",
-        "CONCURRENT_OPERATION is told with its code",
+        "CONCURRENT_OPERATION is reported with its code",
         &Write(ErrorReason::ConcurrentOperation),
     ),
     write(
         "REASON-24",
-        "IMPLEMENTED_ELSEWHERE is told with its code",
+        "IMPLEMENTED_ELSEWHERE is reported with its code",
         &Write(ErrorReason::ImplementedElsewhere),
     ),
     write(
         "REASON-25",
-        "INVALID_CONFIGURATION is told with its code",
+        "INVALID_CONFIGURATION is reported with its code",
         &Write(ErrorReason::InvalidConfiguration),
     ),
     write(
         "REASON-26",
-        "OWNED_BY_OTHER_CLUSTER is told with its code",
+        "OWNED_BY_OTHER_CLUSTER is reported with its code",
         &Write(ErrorReason::OwnedByOtherCluster),
     ),
-    write("REASON-27", "UNSUPPORTED_FEATURE is told with its code", &Write(ErrorReason::UnsupportedFeature)),
+    write(
+        "REASON-27",
+        "UNSUPPORTED_FEATURE is reported with its code",
+        &Write(ErrorReason::UnsupportedFeature),
+    ),
     write("REASON-28", "a throttled mutation is RATE_LIMITED", &Write(ErrorReason::RateLimited)),
 ];
 

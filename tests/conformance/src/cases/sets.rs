@@ -120,7 +120,7 @@ async fn update_named(t: &Trial, wanted: &Wanted) -> Outcome {
     .await
 }
 
-/// The same balancer with other machines behind it.
+/// The same balancer with other instances behind it.
 fn with(wanted: &Wanted, machines: &[Machine]) -> Wanted {
     Wanted {
         nodes: machines.iter().map(Machine::node).collect(),

@@ -1,4 +1,4 @@
-//! What is large: requests at the advertised limit, and sets of as many machines as large clusters have.
+//! What is large: requests at the advertised limit, and sets of as many instances as large clusters have.
 
 use cloudprovider_proto::v1alpha1::{BatchGetInstancesRequest, NodeRef};
 use prost::Message as _;
@@ -22,7 +22,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         "SIZE-02",
         LoadBalancers,
-        "five thousand machines stand behind a balancer",
+        "five thousand instances stand behind a balancer",
         &[],
         &many_backends,
     )

@@ -1,4 +1,4 @@
-//! Keys for all machines.
+//! Keys for all instances.
 
 use std::time::Duration;
 

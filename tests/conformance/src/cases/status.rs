@@ -76,7 +76,7 @@ async fn shows(t: &Trial, kind: ConditionType, wanted: ConditionStatus) -> Outco
     .await
 }
 
-/// Asks the cloud something, so that a provider which learns by trying learns: about several machines, since one that cannot be
+/// Asks the cloud something, so that a provider which learns by trying learns: about several instances, since one that cannot be
 /// read proves nothing of the cloud.
 async fn touch(t: &Trial) {
     let strangers = (0..5).map(|_number| t.stranger()).collect();

@@ -23,7 +23,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         "TRBL-01",
         Instances,
-        "while the cloud is down no machine is absent",
+        "while the cloud is down no instance is absent",
         &["absent-means-looked"],
         &cloud_down,
     )
@@ -31,7 +31,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         "TRBL-02",
         Instances,
-        "while its location is down no machine is absent",
+        "while its location is down no instance is absent",
         &["absent-means-looked"],
         &location_down,
     )
@@ -67,7 +67,7 @@ pub(super) const CASES: &[Case] = &[
     .extended(),
 ];
 
-/// Neither the machine nor a stranger may be said to be absent now. Answers the reason that was told, if any was.
+/// Neither the instance nor a stranger may be said to be absent now. Answers the reason that was told, if any was.
 async fn nothing_is_absent(t: &Trial, machine: &Machine) -> Result<Option<ErrorReason>, crate::case::Stop> {
     let nodes = vec![machine.node(), machine.new_node(), t.stranger()];
     let answer = t.instances().batch_get_instances(t.ask(t.batch(nodes))).await;
@@ -91,7 +91,8 @@ async fn cloud_down(t: &Trial) -> Outcome {
     t.steer("cut-cloud", Variables::new()).await?;
     nothing_is_absent(t, &machine).await?;
     t.restore("cut-cloud").await?;
-    t.eventually("a machine that runs, once the cloud is back", async || look_again(t, &machine).await).await
+    t.eventually("an instance that runs, once the cloud is back", async || look_again(t, &machine).await)
+        .await
 }
 
 async fn look_again(t: &Trial, machine: &Machine) -> Result<Result<(), String>, crate::case::Stop> {

@@ -119,7 +119,7 @@ pub(super) async fn updated(t: &Trial, items: &[&Wanted]) -> Result<Vec<LoadBala
     .await
 }
 
-/// The same balancer with a machine behind it.
+/// The same balancer with an instance behind it.
 async fn with_machine(t: &Trial, wanted: &Wanted) -> Result<Wanted, Stop> {
     let nodes = vec![t.machine().await?.node()];
     let digest = format!("{}-nodes", wanted.digest);

@@ -1,4 +1,4 @@
-//! The stream of changed machines.
+//! The stream of changed instances.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
 
 const TERMINATE: &[&str] = &["create-instance", "terminate-instance"];
 const STOP: &[&str] = &["create-instance", "stop-instance", "terminate-instance"];
-const TOLD: &[&str] = &["A machine changed in any way, appeared or went."];
+const TOLD: &[&str] = &["An instance changed in any way, appeared or went."];
 
 pub(super) const CASES: &[Case] = &[
     Case::new("WATCH-01", InstancesWatch, "the first frame is `started`", &["watch-started"], &first_frame),
@@ -27,16 +27,16 @@ pub(super) const CASES: &[Case] = &[
         &["watch-bookmark"],
         &bookmarks,
     ),
-    Case::new("WATCH-03", InstancesWatch, "a machine that appears is told", &[], &appears)
+    Case::new("WATCH-03", InstancesWatch, "an instance that appears is reported", &[], &appears)
         .words(TOLD)
         .hooks(TERMINATE),
-    Case::new("WATCH-04", InstancesWatch, "a machine that stops is told", &[], &stops)
+    Case::new("WATCH-04", InstancesWatch, "an instance that stops is reported", &[], &stops)
         .words(TOLD)
         .hooks(STOP),
-    Case::new("WATCH-05", InstancesWatch, "a machine that goes is told", &[], &goes)
+    Case::new("WATCH-05", InstancesWatch, "an instance that goes is reported", &[], &goes)
         .words(TOLD)
         .hooks(TERMINATE),
-    Case::new("WATCH-06", InstancesWatch, "every watcher is told", &[], &every_watcher)
+    Case::new("WATCH-06", InstancesWatch, "every watcher hears of it", &[], &every_watcher)
         .words(TOLD)
         .hooks(TERMINATE),
     Case::new("WATCH-07", InstancesWatch, "a slow reader loses no key", &[], &slow_reader)
@@ -52,9 +52,9 @@ pub(super) const CASES: &[Case] = &[
     .words(&["the provider ends the stream with OK after `Intervals.watch_max_age`"])
     .extended(),
     Case::new("WATCH-09", InstancesWatch, "streams that are left free what they held", &[], &many_left)
-        .words(&["WatchInstances streams the keys of machines that changed"])
+        .words(&["WatchInstances streams the keys of instances that changed"])
         .extended(),
-    Case::new("WATCH-10", InstancesWatch, "a stop of the provider is told to watchers", &[], &provider_stops)
+    Case::new("WATCH-10", InstancesWatch, "watchers hear that the provider stops", &[], &provider_stops)
         .words(&["| the provider stops | UNAVAILABLE | SHUTTING_DOWN"])
         .capability(Capability::InstancesWatch)
         .hooks(&["restart-provider"])
@@ -101,14 +101,14 @@ impl Watch {
         Err(failed(format!("a bookmark within {within:?}"), "other frames"))
     }
 
-    /// Waits until this machine is told.
+    /// Waits until this instance is told.
     pub(super) async fn tells(&mut self, machine: &Machine, within: Duration) -> Outcome {
         let end = Instant::now() + within;
         loop {
             let rest = end.saturating_duration_since(Instant::now());
             if rest.is_zero() {
                 return Err(failed(
-                    format!("machine {} told within {within:?}", machine.provider_id),
+                    format!("instance {} reported within {within:?}", machine.provider_id),
                     "other frames",
                 ));
             }
@@ -120,7 +120,10 @@ impl Watch {
                 }
                 Some(_) => {}
                 None => {
-                    return Err(failed(format!("machine {} told", machine.provider_id), "the stream ended"));
+                    return Err(failed(
+                        format!("instance {} reported", machine.provider_id),
+                        "the stream ended",
+                    ));
                 }
             }
         }

@@ -16,7 +16,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         "RESUME-01",
         InstancesWatch,
-        "what changed while nobody watched is told after resuming",
+        "what changed while nobody watched is reported after resuming",
         &[],
         &resumed,
     )

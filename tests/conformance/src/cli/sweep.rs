@@ -28,7 +28,7 @@ pub(super) struct SweepArguments {
     /// Folder with ca.crt, tls.crt and tls.key, for https endpoints.
     #[arg(long, value_name = "DIR")]
     tls_dir: Option<PathBuf>,
-    /// The scenario of the run: its hooks take machines away.
+    /// The scenario of the run: its hooks take instances away.
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
 }

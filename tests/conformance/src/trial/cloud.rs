@@ -20,7 +20,7 @@ pub(crate) struct CloudCalls {
     pub(crate) calls: u64,
     /// Those that change something.
     pub(crate) changes: u64,
-    /// Whether one call can tell of many machines.
+    /// Whether one call can tell of many instances.
     #[serde(default = "yes")]
     pub(crate) batches: bool,
 }
@@ -55,7 +55,7 @@ impl Trial {
         Ok((after.calls.saturating_sub(before.calls), after.changes.saturating_sub(before.changes)))
     }
 
-    /// What the cloud holds for the cluster of this run, beside machines.
+    /// What the cloud holds for the cluster of this run, beside instances.
     pub(crate) async fn cloud_holds(&self) -> Result<BTreeSet<CloudObject>, Stop> {
         let cluster = self.cluster().unwrap_or_default();
         let told = Variables::new().with("CLUSTER_UID", cluster.uid).with("CLUSTER_NAME", cluster.name);

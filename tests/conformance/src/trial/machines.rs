@@ -12,7 +12,7 @@ use crate::{
     scenario::Variables,
 };
 
-/// A machine that a hook made.
+/// An instance that a hook made.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
     /// Name of its node.
@@ -68,7 +68,7 @@ fn addresses(value: &Value) -> Vec<String> {
 }
 
 impl Trial {
-    /// A machine that runs, and goes when the case ends.
+    /// An instance that runs, and goes when the case ends.
     pub(crate) async fn machine(&self) -> Result<Machine, Stop> {
         let name = self.name();
         let cluster = self.cluster().unwrap_or_default();
@@ -91,7 +91,7 @@ impl Trial {
         NodeRef { name: self.name(), uid: self.uid(), ..NodeRef::default() }
     }
 
-    /// Several machines.
+    /// Several instances.
     pub(crate) async fn machines(&self, count: usize) -> Result<Vec<Machine>, Stop> {
         let mut made = Vec::new();
         for _number in 0..count {
@@ -100,7 +100,7 @@ impl Trial {
         Ok(made)
     }
 
-    /// Very many machines, by one hook: the nodes of them.
+    /// Very many instances, by one hook: the nodes of them.
     pub(crate) async fn machines_at_once(&self, count: usize) -> Result<Vec<NodeRef>, Stop> {
         let (hook, name, cluster) = ("create-instances", self.name(), self.cluster().unwrap_or_default());
         let told = Variables::new().with("NAME", &name).with("COUNT", count.to_string());
@@ -109,13 +109,13 @@ impl Trial {
         let printed = self.hook(hook, &asked).await?;
         let made = printed.as_array().map(Vec::as_slice).unwrap_or_default();
         if made.len() != count {
-            return Err(Stop::NotRun(format!("hook {hook} made {} machines, not {count}", made.len())));
+            return Err(Stop::NotRun(format!("hook {hook} made {} instances, not {count}", made.len())));
         }
         let node = |(at, one): (usize, &Value)| Machine::made(hook, one, format!("{name}-{at}"));
         made.iter().enumerate().map(|one| node(one).map(|machine| machine.node())).collect()
     }
 
-    /// Steers one machine: `stop-instance`, `start-instance`, `terminate-instance`, `cut-location`.
+    /// Steers one instance: `stop-instance`, `start-instance`, `terminate-instance`, `cut-location`.
     pub(crate) async fn steer_machine(&self, hook: &str, machine: &Machine) -> Outcome {
         self.steer(hook, machine.variables()).await.map(drop)
     }
@@ -143,7 +143,7 @@ impl Trial {
         }
     }
 
-    /// Waits until a node's machine is in one of these states.
+    /// Waits until a node's instance is in one of these states.
     pub(crate) async fn look_until(
         &self,
         node: &NodeRef,

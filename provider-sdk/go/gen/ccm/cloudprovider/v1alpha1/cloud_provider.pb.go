@@ -744,7 +744,7 @@ func (x *Intervals) GetInstanceSweep() *durationpb.Duration {
 // nothing else, so that a heartbeat never changes them.
 type Wants struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// To find the machine of a node.
+	// To find the instance of a node.
 	Identity *NodeFields `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
 	// Of the nodes behind a balancer.
 	Backend *NodeFields `protobuf:"bytes,2,opt,name=backend,proto3" json:"backend,omitempty"`

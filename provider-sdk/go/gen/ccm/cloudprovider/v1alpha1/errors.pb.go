@@ -35,7 +35,7 @@ const (
 //
 // The order of checks is fixed: peer, leader, shape of the arguments, sets that are named by their digest, what else this
 // process remembers (page and resume tokens, revisions, operations that run), rights in the cloud, existence. Missing rights
-// MUST win over absence, or a lost permission would look like deleted machines. [R:error-order] What the user configured is
+// MUST win over absence, or a lost permission would look like deleted instances. [R:error-order] What the user configured is
 // looked at where it costs nothing: anywhere after the shape.
 //
 // Codes and retries stand beside each value as an option, which programs read; "retry", "slow" and "wait" are explained at

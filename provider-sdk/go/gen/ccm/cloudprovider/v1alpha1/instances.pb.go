@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// InstanceState says whether a machine exists and in which state. It is an answer, never an error.
+// InstanceState says whether an instance exists and in which state. It is an answer, never an error.
 //
 // What the host does, by state. "init": a new node is initialised; "taint"/"untaint": the shutdown taint; "delete": the
 // state is evidence for deleting the Node (with all other conditions of the deletion guard); "backend", "route": the
@@ -52,14 +52,14 @@ const (
 	InstanceState_INSTANCE_STATE_STOPPED InstanceState = 3
 	// It is on its way out and will not come back.
 	InstanceState_INSTANCE_STATE_TERMINATING InstanceState = 4
-	// The provider looked where this machine must be, with the rights to see it, and it is not there. A provider MUST NOT
+	// The provider looked where this instance must be, with the rights to see it, and it is not there. A provider MUST NOT
 	// answer this when it could not look. [R:absent-means-looked]
 	InstanceState_INSTANCE_STATE_ABSENT InstanceState = 5
-	// The provider ID or name belongs to another cloud, account or region. Never touched. The same is said of a machine of another
+	// The provider ID or name belongs to another cloud, account or region. Never touched. The same is said of an instance of another
 	// cluster, and of an ID that this provider never makes though it begins with one of its prefixes: nobody knows where to look.
 	InstanceState_INSTANCE_STATE_NOT_OWNED InstanceState = 6
 	// It is there; whether it runs, the cloud was not asked. A provider answers so where asking would cost a further cloud
-	// call, and only to INSTANCE_VIEW_METADATA: the other views ask whether the machine runs.
+	// call, and only to INSTANCE_VIEW_METADATA: the other views ask whether the instance runs.
 	InstanceState_INSTANCE_STATE_EXISTS InstanceState = 7
 )
 
@@ -114,7 +114,7 @@ func (InstanceState) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{0}
 }
 
-// InstanceView says how much of a machine is asked for, so that a provider need not pay for the rest.
+// InstanceView says how much of an instance is asked for, so that a provider need not pay for the rest.
 type InstanceView int32
 
 const (
@@ -122,7 +122,7 @@ const (
 	InstanceView_INSTANCE_VIEW_UNSPECIFIED InstanceView = 0
 	// Only the state, the provider ID and the name. Asked before a Node is tainted or deleted.
 	InstanceView_INSTANCE_VIEW_EXISTENCE InstanceView = 1
-	// Provider ID, name, type, addresses, zone, region, labels, system uuid. Whether the machine runs is not asked: EXISTS is
+	// Provider ID, name, type, addresses, zone, region, labels, system uuid. Whether the instance runs is not asked: EXISTS is
 	// a full answer. Asked to initialise a node and to keep it current.
 	InstanceView_INSTANCE_VIEW_METADATA InstanceView = 2
 	// Everything: the state, all that METADATA tells, and pod CIDRs.
@@ -175,13 +175,13 @@ func (InstanceView) EnumDescriptor() ([]byte, []int) {
 // Instance describes a machine.
 type Instance struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required whenever the machine is there. It begins with one of the provider's advertised prefixes
-	// [R:provider-id-prefix], names the machine for as long as it lives, and never changes [R:provider-id-stable].
+	// Required whenever the instance is there. It begins with one of the provider's advertised prefixes
+	// [R:provider-id-prefix], names the instance for as long as it lives, and never changes [R:provider-id-stable].
 	// At most 1 KiB.
 	ProviderId string `protobuf:"bytes,1,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
-	// The cloud's name of the machine. Optional.
+	// The cloud's name of the instance. Optional.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// The machine's type, a valid label value. Optional. [R:label-valid]
+	// The instance's type, a valid label value. Optional. [R:label-valid]
 	InstanceType string `protobuf:"bytes,3,opt,name=instance_type,json=instanceType,proto3" json:"instance_type,omitempty"`
 	// Addresses, in the order in which they shall stand in the node's status. No pair twice. [R:address-unique]
 	Addresses []*NodeAddress `protobuf:"bytes,4,rep,name=addresses,proto3" json:"addresses,omitempty"`
@@ -196,7 +196,7 @@ type Instance struct {
 	Labels map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Labels that the provider owned and that shall go. Removed only if recorded as the provider's.
 	RemovedLabels []string `protobuf:"bytes,9,rep,name=removed_labels,json=removedLabels,proto3" json:"removed_labels,omitempty"`
-	// The machine's uuid as its firmware shows it. Optional.
+	// The instance's uuid as its firmware shows it. Optional.
 	SystemUuid    string `protobuf:"bytes,10,opt,name=system_uuid,json=systemUuid,proto3" json:"system_uuid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -302,7 +302,7 @@ func (x *Instance) GetSystemUuid() string {
 	return ""
 }
 
-// BatchGetInstancesRequest asks for many machines.
+// BatchGetInstancesRequest asks for many instances.
 type BatchGetInstancesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
@@ -376,7 +376,7 @@ func (x *BatchGetInstancesRequest) GetMaxStaleness() *durationpb.Duration {
 	return nil
 }
 
-// InstanceQuery asks for the machine of one node.
+// InstanceQuery asks for the instance of one node.
 type InstanceQuery struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Chosen by the caller, echoed in the answer. Required, unique in the request, at most 1 KiB.
@@ -495,7 +495,7 @@ type InstanceResult struct {
 	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
 	// Required for PENDING, RUNNING, STOPPED, TERMINATING and EXISTS, unless error is set.
 	Instance *Instance `protobuf:"bytes,5,opt,name=instance,proto3" json:"instance,omitempty"`
-	// Why the state is unknown, or why the machine cannot be described.
+	// Why the state is unknown, or why the instance cannot be described.
 	Error *ItemError `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
 	// Written on the Node.
 	Events        []*ProviderEvent `protobuf:"bytes,7,rep,name=events,proto3" json:"events,omitempty"`
@@ -726,7 +726,7 @@ type WatchInstancesResponse_Started struct {
 }
 
 type WatchInstancesResponse_Changed struct {
-	// A machine changed in any way, appeared or went.
+	// An instance changed in any way, appeared or went.
 	Changed *InstanceChanged `protobuf:"bytes,2,opt,name=changed,proto3,oneof"`
 }
 
@@ -787,7 +787,7 @@ func (x *WatchStarted) GetResumed() bool {
 	return false
 }
 
-// InstanceChanged names a machine, and says nothing else about it.
+// InstanceChanged names an instance, and says nothing else about it.
 type InstanceChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required unless node_name is set.
@@ -964,7 +964,7 @@ func (x *ListInstancesRequest) GetView() InstanceView {
 // ListInstancesResponse is one page.
 type ListInstancesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The machines of this page; at most page_size. [R:page-size]
+	// The instances of this page; at most page_size. [R:page-size]
 	Instances []*ListedInstance `protobuf:"bytes,1,rep,name=instances,proto3" json:"instances,omitempty"`
 	// Empty on the last page; else opaque, at most 1 KiB.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -1025,7 +1025,7 @@ func (x *ListInstancesResponse) GetUnreachable() []*UnreachableLocation {
 	return nil
 }
 
-// ListedInstance is a machine in a list.
+// ListedInstance is an instance in a list.
 type ListedInstance struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
@@ -1220,7 +1220,7 @@ func (x *AddSshKeyToAllInstancesRequest) GetPublicKey() string {
 // AddSshKeyToAllInstancesResponse says how far it is.
 type AddSshKeyToAllInstancesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Set while the key is not on all machines yet.
+	// Set while the key is not on all instances yet.
 	InProgress    *InProgress `protobuf:"bytes,1,opt,name=in_progress,json=inProgress,proto3" json:"in_progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

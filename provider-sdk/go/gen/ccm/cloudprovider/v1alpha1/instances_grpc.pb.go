@@ -31,7 +31,7 @@ const (
 //
 // Instances are the machines behind the nodes. It replaces Instances, InstancesV2 and Zones of `cloudprovider.Interface`.
 type InstancesClient interface {
-	// BatchGetInstances reads many machines in one call. It is the primary read: one RPC per node is a defect of the host.
+	// BatchGetInstances reads many instances in one call. It is the primary read: one RPC per node is a defect of the host.
 	// A provider MUST NOT make one cloud call per item wherever the cloud has anything better [R:batched-at-cloud].
 	//
 	// Idempotent, no side effects. Required: cluster, queries (1 to `Limits.max_batch_instances`, 500 unless advertised
@@ -43,7 +43,7 @@ type InstancesClient interface {
 	//
 	// | Condition                         | Code / item                    | Reason                | The host then                       |
 	// |-----------------------------------|--------------------------------|-----------------------|-------------------------------------|
-	// | the machine is there              | OK, item PENDING .. TERMINATING|                       | acts by the table at InstanceState  |
+	// | the instance is there             | OK, item PENDING .. TERMINATING|                       | acts by the table at InstanceState  |
 	// | it is there, view METADATA        | OK, item EXISTS will do        |                       | acts by the table at InstanceState  |
 	// | it was looked for and is not there| OK, item ABSENT, authoritative |                       | counts one confirmation             |
 	// | it belongs to somebody else       | OK, item NOT_OWNED             |                       | leaves the node alone, says so once |
@@ -55,7 +55,7 @@ type InstancesClient interface {
 	// | the cloud is down                 | UNAVAILABLE                    | CLOUD_API_UNAVAILABLE | retries, freezes destructive work   |
 	// | rights are missing                | PERMISSION_DENIED              | CLOUD_PERMISSION_DENIED| slow; proves nothing               |
 	BatchGetInstances(ctx context.Context, in *BatchGetInstancesRequest, opts ...grpc.CallOption) (*BatchGetInstancesResponse, error)
-	// WatchInstances streams the keys of machines that changed, so that the host need not wait for its sweep. Optional:
+	// WatchInstances streams the keys of instances that changed, so that the host need not wait for its sweep. Optional:
 	// CAPABILITY_INSTANCES_WATCH. It is an accelerator, never the truth: each change leads to a batched read, each new
 	// stream to a sweep.
 	//
@@ -71,7 +71,7 @@ type InstancesClient interface {
 	// | the token was never issued   | INVALID_ARGUMENT | INVALID_TOKEN        | likewise, and counts it               |
 	// | the provider stops           | UNAVAILABLE      | SHUTTING_DOWN        | reconnects with backoff, sweeps       |
 	WatchInstances(ctx context.Context, in *WatchInstancesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchInstancesResponse], error)
-	// ListInstances walks over the machines of this cluster. Optional: CAPABILITY_INSTANCES_LIST.
+	// ListInstances walks over the instances of this cluster. Optional: CAPABILITY_INSTANCES_LIST.
 	//
 	// Idempotent, no side effects. Required: cluster. Optional: page_size (0: the provider's choice; above
 	// `Limits.max_page_size`: that), page_token, view. A negative size is INVALID_ARGUMENT_SHAPE. Deadline: 30 s by default,
@@ -86,7 +86,7 @@ type InstancesClient interface {
 	// | the token is too old       | ABORTED          | PAGE_TOKEN_EXPIRED | starts the walk again   |
 	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | starts again, counts it |
 	ListInstances(ctx context.Context, in *ListInstancesRequest, opts ...grpc.CallOption) (*ListInstancesResponse, error)
-	// AddSshKeyToAllInstances makes a public key valid for a user on all machines of this cluster. Optional:
+	// AddSshKeyToAllInstances makes a public key valid for a user on all instances of this cluster. Optional:
 	// CAPABILITY_SSH_KEYS.
 	//
 	// Idempotent: the same key again is OK. Required: cluster, fencing, user, public_key. Deadline: 120 s by default, 600 s
@@ -163,7 +163,7 @@ func (c *instancesClient) AddSshKeyToAllInstances(ctx context.Context, in *AddSs
 //
 // Instances are the machines behind the nodes. It replaces Instances, InstancesV2 and Zones of `cloudprovider.Interface`.
 type InstancesServer interface {
-	// BatchGetInstances reads many machines in one call. It is the primary read: one RPC per node is a defect of the host.
+	// BatchGetInstances reads many instances in one call. It is the primary read: one RPC per node is a defect of the host.
 	// A provider MUST NOT make one cloud call per item wherever the cloud has anything better [R:batched-at-cloud].
 	//
 	// Idempotent, no side effects. Required: cluster, queries (1 to `Limits.max_batch_instances`, 500 unless advertised
@@ -175,7 +175,7 @@ type InstancesServer interface {
 	//
 	// | Condition                         | Code / item                    | Reason                | The host then                       |
 	// |-----------------------------------|--------------------------------|-----------------------|-------------------------------------|
-	// | the machine is there              | OK, item PENDING .. TERMINATING|                       | acts by the table at InstanceState  |
+	// | the instance is there             | OK, item PENDING .. TERMINATING|                       | acts by the table at InstanceState  |
 	// | it is there, view METADATA        | OK, item EXISTS will do        |                       | acts by the table at InstanceState  |
 	// | it was looked for and is not there| OK, item ABSENT, authoritative |                       | counts one confirmation             |
 	// | it belongs to somebody else       | OK, item NOT_OWNED             |                       | leaves the node alone, says so once |
@@ -187,7 +187,7 @@ type InstancesServer interface {
 	// | the cloud is down                 | UNAVAILABLE                    | CLOUD_API_UNAVAILABLE | retries, freezes destructive work   |
 	// | rights are missing                | PERMISSION_DENIED              | CLOUD_PERMISSION_DENIED| slow; proves nothing               |
 	BatchGetInstances(context.Context, *BatchGetInstancesRequest) (*BatchGetInstancesResponse, error)
-	// WatchInstances streams the keys of machines that changed, so that the host need not wait for its sweep. Optional:
+	// WatchInstances streams the keys of instances that changed, so that the host need not wait for its sweep. Optional:
 	// CAPABILITY_INSTANCES_WATCH. It is an accelerator, never the truth: each change leads to a batched read, each new
 	// stream to a sweep.
 	//
@@ -203,7 +203,7 @@ type InstancesServer interface {
 	// | the token was never issued   | INVALID_ARGUMENT | INVALID_TOKEN        | likewise, and counts it               |
 	// | the provider stops           | UNAVAILABLE      | SHUTTING_DOWN        | reconnects with backoff, sweeps       |
 	WatchInstances(*WatchInstancesRequest, grpc.ServerStreamingServer[WatchInstancesResponse]) error
-	// ListInstances walks over the machines of this cluster. Optional: CAPABILITY_INSTANCES_LIST.
+	// ListInstances walks over the instances of this cluster. Optional: CAPABILITY_INSTANCES_LIST.
 	//
 	// Idempotent, no side effects. Required: cluster. Optional: page_size (0: the provider's choice; above
 	// `Limits.max_page_size`: that), page_token, view. A negative size is INVALID_ARGUMENT_SHAPE. Deadline: 30 s by default,
@@ -218,7 +218,7 @@ type InstancesServer interface {
 	// | the token is too old       | ABORTED          | PAGE_TOKEN_EXPIRED | starts the walk again   |
 	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | starts again, counts it |
 	ListInstances(context.Context, *ListInstancesRequest) (*ListInstancesResponse, error)
-	// AddSshKeyToAllInstances makes a public key valid for a user on all machines of this cluster. Optional:
+	// AddSshKeyToAllInstances makes a public key valid for a user on all instances of this cluster. Optional:
 	// CAPABILITY_SSH_KEYS.
 	//
 	// Idempotent: the same key again is OK. Required: cluster, fencing, user, public_key. Deadline: 120 s by default, 600 s

@@ -337,7 +337,7 @@ type LoadBalancer struct {
 	// [R:applied-digest]. With CAPABILITY_DURABLE_DIGEST it MUST be stored with the balancer, so that a restart of the provider
 	// does not lose it [R:durable-digest]; a cloud without tags may lose it, and a host that does not know it either ensures
 	// such balancers one after the other. Empty: not known. "Wholly" is: all that the
-	// cloud can hold. A node without a machine gets no traffic, is left out, and keeps nothing from being applied.
+	// cloud can hold. A node without an instance gets no traffic, is left out, and keeps nothing from being applied.
 	AppliedDigest string `protobuf:"bytes,6,opt,name=applied_digest,json=appliedDigest,proto3" json:"applied_digest,omitempty"`
 	// Whether the cloud still holds what was applied.
 	SyncState SyncState `protobuf:"varint,7,opt,name=sync_state,json=syncState,proto3,enum=ccm.cloudprovider.v1alpha1.SyncState" json:"sync_state,omitempty"`

@@ -57,7 +57,7 @@ type LoadBalancersClient interface {
 	// sends a part of the set.
 	//
 	// When it is done, the cloud MUST hold what was asked for: each port with its protocol and node port, the families, the
-	// source ranges, each backend that has a machine, and for external policy LOCAL a check of `health_check_node_port`
+	// source ranges, each backend that has an instance, and for external policy LOCAL a check of `health_check_node_port`
 	// [R:built-as-asked]. What the cloud cannot do is refused as INVALID_CONFIGURATION or UNSUPPORTED_FEATURE, never left out.
 	//
 	// | Condition                               | Code                | Reason                 | The host then                     |
@@ -218,7 +218,7 @@ type LoadBalancersServer interface {
 	// sends a part of the set.
 	//
 	// When it is done, the cloud MUST hold what was asked for: each port with its protocol and node port, the families, the
-	// source ranges, each backend that has a machine, and for external policy LOCAL a check of `health_check_node_port`
+	// source ranges, each backend that has an instance, and for external policy LOCAL a check of `health_check_node_port`
 	// [R:built-as-asked]. What the cloud cannot do is refused as INVALID_CONFIGURATION or UNSUPPORTED_FEATURE, never left out.
 	//
 	// | Condition                               | Code                | Reason                 | The host then                     |

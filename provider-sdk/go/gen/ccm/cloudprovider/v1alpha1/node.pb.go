@@ -138,7 +138,7 @@ type NodeAddressType int32
 const (
 	// Unknown; the address is ignored and counted.
 	NodeAddressType_NODE_ADDRESS_TYPE_UNSPECIFIED NodeAddressType = 0
-	// A host name as the machine knows it.
+	// A host name as the instance knows it.
 	NodeAddressType_NODE_ADDRESS_TYPE_HOSTNAME NodeAddressType = 1
 	// An IP address reachable within the network of the cluster.
 	NodeAddressType_NODE_ADDRESS_TYPE_INTERNAL_IP NodeAddressType = 2
@@ -199,7 +199,7 @@ func (NodeAddressType) EnumDescriptor() ([]byte, []int) {
 
 // NodeRef names a node of the cluster. It is how a node is named in every RPC.
 //
-// A provider looks the machine up by provider_id when it is set, and by the other fields when it is not. The host fills
+// A provider looks the instance up by provider_id when it is set, and by the other fields when it is not. The host fills
 // name and uid always, and of the rest what the provider declared in `Wants`; a field that is not wanted is empty.
 type NodeRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -210,7 +210,7 @@ type NodeRef struct {
 	// The provider ID, if the node has one already; at most 1 KiB. It MUST be believed over every other field.
 	// [R:node-by-provider-id]
 	ProviderId string `protobuf:"bytes,3,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
-	// The machine's own uuid as the kubelet read it from the firmware (`status.nodeInfo.systemUUID`).
+	// The instance's own uuid as the kubelet read it from the firmware (`status.nodeInfo.systemUUID`).
 	SystemUuid string `protobuf:"bytes,4,opt,name=system_uuid,json=systemUuid,proto3" json:"system_uuid,omitempty"`
 	// What the kubelet was told with `--node-ip`, in its order; at most two.
 	ProvidedNodeIps []string `protobuf:"bytes,5,rep,name=provided_node_ips,json=providedNodeIps,proto3" json:"provided_node_ips,omitempty"`

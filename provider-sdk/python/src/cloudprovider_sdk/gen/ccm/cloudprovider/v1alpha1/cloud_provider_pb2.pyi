@@ -451,7 +451,7 @@ class Wants(_message.Message):
     SERVICE_CONDITION_WRITES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def identity(self) -> Global___NodeFields:
-        """To find the machine of a node."""
+        """To find the instance of a node."""
 
     @_builtins.property
     def backend(self) -> Global___NodeFields:

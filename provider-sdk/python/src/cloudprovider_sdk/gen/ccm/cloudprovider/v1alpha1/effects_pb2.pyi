@@ -57,7 +57,7 @@ class InProgress(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
-    """For machines: UPPER_SNAKE_CASE, at most 63 bytes, for example "PROVISIONING". Optional."""
+    """For instances: UPPER_SNAKE_CASE, at most 63 bytes, for example "PROVISIONING". Optional."""
     message: _builtins.str
     """For people, at most 1 KiB. Optional."""
     @_builtins.property

@@ -42,20 +42,20 @@ class _InstanceStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Instanc
     INSTANCE_STATE_TERMINATING: _InstanceState.ValueType  # 4
     """It is on its way out and will not come back."""
     INSTANCE_STATE_ABSENT: _InstanceState.ValueType  # 5
-    """The provider looked where this machine must be, with the rights to see it, and it is not there. A provider MUST NOT
+    """The provider looked where this instance must be, with the rights to see it, and it is not there. A provider MUST NOT
     answer this when it could not look. [R:absent-means-looked]
     """
     INSTANCE_STATE_NOT_OWNED: _InstanceState.ValueType  # 6
-    """The provider ID or name belongs to another cloud, account or region. Never touched. The same is said of a machine of another
+    """The provider ID or name belongs to another cloud, account or region. Never touched. The same is said of an instance of another
     cluster, and of an ID that this provider never makes though it begins with one of its prefixes: nobody knows where to look.
     """
     INSTANCE_STATE_EXISTS: _InstanceState.ValueType  # 7
     """It is there; whether it runs, the cloud was not asked. A provider answers so where asking would cost a further cloud
-    call, and only to INSTANCE_VIEW_METADATA: the other views ask whether the machine runs.
+    call, and only to INSTANCE_VIEW_METADATA: the other views ask whether the instance runs.
     """
 
 class InstanceState(_InstanceState, metaclass=_InstanceStateEnumTypeWrapper):
-    """InstanceState says whether a machine exists and in which state. It is an answer, never an error.
+    """InstanceState says whether an instance exists and in which state. It is an answer, never an error.
 
     What the host does, by state. "init": a new node is initialised; "taint"/"untaint": the shutdown taint; "delete": the
     state is evidence for deleting the Node (with all other conditions of the deletion guard); "backend", "route": the
@@ -84,16 +84,16 @@ INSTANCE_STATE_STOPPED: InstanceState.ValueType  # 3
 INSTANCE_STATE_TERMINATING: InstanceState.ValueType  # 4
 """It is on its way out and will not come back."""
 INSTANCE_STATE_ABSENT: InstanceState.ValueType  # 5
-"""The provider looked where this machine must be, with the rights to see it, and it is not there. A provider MUST NOT
+"""The provider looked where this instance must be, with the rights to see it, and it is not there. A provider MUST NOT
 answer this when it could not look. [R:absent-means-looked]
 """
 INSTANCE_STATE_NOT_OWNED: InstanceState.ValueType  # 6
-"""The provider ID or name belongs to another cloud, account or region. Never touched. The same is said of a machine of another
+"""The provider ID or name belongs to another cloud, account or region. Never touched. The same is said of an instance of another
 cluster, and of an ID that this provider never makes though it begins with one of its prefixes: nobody knows where to look.
 """
 INSTANCE_STATE_EXISTS: InstanceState.ValueType  # 7
 """It is there; whether it runs, the cloud was not asked. A provider answers so where asking would cost a further cloud
-call, and only to INSTANCE_VIEW_METADATA: the other views ask whether the machine runs.
+call, and only to INSTANCE_VIEW_METADATA: the other views ask whether the instance runs.
 """
 Global___InstanceState: _TypeAlias = InstanceState  # noqa: Y015
 
@@ -108,21 +108,21 @@ class _InstanceViewEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Instance
     INSTANCE_VIEW_EXISTENCE: _InstanceView.ValueType  # 1
     """Only the state, the provider ID and the name. Asked before a Node is tainted or deleted."""
     INSTANCE_VIEW_METADATA: _InstanceView.ValueType  # 2
-    """Provider ID, name, type, addresses, zone, region, labels, system uuid. Whether the machine runs is not asked: EXISTS is
+    """Provider ID, name, type, addresses, zone, region, labels, system uuid. Whether the instance runs is not asked: EXISTS is
     a full answer. Asked to initialise a node and to keep it current.
     """
     INSTANCE_VIEW_ALL: _InstanceView.ValueType  # 3
     """Everything: the state, all that METADATA tells, and pod CIDRs."""
 
 class InstanceView(_InstanceView, metaclass=_InstanceViewEnumTypeWrapper):
-    """InstanceView says how much of a machine is asked for, so that a provider need not pay for the rest."""
+    """InstanceView says how much of an instance is asked for, so that a provider need not pay for the rest."""
 
 INSTANCE_VIEW_UNSPECIFIED: InstanceView.ValueType  # 0
 """Read as ALL."""
 INSTANCE_VIEW_EXISTENCE: InstanceView.ValueType  # 1
 """Only the state, the provider ID and the name. Asked before a Node is tainted or deleted."""
 INSTANCE_VIEW_METADATA: InstanceView.ValueType  # 2
-"""Provider ID, name, type, addresses, zone, region, labels, system uuid. Whether the machine runs is not asked: EXISTS is
+"""Provider ID, name, type, addresses, zone, region, labels, system uuid. Whether the instance runs is not asked: EXISTS is
 a full answer. Asked to initialise a node and to keep it current.
 """
 INSTANCE_VIEW_ALL: InstanceView.ValueType  # 3
@@ -166,20 +166,20 @@ class Instance(_message.Message):
     REMOVED_LABELS_FIELD_NUMBER: _builtins.int
     SYSTEM_UUID_FIELD_NUMBER: _builtins.int
     provider_id: _builtins.str
-    """Required whenever the machine is there. It begins with one of the provider's advertised prefixes
-    [R:provider-id-prefix], names the machine for as long as it lives, and never changes [R:provider-id-stable].
+    """Required whenever the instance is there. It begins with one of the provider's advertised prefixes
+    [R:provider-id-prefix], names the instance for as long as it lives, and never changes [R:provider-id-stable].
     At most 1 KiB.
     """
     name: _builtins.str
-    """The cloud's name of the machine. Optional."""
+    """The cloud's name of the instance. Optional."""
     instance_type: _builtins.str
-    """The machine's type, a valid label value. Optional. [R:label-valid]"""
+    """The instance's type, a valid label value. Optional. [R:label-valid]"""
     zone: _builtins.str
     """Zone, a valid label value. Optional."""
     region: _builtins.str
     """Region, a valid label value. Optional."""
     system_uuid: _builtins.str
-    """The machine's uuid as its firmware shows it. Optional."""
+    """The instance's uuid as its firmware shows it. Optional."""
     @_builtins.property
     def addresses(self) -> _containers.RepeatedCompositeFieldContainer[_node_pb2.NodeAddress]:
         """Addresses, in the order in which they shall stand in the node's status. No pair twice. [R:address-unique]"""
@@ -222,7 +222,7 @@ Global___Instance: _TypeAlias = Instance  # noqa: Y015
 
 @_typing.final
 class BatchGetInstancesRequest(_message.Message):
-    """BatchGetInstancesRequest asks for many machines."""
+    """BatchGetInstancesRequest asks for many instances."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -264,7 +264,7 @@ Global___BatchGetInstancesRequest: _TypeAlias = BatchGetInstancesRequest  # noqa
 
 @_typing.final
 class InstanceQuery(_message.Message):
-    """InstanceQuery asks for the machine of one node."""
+    """InstanceQuery asks for the instance of one node."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -349,7 +349,7 @@ class InstanceResult(_message.Message):
 
     @_builtins.property
     def error(self) -> _errors_pb2.ItemError:
-        """Why the state is unknown, or why the machine cannot be described."""
+        """Why the state is unknown, or why the instance cannot be described."""
 
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[_effects_pb2.ProviderEvent]:
@@ -417,7 +417,7 @@ class WatchInstancesResponse(_message.Message):
 
     @_builtins.property
     def changed(self) -> Global___InstanceChanged:
-        """A machine changed in any way, appeared or went."""
+        """An instance changed in any way, appeared or went."""
 
     @_builtins.property
     def bookmark(self) -> Global___WatchBookmark:
@@ -464,7 +464,7 @@ Global___WatchStarted: _TypeAlias = WatchStarted  # noqa: Y015
 
 @_typing.final
 class InstanceChanged(_message.Message):
-    """InstanceChanged names a machine, and says nothing else about it."""
+    """InstanceChanged names an instance, and says nothing else about it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -559,7 +559,7 @@ class ListInstancesResponse(_message.Message):
     """Empty on the last page; else opaque, at most 1 KiB."""
     @_builtins.property
     def instances(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListedInstance]:
-        """The machines of this page; at most page_size. [R:page-size]"""
+        """The instances of this page; at most page_size. [R:page-size]"""
 
     @_builtins.property
     def unreachable(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnreachableLocation]:
@@ -582,7 +582,7 @@ Global___ListInstancesResponse: _TypeAlias = ListInstancesResponse  # noqa: Y015
 
 @_typing.final
 class ListedInstance(_message.Message):
-    """ListedInstance is a machine in a list."""
+    """ListedInstance is an instance in a list."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -687,7 +687,7 @@ class AddSshKeyToAllInstancesResponse(_message.Message):
     IN_PROGRESS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def in_progress(self) -> _effects_pb2.InProgress:
-        """Set while the key is not on all machines yet."""
+        """Set while the key is not on all instances yet."""
 
     def __init__(
         self,

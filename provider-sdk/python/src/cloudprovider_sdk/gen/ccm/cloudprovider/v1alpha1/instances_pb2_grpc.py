@@ -62,7 +62,7 @@ class InstancesServicer:
     """
 
     def BatchGetInstances(self, request, context):
-        """BatchGetInstances reads many machines in one call. It is the primary read: one RPC per node is a defect of the host.
+        """BatchGetInstances reads many instances in one call. It is the primary read: one RPC per node is a defect of the host.
         A provider MUST NOT make one cloud call per item wherever the cloud has anything better [R:batched-at-cloud].
 
         Idempotent, no side effects. Required: cluster, queries (1 to `Limits.max_batch_instances`, 500 unless advertised
@@ -74,7 +74,7 @@ class InstancesServicer:
 
         | Condition                         | Code / item                    | Reason                | The host then                       |
         |-----------------------------------|--------------------------------|-----------------------|-------------------------------------|
-        | the machine is there              | OK, item PENDING .. TERMINATING|                       | acts by the table at InstanceState  |
+        | the instance is there             | OK, item PENDING .. TERMINATING|                       | acts by the table at InstanceState  |
         | it is there, view METADATA        | OK, item EXISTS will do        |                       | acts by the table at InstanceState  |
         | it was looked for and is not there| OK, item ABSENT, authoritative |                       | counts one confirmation             |
         | it belongs to somebody else       | OK, item NOT_OWNED             |                       | leaves the node alone, says so once |
@@ -91,7 +91,7 @@ class InstancesServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchInstances(self, request, context):
-        """WatchInstances streams the keys of machines that changed, so that the host need not wait for its sweep. Optional:
+        """WatchInstances streams the keys of instances that changed, so that the host need not wait for its sweep. Optional:
         CAPABILITY_INSTANCES_WATCH. It is an accelerator, never the truth: each change leads to a batched read, each new
         stream to a sweep.
 
@@ -112,7 +112,7 @@ class InstancesServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListInstances(self, request, context):
-        """ListInstances walks over the machines of this cluster. Optional: CAPABILITY_INSTANCES_LIST.
+        """ListInstances walks over the instances of this cluster. Optional: CAPABILITY_INSTANCES_LIST.
 
         Idempotent, no side effects. Required: cluster. Optional: page_size (0: the provider's choice; above
         `Limits.max_page_size`: that), page_token, view. A negative size is INVALID_ARGUMENT_SHAPE. Deadline: 30 s by default,
@@ -132,7 +132,7 @@ class InstancesServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AddSshKeyToAllInstances(self, request, context):
-        """AddSshKeyToAllInstances makes a public key valid for a user on all machines of this cluster. Optional:
+        """AddSshKeyToAllInstances makes a public key valid for a user on all instances of this cluster. Optional:
         CAPABILITY_SSH_KEYS.
 
         Idempotent: the same key again is OK. Required: cluster, fencing, user, public_key. Deadline: 120 s by default, 600 s

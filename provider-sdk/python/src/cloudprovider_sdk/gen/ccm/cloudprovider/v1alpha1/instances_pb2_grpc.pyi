@@ -17,7 +17,7 @@ class InstancesStub:
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     BatchGetInstances: _aio.UnaryUnaryMultiCallable[_instances_pb2.BatchGetInstancesRequest, _instances_pb2.BatchGetInstancesResponse]
-    """BatchGetInstances reads many machines in one call. It is the primary read: one RPC per node is a defect of the host.
+    """BatchGetInstances reads many instances in one call. It is the primary read: one RPC per node is a defect of the host.
     A provider MUST NOT make one cloud call per item wherever the cloud has anything better [R:batched-at-cloud].
 
     Idempotent, no side effects. Required: cluster, queries (1 to `Limits.max_batch_instances`, 500 unless advertised
@@ -29,7 +29,7 @@ class InstancesStub:
 
     | Condition                         | Code / item                    | Reason                | The host then                       |
     |-----------------------------------|--------------------------------|-----------------------|-------------------------------------|
-    | the machine is there              | OK, item PENDING .. TERMINATING|                       | acts by the table at InstanceState  |
+    | the instance is there             | OK, item PENDING .. TERMINATING|                       | acts by the table at InstanceState  |
     | it is there, view METADATA        | OK, item EXISTS will do        |                       | acts by the table at InstanceState  |
     | it was looked for and is not there| OK, item ABSENT, authoritative |                       | counts one confirmation             |
     | it belongs to somebody else       | OK, item NOT_OWNED             |                       | leaves the node alone, says so once |
@@ -42,7 +42,7 @@ class InstancesStub:
     | rights are missing                | PERMISSION_DENIED              | CLOUD_PERMISSION_DENIED| slow; proves nothing               |
     """
     WatchInstances: _aio.UnaryStreamMultiCallable[_instances_pb2.WatchInstancesRequest, _instances_pb2.WatchInstancesResponse]
-    """WatchInstances streams the keys of machines that changed, so that the host need not wait for its sweep. Optional:
+    """WatchInstances streams the keys of instances that changed, so that the host need not wait for its sweep. Optional:
     CAPABILITY_INSTANCES_WATCH. It is an accelerator, never the truth: each change leads to a batched read, each new
     stream to a sweep.
 
@@ -59,7 +59,7 @@ class InstancesStub:
     | the provider stops           | UNAVAILABLE      | SHUTTING_DOWN        | reconnects with backoff, sweeps       |
     """
     ListInstances: _aio.UnaryUnaryMultiCallable[_instances_pb2.ListInstancesRequest, _instances_pb2.ListInstancesResponse]
-    """ListInstances walks over the machines of this cluster. Optional: CAPABILITY_INSTANCES_LIST.
+    """ListInstances walks over the instances of this cluster. Optional: CAPABILITY_INSTANCES_LIST.
 
     Idempotent, no side effects. Required: cluster. Optional: page_size (0: the provider's choice; above
     `Limits.max_page_size`: that), page_token, view. A negative size is INVALID_ARGUMENT_SHAPE. Deadline: 30 s by default,
@@ -75,7 +75,7 @@ class InstancesStub:
     | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | starts again, counts it |
     """
     AddSshKeyToAllInstances: _aio.UnaryUnaryMultiCallable[_instances_pb2.AddSshKeyToAllInstancesRequest, _instances_pb2.AddSshKeyToAllInstancesResponse]
-    """AddSshKeyToAllInstances makes a public key valid for a user on all machines of this cluster. Optional:
+    """AddSshKeyToAllInstances makes a public key valid for a user on all instances of this cluster. Optional:
     CAPABILITY_SSH_KEYS.
 
     Idempotent: the same key again is OK. Required: cluster, fencing, user, public_key. Deadline: 120 s by default, 600 s
@@ -97,7 +97,7 @@ class InstancesServicer(metaclass=_abc_1.ABCMeta):
         request: _instances_pb2.BatchGetInstancesRequest,
         context: _aio.ServicerContext[_instances_pb2.BatchGetInstancesRequest, _abc.Awaitable[_instances_pb2.BatchGetInstancesResponse]],
     ) -> _abc.Awaitable[_instances_pb2.BatchGetInstancesResponse]:
-        """BatchGetInstances reads many machines in one call. It is the primary read: one RPC per node is a defect of the host.
+        """BatchGetInstances reads many instances in one call. It is the primary read: one RPC per node is a defect of the host.
         A provider MUST NOT make one cloud call per item wherever the cloud has anything better [R:batched-at-cloud].
 
         Idempotent, no side effects. Required: cluster, queries (1 to `Limits.max_batch_instances`, 500 unless advertised
@@ -109,7 +109,7 @@ class InstancesServicer(metaclass=_abc_1.ABCMeta):
 
         | Condition                         | Code / item                    | Reason                | The host then                       |
         |-----------------------------------|--------------------------------|-----------------------|-------------------------------------|
-        | the machine is there              | OK, item PENDING .. TERMINATING|                       | acts by the table at InstanceState  |
+        | the instance is there             | OK, item PENDING .. TERMINATING|                       | acts by the table at InstanceState  |
         | it is there, view METADATA        | OK, item EXISTS will do        |                       | acts by the table at InstanceState  |
         | it was looked for and is not there| OK, item ABSENT, authoritative |                       | counts one confirmation             |
         | it belongs to somebody else       | OK, item NOT_OWNED             |                       | leaves the node alone, says so once |
@@ -128,7 +128,7 @@ class InstancesServicer(metaclass=_abc_1.ABCMeta):
         request: _instances_pb2.WatchInstancesRequest,
         context: _aio.ServicerContext[_instances_pb2.WatchInstancesRequest, _abc.AsyncIterator[_instances_pb2.WatchInstancesResponse]],
     ) -> _abc.AsyncIterator[_instances_pb2.WatchInstancesResponse]:
-        """WatchInstances streams the keys of machines that changed, so that the host need not wait for its sweep. Optional:
+        """WatchInstances streams the keys of instances that changed, so that the host need not wait for its sweep. Optional:
         CAPABILITY_INSTANCES_WATCH. It is an accelerator, never the truth: each change leads to a batched read, each new
         stream to a sweep.
 
@@ -151,7 +151,7 @@ class InstancesServicer(metaclass=_abc_1.ABCMeta):
         request: _instances_pb2.ListInstancesRequest,
         context: _aio.ServicerContext[_instances_pb2.ListInstancesRequest, _abc.Awaitable[_instances_pb2.ListInstancesResponse]],
     ) -> _abc.Awaitable[_instances_pb2.ListInstancesResponse]:
-        """ListInstances walks over the machines of this cluster. Optional: CAPABILITY_INSTANCES_LIST.
+        """ListInstances walks over the instances of this cluster. Optional: CAPABILITY_INSTANCES_LIST.
 
         Idempotent, no side effects. Required: cluster. Optional: page_size (0: the provider's choice; above
         `Limits.max_page_size`: that), page_token, view. A negative size is INVALID_ARGUMENT_SHAPE. Deadline: 30 s by default,
@@ -173,7 +173,7 @@ class InstancesServicer(metaclass=_abc_1.ABCMeta):
         request: _instances_pb2.AddSshKeyToAllInstancesRequest,
         context: _aio.ServicerContext[_instances_pb2.AddSshKeyToAllInstancesRequest, _abc.Awaitable[_instances_pb2.AddSshKeyToAllInstancesResponse]],
     ) -> _abc.Awaitable[_instances_pb2.AddSshKeyToAllInstancesResponse]:
-        """AddSshKeyToAllInstances makes a public key valid for a user on all machines of this cluster. Optional:
+        """AddSshKeyToAllInstances makes a public key valid for a user on all instances of this cluster. Optional:
         CAPABILITY_SSH_KEYS.
 
         Idempotent: the same key again is OK. Required: cluster, fencing, user, public_key. Deadline: 120 s by default, 600 s

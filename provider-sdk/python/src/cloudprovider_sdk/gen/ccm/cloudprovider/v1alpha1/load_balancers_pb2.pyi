@@ -202,7 +202,7 @@ class LoadBalancer(_message.Message):
     [R:applied-digest]. With CAPABILITY_DURABLE_DIGEST it MUST be stored with the balancer, so that a restart of the provider
     does not lose it [R:durable-digest]; a cloud without tags may lose it, and a host that does not know it either ensures
     such balancers one after the other. Empty: not known. "Wholly" is: all that the
-    cloud can hold. A node without a machine gets no traffic, is left out, and keeps nothing from being applied.
+    cloud can hold. A node without an instance gets no traffic, is left out, and keeps nothing from being applied.
     """
     sync_state: Global___SyncState.ValueType
     """Whether the cloud still holds what was applied."""

@@ -81,7 +81,7 @@ class _NodeAddressTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NodeA
     NODE_ADDRESS_TYPE_UNSPECIFIED: _NodeAddressType.ValueType  # 0
     """Unknown; the address is ignored and counted."""
     NODE_ADDRESS_TYPE_HOSTNAME: _NodeAddressType.ValueType  # 1
-    """A host name as the machine knows it."""
+    """A host name as the instance knows it."""
     NODE_ADDRESS_TYPE_INTERNAL_IP: _NodeAddressType.ValueType  # 2
     """An IP address reachable within the network of the cluster."""
     NODE_ADDRESS_TYPE_EXTERNAL_IP: _NodeAddressType.ValueType  # 3
@@ -97,7 +97,7 @@ class NodeAddressType(_NodeAddressType, metaclass=_NodeAddressTypeEnumTypeWrappe
 NODE_ADDRESS_TYPE_UNSPECIFIED: NodeAddressType.ValueType  # 0
 """Unknown; the address is ignored and counted."""
 NODE_ADDRESS_TYPE_HOSTNAME: NodeAddressType.ValueType  # 1
-"""A host name as the machine knows it."""
+"""A host name as the instance knows it."""
 NODE_ADDRESS_TYPE_INTERNAL_IP: NodeAddressType.ValueType  # 2
 """An IP address reachable within the network of the cluster."""
 NODE_ADDRESS_TYPE_EXTERNAL_IP: NodeAddressType.ValueType  # 3
@@ -112,7 +112,7 @@ Global___NodeAddressType: _TypeAlias = NodeAddressType  # noqa: Y015
 class NodeRef(_message.Message):
     """NodeRef names a node of the cluster. It is how a node is named in every RPC.
 
-    A provider looks the machine up by provider_id when it is set, and by the other fields when it is not. The host fills
+    A provider looks the instance up by provider_id when it is set, and by the other fields when it is not. The host fills
     name and uid always, and of the rest what the provider declared in `Wants`; a field that is not wanted is empty.
     """
 
@@ -181,7 +181,7 @@ class NodeRef(_message.Message):
     [R:node-by-provider-id]
     """
     system_uuid: _builtins.str
-    """The machine's own uuid as the kubelet read it from the firmware (`status.nodeInfo.systemUUID`)."""
+    """The instance's own uuid as the kubelet read it from the firmware (`status.nodeInfo.systemUUID`)."""
     unschedulable: _builtins.bool
     """The node is cordoned (`spec.unschedulable`). Upstream's balancers send traffic to it all the same, and so does a set of
     backends.
