@@ -16,7 +16,7 @@ use crate::{scenario::Scenario, target::Endpoint};
 
 /// The conformance suite of the CloudProvider contract.
 ///
-/// Exit codes: 0 conformant; 1 a core case failed; 2 wrong use, or this machine is in the way; 3 there is no provider that
+/// Exit codes: 0 conformant; 1 a core case failed; 2 wrong usage, or a problem of this machine; 3 there is no provider that
 /// could be tried, or it stopped answering; 4 no core case failed, but some were not run; 130 interrupted.
 #[derive(Debug, Parser)]
 #[command(name = "provider-conformance", version)]

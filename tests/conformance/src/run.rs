@@ -79,7 +79,7 @@ pub enum RunError {
     /// There is nothing to try.
     #[error(transparent)]
     NoProvider(#[from] NoProvider),
-    /// This machine is in the way.
+    /// Something on this machine prevents the run.
     #[error(transparent)]
     Here(#[from] anyhow::Error),
 }
