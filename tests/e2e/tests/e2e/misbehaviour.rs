@@ -78,12 +78,13 @@ impl Scene {
     /// Gives every part of the contract an occasion to be used, while one rule is broken.
     async fn while_broken(&mut self, rule: &str, variant: &str) -> Result<()> {
         let cloud = self.cluster.cloud()?;
-        cloud.reset_calls().await?;
         let variant = if variant.is_empty() { String::new() } else { format!(",variant={variant}") };
         cloud.fault(&format!("breach,rule={rule}{variant},times={}", times(rule))).await?;
         if AT_A_HANDSHAKE.iter().any(|subject| rule.starts_with(subject)) {
             self.connect_anew()?;
         }
+        // What was asked before, over another connection, was no occasion.
+        cloud.reset_calls().await?;
         self.change_the_service().await?;
         self.touch_a_node().await?;
         wait::until(&format!("an occasion for {rule}{variant}"), async || {
