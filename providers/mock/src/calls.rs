@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::wire::Method;
+use crate::contract::Method;
 
 /// How many calls are kept; the summary counts all.
 const CAPACITY: usize = 20_000;

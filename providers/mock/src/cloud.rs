@@ -53,6 +53,7 @@ pub use lookup::Found;
 pub use routes::{ListedRoute, NewRoute, Route, RoutePatch, RouteState, RouteTarget, canonical_cidr};
 pub use settings::{Quota, Settings, UnknownNodes};
 pub use ssh_key::SshKey;
+pub(crate) use state::timestamp;
 pub use state::{CloudCalls, State};
 pub use store::{Store, load};
 pub use volume::Volume;

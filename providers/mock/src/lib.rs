@@ -6,14 +6,17 @@
 #![warn(missing_docs)]
 
 pub mod admin;
+pub mod advertised;
 pub mod breach;
 pub mod calls;
 pub mod cloud;
+mod contract;
 mod duration;
 pub mod fault;
 mod mock;
-pub mod provider;
+mod provider;
+mod scene;
 pub mod serve;
 mod wire;
 
-pub use wire::Method;
+pub use contract::Method;

@@ -5,10 +5,10 @@ use std::{fmt, sync::Arc, time::Duration};
 use jiff::Timestamp;
 
 use crate::{
+    advertised::Advertised,
     calls::Calls,
     cloud::{Cloud, State},
     fault::Faults,
-    provider::Advertised,
 };
 
 /// Reads the time.

@@ -4,11 +4,9 @@
 //! revisions are checked by the SDK; whatever a provider does wrong on purpose is done in `wire`.
 
 mod account;
-mod advertised;
 mod instances;
 mod load_balancers;
 mod routes;
-mod to_wire;
 mod watch;
 
 use std::{sync::Arc, time::Duration};
@@ -17,9 +15,6 @@ use cloudprovider_sdk::{BuildError, Pager, Provider, Result};
 use jiff::Timestamp;
 
 use crate::{cloud::State, mock::Mock};
-
-pub use advertised::{Advertised, AdvertisedError};
-pub(crate) use to_wire::{balancer as balancer_message, timestamp};
 
 /// What all services of the provider share.
 #[derive(Debug, Clone)]

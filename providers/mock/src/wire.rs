@@ -7,30 +7,20 @@
 mod call;
 mod exchange;
 mod frames;
-mod message;
-mod parts;
-mod scene;
-mod subject;
 
 use std::sync::Arc;
 
 use cloudprovider_sdk::{GrpcRequest, GrpcService, HookService};
 use tower::{Layer, ServiceExt as _, layer::layer_fn, service_fn};
 
-use crate::mock::Mock;
-
-pub use message::Method;
-pub(crate) use message::{Answer, Request, code_named, instance_state_named, reason_named};
-pub(crate) use parts::Item;
-pub(crate) use scene::{Delivery, Outcome, Reply, Shot, Turn};
-use scene::{Memory, Subjects, World};
-pub(crate) use subject::Subject;
+use crate::{contract::Method, mock::Mock};
+use call::World;
 
 /// Puts the wire before all services.
 pub(crate) fn layer(
     mock: Mock,
 ) -> impl Layer<GrpcService, Service = impl HookService> + Send + Sync + 'static {
-    let world = Arc::new(World { mock, memory: Memory::default() });
+    let world = Arc::new(World::new(mock));
     layer_fn(move |inner: GrpcService| {
         let world = Arc::clone(&world);
         service_fn(move |request: GrpcRequest| {

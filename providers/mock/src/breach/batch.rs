@@ -1,40 +1,38 @@
 //! Breaches by the keys of a batch.
 
-use cloudprovider_sdk::proto::{
-    InstanceResult, LoadBalancerUpdateResult, RouteDeletion, RouteResult, VolumeResult,
+use prost_reflect::Value;
+
+use super::row::{Breach, breach};
+use crate::{
+    contract::Method,
+    scene::{Reply, Shot},
 };
 
-use super::{Breach, late};
-use crate::wire::{Answer, Item, Method, Shot};
+pub(super) const BREACHES: &[Breach] =
+    &[breach("batch-keys", "a key is missing, doubled, or was never asked for; `reordered` is legal")
+        .to(Method::BATCHES)
+        .ways(&["missing", "doubled", "unknown", "empty", "reordered"])
+        .late(|_, reply, shot| {
+            let _none_is_meant = spoil(reply, shot);
+        })];
 
-pub(super) const BREACHES: &[Breach] = &[late(
-    "batch-keys",
-    "a key is missing, doubled, or was never asked for; `reordered` is legal",
-    Method::BATCHES,
-    |_, reply, shot| {
-        if let Ok(answer) = &mut reply.outcome {
-            spoil::<InstanceResult>(answer, shot);
-            spoil::<LoadBalancerUpdateResult>(answer, shot);
-            spoil::<RouteResult>(answer, shot);
-            spoil::<RouteDeletion>(answer, shot);
-            spoil::<VolumeResult>(answer, shot);
-        }
-    },
-)
-.ways(&["missing", "doubled", "unknown", "empty", "reordered"])];
-
-fn spoil<T: Item>(answer: &mut Answer, shot: &Shot<'_>) {
-    let Some(results) = T::all(answer) else { return };
-    let Some(at) = results.iter_mut().position(|result| shot.hits(result.key())) else { return };
+/// Spoils the keys of the results, if one of these is meant.
+fn spoil(reply: &mut Reply, shot: &Shot<'_>) -> Option<()> {
+    let results = reply.outcome.as_mut().ok()?.list("results")?;
+    let meant = |result: &Value| result.as_message().is_some_and(|result| shot.means(result));
+    let at = results.iter().position(meant)?;
     match shot.variant {
         "doubled" => results.push(results[at].clone()),
         "unknown" => {
             let mut stranger = results[at].clone();
-            "a-key-that-nobody-asked-for".clone_into(stranger.key());
+            let key = Value::String("a-key-that-nobody-asked-for".to_owned());
+            // Every result has its key first.
+            stranger.as_message_mut()?.try_set_field_by_number(1, key).ok()?;
             results.push(stranger);
         }
         "empty" => results.clear(),
         "reordered" => results.reverse(),
         _ => drop(results.remove(at)),
     }
+    Some(())
 }

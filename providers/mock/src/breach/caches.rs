@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use cloudprovider_sdk::proto::{BatchGetInstancesResponse, InstanceResult};
+use cloudprovider_sdk::proto::{BatchGetInstancesRequest, BatchGetInstancesResponse, InstanceResult};
 
-use super::{Breach, late};
+use super::row::{Breach, breach};
 use crate::{
-    provider::timestamp,
-    wire::{Answer, Method, Reply, Request, Shot, Turn},
+    contract::{Message, Method},
+    scene::{Reply, Shot, Turn},
 };
 
 /// How long a cache keeps what it read, where it forgets at all.
@@ -20,35 +20,38 @@ const BALANCERS: &[Method] = &[
 ];
 
 pub(super) const BREACHES: &[Breach] = &[
-    late(
+    breach(
         "read-through",
-        "an answer is given ever after or for five seconds, whatever staleness was asked for; `disguised` as a new one",
-        &[Method::BatchGetInstances],
-        stale,
+        "an answer is given ever after or for five seconds, whatever staleness was asked \
+        for; `disguised` as a new one",
     )
+    .to(&[Method::BatchGetInstances])
     .ways(&["for-ever", "seconds", "disguised"])
-    .and_early(without_asking),
-    late("get-reads-through", "a balancer is read from a cache of five seconds", BALANCERS, |request, reply, shot| {
-        if let (Ok(Answer::GetLoadBalancer(answer)), Some(service)) = (&reply.outcome, request.service()) {
-            let read = (timestamp(shot.mock.now()), answer.clone());
-            shot.memory.read_balancers.lock().insert(service.uid.clone(), read);
-        }
-    })
-    .and_early(|request, shot| {
-        let mut read = shot.memory.read_balancers.lock();
-        if !matches!(request, Request::GetLoadBalancer(_)) {
-            // Its own changes it knows of.
-            read.clear();
-        }
-        let known = request.service().and_then(|service| read.get(&service.uid));
-        known.filter(|(at, _)| is_young(*at, shot)).map_or(Turn::GoOn, |(_, answer)| {
-            Turn::answer(Answer::GetLoadBalancer(answer.clone()))
+    .late(stale)
+    .early(without_asking),
+    breach("get-reads-through", "a balancer is read from a cache of five seconds")
+        .to(BALANCERS)
+        .late(|request, reply, shot| {
+            if let (Method::GetLoadBalancer, Ok(answer), Some(service)) =
+                (shot.method, &reply.outcome, request.service())
+            {
+                shot.memory.read_balancers.lock().insert(service.uid, (shot.now, answer.clone()));
+            }
         })
-    }),
+        .early(|request, shot| {
+            let mut read = shot.memory.read_balancers.lock();
+            if shot.method != Method::GetLoadBalancer {
+                // Its own changes it knows of.
+                read.clear();
+            }
+            let known = request.service().and_then(|service| read.get(&service.uid));
+            let known = known.filter(|(at, _)| is_young(at.as_second(), shot));
+            known.map_or(Turn::GoOn, |(_, answer)| Turn::Answer(Box::new(Ok(answer.clone()))))
+        }),
 ];
 
-fn is_young(at: prost_types::Timestamp, shot: &Shot<'_>) -> bool {
-    let age = shot.mock.now().as_second().saturating_sub(at.seconds);
+fn is_young(second: i64, shot: &Shot<'_>) -> bool {
+    let age = shot.now.as_second().saturating_sub(second);
     u64::try_from(age).is_ok_and(|age| age < KEPT.as_secs())
 }
 
@@ -58,11 +61,11 @@ fn name_of(key: &str, shot: &Shot<'_>) -> Option<String> {
     subject.and_then(|subject| subject.names.first()).cloned()
 }
 
-fn stale(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+fn stale(_request: &Message, reply: &mut Reply, shot: &Shot<'_>) {
     let mut first = shot.memory.first_answers.lock();
     reply.each(shot, |result: &mut InstanceResult| {
         let Some(name) = name_of(&result.key, shot) else { return };
-        let old = |known: &InstanceResult| known.observed_at.is_some_and(|at| !is_young(at, shot));
+        let old = |known: &InstanceResult| known.observed_at.is_some_and(|at| !is_young(at.seconds, shot));
         if shot.variant != "for-ever" && first.get(&name).is_some_and(old) {
             first.remove(&name);
         }
@@ -72,18 +75,17 @@ fn stale(_request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
 }
 
 /// Answers from the cache what it knows, as if it had looked.
-fn without_asking(request: &mut Request, shot: &Shot<'_>) -> Turn {
-    let Request::BatchGetInstances(request) = request else { return Turn::GoOn };
+fn without_asking(request: &mut Message, shot: &Shot<'_>) -> Turn {
     if shot.variant != "disguised" {
         return Turn::GoOn;
     }
     let first = shot.memory.first_answers.lock();
-    let known = request.queries.iter().map(|query| {
+    let request = request.first::<BatchGetInstancesRequest>().unwrap_or_default();
+    let known = request.queries.into_iter().map(|query| {
         let known = first.get(&name_of(&query.key, shot)?)?;
-        known.observed_at.filter(|at| is_young(*at, shot))?;
-        let observed_at = Some(timestamp(shot.mock.now()));
-        Some(InstanceResult { key: query.key.clone(), observed_at, ..known.clone() })
+        known.observed_at.filter(|at| is_young(at.seconds, shot))?;
+        Some(InstanceResult { key: query.key, observed_at: shot.timestamp(), ..known.clone() })
     });
     let Some(results) = known.collect::<Option<Vec<_>>>() else { return Turn::GoOn };
-    Turn::answer(Answer::BatchGetInstances(BatchGetInstancesResponse { results }))
+    shot.answer(&BatchGetInstancesResponse { results })
 }

@@ -4,30 +4,29 @@ use std::{collections::HashMap, io::Write as _};
 
 use cloudprovider_sdk::{
     contract::{ERROR_DOMAIN, defaults},
-    proto::{GetLoadBalancerResponse, InstanceResult, InstanceState, LoadBalancer, LoadBalancerState},
+    proto::{
+        BatchGetInstancesResponse, GetLoadBalancerResponse, InstanceResult, InstanceState, LoadBalancer,
+        LoadBalancerState,
+    },
 };
 use prost::Message as _;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use super::{Breach, late};
+use super::row::{Breach, breach};
 use crate::{
-    provider::timestamp,
-    wire::{Answer, Outcome, Reply, Request, Shot},
+    contract::{Message, Method, Subject},
+    scene::{Outcome, Reply, Shot},
 };
 
 /// What looks like a secret, for those who look for it.
 pub const CANARY: &str = "mock-canary-secret-5f0c1d";
 
 pub(super) const BREACHES: &[Breach] = &[
-    late(
-        "error-info",
-        "an error without ErrorInfo, of another domain, with an unknown reason, or twice",
-        &[],
-        |_, reply, shot| change(reply, |status| info(status, shot.variant)),
-    )
-    .ways(&["missing", "domain", "reason", "doubled"]),
-    late("error-size", "an error with more than 4 KiB of details", &[], |_, reply, _| {
+    breach("error-info", "an error without ErrorInfo, of another domain, with an unknown reason, or twice")
+        .ways(&["missing", "domain", "reason", "doubled"])
+        .late(|_, reply, shot| change(reply, |status| info(status, shot.variant))),
+    breach("error-size", "an error with more than 4 KiB of details").late(|_, reply, _| {
         change(reply, |status| {
             let padding = "x".repeat(defaults::MAX_ERROR_DETAIL_BYTES + 1);
             let mut details = status.get_error_details();
@@ -39,23 +38,21 @@ pub(super) const BREACHES: &[Breach] = &[
             Status::with_error_details(status.code(), status.message(), details)
         });
     }),
-    late("error-no-secret", "an error that tells a secret, or a log that does", &[], |_, reply, shot| {
-        if shot.variant == "logged" {
-            // Not by the SDK's log, which leaves secrets out.
-            let _nobody_may_read =
-                writeln!(std::io::stderr().lock(), "calling the cloud with password={CANARY}");
-        } else {
-            change(reply, tell_a_secret);
-        }
-    })
-    .ways(&["told", "logged"]),
-    late("error-order", "missing rights look like absence", &[], |request, reply, shot| {
+    breach("error-no-secret", "an error that tells a secret, or a log that does")
+        .ways(&["told", "logged"])
+        .late(|_, reply, shot| {
+            if shot.variant == "logged" {
+                // Not by the SDK's log, which leaves secrets out.
+                let _nobody_may_read =
+                    writeln!(std::io::stderr().lock(), "calling the cloud with password={CANARY}");
+            } else {
+                change(reply, tell_a_secret);
+            }
+        }),
+    breach("error-order", "missing rights look like absence").late(|request, reply, shot| {
         let Err(status) = &reply.outcome else { return };
         if matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated) {
-            reply.outcome = match request {
-                Request::BatchGetInstances(_) | Request::GetLoadBalancer(_) => all_absent(request, shot),
-                _ => Err(Status::not_found("not found")),
-            };
+            reply.outcome = all_absent(request, shot).unwrap_or_else(|| Err(Status::not_found("not found")));
         }
     }),
 ];
@@ -96,20 +93,28 @@ fn tell_a_secret(status: &Status) -> Status {
     Status::with_error_details(status.code(), message, details)
 }
 
-/// An answer in which everything that was asked for is absent, with authority.
-pub(super) fn all_absent(request: &Request, shot: &Shot<'_>) -> Outcome {
-    let mut reply = Reply::new(Ok(Answer::empty(request.method())));
-    reply.fill(request, |result: &mut InstanceResult| {
-        result.set_state(InstanceState::Absent);
-        result.authoritative = true;
-        result.observed_at = Some(timestamp(shot.mock.now()));
-    });
-    reply.edit(|answer: &mut GetLoadBalancerResponse| {
-        answer.load_balancer = Some(LoadBalancer {
-            service: request.service().cloned(),
-            state: LoadBalancerState::Absent.into(),
-            ..LoadBalancer::default()
-        });
-    });
-    reply.outcome
+/// An answer in which everything that was asked for is absent, with authority; nothing where that cannot be said.
+pub(super) fn all_absent(request: &Message, shot: &Shot<'_>) -> Option<Outcome> {
+    let result = |subject: &Subject| InstanceResult {
+        key: subject.key.clone(),
+        state: InstanceState::Absent.into(),
+        authoritative: true,
+        observed_at: shot.timestamp(),
+        ..InstanceResult::default()
+    };
+    let balancer = || LoadBalancer {
+        service: request.service(),
+        state: LoadBalancerState::Absent.into(),
+        ..LoadBalancer::default()
+    };
+    match shot.method {
+        Method::BatchGetInstances => {
+            let results = shot.subjects.iter().map(result).collect();
+            Some(shot.message(&BatchGetInstancesResponse { results }))
+        }
+        Method::GetLoadBalancer => {
+            Some(shot.message(&GetLoadBalancerResponse { load_balancer: Some(balancer()) }))
+        }
+        _ => None,
+    }
 }

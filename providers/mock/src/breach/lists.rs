@@ -4,11 +4,12 @@ use cloudprovider_sdk::{
     ProviderError,
     proto::{ListLoadBalancersResponse, LoadBalancer, LoadBalancerState, Ownership, ServiceRef},
 };
+use prost_reflect::Value;
 
-use super::{Breach, asked, early, late};
+use super::row::{Breach, breach};
 use crate::{
-    provider::balancer_message,
-    wire::{Answer, Method, Reply, Request, Shot, Turn},
+    contract::{Message, Method},
+    scene::{Reply, Shot, Turn},
 };
 
 const LISTS: &[Method] =
@@ -18,55 +19,59 @@ const WITH_PARTS: &[Method] = &[Method::ListInstances, Method::ListLoadBalancers
 /// The token behind the last page: it leads back to the first.
 const ROUND: &str = "round-and-round";
 
+/// Where the token of the page asked for stands, and that of the next one.
+const TOKEN: &str = "page_token";
+const NEXT: &str = "next_page_token";
+
 pub(super) const BREACHES: &[Breach] = &[
-    asked("page-size", "a page holds more than was asked for", LISTS, |request, _| {
-        page_of(request).into_iter().for_each(|(size, _)| *size = 0);
+    breach("page-size", "a page holds more than was asked for").to(LISTS).asked(|request, _| {
+        request.set("page_size", Value::I32(0));
     }),
-    early("page-token-validity", "each page token has expired at once", LISTS, |request, _| {
-        match page_of(request) {
-            Some((_, token)) if !token.is_empty() => Turn::fail(ProviderError::page_token_expired()),
-            _ => Turn::GoOn,
+    breach("page-token-validity", "each page token has expired at once").to(LISTS).early(|request, _| {
+        if request.text(TOKEN).is_empty() {
+            return Turn::GoOn;
         }
+        Turn::fail(ProviderError::page_token_expired())
     }),
-    late("page-walk-ends", "behind the last page comes the first one again", LISTS, |_, reply, _| {
-        let next = match &mut reply.outcome {
-            Ok(Answer::ListInstances(list)) => &mut list.next_page_token,
-            Ok(Answer::ListLoadBalancers(list)) => &mut list.next_page_token,
-            Ok(Answer::ListRoutes(list)) => &mut list.next_page_token,
-            Ok(Answer::ListClusters(list)) => &mut list.next_page_token,
-            _ => return,
-        };
-        if next.is_empty() {
-            ROUND.clone_into(next);
-        }
-    })
-    .and_asked(|request, _| {
-        if let Some((_, token)) = page_of(request).filter(|(_, token)| *token == ROUND) {
-            token.clear();
-        }
-    }),
-    late("list-unreachable", "half of a list is left out without a word", WITH_PARTS, |_, reply, _| {
-        reply.halve().into_iter().for_each(Vec::clear);
-    }),
-    late("list-own-only", "balancers of other clusters are listed", &[Method::ListLoadBalancers], others),
+    breach("page-walk-ends", "behind the last page comes the first one again")
+        .to(LISTS)
+        .late(|_, reply, _| {
+            let last = |list: &&mut Message| list.text(NEXT).is_empty();
+            if let Some(list) = reply.outcome.as_mut().ok().filter(last) {
+                list.set(NEXT, Value::String(ROUND.to_owned()));
+            }
+        })
+        .asked(|request, _| {
+            if request.text(TOKEN) == ROUND {
+                request.set(TOKEN, Value::String(String::new()));
+            }
+        }),
+    breach("list-unreachable", "half of a list is left out without a word").to(WITH_PARTS).late(
+        |_, reply, _| {
+            halve(reply);
+            let list = reply.outcome.as_mut().ok();
+            list.and_then(|list| list.list("unreachable")).into_iter().for_each(Vec::clear);
+        },
+    ),
+    breach("list-own-only", "balancers of other clusters are listed")
+        .to(&[Method::ListLoadBalancers])
+        .late(others),
 ];
 
-/// Size and token of the page that is asked for.
-fn page_of(request: &mut Request) -> Option<(&mut i32, &mut String)> {
-    match request {
-        Request::ListInstances(list) => Some((&mut list.page_size, &mut list.page_token)),
-        Request::ListLoadBalancers(list) => Some((&mut list.page_size, &mut list.page_token)),
-        Request::ListRoutes(list) => Some((&mut list.page_size, &mut list.page_token)),
-        Request::ListClusters(list) => Some((&mut list.page_size, &mut list.page_token)),
-        _ => None,
+/// Leaves half of a list out.
+pub(crate) fn halve(reply: &mut Reply) {
+    for field in ["instances", "load_balancers", "routes"] {
+        let list = reply.outcome.as_mut().ok().and_then(|list| list.list(field));
+        list.into_iter().for_each(|all| all.truncate(all.len() / 2));
     }
 }
 
 /// Other clusters' balancers as if they were ours; one is made up when there are none.
-fn others(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
-    let mut foreign: Vec<LoadBalancer> = shot.mock.look(|state| {
-        let foreign = state.balancers().filter(|balancer| balancer.cluster_uid != request.cluster_uid());
-        foreign.map(balancer_message).collect()
+fn others(request: &Message, reply: &mut Reply, shot: &Shot<'_>) {
+    let cluster_uid = request.cluster_uid();
+    let mut foreign: Vec<_> = shot.look(|state| {
+        let foreign = state.balancers().filter(|balancer| balancer.cluster_uid != cluster_uid);
+        foreign.map(LoadBalancer::from).collect()
     });
     if foreign.is_empty() {
         foreign.push(LoadBalancer {
@@ -82,5 +87,5 @@ fn others(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
         });
     }
     foreign.iter_mut().for_each(|balancer| balancer.set_ownership(Ownership::ByUid));
-    reply.edit(|list: &mut ListLoadBalancersResponse| list.load_balancers.extend(foreign));
+    reply.each(shot, |list: &mut ListLoadBalancersResponse| list.load_balancers.append(&mut foreign));
 }

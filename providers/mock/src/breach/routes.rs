@@ -3,82 +3,63 @@
 use cloudprovider_sdk::proto::{NodeRef, Ownership, Route};
 use ipnet::IpNet;
 
-use super::{Breach, asked, late};
-use crate::wire::{Answer, Method, Reply, Request, Shot};
+use super::row::{Breach, breach};
+use crate::{
+    cloud::{ListedRoute, canonical_cidr},
+    contract::{Message, Method},
+    scene::Shot,
+};
 
 const SHOWN: &[Method] = &[Method::ListRoutes, Method::BatchEnsureRoutes];
 
 pub(super) const BREACHES: &[Breach] = &[
-    late("route-canonical", "destinations have host bits, or are spelled at length", SHOWN, |_, reply, _| {
-        for route in shown(reply) {
-            route.destination_cidr = match route.destination_cidr.parse() {
-                Ok(IpNet::V4(net)) => format!("{}/{}", net.broadcast(), net.prefix_len()),
+    breach("route-canonical", "destinations have host bits, or are spelled at length").to(SHOWN).late(
+        |_, reply, shot| {
+            reply.each(shot, |route: &mut Route| match route.destination_cidr.parse() {
+                Ok(IpNet::V4(net)) => {
+                    route.destination_cidr = format!("{}/{}", net.broadcast(), net.prefix_len());
+                }
                 Ok(IpNet::V6(net)) => {
                     let segments = net.network().segments().map(|segment| format!("{segment:04X}"));
-                    format!("{}/{}", segments.join(":"), net.prefix_len())
+                    route.destination_cidr = format!("{}/{}", segments.join(":"), net.prefix_len());
                 }
-                Err(_) => continue,
-            };
-        }
-    }),
-    late(
-        "route-echo-target",
-        "another target than the one asked for, or none",
-        &[Method::BatchEnsureRoutes],
-        |_, reply, shot| {
+                Err(_) => {}
+            });
+        },
+    ),
+    breach("route-echo-target", "another target than the one asked for, or none")
+        .to(&[Method::BatchEnsureRoutes])
+        .ways(&["other", "missing"])
+        .late(|_, reply, shot| {
             let (name, provider_id) = ("another-node".to_owned(), "mock://elsewhere/i-0".to_owned());
             let other = NodeRef { name, provider_id, ..NodeRef::default() };
-            for route in shown(reply) {
+            reply.each(shot, |route: &mut Route| {
                 route.target = (shot.variant != "missing").then(|| other.clone());
-            }
-        },
-    )
-    .ways(&["other", "missing"]),
-    late(
-        "route-ownership",
-        "nothing is said of whose a route is, or all are said to be ours",
-        SHOWN,
-        |_, reply, shot| {
+            });
+        }),
+    breach("route-ownership", "nothing is said of whose a route is, or all are said to be ours")
+        .to(SHOWN)
+        .ways(&["missing", "all-ours"])
+        .late(|_, reply, shot| {
             let said = if shot.variant == "missing" { Ownership::Unspecified } else { Ownership::ByUid };
-            shown(reply).into_iter().for_each(|route| route.set_ownership(said));
-        },
-    )
-    .ways(&["missing", "all-ours"]),
-    asked(
-        "route-changed",
-        "a route is removed though it was re-pointed",
-        &[Method::BatchDeleteRoutes],
-        whatever,
-    ),
+            reply.each(shot, |route: &mut Route| route.set_ownership(said));
+        }),
+    breach("route-changed", "a route is removed though it was re-pointed")
+        .to(&[Method::BatchDeleteRoutes])
+        .asked(whatever),
 ];
 
-fn shown(reply: &mut Reply) -> Vec<&mut Route> {
-    match &mut reply.outcome {
-        Ok(Answer::ListRoutes(answer)) => answer.routes.iter_mut().collect(),
-        Ok(Answer::BatchEnsureRoutes(answer)) => {
-            answer.results.iter_mut().filter_map(|result| result.route.as_mut()).collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
 /// The listed route is replaced by whatever stands there now, so that the check finds nothing.
-fn whatever(request: &mut Request, shot: &Shot<'_>) {
-    let cluster = request.cluster_uid().to_owned();
-    if let Request::BatchDeleteRoutes(request) = request {
-        for route in request.items.iter_mut().filter_map(|item| item.route.as_mut()) {
-            let now = shot.mock.look(|state| {
-                let same = |listed: &crate::cloud::ListedRoute| {
-                    let is = &listed.route;
-                    is.cluster_uid == cluster
-                        && crate::cloud::canonical_cidr(&route.destination_cidr) == Some(is.destination_cidr)
-                };
-                state.routes().find(same)
-            });
-            if let Some(now) = now {
-                route.id = now.route.id;
-                route.target = now.route.target.map(NodeRef::from);
-            }
+fn whatever(request: &mut Message, shot: &Shot<'_>) {
+    let cluster_uid = request.cluster_uid();
+    request.each(|route: &mut Route| {
+        let same = |listed: &ListedRoute| {
+            listed.route.cluster_uid == cluster_uid
+                && canonical_cidr(&route.destination_cidr) == Some(listed.route.destination_cidr)
+        };
+        if let Some(now) = shot.look(|state| state.routes().find(same)) {
+            route.id = now.route.id;
+            route.target = now.route.target.map(NodeRef::from);
         }
-    }
+    });
 }

@@ -25,18 +25,18 @@ pub enum BalancerState {
     Deleting,
 }
 
-/// Protocol of a port.
+/// Protocol of a port, numbered as in the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Protocol {
     /// TCP.
-    Tcp,
+    Tcp = proto::Protocol::Tcp as isize,
     /// UDP.
-    Udp,
+    Udp = proto::Protocol::Udp as isize,
     /// SCTP.
-    Sctp,
+    Sctp = proto::Protocol::Sctp as isize,
     /// Something newer.
-    Unknown,
+    Unknown = proto::Protocol::Unspecified as isize,
 }
 
 /// One port of a balancer.
@@ -141,5 +141,53 @@ impl Balancer {
     /// A former controller's, without uids.
     pub fn is_legacy(&self) -> bool {
         self.cluster_uid.is_empty()
+    }
+
+    fn way(&self, way: &Ingress) -> proto::LoadBalancerIngress {
+        let mode = match way.ip {
+            None => proto::IngressIpMode::Unspecified,
+            Some(_) if way.proxy => proto::IngressIpMode::Proxy,
+            Some(_) => proto::IngressIpMode::Vip,
+        };
+        let port = |port: &Port| proto::PortStatus {
+            port: port.port,
+            protocol: port.protocol as i32,
+            error: String::new(),
+        };
+        proto::LoadBalancerIngress {
+            ip: way.ip.map(|ip| ip.to_string()).unwrap_or_default(),
+            hostname: way.hostname.clone().unwrap_or_default(),
+            ip_mode: mode.into(),
+            ports: self.ports.iter().map(port).collect(),
+        }
+    }
+}
+
+/// As an answer says it; one that is being made has no way in yet.
+impl From<&Balancer> for proto::LoadBalancer {
+    fn from(balancer: &Balancer) -> Self {
+        let state = match balancer.state {
+            BalancerState::Provisioning => proto::LoadBalancerState::Pending,
+            BalancerState::Active => proto::LoadBalancerState::Active,
+            BalancerState::Deleting => proto::LoadBalancerState::Deleting,
+        };
+        let ways = balancer.ingress.iter().filter(|_| balancer.state != BalancerState::Provisioning);
+        let sync = if balancer.drifted { proto::SyncState::Drifted } else { proto::SyncState::InSync };
+        let legacy = balancer.is_legacy();
+        let ownership = if legacy { proto::Ownership::ByLegacyName } else { proto::Ownership::ByUid };
+        Self {
+            service: Some(proto::ServiceRef {
+                namespace: balancer.namespace.clone(),
+                name: balancer.service_name.clone(),
+                uid: balancer.service_uid.clone(),
+            }),
+            id: balancer.id.clone(),
+            name: balancer.name.clone(),
+            state: state.into(),
+            ingress: ways.map(|way| balancer.way(way)).collect(),
+            applied_digest: balancer.applied_digest.clone(),
+            sync_state: sync.into(),
+            ownership: ownership.into(),
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use cloudprovider_sdk::proto;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -17,37 +18,37 @@ use super::{
 const MAX_BULK: u32 = 200_000;
 const DEFAULT_TYPE: &str = "mock.small";
 
-/// How far a machine is. A machine that is gone is not in the cloud at all.
+/// How far a machine is, numbered as in the contract. A machine that is gone is not in the cloud at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InstanceState {
     /// Being made.
-    Pending,
+    Pending = proto::InstanceState::Pending as isize,
     /// Runs.
-    Running,
+    Running = proto::InstanceState::Running as isize,
     /// Stopped; can be started again.
-    Stopped,
+    Stopped = proto::InstanceState::Stopped as isize,
     /// On its way out.
-    Terminating,
+    Terminating = proto::InstanceState::Terminating as isize,
 }
 
-/// The type of an address, as Kubernetes spells it.
+/// The type of an address, as Kubernetes spells it and the contract numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AddressKind {
     /// A host name.
-    Hostname,
+    Hostname = proto::NodeAddressType::Hostname as isize,
     /// An IP within the cluster's network.
     #[serde(rename = "InternalIP")]
-    InternalIp,
+    InternalIp = proto::NodeAddressType::InternalIp as isize,
     /// An IP from outside.
     #[serde(rename = "ExternalIP")]
-    ExternalIp,
+    ExternalIp = proto::NodeAddressType::ExternalIp as isize,
     /// A name within the cluster's network.
     #[serde(rename = "InternalDNS")]
-    InternalDns,
+    InternalDns = proto::NodeAddressType::InternalDns as isize,
     /// A name from outside.
     #[serde(rename = "ExternalDNS")]
-    ExternalDns,
+    ExternalDns = proto::NodeAddressType::ExternalDns as isize,
 }
 
 /// One address of a machine.
@@ -100,6 +101,34 @@ pub struct Instance {
     pub created: Timestamp,
     /// When the present state passes into the next by itself.
     pub due: Option<Timestamp>,
+}
+
+impl Instance {
+    /// As much of it as was asked for.
+    pub(crate) fn seen(&self, view: proto::InstanceView) -> proto::Instance {
+        let bare = proto::Instance {
+            provider_id: self.provider_id.clone(),
+            name: self.name.clone(),
+            ..proto::Instance::default()
+        };
+        if view == proto::InstanceView::Existence {
+            return bare;
+        }
+        let address =
+            |one: &Address| proto::NodeAddress { r#type: one.kind as i32, address: one.address.clone() };
+        let with_pods = view != proto::InstanceView::Metadata;
+        proto::Instance {
+            instance_type: self.instance_type.clone(),
+            addresses: self.addresses.iter().map(address).collect(),
+            zone: self.zone.clone(),
+            region: self.region.clone(),
+            labels: self.labels.clone().into_iter().collect(),
+            removed_labels: self.removed_labels.iter().cloned().collect(),
+            system_uuid: self.system_uuid.clone(),
+            pod_cidrs: if with_pods { self.pod_cidrs.clone() } else { Vec::new() },
+            ..bare
+        }
+    }
 }
 
 /// A wish for machines. Everything may be left out.

@@ -2,21 +2,21 @@
 
 use cloudprovider_sdk::{
     ProviderError, Result,
-    proto::{ErrorReason, NodeRef},
+    proto::{self, ErrorReason, NodeRef},
 };
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::{CloudError, Found, State};
 
-/// What a route does.
+/// What a route does, numbered as in the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RouteState {
     /// It leads to its target.
-    Active,
+    Active = proto::RouteState::Active as isize,
     /// Its target is gone.
-    Blackhole,
+    Blackhole = proto::RouteState::Blackhole as isize,
 }
 
 /// Where a route leads to.
@@ -101,6 +101,24 @@ pub struct ListedRoute {
     pub route: Route,
     /// What it does.
     pub state: RouteState,
+}
+
+impl ListedRoute {
+    /// As an answer says it; a table without tags says nothing of whose it is.
+    pub(crate) fn seen(self, tags: bool) -> proto::Route {
+        let ownership = match (tags, self.route.is_legacy()) {
+            (false, _) => proto::Ownership::Unspecified,
+            (true, true) => proto::Ownership::ByLegacyName,
+            (true, false) => proto::Ownership::ByUid,
+        };
+        proto::Route {
+            id: self.route.id,
+            destination_cidr: self.route.destination_cidr.to_string(),
+            target: self.route.target.map(NodeRef::from),
+            state: self.state as i32,
+            ownership: ownership.into(),
+        }
+    }
 }
 
 impl State {

@@ -167,6 +167,11 @@ impl State {
     }
 }
 
+/// A point in time as the contract says it.
+pub(crate) fn timestamp(at: Timestamp) -> prost_types::Timestamp {
+    prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }
+}
+
 /// A point in time so far after another; the far future where that cannot be said.
 pub(super) fn later(now: Timestamp, by: Duration) -> Timestamp {
     jiff::SignedDuration::try_from(by).ok().and_then(|by| now.checked_add(by).ok()).unwrap_or(Timestamp::MAX)

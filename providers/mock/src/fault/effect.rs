@@ -5,25 +5,29 @@ use std::time::Duration;
 use cloudprovider_sdk::{
     ProviderError,
     proto::{
-        EnsureLoadBalancerResponse, InProgress, InstanceResult, InstanceState, ItemError,
-        ListInstancesResponse, LoadBalancer, LoadBalancerState, LoadBalancerUpdateResult, Ownership,
-        RouteDeletion, RouteResult, UnreachableLocation, UpdateOutcome, VolumeResult, VolumeState,
-        watch_instances_response::Frame,
+        AddSshKeyToAllInstancesResponse, BatchDeleteRoutesResponse, BatchEnsureRoutesResponse,
+        BatchUpdateLoadBalancersResponse, DeleteLoadBalancerResponse, EnsureLoadBalancerResponse,
+        GetLoadBalancerResponse, InProgress, InstanceResult, InstanceState, ItemError, ListInstancesResponse,
+        ListLoadBalancersResponse, ListRoutesResponse, ListedInstance, LoadBalancer, LoadBalancerState,
+        LoadBalancerUpdateResult, Ownership, RouteDeletion, RouteResult, UnreachableLocation, UpdateOutcome,
+        VolumeResult, VolumeState,
     },
 };
 use tonic::Status;
 
-use super::{Fault, FaultKind, Time};
+use super::{
+    kind::{Fault, FaultKind},
+    text::{code_named, instance_state_named, reason_named},
+};
 use crate::{
     breach,
-    provider::timestamp,
-    wire::{
-        Answer, Delivery, Method, Reply, Request, Shot, Turn, code_named, instance_state_named, reason_named,
-    },
+    contract::{Message, Method},
+    duration::Time,
+    scene::{Delivery, Reply, Shot, Turn},
 };
 
 /// What the fault makes of a call before its work. Latency is not in here: it takes time.
-pub(crate) fn before(fault: &Fault, request: &mut Request, shot: &Shot<'_>) -> Turn {
+pub(crate) fn before(fault: &Fault, request: &mut Message, shot: &Shot<'_>) -> Turn {
     match &fault.kind {
         FaultKind::Error { reason, message, retry_after, after_work: false } => {
             Turn::fail(contract_error(reason, message, *retry_after))
@@ -32,7 +36,7 @@ pub(crate) fn before(fault: &Fault, request: &mut Request, shot: &Shot<'_>) -> T
         FaultKind::Throttle { retry_after } => Turn::fail(ProviderError::rate_limited(retry_after.0)),
         FaultKind::Hang => Turn::Hang,
         FaultKind::Crash { after_work: false } => Turn::Crash,
-        FaultKind::InProgress { retry_after } => in_progress(request, retry_after.0),
+        FaultKind::InProgress { retry_after } => in_progress(request, shot, retry_after.0),
         FaultKind::Breach { rule, .. } => {
             let Some(breach) = breach::named(rule) else { return Turn::GoOn };
             (breach.ask)(request, shot);
@@ -43,7 +47,7 @@ pub(crate) fn before(fault: &Fault, request: &mut Request, shot: &Shot<'_>) -> T
 }
 
 /// What the fault makes of an answer, or of one frame of a stream.
-pub(crate) fn after(fault: &Fault, request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
+pub(crate) fn after(fault: &Fault, request: &Message, reply: &mut Reply, shot: &Shot<'_>) {
     match &fault.kind {
         FaultKind::Error { reason, message, retry_after, after_work: true } => {
             reply.outcome = Err(contract_error(reason, message, *retry_after).to_status());
@@ -67,7 +71,7 @@ pub(crate) fn after(fault: &Fault, request: &Request, reply: &mut Reply, shot: &
         FaultKind::ItemError { reason, retry_after } => {
             item_errors(reply, shot, &contract_error(reason, "", *retry_after).to_item());
         }
-        FaultKind::DropChanges => breach::leave_out(reply, |frame| matches!(frame, Frame::Changed(_))),
+        FaultKind::DropChanges => breach::leave_out(reply, "changed"),
         FaultKind::CutWatch { frames } if shot.frame >= *frames => reply.delivery = Delivery::Reset,
         FaultKind::Breach { rule, .. } => {
             if let Some(breach) = breach::named(rule) {
@@ -92,64 +96,91 @@ fn bare(code: &str, message: &str) -> Status {
 }
 
 /// The answer to a change that was not begun: all of it goes on.
-fn in_progress(request: &Request, retry_after: Duration) -> Turn {
-    if !Method::CHANGES.contains(&request.method()) {
-        return Turn::GoOn;
-    }
-    let mut reply = Reply::new(Ok(Answer::empty(request.method())));
-    reply.fill::<LoadBalancerUpdateResult>(request, |result| result.set_outcome(UpdateOutcome::NotUpdated));
-    reply.fill::<RouteResult>(request, |_| {});
-    reply.fill::<RouteDeletion>(request, |_| {});
-    reply.edit(|answer: &mut EnsureLoadBalancerResponse| {
-        answer.load_balancer = Some(LoadBalancer {
-            service: request.service().cloned(),
-            state: LoadBalancerState::Pending.into(),
-            ownership: Ownership::ByUid.into(),
-            ..LoadBalancer::default()
-        });
+fn in_progress(request: &Message, shot: &Shot<'_>, retry_after: Duration) -> Turn {
+    let in_progress = Some(InProgress {
+        retry_after: retry_after.try_into().ok(),
+        reason: "PROVISIONING".to_owned(),
+        message: "a fault of the mock".to_owned(),
     });
-    for progress in reply.going_on() {
-        *progress = Some(InProgress {
-            retry_after: retry_after.try_into().ok(),
-            reason: "PROVISIONING".to_owned(),
-            message: "a fault of the mock".to_owned(),
-        });
+    let keys = || shot.subjects.iter().map(|subject| subject.key.clone());
+    let going_on = || in_progress.clone();
+    match shot.method {
+        Method::EnsureLoadBalancer => {
+            let load_balancer = LoadBalancer {
+                service: request.service(),
+                state: LoadBalancerState::Pending.into(),
+                ownership: Ownership::ByUid.into(),
+                ..LoadBalancer::default()
+            };
+            let load_balancer = Some(load_balancer);
+            shot.answer(&EnsureLoadBalancerResponse { load_balancer, in_progress, ..Default::default() })
+        }
+        Method::DeleteLoadBalancer => {
+            shot.answer(&DeleteLoadBalancerResponse { in_progress, ..Default::default() })
+        }
+        Method::AddSshKeyToAllInstances => shot.answer(&AddSshKeyToAllInstancesResponse { in_progress }),
+        Method::BatchUpdateLoadBalancers => {
+            let outcome = UpdateOutcome::NotUpdated.into();
+            let result = |service_uid| LoadBalancerUpdateResult {
+                service_uid,
+                outcome,
+                in_progress: going_on(),
+                ..Default::default()
+            };
+            shot.answer(&BatchUpdateLoadBalancersResponse { results: keys().map(result).collect() })
+        }
+        Method::BatchEnsureRoutes => {
+            let result = |key| RouteResult { key, in_progress: going_on(), ..Default::default() };
+            shot.answer(&BatchEnsureRoutesResponse { results: keys().map(result).collect() })
+        }
+        Method::BatchDeleteRoutes => {
+            let result = |key| RouteDeletion { key, in_progress: going_on(), ..Default::default() };
+            shot.answer(&BatchDeleteRoutesResponse { results: keys().map(result).collect() })
+        }
+        _ => Turn::GoOn,
     }
-    Turn::Answer(Box::new(reply.outcome))
 }
 
 fn partial(reply: &mut Reply, shot: &Shot<'_>, location: &str) {
     let error = ProviderError::location_unreachable(location).to_item();
     reply.each(shot, |result| unknown(result, &error));
-    if let Some(unreachable) = reply.halve() {
-        unreachable.push(UnreachableLocation { location: location.to_owned(), error: Some(error) });
-    }
+    breach::halve(reply);
+    let part = UnreachableLocation { location: location.to_owned(), error: Some(error) };
+    reply.each(shot, |list: &mut ListInstancesResponse| list.unreachable.push(part.clone()));
+    reply.each(shot, |list: &mut ListLoadBalancersResponse| list.unreachable.push(part.clone()));
+    reply.each(shot, |list: &mut ListRoutesResponse| list.unreachable.push(part.clone()));
 }
 
-fn absent(request: &Request, reply: &mut Reply, shot: &Shot<'_>) {
-    match &mut reply.outcome {
-        Ok(Answer::BatchGetInstances(_)) => lie(reply, shot, InstanceState::Absent.into()),
-        Ok(Answer::ListInstances(answer)) => answer.instances.retain(|listed| {
-            !shot.hits_named([&listed.node_name, &listed.instance.clone().unwrap_or_default().provider_id])
-        }),
-        Ok(Answer::ListRoutes(answer)) => answer.routes.retain(|route| {
+fn absent(request: &Message, reply: &mut Reply, shot: &Shot<'_>) {
+    if shot.method == Method::BatchGetInstances {
+        lie(reply, shot, InstanceState::Absent.into());
+    }
+    reply.each(shot, |list: &mut ListInstancesResponse| {
+        list.instances.retain(|listed| {
+            let instance = listed.instance.clone().unwrap_or_default();
+            !shot.hits_named([&listed.node_name, &instance.provider_id])
+        });
+    });
+    reply.each(shot, |list: &mut ListRoutesResponse| {
+        list.routes.retain(|route| {
             let target = route.target.clone().unwrap_or_default();
             !shot.hits_named([&route.destination_cidr, &route.id, &target.name, &target.provider_id])
-        }),
-        Ok(Answer::ListLoadBalancers(answer)) => answer.load_balancers.retain(|balancer| {
+        });
+    });
+    reply.each(shot, |list: &mut ListLoadBalancersResponse| {
+        list.load_balancers.retain(|balancer| {
             let service = balancer.service.clone().unwrap_or_default();
             let path = format!("{}/{}", service.namespace, service.name);
             !shot.hits_named([&path, &service.uid, &balancer.id])
-        }),
-        Ok(Answer::GetLoadBalancer(answer)) => {
-            answer.load_balancer = Some(LoadBalancer {
-                service: request.service().cloned(),
-                state: LoadBalancerState::Absent.into(),
-                ..LoadBalancer::default()
-            });
-        }
-        _ => {}
-    }
+        });
+    });
+    reply.each(shot, |answer: &mut GetLoadBalancerResponse| {
+        answer.load_balancer = Some(LoadBalancer {
+            service: request.service(),
+            state: LoadBalancerState::Absent.into(),
+            ..LoadBalancer::default()
+        });
+    });
     reply.each(shot, |result: &mut VolumeResult| {
         result.set_state(VolumeState::Absent);
         result.labels.clear();
@@ -166,14 +197,11 @@ fn lie(reply: &mut Reply, shot: &Shot<'_>, state: i32) {
     reply.each(shot, |result: &mut InstanceResult| {
         result.state = state;
         result.authoritative = true;
-        result.observed_at = Some(timestamp(shot.mock.now()));
+        result.observed_at = shot.timestamp();
         result.error = None;
         result.instance.take_if(|_| !there);
     });
-    reply.edit(|answer: &mut ListInstancesResponse| {
-        let meant = answer.instances.iter_mut().filter(|listed| shot.hits_named([&listed.node_name]));
-        meant.for_each(|listed| listed.state = state);
-    });
+    reply.each(shot, |listed: &mut ListedInstance| listed.state = state);
 }
 
 /// Nothing is known of a machine but the error.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::{Fault, FaultKind};
-use crate::wire::{Method, Subject};
+use super::kind::{Fault, FaultKind};
+use crate::contract::{Method, Subject};
 
 /// The faults that stand.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ impl Faults {
     pub(crate) fn meet(
         &self,
         method: Method,
-        subjects: impl Fn() -> Arc<[Subject]>,
+        subjects: &[Subject],
         mut roll: impl FnMut() -> f64,
     ) -> Vec<Arc<Fault>> {
         let mut inner = self.inner.lock();
@@ -79,7 +79,7 @@ impl Faults {
             let fault = &entry.fault;
             let right_call = fault.method.as_deref().is_none_or(|name| name == method.name())
                 && fault.kind.fits(method)
-                && meant_for(fault, &subjects());
+                && meant_for(fault, subjects);
             if !right_call || entry.spent() {
                 continue;
             }
@@ -111,32 +111,19 @@ fn meant_for(fault: &Fault, subjects: &[Subject]) -> bool {
         matches!(fault.kind, FaultKind::Absent | FaultKind::State { .. } | FaultKind::Breach { .. });
     fault.on.is_empty()
         || (by_item && subjects.is_empty())
-        || subjects.iter().any(|subject| aims_at(&fault.on, subject))
-}
-
-/// Whether one of the names means this subject; no names mean everything.
-pub(crate) fn aims_at(on: &[String], subject: &Subject) -> bool {
-    let means = |wanted: &String, name: &String| match wanted.strip_suffix('*') {
-        Some(start) => name.starts_with(start),
-        None => name == wanted,
-    };
-    on.is_empty() || on.iter().any(|wanted| subject.names.iter().any(|name| means(wanted, name)))
+        || subjects.iter().any(|subject| subject.is_among(&fault.on))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn none() -> Arc<[Subject]> {
-        Arc::new([])
-    }
-
-    fn node(name: &str) -> Arc<[Subject]> {
-        Arc::new([Subject { key: "k".into(), names: vec![name.into()] }])
+    fn node(name: &str) -> [Subject; 1] {
+        [Subject { key: "k".into(), names: vec![name.into()] }]
     }
 
     fn met(faults: &Faults, method: Method) -> usize {
-        faults.meet(method, none, || 0.5).len()
+        faults.meet(method, &[], || 0.5).len()
     }
 
     #[test]
@@ -156,7 +143,7 @@ mod tests {
         faults.add(Fault::new(FaultKind::Absent).on("node-1*"));
         assert_eq!(met(&faults, Method::ListRoutes), 2, "what a list is about shows later");
         assert_eq!(met(&faults, Method::ListClusters), 0);
-        let batch = |name| faults.meet(Method::BatchGetInstances, || node(name), || 0.5).len();
+        let batch = |name| faults.meet(Method::BatchGetInstances, &node(name), || 0.5).len();
         assert_eq!((batch("node-12"), batch("node-2")), (1, 0));
     }
 
@@ -164,8 +151,8 @@ mod tests {
     fn chances_are_taken_by_the_roll() {
         let faults = Faults::default();
         faults.add(Fault { probability: Some(0.3), ..Fault::new(FaultKind::Hang) });
-        assert_eq!(faults.meet(Method::GetStatus, none, || 0.29).len(), 1);
-        assert_eq!(faults.meet(Method::GetStatus, none, || 0.3).len(), 0);
+        assert_eq!(faults.meet(Method::GetStatus, &[], || 0.29).len(), 1);
+        assert_eq!(faults.meet(Method::GetStatus, &[], || 0.3).len(), 0);
     }
 
     #[test]

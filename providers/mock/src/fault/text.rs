@@ -2,14 +2,16 @@
 
 use std::str::FromStr;
 
+use cloudprovider_sdk::{
+    code_name,
+    proto::{ErrorReason, InstanceState},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tonic::Code;
 
-use super::{COMMON_KEYS, Fault, FaultKind, KINDS};
-use crate::{
-    breach,
-    wire::{Method, code_named, instance_state_named, reason_named},
-};
+use super::kind::{COMMON_KEYS, Fault, FaultKind, KINDS};
+use crate::{breach, contract::Method};
 
 /// Why a text is no fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -141,6 +143,22 @@ fn check_breach(rule: &str, variant: &str) -> Result<(), FaultError> {
         return fail(format!("{variant:?} is no variant of {rule}; known are: {known}"));
     }
     Ok(())
+}
+
+/// The code of this name, other than OK.
+pub(super) fn code_named(name: &str) -> Option<Code> {
+    (1..=16).map(Code::from_i32).find(|code| code_name(*code).eq_ignore_ascii_case(name))
+}
+
+/// The reason of this name.
+pub(super) fn reason_named(name: &str) -> Option<ErrorReason> {
+    ErrorReason::from_wire_name(&name.to_ascii_uppercase())
+}
+
+/// The number of a state of machines, by name or as it stands.
+pub(super) fn instance_state_named(name: &str) -> Option<i32> {
+    let by_name = || InstanceState::from_str_name(&format!("INSTANCE_STATE_{}", name.to_ascii_uppercase()));
+    name.parse().ok().or_else(|| by_name().map(i32::from))
 }
 
 #[cfg(test)]

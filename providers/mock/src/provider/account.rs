@@ -9,8 +9,8 @@ use cloudprovider_sdk::{
     },
 };
 
-use super::{Honest, to_wire};
-use crate::cloud::Credentials;
+use super::Honest;
+use crate::cloud::{Credentials, timestamp};
 
 #[async_trait]
 impl CloudProvider for Honest {
@@ -45,7 +45,7 @@ impl CloudProvider for Honest {
             conditions: conditions.map(condition).into(),
             config_digest: String::new(),
             credentials_generation: is.credentials_generation,
-            last_cloud_contact: is.cloud_reachable.then(|| to_wire::timestamp(now)),
+            last_cloud_contact: is.cloud_reachable.then(|| timestamp(now)),
         })
     }
 }

@@ -1,9 +1,11 @@
 //! `Instances`, answered from the cloud.
 
-use cloudprovider_sdk::{CallContext, InstanceWatch, Instances, Result, async_trait, proto, results};
+use cloudprovider_sdk::{
+    CallContext, InstanceWatch, Instances, ProviderError, Result, async_trait, proto, results,
+};
 
-use super::{Honest, to_wire, watch};
-use crate::cloud::{Found, Instance};
+use super::{Honest, watch};
+use crate::cloud::{Found, Instance, timestamp};
 
 #[async_trait]
 impl Instances for Honest {
@@ -18,18 +20,19 @@ impl Instances for Honest {
             let result = |query: proto::InstanceQuery| {
                 let node = query.node.unwrap_or_default();
                 let (is, instance) = match state.find_node(ctx.cluster_uid(), &node) {
-                    Found::Instance(machine) => (to_wire::state(machine.state), Some(machine)),
-                    Found::Absent => (proto::InstanceState::Absent, None),
-                    Found::NotOwned => (proto::InstanceState::NotOwned, None),
+                    Found::Instance(machine) => (machine.state as i32, Some(machine)),
+                    Found::Absent => (proto::InstanceState::Absent.into(), None),
+                    Found::NotOwned => (proto::InstanceState::NotOwned.into(), None),
                     Found::Unknown(error) => return results::unknown(query.key, &error),
                 };
-                let by_name = is == proto::InstanceState::Absent && node.provider_id.is_empty();
+                let absent = is == i32::from(proto::InstanceState::Absent);
+                let by_name = absent && node.provider_id.is_empty();
                 proto::InstanceResult {
                     key: query.key,
-                    state: is.into(),
+                    state: is,
                     authoritative: !by_name || self.mock.advertised.keyed_by_name(),
-                    observed_at: Some(to_wire::timestamp(now)),
-                    instance: instance.map(|machine| to_wire::instance(machine, view)),
+                    observed_at: Some(timestamp(now)),
+                    instance: instance.map(|machine| machine.seen(view)),
                     ..proto::InstanceResult::default()
                 }
             };
@@ -63,14 +66,14 @@ impl Instances for Honest {
             });
             let (page, next_page_token) = self.pager.page(&request, shown, |machine| machine.id.clone())?;
             let listed = |machine: &Instance| proto::ListedInstance {
-                state: to_wire::state(machine.state).into(),
-                instance: Some(to_wire::instance(machine, view)),
+                state: machine.state as i32,
+                instance: Some(machine.seen(view)),
                 node_name: machine.name.clone(),
             };
             Ok(proto::ListInstancesResponse {
                 instances: page.into_iter().map(listed).collect(),
                 next_page_token,
-                unreachable: unreachable.iter().map(|zone| to_wire::unreachable(zone)).collect(),
+                unreachable: unreachable.iter().map(could_not_be_asked).collect(),
             })
         })
         .await
@@ -85,4 +88,9 @@ impl Instances for Honest {
             .await?;
         Ok(proto::AddSshKeyToAllInstancesResponse { in_progress: None })
     }
+}
+
+fn could_not_be_asked(zone: &String) -> proto::UnreachableLocation {
+    let error = ProviderError::location_unreachable(zone).to_item();
+    proto::UnreachableLocation { location: zone.clone(), error: Some(error) }
 }

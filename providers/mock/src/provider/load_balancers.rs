@@ -1,6 +1,6 @@
 //! `LoadBalancers`, answered from the cloud.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use cloudprovider_sdk::{
     CallContext, LoadBalancers, ProviderError, Result, async_trait,
@@ -14,8 +14,12 @@ use cloudprovider_sdk::{
 };
 use jiff::Timestamp;
 
-use super::{Honest, to_wire};
+use super::Honest;
 use crate::cloud::{BalancerState, Deleted, Ensured, FoundBalancer, WRITTEN_PREFIX};
+
+/// The shortest and the longest time that a caller is told to wait for work that goes on.
+const LEAST_WAIT: Duration = Duration::from_millis(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 #[async_trait]
 impl LoadBalancers for Honest {
@@ -29,9 +33,7 @@ impl LoadBalancers for Honest {
         self.ask(|state, _| {
             state.enter("balancers:read")?;
             let is = match state.find_balancer(ctx.cluster_uid(), &service.uid) {
-                FoundBalancer::ByUid(balancer) | FoundBalancer::ByLegacyName(balancer) => {
-                    to_wire::balancer(balancer)
-                }
+                FoundBalancer::ByUid(balancer) | FoundBalancer::ByLegacyName(balancer) => balancer.into(),
                 FoundBalancer::NotOwned => none(LoadBalancerState::NotOwned),
                 FoundBalancer::Absent => none(LoadBalancerState::Absent),
             };
@@ -57,7 +59,7 @@ impl LoadBalancers for Honest {
             let due = balancer.due.filter(|_| balancer.state == BalancerState::Provisioning);
             let id = (format!("{WRITTEN_PREFIX}load-balancer-id"), balancer.id.clone());
             Ok(EnsureLoadBalancerResponse {
-                load_balancer: Some(to_wire::balancer(&balancer)),
+                load_balancer: Some((&balancer).into()),
                 in_progress: due.map(|due| provisioning(due, now)),
                 events: told.map(|(_, reason, text)| event(EventType::Normal, reason, text)).collect(),
                 service_annotations: HashMap::from([id]),
@@ -111,8 +113,7 @@ impl LoadBalancers for Honest {
                 match state.delete_balancer(ctx.cluster_uid(), &service.uid, adopt, now)? {
                     Deleted::Gone => (None, Vec::new()),
                     Deleted::Going { due } => {
-                        let progress =
-                            to_wire::in_progress("DELETING", "the load balancer is going", due, now);
+                        let progress = in_progress("DELETING", "the load balancer is going", due, now);
                         (Some(progress), Vec::new())
                     }
                     Deleted::LegacyLeft => {
@@ -135,7 +136,7 @@ impl LoadBalancers for Honest {
             let all = state.list_balancers(&cluster(ctx))?;
             let (page, next_page_token) = self.pager.page(&request, all, |balancer| balancer.id.clone())?;
             Ok(ListLoadBalancersResponse {
-                load_balancers: page.into_iter().map(to_wire::balancer).collect(),
+                load_balancers: page.into_iter().map(LoadBalancer::from).collect(),
                 next_page_token,
                 unreachable: Vec::new(),
             })
@@ -149,7 +150,17 @@ fn cluster(ctx: &CallContext) -> ClusterRef {
 }
 
 fn provisioning(due: Timestamp, now: Timestamp) -> InProgress {
-    to_wire::in_progress("PROVISIONING", "the load balancer is being made", due, now)
+    in_progress("PROVISIONING", "the load balancer is being made", due, now)
+}
+
+/// Work that goes on until `due`.
+fn in_progress(reason: &str, message: &str, due: Timestamp, now: Timestamp) -> InProgress {
+    let left = Duration::try_from(due.duration_since(now)).unwrap_or_default();
+    InProgress {
+        retry_after: left.clamp(LEAST_WAIT, LONGEST_WAIT).try_into().ok(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+    }
 }
 
 fn event(kind: EventType, reason: &str, message: &str) -> ProviderEvent {

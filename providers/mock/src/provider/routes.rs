@@ -4,13 +4,13 @@ use cloudprovider_sdk::{
     CallContext, Result, Routes, async_trait,
     proto::{
         BatchDeleteRoutesRequest, BatchDeleteRoutesResponse, BatchEnsureRoutesRequest,
-        BatchEnsureRoutesResponse, ListRoutesRequest, ListRoutesResponse, NodeRef, RouteDeletion,
+        BatchEnsureRoutesResponse, ListRoutesRequest, ListRoutesResponse, NodeRef, Route, RouteDeletion,
         RouteResult, RouteToDelete, RouteToEnsure,
     },
 };
 
-use super::{Honest, to_wire};
-use crate::cloud::{RouteTarget, canonical_cidr};
+use super::Honest;
+use crate::cloud::{ListedRoute, RouteTarget, canonical_cidr};
 
 #[async_trait]
 impl Routes for Honest {
@@ -20,10 +20,7 @@ impl Routes for Honest {
             let all = state.list_routes(ctx.cluster_uid(), &within)?;
             let (page, next_page_token) = self.pager.page(&request, all, |listed| listed.route.id.clone())?;
             Ok(ListRoutesResponse {
-                routes: page
-                    .iter()
-                    .map(|listed| to_wire::route(listed, self.mock.advertised.tagged_routes()))
-                    .collect(),
+                routes: page.into_iter().map(|listed| self.seen(listed)).collect(),
                 next_page_token,
                 unreachable: Vec::new(),
             })
@@ -42,7 +39,7 @@ impl Routes for Honest {
                 let (key, target) = (item.key, item.target.unwrap_or_default());
                 match state.ensure_route(ctx.cluster_uid(), &item.destination_cidr, &target) {
                     Ok(listed) => {
-                        let mut route = to_wire::route(&listed, self.mock.advertised.tagged_routes());
+                        let mut route = self.seen(listed);
                         // The caller's own words for the target, with the provider ID that was found for it.
                         let provider_id = route.target.map(|found| found.provider_id).unwrap_or_default();
                         let (name, uid) = (target.name, target.uid);
@@ -74,5 +71,11 @@ impl Routes for Honest {
             Ok(BatchDeleteRoutesResponse { results: request.items.into_iter().map(delete).collect() })
         })
         .await
+    }
+}
+
+impl Honest {
+    fn seen(&self, listed: ListedRoute) -> Route {
+        listed.seen(self.mock.advertised.tagged_routes())
     }
 }

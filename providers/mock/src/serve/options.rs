@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use cloudprovider_sdk::ServeOptions;
 
-use crate::{admin, cloud::Settings, duration, fault::FaultSpec, provider::Advertised};
+use crate::{admin, advertised::Advertised, cloud::Settings, duration, fault::FaultSpec};
 
 /// Flags of the running mock.
 #[derive(Debug, Clone, clap::Args)]

@@ -4,22 +4,39 @@ use std::{sync::Arc, time::Duration};
 
 use cloudprovider_sdk::{Peer, ProviderError, code_name};
 use http::request::Parts;
+use prost::bytes::Bytes;
 use tonic::Status;
 
-use super::{Method, Outcome, Reply, Request, Shot, Subjects, Turn, World};
 use crate::{
     breach,
     calls::{self, GONE, SHOWN_KEYS},
+    contract::{Head, Message, Method, Subject},
     fault::{self, Fault, FaultKind},
+    mock::Mock,
+    scene::{Delivery, Memory, Reply, Shot, Turn},
 };
+
+/// The world that all calls share.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) mock: Mock,
+    memory: Memory,
+}
+
+impl World {
+    pub(super) fn new(mock: Mock) -> Self {
+        Self { mock, memory: Memory::default() }
+    }
+}
 
 /// What is known of a call all along.
 pub(super) struct Call {
     pub(super) world: Arc<World>,
     pub(super) method: Method,
-    pub(super) request: Request,
-    pub(super) subjects: Subjects,
-    pub(super) met: Vec<Arc<Fault>>,
+    subjects: Vec<Subject>,
+    met: Vec<Arc<Fault>>,
+    /// Only of a call that meets faults.
+    request: Option<Message>,
 }
 
 /// The call's entry in the log; dropped without an outcome, the caller went away.
@@ -54,10 +71,11 @@ impl Drop for Entry {
 pub(super) fn arrive(
     world: Arc<World>,
     method: Method,
-    mut request: Request,
+    head: Head,
+    message: Bytes,
     parts: &Parts,
 ) -> (Call, Entry) {
-    let subjects: Subjects = request.subjects().into();
+    let Head { cluster_uid, epoch, subjects } = head;
     let shown = subjects.iter().filter_map(|subject| subject.names.first().cloned());
     let header = |name: &str| {
         parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
@@ -68,19 +86,20 @@ pub(super) fn arrive(
             at: world.mock.now(),
             peer: parts.extensions.get::<Peer>().map(peer).unwrap_or_default(),
             request_id: header("x-request-id"),
-            cluster_uid: request.cluster_uid().to_owned(),
-            epoch: request.fencing_mut().map_or(0, |fencing| fencing.epoch),
+            cluster_uid,
+            epoch,
             items: subjects.len() as u64,
             keys: shown.take(SHOWN_KEYS).collect(),
             ..calls::Call::default()
         },
     );
     let entry = Entry { world: Arc::clone(&world), method, sequence, ended: false };
-    let met = world.mock.faults.meet(method, || Arc::clone(&subjects), fastrand::f64);
+    let met = world.mock.faults.meet(method, &subjects, fastrand::f64);
     for fault in &met {
         world.mock.calls.note_fault(sequence, fault.label());
     }
-    (Call { world, method, request, subjects, met }, entry)
+    let request = if met.is_empty() { None } else { Message::request(method, message) };
+    (Call { world, method, subjects, met, request }, entry)
 }
 
 fn peer(peer: &Peer) -> String {
@@ -118,15 +137,22 @@ impl Call {
             _ => "",
         };
         let World { mock, memory } = &*self.world;
-        Shot { mock, memory, subjects: &self.subjects, on: &fault.on, variant, frame }
+        Shot {
+            cloud: &mock.cloud,
+            now: mock.now(),
+            advertised: &mock.advertised,
+            memory,
+            method: self.method,
+            subjects: &self.subjects,
+            on: &fault.on,
+            variant,
+            frame,
+        }
     }
 
     /// Every fault in turn, until one of them decides.
     pub(super) fn before(&mut self) -> Turn {
-        if self.met.is_empty() {
-            return Turn::GoOn;
-        }
-        let mut request = self.request.clone();
+        let Some(mut request) = self.request.take() else { return Turn::GoOn };
         let mut decided = Turn::GoOn;
         for fault in &self.met {
             decided = fault::before(fault, &mut request, &self.shot(fault, 0));
@@ -134,16 +160,27 @@ impl Call {
                 break;
             }
         }
-        self.request = request;
+        self.request = Some(request);
         decided
     }
 
-    /// What faults make of an outcome.
-    pub(super) fn after(&self, outcome: Outcome, frame: u64) -> Reply {
-        let mut reply = Reply::new(outcome);
+    /// The request as faults left it; nothing where it met none.
+    pub(super) fn changed_request(&self) -> Option<Vec<u8>> {
+        self.request.as_ref().map(Message::encode)
+    }
+
+    /// What faults make of an outcome, and how it is delivered.
+    pub(super) fn after(
+        &self,
+        outcome: Result<Bytes, Status>,
+        frame: u64,
+    ) -> (Result<Bytes, Status>, Delivery) {
+        let Some(request) = &self.request else { return (outcome, Delivery::Send) };
+        let mut reply = Reply::new(outcome.and_then(|answer| Message::answer(self.method, answer)));
         for fault in &self.met {
-            fault::after(fault, &self.request, &mut reply, &self.shot(fault, frame));
+            fault::after(fault, request, &mut reply, &self.shot(fault, frame));
         }
-        reply
+        let Reply { outcome, tail, delivery } = reply;
+        (outcome.map(|answer| [answer.encode(), tail].concat().into()), delivery)
     }
 }

@@ -3,18 +3,21 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use cloudprovider_sdk::{BoxError, GrpcRequest, GrpcResponse, GrpcService};
-use http::{HeaderMap, request::Parts};
+use http::HeaderMap;
 use http_body_util::{BodyExt as _, Full};
 use prost::bytes::Bytes;
 use tonic::{Code, Status, body::Body};
 use tower::ServiceExt as _;
 
 use super::{
-    Answer, Delivery, Method, Outcome, Request, Turn, World,
-    call::{Call, Entry, arrive},
+    call::{Call, Entry, World, arrive},
     frames::{self, Passed},
 };
-use crate::calls::GONE;
+use crate::{
+    calls::GONE,
+    contract::{Head, Method},
+    scene::{Delivery, Turn},
+};
 
 /// How long an answer is held back when a caller who goes away meanwhile leaves half of the work.
 const HELD_BACK: Duration = Duration::from_millis(500);
@@ -48,18 +51,24 @@ pub(super) async fn exchange(
         Ok(body) => body.to_bytes(),
         Err(status) => return Ok(frames::failed_answer(status)),
     };
-    let decoded = frames::only_message(&body).and_then(|message| Request::decode(method, message).ok());
-    let Some(request) = decoded else {
+    let message = frames::only_message(&body);
+    let known = message.and_then(|message| Some((Head::read(method, &message).ok()?, message)));
+    let Some((head, message)) = known else {
         // Not to be read here; the services say why.
         return inner.oneshot(GrpcRequest::from_parts(parts, Body::new(Full::new(body)))).await;
     };
-    let (mut call, entry) = arrive(world, method, request, &parts);
+    let (mut call, entry) = arrive(world, method, head, message, &parts);
     call.wait().await;
     let turn = call.before();
-    let request = forward(parts, body, &call);
+    // The very bytes that came when nothing met it.
+    let body = call.changed_request().map_or(body, |message| frames::framed(&message));
+    let request = GrpcRequest::from_parts(parts, Body::new(Full::new(body)));
     match turn {
         Turn::GoOn => {}
-        Turn::Answer(outcome) => return Ok(call.deliver(*outcome, entry).await),
+        Turn::Answer(outcome) => {
+            let outcome = outcome.map(|answer| answer.encode().into());
+            return Ok(call.deliver(outcome, entry).await);
+        }
         Turn::Hang => never().await,
         Turn::Crash => crash(method),
         Turn::IfAwaited => tokio::time::sleep(HELD_BACK).await,
@@ -77,12 +86,12 @@ pub(super) async fn exchange(
     if method == Method::WatchInstances {
         return Ok(watch(call, entry, answer));
     }
-    let outcome = read(method, answer).await;
+    let outcome = read(answer).await;
     Ok(call.deliver(outcome, entry).await)
 }
 
 /// The outcome in an answer of the services.
-async fn read(method: Method, answer: GrpcResponse) -> Outcome {
+async fn read(answer: GrpcResponse) -> Result<Bytes, Status> {
     let (parts, body) = answer.into_parts();
     if let Some(status) = Status::from_header_map(&parts.headers) {
         return Err(status);
@@ -92,19 +101,12 @@ async fn read(method: Method, answer: GrpcResponse) -> Outcome {
     if let Some(status) = trailers.filter(|status| status.code() != Code::Ok) {
         return Err(status);
     }
-    let message =
-        frames::only_message(&body.to_bytes()).and_then(|message| Answer::decode(method, message).ok());
+    let message = frames::only_message(&body.to_bytes());
     message.ok_or_else(|| Status::internal("the answer cannot be read"))
 }
 
 async fn never() -> ! {
     match std::future::pending::<Infallible>().await {}
-}
-
-/// The request as it is now; the very bytes that came when nothing met it.
-fn forward(parts: Parts, body: Bytes, call: &Call) -> GrpcRequest {
-    let body = if call.met.is_empty() { body } else { frames::framed(&call.request.encode()) };
-    GrpcRequest::from_parts(parts, Body::new(Full::new(body)))
 }
 
 fn deadline_of(request: &GrpcRequest) -> Duration {
@@ -139,17 +141,9 @@ fn crash(method: Method) -> ! {
 }
 
 impl Call {
-    async fn deliver(self, outcome: Outcome, entry: Entry) -> GrpcResponse {
-        let reply = self.after(outcome, 0);
-        let answer = match reply.outcome {
-            Ok(answer) => {
-                let mut message = answer.encode();
-                message.extend_from_slice(&reply.tail);
-                Ok(message)
-            }
-            Err(status) => Err(status),
-        };
-        match reply.delivery {
+    async fn deliver(self, outcome: Result<Bytes, Status>, entry: Entry) -> GrpcResponse {
+        let (outcome, delivery) = self.after(outcome, 0);
+        match delivery {
             Delivery::Send | Delivery::Drop => {}
             Delivery::Silent => never().await,
             Delivery::Crash => crash(self.method),
@@ -163,7 +157,7 @@ impl Call {
                 guard.0 = None;
             }
         }
-        match answer {
+        match outcome {
             Ok(message) => {
                 entry.end("OK", "");
                 frames::ok_answer(&message)
@@ -180,8 +174,7 @@ impl Call {
 fn watch(call: Call, entry: Entry, answer: GrpcResponse) -> GrpcResponse {
     let (parts, body) = answer.into_parts();
     if let Some(status) = Status::from_header_map(&parts.headers) {
-        let reply = call.after(Err(status.clone()), 0);
-        let status = reply.outcome.err().unwrap_or(status);
+        let status = call.after(Err(status.clone()), 0).0.err().unwrap_or(status);
         entry.end_with(&status);
         return frames::failed_answer(status);
     }
@@ -199,17 +192,9 @@ fn watch(call: Call, entry: Entry, answer: GrpcResponse) -> GrpcResponse {
 }
 
 fn pass(call: &Call, message: Bytes, number: u64) -> Passed {
-    let Ok(answer) = Answer::decode(call.method, message.clone()) else {
-        return Passed::Message(message.to_vec());
-    };
-    let reply = call.after(Ok(answer), number);
-    match (reply.delivery, reply.outcome) {
-        (Delivery::Drop, _) => Passed::Dropped,
-        (Delivery::Send, Ok(answer)) => {
-            let mut message = answer.encode();
-            message.extend_from_slice(&reply.tail);
-            Passed::Message(message)
-        }
+    match call.after(Ok(message), number) {
+        (_, Delivery::Drop) => Passed::Dropped,
+        (Ok(message), Delivery::Send) => Passed::Message(message),
         _ => Passed::Reset,
     }
 }

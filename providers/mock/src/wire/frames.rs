@@ -68,7 +68,7 @@ pub(crate) fn answer(body: Body) -> GrpcResponse {
 /// What becomes of one message of a stream.
 pub(crate) enum Passed {
     /// This message in its place.
-    Message(Vec<u8>),
+    Message(Bytes),
     /// It is left out.
     Dropped,
     /// The stream breaks off here.

@@ -2,25 +2,20 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
 
-use cloudprovider_sdk::proto::{GetLoadBalancerResponse, InstanceResult, NodeRef};
+use cloudprovider_sdk::proto::{InstanceResult, NodeRef};
+use jiff::Timestamp;
 use parking_lot::Mutex;
+use prost_reflect::DynamicMessage;
 use tonic::Status;
 
-use super::{Answer, Subject};
-use crate::{fault::aims_at, mock::Mock};
-
-/// The world that all calls share.
-#[derive(Debug)]
-pub(crate) struct World {
-    pub(crate) mock: Mock,
-    pub(crate) memory: Memory,
-}
+use crate::{
+    advertised::Advertised,
+    cloud::{Cloud, State, timestamp},
+    contract::{Message, Method, Named, Subject, text},
+};
 
 /// What some faults have to remember.
 #[derive(Debug, Default)]
@@ -39,7 +34,7 @@ pub(crate) struct Memory {
     /// Services whose balancer was made since the provider started.
     pub(crate) made_here: Mutex<HashSet<String>>,
     /// Balancers as they were read last, and when.
-    pub(crate) read_balancers: Mutex<HashMap<String, (prost_types::Timestamp, GetLoadBalancerResponse)>>,
+    pub(crate) read_balancers: Mutex<HashMap<String, (Timestamp, Message)>>,
 }
 
 impl Memory {
@@ -51,8 +46,11 @@ impl Memory {
 
 /// One fault, about to be done to one call.
 pub(crate) struct Shot<'a> {
-    pub(crate) mock: &'a Mock,
+    pub(crate) cloud: &'a Cloud,
+    pub(crate) now: Timestamp,
+    pub(crate) advertised: &'a Advertised,
     pub(crate) memory: &'a Memory,
+    pub(crate) method: Method,
     pub(crate) subjects: &'a [Subject],
     pub(crate) on: &'a [String],
     /// The variant of a breach; never empty for one that has variants.
@@ -62,21 +60,54 @@ pub(crate) struct Shot<'a> {
 }
 
 impl Shot<'_> {
+    /// Looks at the cloud as it is now.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {
+        self.cloud.read(self.now, look)
+    }
+
+    /// Changes the cloud behind everybody's back.
+    pub(crate) fn alter<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+        self.cloud.alter(self.now, act)
+    }
+
+    /// The time of the call, as an answer says it.
+    pub(crate) fn timestamp(&self) -> Option<prost_types::Timestamp> {
+        Some(timestamp(self.now))
+    }
+
+    /// An answer of the call's type.
+    pub(crate) fn message(&self, answer: &impl prost::Message) -> Outcome {
+        Message::answer(self.method, answer.encode_to_vec().into())
+    }
+
+    /// The call is answered so, without any work.
+    pub(crate) fn answer(&self, answer: &impl prost::Message) -> Turn {
+        Turn::Answer(Box::new(self.message(answer)))
+    }
+
     /// Whether the fault is meant for the item with this key.
     pub(crate) fn hits(&self, key: &str) -> bool {
         self.on.is_empty()
-            || self.subjects.iter().any(|subject| subject.key == key && aims_at(self.on, subject))
+            || self.subjects.iter().any(|subject| subject.key == key && subject.is_among(self.on))
     }
 
     /// Whether it is meant for one of these names.
     pub(crate) fn hits_named<'n>(&self, names: impl IntoIterator<Item = &'n String>) -> bool {
         let subject = Subject { key: String::new(), names: names.into_iter().cloned().collect() };
-        aims_at(self.on, &subject)
+        subject.is_among(self.on)
+    }
+
+    /// Whether it is meant for this part of an answer: items of a batch have keys, machines of a list names.
+    pub(crate) fn means(&self, part: &DynamicMessage) -> bool {
+        match text(part, "key").or_else(|| text(part, "service_uid")) {
+            Some(key) => self.hits(&key),
+            None => text(part, "node_name").is_none_or(|name| self.hits_named([&name])),
+        }
     }
 }
 
 /// How a call ends: with an answer or a status.
-pub(crate) type Outcome = Result<Answer, Status>;
+pub(crate) type Outcome = Result<Message, Status>;
 
 /// What becomes of a call before its work.
 pub(crate) enum Turn {
@@ -101,11 +132,6 @@ impl Turn {
     /// It is answered with this error.
     pub(crate) fn fail(error: impl Into<Status>) -> Self {
         Self::Answer(Box::new(Err(error.into())))
-    }
-
-    /// It is answered with this.
-    pub(crate) fn answer(answer: Answer) -> Self {
-        Self::Answer(Box::new(Ok(answer)))
     }
 }
 
@@ -138,7 +164,11 @@ impl Reply {
     pub(crate) fn new(outcome: Outcome) -> Self {
         Self { outcome, tail: Vec::new(), delivery: Delivery::Send }
     }
-}
 
-/// Subjects are found once a call, and only when somebody asks.
-pub(crate) type Subjects = Arc<[Subject]>;
+    /// Changes every part of the answer that is of this type and that the fault is meant for.
+    pub(crate) fn each<T: Named>(&mut self, shot: &Shot<'_>, change: impl FnMut(&mut T)) {
+        if let Ok(answer) = &mut self.outcome {
+            answer.each_where(|part| shot.means(part), change);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! A message of any RPC, read and changed as whichever type it is, or holds.
+
+use cloudprovider_sdk::{contract::discovery::v1 as discovery, proto};
+use prost::{Message as _, bytes::Bytes};
+use prost_reflect::{DynamicMessage, ReflectMessage as _, Value};
+use tonic::Status;
+
+use super::Method;
+
+/// A type of the contract that is looked for in messages.
+pub(crate) trait Named: prost::Message + Default {
+    /// Its name there.
+    const NAME: &'static str;
+}
+
+macro_rules! named {
+    ($package:ident: $($name:ident)*) => {$(
+        impl Named for $package::$name {
+            const NAME: &'static str = stringify!($name);
+        }
+    )*};
+}
+
+named! { discovery: GetInfoRequest GetInfoResponse }
+named! {
+    proto: BackendSet BatchGetInstancesRequest ClusterRef DeleteLoadBalancerRequest EnsureLoadBalancerRequest
+    EnsureLoadBalancerResponse Fencing GetCapabilitiesResponse GetControlPlaneEndpointResponse
+    GetLoadBalancerResponse InProgress Instance InstanceResult LeadRequest ListInstancesResponse
+    ListLoadBalancersResponse ListRoutesResponse ListedInstance LoadBalancer LoadBalancerUpdate
+    LoadBalancerUpdateResult NodeRef ProviderCondition Route RouteDeletion RouteResult RouteToDelete Service ServiceRef
+    VolumeResult
+}
+
+/// A request, an answer, or one frame of a stream.
+#[derive(Debug, Clone)]
+pub(crate) struct Message(DynamicMessage);
+
+impl Message {
+    /// The request of this RPC, if it can be read.
+    pub(crate) fn request(method: Method, bytes: Bytes) -> Option<Self> {
+        DynamicMessage::decode(method.request()?, bytes).ok().map(Self)
+    }
+
+    /// The answer of this RPC.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read.
+    pub(crate) fn answer(method: Method, bytes: Bytes) -> Result<Self, Status> {
+        let read = method.answer().and_then(|is| DynamicMessage::decode(is, bytes).ok());
+        read.map(Self).ok_or_else(|| Status::internal("the answer cannot be read"))
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        self.0.encode_to_vec()
+    }
+
+    /// The text of one of its own fields; nothing where it has no such.
+    pub(crate) fn text(&self, field: &str) -> String {
+        text(&self.0, field).unwrap_or_default()
+    }
+
+    /// Whether one of its own fields is there.
+    pub(crate) fn has(&self, field: &str) -> bool {
+        self.0.has_field_by_name(field)
+    }
+
+    /// Sets one of its own fields, if it has such.
+    pub(crate) fn set(&mut self, field: &str, value: Value) {
+        let _has_no_such = self.0.try_set_field_by_name(field, value);
+    }
+
+    /// The items of a list among its own fields, if it has such.
+    pub(crate) fn list(&mut self, field: &str) -> Option<&mut Vec<Value>> {
+        self.0.get_field_by_name_mut(field)?.as_list_mut()
+    }
+
+    /// Uid of the cluster on whose behalf a request is made.
+    pub(crate) fn cluster_uid(&self) -> String {
+        self.first::<proto::ClusterRef>().unwrap_or_default().uid
+    }
+
+    /// Has a request made on behalf of another cluster.
+    pub(crate) fn set_cluster_uid(&mut self, uid: &str) {
+        if let Some(cluster) = self.0.get_field_by_name_mut("cluster").and_then(Value::as_message_mut) {
+            let _is_text = cluster.try_set_field_by_name("uid", Value::String(uid.to_owned()));
+        }
+    }
+
+    /// The Service that a request is about; the first one of several.
+    pub(crate) fn service(&self) -> Option<proto::ServiceRef> {
+        self.first()
+    }
+
+    /// The first of this type within it, be it itself.
+    pub(crate) fn first<T: Named>(&self) -> Option<T> {
+        let mut first = None;
+        self.clone().each(|found| first = first.take().or_else(|| Some(std::mem::take(found))));
+        first
+    }
+
+    /// Changes everything of this type within it, be it itself.
+    pub(crate) fn each<T: Named>(&mut self, change: impl FnMut(&mut T)) {
+        self.each_where(|_| true, change);
+    }
+
+    /// The same, but for parts that are not `meant`, and what is within these.
+    pub(crate) fn each_where<T: Named>(
+        &mut self,
+        meant: impl Fn(&DynamicMessage) -> bool,
+        mut change: impl FnMut(&mut T),
+    ) {
+        walk(&mut self.0, &meant, &mut change);
+    }
+}
+
+/// The text of a field, if there is such.
+pub(crate) fn text(message: &DynamicMessage, field: &str) -> Option<String> {
+    message.get_field_by_name(field)?.as_str().map(str::to_owned)
+}
+
+fn walk<T: Named>(
+    message: &mut DynamicMessage,
+    meant: &impl Fn(&DynamicMessage) -> bool,
+    change: &mut impl FnMut(&mut T),
+) {
+    if !meant(message) {
+        return;
+    }
+    if message.descriptor().name() == T::NAME {
+        if let Ok(mut found) = message.transcode_to() {
+            change(&mut found);
+            message.clear();
+            // What was read as this type can be written as it.
+            let _written = message.transcode_from(&found);
+        }
+        return;
+    }
+    for (_, value) in message.fields_mut() {
+        match value {
+            Value::Message(inner) => walk(inner, meant, change),
+            Value::List(all) => {
+                all.iter_mut().filter_map(Value::as_message_mut).for_each(|inner| walk(inner, meant, change));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cloudprovider_sdk::proto::{BatchGetInstancesResponse, Instance, InstanceResult};
+
+    use super::*;
+
+    #[test]
+    fn parts_are_changed_by_their_type_and_unless_they_are_spared() {
+        let machine = |id: &str| Some(Instance { provider_id: id.into(), ..Instance::default() });
+        let result =
+            |key: &str| InstanceResult { key: key.into(), instance: machine(key), ..Default::default() };
+        let batch = BatchGetInstancesResponse { results: vec![result("a"), result("b")] };
+        let mut message = Message::answer(Method::BatchGetInstances, batch.encode_to_vec().into()).unwrap();
+        assert_eq!(message.first::<Instance>(), machine("a"));
+        assert_eq!(message.first::<proto::Route>(), None);
+        let spared = |part: &DynamicMessage| text(part, "key").is_none_or(|key| key != "a");
+        message.each_where(spared, |instance: &mut Instance| instance.provider_id.clear());
+        let changed = BatchGetInstancesResponse::decode(&*message.encode()).unwrap();
+        let ids: Vec<_> = changed.results.into_iter().map(|one| one.instance.unwrap().provider_id).collect();
+        assert_eq!(ids, ["a", ""]);
+    }
+}

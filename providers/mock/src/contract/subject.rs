@@ -1,0 +1,135 @@
+//! What a request is about and on whose behalf, read from the wire: for the call log, and for faults that are meant for one
+//! node or Service only.
+
+use cloudprovider_sdk::proto;
+use prost::{DecodeError, Message, bytes::Bytes};
+
+use super::Method;
+
+/// One thing that a request is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Subject {
+    /// The key under which it is answered in a batch.
+    pub(crate) key: String,
+    /// By what a person may name it; the first is shown.
+    pub(crate) names: Vec<String>,
+}
+
+impl Subject {
+    fn new(key: String, names: impl IntoIterator<Item = String>) -> Self {
+        Self { key, names: names.into_iter().filter(|name| !name.is_empty()).collect() }
+    }
+
+    /// Whether one of the names means this; no names mean everything, and `*` at the end of one means a prefix.
+    pub(crate) fn is_among(&self, on: &[String]) -> bool {
+        let means = |wanted: &String, name: &String| match wanted.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == wanted,
+        };
+        on.is_empty() || on.iter().any(|wanted| self.names.iter().any(|name| means(wanted, name)))
+    }
+}
+
+impl From<proto::ServiceRef> for Subject {
+    fn from(service: proto::ServiceRef) -> Self {
+        let path = format!("{}/{}", service.namespace, service.name);
+        Self::new(service.uid.clone(), [path, service.uid, service.name])
+    }
+}
+
+/// What every request to the cloud begins with.
+#[derive(Clone, PartialEq, Message)]
+struct Asks {
+    #[prost(message, optional, tag = "1")]
+    cluster: Option<proto::ClusterRef>,
+}
+
+/// What every request begins with that changes the cloud.
+#[derive(Clone, PartialEq, Message)]
+struct Changes {
+    #[prost(message, optional, tag = "2")]
+    fencing: Option<proto::Fencing>,
+}
+
+/// Who asks, where somebody does, and as which leader; and everything that the request is about.
+pub(crate) struct Head {
+    pub(crate) cluster_uid: String,
+    pub(crate) epoch: u64,
+    pub(crate) subjects: Vec<Subject>,
+}
+
+impl Head {
+    /// # Errors
+    ///
+    /// When the request is none of this RPC.
+    pub(crate) fn read(method: Method, message: &Bytes) -> Result<Self, DecodeError> {
+        let mut head =
+            Self { cluster_uid: String::new(), epoch: 0, subjects: subjects(method, message.clone())? };
+        if method == Method::Lead || !method.is_from_memory() {
+            head.cluster_uid = Asks::decode(message.clone())?.cluster.unwrap_or_default().uid;
+        }
+        if Method::CHANGES.contains(&method) {
+            head.epoch = Changes::decode(message.clone())?.fencing.unwrap_or_default().epoch;
+        }
+        Ok(head)
+    }
+}
+
+fn subjects(method: Method, message: Bytes) -> Result<Vec<Subject>, DecodeError> {
+    Ok(match method {
+        Method::BatchGetInstances => {
+            let queries = proto::BatchGetInstancesRequest::decode(message)?.queries.into_iter();
+            queries.map(|query| of_node(query.key, query.node.unwrap_or_default())).collect()
+        }
+        Method::GetLoadBalancer => {
+            proto::GetLoadBalancerRequest::decode(message)?.service.map(Subject::from).into_iter().collect()
+        }
+        Method::EnsureLoadBalancer => {
+            let service = proto::EnsureLoadBalancerRequest::decode(message)?.service;
+            service.and_then(|service| service.r#ref).map(Subject::from).into_iter().collect()
+        }
+        Method::DeleteLoadBalancer => proto::DeleteLoadBalancerRequest::decode(message)?
+            .service
+            .map(Subject::from)
+            .into_iter()
+            .collect(),
+        Method::BatchUpdateLoadBalancers => {
+            let items = proto::BatchUpdateLoadBalancersRequest::decode(message)?.items.into_iter();
+            items.filter_map(|item| item.service?.r#ref.map(Subject::from)).collect()
+        }
+        Method::BatchEnsureRoutes => {
+            let items = proto::BatchEnsureRoutesRequest::decode(message)?.items.into_iter();
+            items.map(|item| of_route(item.key, item.destination_cidr, String::new(), item.target)).collect()
+        }
+        Method::BatchDeleteRoutes => {
+            let items = proto::BatchDeleteRoutesRequest::decode(message)?.items.into_iter();
+            let listed = |item: proto::RouteToDelete| (item.key, item.route.unwrap_or_default());
+            items
+                .map(listed)
+                .map(|(key, route)| of_route(key, route.destination_cidr, route.id, route.target))
+                .collect()
+        }
+        Method::BatchGetVolumeLabels => {
+            let queries = proto::BatchGetVolumeLabelsRequest::decode(message)?.queries.into_iter();
+            queries.map(|query| Subject::new(query.key, [query.volume_id, query.name])).collect()
+        }
+        Method::GetControlPlaneEndpoint => {
+            let name = proto::GetControlPlaneEndpointRequest::decode(message)?.cluster_name;
+            vec![Subject::new(String::new(), [name])]
+        }
+        Method::AddSshKeyToAllInstances => {
+            let user = proto::AddSshKeyToAllInstancesRequest::decode(message)?.user;
+            vec![Subject::new(String::new(), [user])]
+        }
+        _ => Vec::new(),
+    })
+}
+
+fn of_node(key: String, node: proto::NodeRef) -> Subject {
+    Subject::new(key, [node.name, node.provider_id, node.uid])
+}
+
+fn of_route(key: String, cidr: String, id: String, target: Option<proto::NodeRef>) -> Subject {
+    let node = target.unwrap_or_default();
+    Subject::new(key, [cidr, node.name, node.provider_id, id])
+}
