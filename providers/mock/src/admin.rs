@@ -1,13 +1,14 @@
 //! The admin door: HTTP and JSON on the loopback address, for tests, demos and people.
 //!
 //! In: what shall happen in the cloud, to calls, or to the provider's health. Out: what is there now. [`Client`] speaks
-//! it from Rust, [`Command`] from a shell; the paths stand in the tables of `door`.
+//! it from Rust, [`Command`] from a shell; the paths stand in the table of `requests`.
 
 mod client;
 mod command;
 mod door;
+mod requests;
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,20 @@ pub struct Info {
     pub endpoint: String,
     /// Version of this crate.
     pub version: String,
+}
+
+/// How a termination is wished.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Termination {
+    /// How long it is seen going; the cloud's own when left out.
+    pub linger_ms: Option<u64>,
+}
+
+impl Termination {
+    fn linger(&self) -> Option<Duration> {
+        self.linger_ms.map(Duration::from_millis)
+    }
 }
 
 /// The body of a refusal.

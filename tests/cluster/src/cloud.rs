@@ -1,10 +1,10 @@
 //! The cloud behind the provider, in the words of a test: machines by the name of their node, balancers by Service.
 
-use std::{fs, net::SocketAddr, path::Path, time::Duration};
+use std::{fs, net::SocketAddr, path::Path};
 
 use anyhow::{Context as _, Result};
 use provider_mock::{
-    admin::Client,
+    admin::{Client, Termination},
     calls::Call,
     cloud::{Address, AddressKind, Balancer, ConditionsPatch, InstancePatch, NewInstances},
     fault::FaultSpec,
@@ -42,7 +42,7 @@ impl Cloud {
 
     /// The machine ends, at once.
     pub async fn terminate_instance(&self, name: &str) -> Result<()> {
-        self.0.terminate_instance(name, Some(Duration::ZERO)).await?;
+        self.0.terminate_instance(name, &Termination { linger_ms: Some(0) }).await?;
         Ok(())
     }
 

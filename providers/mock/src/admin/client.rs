@@ -15,19 +15,9 @@ use hyper_util::{
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use prost::bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::json;
 use tokio::time::Instant;
 
-use super::{Info, Refusal};
-use crate::{
-    calls::{Call, CallSummary},
-    cloud::{
-        Balancer, BalancerPatch, Conditions, ConditionsPatch, Held, HostedCluster, Instance, InstancePatch,
-        ListedRoute, NewInstances, NewLegacyBalancer, NewRoute, Quota, Route, RoutePatch, SshKey, Volume,
-    },
-    duration,
-    fault::{Fault, FaultStatus},
-};
+use super::Refusal;
 
 type Result<T, E = ClientError> = std::result::Result<T, E>;
 
@@ -145,96 +135,6 @@ impl Client {
         }
         serde_json::from_slice(&body).map_err(|source| ClientError::Content { source })
     }
-
-    /// Terminates a machine; it is seen going for `linger`, or the cloud's own time.
-    pub async fn terminate_instance(&self, reference: &str, linger: Option<Duration>) -> Result<Instance> {
-        let wish = json!({"linger_ms": linger.map(duration::millis)});
-        self.call(Method::POST, &["instances", reference, "terminate"], None, &wish).await
-    }
-
-    /// Takes all faults away.
-    pub async fn clear_faults(&self) -> Result<()> {
-        self.call::<serde::de::IgnoredAny>(Method::DELETE, &["faults"], None, &()).await.map(drop)
-    }
-}
-
-/// One method for each row: what it takes, what it gives, and the request that it makes.
-macro_rules! requests {
-    ($($(#[$doc:meta])* $name:ident($($taken:ident: $type:ty),*) -> $given:ty: $method:ident $path:expr $(, $body:ident)?;)*) => {
-        #[expect(clippy::missing_errors_doc, reason = "all alike: the door does not answer, or refuses")]
-        impl Client {$(
-            $(#[$doc])*
-            pub async fn $name(&self $(, $taken: &$type)*) -> Result<$given> {
-                let body = ($($body)?);
-                self.call(Method::$method, &$path, None, &body).await
-            }
-        )*}
-    };
-}
-
-requests! {
-    /// Who answers.
-    info() -> Info: GET ["info"];
-    /// All machines.
-    instances() -> Vec<Instance>: GET ["instances"];
-    /// One machine.
-    instance(reference: str) -> Instance: GET ["instances", reference];
-    /// Makes machines.
-    create_instances(wish: NewInstances) -> Vec<Instance>: POST ["instances"], wish;
-    /// Changes a machine.
-    patch_instance(reference: str, patch: InstancePatch) -> Instance: PATCH ["instances", reference], patch;
-    /// Stops a machine.
-    stop_instance(reference: str) -> Instance: POST ["instances", reference, "stop"];
-    /// Starts a stopped machine.
-    start_instance(reference: str) -> Instance: POST ["instances", reference, "start"];
-    /// Takes a machine away at once.
-    delete_instance(reference: str) -> Instance: DELETE ["instances", reference];
-    /// All balancers.
-    balancers() -> Vec<Balancer>: GET ["balancers"];
-    /// One balancer.
-    balancer(reference: str) -> Balancer: GET ["balancers", reference];
-    /// Ids of the balancers that have the machine of this node behind them.
-    balancers_with(node: str) -> Vec<String>: GET ["balancers", "behind", node];
-    /// Makes a former controller's balancer, or another cluster's.
-    create_legacy_balancer(wish: NewLegacyBalancer) -> Balancer: POST ["balancers", "legacy"], wish;
-    /// Changes a balancer behind the provider's back: it drifts.
-    patch_balancer(reference: str, patch: BalancerPatch) -> Balancer: PATCH ["balancers", reference], patch;
-    /// Takes a balancer away behind the provider's back.
-    delete_balancer(reference: str) -> Balancer: DELETE ["balancers", reference];
-    /// What the cloud holds for a cluster, beside its machines.
-    held(cluster_uid: str) -> Vec<Held>: GET ["held", cluster_uid];
-    /// All routes.
-    routes() -> Vec<ListedRoute>: GET ["routes"];
-    /// Makes a route behind the provider's back.
-    create_route(wish: NewRoute) -> ListedRoute: POST ["routes"], wish;
-    /// Re-points a route behind the provider's back.
-    patch_route(reference: str, patch: RoutePatch) -> ListedRoute: PATCH ["routes", reference], patch;
-    /// Takes a route away behind the provider's back.
-    delete_route(reference: str) -> Route: DELETE ["routes", reference];
-    /// All volumes.
-    volumes() -> Vec<Volume>: GET ["volumes"];
-    /// Makes or replaces a volume.
-    put_volume(volume: Volume) -> Volume: POST ["volumes"], volume;
-    /// All hosted clusters.
-    clusters() -> Vec<HostedCluster>: GET ["clusters"];
-    /// Makes or replaces a hosted cluster.
-    put_cluster(cluster: HostedCluster) -> HostedCluster: POST ["clusters"], cluster;
-    /// All SSH keys.
-    ssh_keys() -> Vec<SshKey>: GET ["ssh-keys"];
-    /// Sets all upper bounds.
-    set_quota(quota: Quota) -> Quota: PUT ["quota"], quota;
-    /// Changes how things are.
-    patch_conditions(patch: ConditionsPatch) -> Conditions: PATCH ["conditions"], patch;
-    /// Calls that came in, in their order.
-    calls() -> Vec<Call>: GET ["calls"];
-    /// What was seen of each RPC since the last reset, and of the cloud's own API.
-    call_summary() -> CallSummary: GET ["calls", "summary"];
-    /// Forgets all calls.
-    reset_calls() -> (): DELETE ["calls"];
-    /// All faults, spent ones among them.
-    faults() -> Vec<FaultStatus>: GET ["faults"];
-    /// Adds a fault.
-    add_fault(fault: Fault) -> FaultStatus: POST ["faults"], fault;
 }
 
 fn refused(status: StatusCode, body: &[u8]) -> ClientError {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloudprovider_sdk::proto::{BatchGetInstancesRequest, BatchGetInstancesResponse, InstanceResult};
+use cloudprovider_sdk::proto::*;
 
 use super::row::{Breach, breach};
 use crate::{

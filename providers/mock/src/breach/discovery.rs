@@ -42,7 +42,7 @@ pub(super) const BREACHES: &[Breach] = &[
         .late(|_, reply, shot| {
             let other = (shot.variant == "foreign").then(|| "foreign://".to_owned());
             reply.each(shot, |info: &mut GetInfoResponse| {
-                info.provider_id_prefixes = Vec::from_iter(other.clone())
+                info.provider_id_prefixes = Vec::from_iter(other.clone());
             });
         }),
     breach("discovery-services", "a service is left out that is served, or named that is not")

@@ -4,10 +4,7 @@ use std::{collections::HashMap, io::Write as _};
 
 use cloudprovider_sdk::{
     contract::{ERROR_DOMAIN, defaults},
-    proto::{
-        BatchGetInstancesResponse, GetLoadBalancerResponse, InstanceResult, InstanceState, LoadBalancer,
-        LoadBalancerState,
-    },
+    proto::*,
 };
 use prost::Message as _;
 use tonic::{Code, Status};

@@ -1,8 +1,6 @@
 //! Breaches by what is said of machines, in answers and by the frames of a watch.
 
-use cloudprovider_sdk::proto::{
-    BatchGetInstancesRequest, Instance, InstanceResult, InstanceState, NodeAddress, NodeAddressType, NodeRef,
-};
+use cloudprovider_sdk::proto::*;
 
 use super::row::{Breach, breach};
 use crate::{

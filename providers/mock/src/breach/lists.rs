@@ -1,9 +1,6 @@
 //! Breaches by pages and what is on them.
 
-use cloudprovider_sdk::{
-    ProviderError,
-    proto::{ListLoadBalancersResponse, LoadBalancer, LoadBalancerState, Ownership, ServiceRef},
-};
+use cloudprovider_sdk::{ProviderError, proto::*};
 use prost_reflect::Value;
 
 use super::row::{Breach, breach};

@@ -1,12 +1,6 @@
 //! Breaches by what is done to balancers and said of them.
 
-use cloudprovider_sdk::{
-    ProviderError,
-    proto::{
-        DeleteLoadBalancerResponse, EnsureLoadBalancerResponse, InProgress, IngressIpMode, LoadBalancer,
-        LoadBalancerIngress, LoadBalancerUpdateResult, UpdateOutcome,
-    },
-};
+use cloudprovider_sdk::{ProviderError, proto::*};
 use tonic::Status;
 
 use super::row::{Breach, breach};

@@ -2,12 +2,7 @@
 //!
 //! `unknown-enum` and `unknown-field` are legal: a newer provider does so. They are here for tests of skew.
 
-use cloudprovider_sdk::proto::{
-    EnsureLoadBalancerResponse, GetCapabilitiesResponse, GetControlPlaneEndpointResponse,
-    GetLoadBalancerResponse, InstanceResult, ListLoadBalancersResponse, ListRoutesResponse, ListedInstance,
-    LoadBalancer, LoadBalancerUpdateResult, ProviderCondition, RouteResult, VolumeResult,
-    WatchInstancesResponse,
-};
+use cloudprovider_sdk::proto::*;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use tonic::Status;
 

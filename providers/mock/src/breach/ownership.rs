@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use cloudprovider_sdk::proto::{
-    DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, Fencing, LeadRequest, LeadResponse,
-    LoadBalancerUpdate,
-};
+use cloudprovider_sdk::proto::*;
 
 use super::row::{Breach, breach};
 use crate::{

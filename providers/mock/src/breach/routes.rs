@@ -1,6 +1,6 @@
 //! Breaches by routes.
 
-use cloudprovider_sdk::proto::{NodeRef, Ownership, Route};
+use cloudprovider_sdk::proto::*;
 use ipnet::IpNet;
 
 use super::row::{Breach, breach};

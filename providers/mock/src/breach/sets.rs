@@ -1,12 +1,6 @@
 //! Breaches by what is known of sets of backends, and by what is built while the answer says that all is as wanted.
 
-use cloudprovider_sdk::{
-    ProviderError,
-    proto::{
-        BackendSet, Capability, GetCapabilitiesResponse, IpFamily, LoadBalancerUpdate, Protocol, Service,
-        TrafficPolicy,
-    },
-};
+use cloudprovider_sdk::{ProviderError, proto::*};
 
 use super::row::{Breach, breach};
 use crate::{

@@ -143,6 +143,11 @@ impl Balancer {
         self.cluster_uid.is_empty()
     }
 
+    /// Whether the machine of this node is behind it.
+    pub(crate) fn has_behind(&self, node: &str) -> bool {
+        self.backends.iter().any(|backend| backend.node == node && !backend.provider_id.is_empty())
+    }
+
     fn way(&self, way: &Ingress) -> proto::LoadBalancerIngress {
         let mode = match way.ip {
             None => proto::IngressIpMode::Unspecified,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Backend, Balancer, BalancerState, CloudError, Ingress, Port, State, address_pool, balancers::legacy_name,
+    existing,
 };
 
 /// A balancer as a former controller left it: with a name, without uids.
@@ -68,9 +69,7 @@ impl State {
     }
 
     pub(super) fn existing_balancer(&self, reference: &str) -> Result<Balancer, CloudError> {
-        self.balancer(reference)
-            .cloned()
-            .ok_or_else(|| CloudError::NotFound(format!("load balancer {reference}")))
+        existing("load balancer", reference, self.balancer(reference).cloned())
     }
 
     /// Makes a former controller's balancer, or another cluster's.
@@ -106,8 +105,7 @@ impl State {
             created: now,
             ..Balancer::default()
         };
-        self.put_balancer(balancer.clone());
-        Ok(balancer)
+        Ok(self.put_balancer(balancer))
     }
 
     /// Changes a balancer behind the provider's back.
@@ -122,8 +120,7 @@ impl State {
         });
         balancer.backends = backends.map_or(balancer.backends, Arc::new);
         balancer.drifted = drifted.unwrap_or(true);
-        self.put_balancer(balancer.clone());
-        Ok(balancer)
+        Ok(self.put_balancer(balancer))
     }
 
     /// Takes a balancer away behind the provider's back.
@@ -148,8 +145,7 @@ impl State {
         balancer.id = self.next_id("lb");
         balancer.name = format!("{}-{}", balancer.name, self.last_id);
         balancer.ingress = vec![Ingress { ip: Some(ip), hostname: None, proxy: false }];
-        self.put_balancer(balancer.clone());
-        Ok(balancer)
+        Ok(self.put_balancer(balancer))
     }
 
     /// Leaves a balancer half made: what a provider does that gives up in the middle.
@@ -164,7 +160,6 @@ impl State {
         balancer.backends = Arc::default();
         balancer.applied_digest.clear();
         balancer.drifted = true;
-        self.put_balancer(balancer.clone());
-        Ok(balancer)
+        Ok(self.put_balancer(balancer))
     }
 }

@@ -85,7 +85,7 @@ impl State {
             balancer.state = BalancerState::Active;
             balancer.due = None;
         }
-        self.put_balancer(balancer.clone());
+        let balancer = self.put_balancer(balancer);
         self.tick(now);
         let balancer = self.balancers.get(&balancer.id).cloned().unwrap_or(balancer);
         Ok(Ensured { balancer, adopted, created })

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use cloudprovider_sdk::{
-    Result,
-    proto::{ClusterRef, NodeRef},
-};
+use cloudprovider_sdk::{Result, proto};
 use serde::{Deserialize, Serialize};
 
-use super::{Backend, Balancer, BalancerState, CloudError, State, lookup::Found};
+use super::{
+    Backend, Balancer, BalancerState, CloudError, State,
+    index::{Indexes, ids, set},
+    lookup::Found,
+};
 
 /// What is found for a natural key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,11 +67,11 @@ impl State {
 
     pub(super) fn own_balancer(&self, cluster_uid: &str, service_uid: &str) -> Option<&Balancer> {
         let key = (cluster_uid.to_owned(), service_uid.to_owned());
-        self.indexes.balancer_by_key.get(&key).and_then(|id| self.balancers.get(id))
+        ids(&self.indexes.balancer_by_key, key).next().and_then(|id| self.balancers.get(id))
     }
 
     pub(super) fn balancer_named(&self, name: &str) -> Option<&Balancer> {
-        self.indexes.balancer_by_name.get(name).and_then(|id| self.balancers.get(id))
+        ids(&self.indexes.balancer_by_name, name.to_owned()).next().and_then(|id| self.balancers.get(id))
     }
 
     /// All balancers that a cluster may see, by id: its own, and those of a former controller of this cluster's name.
@@ -78,7 +79,7 @@ impl State {
     /// # Errors
     ///
     /// When the cloud cannot be asked.
-    pub fn list_balancers(&self, cluster: &ClusterRef) -> Result<Vec<&Balancer>> {
+    pub fn list_balancers(&self, cluster: &proto::ClusterRef) -> Result<Vec<&Balancer>> {
         self.enter("balancers:read")?;
         let shown = |balancer: &&Balancer| match balancer.cluster_uid.as_str() {
             "" => balancer.cluster_name.is_empty() || balancer.cluster_name == cluster.name,
@@ -88,8 +89,8 @@ impl State {
     }
 
     /// The nodes behind balancers, with the provider IDs that the cloud knows.
-    pub fn resolve_backends(&self, cluster_uid: &str, nodes: &[NodeRef]) -> Vec<Backend> {
-        let resolve = |node: &NodeRef| {
+    pub fn resolve_backends(&self, cluster_uid: &str, nodes: &[proto::NodeRef]) -> Vec<Backend> {
+        let resolve = |node: &proto::NodeRef| {
             let found = || match self.find_node(cluster_uid, node) {
                 Found::Instance(machine) => machine.provider_id.clone(),
                 _ => String::new(),
@@ -100,21 +101,21 @@ impl State {
         nodes.iter().map(resolve).collect()
     }
 
-    pub(super) fn put_balancer(&mut self, balancer: Balancer) {
-        if let Some(old) = self.balancers.get(&balancer.id).cloned() {
-            self.unindex_balancer(&old);
+    pub(super) fn put_balancer(&mut self, balancer: Balancer) -> Balancer {
+        if let Some(old) = self.balancers.insert(balancer.id.clone(), balancer.clone()) {
+            self.index_balancer(&old, false);
         }
-        self.index_balancer(&balancer);
+        self.index_balancer(&balancer, true);
         if !balancer.is_legacy() {
             self.firewalls.insert(firewall_of(&balancer), balancer.cluster_uid.clone());
         }
-        self.balancers.insert(balancer.id.clone(), balancer);
         self.touch();
+        balancer
     }
 
     pub(super) fn remove_balancer(&mut self, id: &str) {
         if let Some(balancer) = self.balancers.remove(id) {
-            self.unindex_balancer(&balancer);
+            self.index_balancer(&balancer, false);
             self.firewalls.remove(&firewall_of(&balancer));
             self.free_addresses(&balancer);
             self.touch();
@@ -122,38 +123,19 @@ impl State {
     }
 
     pub(super) fn free_addresses(&mut self, balancer: &Balancer) {
-        for way in &balancer.ingress {
-            if let Some(ip) = way.ip {
-                self.taken_addresses.remove(&ip);
-            }
+        for ip in balancer.ingress.iter().filter_map(|way| way.ip) {
+            self.taken_addresses.remove(&ip);
         }
     }
 
-    pub(super) fn index_balancer(&mut self, balancer: &Balancer) {
-        let id = &balancer.id;
+    pub(super) fn index_balancer(&mut self, balancer: &Balancer, there: bool) {
+        let Indexes { balancer_by_key, balancer_by_name, due, .. } = &mut self.indexes;
         if !balancer.is_legacy() {
             let key = (balancer.cluster_uid.clone(), balancer.service_uid.clone());
-            // A second one of the same key never hides the first.
-            self.indexes.balancer_by_key.entry(key).or_insert_with(|| id.clone());
+            set(balancer_by_key, key, &balancer.id, there);
         }
-        self.indexes.balancer_by_name.insert(balancer.name.clone(), id.clone());
-        if let Some(due) = balancer.due {
-            self.indexes.due.insert((due, id.clone()));
-        }
-    }
-
-    fn unindex_balancer(&mut self, balancer: &Balancer) {
-        let id = &balancer.id;
-        let key = (balancer.cluster_uid.clone(), balancer.service_uid.clone());
-        if self.indexes.balancer_by_key.get(&key) == Some(id) {
-            self.indexes.balancer_by_key.remove(&key);
-        }
-        if self.indexes.balancer_by_name.get(&balancer.name) == Some(id) {
-            self.indexes.balancer_by_name.remove(&balancer.name);
-        }
-        if let Some(due) = balancer.due {
-            self.indexes.due.remove(&(due, id.clone()));
-        }
+        set(balancer_by_name, balancer.name.clone(), &balancer.id, there);
+        balancer.due.into_iter().for_each(|at| set(due, at, &balancer.id, there));
     }
 
     pub(super) fn advance_balancer(&mut self, id: &str) {

@@ -18,3 +18,8 @@ pub enum CloudError {
     #[error("{}", .0.message())]
     Refused(#[from] ProviderError),
 }
+
+/// What there is, unless there is none.
+pub(crate) fn existing<T>(what: &str, reference: &str, found: Option<T>) -> Result<T, CloudError> {
+    found.ok_or_else(|| CloudError::NotFound(format!("{what} {reference}")))
+}

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CloudError, State};
+use super::{CloudError, State, existing};
 
 /// A hosted cluster and where its control plane is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,8 +48,7 @@ impl State {
     ///
     /// When there is none.
     pub fn delete_cluster(&mut self, name: &str) -> Result<HostedCluster, CloudError> {
-        let gone =
-            self.clusters.remove(name).ok_or_else(|| CloudError::NotFound(format!("cluster {name}")))?;
+        let gone = existing("cluster", name, self.clusters.remove(name))?;
         self.touch();
         Ok(gone)
     }

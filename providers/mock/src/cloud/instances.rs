@@ -10,8 +10,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CloudError, State,
-    state::{Indexes, later},
+    CloudError, State, existing,
+    index::{Indexes, ids, set},
+    state::later,
 };
 
 /// Bulk wishes above this are a slip of the hand.
@@ -208,9 +209,8 @@ impl State {
     /// The machine with this id, provider ID or name.
     pub fn instance(&self, reference: &str) -> Option<&Instance> {
         let Indexes { by_provider_id, by_name, .. } = &self.indexes;
-        let named = || by_name.get(reference).and_then(|ids| ids.first());
-        let id = || by_provider_id.get(reference).or_else(named);
-        self.instances.get(reference).or_else(|| self.instances.get(id()?))
+        let mut found = ids(by_provider_id, reference.to_owned()).chain(ids(by_name, reference.to_owned()));
+        self.instances.get(reference).or_else(|| self.instances.get(found.next()?))
     }
 
     /// Makes machines.
@@ -224,7 +224,7 @@ impl State {
         now: Timestamp,
     ) -> Result<Vec<Instance>, CloudError> {
         let names = names_of(wish)?;
-        if let Some(name) = names.iter().find(|name| self.indexes.by_name.contains_key(*name))
+        if let Some(name) = names.iter().find(|name| self.is_named(name))
             && !wish.allow_duplicate_name
         {
             return Err(CloudError::AlreadyExists(format!("instance {name}")));
@@ -269,8 +269,7 @@ impl State {
             name,
             id,
         };
-        self.put_instance(instance.clone());
-        instance
+        self.put_instance(instance)
     }
 
     /// Changes what the patch names.
@@ -291,8 +290,7 @@ impl State {
             instance.labels.remove(&key);
             instance.removed_labels.insert(key);
         }
-        self.put_instance(instance.clone());
-        Ok(instance)
+        Ok(self.put_instance(instance))
     }
 
     /// Stops a machine; it goes on existing.
@@ -320,8 +318,7 @@ impl State {
         }
         instance.state = state;
         instance.due = None;
-        self.put_instance(instance.clone());
-        Ok(instance)
+        Ok(self.put_instance(instance))
     }
 
     /// Terminates a machine: it is seen going for `linger` (the cloud's own when absent), then it is gone.
@@ -339,7 +336,7 @@ impl State {
         let linger = linger.unwrap_or(self.settings.terminate_linger);
         instance.state = InstanceState::Terminating;
         instance.due = Some(later(now, linger));
-        self.put_instance(instance.clone());
+        let instance = self.put_instance(instance);
         self.tick(now);
         Ok(instance)
     }
@@ -364,7 +361,7 @@ impl State {
     }
 
     fn existing(&self, reference: &str) -> Result<Instance, CloudError> {
-        self.instance(reference).cloned().ok_or_else(|| CloudError::NotFound(format!("instance {reference}")))
+        existing("instance", reference, self.instance(reference).cloned())
     }
 
     pub(super) fn advance_instance(&mut self, id: &str) {
@@ -380,50 +377,35 @@ impl State {
         }
     }
 
-    fn put_instance(&mut self, instance: Instance) {
-        if let Some(old) = self.instances.get(&instance.id).cloned() {
-            self.unindex_instance(&old);
+    fn put_instance(&mut self, instance: Instance) -> Instance {
+        if let Some(old) = self.instances.insert(instance.id.clone(), instance.clone()) {
+            self.index_instance(&old, false);
         }
-        self.index_instance(&instance);
+        self.index_instance(&instance, true);
         self.journal.record(&instance.provider_id, &instance.name, &instance.cluster_uid);
-        self.instances.insert(instance.id.clone(), instance);
         self.touch();
+        instance
     }
 
     fn remove_instance(&mut self, id: &str) {
         if let Some(instance) = self.instances.remove(id) {
-            self.unindex_instance(&instance);
+            self.index_instance(&instance, false);
             self.journal.record(&instance.provider_id, &instance.name, &instance.cluster_uid);
             self.touch();
         }
     }
 
-    pub(super) fn index_instance(&mut self, instance: &Instance) {
-        let id = &instance.id;
-        self.indexes.by_provider_id.insert(instance.provider_id.clone(), id.clone());
-        self.indexes.by_name.entry(instance.name.clone()).or_default().insert(id.clone());
-        self.indexes.by_uuid.insert(instance.system_uuid.to_ascii_lowercase(), id.clone());
-        if let Some(due) = instance.due {
-            self.indexes.due.insert((due, id.clone()));
-        }
+    pub(super) fn index_instance(&mut self, instance: &Instance, there: bool) {
+        let Indexes { by_provider_id, by_name, by_uuid, due, .. } = &mut self.indexes;
+        set(by_provider_id, instance.provider_id.clone(), &instance.id, there);
+        set(by_name, instance.name.clone(), &instance.id, there);
+        set(by_uuid, instance.system_uuid.to_ascii_lowercase(), &instance.id, there);
+        instance.due.into_iter().for_each(|at| set(due, at, &instance.id, there));
     }
 
-    fn unindex_instance(&mut self, instance: &Instance) {
-        let id = &instance.id;
-        self.indexes.by_provider_id.remove(&instance.provider_id);
-        if let Some(ids) = self.indexes.by_name.get_mut(&instance.name) {
-            ids.remove(id);
-            if ids.is_empty() {
-                self.indexes.by_name.remove(&instance.name);
-            }
-        }
-        let uuid = instance.system_uuid.to_ascii_lowercase();
-        if self.indexes.by_uuid.get(&uuid) == Some(id) {
-            self.indexes.by_uuid.remove(&uuid);
-        }
-        if let Some(due) = instance.due {
-            self.indexes.due.remove(&(due, id.clone()));
-        }
+    /// Whether a machine has this name.
+    pub(super) fn is_named(&self, name: &str) -> bool {
+        ids(&self.indexes.by_name, name.to_owned()).next().is_some()
     }
 }
 

@@ -8,7 +8,7 @@ use cloudprovider_sdk::{
     proto::{NodeAddress, NodeAddressType, NodeRef},
 };
 
-use super::{AddressKind, Instance, State, UnknownNodes};
+use super::{AddressKind, Instance, State, UnknownNodes, index::ids};
 
 /// What the cloud knows about a node.
 #[derive(Debug)]
@@ -44,8 +44,8 @@ impl State {
         let path =
             query.provider_id.strip_prefix(&self.settings.provider_id_prefix).filter(|path| !path.is_empty());
         let Some(path) = path else { return Found::NotOwned };
-        let found = self.indexes.by_provider_id.get(&query.provider_id).and_then(|id| self.instances.get(id));
-        if let Some(machine) = found {
+        let id = ids(&self.indexes.by_provider_id, query.provider_id.clone()).next();
+        if let Some(machine) = id.and_then(|id| self.instances.get(id)) {
             return Found::Instance(machine);
         }
         let zone = path.split('/').next().unwrap_or_default();
@@ -56,21 +56,19 @@ impl State {
     }
 
     fn by_properties(&self, query: &NodeRef) -> Found<'_> {
-        if let Some(ids) = self.indexes.by_name.get(&query.name) {
-            if ids.len() > 1 {
-                return Found::Unknown(ProviderError::instance_ambiguous(&query.name));
-            }
-            if let Some(machine) = ids.first().and_then(|id| self.instances.get(id)) {
-                return Found::Instance(machine);
-            }
+        let mut named = ids(&self.indexes.by_name, query.name.clone());
+        if let Some(machine) = named.next().and_then(|id| self.instances.get(id)) {
+            return match named.next() {
+                Some(_another) => Found::Unknown(ProviderError::instance_ambiguous(&query.name)),
+                None => Found::Instance(machine),
+            };
         }
         let uuid = query.system_uuid.to_ascii_lowercase();
-        if !uuid.is_empty()
-            && let Some(machine) = self.indexes.by_uuid.get(&uuid).and_then(|id| self.instances.get(id))
-        {
-            return Found::Instance(machine);
+        let newest = if uuid.is_empty() { None } else { ids(&self.indexes.by_uuid, uuid).last() };
+        match newest.and_then(|id| self.instances.get(id)) {
+            Some(machine) => Found::Instance(machine),
+            None => self.by_addresses(query),
         }
-        self.by_addresses(query)
     }
 
     fn by_addresses(&self, query: &NodeRef) -> Found<'_> {

@@ -7,7 +7,7 @@ use cloudprovider_sdk::{
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::{CloudError, Found, State};
+use super::{CloudError, Found, State, existing, index::ids};
 
 /// What a route does, numbered as in the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,8 +129,8 @@ impl State {
 
     fn listed(&self, route: &Route) -> ListedRoute {
         let leads = |target: &RouteTarget| match target.provider_id.as_str() {
-            "" => self.indexes.by_name.contains_key(&target.node),
-            provider_id => self.indexes.by_provider_id.contains_key(provider_id),
+            "" => self.is_named(&target.node),
+            provider_id => ids(&self.indexes.by_provider_id, provider_id.to_owned()).next().is_some(),
         };
         let state =
             if route.target.as_ref().is_some_and(leads) { RouteState::Active } else { RouteState::Blackhole };
@@ -174,8 +174,7 @@ impl State {
                 Route { id, cluster_uid, destination_cidr, target: Some(target) }
             }
         };
-        self.put_route(route.clone());
-        Ok(self.listed(&route))
+        Ok(self.put_route(route))
     }
 
     fn resolve_target(&self, cluster_uid: &str, target: &NodeRef) -> Result<RouteTarget> {
@@ -231,11 +230,12 @@ impl State {
         Ok(())
     }
 
-    fn put_route(&mut self, route: Route) {
+    fn put_route(&mut self, route: Route) -> ListedRoute {
         if self.routes.get(&route.id) != Some(&route) {
-            self.routes.insert(route.id.clone(), route);
+            self.routes.insert(route.id.clone(), route.clone());
             self.touch();
         }
+        self.listed(&route)
     }
 
     /// Makes a route behind the provider's back.
@@ -249,8 +249,7 @@ impl State {
         };
         let id = self.next_id("rt");
         let route = Route { id, cluster_uid: wish.cluster_uid, destination_cidr, target: wish.target };
-        self.put_route(route.clone());
-        Ok(self.listed(&route))
+        Ok(self.put_route(route))
     }
 
     /// Re-points a route behind the provider's back.
@@ -264,8 +263,7 @@ impl State {
             route.target = None;
         }
         route.target = patch.target.or(route.target);
-        self.put_route(route.clone());
-        Ok(self.listed(&route))
+        Ok(self.put_route(route))
     }
 
     /// Takes a route away behind the provider's back.
@@ -285,11 +283,7 @@ impl State {
             let net = canonical_cidr(reference)?;
             self.routes.values().find(|route| route.destination_cidr == net)
         };
-        self.routes
-            .get(reference)
-            .or_else(by_cidr)
-            .cloned()
-            .ok_or_else(|| CloudError::NotFound(format!("route {reference}")))
+        existing("route", reference, self.routes.get(reference).or_else(by_cidr).cloned())
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Weak;
 use std::time::Duration;
 
 use cloudprovider_sdk::Result;
@@ -10,8 +9,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Backend, Balancer, Change, Conditions, ConditionsPatch, HostedCluster, Instance, Quota, Route, Settings,
-    SshKey, Volume, journal::Journal,
+    Balancer, Change, Conditions, ConditionsPatch, HostedCluster, Instance, Quota, Route, Settings, SshKey,
+    Volume, index::Indexes, journal::Journal,
 };
 
 /// How often each operation of the cloud's own API was used: what shows one call per item instead of one per batch.
@@ -55,22 +54,6 @@ pub struct State {
     pub(super) generation: u64,
 }
 
-/// What is found faster with an index; rebuilt after loading.
-#[derive(Debug, Default)]
-pub(super) struct Indexes {
-    pub(super) by_provider_id: BTreeMap<String, String>,
-    pub(super) by_name: BTreeMap<String, BTreeSet<String>>,
-    pub(super) by_uuid: BTreeMap<String, String>,
-    /// Balancers by cluster and Service.
-    pub(super) balancer_by_key: BTreeMap<(String, String), String>,
-    /// Balancers by name.
-    pub(super) balancer_by_name: BTreeMap<String, String>,
-    /// Ids with a due time, by that time.
-    pub(super) due: BTreeSet<(Timestamp, String)>,
-    /// Sets of backends that balancers share, by digest: a thousand balancers over one set hold it once.
-    pub(super) backend_sets: BTreeMap<String, Weak<Vec<Backend>>>,
-}
-
 impl State {
     /// An empty cloud.
     pub fn new(settings: Settings) -> Self {
@@ -80,8 +63,8 @@ impl State {
     /// A cloud as it was written down, under the settings of the present start.
     pub fn restored(mut self, settings: Settings) -> Self {
         self.settings = settings;
-        self.instances.clone().values().for_each(|one| self.index_instance(one));
-        self.balancers.clone().values().for_each(|one| self.index_balancer(one));
+        self.instances.clone().values().for_each(|one| self.index_instance(one, true));
+        self.balancers.clone().values().for_each(|one| self.index_balancer(one, true));
         self
     }
 

@@ -8,7 +8,7 @@ use cloudprovider_sdk::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{CloudError, State};
+use super::{CloudError, State, existing};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
@@ -94,7 +94,7 @@ impl State {
     ///
     /// When there is none.
     pub fn delete_volume(&mut self, id: &str) -> Result<Volume, CloudError> {
-        let gone = self.volumes.remove(id).ok_or_else(|| CloudError::NotFound(format!("volume {id}")))?;
+        let gone = existing("volume", id, self.volumes.remove(id))?;
         self.touch();
         Ok(gone)
     }

@@ -2,17 +2,7 @@
 
 use std::time::Duration;
 
-use cloudprovider_sdk::{
-    ProviderError,
-    proto::{
-        AddSshKeyToAllInstancesResponse, BatchDeleteRoutesResponse, BatchEnsureRoutesResponse,
-        BatchUpdateLoadBalancersResponse, DeleteLoadBalancerResponse, EnsureLoadBalancerResponse,
-        GetLoadBalancerResponse, InProgress, InstanceResult, InstanceState, ItemError, ListInstancesResponse,
-        ListLoadBalancersResponse, ListRoutesResponse, ListedInstance, LoadBalancer, LoadBalancerState,
-        LoadBalancerUpdateResult, Ownership, RouteDeletion, RouteResult, UnreachableLocation, UpdateOutcome,
-        VolumeResult, VolumeState,
-    },
-};
+use cloudprovider_sdk::{ProviderError, proto::*};
 use tonic::Status;
 
 use super::{

@@ -2,10 +2,7 @@
 
 use std::str::FromStr;
 
-use cloudprovider_sdk::{
-    code_name,
-    proto::{ErrorReason, InstanceState},
-};
+use cloudprovider_sdk::{code_name, proto};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tonic::Code;
@@ -151,13 +148,14 @@ pub(super) fn code_named(name: &str) -> Option<Code> {
 }
 
 /// The reason of this name.
-pub(super) fn reason_named(name: &str) -> Option<ErrorReason> {
-    ErrorReason::from_wire_name(&name.to_ascii_uppercase())
+pub(super) fn reason_named(name: &str) -> Option<proto::ErrorReason> {
+    proto::ErrorReason::from_wire_name(&name.to_ascii_uppercase())
 }
 
 /// The number of a state of machines, by name or as it stands.
 pub(super) fn instance_state_named(name: &str) -> Option<i32> {
-    let by_name = || InstanceState::from_str_name(&format!("INSTANCE_STATE_{}", name.to_ascii_uppercase()));
+    let by_name =
+        || proto::InstanceState::from_str_name(&format!("INSTANCE_STATE_{}", name.to_ascii_uppercase()));
     name.parse().ok().or_else(|| by_name().map(i32::from))
 }
 

@@ -1,12 +1,7 @@
 //! What an account has beside machines and their network: how it is, hosted clusters, volumes.
 
 use cloudprovider_sdk::{
-    CallContext, CloudProvider, Clusters, ProviderError, Result, Volumes, async_trait,
-    proto::{
-        BatchGetVolumeLabelsRequest, BatchGetVolumeLabelsResponse, ConditionStatus, ConditionType,
-        GetControlPlaneEndpointRequest, GetControlPlaneEndpointResponse, GetStatusResponse,
-        ListClustersRequest, ListClustersResponse, ProviderCondition,
-    },
+    CallContext, CloudProvider, Clusters, ProviderError, Result, Volumes, async_trait, proto::*,
 };
 
 use super::Honest;

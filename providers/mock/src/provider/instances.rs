@@ -73,7 +73,7 @@ impl Instances for Honest {
             Ok(proto::ListInstancesResponse {
                 instances: page.into_iter().map(listed).collect(),
                 next_page_token,
-                unreachable: unreachable.iter().map(could_not_be_asked).collect(),
+                unreachable: unreachable.iter().map(|zone| could_not_be_asked(zone)).collect(),
             })
         })
         .await
@@ -90,7 +90,7 @@ impl Instances for Honest {
     }
 }
 
-fn could_not_be_asked(zone: &String) -> proto::UnreachableLocation {
+fn could_not_be_asked(zone: &str) -> proto::UnreachableLocation {
     let error = ProviderError::location_unreachable(zone).to_item();
-    proto::UnreachableLocation { location: zone.clone(), error: Some(error) }
+    proto::UnreachableLocation { location: zone.to_owned(), error: Some(error) }
 }

@@ -2,16 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use cloudprovider_sdk::{
-    CallContext, LoadBalancers, ProviderError, Result, async_trait,
-    proto::{
-        Adoption, BatchUpdateLoadBalancersRequest, BatchUpdateLoadBalancersResponse, ClusterRef,
-        DeleteLoadBalancerRequest, DeleteLoadBalancerResponse, EnsureLoadBalancerRequest,
-        EnsureLoadBalancerResponse, ErrorReason, EventType, GetLoadBalancerRequest, GetLoadBalancerResponse,
-        InProgress, ListLoadBalancersRequest, ListLoadBalancersResponse, LoadBalancer, LoadBalancerState,
-        LoadBalancerUpdate, LoadBalancerUpdateResult, ProviderEvent, UpdateOutcome,
-    },
-};
+use cloudprovider_sdk::{CallContext, LoadBalancers, ProviderError, Result, async_trait, proto::*};
 use jiff::Timestamp;
 
 use super::Honest;

@@ -1,13 +1,6 @@
 //! `Routes`, answered from the cloud.
 
-use cloudprovider_sdk::{
-    CallContext, Result, Routes, async_trait,
-    proto::{
-        BatchDeleteRoutesRequest, BatchDeleteRoutesResponse, BatchEnsureRoutesRequest,
-        BatchEnsureRoutesResponse, ListRoutesRequest, ListRoutesResponse, NodeRef, Route, RouteDeletion,
-        RouteResult, RouteToDelete, RouteToEnsure,
-    },
-};
+use cloudprovider_sdk::{CallContext, Result, Routes, async_trait, proto::*};
 
 use super::Honest;
 use crate::cloud::{ListedRoute, RouteTarget, canonical_cidr};

@@ -2,14 +2,17 @@
 
 use crate::support::*;
 use cloudprovider_sdk::proto::*;
-use provider_mock::cloud::{ConditionsPatch, Credentials, NewInstances};
+use provider_mock::{
+    admin::Termination,
+    cloud::{ConditionsPatch, Credentials, NewInstances},
+};
 use tonic::Code;
 
 #[tokio::test]
 async fn machines_are_seen_in_every_state() {
     let mock = Mock::start(&["--seed-instances", "4", "--terminate-linger", "1h"]).await;
     mock.admin.stop_instance("node-1").await.unwrap();
-    mock.admin.terminate_instance("node-2", None).await.unwrap();
+    mock.admin.terminate_instance("node-2", &Termination::default()).await.unwrap();
     mock.admin.delete_instance("node-3").await.unwrap();
     let boots = NewInstances { boot_ms: Some(3_600_000), ..NewInstances::named("boots") };
     mock.admin.create_instances(&boots).await.unwrap();

@@ -38,12 +38,12 @@ fn annotated(name: &str, value: &str) -> Service {
     Service { annotations, ..service(UID) }
 }
 
-fn cluster(uid: &str, name: &str) -> ClusterRef {
-    ClusterRef { uid: uid.into(), name: name.into() }
+fn cluster(uid: &str, name: &str) -> proto::ClusterRef {
+    proto::ClusterRef { uid: uid.into(), name: name.into() }
 }
 
 fn wish(service: &Service, digest: &str) -> EnsureLoadBalancerRequest {
-    let nodes = vec![NodeRef { name: "node-0".into(), ..NodeRef::default() }];
+    let nodes = vec![proto::NodeRef { name: "node-0".into(), ..proto::NodeRef::default() }];
     EnsureLoadBalancerRequest {
         service: Some(service.clone()),
         backends: Some(BackendSet { digest: "b1".into(), nodes, ..BackendSet::default() }),

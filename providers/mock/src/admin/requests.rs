@@ -1,0 +1,177 @@
+//! Every request to the admin door: one look at the cloud, or one change.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{
+    Client, ClientError, Info, Termination,
+    door::{Answer, Asked, Door, all, counted, inspected, nothing_there, shown},
+};
+use crate::{
+    calls::{Call, CallSummary},
+    cloud::{
+        Balancer, BalancerPatch, Conditions, ConditionsPatch, Held, HostedCluster, Instance, InstancePatch,
+        ListedRoute, NewInstances, NewLegacyBalancer, NewRoute, Quota, Route, RoutePatch, SshKey, State,
+        Volume, existing,
+    },
+    fault::{Fault, FaultStatus},
+};
+
+/// One row for each: the client's method with what it takes and gives, where the request goes, and what the door does then.
+macro_rules! requests {
+    ($door:ident, $asked:ident; $($(#[$doc:meta])* $name:ident($($taken:ident: $type:ty),*) -> $given:ty:
+        $method:ident $path:tt $(, $body:ident)? => $answer:expr;)*) => {
+        #[expect(clippy::missing_errors_doc, reason = "all alike: the door does not answer, or refuses")]
+        impl Client {$(
+            $(#[$doc])*
+            pub async fn $name(&self $(, $taken: &$type)*) -> Result<$given, ClientError> {
+                let body = ($($body)?);
+                self.call(Method::$method, &$path, None, &body).await
+            }
+        )*}
+
+        impl Door {
+            pub(super) async fn answer(&self, $asked: Asked<'_>) -> Answer {
+                let $door = self;
+                match (&$asked.method, $asked.path) {
+                    $((&Method::$method, $path) => {
+                        $(let $body = $asked.body()?;)?
+                        $answer
+                    })*
+                    (method, path) => nothing_there(method, path),
+                }
+            }
+        }
+    };
+}
+
+requests! {
+    door, asked;
+
+    /// Who answers.
+    info() -> Info: GET ["info"] => shown(&door.info);
+
+    /// All machines.
+    instances() -> Vec<Instance>: GET ["instances"] => door.mock.look(|state| all(state.instances()));
+    /// One machine.
+    instance(reference: str) -> Instance: GET ["instances", reference]
+        => door.mock.look(|state| shown(existing("instance", reference, state.instance(reference))?));
+    /// Makes machines.
+    create_instances(wish: NewInstances) -> Vec<Instance>: POST ["instances"], wish
+        => door.change(|state, now| state.create_instances(&wish, now)).await;
+    /// Changes a machine.
+    patch_instance(reference: str, patch: InstancePatch) -> Instance: PATCH ["instances", reference], patch
+        => door.change(|state, _| state.patch_instance(reference, patch)).await;
+    /// Stops a machine.
+    stop_instance(reference: str) -> Instance: POST ["instances", reference, "stop"]
+        => door.change(|state, _| state.stop_instance(reference)).await;
+    /// Starts a stopped machine.
+    start_instance(reference: str) -> Instance: POST ["instances", reference, "start"]
+        => door.change(|state, _| state.start_instance(reference)).await;
+    /// Terminates a machine.
+    terminate_instance(reference: str, wish: Termination) -> Instance:
+        POST ["instances", reference, "terminate"], wish
+        => door.change(|state, now| {
+            state.terminate_instance(reference, Termination::linger(&wish), now)
+        }).await;
+    /// Takes a machine away at once.
+    delete_instance(reference: str) -> Instance: DELETE ["instances", reference]
+        => door.change(|state, _| state.delete_instance(reference)).await;
+    /// Takes all machines away at once whose name begins so.
+    delete_instances(prefix: str) -> Vec<Instance>: DELETE ["instances-named", prefix]
+        => door.change(|state, _| Ok(state.delete_instances(prefix))).await;
+
+    /// All balancers.
+    balancers() -> Vec<Balancer>: GET ["balancers"] => door.mock.look(|state| all(state.balancers()));
+    /// Ids of the balancers that have the machine of this node behind them: far less to read than all with all backends.
+    balancers_with(node: str) -> Vec<String>: GET ["balancers", "behind", node]
+        => door.mock.look(|state| all(state.balancers().filter(|one| one.has_behind(node)).map(|one| &one.id)));
+    /// What there is for one Service, in the form that the conformance suite reads.
+    inspect_balancers(service_uid: str) -> Vec<Value>: GET ["balancers", "inspect", service_uid]
+        => door.mock.look(|state| {
+            all(state.balancers().filter(|one| one.service_uid == *service_uid).map(inspected))
+        });
+    /// Makes a former controller's balancer, or another cluster's.
+    create_legacy_balancer(wish: NewLegacyBalancer) -> Balancer: POST ["balancers", "legacy"], wish
+        => door.change(|state, now| state.create_legacy_balancer(wish, now)).await;
+    /// One balancer.
+    balancer(reference: str) -> Balancer: GET ["balancers", reference]
+        => door.mock.look(|state| shown(existing("load balancer", reference, state.balancer(reference))?));
+    /// Changes a balancer behind the provider's back: it drifts.
+    patch_balancer(reference: str, patch: BalancerPatch) -> Balancer: PATCH ["balancers", reference], patch
+        => door.change(|state, _| state.patch_balancer(reference, patch)).await;
+    /// Takes a balancer away behind the provider's back.
+    delete_balancer(reference: str) -> Balancer: DELETE ["balancers", reference]
+        => door.change(|state, _| state.remove_balancer_outside(reference)).await;
+
+    /// All routes.
+    routes() -> Vec<ListedRoute>: GET ["routes"] => door.mock.look(|state| all(state.routes()));
+    /// Makes a route behind the provider's back.
+    create_route(wish: NewRoute) -> ListedRoute: POST ["routes"], wish
+        => door.change(|state, _| state.create_route_outside(wish)).await;
+    /// Re-points a route behind the provider's back.
+    patch_route(reference: str, patch: RoutePatch) -> ListedRoute: PATCH ["routes", reference], patch
+        => door.change(|state, _| state.patch_route(reference, patch)).await;
+    /// Takes a route away behind the provider's back.
+    delete_route(reference: str) -> Route: DELETE ["routes", reference]
+        => door.change(|state, _| state.remove_route_outside(reference)).await;
+    /// What the cloud holds for a cluster, beside its machines.
+    held(cluster_uid: str) -> Vec<Held>: GET ["held", cluster_uid]
+        => door.mock.look(|state| shown(state.held(cluster_uid)));
+
+    /// All volumes.
+    volumes() -> Vec<Volume>: GET ["volumes"] => door.mock.look(|state| all(state.volumes()));
+    /// Makes or replaces a volume.
+    put_volume(volume: Volume) -> Volume: POST ["volumes"], volume
+        => door.change(|state, _| state.put_volume(volume)).await;
+    /// Takes a volume away.
+    delete_volume(id: str) -> Volume: DELETE ["volumes", id]
+        => door.change(|state, _| state.delete_volume(id)).await;
+    /// All hosted clusters.
+    clusters() -> Vec<HostedCluster>: GET ["clusters"] => door.mock.look(|state| all(state.clusters()));
+    /// Makes or replaces a hosted cluster.
+    put_cluster(cluster: HostedCluster) -> HostedCluster: POST ["clusters"], cluster
+        => door.change(|state, _| state.put_cluster(cluster)).await;
+    /// Takes a hosted cluster away.
+    delete_cluster(name: str) -> HostedCluster: DELETE ["clusters", name]
+        => door.change(|state, _| state.delete_cluster(name)).await;
+    /// All SSH keys.
+    ssh_keys() -> Vec<SshKey>: GET ["ssh-keys"] => door.mock.look(|state| shown(state.ssh_keys()));
+    /// All upper bounds.
+    quota() -> Quota: GET ["quota"] => door.mock.look(|state| shown(state.quota));
+    /// Sets all upper bounds.
+    set_quota(quota: Quota) -> Quota: PUT ["quota"], quota
+        => door.change(|state, _| Ok(state.set_quota(quota))).await;
+    /// How things are.
+    conditions() -> Conditions: GET ["conditions"] => door.mock.look(|state| shown(&state.conditions));
+    /// Changes how things are.
+    patch_conditions(patch: ConditionsPatch) -> Conditions: PATCH ["conditions"], patch
+        => door.change(|state, _| Ok(state.patch_conditions(patch))).await;
+
+    /// Calls that came in, in their order.
+    calls() -> Vec<Call>: GET ["calls"] => shown(door.mock.calls.list(
+        asked.filter.method.as_deref(), asked.filter.since.unwrap_or(0), asked.filter.limit.unwrap_or(usize::MAX),
+    ));
+    /// What was seen of each RPC since the last reset, and of the cloud's own API.
+    call_summary() -> CallSummary: GET ["calls", "summary"]
+        => shown(CallSummary { methods: door.mock.calls.methods(), cloud: door.mock.look(State::cloud_calls) });
+    /// How often the cloud's own API was called, and how many of these calls change something.
+    count_calls() -> Value: GET ["calls", "count"] => shown(counted(&door.mock.look(State::cloud_calls)));
+    /// Forgets all calls.
+    reset_calls() -> (): DELETE ["calls"] => {
+        door.mock.calls.reset();
+        door.mock.look(State::reset_cloud_calls);
+        shown(())
+    };
+
+    /// All faults, spent ones among them.
+    faults() -> Vec<FaultStatus>: GET ["faults"] => shown(door.mock.faults.list());
+    /// Adds a fault.
+    add_fault(fault: Fault) -> FaultStatus: POST ["faults"], fault => shown(door.add_fault(fault));
+    /// Takes all faults away; how many they were.
+    clear_faults() -> Value: DELETE ["faults"]
+        => shown(json!({"cleared": door.mock.faults.remove(|_id, _kind| true)}));
+    /// Takes the fault of this number away, or all of this kind; how many they were.
+    remove_faults(reference: str) -> Value: DELETE ["faults", reference]
+        => shown(json!({"cleared": door.remove_faults(reference)?}));
+}
