@@ -136,7 +136,7 @@ mod tests {
             "**It breaks the contract and must not be used before that is mended.** 0 cases passed, 1 failed, 2 could not",
             "| BUILT-03 | the instances of the set stand behind it, no other | `targets are {}, not {\"a\\|1\"}` | build all of",
             "| no hook inspect-load-balancer | give the scenario a hook that asks the cloud, never the provider, what \
-             there is for this Service | yes | BUILT-01 |",
+             exists for this Service | yes | BUILT-01 |",
             "| no | DEL-09 |",
         ] {
             assert!(page.contains(wanted), "{wanted}\n{page}");
