@@ -151,12 +151,12 @@ mod tests {
         assert_eq!(only("discovery-no-cloud"), "It MUST NOT call the cloud.");
         assert_eq!(
             only("batch-keys"),
-            "The answer MUST hold each key exactly once and no other key; the order is free."
+            "The response MUST contain each key exactly once and no other key; the order is free."
         );
         assert_eq!(
             only("advertised-works"),
-            "An RPC that needs a capability MUST NOT answer UNIMPLEMENTED once it is advertised; without it, it is \
-             never called."
+            "An RPC that needs a capability MUST NOT answer UNIMPLEMENTED once the capability is advertised; \
+             otherwise the host never calls it."
         );
         assert!(
             only("discovery-name").starts_with("Name of the provider: a DNS subdomain of at most 63 bytes")

@@ -16,8 +16,7 @@ use crate::{
 };
 
 const LEGACY: &[&str] = &["make-legacy-load-balancer", "delete-legacy-load-balancer"];
-const REFUSE: &[&str] =
-    &["| a legacy balancer exists, adoption REFUSE| FAILED_PRECONDITION | ADOPTION_REFUSED"];
+const REFUSE: &[&str] = &["| a legacy one exists, adoption REFUSE | FAILED_PRECONDITION | ADOPTION_REFUSED"];
 
 pub(super) const CASES: &[Case] = &[
     Case::new(
@@ -32,7 +31,7 @@ pub(super) const CASES: &[Case] = &[
     .hooks(LEGACY)
     .extended(),
     Case::new("ADOPT-02", LoadBalancers, "an adopted balancer carries both uids", &[], &adopted)
-        .words(&["Take it over, and tag it with both uids."])
+        .words(&["Take it over and tag it with both uids."])
         .capability(Capability::Adoption)
         .hooks(LEGACY)
         .extended(),
@@ -43,7 +42,7 @@ pub(super) const CASES: &[Case] = &[
         &[],
         &not_deleted,
     )
-    .words(&["A balancer is changed or deleted only with adoption ADOPT."])
+    .words(&["The provider changes or deletes such a load balancer only with adoption ADOPT."])
     .capability(Capability::Adoption)
     .hooks(LEGACY)
     .extended(),
@@ -54,7 +53,7 @@ pub(super) const CASES: &[Case] = &[
         &[],
         &drift,
     )
-    .words(&["It was changed behind our back: the host calls Ensure."])
+    .words(&["Somebody else changed the load balancer: the host calls Ensure."])
     .capability(Capability::LoadBalancerDrift)
     .hooks(&["make-drift"])
     .extended(),

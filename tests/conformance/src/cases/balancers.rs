@@ -14,7 +14,7 @@ const MADE: &[&str] = &["| done | OK | | publishes the status |"];
 
 pub(super) const CASES: &[Case] = &[
     Case::new("LB-01", LoadBalancers, "a balancer that nobody made is ABSENT, not an error", &[], &absent)
-        .words(&["| there is none | OK, state ABSENT |"]),
+        .words(&["| it does not exist | OK, state ABSENT |"]),
     Case::new(
         "LB-02",
         LoadBalancers,
@@ -25,8 +25,8 @@ pub(super) const CASES: &[Case] = &[
     .words(MADE),
     Case::new("LB-03", LoadBalancers, "Get shows what Ensure made, as this cluster's own", &[], &read).words(
         &[
-            "It carries the cluster uid, and a balancer the service uid, too.",
-            "The Service it belongs to, as recorded. Required;",
+            "It carries the cluster uid; a load balancer also carries the service uid.",
+            "The Service that the load balancer belongs to, as recorded in the cloud. Required;",
         ],
     ),
     Case::new("LB-04", LoadBalancers, "the applied digest is the desired one", &["applied-digest"], &digest),
@@ -34,7 +34,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("LB-06", LoadBalancers, "an empty backend set is legal", &[], &no_backends)
         .words(&["An empty backend set is legal."]),
     Case::new("LB-07", LoadBalancers, "nodes without a provider ID are coped with", &[], &unknown_backends)
-        .words(&["A node may lack a provider ID; the provider copes."])
+        .words(&["The provider tolerates nodes without a provider ID."])
         .hooks(&["create-instance", "terminate-instance"]),
     Case::new(
         "LB-09",
@@ -59,7 +59,7 @@ pub(super) const CASES: &[Case] = &[
         &["applied-digest"],
         &digest_when_done,
     )
-    .words(&["was applied wholly"])
+    .words(&["was fully applied"])
     .hooks(&["slow-load-balancers", "restore-load-balancers"])
     .extended(),
     Case::new(

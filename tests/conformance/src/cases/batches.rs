@@ -20,8 +20,8 @@ use calls::Batch;
 const KEYS: &[&str] = &["batch-keys"];
 const QUERIES: &[&str] = &["| too many queries | INVALID_ARGUMENT | BATCH_TOO_LARGE"];
 const ITEMS: &[&str] = &["| too many items | INVALID_ARGUMENT | BATCH_TOO_LARGE"];
-const DOUBLED: &[&str] = &["| a key is empty or doubled | INVALID_ARGUMENT | INVALID_ARGUMENT_SHAPE|"];
-const SHAPE: &[&str] = &["a required field is missing, a key is doubled. Code INVALID_ARGUMENT."];
+const DOUBLED: &[&str] = &["| a key is empty or duplicate | INVALID_ARGUMENT | INVALID_ARGUMENT_SHAPE |"];
+const SHAPE: &[&str] = &["a required field is missing, or a key is duplicated. Code INVALID_ARGUMENT."];
 
 pub(super) const CASES: &[Case] = &[
     one("BATCH-01", Instances, &Keys(Batch::Instances, Size::One)),

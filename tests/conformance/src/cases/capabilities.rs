@@ -37,8 +37,9 @@ pub(super) const CASES: &[Case] = &[
     .hooks(&["cut-cloud", "restore-cloud"])
     .extended(),
     Case::new("CAP-03", Identity, "what is advertised is served", &["advertised-works"], &advertised_works),
-    Case::new("CAP-04", Identity, "the message size is within its bounds", &[], &message_size)
-        .words(&["Bytes of one message, either way. Default 16 MiB, at least 4 MiB, at most 64 MiB."]),
+    Case::new("CAP-04", Identity, "the message size is within its bounds", &[], &message_size).words(&[
+        "Bytes of one message in either direction. Default 16 MiB, at least 4 MiB, at most 64 MiB.",
+    ]),
     Case::new(
         "CAP-05",
         Identity,
@@ -48,12 +49,12 @@ pub(super) const CASES: &[Case] = &[
     )
     .words(&["Each stays within the maximum that the RPC names."]),
     Case::new("CAP-06", Identity, "intervals are positive where they are set", &[], &intervals)
-        .words(&["Intervals are paces. Absent: the default in the comment."]),
+        .words(&["Intervals are the provider's periods and validities. Absent: the default in the comment."]),
     Case::new("CAP-07", Identity, "rates are positive where they are set", &[], &rates)
-        .words(&["Tokens a second. Required and positive; else the limit is ignored."])
+        .words(&["Tokens per second. Required and positive; otherwise the limit is ignored."])
         .extended(),
     Case::new("CAP-08", Identity, "a service that is not served answers UNIMPLEMENTED", &[], &not_served)
-        .words(&["| RPC or service not served | UNIMPLEMENTED | METHOD_NOT_SUPPORTED or none|"]),
+        .words(&["| the RPC or service is not served | UNIMPLEMENTED | METHOD_NOT_SUPPORTED or none |"]),
 ];
 
 /// Services that are served or not as a provider likes.

@@ -11,13 +11,13 @@ const HOSTED: &[&str] = &["create-cluster", "delete-cluster"];
 
 pub(super) const CASES: &[Case] = &[
     Case::new("CLUS-01", Clusters, "a hosted cluster is listed", &["page-walk-ends"], &listed)
-        .words(&["ListClusters walks over the clusters of the account."])
+        .words(&["ListClusters lists the clusters of the account page by page."])
         .hooks(HOSTED),
     Case::new("CLUS-02", Clusters, "its control plane has an address", &[], &endpoint)
-        .words(&["GetControlPlaneEndpoint says where the apiserver of a cluster is."])
+        .words(&["GetControlPlaneEndpoint returns the address of a cluster's apiserver."])
         .hooks(HOSTED),
     Case::new("CLUS-03", Clusters, "a cluster that nobody knows is CLUSTER_NOT_FOUND", &[], &unknown)
-        .words(&["| no such cluster | NOT_FOUND | CLUSTER_NOT_FOUND"]),
+        .words(&["| the cluster does not exist | NOT_FOUND | CLUSTER_NOT_FOUND"]),
 ];
 
 fn request(t: &Trial, name: &str) -> GetControlPlaneEndpointRequest {

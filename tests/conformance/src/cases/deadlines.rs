@@ -95,7 +95,7 @@ pub(super) const CASES: &[Case] = &[
         &hurried_ensure,
     ),
     Case::new("DEAD-13", Instances, "calls that are given up in great number do no harm", RULE, &given_up)
-        .words(&["| the caller went away | CANCELLED | none | as above |"]),
+        .words(&["| the caller cancelled | CANCELLED | none | as above |"]),
 ];
 
 /// Answered in time: with whatever came of it, or with the words that a deadline has.

@@ -56,7 +56,7 @@ pub(super) const CASES: &[Case] = &[
     )
     .hooks(MACHINE),
     Case::new("INST-13", Instances, "pod CIDRs are networks, at most one of a family", &[], &pod_cidrs)
-        .words(&["Pod CIDRs, if the cloud allots them: CAPABILITY_INSTANCE_POD_CIDRS. At most one a family."])
+        .words(&["Pod CIDRs, if the cloud allocates them: CAPABILITY_INSTANCE_POD_CIDRS."])
         .capability(Capability::InstancePodCidrs)
         .hooks(MACHINE),
 ];

@@ -84,7 +84,7 @@ pub(super) const CASES: &[Case] = &[
     .extended(),
     Case::new("DISC-10", Identity, "the answer stays within its sizes", &[], &sizes).words(&[
         "Request and answer stay below 64 KiB.",
-        "Version of the provider as its vendor counts. Optional, at most 64 bytes.",
+        "Version of the provider, in the vendor's own scheme. Optional, at most 64 bytes.",
     ]),
     Case::new(
         "DISC-11",

@@ -16,9 +16,9 @@ const OWNS: &[&str] = &["cluster-owns-by-uid"];
 
 pub(super) const CASES: &[Case] = &[
     Case::new("OWN-01", LoadBalancers, "another cluster's balancer is not shown as ours", OWNS, &not_ours)
-        .words(&["| it is another cluster's | OK, NOT_OWNED |"]),
+        .words(&["| another cluster owns it | OK, NOT_OWNED |"]),
     Case::new("OWN-02", LoadBalancers, "Delete leaves another cluster's balancer alone", OWNS, &not_deleted)
-        .words(&["| it is another cluster's | OK | | removes the finalizer; nothing was touched |"]),
+        .words(&["| another cluster owns it | OK | | removes the finalizer; nothing was touched |"]),
     Case::new("OWN-03", LoadBalancers, "Ensure leaves another cluster's balancer alone", OWNS, &not_changed),
     Case::new(
         "OWN-04",
@@ -27,7 +27,7 @@ pub(super) const CASES: &[Case] = &[
         OWNS,
         &foreign_route,
     )
-    .words(&["| the destination is another's | OK, item error | OWNED_BY_OTHER_CLUSTER"])
+    .words(&["| another cluster owns the destination | OK, item error | OWNED_BY_OTHER_CLUSTER"])
     .capability(Capability::RouteOwnership)
     .hooks(&["create-instance", "terminate-instance"]),
     Case::new(

@@ -13,7 +13,7 @@ use crate::{
     trial::{Trial, expect, failed, good},
 };
 
-const WORDS: &[&str] = &["Health (grpc.health.v1) says only whether it accepts work."];
+const WORDS: &[&str] = &["Health (grpc.health.v1) only reports whether it accepts work."];
 
 pub(super) const CASES: &[Case] = &[
     Case::new("HLTH-01", Observability, "the process as a whole is SERVING", &[], &whole).words(WORDS),

@@ -56,7 +56,7 @@ pub(super) const CASES: &[Case] = &[
         &["ensure-idempotent"],
         &equal_at_once,
     )
-    .words(&["Equal calls at once join or queue"]),
+    .words(&["Identical concurrent calls share one operation or queue"]),
     Case::new(
         "IDEM-06",
         LoadBalancersList,
@@ -64,7 +64,7 @@ pub(super) const CASES: &[Case] = &[
         &["ensure-idempotent"],
         &conflicting_at_once,
     )
-    .words(&["conflicting ones end in one winner and CONCURRENT_OPERATION"]),
+    .words(&["of conflicting calls one wins and the others fail with CONCURRENT_OPERATION"]),
     Case::new(
         "IDEM-08",
         LoadBalancersList,
@@ -72,7 +72,7 @@ pub(super) const CASES: &[Case] = &[
         &[],
         &ensure_and_delete,
     )
-    .words(&["a call that was lost, repeated or overtaken does no harm"]),
+    .words(&["so that a lost, repeated or overtaken call does no harm"]),
 ];
 
 /// What must not change from call to call.

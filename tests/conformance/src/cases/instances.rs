@@ -13,7 +13,7 @@ const MACHINE: &[&str] = &["create-instance", "terminate-instance"];
 
 pub(super) const CASES: &[Case] = &[
     Case::new("INST-01", Instances, "a new node is found without a provider ID, and runs", &[], &by_name)
-        .words(&["| the instance is there | OK, item PENDING .. TERMINATING|"])
+        .words(&["| the instance exists | OK, item PENDING .. TERMINATING |"])
         .hooks(MACHINE),
     Case::new(
         "INST-02",
@@ -40,7 +40,7 @@ pub(super) const CASES: &[Case] = &[
     )
     .hooks(MACHINE),
     Case::new("INST-11", Instances, "the view EXISTENCE tells state, provider ID and name", &[], &existence)
-        .words(&["Only the state, the provider ID and the name."])
+        .words(&["Only state, provider ID and name."])
         .hooks(MACHINE),
     Case::new(
         "INST-16",
@@ -49,10 +49,10 @@ pub(super) const CASES: &[Case] = &[
         &[],
         &metadata,
     )
-    .words(&["Whether the instance runs is not asked: EXISTS is a full answer."])
+    .words(&["but not whether the instance runs: EXISTS is a full result."])
     .hooks(MACHINE),
     Case::new("INST-12", Instances, "a view of a newer contract is read as ALL", &[], &unknown_view)
-        .words(&["Read as ALL.", "an unknown enum number is read as zero"])
+        .words(&["Read as ALL.", "an unknown enum value is read as zero"])
         .hooks(MACHINE),
     Case::new(
         "INST-14",
@@ -62,13 +62,12 @@ pub(super) const CASES: &[Case] = &[
         &unknown_node,
     )
     .words(&[
-        "InstanceState says whether an instance exists and in which state. It is an answer, never an error.",
+        "InstanceState is whether an instance exists and in which state. It is a result, never an error.",
     ]),
     Case::new("INST-15", Instances, "another cloud's provider ID is NOT_OWNED", &[], &foreign_id)
-        .words(&["The provider ID or name belongs to another cloud, account or region. Never touched."]),
-    Case::new("INST-18", Instances, "a provider ID that nobody makes is NOT_OWNED", &[], &malformed_id).words(&[
-        "an ID that this provider never makes though it begins with one of its prefixes: nobody knows where to look.",
-    ]),
+        .words(&["The provider ID or name belongs to another cloud, account or region."]),
+    Case::new("INST-18", Instances, "a provider ID that nobody makes is NOT_OWNED", &[], &malformed_id)
+        .words(&["a provider ID that has one of this provider's prefixes but a form that it never creates"]),
     Case::new(
         "INST-17",
         Instances,

@@ -19,7 +19,7 @@ pub(super) const CASES: &[Case] = &[
         &balancers,
     ),
     Case::new("LEAK-02", Routes, "no route of this run is left", &[], &routes)
-        .words(&["BatchDeleteRoutes removes routes that were listed."]),
+        .words(&["BatchDeleteRoutes deletes listed routes."]),
     Case::new(
         "SEC-06",
         Security,

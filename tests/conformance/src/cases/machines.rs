@@ -46,7 +46,7 @@ pub(super) const CASES: &[Case] = &[
         &[],
         &no_return,
     )
-    .words(&["It is on its way out and will not come back."])
+    .words(&["The instance is being deleted and will not come back."])
     .hooks(TERMINATE),
     Case::new(
         "MACH-07",

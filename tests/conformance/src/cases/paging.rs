@@ -17,10 +17,10 @@ use crate::{
 const MACHINES: &[&str] = &["create-instance", "terminate-instance"];
 const HOSTED: &[&str] = &["create-cluster", "delete-cluster"];
 const NEVER_ISSUED: &[&str] = &["| the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN"];
-const TOO_OLD: &[&str] = &["| the token is too old | ABORTED | PAGE_TOKEN_EXPIRED"];
-const ANY_SIZE: &[&str] = &["page_size (0: the provider's choice; above `Limits.max_page_size`: that)"];
-const NEGATIVE: &[&str] = &["A negative size is INVALID_ARGUMENT_SHAPE."];
-const CHANGED: &[&str] = &["Absence from a list is never evidence for anything."];
+const TOO_OLD: &[&str] = &["| the token has expired | ABORTED | PAGE_TOKEN_EXPIRED"];
+const ANY_SIZE: &[&str] = &["page_size (0: the provider's choice; capped at `Limits.max_page_size`)"];
+const NEGATIVE: &[&str] = &["A negative page_size is INVALID_ARGUMENT_SHAPE."];
+const CHANGED: &[&str] = &["Absence from a list is never evidence."];
 const WALK: &[&str] = &["page-size", "page-walk-ends"];
 const VALID: &[&str] = &["page-token-validity"];
 

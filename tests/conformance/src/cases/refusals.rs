@@ -8,7 +8,7 @@ use crate::{
     trial::{Trial, Wanted, failed, refused, same},
 };
 
-const SHAPE: &[&str] = &["a required field is missing, a key is doubled. Code INVALID_ARGUMENT."];
+const SHAPE: &[&str] = &["a required field is missing, or a key is duplicated. Code INVALID_ARGUMENT."];
 
 pub(super) const CASES: &[Case] = &[
     Case::new("LB-11", LoadBalancers, "an unknown protocol is UNSUPPORTED_FEATURE", &[], &unknown_protocol)

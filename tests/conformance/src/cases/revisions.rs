@@ -19,12 +19,12 @@ pub(super) const CASES: &[Case] = &[
         &lower,
     ),
     Case::new("REV-02", LoadBalancers, "an equal revision is the same call again", &[], &equal)
-        .words(&["an equal one is the same call again."]),
+        .words(&["an equal revision repeats the same call."]),
     Case::new("REV-03", LoadBalancers, "revision 0 is never refused", &[], &zero)
         .words(&["0 is never refused."]),
     Case::new("REV-04", LoadBalancers, "revisions of one Service say nothing of another", RULE, &per_service),
     Case::new("REV-05", LoadBalancers, "an Ensure that a Delete overtook is refused", RULE, &after_delete)
-        .words(&["an older Ensure that arrives later is refused."]),
+        .words(&["the provider refuses an older Ensure that arrives later"]),
     Case::new(
         "REV-06",
         LoadBalancers,
@@ -32,7 +32,7 @@ pub(super) const CASES: &[Case] = &[
         RULE,
         &overtaken_delete,
     )
-    .words(&["So is a Delete that an Ensure overtook."]),
+    .words(&["a Delete that a newer Ensure has overtaken."]),
     Case::new(
         "REV-07",
         LoadBalancers,
@@ -40,7 +40,7 @@ pub(super) const CASES: &[Case] = &[
         RULE,
         &used_by_refused,
     )
-    .words(&["an Ensure that is refused for what it asks has used its revision."]),
+    .words(&["an Ensure that it then refuses has used its revision."]),
 ];
 
 async fn lower(t: &Trial) -> Outcome {

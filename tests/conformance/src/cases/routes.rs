@@ -23,7 +23,7 @@ pub(super) const CASES: &[Case] = &[
     )
     .hooks(MACHINE),
     Case::new("ROUTE-02", Routes, "a route that was made is listed, and leads to its target", &[], &listed)
-        .words(&["ListRoutes walks over the routes of this cluster"])
+        .words(&["ListRoutes lists the routes of this cluster page by page"])
         .hooks(MACHINE),
     Case::new("ROUTE-03", Routes, "destinations are answered in canonical form", CANONICAL, &canonical)
         .hooks(MACHINE),
@@ -44,7 +44,7 @@ pub(super) const CASES: &[Case] = &[
     )
     .hooks(MACHINE),
     Case::new("ROUTE-06", Routes, "a route is removed, and removing it again is OK", &[], &removed)
-        .words(&["Idempotent: a route that is gone is OK."])
+        .words(&["Idempotent: deleting an absent route is OK."])
         .hooks(MACHINE),
     Case::new(
         "ROUTE-07",
@@ -57,17 +57,17 @@ pub(super) const CASES: &[Case] = &[
     Case::new("ROUTE-08", Routes, "a target that does not exist is INSTANCE_NOT_FOUND", &[], &no_target)
         .words(&["| the target does not exist | OK, item error | INSTANCE_NOT_FOUND"]),
     Case::new("ROUTE-09", Routes, "the list can be bounded by cluster CIDRs", &[], &within)
-        .words(&["The cluster CIDRs: routes outside of all need not be listed."])
+        .words(&["The cluster CIDRs: routes outside all of them need not be listed."])
         .hooks(MACHINE),
     Case::new("ROUTE-10", Routes, "a route whose target is gone does not count as standing", &[], &blackhole)
-        .words(&["Its target is gone: packets are lost."])
+        .words(&["The target no longer exists: packets are dropped."])
         .hooks(MACHINE)
         .extended(),
     Case::new("ROUTE-11", Routes, "equal calls at once make one route", &[], &at_once)
         .words(&["The natural key of a route is (cluster uid, destination CIDR)."])
         .hooks(MACHINE),
     Case::new("ROUTE-12", Routes, "one bad item costs the others nothing", &["batch-keys"], &mixed)
-        .words(&["one bad item never costs the others."])
+        .words(&["one bad item never fails the others."])
         .hooks(MACHINE),
     Case::new(
         "ROUTE-13",

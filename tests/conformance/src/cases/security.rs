@@ -40,7 +40,7 @@ pub(super) const CASES: &[Case] = &[
         &[],
         &renewed_certificates,
     )
-    .words(&["takes up renewed ones without a restart, and cuts no call for it"])
+    .words(&["picks up renewed certificates without a restart and without interrupting calls"])
     .hooks(&["renew-certificates"])
     .extended(),
 ];

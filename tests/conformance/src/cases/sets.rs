@@ -32,8 +32,8 @@ pub(super) const CASES: &[Case] = &[
         &unknown,
     )
     .words(&[
-        "| the digest of backends is not known | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET",
-        "| a digest of backends is not known | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET",
+        "| the backend set's digest is unknown | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET",
+        "| a backend set's digest is unknown | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET",
     ])
     .capability(BY_DIGEST),
     Case::new(
@@ -55,7 +55,7 @@ pub(super) const CASES: &[Case] = &[
     .hooks(&["restart-provider"])
     .extended(),
     Case::new("SET-05", LoadBalancers, "a set that is named has its digest, and nothing else", &[], &shape)
-        .words(&["nodes_omitted, else INVALID_ARGUMENT_SHAPE."])
+        .words(&["nodes_omitted, otherwise INVALID_ARGUMENT_SHAPE."])
         .capability(BY_DIGEST),
     Case::new(
         "SET-06",

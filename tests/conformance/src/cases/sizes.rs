@@ -26,7 +26,7 @@ pub(super) const CASES: &[Case] = &[
         &[],
         &many_backends,
     )
-    .words(&["The one request that may grow with the cluster: up to `Limits.max_message_bytes`"])
+    .words(&["This is the only request that may grow with the cluster, up to `Limits.max_message_bytes`"])
     .hooks(&["create-instances", "terminate-instances", INSPECT])
     .extended(),
 ];

@@ -40,7 +40,7 @@ pub(super) const CASES: &[Case] = &[
         .words(WORDS),
     Case::new("SKEW-04", Routes, "unknown fields are ignored by ListRoutes", &[], &routes).words(WORDS),
     Case::new("SKEW-05", LoadBalancers, "an unknown number is read as the safe branch", &[], &unknown_number)
-        .words(&["an unknown enum number is read as zero"]),
+        .words(&["an unknown enum value is read as zero"]),
 ];
 
 /// The message with a field of a newer contract.

@@ -11,15 +11,15 @@ use crate::{
     trial::{Trial, failed, good, refused},
 };
 
-const IDEMPOTENT: &[&str] = &["Idempotent: the same key again is OK."];
+const IDEMPOTENT: &[&str] = &["Idempotent: adding the same key again is OK."];
 
 pub(super) const CASES: &[Case] = &[
     Case::new("SSH-01", SshKeys, "a key is spread", &["in-progress-not-error"], &spread),
     Case::new("SSH-02", SshKeys, "the same key again is OK", &[], &again).words(IDEMPOTENT),
     Case::new("SSH-03", SshKeys, "what is no key is INVALID_SSH_KEY", &[], &no_key)
-        .words(&["| no public key | INVALID_ARGUMENT | INVALID_SSH_KEY"]),
+        .words(&["| not a public key | INVALID_ARGUMENT | INVALID_SSH_KEY"]),
     Case::new("SSH-04", SshKeys, "a missing user is refused", &[], &no_user)
-        .words(&["a required field is missing, a key is doubled. Code INVALID_ARGUMENT."]),
+        .words(&["a required field is missing, or a key is duplicated. Code INVALID_ARGUMENT."]),
 ];
 
 /// A key whose private part nobody has: 32 bytes of zero are its public part.

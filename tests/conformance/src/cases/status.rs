@@ -11,7 +11,7 @@ use crate::{
 };
 
 const TABLE: &str = "| all is well | OK | | shows the conditions |";
-const FREEZE: &str = "While CREDENTIALS_VALID or CLOUD_REACHABLE is FALSE, destructive work on behalf of this provider is frozen";
+const FREEZE: &str = "While CREDENTIALS_VALID or CLOUD_REACHABLE is FALSE, the host freezes destructive work";
 
 pub(super) const CASES: &[Case] = &[
     Case::new("STAT-01", Observability, "GetStatus answers, each type of condition at most once", &[], &once)
@@ -19,7 +19,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("STAT-02", Observability, "conditions have a type, a status and short texts", &[], &texts)
         .words(&[
             "CamelCase, at most 63 bytes. Optional.",
-            "For people, at most 1 KiB; no secret. Optional.",
+            "Human-readable, at most 1 KiB; no secrets. Optional.",
         ]),
     Case::new(
         "STAT-03",
@@ -28,7 +28,7 @@ pub(super) const CASES: &[Case] = &[
         &[],
         &credentials,
     )
-    .words(&["The cloud takes the provider's credentials.", FREEZE])
+    .words(&["The cloud accepts the provider's credentials.", FREEZE])
     .hooks(&["break-credentials", "restore-credentials"])
     .extended(),
     Case::new(

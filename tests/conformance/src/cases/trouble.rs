@@ -35,7 +35,7 @@ pub(super) const CASES: &[Case] = &[
         &["absent-means-looked"],
         &location_down,
     )
-    .words(&["| its location cannot be asked | OK, item UNSPECIFIED | LOCATION_UNREACHABLE"])
+    .words(&["| its location is unreachable | OK, item UNSPECIFIED | LOCATION_UNREACHABLE"])
     .hooks(LOCATION)
     .extended(),
     Case::new(

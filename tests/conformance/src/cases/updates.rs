@@ -25,7 +25,7 @@ pub(super) const CASES: &[Case] = &[
     .hooks(MACHINE),
     Case::new("UPD-02", LoadBalancers, "a balancer that is absent is never made: NEEDS_ENSURE", &[], &absent)
         .words(&[
-            "It never makes a balancer.",
+            "The RPC never creates a load balancer.",
             "| absent, drifted, or must be rebuilt | OK, item error | NEEDS_ENSURE",
         ]),
     Case::new(
@@ -48,9 +48,9 @@ pub(super) const CASES: &[Case] = &[
     .words(&["| a newer revision was accepted | OK, item error | STALE_REVISION"])
     .hooks(MACHINE),
     Case::new("UPD-05", LoadBalancers, "an index without a set is refused", &[], &no_set)
-        .words(&["| a set index is out of range | INVALID_ARGUMENT | INVALID_ARGUMENT_SHAPE|"]),
+        .words(&["| a set index is out of range | INVALID_ARGUMENT | INVALID_ARGUMENT_SHAPE |"]),
     Case::new("UPD-06", LoadBalancers, "one bad item costs the others nothing", &["batch-keys"], &mixed)
-        .words(&["one bad item never costs the others."])
+        .words(&["one bad item never fails the others."])
         .hooks(MACHINE),
     Case::new("UPD-07", LoadBalancers, "the same update again is OK", &[], &again)
         .words(&["| done, or nothing to do | OK, item UPDATED |"])
@@ -62,7 +62,7 @@ pub(super) const CASES: &[Case] = &[
         &["update-backends-only"],
         &edited,
     )
-    .words(&["| the Service was edited meanwhile | OK, item UPDATED |"])
+    .words(&["| the Service was edited in the meantime | OK, item UPDATED |"])
     .hooks(MACHINE),
 ];
 

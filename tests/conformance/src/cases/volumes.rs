@@ -13,15 +13,15 @@ const VOLUME: &[&str] = &["create-volume", "delete-volume"];
 
 pub(super) const CASES: &[Case] = &[
     Case::new("VOL-01", Volumes, "a volume that is there has topology labels", &["batch-keys"], &present)
-        .words(&["| known | OK, item PRESENT |"])
+        .words(&["| the volume exists | OK, item PRESENT |"])
         .hooks(VOLUME),
     Case::new("VOL-02", Volumes, "a volume that is gone is ABSENT with VOLUME_NOT_FOUND", &[], &absent)
-        .words(&["| looked for and not there | OK, item ABSENT | VOLUME_NOT_FOUND"])
+        .words(&["| the volume does not exist | OK, item ABSENT | VOLUME_NOT_FOUND"])
         .hooks(VOLUME),
     Case::new("VOL-03", Volumes, "a kind of volume that nobody knows is NOT_OWNED", &[], &unknown_kind)
-        .words(&["| this kind is not known here | OK, item NOT_OWNED | UNSUPPORTED_FEATURE"]),
+        .words(&["| the plugin is not supported | OK, item NOT_OWNED | UNSUPPORTED_FEATURE"]),
     Case::new("VOL-04", Volumes, "one bad volume costs the others nothing", &["batch-keys"], &mixed)
-        .words(&["one bad item never costs the others."])
+        .words(&["one bad item never fails the others."])
         .hooks(VOLUME),
 ];
 

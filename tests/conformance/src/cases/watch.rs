@@ -16,7 +16,7 @@ use crate::{
 
 const TERMINATE: &[&str] = &["create-instance", "terminate-instance"];
 const STOP: &[&str] = &["create-instance", "stop-instance", "terminate-instance"];
-const TOLD: &[&str] = &["An instance changed in any way, appeared or went."];
+const TOLD: &[&str] = &["An instance appeared, changed in any way, or disappeared."];
 
 pub(super) const CASES: &[Case] = &[
     Case::new("WATCH-01", InstancesWatch, "the first frame is `started`", &["watch-started"], &first_frame),
@@ -40,7 +40,7 @@ pub(super) const CASES: &[Case] = &[
         .words(TOLD)
         .hooks(TERMINATE),
     Case::new("WATCH-07", InstancesWatch, "a slow reader loses no key", &[], &slow_reader)
-        .words(&["A slow reader is a reason to end the stream, never to drop a key."])
+        .words(&["If the reader is too slow, the provider ends the stream with OK; it never drops a key."])
         .hooks(TERMINATE),
     Case::new(
         "WATCH-08",
@@ -52,10 +52,10 @@ pub(super) const CASES: &[Case] = &[
     .words(&["the provider ends the stream with OK after `Intervals.watch_max_age`"])
     .extended(),
     Case::new("WATCH-09", InstancesWatch, "streams that are left free what they held", &[], &many_left)
-        .words(&["WatchInstances streams the keys of instances that changed"])
+        .words(&["WatchInstances streams the keys of changed instances"])
         .extended(),
     Case::new("WATCH-10", InstancesWatch, "watchers hear that the provider stops", &[], &provider_stops)
-        .words(&["| the provider stops | UNAVAILABLE | SHUTTING_DOWN"])
+        .words(&["| the provider is stopping | UNAVAILABLE | SHUTTING_DOWN"])
         .capability(Capability::InstancesWatch)
         .hooks(&["restart-provider"])
         .extended(),

@@ -20,14 +20,14 @@ pub(super) const CASES: &[Case] = &[
         &[],
         &resumed,
     )
-    .words(&["The token was honoured: nothing since it is missing."])
+    .words(&["The stream resumes at the token: no change since then is missing."])
     .hooks(&["create-instance", "terminate-instance"]),
     Case::new("RESUME-02", InstancesWatch, "a token that was never issued is INVALID_TOKEN", &[], &garbage)
         .words(&[
-            "| the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN | likewise, and counts it",
+            "| the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN | the same, and counts it",
         ]),
     Case::new("RESUME-03", InstancesWatch, "a token that is too old is RESUME_TOKEN_EXPIRED", &[], &expired)
-        .words(&["| the token is too old | OUT_OF_RANGE | RESUME_TOKEN_EXPIRED"]),
+        .words(&["| the token has expired | OUT_OF_RANGE | RESUME_TOKEN_EXPIRED"]),
     Case::new(
         "RESUME-04",
         InstancesWatch,
@@ -35,7 +35,7 @@ pub(super) const CASES: &[Case] = &[
         &[],
         &former_process,
     )
-    .words(&["From the last bookmark of the same process epoch."])
+    .words(&["The token of the last bookmark in the same process epoch."])
     .hooks(&["restart-provider"])
     .extended(),
     Case::new(

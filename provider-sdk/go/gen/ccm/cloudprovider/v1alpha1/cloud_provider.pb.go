@@ -4,39 +4,39 @@
 // 	protoc        (unknown)
 // source: ccm/cloudprovider/v1alpha1/cloud_provider.proto
 
-// The contract between a cloud controller manager host and the provider of a cloud.
+// The contract between a cloud controller manager (the host) and the provider of a cloud.
 //
-// How to read it: each RPC says its purpose, whether it is idempotent, which fields are required, its deadlines and
-// sizes, and holds a table of condition, code, reason and what the host then does. What holds for every RPC stands here:
+// The comment of each RPC states its purpose, whether it is idempotent, its required fields, its deadlines and size limits,
+// and ends in a table of conditions, codes, reasons, and what the host then does. This table applies to every RPC:
 //
-// | Condition                              | Code                | Reason                      | The host then                          |
-// |----------------------------------------|---------------------|-----------------------------|----------------------------------------|
-// | RPC or service not served              | UNIMPLEMENTED       | METHOD_NOT_SUPPORTED or none| never calls it again in this epoch     |
-// | cluster uid missing                    | INVALID_ARGUMENT    | INVALID_ARGUMENT_SHAPE      | counts a defect of its own             |
-// | request above the message limit        | RESOURCE_EXHAUSTED or OUT_OF_RANGE | none         | splits the batch or lowers the page size|
-// | the cloud throttles                    | RESOURCE_EXHAUSTED  | RATE_LIMITED                | pauses the class of calls for RetryInfo |
-// | failing for now                        | UNAVAILABLE         | RETRY_LATER                 | comes back after exactly RetryInfo     |
-// | provider overloaded                    | UNAVAILABLE         | PROVIDER_OVERLOADED         | fewer calls at once, waits             |
-// | cloud down                             | UNAVAILABLE         | CLOUD_API_UNAVAILABLE       | retries, freezes destructive work      |
-// | credentials bad or expired             | UNAUTHENTICATED     | CLOUD_CREDENTIALS_*         | slow, freezes destructive work         |
-// | a right is missing                     | PERMISSION_DENIED   | CLOUD_PERMISSION_DENIED     | slow; proves nothing about existence   |
-// | the deadline passed                    | DEADLINE_EXCEEDED   | none                        | outcome unknown: the same request again|
-// | the caller went away                   | CANCELLED           | none                        | as above                               |
-// | provider stopping                      | UNAVAILABLE         | SHUTTING_DOWN               | reconnects                             |
-// | defect of the provider                 | INTERNAL            | INTERNAL_ERROR              | retries, counts                        |
+// | Condition                        | Code               | Reason                  | The host then                      |
+// |----------------------------------|--------------------|-------------------------|------------------------------------|
+// | the RPC or service is not served | UNIMPLEMENTED      | METHOD_NOT_SUPPORTED or none | stops calling it in this epoch |
+// | the cluster uid is missing       | INVALID_ARGUMENT   | INVALID_ARGUMENT_SHAPE  | counts a bug of its own            |
+// | the request exceeds the message limit | RESOURCE_EXHAUSTED or OUT_OF_RANGE | none | splits the batch or page         |
+// | the cloud throttles              | RESOURCE_EXHAUSTED | RATE_LIMITED            | pauses such calls for RetryInfo    |
+// | a temporary failure              | UNAVAILABLE        | RETRY_LATER             | retries after exactly RetryInfo    |
+// | the provider is overloaded       | UNAVAILABLE        | PROVIDER_OVERLOADED     | reduces concurrency, waits         |
+// | the cloud is down                | UNAVAILABLE        | CLOUD_API_UNAVAILABLE   | retries, freezes destructive work  |
+// | the credentials are invalid or expired | UNAUTHENTICATED | CLOUD_CREDENTIALS_*  | slow, freezes destructive work     |
+// | a permission is missing          | PERMISSION_DENIED  | CLOUD_PERMISSION_DENIED | slow; proves nothing about existence |
+// | the deadline passed              | DEADLINE_EXCEEDED  | none                    | repeats it: the outcome is unknown |
+// | the caller cancelled             | CANCELLED          | none                    | as above                           |
+// | the provider is stopping         | UNAVAILABLE        | SHUTTING_DOWN           | reconnects                         |
+// | a bug in the provider            | INTERNAL           | INTERNAL_ERROR          | retries, counts it                 |
 //
-// Every unary call carries metadata: `x-request-id` (1 to 64 bytes; the same in the log of both ends) and, where the host
-// traces, `traceparent` and `tracestate` of W3C Trace Context. A provider notes them, and never answers otherwise because of
-// them.
+// Every unary call carries the metadata `x-request-id` (1 to 64 bytes, identical in the logs of both sides) and, if the host
+// traces, `traceparent` and `tracestate` as defined by W3C Trace Context. A provider records them; they never change its
+// response.
 //
-// Every unary call carries its deadline on the wire. A provider MUST bound its own cloud calls below it
-// [R:deadline-honoured], MUST finish a mutation that it began, and needs no retry logic of its own: retries live in the
-// host's work queues only.
+// Every unary call carries its deadline on the wire. A provider MUST bound its own cloud calls below it [R:deadline-honoured]
+// and MUST finish a mutation that it started. It needs no retry logic: only the host's work queues retry.
 //
-// Over TCP both ends show certificates. A provider takes up renewed ones without a restart, and cuts no call for it.
+// Over TCP both sides present certificates. A provider picks up renewed certificates without a restart and without
+// interrupting calls.
 //
-// The zero value of every field means "not known" or "not set", and an unknown enum number is read as zero: always the
-// safe branch. Unknown fields are ignored.
+// The zero value of every field means "not known" or "not set", and an unknown enum value is read as zero: always the safe
+// choice. Unknown fields are ignored.
 
 package cloudproviderv1alpha1
 
@@ -57,8 +57,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Capability is something optional that a provider can do. An RPC that needs a capability MUST NOT answer UNIMPLEMENTED
-// once it is advertised [R:advertised-works]; without it, it is never called.
+// Capability is an optional feature of a provider. An RPC that needs a capability MUST NOT answer UNIMPLEMENTED once the
+// capability is advertised [R:advertised-works]; otherwise the host never calls it.
 type Capability int32
 
 const (
@@ -70,26 +70,27 @@ const (
 	Capability_CAPABILITY_INSTANCES_LIST Capability = 2
 	// Instances.AddSshKeyToAllInstances.
 	Capability_CAPABILITY_SSH_KEYS Capability = 3
-	// `Instance.pod_cidrs` is filled: the cloud allots pod CIDRs.
+	// The provider fills `Instance.pod_cidrs`: the cloud allocates pod CIDRs.
 	Capability_CAPABILITY_INSTANCE_POD_CIDRS Capability = 4
-	// `Adoption` is understood: balancers are recognised by a former controller's names.
+	// The provider honours `Adoption`: it recognises load balancers by the names that a former controller gave them.
 	Capability_CAPABILITY_ADOPTION Capability = 5
-	// Routes hold addresses of nodes and must be ensured again when these change.
+	// Routes contain node addresses and must be ensured again when these change.
 	Capability_CAPABILITY_ROUTE_NODE_ADDRESSES Capability = 6
-	// `Fencing` is compared.
+	// The provider compares `Fencing`.
 	Capability_CAPABILITY_FENCING Capability = 7
-	// `LoadBalancer.sync_state` is filled in Get and List.
+	// The provider fills `LoadBalancer.sync_state` in Get and List.
 	Capability_CAPABILITY_LOAD_BALANCER_DRIFT Capability = 8
-	// The cloud's own key of an instance is the name of its Node: who looks it up by name misses none, and an authoritative
-	// ABSENT for a query without provider ID is evidence.
+	// The cloud itself identifies an instance by the name of its Node. A lookup by name therefore misses no instance, and an
+	// authoritative ABSENT for a query without a provider ID is evidence.
 	Capability_CAPABILITY_INSTANCES_KEYED_BY_NAME Capability = 9
-	// Lead: mutations and background work only on behalf of the present leader.
+	// CloudProvider.Lead: the provider runs mutations and background work only on behalf of the current leader.
 	Capability_CAPABILITY_LEADERSHIP Capability = 10
-	// `BackendSet.nodes_omitted` is understood: a set of backends travels once, and then as its digest.
+	// The provider honours `BackendSet.nodes_omitted`: the host sends a backend set once, and afterwards only its digest.
 	Capability_CAPABILITY_BACKEND_SETS_BY_DIGEST Capability = 11
-	// `LoadBalancer.applied_digest` is stored with the balancer, in its tags or its description: it outlives this process.
+	// The provider stores `LoadBalancer.applied_digest` with the load balancer, in its tags or its description, so that it
+	// survives a restart.
 	Capability_CAPABILITY_DURABLE_DIGEST Capability = 12
-	// `Route.ownership` is filled: routes carry the uid of their cluster.
+	// The provider fills `Route.ownership`: routes carry the uid of their cluster.
 	Capability_CAPABILITY_ROUTE_OWNERSHIP Capability = 13
 )
 
@@ -162,9 +163,9 @@ type ConditionType int32
 const (
 	// Ignored.
 	ConditionType_CONDITION_TYPE_UNSPECIFIED ConditionType = 0
-	// The provider's configuration is good.
+	// The provider's configuration is valid.
 	ConditionType_CONDITION_TYPE_CONFIG_VALID ConditionType = 1
-	// The cloud takes the provider's credentials.
+	// The cloud accepts the provider's credentials.
 	ConditionType_CONDITION_TYPE_CREDENTIALS_VALID ConditionType = 2
 	// The cloud answers.
 	ConditionType_CONDITION_TYPE_CLOUD_REACHABLE ConditionType = 3
@@ -227,9 +228,9 @@ type ConditionStatus int32
 const (
 	// Not known.
 	ConditionStatus_CONDITION_STATUS_UNSPECIFIED ConditionStatus = 0
-	// It holds.
+	// The condition holds.
 	ConditionStatus_CONDITION_STATUS_TRUE ConditionStatus = 1
-	// It does not.
+	// The condition does not hold.
 	ConditionStatus_CONDITION_STATUS_FALSE ConditionStatus = 2
 )
 
@@ -274,10 +275,10 @@ func (ConditionStatus) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDescGZIP(), []int{2}
 }
 
-// GetCapabilitiesRequest carries what a provider may want to know of the host.
+// GetCapabilitiesRequest describes the host.
 type GetCapabilitiesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The largest message the host takes in bytes. 0: 16 MiB.
+	// The largest message that the host accepts, in bytes. 0: 16 MiB.
 	HostMaxMessageBytes uint32 `protobuf:"varint,1,opt,name=host_max_message_bytes,json=hostMaxMessageBytes,proto3" json:"host_max_message_bytes,omitempty"`
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
@@ -323,17 +324,17 @@ func (x *GetCapabilitiesRequest) GetHostMaxMessageBytes() uint32 {
 // GetCapabilitiesResponse is constant for one process epoch.
 type GetCapabilitiesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is served beyond the names of services.
+	// The optional features of the services listed by Discovery.
 	Capabilities []Capability `protobuf:"varint,1,rep,packed,name=capabilities,proto3,enum=ccm.cloudprovider.v1alpha1.Capability" json:"capabilities,omitempty"`
-	// Absent: all defaults.
+	// Absent: every default applies.
 	Limits *Limits `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
-	// Absent: all defaults.
+	// Absent: every default applies.
 	Intervals *Intervals `protobuf:"bytes,3,opt,name=intervals,proto3" json:"intervals,omitempty"`
-	// Absent: nothing but names, uids and provider IDs.
+	// Absent: only names, uids and provider IDs.
 	Wants *Wants `protobuf:"bytes,4,opt,name=wants,proto3" json:"wants,omitempty"`
-	// `spec.loadBalancerClass` values that this provider looks after. May be empty.
+	// The `spec.loadBalancerClass` values that this provider serves. May be empty.
 	LoadBalancerClasses []string `protobuf:"bytes,5,rep,name=load_balancer_classes,json=loadBalancerClasses,proto3" json:"load_balancer_classes,omitempty"`
-	// It does not look after Services without a class.
+	// The provider does not serve Services without a class.
 	NoDefaultLoadBalancerClass bool `protobuf:"varint,6,opt,name=no_default_load_balancer_class,json=noDefaultLoadBalancerClass,proto3" json:"no_default_load_balancer_class,omitempty"`
 	unknownFields              protoimpl.UnknownFields
 	sizeCache                  protoimpl.SizeCache
@@ -411,7 +412,7 @@ func (x *GetCapabilitiesResponse) GetNoDefaultLoadBalancerClass() bool {
 	return false
 }
 
-// Limits are what a provider can take. 0 or absent: the default in the comment.
+// Limits are the sizes and rates that a provider accepts. 0 or absent: the default in the comment.
 type Limits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Queries of one BatchGetInstances. Default 500.
@@ -424,18 +425,18 @@ type Limits struct {
 	MaxBatchVolumes uint32 `protobuf:"varint,4,opt,name=max_batch_volumes,json=maxBatchVolumes,proto3" json:"max_batch_volumes,omitempty"`
 	// Items of one page. Default 500.
 	MaxPageSize uint32 `protobuf:"varint,5,opt,name=max_page_size,json=maxPageSize,proto3" json:"max_page_size,omitempty"`
-	// Bytes of one message, either way. Default 16 MiB, at least 4 MiB, at most 64 MiB. A request of up to so many MUST be
-	// taken [R:message-limit]: libraries take 4 MiB unless told otherwise.
+	// Bytes of one message in either direction. Default 16 MiB, at least 4 MiB, at most 64 MiB. A provider MUST accept
+	// requests up to this size [R:message-limit]: most gRPC libraries accept only 4 MiB unless configured otherwise.
 	MaxMessageBytes uint32 `protobuf:"varint,6,opt,name=max_message_bytes,json=maxMessageBytes,proto3" json:"max_message_bytes,omitempty"`
-	// Reads at once. Default 16.
+	// Concurrent reads. Default 16.
 	MaxConcurrentReads uint32 `protobuf:"varint,7,opt,name=max_concurrent_reads,json=maxConcurrentReads,proto3" json:"max_concurrent_reads,omitempty"`
-	// Mutations at once. Default 8.
+	// Concurrent mutations. Default 8.
 	MaxConcurrentMutations uint32 `protobuf:"varint,8,opt,name=max_concurrent_mutations,json=maxConcurrentMutations,proto3" json:"max_concurrent_mutations,omitempty"`
-	// Reads a second that the cloud allows. Absent: no limit.
+	// Reads per second that the cloud allows. Absent: no limit.
 	Reads *RateLimit `protobuf:"bytes,9,opt,name=reads,proto3" json:"reads,omitempty"`
-	// Mutations a second that the cloud allows. Absent: no limit.
+	// Mutations per second that the cloud allows. Absent: no limit.
 	Mutations *RateLimit `protobuf:"bytes,10,opt,name=mutations,proto3" json:"mutations,omitempty"`
-	// Deadlines where the defaults do not fit. Each stays within the maximum that the RPC names.
+	// Deadlines of RPCs for which the defaults do not fit. Each stays within the maximum that the RPC names.
 	Deadlines     []*MethodDeadline `protobuf:"bytes,11,rep,name=deadlines,proto3" json:"deadlines,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -551,7 +552,7 @@ func (x *Limits) GetDeadlines() []*MethodDeadline {
 // RateLimit is a token bucket.
 type RateLimit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Tokens a second. Required and positive; else the limit is ignored.
+	// Tokens per second. Required and positive; otherwise the limit is ignored.
 	PerSecond float64 `protobuf:"fixed64,1,opt,name=per_second,json=perSecond,proto3" json:"per_second,omitempty"`
 	// Size of the bucket. Default 1.
 	Burst         uint32 `protobuf:"varint,2,opt,name=burst,proto3" json:"burst,omitempty"`
@@ -608,7 +609,7 @@ type MethodDeadline struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the RPC without its service, for example "EnsureLoadBalancer".
 	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
-	// Required and positive; else ignored.
+	// Required and positive; otherwise ignored.
 	Deadline      *durationpb.Duration `protobuf:"bytes,2,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -658,18 +659,18 @@ func (x *MethodDeadline) GetDeadline() *durationpb.Duration {
 	return nil
 }
 
-// Intervals are paces. Absent: the default in the comment.
+// Intervals are the provider's periods and validities. Absent: the default in the comment.
 type Intervals struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How long a page token stays valid. Default 5 minutes.
 	PageTokenValidity *durationpb.Duration `protobuf:"bytes,1,opt,name=page_token_validity,json=pageTokenValidity,proto3" json:"page_token_validity,omitempty"`
 	// How long a resume token stays valid. Default 5 minutes.
 	ResumeTokenValidity *durationpb.Duration `protobuf:"bytes,2,opt,name=resume_token_validity,json=resumeTokenValidity,proto3" json:"resume_token_validity,omitempty"`
-	// At least this often a bookmark comes. Default 30 s.
+	// The longest time between two bookmarks. Default 30 s.
 	BookmarkInterval *durationpb.Duration `protobuf:"bytes,3,opt,name=bookmark_interval,json=bookmarkInterval,proto3" json:"bookmark_interval,omitempty"`
 	// When the provider ends a stream. Default 30 minutes.
 	WatchMaxAge *durationpb.Duration `protobuf:"bytes,4,opt,name=watch_max_age,json=watchMaxAge,proto3" json:"watch_max_age,omitempty"`
-	// How often the host shall sweep over all instances. Absent: the host's own pace.
+	// How often the host reads all instances. Absent: the host's own interval.
 	InstanceSweep *durationpb.Duration `protobuf:"bytes,5,opt,name=instance_sweep,json=instanceSweep,proto3" json:"instance_sweep,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -740,22 +741,22 @@ func (x *Intervals) GetInstanceSweep() *durationpb.Duration {
 	return nil
 }
 
-// Wants says which fields the provider reads. The host sends and keeps only the union of what is wanted; digests cover
-// nothing else, so that a heartbeat never changes them.
+// Wants lists the fields that the provider reads. The host sends and caches only the union of the wanted fields, and digests
+// cover nothing else, so that a heartbeat never changes them.
 type Wants struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// To find the instance of a node.
+	// Node fields that identify the instance of a node.
 	Identity *NodeFields `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
-	// Of the nodes behind a balancer.
+	// Fields of the nodes behind a load balancer.
 	Backend *NodeFields `protobuf:"bytes,2,opt,name=backend,proto3" json:"backend,omitempty"`
-	// Of the target of a route.
+	// Fields of the target of a route.
 	RouteTarget *NodeFields `protobuf:"bytes,3,opt,name=route_target,json=routeTarget,proto3" json:"route_target,omitempty"`
-	// Of a Service.
+	// Fields of a Service.
 	Service *ServiceFields `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"`
-	// Prefixes of annotations that the provider writes on Services through answers, for example "status.aws.example/".
-	// Annotations under them are in no digest: keep them apart from those in which users say what they want.
+	// Prefixes of annotations that the provider sets on Services through its responses, for example "status.aws.example/".
+	// Digests exclude annotations under these prefixes: do not use them for annotations in which users configure the provider.
 	ServiceAnnotationWrites []string `protobuf:"bytes,5,rep,name=service_annotation_writes,json=serviceAnnotationWrites,proto3" json:"service_annotation_writes,omitempty"`
-	// Types of the conditions that the provider sets on Services through answers, for example "example.com/PortsOpen".
+	// Types of the conditions that the provider sets on Services through its responses, for example "example.com/PortsOpen".
 	ServiceConditionWrites []string `protobuf:"bytes,6,rep,name=service_condition_writes,json=serviceConditionWrites,proto3" json:"service_condition_writes,omitempty"`
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache
@@ -833,7 +834,7 @@ func (x *Wants) GetServiceConditionWrites() []string {
 	return nil
 }
 
-// NodeFields picks fields of NodeRef. Name, uid and provider ID are always there.
+// NodeFields selects fields of NodeRef. Name, uid and provider ID are always sent.
 type NodeFields struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `system_uuid`.
@@ -846,15 +847,17 @@ type NodeFields struct {
 	CreationTime bool `protobuf:"varint,4,opt,name=creation_time,json=creationTime,proto3" json:"creation_time,omitempty"`
 	// `pod_cidrs`.
 	PodCidrs bool `protobuf:"varint,5,opt,name=pod_cidrs,json=podCidrs,proto3" json:"pod_cidrs,omitempty"`
-	// Label keys; one that ends in "/" or "*" is a prefix.
+	// Label keys; a key that ends in "/" or "*" is a prefix.
 	Labels []string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty"`
-	// Annotation keys; likewise.
+	// Annotation keys, with prefixes as above.
 	Annotations []string `protobuf:"bytes,7,rep,name=annotations,proto3" json:"annotations,omitempty"`
-	// Taint keys; likewise. Of backends each taint that comes or goes costs an update of every balancer: name few.
+	// Taint keys, with prefixes as above. In `Wants.backend`, each taint that is added or removed costs an update of every
+	// load balancer: list few.
 	Taints []string `protobuf:"bytes,8,rep,name=taints,proto3" json:"taints,omitempty"`
-	// `unschedulable`. Of backends each cordon costs an update of every balancer.
+	// `unschedulable`. In `Wants.backend`, each cordon costs an update of every load balancer.
 	Unschedulable bool `protobuf:"varint,9,opt,name=unschedulable,proto3" json:"unschedulable,omitempty"`
-	// `readiness`. Of backends each node that falls silent costs an update of every balancer; its health check tells as much.
+	// `readiness`. In `Wants.backend`, each node whose readiness changes costs an update of every load balancer; the load
+	// balancer's health check usually gives the same information.
 	Readiness bool `protobuf:"varint,10,opt,name=readiness,proto3" json:"readiness,omitempty"`
 	// `deletion_time`.
 	DeletionTime  bool `protobuf:"varint,11,opt,name=deletion_time,json=deletionTime,proto3" json:"deletion_time,omitempty"`
@@ -969,12 +972,12 @@ func (x *NodeFields) GetDeletionTime() bool {
 	return false
 }
 
-// ServiceFields picks fields of Service. All fields of the spec are always there.
+// ServiceFields selects fields of Service. All fields of the spec are always sent.
 type ServiceFields struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Label keys; one that ends in "/" or "*" is a prefix.
+	// Label keys; a key that ends in "/" or "*" is a prefix.
 	Labels []string `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty"`
-	// Annotation keys; likewise.
+	// Annotation keys, with prefixes as above.
 	Annotations []string `protobuf:"bytes,2,rep,name=annotations,proto3" json:"annotations,omitempty"`
 	// `finalizers`.
 	Finalizers bool `protobuf:"varint,3,opt,name=finalizers,proto3" json:"finalizers,omitempty"`
@@ -1042,7 +1045,7 @@ func (x *ServiceFields) GetDeletionTime() bool {
 	return false
 }
 
-// GetStatusRequest asks how the provider is.
+// GetStatusRequest has no parameters.
 type GetStatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1079,14 +1082,14 @@ func (*GetStatusRequest) Descriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDescGZIP(), []int{9}
 }
 
-// GetStatusResponse says how the provider is.
+// GetStatusResponse is the provider's status.
 type GetStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Each type at most once.
 	Conditions []*ProviderCondition `protobuf:"bytes,1,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	// Digest of the configuration in use, without secrets. Optional.
 	ConfigDigest string `protobuf:"bytes,2,opt,name=config_digest,json=configDigest,proto3" json:"config_digest,omitempty"`
-	// Grows when credentials are taken up anew. Optional.
+	// Increases each time the provider loads new credentials. Optional.
 	CredentialsGeneration uint64 `protobuf:"varint,3,opt,name=credentials_generation,json=credentialsGeneration,proto3" json:"credentials_generation,omitempty"`
 	// When the cloud last answered. Optional.
 	LastCloudContact *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_cloud_contact,json=lastCloudContact,proto3" json:"last_cloud_contact,omitempty"`
@@ -1152,16 +1155,16 @@ func (x *GetStatusResponse) GetLastCloudContact() *timestamppb.Timestamp {
 	return nil
 }
 
-// LeadRequest says who leads.
+// LeadRequest declares the leader.
 type LeadRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
 	Cluster *ClusterRef `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	// As every mutation of this leader carries it. Required.
+	// The fencing that every mutation of this leader carries. Required.
 	Fencing *Fencing `protobuf:"bytes,2,opt,name=fencing,proto3" json:"fencing,omitempty"`
-	// How long the caller leads yet: what is left of its Lease, less a margin. Counted by the provider from the call's arrival,
-	// by a monotonic clock. Zero or less: it leads no more. Absent: leader election is off, and it leads until somebody else
-	// does.
+	// How much longer the caller leads: the rest of its Lease, less a margin. The provider counts from the arrival of the
+	// call, on a monotonic clock. Zero or less: the caller no longer leads. Absent: leader election is off, and the caller
+	// leads until another host does.
 	ValidFor      *durationpb.Duration `protobuf:"bytes,3,opt,name=valid_for,json=validFor,proto3" json:"valid_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1218,7 +1221,7 @@ func (x *LeadRequest) GetValidFor() *durationpb.Duration {
 	return nil
 }
 
-// LeadResponse says that it was heard.
+// LeadResponse acknowledges the leader.
 type LeadResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1255,7 +1258,7 @@ func (*LeadResponse) Descriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDescGZIP(), []int{12}
 }
 
-// ProviderCondition is one aspect of how the provider is.
+// ProviderCondition is one aspect of the provider's status.
 type ProviderCondition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
@@ -1264,7 +1267,7 @@ type ProviderCondition struct {
 	Status ConditionStatus `protobuf:"varint,2,opt,name=status,proto3,enum=ccm.cloudprovider.v1alpha1.ConditionStatus" json:"status,omitempty"`
 	// CamelCase, at most 63 bytes. Optional.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// For people, at most 1 KiB; no secret. Optional.
+	// Human-readable, at most 1 KiB; no secrets. Optional.
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	// When the status last changed. Optional.
 	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`

@@ -4,39 +4,39 @@
 // - protoc             (unknown)
 // source: ccm/cloudprovider/v1alpha1/cloud_provider.proto
 
-// The contract between a cloud controller manager host and the provider of a cloud.
+// The contract between a cloud controller manager (the host) and the provider of a cloud.
 //
-// How to read it: each RPC says its purpose, whether it is idempotent, which fields are required, its deadlines and
-// sizes, and holds a table of condition, code, reason and what the host then does. What holds for every RPC stands here:
+// The comment of each RPC states its purpose, whether it is idempotent, its required fields, its deadlines and size limits,
+// and ends in a table of conditions, codes, reasons, and what the host then does. This table applies to every RPC:
 //
-// | Condition                              | Code                | Reason                      | The host then                          |
-// |----------------------------------------|---------------------|-----------------------------|----------------------------------------|
-// | RPC or service not served              | UNIMPLEMENTED       | METHOD_NOT_SUPPORTED or none| never calls it again in this epoch     |
-// | cluster uid missing                    | INVALID_ARGUMENT    | INVALID_ARGUMENT_SHAPE      | counts a defect of its own             |
-// | request above the message limit        | RESOURCE_EXHAUSTED or OUT_OF_RANGE | none         | splits the batch or lowers the page size|
-// | the cloud throttles                    | RESOURCE_EXHAUSTED  | RATE_LIMITED                | pauses the class of calls for RetryInfo |
-// | failing for now                        | UNAVAILABLE         | RETRY_LATER                 | comes back after exactly RetryInfo     |
-// | provider overloaded                    | UNAVAILABLE         | PROVIDER_OVERLOADED         | fewer calls at once, waits             |
-// | cloud down                             | UNAVAILABLE         | CLOUD_API_UNAVAILABLE       | retries, freezes destructive work      |
-// | credentials bad or expired             | UNAUTHENTICATED     | CLOUD_CREDENTIALS_*         | slow, freezes destructive work         |
-// | a right is missing                     | PERMISSION_DENIED   | CLOUD_PERMISSION_DENIED     | slow; proves nothing about existence   |
-// | the deadline passed                    | DEADLINE_EXCEEDED   | none                        | outcome unknown: the same request again|
-// | the caller went away                   | CANCELLED           | none                        | as above                               |
-// | provider stopping                      | UNAVAILABLE         | SHUTTING_DOWN               | reconnects                             |
-// | defect of the provider                 | INTERNAL            | INTERNAL_ERROR              | retries, counts                        |
+// | Condition                        | Code               | Reason                  | The host then                      |
+// |----------------------------------|--------------------|-------------------------|------------------------------------|
+// | the RPC or service is not served | UNIMPLEMENTED      | METHOD_NOT_SUPPORTED or none | stops calling it in this epoch |
+// | the cluster uid is missing       | INVALID_ARGUMENT   | INVALID_ARGUMENT_SHAPE  | counts a bug of its own            |
+// | the request exceeds the message limit | RESOURCE_EXHAUSTED or OUT_OF_RANGE | none | splits the batch or page         |
+// | the cloud throttles              | RESOURCE_EXHAUSTED | RATE_LIMITED            | pauses such calls for RetryInfo    |
+// | a temporary failure              | UNAVAILABLE        | RETRY_LATER             | retries after exactly RetryInfo    |
+// | the provider is overloaded       | UNAVAILABLE        | PROVIDER_OVERLOADED     | reduces concurrency, waits         |
+// | the cloud is down                | UNAVAILABLE        | CLOUD_API_UNAVAILABLE   | retries, freezes destructive work  |
+// | the credentials are invalid or expired | UNAUTHENTICATED | CLOUD_CREDENTIALS_*  | slow, freezes destructive work     |
+// | a permission is missing          | PERMISSION_DENIED  | CLOUD_PERMISSION_DENIED | slow; proves nothing about existence |
+// | the deadline passed              | DEADLINE_EXCEEDED  | none                    | repeats it: the outcome is unknown |
+// | the caller cancelled             | CANCELLED          | none                    | as above                           |
+// | the provider is stopping         | UNAVAILABLE        | SHUTTING_DOWN           | reconnects                         |
+// | a bug in the provider            | INTERNAL           | INTERNAL_ERROR          | retries, counts it                 |
 //
-// Every unary call carries metadata: `x-request-id` (1 to 64 bytes; the same in the log of both ends) and, where the host
-// traces, `traceparent` and `tracestate` of W3C Trace Context. A provider notes them, and never answers otherwise because of
-// them.
+// Every unary call carries the metadata `x-request-id` (1 to 64 bytes, identical in the logs of both sides) and, if the host
+// traces, `traceparent` and `tracestate` as defined by W3C Trace Context. A provider records them; they never change its
+// response.
 //
-// Every unary call carries its deadline on the wire. A provider MUST bound its own cloud calls below it
-// [R:deadline-honoured], MUST finish a mutation that it began, and needs no retry logic of its own: retries live in the
-// host's work queues only.
+// Every unary call carries its deadline on the wire. A provider MUST bound its own cloud calls below it [R:deadline-honoured]
+// and MUST finish a mutation that it started. It needs no retry logic: only the host's work queues retry.
 //
-// Over TCP both ends show certificates. A provider takes up renewed ones without a restart, and cuts no call for it.
+// Over TCP both sides present certificates. A provider picks up renewed certificates without a restart and without
+// interrupting calls.
 //
-// The zero value of every field means "not known" or "not set", and an unknown enum number is read as zero: always the
-// safe branch. Unknown fields are ignored.
+// The zero value of every field means "not known" or "not set", and an unknown enum value is read as zero: always the safe
+// choice. Unknown fields are ignored.
 
 package cloudproviderv1alpha1
 
@@ -62,49 +62,52 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CloudProvider tells what the provider can do and how it is. Every provider serves it.
+// CloudProvider reports what the provider can do and how healthy it is. Every provider serves it.
 //
-// There is no Configure: the provider owns its configuration and its credentials, and neither crosses this contract.
+// There is no Configure RPC: the provider owns its configuration and its credentials, and neither crosses this contract.
 type CloudProviderClient interface {
-	// GetCapabilities says what is served beyond the names of services, the limits, and which fields are wanted.
+	// GetCapabilities returns the optional features that the provider supports, its limits, and the fields it wants.
 	//
-	// Idempotent, no side effects; it MUST NOT call the cloud, and its answer MUST be the same for one process epoch.
-	// [R:capabilities-constant] The host asks after each connect. Deadline: 5 s by default, 10 s at most.
+	// Idempotent, no side effects; it MUST NOT call the cloud, and its response MUST be the same for one process epoch.
+	// [R:capabilities-constant] The host calls it after each connect. Deadline: 5 s by default, 10 s at most.
 	//
-	// | Condition   | Code | Reason | The host then                                          |
-	// |-------------|------|--------|--------------------------------------------------------|
-	// | all is well | OK   |        | starts the controllers that this provider can serve    |
+	// | Condition   | Code | Reason | The host then                                      |
+	// |-------------|------|--------|----------------------------------------------------|
+	// | all is well | OK   |        | starts the controllers that this provider supports |
 	GetCapabilities(ctx context.Context, in *GetCapabilitiesRequest, opts ...grpc.CallOption) (*GetCapabilitiesResponse, error)
-	// GetStatus says how the provider is, in conditions. Health (grpc.health.v1) says only whether it accepts work.
+	// GetStatus returns the provider's conditions. Health (grpc.health.v1) only reports whether it accepts work.
 	//
-	// Idempotent, no side effects; it answers from memory. What it tells is noted by other calls, and by a look at the cloud now
-	// and then while there are none. Deadline: 5 s by default, 10 s at most. The host asks every 60 s,
-	// and every 10 s while a condition is bad. While CREDENTIALS_VALID or CLOUD_REACHABLE is FALSE, destructive work on
-	// behalf of this provider is frozen; reads go on.
+	// Idempotent, no side effects; it answers from memory. The provider updates its conditions as other calls reach the cloud,
+	// and with an occasional probe of the cloud while there are none. Deadline: 5 s by default, 10 s at most. The host calls
+	// it every 60 s, and every 10 s while a condition is bad. While CREDENTIALS_VALID or CLOUD_REACHABLE is FALSE, the host
+	// freezes destructive work on behalf of this provider; reads continue.
 	//
-	// | Condition   | Code | Reason | The host then              |
-	// |-------------|------|--------|----------------------------|
-	// | all is well | OK   |        | shows the conditions       |
+	// | Condition   | Code | Reason | The host then        |
+	// |-------------|------|--------|----------------------|
+	// | all is well | OK   |        | shows the conditions |
 	GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*GetStatusResponse, error)
-	// Lead says who acts for a cluster, and for how long yet. Optional: CAPABILITY_LEADERSHIP. So a leader that is paused, or cut
-	// off from its apiserver, stops at the cloud, too.
+	// Lead declares which host leads a cluster, and for how much longer. Optional: CAPABILITY_LEADERSHIP. It stops a leader
+	// that is paused or cut off from its apiserver at the cloud as well.
 	//
 	// Idempotent. Required: cluster, fencing. Optional: valid_for. Deadline: 5 s by default, 10 s at most. The host calls it
 	// before its first mutation, with each renewal of its Lease, after each connect while it leads, and with zero when it
-	// stops to lead.
+	// stops leading.
 	//
-	// Leadership is per cluster uid. The leader's fencing is remembered while it leads and afterwards: within one scope a
-	// higher epoch takes over, a lower one never does [R:lead-takes-over]; another scope takes over, too, and the former scope
-	// never comes back; a leader that was not elected (scope empty) does not take over while an elected one leads. A mutation with any other fencing than the present leader's MUST be refused with STALE_LEADER
-	// [R:lead-needed]; so is every one while nobody leads, save with epoch 0 (leader election is off) in a cluster of which no
-	// elected leader was heard since the process started. When leadership ends (valid_for is over, zero was said, somebody took over), a running
-	// mutation MUST be given up: no further call of the cloud is begun for it, and it answers STALE_LEADER. [R:lead-ends]
-	// A vendor's background work that writes to the cloud MUST run only while led [R:lead-background]. Reads need no leadership.
+	// Leadership is per cluster uid. The provider remembers the leader's fencing while it leads and afterwards. Within one
+	// scope a higher epoch takes over and a lower one never does [R:lead-takes-over]; a new scope also takes over, and the
+	// former scope never returns. A leader that was not elected (empty scope) does not take over while an elected one leads.
+	// The provider MUST refuse a mutation whose fencing differs from the current leader's with STALE_LEADER [R:lead-needed].
+	// While nobody leads it refuses every mutation, except one with epoch 0 (leader election is off) in a cluster for which no
+	// elected leader has called since the process started.
 	//
-	// | Condition                      | Code                | Reason       | The host then                             |
-	// |--------------------------------|---------------------|--------------|-------------------------------------------|
-	// | it leads from now on, or still | OK                  |              | sends its mutations                       |
-	// | somebody newer leads or led    | FAILED_PRECONDITION | STALE_LEADER | sends no mutation, looks at its own Lease |
+	// When leadership ends (valid_for elapsed, the leader sent zero, or another leader took over), the provider MUST abandon a
+	// running mutation: it starts no further cloud call for it and answers STALE_LEADER. [R:lead-ends] A vendor's background
+	// work that writes to the cloud MUST run only while a host leads. [R:lead-background] Reads need no leadership.
+	//
+	// | Condition                       | Code                | Reason       | The host then                        |
+	// |---------------------------------|---------------------|--------------|--------------------------------------|
+	// | the caller leads                | OK                  |              | sends its mutations                  |
+	// | a newer leader leads or has led | FAILED_PRECONDITION | STALE_LEADER | sends no mutations, checks its Lease |
 	Lead(ctx context.Context, in *LeadRequest, opts ...grpc.CallOption) (*LeadResponse, error)
 }
 
@@ -150,49 +153,52 @@ func (c *cloudProviderClient) Lead(ctx context.Context, in *LeadRequest, opts ..
 // All implementations must embed UnimplementedCloudProviderServer
 // for forward compatibility.
 //
-// CloudProvider tells what the provider can do and how it is. Every provider serves it.
+// CloudProvider reports what the provider can do and how healthy it is. Every provider serves it.
 //
-// There is no Configure: the provider owns its configuration and its credentials, and neither crosses this contract.
+// There is no Configure RPC: the provider owns its configuration and its credentials, and neither crosses this contract.
 type CloudProviderServer interface {
-	// GetCapabilities says what is served beyond the names of services, the limits, and which fields are wanted.
+	// GetCapabilities returns the optional features that the provider supports, its limits, and the fields it wants.
 	//
-	// Idempotent, no side effects; it MUST NOT call the cloud, and its answer MUST be the same for one process epoch.
-	// [R:capabilities-constant] The host asks after each connect. Deadline: 5 s by default, 10 s at most.
+	// Idempotent, no side effects; it MUST NOT call the cloud, and its response MUST be the same for one process epoch.
+	// [R:capabilities-constant] The host calls it after each connect. Deadline: 5 s by default, 10 s at most.
 	//
-	// | Condition   | Code | Reason | The host then                                          |
-	// |-------------|------|--------|--------------------------------------------------------|
-	// | all is well | OK   |        | starts the controllers that this provider can serve    |
+	// | Condition   | Code | Reason | The host then                                      |
+	// |-------------|------|--------|----------------------------------------------------|
+	// | all is well | OK   |        | starts the controllers that this provider supports |
 	GetCapabilities(context.Context, *GetCapabilitiesRequest) (*GetCapabilitiesResponse, error)
-	// GetStatus says how the provider is, in conditions. Health (grpc.health.v1) says only whether it accepts work.
+	// GetStatus returns the provider's conditions. Health (grpc.health.v1) only reports whether it accepts work.
 	//
-	// Idempotent, no side effects; it answers from memory. What it tells is noted by other calls, and by a look at the cloud now
-	// and then while there are none. Deadline: 5 s by default, 10 s at most. The host asks every 60 s,
-	// and every 10 s while a condition is bad. While CREDENTIALS_VALID or CLOUD_REACHABLE is FALSE, destructive work on
-	// behalf of this provider is frozen; reads go on.
+	// Idempotent, no side effects; it answers from memory. The provider updates its conditions as other calls reach the cloud,
+	// and with an occasional probe of the cloud while there are none. Deadline: 5 s by default, 10 s at most. The host calls
+	// it every 60 s, and every 10 s while a condition is bad. While CREDENTIALS_VALID or CLOUD_REACHABLE is FALSE, the host
+	// freezes destructive work on behalf of this provider; reads continue.
 	//
-	// | Condition   | Code | Reason | The host then              |
-	// |-------------|------|--------|----------------------------|
-	// | all is well | OK   |        | shows the conditions       |
+	// | Condition   | Code | Reason | The host then        |
+	// |-------------|------|--------|----------------------|
+	// | all is well | OK   |        | shows the conditions |
 	GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error)
-	// Lead says who acts for a cluster, and for how long yet. Optional: CAPABILITY_LEADERSHIP. So a leader that is paused, or cut
-	// off from its apiserver, stops at the cloud, too.
+	// Lead declares which host leads a cluster, and for how much longer. Optional: CAPABILITY_LEADERSHIP. It stops a leader
+	// that is paused or cut off from its apiserver at the cloud as well.
 	//
 	// Idempotent. Required: cluster, fencing. Optional: valid_for. Deadline: 5 s by default, 10 s at most. The host calls it
 	// before its first mutation, with each renewal of its Lease, after each connect while it leads, and with zero when it
-	// stops to lead.
+	// stops leading.
 	//
-	// Leadership is per cluster uid. The leader's fencing is remembered while it leads and afterwards: within one scope a
-	// higher epoch takes over, a lower one never does [R:lead-takes-over]; another scope takes over, too, and the former scope
-	// never comes back; a leader that was not elected (scope empty) does not take over while an elected one leads. A mutation with any other fencing than the present leader's MUST be refused with STALE_LEADER
-	// [R:lead-needed]; so is every one while nobody leads, save with epoch 0 (leader election is off) in a cluster of which no
-	// elected leader was heard since the process started. When leadership ends (valid_for is over, zero was said, somebody took over), a running
-	// mutation MUST be given up: no further call of the cloud is begun for it, and it answers STALE_LEADER. [R:lead-ends]
-	// A vendor's background work that writes to the cloud MUST run only while led [R:lead-background]. Reads need no leadership.
+	// Leadership is per cluster uid. The provider remembers the leader's fencing while it leads and afterwards. Within one
+	// scope a higher epoch takes over and a lower one never does [R:lead-takes-over]; a new scope also takes over, and the
+	// former scope never returns. A leader that was not elected (empty scope) does not take over while an elected one leads.
+	// The provider MUST refuse a mutation whose fencing differs from the current leader's with STALE_LEADER [R:lead-needed].
+	// While nobody leads it refuses every mutation, except one with epoch 0 (leader election is off) in a cluster for which no
+	// elected leader has called since the process started.
 	//
-	// | Condition                      | Code                | Reason       | The host then                             |
-	// |--------------------------------|---------------------|--------------|-------------------------------------------|
-	// | it leads from now on, or still | OK                  |              | sends its mutations                       |
-	// | somebody newer leads or led    | FAILED_PRECONDITION | STALE_LEADER | sends no mutation, looks at its own Lease |
+	// When leadership ends (valid_for elapsed, the leader sent zero, or another leader took over), the provider MUST abandon a
+	// running mutation: it starts no further cloud call for it and answers STALE_LEADER. [R:lead-ends] A vendor's background
+	// work that writes to the cloud MUST run only while a host leads. [R:lead-background] Reads need no leadership.
+	//
+	// | Condition                       | Code                | Reason       | The host then                        |
+	// |---------------------------------|---------------------|--------------|--------------------------------------|
+	// | the caller leads                | OK                  |              | sends its mutations                  |
+	// | a newer leader leads or has led | FAILED_PRECONDITION | STALE_LEADER | sends no mutations, checks its Lease |
 	Lead(context.Context, *LeadRequest) (*LeadResponse, error)
 	mustEmbedUnimplementedCloudProviderServer()
 }

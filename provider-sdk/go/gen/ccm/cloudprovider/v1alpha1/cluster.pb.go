@@ -21,16 +21,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Ownership says how a balancer or a route was recognised as this cluster's.
+// Ownership is how the provider recognised a load balancer or a route as this cluster's.
 type Ownership int32
 
 const (
-	// Not known: never deleted.
+	// Unknown: never deleted.
 	Ownership_OWNERSHIP_UNSPECIFIED Ownership = 0
-	// It carries the cluster uid, and a balancer the service uid, too.
+	// It carries the cluster uid; a load balancer also carries the service uid.
 	Ownership_OWNERSHIP_BY_UID Ownership = 1
-	// It carries only the name that a former controller gave it. A balancer is changed or deleted only with adoption ADOPT. A
-	// route is replaced where a node wants its destination, and never removed.
+	// It carries only the name that a former controller gave it. The provider changes or deletes such a load balancer only
+	// with adoption ADOPT. It replaces such a route if a node needs the destination, and never removes it otherwise.
 	Ownership_OWNERSHIP_BY_LEGACY_NAME Ownership = 2
 )
 
@@ -75,13 +75,13 @@ func (Ownership) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_cluster_proto_rawDescGZIP(), []int{0}
 }
 
-// ClusterRef names the cluster on whose behalf a call is made. Every request that reaches a cloud carries it.
+// ClusterRef identifies the cluster on whose behalf the host calls. Every request that reaches a cloud carries it.
 //
-// A provider MUST tag what it makes with the uid and MUST find its resources by it; the name is for people. A resource
-// of another uid is never changed and never deleted. [R:cluster-owns-by-uid] Where routes cannot be tagged, see `Route`.
+// A provider MUST tag the resources that it creates with the uid and MUST find them by it; the name is for humans. It never
+// changes or deletes a resource with another uid. [R:cluster-owns-by-uid] For clouds that cannot tag routes, see `Route`.
 type ClusterRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Uid of the namespace kube-system. Required, at most 64 bytes. Empty is refused with INVALID_ARGUMENT and
+	// Uid of the namespace kube-system. Required, at most 64 bytes. A provider refuses an empty uid with INVALID_ARGUMENT and
 	// INVALID_ARGUMENT_SHAPE. [R:cluster-uid-required]
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// The operator's name for the cluster (`--cluster-name`). Optional, at most 253 bytes.
@@ -134,19 +134,19 @@ func (x *ClusterRef) GetName() string {
 	return ""
 }
 
-// Fencing tells an old leader from the present one. Every mutation carries it: where leader election is off it is there and
-// empty. Absent it is INVALID_ARGUMENT_SHAPE, not epoch 0.
+// Fencing distinguishes a former leader from the current one. Every mutation carries it; while leader election is off the
+// message is present and empty. If it is absent, the request is refused with INVALID_ARGUMENT_SHAPE; absent is not epoch 0.
 //
-// A provider that advertises CAPABILITY_LEADERSHIP compares it with what `Lead` said. One that advertises CAPABILITY_FENCING
-// serves several hosts, each through a connection of its own, and keeps epochs beyond the life of its process: it remembers
-// the highest epoch seen per scope and MUST refuse a lower one of the same scope with FAILED_PRECONDITION and
-// STALE_LEADER. Epochs of different scopes are never compared, and an epoch of 0 is never refused: leader election is
+// A provider that advertises CAPABILITY_LEADERSHIP compares it with the last `Lead`. A provider that advertises
+// CAPABILITY_FENCING serves several hosts, each over its own connection, and persists epochs beyond the life of its process:
+// it remembers the highest epoch per scope and MUST refuse a lower epoch of the same scope with FAILED_PRECONDITION and
+// STALE_LEADER. It never compares epochs of different scopes and never refuses epoch 0, which means that leader election is
 // off. [R:fencing]
 type Fencing struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Uid of the Lease the caller holds. Empty when leader election is off.
+	// Uid of the Lease that the caller holds. Empty while leader election is off.
 	Scope string `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
-	// `leaseTransitions` of that Lease, plus one. 0 when leader election is off.
+	// `leaseTransitions` of that Lease, plus one. 0 while leader election is off.
 	Epoch         uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

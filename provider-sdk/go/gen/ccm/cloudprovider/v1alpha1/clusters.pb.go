@@ -28,7 +28,7 @@ type ListClustersRequest struct {
 	Cluster *ClusterRef `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// Optional.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// From the page before. Optional.
+	// `next_page_token` of the previous page. Optional.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -88,9 +88,9 @@ func (x *ListClustersRequest) GetPageToken() string {
 // ListClustersResponse is one page.
 type ListClustersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names of clusters; at most page_size.
+	// Cluster names; at most page_size.
 	Names []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
-	// Empty on the last page; else opaque, at most 1 KiB.
+	// Empty on the last page; otherwise opaque, at most 1 KiB.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -140,12 +140,12 @@ func (x *ListClustersResponse) GetNextPageToken() string {
 	return ""
 }
 
-// GetControlPlaneEndpointRequest names a cluster.
+// GetControlPlaneEndpointRequest identifies a cluster.
 type GetControlPlaneEndpointRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
 	Cluster *ClusterRef `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	// Name of the cluster in question. Required.
+	// Name of the cluster. Required.
 	ClusterName   string `protobuf:"bytes,2,opt,name=cluster_name,json=clusterName,proto3" json:"cluster_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -195,12 +195,12 @@ func (x *GetControlPlaneEndpointRequest) GetClusterName() string {
 	return ""
 }
 
-// GetControlPlaneEndpointResponse says where.
+// GetControlPlaneEndpointResponse is the address of an apiserver.
 type GetControlPlaneEndpointResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// DNS name or IP. Required.
+	// DNS name or IP address. Required.
 	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
-	// 0: the usual one, 443.
+	// 0: the default, 443.
 	Port          int32 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -27,25 +27,25 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Clusters answers which clusters the cloud hosts and where their control planes are.
+// Clusters lists the clusters that the cloud hosts and locates their control planes.
 type ClustersClient interface {
-	// ListClusters walks over the clusters of the account.
+	// ListClusters lists the clusters of the account page by page.
 	//
 	// Idempotent, no side effects. Required: cluster. Optional: page_size, page_token. Deadline: 30 s by default, 120 s at
-	// most, per page. Pages as in ListInstances.
+	// most, per page. Paging works as in ListInstances.
 	//
-	// | Condition                  | Code             | Reason             | The host then           |
-	// |----------------------------|------------------|--------------------|-------------------------|
-	// | the token is too old       | ABORTED          | PAGE_TOKEN_EXPIRED | starts the walk again   |
-	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | starts again, counts it |
+	// | Condition                  | Code             | Reason             | The host then                        |
+	// |----------------------------|------------------|--------------------|--------------------------------------|
+	// | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
+	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
 	ListClusters(ctx context.Context, in *ListClustersRequest, opts ...grpc.CallOption) (*ListClustersResponse, error)
-	// GetControlPlaneEndpoint says where the apiserver of a cluster is.
+	// GetControlPlaneEndpoint returns the address of a cluster's apiserver.
 	//
 	// Idempotent, no side effects. Required: cluster, cluster_name. Deadline: 30 s by default, 120 s at most.
 	//
-	// | Condition             | Code      | Reason            | The host then |
-	// |-----------------------|-----------|-------------------|---------------|
-	// | no such cluster       | NOT_FOUND | CLUSTER_NOT_FOUND | says so       |
+	// | Condition                  | Code      | Reason            | The host then |
+	// |----------------------------|-----------|-------------------|---------------|
+	// | the cluster does not exist | NOT_FOUND | CLUSTER_NOT_FOUND | reports it    |
 	GetControlPlaneEndpoint(ctx context.Context, in *GetControlPlaneEndpointRequest, opts ...grpc.CallOption) (*GetControlPlaneEndpointResponse, error)
 }
 
@@ -81,25 +81,25 @@ func (c *clustersClient) GetControlPlaneEndpoint(ctx context.Context, in *GetCon
 // All implementations must embed UnimplementedClustersServer
 // for forward compatibility.
 //
-// Clusters answers which clusters the cloud hosts and where their control planes are.
+// Clusters lists the clusters that the cloud hosts and locates their control planes.
 type ClustersServer interface {
-	// ListClusters walks over the clusters of the account.
+	// ListClusters lists the clusters of the account page by page.
 	//
 	// Idempotent, no side effects. Required: cluster. Optional: page_size, page_token. Deadline: 30 s by default, 120 s at
-	// most, per page. Pages as in ListInstances.
+	// most, per page. Paging works as in ListInstances.
 	//
-	// | Condition                  | Code             | Reason             | The host then           |
-	// |----------------------------|------------------|--------------------|-------------------------|
-	// | the token is too old       | ABORTED          | PAGE_TOKEN_EXPIRED | starts the walk again   |
-	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | starts again, counts it |
+	// | Condition                  | Code             | Reason             | The host then                        |
+	// |----------------------------|------------------|--------------------|--------------------------------------|
+	// | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
+	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
 	ListClusters(context.Context, *ListClustersRequest) (*ListClustersResponse, error)
-	// GetControlPlaneEndpoint says where the apiserver of a cluster is.
+	// GetControlPlaneEndpoint returns the address of a cluster's apiserver.
 	//
 	// Idempotent, no side effects. Required: cluster, cluster_name. Deadline: 30 s by default, 120 s at most.
 	//
-	// | Condition             | Code      | Reason            | The host then |
-	// |-----------------------|-----------|-------------------|---------------|
-	// | no such cluster       | NOT_FOUND | CLUSTER_NOT_FOUND | says so       |
+	// | Condition                  | Code      | Reason            | The host then |
+	// |----------------------------|-----------|-------------------|---------------|
+	// | the cluster does not exist | NOT_FOUND | CLUSTER_NOT_FOUND | reports it    |
 	GetControlPlaneEndpoint(context.Context, *GetControlPlaneEndpointRequest) (*GetControlPlaneEndpointResponse, error)
 	mustEmbedUnimplementedClustersServer()
 }

@@ -28,9 +28,9 @@ type EventType int32
 const (
 	// Read as NORMAL.
 	EventType_EVENT_TYPE_UNSPECIFIED EventType = 0
-	// Something happened that a kubectl user may want to know.
+	// Information for the user.
 	EventType_EVENT_TYPE_NORMAL EventType = 1
-	// Something is wrong that a kubectl user must know.
+	// A problem that the user should act on.
 	EventType_EVENT_TYPE_WARNING EventType = 2
 )
 
@@ -75,18 +75,18 @@ func (EventType) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_effects_proto_rawDescGZIP(), []int{0}
 }
 
-// InProgress says: nothing is wrong, the work goes on, ask again with the same request.
+// InProgress means that nothing is wrong and the work continues: send the same request again later.
 //
-// It rides in an OK answer. The host publishes what is known so far, keeps the finalizer, writes no warning and does not
-// let the backoff grow. Legal on Ensure, Update, Delete and their batches. A provider MUST NOT answer an error for work
-// that merely takes long. [R:in-progress-not-error]
+// It is part of an OK response. The host publishes what is known so far, keeps the finalizer, writes no warning, and does
+// not increase the backoff. Legal in responses to Ensure, Update, Delete and their batches. A provider MUST NOT return an
+// error for work that merely takes long. [R:in-progress-not-error]
 type InProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When to ask again. Required and positive; absent or zero is read as 5 s. [R:retry-after-positive]
+	// When to send the request again. Required and positive; absent or zero is read as 5 s. [R:retry-after-positive]
 	RetryAfter *durationpb.Duration `protobuf:"bytes,1,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// For instances: UPPER_SNAKE_CASE, at most 63 bytes, for example "PROVISIONING". Optional.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// For people, at most 1 KiB. Optional.
+	// Human-readable, at most 1 KiB. Optional.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -143,15 +143,15 @@ func (x *InProgress) GetMessage() string {
 	return ""
 }
 
-// ProviderEvent is an Event that the host writes on the provider's behalf, on the object that the answer is about. So a
-// provider needs no Kubernetes credentials. At most 8 an answer or item; more are dropped and counted.
+// ProviderEvent is an Event that the host writes on the provider's behalf, on the object that the response is about, so that
+// a provider needs no Kubernetes credentials. At most 8 per response or item; the host drops and counts the rest.
 type ProviderEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional.
 	Type EventType `protobuf:"varint,1,opt,name=type,proto3,enum=ccm.cloudprovider.v1alpha1.EventType" json:"type,omitempty"`
 	// CamelCase, at most 63 bytes. Required.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// For people, at most 1 KiB. Required.
+	// Human-readable, at most 1 KiB. Required.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -22,17 +22,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RetryClass says how the host tries again by itself.
+// RetryClass is how the host retries on its own.
 type RetryClass int32
 
 const (
-	// Not said: no reason may have it.
+	// Invalid: no reason may have it.
 	RetryClass_RETRY_CLASS_UNSPECIFIED RetryClass = 0
-	// "retry": with exponential backoff per object; after exactly RetryInfo where it is there.
+	// "retry": with exponential backoff per object, or after exactly RetryInfo if present.
 	RetryClass_RETRY_CLASS_BACKOFF RetryClass = 1
-	// "slow": likewise, at least 5 minutes apart.
+	// "slow": the same, but at least 5 minutes apart.
 	RetryClass_RETRY_CLASS_SLOW RetryClass = 2
-	// "wait": only when the object's wanted fields change, or at the slow resync.
+	// "wait": only when a wanted field of the object changes, or at the slow resync.
 	RetryClass_RETRY_CLASS_WAIT RetryClass = 3
 )
 
@@ -79,15 +79,15 @@ func (RetryClass) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_error_options_proto_rawDescGZIP(), []int{0}
 }
 
-// ReasonTraits are what goes with a reason.
+// ReasonTraits describe a reason.
 type ReasonTraits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names of gRPC codes with which the reason may end a call. The first one is what an SDK sends; that of a reason that is
-	// only told beside an item is the one nearest in meaning. At least one.
+	// Names of the gRPC codes with which the reason may end a call. SDKs send the first one; for a reason that is only ever an
+	// item error, it is the closest in meaning. At least one.
 	Codes []string `protobuf:"bytes,1,rep,name=codes,proto3" json:"codes,omitempty"`
-	// How the host tries again by itself. Required.
+	// How the host retries. Required.
 	Retry RetryClass `protobuf:"varint,2,opt,name=retry,proto3,enum=ccm.cloudprovider.v1alpha1.RetryClass" json:"retry,omitempty"`
-	// Destructive work on behalf of the provider is frozen while it lasts.
+	// The host freezes destructive work on behalf of the provider while this error lasts.
 	Freezes       bool `protobuf:"varint,3,opt,name=freezes,proto3" json:"freezes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -157,8 +157,8 @@ var file_ccm_cloudprovider_v1alpha1_error_options_proto_extTypes = []protoimpl.E
 
 // Extension fields to descriptorpb.EnumValueOptions.
 var (
-	// What goes with a reason; on every value of ErrorReason. The number is of the range that protobuf leaves to use within an
-	// organisation (50000 to 99999): options of other origin may have it elsewhere, never on this enum.
+	// The traits of a reason; set on every value of ErrorReason. The number is from the range that protobuf reserves for use
+	// within an organisation (50000 to 99999): unrelated options may use it elsewhere, but never on this enum.
 	//
 	// optional ccm.cloudprovider.v1alpha1.ReasonTraits reason = 50610;
 	E_Reason = &file_ccm_cloudprovider_v1alpha1_error_options_proto_extTypes[0]

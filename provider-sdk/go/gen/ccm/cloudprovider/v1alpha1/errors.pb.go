@@ -22,114 +22,118 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ErrorReason is the one list of reasons.
+// ErrorReason enumerates every error reason of the contract.
 //
-// A provider MUST attach `google.rpc.ErrorInfo` to every status other than OK, with domain "cloudprovider.ccm" and, as
-// reason, the name of one of these values without its prefix "ERROR_REASON_". [R:error-info] Each detail type appears at
-// most once, and all details together MUST stay below 4 KiB, since they travel in trailers. [R:error-size] Text that
-// varies from call to call (a cloud's request id) goes into `ErrorInfo.metadata`, so that messages stay comparable; no
-// secret goes anywhere. [R:error-no-secret] To say when to come back, add `google.rpc.RetryInfo`; less than 100 ms counts as
-// that much, and more than an hour as an hour, here and in `retry_after` of items and of work that goes on.
+// A provider MUST attach `google.rpc.ErrorInfo` to every status other than OK, with the domain "cloudprovider.ccm" and the
+// name of one of these values, without the prefix "ERROR_REASON_", as its reason. [R:error-info] Each detail type appears at
+// most once, and all details together MUST stay below 4 KiB, because they travel in trailers. [R:error-size] Text that
+// varies from call to call (a cloud's request id) goes into `ErrorInfo.metadata`, so that messages stay comparable; nothing
+// contains a secret. [R:error-no-secret] Add `google.rpc.RetryInfo` to set the time of the retry. The host treats less than
+// 100 ms as 100 ms and more than an hour as an hour, here and in the `retry_after` of items and of InProgress.
 //
-// A status without our ErrorInfo proves nothing. Above all, a bare NOT_FOUND is not absence.
+// A status without this ErrorInfo proves nothing. In particular, a bare NOT_FOUND does not prove absence.
 //
-// The order of checks is fixed: peer, leader, shape of the arguments, sets that are named by their digest, what else this
-// process remembers (page and resume tokens, revisions, operations that run), rights in the cloud, existence. Missing rights
-// MUST win over absence, or a lost permission would look like deleted instances. [R:error-order] What the user configured is
-// looked at where it costs nothing: anywhere after the shape.
+// A provider checks in this order: the peer, the leader, the shape of the arguments, backend sets referred to by digest,
+// whatever else this process remembers (page and resume tokens, revisions, running operations), permissions in the cloud,
+// existence. Missing permissions MUST win over absence, or a revoked permission would look like deleted instances.
+// [R:error-order] The user's configuration may be checked at any point after the shape.
 //
-// Codes and retries stand beside each value as an option, which programs read; "retry", "slow" and "wait" are explained at
-// RetryClass.
+// Each value carries its codes and its retry class as an option that programs can read; RetryClass defines "retry", "slow"
+// and "wait".
 type ErrorReason int32
 
 const (
 	// Unknown. Code UNKNOWN or INTERNAL. retry; proves nothing.
 	ErrorReason_ERROR_REASON_UNSPECIFIED ErrorReason = 0
-	// A single-object call names an instance that does not exist. Code NOT_FOUND. The host reads it again in a batch;
-	// never deletes a node because of this.
+	// A call about a single object refers to an instance that does not exist. Code NOT_FOUND. The host reads it again in a
+	// batch; it never deletes a node because of this error.
 	ErrorReason_ERROR_REASON_INSTANCE_NOT_FOUND ErrorReason = 1
-	// The instance is known but cannot be described yet. Item error beside state RUNNING, PENDING or EXISTS. retry.
+	// The instance exists but cannot be described yet. Item error beside state RUNNING, PENDING or EXISTS. retry.
 	ErrorReason_ERROR_REASON_METADATA_NOT_READY ErrorReason = 2
-	// A region, zone or account could not be asked. Code UNAVAILABLE. retry; the state is unknown.
+	// The provider could not query a region, zone or account. Code UNAVAILABLE. retry; the state is unknown.
 	ErrorReason_ERROR_REASON_LOCATION_UNREACHABLE ErrorReason = 3
-	// The same node is claimed by more than one instance. Code FAILED_PRECONDITION. slow; an Event on the node.
+	// More than one instance matches the node. Code FAILED_PRECONDITION. slow; the host writes an Event on the node.
 	ErrorReason_ERROR_REASON_INSTANCE_AMBIGUOUS ErrorReason = 4
-	// The service or RPC is not served. Code UNIMPLEMENTED. Not called again in this process epoch.
+	// The provider does not serve the service or RPC. Code UNIMPLEMENTED. The host does not call it again in this process
+	// epoch.
 	ErrorReason_ERROR_REASON_METHOD_NOT_SUPPORTED ErrorReason = 10
-	// The RPC is served, but not what is asked of it (a protocol, a field). Code INVALID_ARGUMENT. wait; an Event.
+	// The provider serves the RPC, but not a feature that the request asks for (a protocol, a field). Code INVALID_ARGUMENT.
+	// wait; an Event.
 	ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE ErrorReason = 11
-	// Another controller looks after this Service. Code FAILED_PRECONDITION. The host lets go quietly. Never legal as the
-	// answer of DeleteLoadBalancer. [R:delete-not-elsewhere]
+	// Another controller serves this Service. Code FAILED_PRECONDITION. The host releases the Service without an Event. Never
+	// legal in response to DeleteLoadBalancer. [R:delete-not-elsewhere]
 	ErrorReason_ERROR_REASON_IMPLEMENTED_ELSEWHERE ErrorReason = 12
-	// The user's Service or annotations make no sense. Code INVALID_ARGUMENT, with google.rpc.BadRequest naming the
+	// The user's Service or its annotations are invalid. Code INVALID_ARGUMENT, with google.rpc.BadRequest naming the
 	// Kubernetes field path. wait; an Event.
 	ErrorReason_ERROR_REASON_INVALID_CONFIGURATION ErrorReason = 13
-	// A request that breaks this contract: a required field is missing, a key is doubled. Code INVALID_ARGUMENT. A defect of
+	// The request violates this contract: a required field is missing, or a key is duplicated. Code INVALID_ARGUMENT. A bug in
 	// the host: counted, slow.
 	ErrorReason_ERROR_REASON_INVALID_ARGUMENT_SHAPE ErrorReason = 14
-	// More items than advertised. Code INVALID_ARGUMENT, metadata "max". The host splits and tries again at once.
+	// More items than advertised. Code INVALID_ARGUMENT, metadata "max". The host splits the batch and retries at once.
 	ErrorReason_ERROR_REASON_BATCH_TOO_LARGE ErrorReason = 20
-	// The page token was issued, but is too old. Code ABORTED. The host starts the walk again.
+	// The page token was issued but has expired. Code ABORTED. The host lists again from the first page.
 	ErrorReason_ERROR_REASON_PAGE_TOKEN_EXPIRED ErrorReason = 21
-	// The token was never issued by this process epoch. Code INVALID_ARGUMENT. The host starts from nothing.
+	// The token was never issued in this process epoch. Code INVALID_ARGUMENT. The host starts over without a token.
 	ErrorReason_ERROR_REASON_INVALID_TOKEN ErrorReason = 22
-	// The resume token is too old. Code OUT_OF_RANGE. The host watches from now and sweeps.
+	// The resume token has expired. Code OUT_OF_RANGE. The host opens a new watch and reads all instances.
 	ErrorReason_ERROR_REASON_RESUME_TOKEN_EXPIRED ErrorReason = 23
 	// The cloud throttles. Code RESOURCE_EXHAUSTED, with RetryInfo. The host pauses this class of calls for that long.
 	ErrorReason_ERROR_REASON_RATE_LIMITED ErrorReason = 30
-	// A quota of the account is used up. Code RESOURCE_EXHAUSTED, with google.rpc.QuotaFailure. slow; an Event.
+	// A quota of the account is exhausted. Code RESOURCE_EXHAUSTED, with google.rpc.QuotaFailure. slow; an Event.
 	ErrorReason_ERROR_REASON_QUOTA_EXCEEDED ErrorReason = 31
-	// The cloud has none left to give. Code RESOURCE_EXHAUSTED. slow; an Event.
+	// The cloud is out of capacity. Code RESOURCE_EXHAUSTED. slow; an Event.
 	ErrorReason_ERROR_REASON_CAPACITY_UNAVAILABLE ErrorReason = 32
-	// Failing for now, come back after RetryInfo. Code UNAVAILABLE. The host waits exactly that long; backoff does not grow.
+	// A temporary failure. Code UNAVAILABLE, with RetryInfo. The host retries after exactly that long; the backoff does not
+	// grow.
 	ErrorReason_ERROR_REASON_RETRY_LATER ErrorReason = 33
-	// The provider itself has too much to do. Code UNAVAILABLE, with RetryInfo. retry, with fewer calls at once.
+	// The provider itself is overloaded. Code UNAVAILABLE, with RetryInfo. retry, with fewer concurrent calls.
 	ErrorReason_ERROR_REASON_PROVIDER_OVERLOADED ErrorReason = 34
-	// A conflicting operation on the same object is under way. Code ABORTED. retry soon.
+	// A conflicting operation on the same object is running. Code ABORTED. retry soon.
 	ErrorReason_ERROR_REASON_CONCURRENT_OPERATION ErrorReason = 40
 	// A resource with this natural key belongs to another cluster. Code ALREADY_EXISTS. wait; an Event; never adopted.
 	ErrorReason_ERROR_REASON_OWNED_BY_OTHER_CLUSTER ErrorReason = 41
-	// A former controller's resource was found and adoption was refused by the caller. Code FAILED_PRECONDITION. wait; an
-	// Event that names the flag.
+	// The provider found a former controller's resource, and the request does not allow adoption. Code FAILED_PRECONDITION.
+	// wait; an Event that names the flag.
 	ErrorReason_ERROR_REASON_ADOPTION_REFUSED ErrorReason = 42
-	// A newer revision of this object's wanted state was already accepted. Code ABORTED. The host looks at its digest again.
+	// The provider has already accepted a newer revision of this object. Code ABORTED. The host compares digests again.
 	ErrorReason_ERROR_REASON_STALE_REVISION ErrorReason = 43
-	// BatchUpdateLoadBalancers on a balancer that is absent or must be rebuilt. Item error. The host calls Ensure.
+	// BatchUpdateLoadBalancers found the load balancer absent, or it must be rebuilt. Item error. The host calls Ensure.
 	ErrorReason_ERROR_REASON_NEEDS_ENSURE ErrorReason = 44
-	// The route was re-pointed since it was listed. Item error. The host lists again.
+	// The route's target has changed since it was listed. Item error. The host lists again.
 	ErrorReason_ERROR_REASON_ROUTE_CHANGED ErrorReason = 45
-	// The route tables of the cloud have no room. Code RESOURCE_EXHAUSTED. slow; an Event on the node.
+	// The cloud's route tables are full. Code RESOURCE_EXHAUSTED. slow; an Event on the node.
 	ErrorReason_ERROR_REASON_ROUTE_TABLE_FULL ErrorReason = 46
-	// A set of backends is named by its digest, and not known here. Code FAILED_PRECONDITION, metadata "digests": those that
-	// are not known, in the order of the request, with a comma between them, as many as fit into 256 bytes. Only ever at call
-	// level. The host sends all nodes along at once.
+	// The request refers to a backend set by a digest that the provider does not know. Code FAILED_PRECONDITION, metadata
+	// "digests": the unknown digests in the order of the request, separated by commas, as many as fit into 256 bytes. Never an
+	// item error. The host resends the request with all nodes at once.
 	ErrorReason_ERROR_REASON_UNKNOWN_BACKEND_SET ErrorReason = 47
-	// The provider does not trust the peer. Code UNAUTHENTICATED. The host is not ready and says so; slow. Where a gRPC library
-	// cannot tell who calls over a Unix socket, the modes of the socket and of its directory are the check.
+	// The provider does not trust the peer. Code UNAUTHENTICATED. The host reports itself not ready; slow. Where a gRPC
+	// library cannot identify the caller on a Unix socket, the modes of the socket and of its directory are the check.
 	ErrorReason_ERROR_REASON_PEER_NOT_TRUSTED ErrorReason = 50
-	// The cloud refuses the provider's credentials. Code UNAUTHENTICATED. slow; destructive work is frozen.
+	// The cloud rejects the provider's credentials. Code UNAUTHENTICATED. slow; freezes destructive work.
 	ErrorReason_ERROR_REASON_CLOUD_CREDENTIALS_INVALID ErrorReason = 51
-	// The provider's credentials ran out. Code UNAUTHENTICATED. slow; destructive work is frozen.
+	// The provider's credentials have expired. Code UNAUTHENTICATED. slow; freezes destructive work.
 	ErrorReason_ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED ErrorReason = 52
-	// The credentials are good, a right is missing (metadata "action"). Code PERMISSION_DENIED. slow; an Event; proves
+	// The credentials are valid but lack a permission (metadata "action"). Code PERMISSION_DENIED. slow; an Event; proves
 	// nothing about existence.
 	ErrorReason_ERROR_REASON_CLOUD_PERMISSION_DENIED ErrorReason = 53
-	// The provider's own configuration is bad. Code FAILED_PRECONDITION. slow; destructive work is frozen.
+	// The provider's own configuration is invalid. Code FAILED_PRECONDITION. slow; freezes destructive work.
 	ErrorReason_ERROR_REASON_INVALID_PROVIDER_CONFIG ErrorReason = 54
-	// The caller is a former leader, or nobody leads. Code FAILED_PRECONDITION. The host sends no mutation until `Lead` is
-	// answered again.
+	// The caller is a former leader, or nobody leads. Code FAILED_PRECONDITION. The host sends no mutations until `Lead`
+	// succeeds again.
 	ErrorReason_ERROR_REASON_STALE_LEADER ErrorReason = 55
-	// The cloud's API is down. Code UNAVAILABLE. retry; destructive work is frozen while it lasts.
+	// The cloud's API is down. Code UNAVAILABLE. retry; freezes destructive work while it lasts.
 	ErrorReason_ERROR_REASON_CLOUD_API_UNAVAILABLE ErrorReason = 60
-	// A defect of the provider. Code INTERNAL. retry, counted.
+	// A bug in the provider. Code INTERNAL. retry; counted.
 	ErrorReason_ERROR_REASON_INTERNAL_ERROR ErrorReason = 61
 	// The provider is stopping. Code UNAVAILABLE. retry after reconnecting.
 	ErrorReason_ERROR_REASON_SHUTTING_DOWN ErrorReason = 62
-	// The volume does not exist. Item error beside state ABSENT, or code NOT_FOUND. No labels; an Event on the volume.
+	// The volume does not exist. Item error beside state ABSENT, or code NOT_FOUND. The host sets no labels and writes an
+	// Event on the volume.
 	ErrorReason_ERROR_REASON_VOLUME_NOT_FOUND ErrorReason = 70
 	// The named cluster does not exist in the cloud. Code NOT_FOUND. No retry.
 	ErrorReason_ERROR_REASON_CLUSTER_NOT_FOUND ErrorReason = 71
-	// The text is no SSH public key, or its kind is refused. Code INVALID_ARGUMENT. wait; an Event.
+	// The text is not an SSH public key, or its type is not accepted. Code INVALID_ARGUMENT. wait; an Event.
 	ErrorReason_ERROR_REASON_INVALID_SSH_KEY ErrorReason = 72
 )
 
@@ -246,14 +250,14 @@ func (ErrorReason) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_errors_proto_rawDescGZIP(), []int{0}
 }
 
-// ItemError is the error of one item of a batch. The call as a whole is OK: one bad item never costs the others.
+// ItemError is the error of one item of a batch. The call as a whole is OK: one bad item never fails the others.
 type ItemError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required; UNSPECIFIED is read as INTERNAL_ERROR.
 	Reason ErrorReason `protobuf:"varint,1,opt,name=reason,proto3,enum=ccm.cloudprovider.v1alpha1.ErrorReason" json:"reason,omitempty"`
-	// For people, at most 1 KiB. Comparable from call to call; no secret.
+	// Human-readable, at most 1 KiB. Stable from call to call; no secrets.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// When to ask again. Absent: the host's own backoff.
+	// When to retry. Absent: the host's own backoff.
 	RetryAfter    *durationpb.Duration `protobuf:"bytes,3,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

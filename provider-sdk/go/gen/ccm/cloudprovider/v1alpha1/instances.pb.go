@@ -23,11 +23,11 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// InstanceState says whether an instance exists and in which state. It is an answer, never an error.
+// InstanceState is whether an instance exists and in which state. It is a result, never an error.
 //
-// What the host does, by state. "init": a new node is initialised; "taint"/"untaint": the shutdown taint; "delete": the
-// state is evidence for deleting the Node (with all other conditions of the deletion guard); "backend", "route": the
-// node may stand behind balancers and as target of a route.
+// What the host does in each state. "init": it initialises a new node; "taint"/"untaint": it adds or removes the shutdown
+// taint; "delete": the state is evidence for deleting the Node (together with every other condition of the deletion guard);
+// "backend", "route": the node may serve as a backend of load balancers and as the target of a route.
 //
 // | State       | init  | taint | untaint | delete                  | backend | route |
 // |-------------|-------|-------|---------|-------------------------|---------|-------|
@@ -42,24 +42,25 @@ const (
 type InstanceState int32
 
 const (
-	// Unknown, and so is every number that the host does not know: always the safe branch.
+	// Unknown; the host reads every value that it does not know as this one. Always the safe choice.
 	InstanceState_INSTANCE_STATE_UNSPECIFIED InstanceState = 0
-	// Being made; it will run.
+	// The instance is being created and will run.
 	InstanceState_INSTANCE_STATE_PENDING InstanceState = 1
-	// It runs.
+	// The instance is running.
 	InstanceState_INSTANCE_STATE_RUNNING InstanceState = 2
-	// It is stopped, hibernated or suspended and can be started again: it still exists. [R:stopped-exists]
+	// The instance is stopped, hibernated or suspended and can be started again: it still exists. [R:stopped-exists]
 	InstanceState_INSTANCE_STATE_STOPPED InstanceState = 3
-	// It is on its way out and will not come back.
+	// The instance is being deleted and will not come back.
 	InstanceState_INSTANCE_STATE_TERMINATING InstanceState = 4
-	// The provider looked where this instance must be, with the rights to see it, and it is not there. A provider MUST NOT
-	// answer this when it could not look. [R:absent-means-looked]
+	// The provider looked where this instance must be, with permission to see it, and it does not exist. A provider MUST NOT
+	// return this state if it could not look. [R:absent-means-looked]
 	InstanceState_INSTANCE_STATE_ABSENT InstanceState = 5
-	// The provider ID or name belongs to another cloud, account or region. Never touched. The same is said of an instance of another
-	// cluster, and of an ID that this provider never makes though it begins with one of its prefixes: nobody knows where to look.
+	// The provider ID or name belongs to another cloud, account or region. The host leaves the node alone. The same holds for
+	// an instance of another cluster, and for a provider ID that has one of this provider's prefixes but a form that it never
+	// creates, since it could not know where to look.
 	InstanceState_INSTANCE_STATE_NOT_OWNED InstanceState = 6
-	// It is there; whether it runs, the cloud was not asked. A provider answers so where asking would cost a further cloud
-	// call, and only to INSTANCE_VIEW_METADATA: the other views ask whether the instance runs.
+	// The instance exists; whether it runs was not queried. A provider returns this state if the query would cost another
+	// cloud call, and only for INSTANCE_VIEW_METADATA: the other views ask whether the instance runs.
 	InstanceState_INSTANCE_STATE_EXISTS InstanceState = 7
 )
 
@@ -114,18 +115,18 @@ func (InstanceState) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{0}
 }
 
-// InstanceView says how much of an instance is asked for, so that a provider need not pay for the rest.
+// InstanceView is how much of an instance the host asks for, so that a provider need not pay for the rest.
 type InstanceView int32
 
 const (
 	// Read as ALL.
 	InstanceView_INSTANCE_VIEW_UNSPECIFIED InstanceView = 0
-	// Only the state, the provider ID and the name. Asked before a Node is tainted or deleted.
+	// Only state, provider ID and name. The host uses it before it taints or deletes a Node.
 	InstanceView_INSTANCE_VIEW_EXISTENCE InstanceView = 1
-	// Provider ID, name, type, addresses, zone, region, labels, system uuid. Whether the instance runs is not asked: EXISTS is
-	// a full answer. Asked to initialise a node and to keep it current.
+	// Provider ID, name, type, addresses, zone, region, labels, system uuid, but not whether the instance runs: EXISTS is a
+	// full result. The host uses it to initialise a node and to keep it current.
 	InstanceView_INSTANCE_VIEW_METADATA InstanceView = 2
-	// Everything: the state, all that METADATA tells, and pod CIDRs.
+	// Everything: the state, the fields of METADATA, and pod CIDRs.
 	InstanceView_INSTANCE_VIEW_ALL InstanceView = 3
 )
 
@@ -172,31 +173,30 @@ func (InstanceView) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{1}
 }
 
-// Instance describes a machine.
+// Instance describes an instance.
 type Instance struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required whenever the instance is there. It begins with one of the provider's advertised prefixes
-	// [R:provider-id-prefix], names the instance for as long as it lives, and never changes [R:provider-id-stable].
-	// At most 1 KiB.
+	// Required if the instance exists. It starts with one of the provider's advertised prefixes [R:provider-id-prefix],
+	// identifies the instance for its whole life, and never changes [R:provider-id-stable]. At most 1 KiB.
 	ProviderId string `protobuf:"bytes,1,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
 	// The cloud's name of the instance. Optional.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// The instance's type, a valid label value. Optional. [R:label-valid]
 	InstanceType string `protobuf:"bytes,3,opt,name=instance_type,json=instanceType,proto3" json:"instance_type,omitempty"`
-	// Addresses, in the order in which they shall stand in the node's status. No pair twice. [R:address-unique]
+	// Addresses, in the order in which the host writes them to the node's status. No duplicates. [R:address-unique]
 	Addresses []*NodeAddress `protobuf:"bytes,4,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	// Zone, a valid label value. Optional.
 	Zone string `protobuf:"bytes,5,opt,name=zone,proto3" json:"zone,omitempty"`
 	// Region, a valid label value. Optional.
 	Region string `protobuf:"bytes,6,opt,name=region,proto3" json:"region,omitempty"`
-	// Pod CIDRs, if the cloud allots them: CAPABILITY_INSTANCE_POD_CIDRS. At most one a family.
+	// Pod CIDRs, if the cloud allocates them: CAPABILITY_INSTANCE_POD_CIDRS. At most one per IP family.
 	PodCidrs []string `protobuf:"bytes,7,rep,name=pod_cidrs,json=podCidrs,proto3" json:"pod_cidrs,omitempty"`
-	// Further labels of the node. A key within kubernetes.io or k8s.io is dropped and counted [R:label-reserved]; a user's
-	// value wins. Labels once set so are owned by the provider and kept fresh.
+	// Additional labels of the node. The host drops and counts keys within kubernetes.io or k8s.io [R:label-reserved]; a
+	// user's value wins. The provider owns the labels that the host sets from here, and the host keeps them current.
 	Labels map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Labels that the provider owned and that shall go. Removed only if recorded as the provider's.
+	// Labels of the provider to remove. The host removes only labels that it has recorded as the provider's.
 	RemovedLabels []string `protobuf:"bytes,9,rep,name=removed_labels,json=removedLabels,proto3" json:"removed_labels,omitempty"`
-	// The instance's uuid as its firmware shows it. Optional.
+	// The instance's uuid, as its firmware reports it. Optional.
 	SystemUuid    string `protobuf:"bytes,10,opt,name=system_uuid,json=systemUuid,proto3" json:"system_uuid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -311,8 +311,8 @@ type BatchGetInstancesRequest struct {
 	Queries []*InstanceQuery `protobuf:"bytes,2,rep,name=queries,proto3" json:"queries,omitempty"`
 	// Optional.
 	View InstanceView `protobuf:"varint,3,opt,name=view,proto3,enum=ccm.cloudprovider.v1alpha1.InstanceView" json:"view,omitempty"`
-	// How old the knowledge may be from which the provider answers. Zero: it MUST be read from the cloud now
-	// [R:read-through]. Absent: the provider's own judgement, at most 5 minutes.
+	// How old the data in the response may be. Zero: the provider MUST read the cloud now [R:read-through]. Absent: at the
+	// provider's discretion, at most 5 minutes.
 	MaxStaleness  *durationpb.Duration `protobuf:"bytes,4,opt,name=max_staleness,json=maxStaleness,proto3" json:"max_staleness,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -379,7 +379,7 @@ func (x *BatchGetInstancesRequest) GetMaxStaleness() *durationpb.Duration {
 // InstanceQuery asks for the instance of one node.
 type InstanceQuery struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Chosen by the caller, echoed in the answer. Required, unique in the request, at most 1 KiB.
+	// Chosen by the caller, echoed in the response. Required, unique in the request, at most 1 KiB.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// Required.
 	Node          *NodeRef `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
@@ -431,10 +431,10 @@ func (x *InstanceQuery) GetNode() *NodeRef {
 	return nil
 }
 
-// BatchGetInstancesResponse answers each query.
+// BatchGetInstancesResponse holds the results.
 type BatchGetInstancesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One for each key, in any order.
+	// One result for each key, in any order.
 	Results       []*InstanceResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -477,27 +477,28 @@ func (x *BatchGetInstancesResponse) GetResults() []*InstanceResult {
 	return nil
 }
 
-// InstanceResult is the answer to one query.
+// InstanceResult is the result of one query.
 type InstanceResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The key of the query. Required.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// Required: what is known. UNSPECIFIED with an error: nothing is.
+	// Required. UNSPECIFIED with an error: the state is unknown.
 	State InstanceState `protobuf:"varint,2,opt,name=state,proto3,enum=ccm.cloudprovider.v1alpha1.InstanceState" json:"state,omitempty"`
-	// The state was read from the place that decides it, not from a cache that may be partial. Only an authoritative ABSENT
-	// is evidence.
+	// The state comes from the system of record, not from a cache that may be incomplete. Only an authoritative ABSENT is
+	// evidence.
 	//
-	// An ABSENT MUST NOT be authoritative for a query without provider ID, unless CAPABILITY_INSTANCES_KEYED_BY_NAME is
-	// advertised [R:absence-needs-id]: by its name, an instance that was renamed or never tagged is missed. Nor may it be where
-	// "gone" looks like "in another account" or "not visible with these rights". The host deletes nothing on such an answer.
+	// An ABSENT MUST NOT be authoritative for a query without a provider ID, unless CAPABILITY_INSTANCES_KEYED_BY_NAME is
+	// advertised [R:absence-needs-id]: a lookup by name misses an instance that was renamed or never tagged. Nor may it be
+	// authoritative if the provider cannot distinguish "gone" from "in another account" or "not visible with these
+	// permissions". The host deletes nothing because of such a result.
 	Authoritative bool `protobuf:"varint,3,opt,name=authoritative,proto3" json:"authoritative,omitempty"`
-	// When it was observed. Required when authoritative. [R:observed-at]
+	// When the state was observed. Required if authoritative. [R:observed-at]
 	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
 	// Required for PENDING, RUNNING, STOPPED, TERMINATING and EXISTS, unless error is set.
 	Instance *Instance `protobuf:"bytes,5,opt,name=instance,proto3" json:"instance,omitempty"`
 	// Why the state is unknown, or why the instance cannot be described.
 	Error *ItemError `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
-	// Written on the Node.
+	// The host writes these on the Node.
 	Events        []*ProviderEvent `protobuf:"bytes,7,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -587,7 +588,7 @@ type WatchInstancesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
 	Cluster *ClusterRef `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	// From the last bookmark of the same process epoch. Optional.
+	// The token of the last bookmark in the same process epoch. Optional.
 	ResumeToken   string `protobuf:"bytes,2,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -640,7 +641,7 @@ func (x *WatchInstancesRequest) GetResumeToken() string {
 // WatchInstancesResponse is one frame.
 type WatchInstancesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the frame says. An unknown frame is skipped.
+	// The content of the frame. The host skips an unknown frame.
 	//
 	// Types that are valid to be assigned to Frame:
 	//
@@ -726,12 +727,12 @@ type WatchInstancesResponse_Started struct {
 }
 
 type WatchInstancesResponse_Changed struct {
-	// An instance changed in any way, appeared or went.
+	// An instance appeared, changed in any way, or disappeared.
 	Changed *InstanceChanged `protobuf:"bytes,2,opt,name=changed,proto3,oneof"`
 }
 
 type WatchInstancesResponse_Bookmark struct {
-	// All changes up to this token were sent.
+	// All changes up to this token have been sent.
 	Bookmark *WatchBookmark `protobuf:"bytes,3,opt,name=bookmark,proto3,oneof"`
 }
 
@@ -744,7 +745,7 @@ func (*WatchInstancesResponse_Bookmark) isWatchInstancesResponse_Frame() {}
 // WatchStarted opens a stream.
 type WatchStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The token was honoured: nothing since it is missing.
+	// The stream resumes at the token: no change since then is missing.
 	Resumed       bool `protobuf:"varint,1,opt,name=resumed,proto3" json:"resumed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -787,7 +788,7 @@ func (x *WatchStarted) GetResumed() bool {
 	return false
 }
 
-// InstanceChanged names an instance, and says nothing else about it.
+// InstanceChanged identifies an instance and carries nothing else.
 type InstanceChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required unless node_name is set.
@@ -845,7 +846,7 @@ func (x *InstanceChanged) GetNodeName() string {
 // WatchBookmark is the heartbeat of a stream.
 type WatchBookmark struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// To resume with; at most 1 KiB. Empty: the provider cannot resume.
+	// The token to resume from; at most 1 KiB. Empty: the provider cannot resume.
 	ResumeToken   string `protobuf:"bytes,1,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -895,7 +896,7 @@ type ListInstancesRequest struct {
 	Cluster *ClusterRef `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// Optional.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// From the page before. Optional.
+	// `next_page_token` of the previous page. Optional.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Optional.
 	View          InstanceView `protobuf:"varint,4,opt,name=view,proto3,enum=ccm.cloudprovider.v1alpha1.InstanceView" json:"view,omitempty"`
@@ -966,9 +967,9 @@ type ListInstancesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The instances of this page; at most page_size. [R:page-size]
 	Instances []*ListedInstance `protobuf:"bytes,1,rep,name=instances,proto3" json:"instances,omitempty"`
-	// Empty on the last page; else opaque, at most 1 KiB.
+	// Empty on the last page; otherwise opaque, at most 1 KiB.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// What could not be asked; on any page of the walk. A walk with any such part is incomplete.
+	// Locations that the provider could not query; on any page of the list. One such location makes the list incomplete.
 	Unreachable   []*UnreachableLocation `protobuf:"bytes,3,rep,name=unreachable,proto3" json:"unreachable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1092,9 +1093,9 @@ func (x *ListedInstance) GetNodeName() string {
 // UnreachableLocation is a part of the cloud that a list could not see.
 type UnreachableLocation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A region, zone or account, as the cloud names it. Required.
+	// The cloud's name of a region, zone or account. Required.
 	Location string `protobuf:"bytes,1,opt,name=location,proto3" json:"location,omitempty"`
-	// Why. Required.
+	// Why the provider could not query it. Required.
 	Error         *ItemError `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1144,7 +1145,7 @@ func (x *UnreachableLocation) GetError() *ItemError {
 	return nil
 }
 
-// AddSshKeyToAllInstancesRequest spreads a key.
+// AddSshKeyToAllInstancesRequest is the key to authorise.
 type AddSshKeyToAllInstancesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
@@ -1153,7 +1154,7 @@ type AddSshKeyToAllInstancesRequest struct {
 	Fencing *Fencing `protobuf:"bytes,2,opt,name=fencing,proto3" json:"fencing,omitempty"`
 	// Login name; at most 32 bytes. Required.
 	User string `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
-	// One line in OpenSSH form: algorithm, blank, base64. Required, at most 16 KiB.
+	// One line in OpenSSH format: algorithm, space, base64. Required, at most 16 KiB.
 	PublicKey     string `protobuf:"bytes,4,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1217,10 +1218,10 @@ func (x *AddSshKeyToAllInstancesRequest) GetPublicKey() string {
 	return ""
 }
 
-// AddSshKeyToAllInstancesResponse says how far it is.
+// AddSshKeyToAllInstancesResponse reports the progress.
 type AddSshKeyToAllInstancesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Set while the key is not on all instances yet.
+	// Set until the key is on all instances.
 	InProgress    *InProgress `protobuf:"bytes,1,opt,name=in_progress,json=inProgress,proto3" json:"in_progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -21,21 +21,21 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// LoadBalancerState says whether a balancer exists. An answer, never an error.
+// LoadBalancerState is whether a load balancer exists. It is a result, never an error.
 type LoadBalancerState int32
 
 const (
-	// Unknown: nothing is deleted, nothing forgotten.
+	// Unknown: the host deletes nothing and forgets nothing.
 	LoadBalancerState_LOAD_BALANCER_STATE_UNSPECIFIED LoadBalancerState = 0
-	// Being made.
+	// The load balancer is being created.
 	LoadBalancerState_LOAD_BALANCER_STATE_PENDING LoadBalancerState = 1
-	// It serves.
+	// The load balancer serves traffic.
 	LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE LoadBalancerState = 2
-	// On its way out.
+	// The load balancer is being deleted.
 	LoadBalancerState_LOAD_BALANCER_STATE_DELETING LoadBalancerState = 3
-	// It was looked for and is not there.
+	// The provider looked for the load balancer and it does not exist.
 	LoadBalancerState_LOAD_BALANCER_STATE_ABSENT LoadBalancerState = 4
-	// It belongs to another cluster or account. Never touched.
+	// The load balancer belongs to another cluster or account. The host leaves it alone.
 	LoadBalancerState_LOAD_BALANCER_STATE_NOT_OWNED LoadBalancerState = 5
 )
 
@@ -86,15 +86,15 @@ func (LoadBalancerState) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDescGZIP(), []int{0}
 }
 
-// SyncState says whether the cloud still holds what was last applied.
+// SyncState is whether the cloud still holds what was last applied.
 type SyncState int32
 
 const (
-	// Not known.
+	// Unknown.
 	SyncState_SYNC_STATE_UNSPECIFIED SyncState = 0
-	// It does.
+	// The cloud holds what was last applied.
 	SyncState_SYNC_STATE_IN_SYNC SyncState = 1
-	// It was changed behind our back: the host calls Ensure.
+	// Somebody else changed the load balancer: the host calls Ensure.
 	SyncState_SYNC_STATE_DRIFTED SyncState = 2
 )
 
@@ -139,15 +139,15 @@ func (SyncState) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDescGZIP(), []int{1}
 }
 
-// Adoption says what to do with a balancer that only carries a former controller's name.
+// Adoption is how to treat a load balancer that carries only a former controller's name.
 type Adoption int32
 
 const (
 	// Read as REFUSE.
 	Adoption_ADOPTION_UNSPECIFIED Adoption = 0
-	// Leave it alone; answer ADOPTION_REFUSED rather than make a second one under the same name.
+	// Leave it alone; return ADOPTION_REFUSED rather than create a second one under the same name.
 	Adoption_ADOPTION_REFUSE Adoption = 1
-	// Take it over, and tag it with both uids.
+	// Take it over and tag it with both uids.
 	Adoption_ADOPTION_ADOPT_BY_LEGACY_NAME Adoption = 2
 )
 
@@ -192,13 +192,13 @@ func (Adoption) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDescGZIP(), []int{2}
 }
 
-// UpdateOutcome says what became of one update.
+// UpdateOutcome is the outcome of one update.
 type UpdateOutcome int32
 
 const (
 	// Unknown: the host calls Ensure.
 	UpdateOutcome_UPDATE_OUTCOME_UNSPECIFIED UpdateOutcome = 0
-	// The balancer has the wanted backends.
+	// The load balancer has the wanted backends.
 	UpdateOutcome_UPDATE_OUTCOME_UPDATED UpdateOutcome = 1
 	// Not done; see error or in_progress.
 	UpdateOutcome_UPDATE_OUTCOME_NOT_UPDATED UpdateOutcome = 2
@@ -245,23 +245,23 @@ func (UpdateOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDescGZIP(), []int{3}
 }
 
-// BackendSet is a set of nodes that stand behind balancers.
+// BackendSet is a set of nodes that serve as backends of load balancers.
 //
-// A provider with CAPABILITY_BACKEND_SETS_BY_DIGEST keeps the sets that came with their nodes, in memory, by cluster uid and
-// digest; from then on a request may name such a set by its digest alone, in Ensure and in BatchUpdate alike. The last four
-// sets that came MUST be known [R:set-by-digest]. A digest says nothing in a cluster for which its set did not come
-// [R:set-per-cluster]; one that is not known, as after a restart, MUST be refused with UNKNOWN_BACKEND_SET before anything
-// is changed [R:set-unknown]. A provider without the capability MUST refuse `nodes_omitted` with INVALID_ARGUMENT_SHAPE,
-// lest it be taken for an empty set. [R:set-needs-capability]
+// A provider with CAPABILITY_BACKEND_SETS_BY_DIGEST keeps in memory the sets that it received with their nodes, by cluster
+// uid and digest. Ensure and BatchUpdate may then refer to such a set by its digest alone. The provider MUST keep at least
+// the last four sets [R:set-by-digest]. A digest is valid only in the cluster for which its set was received
+// [R:set-per-cluster]. An unknown digest, for example after a restart, MUST be refused with UNKNOWN_BACKEND_SET before
+// anything changes [R:set-unknown]. A provider without the capability MUST refuse `nodes_omitted` with
+// INVALID_ARGUMENT_SHAPE, so that it never mistakes the set for an empty one. [R:set-needs-capability]
 type BackendSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Digest of the set as the host computes it, over all that it says of the nodes: within a cluster equal digests mean equal
-	// sets, whatever the order. At most 128 bytes, no comma. Required with nodes_omitted.
+	// The host's digest of the set, over every field that it sends of the nodes: within a cluster equal digests mean equal
+	// sets, whatever their order. At most 128 bytes, no comma. Required with nodes_omitted.
 	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
-	// The nodes, with the fields of `Wants.backend`. A node may lack a provider ID; the provider copes. Empty with
-	// nodes_omitted, else INVALID_ARGUMENT_SHAPE.
+	// The nodes, with the fields of `Wants.backend`. The provider tolerates nodes without a provider ID. Empty with
+	// nodes_omitted, otherwise INVALID_ARGUMENT_SHAPE.
 	Nodes []*NodeRef `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	// The nodes are left out: this process of the provider got them before, under this digest and for this cluster.
+	// The nodes are omitted: this process of the provider has already received them, under this digest and for this cluster.
 	NodesOmitted  bool `protobuf:"varint,3,opt,name=nodes_omitted,json=nodesOmitted,proto3" json:"nodes_omitted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -318,11 +318,11 @@ func (x *BackendSet) GetNodesOmitted() bool {
 	return false
 }
 
-// LoadBalancer describes a balancer.
+// LoadBalancer describes a load balancer.
 type LoadBalancer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The Service it belongs to, as recorded. Required; where ownership is BY_LEGACY_NAME, as far as a former controller
-	// recorded it.
+	// The Service that the load balancer belongs to, as recorded in the cloud. Required; with ownership BY_LEGACY_NAME, as far
+	// as a former controller recorded it.
 	Service *ServiceRef `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
 	// The cloud's id. Optional.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
@@ -330,18 +330,19 @@ type LoadBalancer struct {
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// Required.
 	State LoadBalancerState `protobuf:"varint,4,opt,name=state,proto3,enum=ccm.cloudprovider.v1alpha1.LoadBalancerState" json:"state,omitempty"`
-	// How to reach it; while it is being made, as far as known. Of an ACTIVE balancer it MUST be there, in lists, too
-	// [R:ingress-required]: the host publishes what it reads, and takes an entry without it for incomplete.
+	// The load balancer's addresses; while it is being created, those known so far. They MUST be present for an ACTIVE load
+	// balancer, also in lists [R:ingress-required]: the host publishes what it reads, and treats an entry without them as
+	// incomplete.
 	Ingress []*LoadBalancerIngress `protobuf:"bytes,5,rep,name=ingress,proto3" json:"ingress,omitempty"`
-	// `desired_digest` of the last Ensure or Update that was applied wholly: it MUST be told as long as this process lives
-	// [R:applied-digest]. With CAPABILITY_DURABLE_DIGEST it MUST be stored with the balancer, so that a restart of the provider
-	// does not lose it [R:durable-digest]; a cloud without tags may lose it, and a host that does not know it either ensures
-	// such balancers one after the other. Empty: not known. "Wholly" is: all that the
-	// cloud can hold. A node without an instance gets no traffic, is left out, and keeps nothing from being applied.
+	// `desired_digest` of the last Ensure or Update that was fully applied, that is, as far as the cloud can hold it: a node
+	// without an instance gets no traffic, is left out, and does not keep a digest from being applied. The provider MUST
+	// return it for as long as this process lives [R:applied-digest]. With CAPABILITY_DURABLE_DIGEST it MUST be stored with
+	// the load balancer, so that it survives a restart of the provider [R:durable-digest]; a cloud without tags may lose it,
+	// and a host that does not know it either ensures such load balancers one at a time. Empty: unknown.
 	AppliedDigest string `protobuf:"bytes,6,opt,name=applied_digest,json=appliedDigest,proto3" json:"applied_digest,omitempty"`
 	// Whether the cloud still holds what was applied.
 	SyncState SyncState `protobuf:"varint,7,opt,name=sync_state,json=syncState,proto3,enum=ccm.cloudprovider.v1alpha1.SyncState" json:"sync_state,omitempty"`
-	// How it was recognised. Required unless state is ABSENT or NOT_OWNED.
+	// How the provider recognised the load balancer. Required unless state is ABSENT or NOT_OWNED.
 	Ownership     Ownership `protobuf:"varint,8,opt,name=ownership,proto3,enum=ccm.cloudprovider.v1alpha1.Ownership" json:"ownership,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -433,7 +434,7 @@ func (x *LoadBalancer) GetOwnership() Ownership {
 	return Ownership_OWNERSHIP_UNSPECIFIED
 }
 
-// GetLoadBalancerRequest names a balancer.
+// GetLoadBalancerRequest identifies a load balancer.
 type GetLoadBalancerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
@@ -488,7 +489,7 @@ func (x *GetLoadBalancerRequest) GetService() *ServiceRef {
 	return nil
 }
 
-// GetLoadBalancerResponse describes it.
+// GetLoadBalancerResponse describes the load balancer.
 type GetLoadBalancerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
@@ -534,7 +535,7 @@ func (x *GetLoadBalancerResponse) GetLoadBalancer() *LoadBalancer {
 	return nil
 }
 
-// EnsureLoadBalancerRequest is the whole wanted state of one balancer.
+// EnsureLoadBalancerRequest is the complete wanted state of one load balancer.
 type EnsureLoadBalancerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
@@ -543,15 +544,15 @@ type EnsureLoadBalancerRequest struct {
 	Fencing *Fencing `protobuf:"bytes,2,opt,name=fencing,proto3" json:"fencing,omitempty"`
 	// Required.
 	Service *Service `protobuf:"bytes,3,opt,name=service,proto3" json:"service,omitempty"`
-	// Required; may hold no node.
+	// Required; may be empty.
 	Backends *BackendSet `protobuf:"bytes,4,opt,name=backends,proto3" json:"backends,omitempty"`
 	// Covers the wanted fields of the Service and the backends, nothing else. Required, at most 128 bytes.
 	DesiredDigest string `protobuf:"bytes,5,opt,name=desired_digest,json=desiredDigest,proto3" json:"desired_digest,omitempty"`
-	// Grows with every change of this Service's wanted state, also over restarts of the host (it starts at the wall clock
-	// in microseconds). A provider MUST refuse a lower one than it accepted for the same service uid with STALE_REVISION
-	// [R:stale-revision]; an equal one is the same call again. 0 is never refused. It counts as accepted once leader and shape
-	// are in order, whatever becomes of the call then: an Ensure that is refused for what it asks has used its revision. It
-	// outlives Delete, and need not survive the provider's restart.
+	// Increases with every change of this Service's wanted state, even across restarts of the host (it starts at the wall
+	// clock in microseconds). A provider MUST refuse a revision lower than the highest accepted for the same service uid with
+	// STALE_REVISION [R:stale-revision]; an equal revision repeats the same call. 0 is never refused. A provider accepts a
+	// revision once the checks of leader and shape pass, whatever the outcome of the call: an Ensure that it then refuses has
+	// used its revision. It remembers revisions across Delete, but not necessarily across its own restart.
 	Revision uint64 `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Optional.
 	Adoption      Adoption `protobuf:"varint,7,opt,name=adoption,proto3,enum=ccm.cloudprovider.v1alpha1.Adoption" json:"adoption,omitempty"`
@@ -638,22 +639,22 @@ func (x *EnsureLoadBalancerRequest) GetAdoption() Adoption {
 	return Adoption_ADOPTION_UNSPECIFIED
 }
 
-// EnsureLoadBalancerResponse says how far it is.
+// EnsureLoadBalancerResponse reports the result or the progress.
 type EnsureLoadBalancerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The balancer, as far as it is. Required.
+	// The load balancer as it now exists. Required.
 	LoadBalancer *LoadBalancer `protobuf:"bytes,1,opt,name=load_balancer,json=loadBalancer,proto3" json:"load_balancer,omitempty"`
-	// Set while it is not as wanted yet; load_balancer is then partial.
+	// Set while the load balancer does not yet match the request; load_balancer is then partial.
 	InProgress *InProgress `protobuf:"bytes,2,opt,name=in_progress,json=inProgress,proto3" json:"in_progress,omitempty"`
-	// Written on the Service.
+	// The host writes these on the Service.
 	Events []*ProviderEvent `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
-	// Annotations that the host sets on the Service. Only under `Wants.service_annotation_writes`; others are dropped and
-	// counted. [R:annotation-prefix]
+	// Annotations that the host sets on the Service. Only under `Wants.service_annotation_writes`; the host drops and counts
+	// others. [R:annotation-prefix]
 	ServiceAnnotations map[string]string `protobuf:"bytes,4,rep,name=service_annotations,json=serviceAnnotations,proto3" json:"service_annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Annotations under the same prefixes that the host removes.
 	RemovedServiceAnnotations []string `protobuf:"bytes,5,rep,name=removed_service_annotations,json=removedServiceAnnotations,proto3" json:"removed_service_annotations,omitempty"`
-	// Conditions that the host sets on the Service; others that it has stay. Only of types in
-	// `Wants.service_condition_writes`; others are dropped and counted.
+	// Conditions that the host sets on the Service; it keeps the Service's other conditions. Only of the types in
+	// `Wants.service_condition_writes`; the host drops and counts others.
 	ServiceConditions []*ServiceCondition `protobuf:"bytes,6,rep,name=service_conditions,json=serviceConditions,proto3" json:"service_conditions,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -731,7 +732,7 @@ func (x *EnsureLoadBalancerResponse) GetServiceConditions() []*ServiceCondition 
 	return nil
 }
 
-// BatchUpdateLoadBalancersRequest gives balancers new backends.
+// BatchUpdateLoadBalancersRequest lists load balancers and their new backends.
 type BatchUpdateLoadBalancersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
@@ -804,14 +805,15 @@ func (x *BatchUpdateLoadBalancersRequest) GetItems() []*LoadBalancerUpdate {
 	return nil
 }
 
-// LoadBalancerUpdate is the new wanted state of one balancer.
+// LoadBalancerUpdate is the new wanted state of one load balancer.
 type LoadBalancerUpdate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The whole Service. Its uid is the key of the item. Required.
 	Service *Service `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
 	// Index into backend_sets.
 	BackendSet uint32 `protobuf:"varint,2,opt,name=backend_set,json=backendSet,proto3" json:"backend_set,omitempty"`
-	// Covers the Service as it is applied and the new backends: stored as it is, it says what the balancer holds. Required.
+	// Covers the Service as applied and the new backends: the provider stores it unchanged, as the digest of what the load
+	// balancer holds. Required.
 	DesiredDigest string `protobuf:"bytes,3,opt,name=desired_digest,json=desiredDigest,proto3" json:"desired_digest,omitempty"`
 	// As in EnsureLoadBalancerRequest.
 	Revision      uint64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
@@ -877,10 +879,10 @@ func (x *LoadBalancerUpdate) GetRevision() uint64 {
 	return 0
 }
 
-// BatchUpdateLoadBalancersResponse answers each item.
+// BatchUpdateLoadBalancersResponse holds the results.
 type BatchUpdateLoadBalancersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One for each service uid, in any order.
+	// One result for each service uid, in any order.
 	Results       []*LoadBalancerUpdateResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -923,18 +925,18 @@ func (x *BatchUpdateLoadBalancersResponse) GetResults() []*LoadBalancerUpdateRes
 	return nil
 }
 
-// LoadBalancerUpdateResult is the answer to one item.
+// LoadBalancerUpdateResult is the result for one item.
 type LoadBalancerUpdateResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Uid of the Service. Required.
 	ServiceUid string `protobuf:"bytes,1,opt,name=service_uid,json=serviceUid,proto3" json:"service_uid,omitempty"`
 	// Required.
 	Outcome UpdateOutcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=ccm.cloudprovider.v1alpha1.UpdateOutcome" json:"outcome,omitempty"`
-	// Set while it takes time.
+	// Set while the operation is still running.
 	InProgress *InProgress `protobuf:"bytes,3,opt,name=in_progress,json=inProgress,proto3" json:"in_progress,omitempty"`
-	// NEEDS_ENSURE, STALE_REVISION, or any other.
+	// NEEDS_ENSURE, STALE_REVISION or any other reason.
 	Error *ItemError `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
-	// Written on the Service.
+	// The host writes these on the Service.
 	Events        []*ProviderEvent `protobuf:"bytes,5,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1005,7 +1007,7 @@ func (x *LoadBalancerUpdateResult) GetEvents() []*ProviderEvent {
 	return nil
 }
 
-// DeleteLoadBalancerRequest names what shall go.
+// DeleteLoadBalancerRequest identifies the load balancer to delete.
 type DeleteLoadBalancerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
@@ -1014,12 +1016,12 @@ type DeleteLoadBalancerRequest struct {
 	Fencing *Fencing `protobuf:"bytes,2,opt,name=fencing,proto3" json:"fencing,omitempty"`
 	// Required.
 	Service *ServiceRef `protobuf:"bytes,3,opt,name=service,proto3" json:"service,omitempty"`
-	// The Service as last seen, if it is known. A hint.
+	// The Service as last seen, if known. A hint.
 	LastKnown *Service `protobuf:"bytes,4,opt,name=last_known,json=lastKnown,proto3" json:"last_known,omitempty"`
-	// Whether a balancer found by its legacy name may go.
+	// Whether the provider may delete a load balancer found by its legacy name.
 	Adoption Adoption `protobuf:"varint,5,opt,name=adoption,proto3,enum=ccm.cloudprovider.v1alpha1.Adoption" json:"adoption,omitempty"`
-	// As in EnsureLoadBalancerRequest: an older Ensure that arrives later is refused. So is a Delete that an Ensure
-	// overtook.
+	// As in EnsureLoadBalancerRequest: the provider refuses an older Ensure that arrives later, and a Delete that a newer
+	// Ensure has overtaken.
 	Revision      uint64 `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1097,12 +1099,12 @@ func (x *DeleteLoadBalancerRequest) GetRevision() uint64 {
 	return 0
 }
 
-// DeleteLoadBalancerResponse says how far it is.
+// DeleteLoadBalancerResponse reports the progress.
 type DeleteLoadBalancerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Set while something is left.
+	// Set while some resource still exists.
 	InProgress *InProgress `protobuf:"bytes,1,opt,name=in_progress,json=inProgress,proto3" json:"in_progress,omitempty"`
-	// Written on the Service.
+	// The host writes these on the Service.
 	Events        []*ProviderEvent `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1159,7 +1161,7 @@ type ListLoadBalancersRequest struct {
 	Cluster *ClusterRef `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// Optional.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// From the page before. Optional.
+	// `next_page_token` of the previous page. Optional.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1219,11 +1221,11 @@ func (x *ListLoadBalancersRequest) GetPageToken() string {
 // ListLoadBalancersResponse is one page.
 type ListLoadBalancersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The balancers of this page; at most page_size.
+	// The load balancers of this page; at most page_size.
 	LoadBalancers []*LoadBalancer `protobuf:"bytes,1,rep,name=load_balancers,json=loadBalancers,proto3" json:"load_balancers,omitempty"`
-	// Empty on the last page; else opaque, at most 1 KiB.
+	// Empty on the last page; otherwise opaque, at most 1 KiB.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// What could not be asked.
+	// Locations that the provider could not query.
 	Unreachable   []*UnreachableLocation `protobuf:"bytes,3,rep,name=unreachable,proto3" json:"unreachable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -22,17 +22,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// TaintEffect says what becomes of pods that do not tolerate a taint.
+// TaintEffect is the effect of a taint on pods that do not tolerate it.
 type TaintEffect int32
 
 const (
-	// One that is newer than the host.
+	// An effect that the host does not know.
 	TaintEffect_TAINT_EFFECT_UNSPECIFIED TaintEffect = 0
-	// No new ones come.
+	// No new pods are scheduled.
 	TaintEffect_TAINT_EFFECT_NO_SCHEDULE TaintEffect = 1
-	// New ones come only where there is no other room.
+	// New pods are scheduled only if no other node fits.
 	TaintEffect_TAINT_EFFECT_PREFER_NO_SCHEDULE TaintEffect = 2
-	// They go.
+	// Running pods are evicted.
 	TaintEffect_TAINT_EFFECT_NO_EXECUTE TaintEffect = 3
 )
 
@@ -79,15 +79,15 @@ func (TaintEffect) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_node_proto_rawDescGZIP(), []int{0}
 }
 
-// NodeReadiness says whether a node is ready for pods, as its condition Ready has it.
+// NodeReadiness is the status of a node's Ready condition.
 type NodeReadiness int32
 
 const (
-	// Not known: the kubelet has not said it yet, or is silent.
+	// Unknown: the kubelet has not reported yet, or has stopped reporting.
 	NodeReadiness_NODE_READINESS_UNSPECIFIED NodeReadiness = 0
-	// It is.
+	// The node is ready.
 	NodeReadiness_NODE_READINESS_READY NodeReadiness = 1
-	// The kubelet says that it is not.
+	// The kubelet reports that the node is not ready.
 	NodeReadiness_NODE_READINESS_NOT_READY NodeReadiness = 2
 )
 
@@ -136,15 +136,15 @@ func (NodeReadiness) EnumDescriptor() ([]byte, []int) {
 type NodeAddressType int32
 
 const (
-	// Unknown; the address is ignored and counted.
+	// Unknown; the host ignores and counts the address.
 	NodeAddressType_NODE_ADDRESS_TYPE_UNSPECIFIED NodeAddressType = 0
-	// A host name as the instance knows it.
+	// The instance's own host name.
 	NodeAddressType_NODE_ADDRESS_TYPE_HOSTNAME NodeAddressType = 1
-	// An IP address reachable within the network of the cluster.
+	// An IP address reachable within the cluster's network.
 	NodeAddressType_NODE_ADDRESS_TYPE_INTERNAL_IP NodeAddressType = 2
 	// An IP address reachable from outside.
 	NodeAddressType_NODE_ADDRESS_TYPE_EXTERNAL_IP NodeAddressType = 3
-	// A DNS name that resolves within the network of the cluster.
+	// A DNS name that resolves within the cluster's network.
 	NodeAddressType_NODE_ADDRESS_TYPE_INTERNAL_DNS NodeAddressType = 4
 	// A DNS name that resolves from outside.
 	NodeAddressType_NODE_ADDRESS_TYPE_EXTERNAL_DNS NodeAddressType = 5
@@ -197,24 +197,24 @@ func (NodeAddressType) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_node_proto_rawDescGZIP(), []int{2}
 }
 
-// NodeRef names a node of the cluster. It is how a node is named in every RPC.
+// NodeRef identifies a node of the cluster in every RPC.
 //
-// A provider looks the instance up by provider_id when it is set, and by the other fields when it is not. The host fills
-// name and uid always, and of the rest what the provider declared in `Wants`; a field that is not wanted is empty.
+// A provider looks up the instance by provider_id if it is set, and by the other fields otherwise. The host always fills
+// name and uid, and fills the other fields only if the provider lists them in `Wants`; a field that is not wanted is empty.
 type NodeRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the Node. Required, at most 253 bytes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Uid of the Node. Required from the host; may be empty where a provider answers with a NodeRef.
+	// Uid of the Node. Required from the host; may be empty in a provider's response.
 	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The provider ID, if the node has one already; at most 1 KiB. It MUST be believed over every other field.
+	// The provider ID, if the node already has one; at most 1 KiB. It MUST take precedence over every other field.
 	// [R:node-by-provider-id]
 	ProviderId string `protobuf:"bytes,3,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
-	// The instance's own uuid as the kubelet read it from the firmware (`status.nodeInfo.systemUUID`).
+	// The instance's uuid, as the kubelet read it from the firmware (`status.nodeInfo.systemUUID`).
 	SystemUuid string `protobuf:"bytes,4,opt,name=system_uuid,json=systemUuid,proto3" json:"system_uuid,omitempty"`
-	// What the kubelet was told with `--node-ip`, in its order; at most two.
+	// The kubelet's `--node-ip`, in its order; at most two.
 	ProvidedNodeIps []string `protobuf:"bytes,5,rep,name=provided_node_ips,json=providedNodeIps,proto3" json:"provided_node_ips,omitempty"`
-	// Addresses in the node's status.
+	// The addresses in the node's status.
 	Addresses []*NodeAddress `protobuf:"bytes,6,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	// When the Node was created.
 	CreationTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=creation_time,json=creationTime,proto3" json:"creation_time,omitempty"`
@@ -222,16 +222,15 @@ type NodeRef struct {
 	Labels map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The wanted annotations of the node.
 	Annotations map[string]string `protobuf:"bytes,9,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Pod CIDRs of the node, for route targets and backends that want them.
+	// Pod CIDRs of the node, for route targets and for backends that need them.
 	PodCidrs []string `protobuf:"bytes,10,rep,name=pod_cidrs,json=podCidrs,proto3" json:"pod_cidrs,omitempty"`
-	// The wanted taints of the node, in its order.
+	// The wanted taints of the node, in the node's order.
 	Taints []*NodeTaint `protobuf:"bytes,11,rep,name=taints,proto3" json:"taints,omitempty"`
-	// The node is cordoned (`spec.unschedulable`). Upstream's balancers send traffic to it all the same, and so does a set of
-	// backends.
+	// The node is cordoned (`spec.unschedulable`). It still receives traffic as a backend, as in upstream Kubernetes.
 	Unschedulable bool `protobuf:"varint,12,opt,name=unschedulable,proto3" json:"unschedulable,omitempty"`
-	// What the node's condition Ready says.
+	// The node's Ready condition.
 	Readiness NodeReadiness `protobuf:"varint,13,opt,name=readiness,proto3,enum=ccm.cloudprovider.v1alpha1.NodeReadiness" json:"readiness,omitempty"`
-	// When deletion of the Node was asked for; absent: it was not. Such a node is in no set of backends.
+	// The node's deletion timestamp; absent if it is not being deleted. A node that is being deleted is in no backend set.
 	DeletionTime  *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=deletion_time,json=deletionTime,proto3" json:"deletion_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -434,8 +433,8 @@ type NodeAddress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
 	Type NodeAddressType `protobuf:"varint,1,opt,name=type,proto3,enum=ccm.cloudprovider.v1alpha1.NodeAddressType" json:"type,omitempty"`
-	// An IP in text form for the IP types, else a DNS name; at most 253 bytes. An IP type with a text that is no IP is
-	// dropped by the host, counted and told in an Event. [R:address-valid]
+	// An IP address in text form for the IP types, otherwise a DNS name; at most 253 bytes. The host drops and counts an entry
+	// of an IP type that is not an IP address, and writes an Event. [R:address-valid]
 	Address       string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -21,17 +21,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RouteState says what a route does.
+// RouteState is the state of a route.
 type RouteState int32
 
 const (
-	// Not known: kept, and not taken as standing.
+	// Unknown: the host keeps the route and does not count it as working.
 	RouteState_ROUTE_STATE_UNSPECIFIED RouteState = 0
-	// It leads to its target.
+	// The route leads to its target.
 	RouteState_ROUTE_STATE_ACTIVE RouteState = 1
-	// Being made.
+	// The route is being created.
 	RouteState_ROUTE_STATE_PENDING RouteState = 2
-	// Its target is gone: packets are lost.
+	// The target no longer exists: packets are dropped.
 	RouteState_ROUTE_STATE_BLACKHOLE RouteState = 3
 )
 
@@ -78,24 +78,24 @@ func (RouteState) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_routes_proto_rawDescGZIP(), []int{0}
 }
 
-// Route is a route as the cloud has it.
+// Route is a route in the cloud.
 //
-// With CAPABILITY_ROUTE_OWNERSHIP a route carries the uid of its cluster, and every answer MUST say how it was recognised
-// [R:route-ownership]: the host removes BY_UID only. Many clouds have no room for a tag in a route. Without the capability
-// the provider is told by its own configuration which route tables are the cluster's, and the host takes each route in them
-// that lies wholly inside of a cluster CIDR for the cluster's, whoever made it.
+// With CAPABILITY_ROUTE_OWNERSHIP a route carries the uid of its cluster, and every response MUST report how the provider
+// recognised it [R:route-ownership]: the host deletes only routes that are BY_UID. Many clouds cannot tag a route. Without
+// the capability, the provider's own configuration names the route tables of the cluster, and the host treats every route in
+// them that lies entirely within a cluster CIDR as the cluster's, whoever created it.
 type Route struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The cloud's id. Required, at most 1 KiB.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// In canonical form. Required.
 	DestinationCidr string `protobuf:"bytes,2,opt,name=destination_cidr,json=destinationCidr,proto3" json:"destination_cidr,omitempty"`
-	// The node it leads to, with name, provider ID and, under CAPABILITY_ROUTE_NODE_ADDRESSES, the addresses it holds.
-	// Absent when it leads to nothing known.
+	// The node that the route leads to, with name, provider ID and, under CAPABILITY_ROUTE_NODE_ADDRESSES, the addresses in
+	// the route. Absent if the target is unknown.
 	Target *NodeRef `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
 	// Required.
 	State RouteState `protobuf:"varint,4,opt,name=state,proto3,enum=ccm.cloudprovider.v1alpha1.RouteState" json:"state,omitempty"`
-	// How it was recognised. Only with CAPABILITY_ROUTE_OWNERSHIP, and then required.
+	// How the provider recognised the route. Only with CAPABILITY_ROUTE_OWNERSHIP, and then required.
 	Ownership     Ownership `protobuf:"varint,5,opt,name=ownership,proto3,enum=ccm.cloudprovider.v1alpha1.Ownership" json:"ownership,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -173,9 +173,9 @@ type ListRoutesRequest struct {
 	Cluster *ClusterRef `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// Optional.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// From the page before. Optional.
+	// `next_page_token` of the previous page. Optional.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// The cluster CIDRs: routes outside of all need not be listed. Optional.
+	// The cluster CIDRs: routes outside all of them need not be listed. Optional.
 	Within        []string `protobuf:"bytes,4,rep,name=within,proto3" json:"within,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -244,9 +244,9 @@ type ListRoutesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The routes of this page; at most page_size.
 	Routes []*Route `protobuf:"bytes,1,rep,name=routes,proto3" json:"routes,omitempty"`
-	// Empty on the last page; else opaque, at most 1 KiB.
+	// Empty on the last page; otherwise opaque, at most 1 KiB.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// What could not be asked.
+	// Locations that the provider could not query.
 	Unreachable   []*UnreachableLocation `protobuf:"bytes,3,rep,name=unreachable,proto3" json:"unreachable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -303,14 +303,14 @@ func (x *ListRoutesResponse) GetUnreachable() []*UnreachableLocation {
 	return nil
 }
 
-// BatchEnsureRoutesRequest asks for routes.
+// BatchEnsureRoutesRequest lists the wanted routes.
 type BatchEnsureRoutesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
 	Cluster *ClusterRef `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// Required.
 	Fencing *Fencing `protobuf:"bytes,2,opt,name=fencing,proto3" json:"fencing,omitempty"`
-	// Required. No destination twice.
+	// Required. Destinations are unique.
 	Items         []*RouteToEnsure `protobuf:"bytes,3,rep,name=items,proto3" json:"items,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -370,7 +370,7 @@ func (x *BatchEnsureRoutesRequest) GetItems() []*RouteToEnsure {
 // RouteToEnsure is one wanted route.
 type RouteToEnsure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Chosen by the caller, echoed. Required, unique in the request.
+	// Chosen by the caller, echoed in the response. Required, unique in the request.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// In canonical form. Required.
 	DestinationCidr string `protobuf:"bytes,2,opt,name=destination_cidr,json=destinationCidr,proto3" json:"destination_cidr,omitempty"`
@@ -434,7 +434,7 @@ func (x *RouteToEnsure) GetTarget() *NodeRef {
 // BatchEnsureRoutesResponse answers each item.
 type BatchEnsureRoutesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One for each key, in any order.
+	// One result for each key, in any order.
 	Results       []*RouteResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -477,18 +477,18 @@ func (x *BatchEnsureRoutesResponse) GetResults() []*RouteResult {
 	return nil
 }
 
-// RouteResult is the answer to one wanted route.
+// RouteResult is the result for one wanted route.
 type RouteResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// The route as it stands. Its target MUST be the one asked for. [R:route-echo-target] Required unless error is set.
+	// The route as it now exists. Its target MUST be the requested one. [R:route-echo-target] Required unless error is set.
 	Route *Route `protobuf:"bytes,2,opt,name=route,proto3" json:"route,omitempty"`
-	// Set while it takes time.
+	// Set while the operation is still running.
 	InProgress *InProgress `protobuf:"bytes,3,opt,name=in_progress,json=inProgress,proto3" json:"in_progress,omitempty"`
-	// Why there is no route.
+	// Why the route could not be ensured.
 	Error *ItemError `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
-	// Written on the Node.
+	// The host writes these on the Node.
 	Events        []*ProviderEvent `protobuf:"bytes,5,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -559,7 +559,7 @@ func (x *RouteResult) GetEvents() []*ProviderEvent {
 	return nil
 }
 
-// BatchDeleteRoutesRequest asks for removal.
+// BatchDeleteRoutesRequest lists the routes to delete.
 type BatchDeleteRoutesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
@@ -623,12 +623,12 @@ func (x *BatchDeleteRoutesRequest) GetItems() []*RouteToDelete {
 	return nil
 }
 
-// RouteToDelete is one route that shall go.
+// RouteToDelete is one route to delete.
 type RouteToDelete struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Chosen by the caller, echoed. Required, unique in the request.
+	// Chosen by the caller, echoed in the response. Required, unique in the request.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// The route exactly as it was listed: id, destination, target. Required.
+	// The route exactly as listed: id, destination, target. Required.
 	Route         *Route `protobuf:"bytes,2,opt,name=route,proto3" json:"route,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -681,7 +681,7 @@ func (x *RouteToDelete) GetRoute() *Route {
 // BatchDeleteRoutesResponse answers each item.
 type BatchDeleteRoutesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One for each key, in any order.
+	// One result for each key, in any order.
 	Results       []*RouteDeletion `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -724,14 +724,14 @@ func (x *BatchDeleteRoutesResponse) GetResults() []*RouteDeletion {
 	return nil
 }
 
-// RouteDeletion is the answer to one removal. Without error and in_progress: it is gone.
+// RouteDeletion is the result for one route. Without error and in_progress, the route is gone.
 type RouteDeletion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// Set while it takes time.
+	// Set while the operation is still running.
 	InProgress *InProgress `protobuf:"bytes,2,opt,name=in_progress,json=inProgress,proto3" json:"in_progress,omitempty"`
-	// ROUTE_CHANGED, or any other.
+	// ROUTE_CHANGED or any other reason.
 	Error         *ItemError `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

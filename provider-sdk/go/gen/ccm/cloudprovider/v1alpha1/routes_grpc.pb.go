@@ -28,51 +28,53 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Routes lead the pod CIDRs of nodes to the nodes.
+// Routes route the pod CIDRs of nodes to the nodes.
 //
-// The natural key of a route is (cluster uid, destination CIDR). CIDRs are compared as networks, never as text, and MUST
-// be answered in canonical form. [R:route-canonical]
+// The natural key of a route is (cluster uid, destination CIDR). CIDRs are compared as networks, never as text, and
+// responses MUST contain them in canonical form. [R:route-canonical]
 type RoutesClient interface {
-	// ListRoutes walks over the routes of this cluster, blackholes and routes to unknown targets among them.
+	// ListRoutes lists the routes of this cluster page by page, including blackholes and routes to unknown targets.
 	//
 	// Idempotent, no side effects. Required: cluster. Optional: page_size, page_token, within. Deadline: 60 s by default,
-	// 120 s at most, per page. Pages as in ListInstances. An incomplete walk never marks a node's network unavailable.
+	// 120 s at most, per page. Paging works as in ListInstances. The host never marks a node's network unavailable because of
+	// an incomplete list.
 	//
-	// | Condition                  | Code             | Reason             | The host then           |
-	// |----------------------------|------------------|--------------------|-------------------------|
-	// | the token is too old       | ABORTED          | PAGE_TOKEN_EXPIRED | starts the walk again   |
-	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | starts again, counts it |
+	// | Condition                  | Code             | Reason             | The host then                        |
+	// |----------------------------|------------------|--------------------|--------------------------------------|
+	// | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
+	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
 	ListRoutes(ctx context.Context, in *ListRoutesRequest, opts ...grpc.CallOption) (*ListRoutesResponse, error)
-	// BatchEnsureRoutes makes each destination lead to its target. A route with a wrong target is replaced; one of a former
-	// controller is taken over, and its answer is BY_UID.
+	// BatchEnsureRoutes routes each destination to its target. It replaces a route to another target and takes over a former
+	// controller's route, which then has ownership BY_UID.
 	//
 	// Idempotent. Required: cluster, fencing, items (1 to `Limits.max_batch_routes`). Deadline: 120 s by default, 300 s at
-	// most. The answer MUST hold each key exactly once and no other. [R:batch-keys]
+	// most. The response MUST contain each key exactly once and no other key. [R:batch-keys]
 	//
-	// | Condition                        | Code / item         | Reason                 | The host then                |
-	// |----------------------------------|---------------------|------------------------|------------------------------|
-	// | the route stands                 | OK, item with route |                        | marks the network available  |
-	// | it takes time                    | OK, item in_progress|                        | asks again                   |
-	// | the target does not exist        | OK, item error      | INSTANCE_NOT_FOUND     | retries; Event on the node   |
-	// | the table is full                | OK, item error      | ROUTE_TABLE_FULL       | slow; Event on the node      |
-	// | the destination is another's     | OK, item error      | OWNED_BY_OTHER_CLUSTER | Event; waits                 |
-	// | too many items                   | INVALID_ARGUMENT    | BATCH_TOO_LARGE        | splits                       |
-	// | a former leader calls            | FAILED_PRECONDITION | STALE_LEADER           | freezes, reads its Lease     |
+	// | Condition                 | Code / item          | Reason                 | The host then                        |
+	// |---------------------------|----------------------|------------------------|--------------------------------------|
+	// | the route exists          | OK, item with route  |                        | marks the network available          |
+	// | still running             | OK, item in_progress |                        | repeats the request                  |
+	// | the target does not exist | OK, item error       | INSTANCE_NOT_FOUND     | retries; writes an Event on the node |
+	// | the table is full         | OK, item error       | ROUTE_TABLE_FULL       | slow; writes an Event on the node    |
+	// | another cluster owns the destination | OK, item error | OWNED_BY_OTHER_CLUSTER | writes an Event, waits          |
+	// | too many items            | INVALID_ARGUMENT     | BATCH_TOO_LARGE        | splits                               |
+	// | a former leader calls     | FAILED_PRECONDITION  | STALE_LEADER           | freezes, reads its Lease             |
 	BatchEnsureRoutes(ctx context.Context, in *BatchEnsureRoutesRequest, opts ...grpc.CallOption) (*BatchEnsureRoutesResponse, error)
-	// BatchDeleteRoutes removes routes that were listed.
+	// BatchDeleteRoutes deletes listed routes.
 	//
-	// Idempotent: a route that is gone is OK. Required: cluster, fencing, items (1 to `Limits.max_batch_routes`), each with
-	// the id and target as listed: a route that was re-pointed since MUST NOT be removed. [R:route-changed] Deadline: 120 s
-	// by default, 300 s at most. The answer MUST hold each key exactly once and no other. [R:batch-keys]
+	// Idempotent: deleting an absent route is OK. Required: cluster, fencing, items (1 to `Limits.max_batch_routes`), each
+	// with the id and target as listed: the provider MUST NOT delete a route whose target has changed since. [R:route-changed]
+	// Deadline: 120 s by default, 300 s at most. The response MUST contain each key exactly once and no other key.
+	// [R:batch-keys]
 	//
-	// | Condition               | Code / item         | Reason          | The host then            |
-	// |-------------------------|---------------------|-----------------|--------------------------|
-	// | gone                    | OK, item            |                 | forgets it               |
-	// | it takes time           | OK, item in_progress|                 | asks again               |
-	// | re-pointed since        | OK, item error      | ROUTE_CHANGED   | lists again              |
-	// | it is another cluster's | OK, item error      | OWNED_BY_OTHER_CLUSTER | Event; waits      |
-	// | too many items          | INVALID_ARGUMENT    | BATCH_TOO_LARGE | splits                   |
-	// | a former leader calls   | FAILED_PRECONDITION | STALE_LEADER    | freezes, reads its Lease |
+	// | Condition                  | Code / item          | Reason                 | The host then            |
+	// |----------------------------|----------------------|------------------------|--------------------------|
+	// | deleted, or already absent | OK, item             |                        | forgets it               |
+	// | still running              | OK, item in_progress |                        | repeats the request      |
+	// | the target has changed     | OK, item error       | ROUTE_CHANGED          | lists again              |
+	// | another cluster owns it    | OK, item error       | OWNED_BY_OTHER_CLUSTER | writes an Event, waits   |
+	// | too many items             | INVALID_ARGUMENT     | BATCH_TOO_LARGE        | splits                   |
+	// | a former leader calls      | FAILED_PRECONDITION  | STALE_LEADER           | freezes, reads its Lease |
 	BatchDeleteRoutes(ctx context.Context, in *BatchDeleteRoutesRequest, opts ...grpc.CallOption) (*BatchDeleteRoutesResponse, error)
 }
 
@@ -118,51 +120,53 @@ func (c *routesClient) BatchDeleteRoutes(ctx context.Context, in *BatchDeleteRou
 // All implementations must embed UnimplementedRoutesServer
 // for forward compatibility.
 //
-// Routes lead the pod CIDRs of nodes to the nodes.
+// Routes route the pod CIDRs of nodes to the nodes.
 //
-// The natural key of a route is (cluster uid, destination CIDR). CIDRs are compared as networks, never as text, and MUST
-// be answered in canonical form. [R:route-canonical]
+// The natural key of a route is (cluster uid, destination CIDR). CIDRs are compared as networks, never as text, and
+// responses MUST contain them in canonical form. [R:route-canonical]
 type RoutesServer interface {
-	// ListRoutes walks over the routes of this cluster, blackholes and routes to unknown targets among them.
+	// ListRoutes lists the routes of this cluster page by page, including blackholes and routes to unknown targets.
 	//
 	// Idempotent, no side effects. Required: cluster. Optional: page_size, page_token, within. Deadline: 60 s by default,
-	// 120 s at most, per page. Pages as in ListInstances. An incomplete walk never marks a node's network unavailable.
+	// 120 s at most, per page. Paging works as in ListInstances. The host never marks a node's network unavailable because of
+	// an incomplete list.
 	//
-	// | Condition                  | Code             | Reason             | The host then           |
-	// |----------------------------|------------------|--------------------|-------------------------|
-	// | the token is too old       | ABORTED          | PAGE_TOKEN_EXPIRED | starts the walk again   |
-	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | starts again, counts it |
+	// | Condition                  | Code             | Reason             | The host then                        |
+	// |----------------------------|------------------|--------------------|--------------------------------------|
+	// | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
+	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
 	ListRoutes(context.Context, *ListRoutesRequest) (*ListRoutesResponse, error)
-	// BatchEnsureRoutes makes each destination lead to its target. A route with a wrong target is replaced; one of a former
-	// controller is taken over, and its answer is BY_UID.
+	// BatchEnsureRoutes routes each destination to its target. It replaces a route to another target and takes over a former
+	// controller's route, which then has ownership BY_UID.
 	//
 	// Idempotent. Required: cluster, fencing, items (1 to `Limits.max_batch_routes`). Deadline: 120 s by default, 300 s at
-	// most. The answer MUST hold each key exactly once and no other. [R:batch-keys]
+	// most. The response MUST contain each key exactly once and no other key. [R:batch-keys]
 	//
-	// | Condition                        | Code / item         | Reason                 | The host then                |
-	// |----------------------------------|---------------------|------------------------|------------------------------|
-	// | the route stands                 | OK, item with route |                        | marks the network available  |
-	// | it takes time                    | OK, item in_progress|                        | asks again                   |
-	// | the target does not exist        | OK, item error      | INSTANCE_NOT_FOUND     | retries; Event on the node   |
-	// | the table is full                | OK, item error      | ROUTE_TABLE_FULL       | slow; Event on the node      |
-	// | the destination is another's     | OK, item error      | OWNED_BY_OTHER_CLUSTER | Event; waits                 |
-	// | too many items                   | INVALID_ARGUMENT    | BATCH_TOO_LARGE        | splits                       |
-	// | a former leader calls            | FAILED_PRECONDITION | STALE_LEADER           | freezes, reads its Lease     |
+	// | Condition                 | Code / item          | Reason                 | The host then                        |
+	// |---------------------------|----------------------|------------------------|--------------------------------------|
+	// | the route exists          | OK, item with route  |                        | marks the network available          |
+	// | still running             | OK, item in_progress |                        | repeats the request                  |
+	// | the target does not exist | OK, item error       | INSTANCE_NOT_FOUND     | retries; writes an Event on the node |
+	// | the table is full         | OK, item error       | ROUTE_TABLE_FULL       | slow; writes an Event on the node    |
+	// | another cluster owns the destination | OK, item error | OWNED_BY_OTHER_CLUSTER | writes an Event, waits          |
+	// | too many items            | INVALID_ARGUMENT     | BATCH_TOO_LARGE        | splits                               |
+	// | a former leader calls     | FAILED_PRECONDITION  | STALE_LEADER           | freezes, reads its Lease             |
 	BatchEnsureRoutes(context.Context, *BatchEnsureRoutesRequest) (*BatchEnsureRoutesResponse, error)
-	// BatchDeleteRoutes removes routes that were listed.
+	// BatchDeleteRoutes deletes listed routes.
 	//
-	// Idempotent: a route that is gone is OK. Required: cluster, fencing, items (1 to `Limits.max_batch_routes`), each with
-	// the id and target as listed: a route that was re-pointed since MUST NOT be removed. [R:route-changed] Deadline: 120 s
-	// by default, 300 s at most. The answer MUST hold each key exactly once and no other. [R:batch-keys]
+	// Idempotent: deleting an absent route is OK. Required: cluster, fencing, items (1 to `Limits.max_batch_routes`), each
+	// with the id and target as listed: the provider MUST NOT delete a route whose target has changed since. [R:route-changed]
+	// Deadline: 120 s by default, 300 s at most. The response MUST contain each key exactly once and no other key.
+	// [R:batch-keys]
 	//
-	// | Condition               | Code / item         | Reason          | The host then            |
-	// |-------------------------|---------------------|-----------------|--------------------------|
-	// | gone                    | OK, item            |                 | forgets it               |
-	// | it takes time           | OK, item in_progress|                 | asks again               |
-	// | re-pointed since        | OK, item error      | ROUTE_CHANGED   | lists again              |
-	// | it is another cluster's | OK, item error      | OWNED_BY_OTHER_CLUSTER | Event; waits      |
-	// | too many items          | INVALID_ARGUMENT    | BATCH_TOO_LARGE | splits                   |
-	// | a former leader calls   | FAILED_PRECONDITION | STALE_LEADER    | freezes, reads its Lease |
+	// | Condition                  | Code / item          | Reason                 | The host then            |
+	// |----------------------------|----------------------|------------------------|--------------------------|
+	// | deleted, or already absent | OK, item             |                        | forgets it               |
+	// | still running              | OK, item in_progress |                        | repeats the request      |
+	// | the target has changed     | OK, item error       | ROUTE_CHANGED          | lists again              |
+	// | another cluster owns it    | OK, item error       | OWNED_BY_OTHER_CLUSTER | writes an Event, waits   |
+	// | too many items             | INVALID_ARGUMENT     | BATCH_TOO_LARGE        | splits                   |
+	// | a former leader calls      | FAILED_PRECONDITION  | STALE_LEADER           | freezes, reads its Lease |
 	BatchDeleteRoutes(context.Context, *BatchDeleteRoutesRequest) (*BatchDeleteRoutesResponse, error)
 	mustEmbedUnimplementedRoutesServer()
 }

@@ -133,11 +133,11 @@ func (IpFamily) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_service_proto_rawDescGZIP(), []int{1}
 }
 
-// IpFamilyPolicy says how many families a Service shall have.
+// IpFamilyPolicy is how many IP families a Service has.
 type IpFamilyPolicy int32
 
 const (
-	// Not said: single stack.
+	// Not set: single stack.
 	IpFamilyPolicy_IP_FAMILY_POLICY_UNSPECIFIED IpFamilyPolicy = 0
 	// One family.
 	IpFamilyPolicy_IP_FAMILY_POLICY_SINGLE_STACK IpFamilyPolicy = 1
@@ -190,15 +190,15 @@ func (IpFamilyPolicy) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_service_proto_rawDescGZIP(), []int{2}
 }
 
-// TrafficPolicy says which nodes may serve.
+// TrafficPolicy is which nodes may serve traffic.
 type TrafficPolicy int32
 
 const (
-	// Not said: cluster-wide.
+	// Not set: every node serves.
 	TrafficPolicy_TRAFFIC_POLICY_UNSPECIFIED TrafficPolicy = 0
 	// Every node serves.
 	TrafficPolicy_TRAFFIC_POLICY_CLUSTER TrafficPolicy = 1
-	// Only nodes that have an endpoint serve; the health check tells which.
+	// Only nodes that have an endpoint serve; the health check identifies them.
 	TrafficPolicy_TRAFFIC_POLICY_LOCAL TrafficPolicy = 2
 )
 
@@ -243,15 +243,15 @@ func (TrafficPolicy) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_service_proto_rawDescGZIP(), []int{3}
 }
 
-// IngressIpMode says how the nodes shall treat traffic to a balancer's address.
+// IngressIpMode is how nodes treat traffic to a load balancer's address.
 type IngressIpMode int32
 
 const (
-	// Not said: VIP when there is an address.
+	// Not set: VIP if there is an address.
 	IngressIpMode_INGRESS_IP_MODE_UNSPECIFIED IngressIpMode = 0
-	// Packets arrive with the balancer's address as destination; nodes may short-circuit.
+	// Packets arrive with the load balancer's address as their destination; nodes may short-circuit.
 	IngressIpMode_INGRESS_IP_MODE_VIP IngressIpMode = 1
-	// The balancer must be passed through.
+	// Traffic must pass through the load balancer.
 	IngressIpMode_INGRESS_IP_MODE_PROXY IngressIpMode = 2
 )
 
@@ -296,7 +296,7 @@ func (IngressIpMode) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_service_proto_rawDescGZIP(), []int{4}
 }
 
-// ServiceRef names a Kubernetes Service. The uid is its natural key: (cluster uid, service uid) finds its balancer.
+// ServiceRef identifies a Kubernetes Service. The natural key of its load balancer is (cluster uid, service uid).
 type ServiceRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
@@ -360,8 +360,8 @@ func (x *ServiceRef) GetUid() string {
 	return ""
 }
 
-// Service is what a provider may read of a Kubernetes Service. The host sends ref, ports and class always, and of the
-// rest what the provider declared in `Wants`.
+// Service is the part of a Kubernetes Service that a provider may read. The host always sends ref, ports and class, and
+// sends the other fields only if the provider lists them in `Wants`.
 type Service struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
@@ -370,39 +370,39 @@ type Service struct {
 	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The wanted annotations. User input: treat as sensitive in logs.
 	Annotations map[string]string `protobuf:"bytes,3,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// In the order of the Service. Required.
+	// In the Service's order. Required.
 	Ports []*ServicePort `protobuf:"bytes,4,rep,name=ports,proto3" json:"ports,omitempty"`
-	// `spec.loadBalancerClass`; empty when there is none.
+	// `spec.loadBalancerClass`; may be empty.
 	LoadBalancerClass string `protobuf:"bytes,5,opt,name=load_balancer_class,json=loadBalancerClass,proto3" json:"load_balancer_class,omitempty"`
-	// `spec.loadBalancerIP`; empty when there is none.
+	// `spec.loadBalancerIP`; may be empty.
 	LoadBalancerIp string `protobuf:"bytes,6,opt,name=load_balancer_ip,json=loadBalancerIp,proto3" json:"load_balancer_ip,omitempty"`
 	// `spec.loadBalancerSourceRanges`, or the legacy annotation in its place, as canonical CIDRs; empty: no restriction.
 	SourceRanges []string `protobuf:"bytes,7,rep,name=source_ranges,json=sourceRanges,proto3" json:"source_ranges,omitempty"`
-	// IP families, in the order of the Service.
+	// IP families, in the Service's order.
 	IpFamilies []IpFamily `protobuf:"varint,8,rep,packed,name=ip_families,json=ipFamilies,proto3,enum=ccm.cloudprovider.v1alpha1.IpFamily" json:"ip_families,omitempty"`
-	// The Service requires or prefers both families.
+	// Whether the Service requires or prefers both families.
 	IpFamilyPolicy IpFamilyPolicy `protobuf:"varint,9,opt,name=ip_family_policy,json=ipFamilyPolicy,proto3,enum=ccm.cloudprovider.v1alpha1.IpFamilyPolicy" json:"ip_family_policy,omitempty"`
 	// `spec.clusterIPs`.
 	ClusterIps []string `protobuf:"bytes,10,rep,name=cluster_ips,json=clusterIps,proto3" json:"cluster_ips,omitempty"`
 	// `spec.externalIPs`.
 	ExternalIps []string `protobuf:"bytes,11,rep,name=external_ips,json=externalIps,proto3" json:"external_ips,omitempty"`
-	// Sticky by client address, and for how long. Absent: not sticky.
+	// Timeout of the session affinity by client IP. Absent: no affinity.
 	ClientIpAffinity *durationpb.Duration `protobuf:"bytes,12,opt,name=client_ip_affinity,json=clientIpAffinity,proto3" json:"client_ip_affinity,omitempty"`
-	// Which nodes serve traffic from outside.
+	// Which nodes serve external traffic.
 	ExternalTrafficPolicy TrafficPolicy `protobuf:"varint,13,opt,name=external_traffic_policy,json=externalTrafficPolicy,proto3,enum=ccm.cloudprovider.v1alpha1.TrafficPolicy" json:"external_traffic_policy,omitempty"`
-	// Which nodes serve traffic from inside.
+	// Which nodes serve internal traffic.
 	InternalTrafficPolicy TrafficPolicy `protobuf:"varint,14,opt,name=internal_traffic_policy,json=internalTrafficPolicy,proto3,enum=ccm.cloudprovider.v1alpha1.TrafficPolicy" json:"internal_traffic_policy,omitempty"`
-	// Where to ask a node whether it has endpoints; 0 when there is no such port. Only with external policy LOCAL.
+	// The port on which a node reports whether it has endpoints; 0 if there is none. Only with external policy LOCAL.
 	HealthCheckNodePort int32 `protobuf:"varint,15,opt,name=health_check_node_port,json=healthCheckNodePort,proto3" json:"health_check_node_port,omitempty"`
-	// False: no node ports were allotted; reach the pods in another way, or refuse with UNSUPPORTED_FEATURE.
+	// False: the Service has no node ports; reach the pods in another way, or refuse with UNSUPPORTED_FEATURE.
 	AllocateNodePorts *bool `protobuf:"varint,16,opt,name=allocate_node_ports,json=allocateNodePorts,proto3,oneof" json:"allocate_node_ports,omitempty"`
-	// What the status says now.
+	// The current `status.loadBalancer.ingress`.
 	Ingress []*LoadBalancerIngress `protobuf:"bytes,17,rep,name=ingress,proto3" json:"ingress,omitempty"`
 	// When the Service was created.
 	CreationTime *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=creation_time,json=creationTime,proto3" json:"creation_time,omitempty"`
-	// Its finalizers, in its order, if they are wanted. In no digest: that one comes or goes is no reason for a call.
+	// Finalizers, in the Service's order, if wanted. Digests exclude them: adding or removing one causes no call.
 	Finalizers []string `protobuf:"bytes,19,rep,name=finalizers,proto3" json:"finalizers,omitempty"`
-	// When deletion of the Service was asked for, if that is wanted; absent: it was not. In no digest.
+	// The Service's deletion timestamp, if wanted; absent if it is not being deleted. Digests exclude it.
 	DeletionTime  *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=deletion_time,json=deletionTime,proto3" json:"deletion_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -581,15 +581,15 @@ func (x *Service) GetDeletionTime() *timestamppb.Timestamp {
 // ServicePort is one port of a Service.
 type ServicePort struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty when the Service has one unnamed port.
+	// Empty if the Service's only port has no name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Required.
 	Protocol Protocol `protobuf:"varint,2,opt,name=protocol,proto3,enum=ccm.cloudprovider.v1alpha1.Protocol" json:"protocol,omitempty"`
-	// A hint at what is spoken, for example "https". Empty when not said.
+	// The application protocol, for example "https". May be empty.
 	AppProtocol string `protobuf:"bytes,3,opt,name=app_protocol,json=appProtocol,proto3" json:"app_protocol,omitempty"`
-	// Port of the balancer. Required, 1 to 65535.
+	// Port of the load balancer. Required, 1 to 65535.
 	Port int32 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`
-	// Port on every node; 0 when none was allotted.
+	// Port on every node; 0 if none was allocated.
 	NodePort int32 `protobuf:"varint,5,opt,name=node_port,json=nodePort,proto3" json:"node_port,omitempty"`
 	// Port of the pods.
 	//
@@ -713,13 +713,13 @@ func (*ServicePort_TargetPortName) isServicePort_TargetPort() {}
 // ServiceCondition is a condition that a provider sets on a Service (`status.conditions`).
 type ServiceCondition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As Kubernetes takes it: CamelCase, with or without a domain and a slash before it. Required.
+	// In Kubernetes' form: CamelCase, optionally prefixed by a domain and a slash. Required.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	// What is not known is written as Unknown.
+	// UNSPECIFIED is written as Unknown.
 	Status ConditionStatus `protobuf:"varint,2,opt,name=status,proto3,enum=ccm.cloudprovider.v1alpha1.ConditionStatus" json:"status,omitempty"`
 	// CamelCase, at most 63 bytes. Required.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// For people, at most 1 KiB; no secret. Optional.
+	// Human-readable, at most 1 KiB; no secrets. Optional.
 	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -783,16 +783,16 @@ func (x *ServiceCondition) GetMessage() string {
 	return ""
 }
 
-// LoadBalancerIngress is one way into a balancer, and becomes one entry of `status.loadBalancer.ingress`.
+// LoadBalancerIngress is one address of a load balancer, and becomes one entry of `status.loadBalancer.ingress`.
 type LoadBalancerIngress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// An IP in text form. One of ip and hostname is required. [R:ingress-valid]
+	// An IP address in text form. One of ip and hostname is required. [R:ingress-valid]
 	Ip string `protobuf:"bytes,1,opt,name=ip,proto3" json:"ip,omitempty"`
 	// A DNS name.
 	Hostname string `protobuf:"bytes,2,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	// Only with ip.
 	IpMode IngressIpMode `protobuf:"varint,3,opt,name=ip_mode,json=ipMode,proto3,enum=ccm.cloudprovider.v1alpha1.IngressIpMode" json:"ip_mode,omitempty"`
-	// What became of each port. Optional.
+	// The state of each port. Optional.
 	Ports         []*PortStatus `protobuf:"bytes,4,rep,name=ports,proto3" json:"ports,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -856,14 +856,14 @@ func (x *LoadBalancerIngress) GetPorts() []*PortStatus {
 	return nil
 }
 
-// PortStatus is the state of one port of a balancer.
+// PortStatus is the state of one port of a load balancer.
 type PortStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
 	Port int32 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
 	// Required.
 	Protocol Protocol `protobuf:"varint,2,opt,name=protocol,proto3,enum=ccm.cloudprovider.v1alpha1.Protocol" json:"protocol,omitempty"`
-	// Empty when all is well; else a CamelCase reason, at most 316 bytes.
+	// Empty if the port works; otherwise a CamelCase reason, at most 316 bytes.
 	Error         string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -21,17 +21,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// VolumeState says whether a volume exists.
+// VolumeState is whether a volume exists.
 type VolumeState int32
 
 const (
 	// Unknown.
 	VolumeState_VOLUME_STATE_UNSPECIFIED VolumeState = 0
-	// It is there.
+	// The volume exists.
 	VolumeState_VOLUME_STATE_PRESENT VolumeState = 1
-	// It was looked for and is not there.
+	// The provider looked for the volume and it does not exist.
 	VolumeState_VOLUME_STATE_ABSENT VolumeState = 2
-	// Another cloud's, or of a kind this provider does not know.
+	// The volume belongs to another cloud, or this provider does not support its plugin.
 	VolumeState_VOLUME_STATE_NOT_OWNED VolumeState = 3
 )
 
@@ -136,17 +136,17 @@ func (x *BatchGetVolumeLabelsRequest) GetQueries() []*VolumeQuery {
 // VolumeQuery asks for one volume.
 type VolumeQuery struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Chosen by the caller, echoed. Required, unique in the request.
+	// Chosen by the caller, echoed in the response. Required, unique in the request.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// Name of the PersistentVolume. Required.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Its uid; empty while it is being admitted.
+	// Uid of the PersistentVolume; empty during admission.
 	Uid string `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The volume plugin as Kubernetes names it, for example "kubernetes.io/aws-ebs". Required.
+	// Kubernetes' name of the volume plugin, for example "kubernetes.io/aws-ebs". Required.
 	Plugin string `protobuf:"bytes,4,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	// The volume's id as its source says it. Required, at most 1 KiB.
+	// The volume's id, as in the PersistentVolume's source. Required, at most 1 KiB.
 	VolumeId string `protobuf:"bytes,5,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
-	// Labels that the volume has already; a zone label is a hint where to look.
+	// Labels that the volume already has; a zone label is a hint where to look.
 	Labels        map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -227,7 +227,7 @@ func (x *VolumeQuery) GetLabels() map[string]string {
 // BatchGetVolumeLabelsResponse answers each query.
 type BatchGetVolumeLabelsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One for each key, in any order.
+	// One result for each key, in any order.
 	Results       []*VolumeResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -277,9 +277,9 @@ type VolumeResult struct {
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// Required.
 	State VolumeState `protobuf:"varint,2,opt,name=state,proto3,enum=ccm.cloudprovider.v1alpha1.VolumeState" json:"state,omitempty"`
-	// Topology labels. Several zones stand in one value, joined by "__", sorted.
+	// Topology labels. Several zones form one value, sorted and joined by "__".
 	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Why nothing is known.
+	// Why the provider has no labels.
 	Error         *ItemError `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

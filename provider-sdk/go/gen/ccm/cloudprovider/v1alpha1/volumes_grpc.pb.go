@@ -26,20 +26,20 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Volumes answers the topology labels of volumes that no CSI driver looks after. It replaces PVLabeler.
+// Volumes returns the topology labels of volumes that no CSI driver manages. It replaces PVLabeler.
 type VolumesClient interface {
 	// BatchGetVolumeLabels reads the labels of many volumes.
 	//
 	// Idempotent, no side effects. Required: cluster, queries (1 to `Limits.max_batch_volumes`). Deadline: 30 s by default,
-	// 120 s at most. The answer MUST hold each key exactly once and no other. [R:batch-keys]
+	// 120 s at most. The response MUST contain each key exactly once and no other key. [R:batch-keys]
 	//
-	// | Condition                    | Code / item        | Reason           | The host then                |
-	// |------------------------------|--------------------|------------------|------------------------------|
-	// | known                        | OK, item PRESENT   |                  | labels the volume            |
-	// | looked for and not there     | OK, item ABSENT    | VOLUME_NOT_FOUND | Event; no labels             |
-	// | another cloud's              | OK, item NOT_OWNED |                  | leaves it alone              |
-	// | this kind is not known here  | OK, item NOT_OWNED | UNSUPPORTED_FEATURE | leaves it alone           |
-	// | too many queries             | INVALID_ARGUMENT   | BATCH_TOO_LARGE  | splits                       |
+	// | Condition                   | Code / item        | Reason              | The host then                   |
+	// |-----------------------------|--------------------|---------------------|---------------------------------|
+	// | the volume exists           | OK, item PRESENT   |                     | labels the volume               |
+	// | the volume does not exist   | OK, item ABSENT    | VOLUME_NOT_FOUND    | writes an Event, sets no labels |
+	// | another cloud owns it       | OK, item NOT_OWNED |                     | leaves the volume alone         |
+	// | the plugin is not supported | OK, item NOT_OWNED | UNSUPPORTED_FEATURE | leaves the volume alone         |
+	// | too many queries            | INVALID_ARGUMENT   | BATCH_TOO_LARGE     | splits                          |
 	BatchGetVolumeLabels(ctx context.Context, in *BatchGetVolumeLabelsRequest, opts ...grpc.CallOption) (*BatchGetVolumeLabelsResponse, error)
 }
 
@@ -65,20 +65,20 @@ func (c *volumesClient) BatchGetVolumeLabels(ctx context.Context, in *BatchGetVo
 // All implementations must embed UnimplementedVolumesServer
 // for forward compatibility.
 //
-// Volumes answers the topology labels of volumes that no CSI driver looks after. It replaces PVLabeler.
+// Volumes returns the topology labels of volumes that no CSI driver manages. It replaces PVLabeler.
 type VolumesServer interface {
 	// BatchGetVolumeLabels reads the labels of many volumes.
 	//
 	// Idempotent, no side effects. Required: cluster, queries (1 to `Limits.max_batch_volumes`). Deadline: 30 s by default,
-	// 120 s at most. The answer MUST hold each key exactly once and no other. [R:batch-keys]
+	// 120 s at most. The response MUST contain each key exactly once and no other key. [R:batch-keys]
 	//
-	// | Condition                    | Code / item        | Reason           | The host then                |
-	// |------------------------------|--------------------|------------------|------------------------------|
-	// | known                        | OK, item PRESENT   |                  | labels the volume            |
-	// | looked for and not there     | OK, item ABSENT    | VOLUME_NOT_FOUND | Event; no labels             |
-	// | another cloud's              | OK, item NOT_OWNED |                  | leaves it alone              |
-	// | this kind is not known here  | OK, item NOT_OWNED | UNSUPPORTED_FEATURE | leaves it alone           |
-	// | too many queries             | INVALID_ARGUMENT   | BATCH_TOO_LARGE  | splits                       |
+	// | Condition                   | Code / item        | Reason              | The host then                   |
+	// |-----------------------------|--------------------|---------------------|---------------------------------|
+	// | the volume exists           | OK, item PRESENT   |                     | labels the volume               |
+	// | the volume does not exist   | OK, item ABSENT    | VOLUME_NOT_FOUND    | writes an Event, sets no labels |
+	// | another cloud owns it       | OK, item NOT_OWNED |                     | leaves the volume alone         |
+	// | the plugin is not supported | OK, item NOT_OWNED | UNSUPPORTED_FEATURE | leaves the volume alone         |
+	// | too many queries            | INVALID_ARGUMENT   | BATCH_TOO_LARGE     | splits                          |
 	BatchGetVolumeLabels(context.Context, *BatchGetVolumeLabelsRequest) (*BatchGetVolumeLabelsResponse, error)
 	mustEmbedUnimplementedVolumesServer()
 }

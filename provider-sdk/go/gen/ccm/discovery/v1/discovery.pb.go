@@ -4,10 +4,10 @@
 // 	protoc        (unknown)
 // source: ccm/discovery/v1/discovery.proto
 
-// The frozen door of every provider: who is there, and what does it speak?
+// The entry point of every provider: which provider is this, and which services does it serve?
 //
-// This package never changes, so that a host of any age and a provider of any age can always tell apart
-// "no provider at all", "a provider that speaks only something newer" and "the provider was restarted".
+// This package is frozen. Whatever the versions of host and provider, the host can always distinguish "no provider", "a
+// provider that serves only newer versions" and "the provider restarted".
 
 package discoveryv1
 
@@ -26,15 +26,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// GetInfoRequest introduces the caller. All fields are for logs and for people: a provider MUST NOT refuse a caller
-// because of them. [R:discovery-no-refusal]
+// GetInfoRequest identifies the caller. All fields are informational: a provider MUST NOT refuse a caller because of them.
+// [R:discovery-no-refusal]
 type GetInfoRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the calling program, for example "ccm-host". Optional, at most 253 bytes.
 	HostName string `protobuf:"bytes,1,opt,name=host_name,json=hostName,proto3" json:"host_name,omitempty"`
 	// Version of the calling program. Optional, at most 64 bytes.
 	HostVersion string `protobuf:"bytes,2,opt,name=host_version,json=hostVersion,proto3" json:"host_version,omitempty"`
-	// Fully qualified names of the services the caller can speak, for example "ccm.cloudprovider.v1alpha1.Instances".
+	// Fully qualified names of the services that the caller supports, for example "ccm.cloudprovider.v1alpha1.Instances".
 	// Optional.
 	HostServices  []string `protobuf:"bytes,3,rep,name=host_services,json=hostServices,proto3" json:"host_services,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -92,25 +92,25 @@ func (x *GetInfoRequest) GetHostServices() []string {
 	return nil
 }
 
-// GetInfoResponse introduces the provider.
+// GetInfoResponse identifies the provider.
 type GetInfoResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the provider: a DNS subdomain of at most 63 bytes, for example "mock" or "aws". Required. [R:discovery-name]
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Version of the provider as its vendor counts. Optional, at most 64 bytes.
+	// Version of the provider, in the vendor's own scheme. Optional, at most 64 bytes.
 	VendorVersion string `protobuf:"bytes,2,opt,name=vendor_version,json=vendorVersion,proto3" json:"vendor_version,omitempty"`
 	// The SDK the provider is built with, for example "cloudprovider-sdk (rust)". Optional.
 	SdkName string `protobuf:"bytes,3,opt,name=sdk_name,json=sdkName,proto3" json:"sdk_name,omitempty"`
 	// Version of that SDK. Optional.
 	SdkVersion string `protobuf:"bytes,4,opt,name=sdk_version,json=sdkVersion,proto3" json:"sdk_version,omitempty"`
-	// How the provider IDs of this provider begin, for example "aws://". At least one when instances are served; a node
-	// whose provider ID begins so is routed here. [R:discovery-prefix]
+	// Prefixes of this provider's provider IDs, for example "aws://". At least one if the provider serves Instances; the host
+	// routes every node whose provider ID has one of these prefixes to this provider. [R:discovery-prefix]
 	ProviderIdPrefixes []string `protobuf:"bytes,5,rep,name=provider_id_prefixes,json=providerIdPrefixes,proto3" json:"provider_id_prefixes,omitempty"`
-	// Fully qualified names of all services served, each with its version in the name. It MUST name a service if and only
-	// if the service is served. [R:discovery-services]
+	// Fully qualified names of all services served; the name includes the version. A service MUST be listed if and only if it
+	// is served. [R:discovery-services]
 	Services []string `protobuf:"bytes,6,rep,name=services,proto3" json:"services,omitempty"`
-	// A random value drawn once per process start. It MUST differ after every start and MUST NOT change in between: it is
-	// what every token, cache and capability of this process is bound to. [R:discovery-epoch] Required, at most 64 bytes.
+	// A random value generated at process start. It MUST differ after every start and MUST NOT change in between: every token,
+	// cache and capability of this process is bound to it. [R:discovery-epoch] Required, at most 64 bytes.
 	ProcessEpoch  string `protobuf:"bytes,7,opt,name=process_epoch,json=processEpoch,proto3" json:"process_epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

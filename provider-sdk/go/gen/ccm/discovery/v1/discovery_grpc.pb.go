@@ -4,10 +4,10 @@
 // - protoc             (unknown)
 // source: ccm/discovery/v1/discovery.proto
 
-// The frozen door of every provider: who is there, and what does it speak?
+// The entry point of every provider: which provider is this, and which services does it serve?
 //
-// This package never changes, so that a host of any age and a provider of any age can always tell apart
-// "no provider at all", "a provider that speaks only something newer" and "the provider was restarted".
+// This package is frozen. Whatever the versions of host and provider, the host can always distinguish "no provider", "a
+// provider that serves only newer versions" and "the provider restarted".
 
 package discoveryv1
 
@@ -31,20 +31,20 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Discovery is served by every provider, without conditions: it MUST answer while credentials are missing, while the
-// cloud is down and before anything else was called. [R:discovery-always]
+// Every provider serves Discovery unconditionally: it MUST answer while credentials are missing, while the cloud is down,
+// and before any other call. [R:discovery-always]
 type DiscoveryClient interface {
-	// GetInfo says who the provider is and which services, and so which versions, it serves.
+	// GetInfo identifies the provider and lists the services, and thereby the versions, that it serves.
 	//
 	// Idempotent, no side effects. It MUST NOT call the cloud. [R:discovery-no-cloud]
 	// Deadline: 5 s by default, 10 s at most. Request and answer stay below 64 KiB.
 	//
-	// | Condition                          | Code             | Reason | The host then                               |
-	// |------------------------------------|------------------|--------|---------------------------------------------|
-	// | all is well                        | OK               |        | picks, per service, the highest common one   |
-	// | the server is no provider          | UNIMPLEMENTED    | none   | reports "no provider at ENDPOINT", retries   |
-	// | nobody listens, or the socket died | UNAVAILABLE      | none   | reconnects with backoff (0.1 s to 10 s)      |
-	// | the peer is not trusted            | UNAUTHENTICATED  | none   | reports it loudly, retries slowly            |
+	// | Condition                               | Code            | Reason | The host then                                   |
+	// |-----------------------------------------|-----------------|--------|-------------------------------------------------|
+	// | all is well                             | OK              |        | uses the highest common version of each service |
+	// | the server is not a provider            | UNIMPLEMENTED   | none   | reports "no provider at ENDPOINT", retries      |
+	// | nothing listens, or the socket is stale | UNAVAILABLE     | none   | reconnects with backoff (0.1 s to 10 s)         |
+	// | the provider does not trust the peer    | UNAUTHENTICATED | none   | logs an error, retries slowly                   |
 	GetInfo(ctx context.Context, in *GetInfoRequest, opts ...grpc.CallOption) (*GetInfoResponse, error)
 }
 
@@ -70,20 +70,20 @@ func (c *discoveryClient) GetInfo(ctx context.Context, in *GetInfoRequest, opts 
 // All implementations must embed UnimplementedDiscoveryServer
 // for forward compatibility.
 //
-// Discovery is served by every provider, without conditions: it MUST answer while credentials are missing, while the
-// cloud is down and before anything else was called. [R:discovery-always]
+// Every provider serves Discovery unconditionally: it MUST answer while credentials are missing, while the cloud is down,
+// and before any other call. [R:discovery-always]
 type DiscoveryServer interface {
-	// GetInfo says who the provider is and which services, and so which versions, it serves.
+	// GetInfo identifies the provider and lists the services, and thereby the versions, that it serves.
 	//
 	// Idempotent, no side effects. It MUST NOT call the cloud. [R:discovery-no-cloud]
 	// Deadline: 5 s by default, 10 s at most. Request and answer stay below 64 KiB.
 	//
-	// | Condition                          | Code             | Reason | The host then                               |
-	// |------------------------------------|------------------|--------|---------------------------------------------|
-	// | all is well                        | OK               |        | picks, per service, the highest common one   |
-	// | the server is no provider          | UNIMPLEMENTED    | none   | reports "no provider at ENDPOINT", retries   |
-	// | nobody listens, or the socket died | UNAVAILABLE      | none   | reconnects with backoff (0.1 s to 10 s)      |
-	// | the peer is not trusted            | UNAUTHENTICATED  | none   | reports it loudly, retries slowly            |
+	// | Condition                               | Code            | Reason | The host then                                   |
+	// |-----------------------------------------|-----------------|--------|-------------------------------------------------|
+	// | all is well                             | OK              |        | uses the highest common version of each service |
+	// | the server is not a provider            | UNIMPLEMENTED   | none   | reports "no provider at ENDPOINT", retries      |
+	// | nothing listens, or the socket is stale | UNAVAILABLE     | none   | reconnects with backoff (0.1 s to 10 s)         |
+	// | the provider does not trust the peer    | UNAUTHENTICATED | none   | logs an error, retries slowly                   |
 	GetInfo(context.Context, *GetInfoRequest) (*GetInfoResponse, error)
 	mustEmbedUnimplementedDiscoveryServer()
 }

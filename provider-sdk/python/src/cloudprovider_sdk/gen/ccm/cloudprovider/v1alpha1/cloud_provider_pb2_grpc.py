@@ -26,9 +26,9 @@ if _version_not_supported:
 
 
 class CloudProviderStub:
-    """CloudProvider tells what the provider can do and how it is. Every provider serves it.
+    """CloudProvider reports what the provider can do and how healthy it is. Every provider serves it.
 
-    There is no Configure: the provider owns its configuration and its credentials, and neither crosses this contract.
+    There is no Configure RPC: the provider owns its configuration and its credentials, and neither crosses this contract.
     """
 
     def __init__(self, channel):
@@ -55,61 +55,64 @@ class CloudProviderStub:
 
 
 class CloudProviderServicer:
-    """CloudProvider tells what the provider can do and how it is. Every provider serves it.
+    """CloudProvider reports what the provider can do and how healthy it is. Every provider serves it.
 
-    There is no Configure: the provider owns its configuration and its credentials, and neither crosses this contract.
+    There is no Configure RPC: the provider owns its configuration and its credentials, and neither crosses this contract.
     """
 
     def GetCapabilities(self, request, context):
-        """GetCapabilities says what is served beyond the names of services, the limits, and which fields are wanted.
+        """GetCapabilities returns the optional features that the provider supports, its limits, and the fields it wants.
 
-        Idempotent, no side effects; it MUST NOT call the cloud, and its answer MUST be the same for one process epoch.
-        [R:capabilities-constant] The host asks after each connect. Deadline: 5 s by default, 10 s at most.
+        Idempotent, no side effects; it MUST NOT call the cloud, and its response MUST be the same for one process epoch.
+        [R:capabilities-constant] The host calls it after each connect. Deadline: 5 s by default, 10 s at most.
 
-        | Condition   | Code | Reason | The host then                                          |
-        |-------------|------|--------|--------------------------------------------------------|
-        | all is well | OK   |        | starts the controllers that this provider can serve    |
+        | Condition   | Code | Reason | The host then                                      |
+        |-------------|------|--------|----------------------------------------------------|
+        | all is well | OK   |        | starts the controllers that this provider supports |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetStatus(self, request, context):
-        """GetStatus says how the provider is, in conditions. Health (grpc.health.v1) says only whether it accepts work.
+        """GetStatus returns the provider's conditions. Health (grpc.health.v1) only reports whether it accepts work.
 
-        Idempotent, no side effects; it answers from memory. What it tells is noted by other calls, and by a look at the cloud now
-        and then while there are none. Deadline: 5 s by default, 10 s at most. The host asks every 60 s,
-        and every 10 s while a condition is bad. While CREDENTIALS_VALID or CLOUD_REACHABLE is FALSE, destructive work on
-        behalf of this provider is frozen; reads go on.
+        Idempotent, no side effects; it answers from memory. The provider updates its conditions as other calls reach the cloud,
+        and with an occasional probe of the cloud while there are none. Deadline: 5 s by default, 10 s at most. The host calls
+        it every 60 s, and every 10 s while a condition is bad. While CREDENTIALS_VALID or CLOUD_REACHABLE is FALSE, the host
+        freezes destructive work on behalf of this provider; reads continue.
 
-        | Condition   | Code | Reason | The host then              |
-        |-------------|------|--------|----------------------------|
-        | all is well | OK   |        | shows the conditions       |
+        | Condition   | Code | Reason | The host then        |
+        |-------------|------|--------|----------------------|
+        | all is well | OK   |        | shows the conditions |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Lead(self, request, context):
-        """Lead says who acts for a cluster, and for how long yet. Optional: CAPABILITY_LEADERSHIP. So a leader that is paused, or cut
-        off from its apiserver, stops at the cloud, too.
+        """Lead declares which host leads a cluster, and for how much longer. Optional: CAPABILITY_LEADERSHIP. It stops a leader
+        that is paused or cut off from its apiserver at the cloud as well.
 
         Idempotent. Required: cluster, fencing. Optional: valid_for. Deadline: 5 s by default, 10 s at most. The host calls it
         before its first mutation, with each renewal of its Lease, after each connect while it leads, and with zero when it
-        stops to lead.
+        stops leading.
 
-        Leadership is per cluster uid. The leader's fencing is remembered while it leads and afterwards: within one scope a
-        higher epoch takes over, a lower one never does [R:lead-takes-over]; another scope takes over, too, and the former scope
-        never comes back; a leader that was not elected (scope empty) does not take over while an elected one leads. A mutation with any other fencing than the present leader's MUST be refused with STALE_LEADER
-        [R:lead-needed]; so is every one while nobody leads, save with epoch 0 (leader election is off) in a cluster of which no
-        elected leader was heard since the process started. When leadership ends (valid_for is over, zero was said, somebody took over), a running
-        mutation MUST be given up: no further call of the cloud is begun for it, and it answers STALE_LEADER. [R:lead-ends]
-        A vendor's background work that writes to the cloud MUST run only while led [R:lead-background]. Reads need no leadership.
+        Leadership is per cluster uid. The provider remembers the leader's fencing while it leads and afterwards. Within one
+        scope a higher epoch takes over and a lower one never does [R:lead-takes-over]; a new scope also takes over, and the
+        former scope never returns. A leader that was not elected (empty scope) does not take over while an elected one leads.
+        The provider MUST refuse a mutation whose fencing differs from the current leader's with STALE_LEADER [R:lead-needed].
+        While nobody leads it refuses every mutation, except one with epoch 0 (leader election is off) in a cluster for which no
+        elected leader has called since the process started.
 
-        | Condition                      | Code                | Reason       | The host then                             |
-        |--------------------------------|---------------------|--------------|-------------------------------------------|
-        | it leads from now on, or still | OK                  |              | sends its mutations                       |
-        | somebody newer leads or led    | FAILED_PRECONDITION | STALE_LEADER | sends no mutation, looks at its own Lease |
+        When leadership ends (valid_for elapsed, the leader sent zero, or another leader took over), the provider MUST abandon a
+        running mutation: it starts no further cloud call for it and answers STALE_LEADER. [R:lead-ends] A vendor's background
+        work that writes to the cloud MUST run only while a host leads. [R:lead-background] Reads need no leadership.
+
+        | Condition                       | Code                | Reason       | The host then                        |
+        |---------------------------------|---------------------|--------------|--------------------------------------|
+        | the caller leads                | OK                  |              | sends its mutations                  |
+        | a newer leader leads or has led | FAILED_PRECONDITION | STALE_LEADER | sends no mutations, checks its Lease |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -142,9 +145,9 @@ def add_CloudProviderServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CloudProvider:
-    """CloudProvider tells what the provider can do and how it is. Every provider serves it.
+    """CloudProvider reports what the provider can do and how healthy it is. Every provider serves it.
 
-    There is no Configure: the provider owns its configuration and its credentials, and neither crosses this contract.
+    There is no Configure RPC: the provider owns its configuration and its credentials, and neither crosses this contract.
     """
 
     @staticmethod

@@ -24,33 +24,33 @@ class _Ownership:
 class _OwnershipEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Ownership.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     OWNERSHIP_UNSPECIFIED: _Ownership.ValueType  # 0
-    """Not known: never deleted."""
+    """Unknown: never deleted."""
     OWNERSHIP_BY_UID: _Ownership.ValueType  # 1
-    """It carries the cluster uid, and a balancer the service uid, too."""
+    """It carries the cluster uid; a load balancer also carries the service uid."""
     OWNERSHIP_BY_LEGACY_NAME: _Ownership.ValueType  # 2
-    """It carries only the name that a former controller gave it. A balancer is changed or deleted only with adoption ADOPT. A
-    route is replaced where a node wants its destination, and never removed.
+    """It carries only the name that a former controller gave it. The provider changes or deletes such a load balancer only
+    with adoption ADOPT. It replaces such a route if a node needs the destination, and never removes it otherwise.
     """
 
 class Ownership(_Ownership, metaclass=_OwnershipEnumTypeWrapper):
-    """Ownership says how a balancer or a route was recognised as this cluster's."""
+    """Ownership is how the provider recognised a load balancer or a route as this cluster's."""
 
 OWNERSHIP_UNSPECIFIED: Ownership.ValueType  # 0
-"""Not known: never deleted."""
+"""Unknown: never deleted."""
 OWNERSHIP_BY_UID: Ownership.ValueType  # 1
-"""It carries the cluster uid, and a balancer the service uid, too."""
+"""It carries the cluster uid; a load balancer also carries the service uid."""
 OWNERSHIP_BY_LEGACY_NAME: Ownership.ValueType  # 2
-"""It carries only the name that a former controller gave it. A balancer is changed or deleted only with adoption ADOPT. A
-route is replaced where a node wants its destination, and never removed.
+"""It carries only the name that a former controller gave it. The provider changes or deletes such a load balancer only
+with adoption ADOPT. It replaces such a route if a node needs the destination, and never removes it otherwise.
 """
 Global___Ownership: _TypeAlias = Ownership  # noqa: Y015
 
 @_typing.final
 class ClusterRef(_message.Message):
-    """ClusterRef names the cluster on whose behalf a call is made. Every request that reaches a cloud carries it.
+    """ClusterRef identifies the cluster on whose behalf the host calls. Every request that reaches a cloud carries it.
 
-    A provider MUST tag what it makes with the uid and MUST find its resources by it; the name is for people. A resource
-    of another uid is never changed and never deleted. [R:cluster-owns-by-uid] Where routes cannot be tagged, see `Route`.
+    A provider MUST tag the resources that it creates with the uid and MUST find them by it; the name is for humans. It never
+    changes or deletes a resource with another uid. [R:cluster-owns-by-uid] For clouds that cannot tag routes, see `Route`.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -58,7 +58,7 @@ class ClusterRef(_message.Message):
     UID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     uid: _builtins.str
-    """Uid of the namespace kube-system. Required, at most 64 bytes. Empty is refused with INVALID_ARGUMENT and
+    """Uid of the namespace kube-system. Required, at most 64 bytes. A provider refuses an empty uid with INVALID_ARGUMENT and
     INVALID_ARGUMENT_SHAPE. [R:cluster-uid-required]
     """
     name: _builtins.str
@@ -79,13 +79,13 @@ Global___ClusterRef: _TypeAlias = ClusterRef  # noqa: Y015
 
 @_typing.final
 class Fencing(_message.Message):
-    """Fencing tells an old leader from the present one. Every mutation carries it: where leader election is off it is there and
-    empty. Absent it is INVALID_ARGUMENT_SHAPE, not epoch 0.
+    """Fencing distinguishes a former leader from the current one. Every mutation carries it; while leader election is off the
+    message is present and empty. If it is absent, the request is refused with INVALID_ARGUMENT_SHAPE; absent is not epoch 0.
 
-    A provider that advertises CAPABILITY_LEADERSHIP compares it with what `Lead` said. One that advertises CAPABILITY_FENCING
-    serves several hosts, each through a connection of its own, and keeps epochs beyond the life of its process: it remembers
-    the highest epoch seen per scope and MUST refuse a lower one of the same scope with FAILED_PRECONDITION and
-    STALE_LEADER. Epochs of different scopes are never compared, and an epoch of 0 is never refused: leader election is
+    A provider that advertises CAPABILITY_LEADERSHIP compares it with the last `Lead`. A provider that advertises
+    CAPABILITY_FENCING serves several hosts, each over its own connection, and persists epochs beyond the life of its process:
+    it remembers the highest epoch per scope and MUST refuse a lower epoch of the same scope with FAILED_PRECONDITION and
+    STALE_LEADER. It never compares epochs of different scopes and never refuses epoch 0, which means that leader election is
     off. [R:fencing]
     """
 
@@ -94,9 +94,9 @@ class Fencing(_message.Message):
     SCOPE_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     scope: _builtins.str
-    """Uid of the Lease the caller holds. Empty when leader election is off."""
+    """Uid of the Lease that the caller holds. Empty while leader election is off."""
     epoch: _builtins.int
-    """`leaseTransitions` of that Lease, plus one. 0 when leader election is off."""
+    """`leaseTransitions` of that Lease, plus one. 0 while leader election is off."""
     def __init__(
         self,
         *,

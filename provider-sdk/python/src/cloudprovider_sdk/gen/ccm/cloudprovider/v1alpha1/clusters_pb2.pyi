@@ -31,7 +31,7 @@ class ListClustersRequest(_message.Message):
     page_size: _builtins.int
     """Optional."""
     page_token: _builtins.str
-    """From the page before. Optional."""
+    """`next_page_token` of the previous page. Optional."""
     @_builtins.property
     def cluster(self) -> _cluster_pb2.ClusterRef:
         """Required."""
@@ -60,10 +60,10 @@ class ListClustersResponse(_message.Message):
     NAMES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty on the last page; else opaque, at most 1 KiB."""
+    """Empty on the last page; otherwise opaque, at most 1 KiB."""
     @_builtins.property
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of clusters; at most page_size."""
+        """Cluster names; at most page_size."""
 
     def __init__(
         self,
@@ -81,14 +81,14 @@ Global___ListClustersResponse: _TypeAlias = ListClustersResponse  # noqa: Y015
 
 @_typing.final
 class GetControlPlaneEndpointRequest(_message.Message):
-    """GetControlPlaneEndpointRequest names a cluster."""
+    """GetControlPlaneEndpointRequest identifies a cluster."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     CLUSTER_FIELD_NUMBER: _builtins.int
     CLUSTER_NAME_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
-    """Name of the cluster in question. Required."""
+    """Name of the cluster. Required."""
     @_builtins.property
     def cluster(self) -> _cluster_pb2.ClusterRef:
         """Required."""
@@ -109,16 +109,16 @@ Global___GetControlPlaneEndpointRequest: _TypeAlias = GetControlPlaneEndpointReq
 
 @_typing.final
 class GetControlPlaneEndpointResponse(_message.Message):
-    """GetControlPlaneEndpointResponse says where."""
+    """GetControlPlaneEndpointResponse is the address of an apiserver."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     HOST_FIELD_NUMBER: _builtins.int
     PORT_FIELD_NUMBER: _builtins.int
     host: _builtins.str
-    """DNS name or IP. Required."""
+    """DNS name or IP address. Required."""
     port: _builtins.int
-    """0: the usual one, 443."""
+    """0: the default, 443."""
     def __init__(
         self,
         *,

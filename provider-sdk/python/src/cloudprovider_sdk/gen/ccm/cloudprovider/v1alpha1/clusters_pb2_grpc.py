@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ClustersStub:
-    """Clusters answers which clusters the cloud hosts and where their control planes are.
+    """Clusters lists the clusters that the cloud hosts and locates their control planes.
     """
 
     def __init__(self, channel):
@@ -48,32 +48,32 @@ class ClustersStub:
 
 
 class ClustersServicer:
-    """Clusters answers which clusters the cloud hosts and where their control planes are.
+    """Clusters lists the clusters that the cloud hosts and locates their control planes.
     """
 
     def ListClusters(self, request, context):
-        """ListClusters walks over the clusters of the account.
+        """ListClusters lists the clusters of the account page by page.
 
         Idempotent, no side effects. Required: cluster. Optional: page_size, page_token. Deadline: 30 s by default, 120 s at
-        most, per page. Pages as in ListInstances.
+        most, per page. Paging works as in ListInstances.
 
-        | Condition                  | Code             | Reason             | The host then           |
-        |----------------------------|------------------|--------------------|-------------------------|
-        | the token is too old       | ABORTED          | PAGE_TOKEN_EXPIRED | starts the walk again   |
-        | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | starts again, counts it |
+        | Condition                  | Code             | Reason             | The host then                        |
+        |----------------------------|------------------|--------------------|--------------------------------------|
+        | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
+        | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetControlPlaneEndpoint(self, request, context):
-        """GetControlPlaneEndpoint says where the apiserver of a cluster is.
+        """GetControlPlaneEndpoint returns the address of a cluster's apiserver.
 
         Idempotent, no side effects. Required: cluster, cluster_name. Deadline: 30 s by default, 120 s at most.
 
-        | Condition             | Code      | Reason            | The host then |
-        |-----------------------|-----------|-------------------|---------------|
-        | no such cluster       | NOT_FOUND | CLUSTER_NOT_FOUND | says so       |
+        | Condition                  | Code      | Reason            | The host then |
+        |----------------------------|-----------|-------------------|---------------|
+        | the cluster does not exist | NOT_FOUND | CLUSTER_NOT_FOUND | reports it    |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -101,7 +101,7 @@ def add_ClustersServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Clusters:
-    """Clusters answers which clusters the cloud hosts and where their control planes are.
+    """Clusters lists the clusters that the cloud hosts and locates their control planes.
     """
 
     @staticmethod

@@ -13,32 +13,32 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ClustersStub:
-    """Clusters answers which clusters the cloud hosts and where their control planes are."""
+    """Clusters lists the clusters that the cloud hosts and locates their control planes."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListClusters: _aio.UnaryUnaryMultiCallable[_clusters_pb2.ListClustersRequest, _clusters_pb2.ListClustersResponse]
-    """ListClusters walks over the clusters of the account.
+    """ListClusters lists the clusters of the account page by page.
 
     Idempotent, no side effects. Required: cluster. Optional: page_size, page_token. Deadline: 30 s by default, 120 s at
-    most, per page. Pages as in ListInstances.
+    most, per page. Paging works as in ListInstances.
 
-    | Condition                  | Code             | Reason             | The host then           |
-    |----------------------------|------------------|--------------------|-------------------------|
-    | the token is too old       | ABORTED          | PAGE_TOKEN_EXPIRED | starts the walk again   |
-    | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | starts again, counts it |
+    | Condition                  | Code             | Reason             | The host then                        |
+    |----------------------------|------------------|--------------------|--------------------------------------|
+    | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
+    | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
     """
     GetControlPlaneEndpoint: _aio.UnaryUnaryMultiCallable[_clusters_pb2.GetControlPlaneEndpointRequest, _clusters_pb2.GetControlPlaneEndpointResponse]
-    """GetControlPlaneEndpoint says where the apiserver of a cluster is.
+    """GetControlPlaneEndpoint returns the address of a cluster's apiserver.
 
     Idempotent, no side effects. Required: cluster, cluster_name. Deadline: 30 s by default, 120 s at most.
 
-    | Condition             | Code      | Reason            | The host then |
-    |-----------------------|-----------|-------------------|---------------|
-    | no such cluster       | NOT_FOUND | CLUSTER_NOT_FOUND | says so       |
+    | Condition                  | Code      | Reason            | The host then |
+    |----------------------------|-----------|-------------------|---------------|
+    | the cluster does not exist | NOT_FOUND | CLUSTER_NOT_FOUND | reports it    |
     """
 
 class ClustersServicer(metaclass=_abc_1.ABCMeta):
-    """Clusters answers which clusters the cloud hosts and where their control planes are."""
+    """Clusters lists the clusters that the cloud hosts and locates their control planes."""
 
     @_abc_1.abstractmethod
     def ListClusters(
@@ -46,15 +46,15 @@ class ClustersServicer(metaclass=_abc_1.ABCMeta):
         request: _clusters_pb2.ListClustersRequest,
         context: _aio.ServicerContext[_clusters_pb2.ListClustersRequest, _abc.Awaitable[_clusters_pb2.ListClustersResponse]],
     ) -> _abc.Awaitable[_clusters_pb2.ListClustersResponse]:
-        """ListClusters walks over the clusters of the account.
+        """ListClusters lists the clusters of the account page by page.
 
         Idempotent, no side effects. Required: cluster. Optional: page_size, page_token. Deadline: 30 s by default, 120 s at
-        most, per page. Pages as in ListInstances.
+        most, per page. Paging works as in ListInstances.
 
-        | Condition                  | Code             | Reason             | The host then           |
-        |----------------------------|------------------|--------------------|-------------------------|
-        | the token is too old       | ABORTED          | PAGE_TOKEN_EXPIRED | starts the walk again   |
-        | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | starts again, counts it |
+        | Condition                  | Code             | Reason             | The host then                        |
+        |----------------------------|------------------|--------------------|--------------------------------------|
+        | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
+        | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
         """
 
     @_abc_1.abstractmethod
@@ -63,13 +63,13 @@ class ClustersServicer(metaclass=_abc_1.ABCMeta):
         request: _clusters_pb2.GetControlPlaneEndpointRequest,
         context: _aio.ServicerContext[_clusters_pb2.GetControlPlaneEndpointRequest, _abc.Awaitable[_clusters_pb2.GetControlPlaneEndpointResponse]],
     ) -> _abc.Awaitable[_clusters_pb2.GetControlPlaneEndpointResponse]:
-        """GetControlPlaneEndpoint says where the apiserver of a cluster is.
+        """GetControlPlaneEndpoint returns the address of a cluster's apiserver.
 
         Idempotent, no side effects. Required: cluster, cluster_name. Deadline: 30 s by default, 120 s at most.
 
-        | Condition             | Code      | Reason            | The host then |
-        |-----------------------|-----------|-------------------|---------------|
-        | no such cluster       | NOT_FOUND | CLUSTER_NOT_FOUND | says so       |
+        | Condition                  | Code      | Reason            | The host then |
+        |----------------------------|-----------|-------------------|---------------|
+        | the cluster does not exist | NOT_FOUND | CLUSTER_NOT_FOUND | reports it    |
         """
 
 def add_ClustersServicer_to_server(servicer: ClustersServicer, server: _aio.Server) -> None: ...

@@ -27,9 +27,9 @@ class _EventTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EventType.V
     EVENT_TYPE_UNSPECIFIED: _EventType.ValueType  # 0
     """Read as NORMAL."""
     EVENT_TYPE_NORMAL: _EventType.ValueType  # 1
-    """Something happened that a kubectl user may want to know."""
+    """Information for the user."""
     EVENT_TYPE_WARNING: _EventType.ValueType  # 2
-    """Something is wrong that a kubectl user must know."""
+    """A problem that the user should act on."""
 
 class EventType(_EventType, metaclass=_EventTypeEnumTypeWrapper):
     """EventType is the type of a Kubernetes Event."""
@@ -37,18 +37,18 @@ class EventType(_EventType, metaclass=_EventTypeEnumTypeWrapper):
 EVENT_TYPE_UNSPECIFIED: EventType.ValueType  # 0
 """Read as NORMAL."""
 EVENT_TYPE_NORMAL: EventType.ValueType  # 1
-"""Something happened that a kubectl user may want to know."""
+"""Information for the user."""
 EVENT_TYPE_WARNING: EventType.ValueType  # 2
-"""Something is wrong that a kubectl user must know."""
+"""A problem that the user should act on."""
 Global___EventType: _TypeAlias = EventType  # noqa: Y015
 
 @_typing.final
 class InProgress(_message.Message):
-    """InProgress says: nothing is wrong, the work goes on, ask again with the same request.
+    """InProgress means that nothing is wrong and the work continues: send the same request again later.
 
-    It rides in an OK answer. The host publishes what is known so far, keeps the finalizer, writes no warning and does not
-    let the backoff grow. Legal on Ensure, Update, Delete and their batches. A provider MUST NOT answer an error for work
-    that merely takes long. [R:in-progress-not-error]
+    It is part of an OK response. The host publishes what is known so far, keeps the finalizer, writes no warning, and does
+    not increase the backoff. Legal in responses to Ensure, Update, Delete and their batches. A provider MUST NOT return an
+    error for work that merely takes long. [R:in-progress-not-error]
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -59,10 +59,10 @@ class InProgress(_message.Message):
     reason: _builtins.str
     """For instances: UPPER_SNAKE_CASE, at most 63 bytes, for example "PROVISIONING". Optional."""
     message: _builtins.str
-    """For people, at most 1 KiB. Optional."""
+    """Human-readable, at most 1 KiB. Optional."""
     @_builtins.property
     def retry_after(self) -> _duration_pb2.Duration:
-        """When to ask again. Required and positive; absent or zero is read as 5 s. [R:retry-after-positive]"""
+        """When to send the request again. Required and positive; absent or zero is read as 5 s. [R:retry-after-positive]"""
 
     def __init__(
         self,
@@ -81,8 +81,8 @@ Global___InProgress: _TypeAlias = InProgress  # noqa: Y015
 
 @_typing.final
 class ProviderEvent(_message.Message):
-    """ProviderEvent is an Event that the host writes on the provider's behalf, on the object that the answer is about. So a
-    provider needs no Kubernetes credentials. At most 8 an answer or item; more are dropped and counted.
+    """ProviderEvent is an Event that the host writes on the provider's behalf, on the object that the response is about, so that
+    a provider needs no Kubernetes credentials. At most 8 per response or item; the host drops and counts the rest.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -95,7 +95,7 @@ class ProviderEvent(_message.Message):
     reason: _builtins.str
     """CamelCase, at most 63 bytes. Required."""
     message: _builtins.str
-    """For people, at most 1 KiB. Required."""
+    """Human-readable, at most 1 KiB. Required."""
     def __init__(
         self,
         *,

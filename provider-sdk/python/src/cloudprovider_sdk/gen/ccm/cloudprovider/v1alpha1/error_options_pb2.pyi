@@ -28,30 +28,30 @@ class _RetryClass:
 class _RetryClassEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RetryClass.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     RETRY_CLASS_UNSPECIFIED: _RetryClass.ValueType  # 0
-    """Not said: no reason may have it."""
+    """Invalid: no reason may have it."""
     RETRY_CLASS_BACKOFF: _RetryClass.ValueType  # 1
-    """"retry": with exponential backoff per object; after exactly RetryInfo where it is there."""
+    """"retry": with exponential backoff per object, or after exactly RetryInfo if present."""
     RETRY_CLASS_SLOW: _RetryClass.ValueType  # 2
-    """"slow": likewise, at least 5 minutes apart."""
+    """"slow": the same, but at least 5 minutes apart."""
     RETRY_CLASS_WAIT: _RetryClass.ValueType  # 3
-    """"wait": only when the object's wanted fields change, or at the slow resync."""
+    """"wait": only when a wanted field of the object changes, or at the slow resync."""
 
 class RetryClass(_RetryClass, metaclass=_RetryClassEnumTypeWrapper):
-    """RetryClass says how the host tries again by itself."""
+    """RetryClass is how the host retries on its own."""
 
 RETRY_CLASS_UNSPECIFIED: RetryClass.ValueType  # 0
-"""Not said: no reason may have it."""
+"""Invalid: no reason may have it."""
 RETRY_CLASS_BACKOFF: RetryClass.ValueType  # 1
-""""retry": with exponential backoff per object; after exactly RetryInfo where it is there."""
+""""retry": with exponential backoff per object, or after exactly RetryInfo if present."""
 RETRY_CLASS_SLOW: RetryClass.ValueType  # 2
-""""slow": likewise, at least 5 minutes apart."""
+""""slow": the same, but at least 5 minutes apart."""
 RETRY_CLASS_WAIT: RetryClass.ValueType  # 3
-""""wait": only when the object's wanted fields change, or at the slow resync."""
+""""wait": only when a wanted field of the object changes, or at the slow resync."""
 Global___RetryClass: _TypeAlias = RetryClass  # noqa: Y015
 
 @_typing.final
 class ReasonTraits(_message.Message):
-    """ReasonTraits are what goes with a reason."""
+    """ReasonTraits describe a reason."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -59,13 +59,13 @@ class ReasonTraits(_message.Message):
     RETRY_FIELD_NUMBER: _builtins.int
     FREEZES_FIELD_NUMBER: _builtins.int
     retry: Global___RetryClass.ValueType
-    """How the host tries again by itself. Required."""
+    """How the host retries. Required."""
     freezes: _builtins.bool
-    """Destructive work on behalf of the provider is frozen while it lasts."""
+    """The host freezes destructive work on behalf of the provider while this error lasts."""
     @_builtins.property
     def codes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of gRPC codes with which the reason may end a call. The first one is what an SDK sends; that of a reason that is
-        only told beside an item is the one nearest in meaning. At least one.
+        """Names of the gRPC codes with which the reason may end a call. SDKs send the first one; for a reason that is only ever an
+        item error, it is the closest in meaning. At least one.
         """
 
     def __init__(
@@ -85,6 +85,6 @@ Global___ReasonTraits: _TypeAlias = ReasonTraits  # noqa: Y015
 
 REASON_FIELD_NUMBER: _builtins.int
 reason: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.EnumValueOptions, Global___ReasonTraits]
-"""What goes with a reason; on every value of ErrorReason. The number is of the range that protobuf leaves to use within an
-organisation (50000 to 99999): options of other origin may have it elsewhere, never on this enum.
+"""The traits of a reason; set on every value of ErrorReason. The number is from the range that protobuf reserves for use
+within an organisation (50000 to 99999): unrelated options may use it elsewhere, but never on this enum.
 """

@@ -27,224 +27,240 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_UNSPECIFIED: _ErrorReason.ValueType  # 0
     """Unknown. Code UNKNOWN or INTERNAL. retry; proves nothing."""
     ERROR_REASON_INSTANCE_NOT_FOUND: _ErrorReason.ValueType  # 1
-    """A single-object call names an instance that does not exist. Code NOT_FOUND. The host reads it again in a batch;
-    never deletes a node because of this.
+    """A call about a single object refers to an instance that does not exist. Code NOT_FOUND. The host reads it again in a
+    batch; it never deletes a node because of this error.
     """
     ERROR_REASON_METADATA_NOT_READY: _ErrorReason.ValueType  # 2
-    """The instance is known but cannot be described yet. Item error beside state RUNNING, PENDING or EXISTS. retry."""
+    """The instance exists but cannot be described yet. Item error beside state RUNNING, PENDING or EXISTS. retry."""
     ERROR_REASON_LOCATION_UNREACHABLE: _ErrorReason.ValueType  # 3
-    """A region, zone or account could not be asked. Code UNAVAILABLE. retry; the state is unknown."""
+    """The provider could not query a region, zone or account. Code UNAVAILABLE. retry; the state is unknown."""
     ERROR_REASON_INSTANCE_AMBIGUOUS: _ErrorReason.ValueType  # 4
-    """The same node is claimed by more than one instance. Code FAILED_PRECONDITION. slow; an Event on the node."""
+    """More than one instance matches the node. Code FAILED_PRECONDITION. slow; the host writes an Event on the node."""
     ERROR_REASON_METHOD_NOT_SUPPORTED: _ErrorReason.ValueType  # 10
-    """The service or RPC is not served. Code UNIMPLEMENTED. Not called again in this process epoch."""
+    """The provider does not serve the service or RPC. Code UNIMPLEMENTED. The host does not call it again in this process
+    epoch.
+    """
     ERROR_REASON_UNSUPPORTED_FEATURE: _ErrorReason.ValueType  # 11
-    """The RPC is served, but not what is asked of it (a protocol, a field). Code INVALID_ARGUMENT. wait; an Event."""
+    """The provider serves the RPC, but not a feature that the request asks for (a protocol, a field). Code INVALID_ARGUMENT.
+    wait; an Event.
+    """
     ERROR_REASON_IMPLEMENTED_ELSEWHERE: _ErrorReason.ValueType  # 12
-    """Another controller looks after this Service. Code FAILED_PRECONDITION. The host lets go quietly. Never legal as the
-    answer of DeleteLoadBalancer. [R:delete-not-elsewhere]
+    """Another controller serves this Service. Code FAILED_PRECONDITION. The host releases the Service without an Event. Never
+    legal in response to DeleteLoadBalancer. [R:delete-not-elsewhere]
     """
     ERROR_REASON_INVALID_CONFIGURATION: _ErrorReason.ValueType  # 13
-    """The user's Service or annotations make no sense. Code INVALID_ARGUMENT, with google.rpc.BadRequest naming the
+    """The user's Service or its annotations are invalid. Code INVALID_ARGUMENT, with google.rpc.BadRequest naming the
     Kubernetes field path. wait; an Event.
     """
     ERROR_REASON_INVALID_ARGUMENT_SHAPE: _ErrorReason.ValueType  # 14
-    """A request that breaks this contract: a required field is missing, a key is doubled. Code INVALID_ARGUMENT. A defect of
+    """The request violates this contract: a required field is missing, or a key is duplicated. Code INVALID_ARGUMENT. A bug in
     the host: counted, slow.
     """
     ERROR_REASON_BATCH_TOO_LARGE: _ErrorReason.ValueType  # 20
-    """More items than advertised. Code INVALID_ARGUMENT, metadata "max". The host splits and tries again at once."""
+    """More items than advertised. Code INVALID_ARGUMENT, metadata "max". The host splits the batch and retries at once."""
     ERROR_REASON_PAGE_TOKEN_EXPIRED: _ErrorReason.ValueType  # 21
-    """The page token was issued, but is too old. Code ABORTED. The host starts the walk again."""
+    """The page token was issued but has expired. Code ABORTED. The host lists again from the first page."""
     ERROR_REASON_INVALID_TOKEN: _ErrorReason.ValueType  # 22
-    """The token was never issued by this process epoch. Code INVALID_ARGUMENT. The host starts from nothing."""
+    """The token was never issued in this process epoch. Code INVALID_ARGUMENT. The host starts over without a token."""
     ERROR_REASON_RESUME_TOKEN_EXPIRED: _ErrorReason.ValueType  # 23
-    """The resume token is too old. Code OUT_OF_RANGE. The host watches from now and sweeps."""
+    """The resume token has expired. Code OUT_OF_RANGE. The host opens a new watch and reads all instances."""
     ERROR_REASON_RATE_LIMITED: _ErrorReason.ValueType  # 30
     """The cloud throttles. Code RESOURCE_EXHAUSTED, with RetryInfo. The host pauses this class of calls for that long."""
     ERROR_REASON_QUOTA_EXCEEDED: _ErrorReason.ValueType  # 31
-    """A quota of the account is used up. Code RESOURCE_EXHAUSTED, with google.rpc.QuotaFailure. slow; an Event."""
+    """A quota of the account is exhausted. Code RESOURCE_EXHAUSTED, with google.rpc.QuotaFailure. slow; an Event."""
     ERROR_REASON_CAPACITY_UNAVAILABLE: _ErrorReason.ValueType  # 32
-    """The cloud has none left to give. Code RESOURCE_EXHAUSTED. slow; an Event."""
+    """The cloud is out of capacity. Code RESOURCE_EXHAUSTED. slow; an Event."""
     ERROR_REASON_RETRY_LATER: _ErrorReason.ValueType  # 33
-    """Failing for now, come back after RetryInfo. Code UNAVAILABLE. The host waits exactly that long; backoff does not grow."""
+    """A temporary failure. Code UNAVAILABLE, with RetryInfo. The host retries after exactly that long; the backoff does not
+    grow.
+    """
     ERROR_REASON_PROVIDER_OVERLOADED: _ErrorReason.ValueType  # 34
-    """The provider itself has too much to do. Code UNAVAILABLE, with RetryInfo. retry, with fewer calls at once."""
+    """The provider itself is overloaded. Code UNAVAILABLE, with RetryInfo. retry, with fewer concurrent calls."""
     ERROR_REASON_CONCURRENT_OPERATION: _ErrorReason.ValueType  # 40
-    """A conflicting operation on the same object is under way. Code ABORTED. retry soon."""
+    """A conflicting operation on the same object is running. Code ABORTED. retry soon."""
     ERROR_REASON_OWNED_BY_OTHER_CLUSTER: _ErrorReason.ValueType  # 41
     """A resource with this natural key belongs to another cluster. Code ALREADY_EXISTS. wait; an Event; never adopted."""
     ERROR_REASON_ADOPTION_REFUSED: _ErrorReason.ValueType  # 42
-    """A former controller's resource was found and adoption was refused by the caller. Code FAILED_PRECONDITION. wait; an
-    Event that names the flag.
+    """The provider found a former controller's resource, and the request does not allow adoption. Code FAILED_PRECONDITION.
+    wait; an Event that names the flag.
     """
     ERROR_REASON_STALE_REVISION: _ErrorReason.ValueType  # 43
-    """A newer revision of this object's wanted state was already accepted. Code ABORTED. The host looks at its digest again."""
+    """The provider has already accepted a newer revision of this object. Code ABORTED. The host compares digests again."""
     ERROR_REASON_NEEDS_ENSURE: _ErrorReason.ValueType  # 44
-    """BatchUpdateLoadBalancers on a balancer that is absent or must be rebuilt. Item error. The host calls Ensure."""
+    """BatchUpdateLoadBalancers found the load balancer absent, or it must be rebuilt. Item error. The host calls Ensure."""
     ERROR_REASON_ROUTE_CHANGED: _ErrorReason.ValueType  # 45
-    """The route was re-pointed since it was listed. Item error. The host lists again."""
+    """The route's target has changed since it was listed. Item error. The host lists again."""
     ERROR_REASON_ROUTE_TABLE_FULL: _ErrorReason.ValueType  # 46
-    """The route tables of the cloud have no room. Code RESOURCE_EXHAUSTED. slow; an Event on the node."""
+    """The cloud's route tables are full. Code RESOURCE_EXHAUSTED. slow; an Event on the node."""
     ERROR_REASON_UNKNOWN_BACKEND_SET: _ErrorReason.ValueType  # 47
-    """A set of backends is named by its digest, and not known here. Code FAILED_PRECONDITION, metadata "digests": those that
-    are not known, in the order of the request, with a comma between them, as many as fit into 256 bytes. Only ever at call
-    level. The host sends all nodes along at once.
+    """The request refers to a backend set by a digest that the provider does not know. Code FAILED_PRECONDITION, metadata
+    "digests": the unknown digests in the order of the request, separated by commas, as many as fit into 256 bytes. Never an
+    item error. The host resends the request with all nodes at once.
     """
     ERROR_REASON_PEER_NOT_TRUSTED: _ErrorReason.ValueType  # 50
-    """The provider does not trust the peer. Code UNAUTHENTICATED. The host is not ready and says so; slow. Where a gRPC library
-    cannot tell who calls over a Unix socket, the modes of the socket and of its directory are the check.
+    """The provider does not trust the peer. Code UNAUTHENTICATED. The host reports itself not ready; slow. Where a gRPC
+    library cannot identify the caller on a Unix socket, the modes of the socket and of its directory are the check.
     """
     ERROR_REASON_CLOUD_CREDENTIALS_INVALID: _ErrorReason.ValueType  # 51
-    """The cloud refuses the provider's credentials. Code UNAUTHENTICATED. slow; destructive work is frozen."""
+    """The cloud rejects the provider's credentials. Code UNAUTHENTICATED. slow; freezes destructive work."""
     ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED: _ErrorReason.ValueType  # 52
-    """The provider's credentials ran out. Code UNAUTHENTICATED. slow; destructive work is frozen."""
+    """The provider's credentials have expired. Code UNAUTHENTICATED. slow; freezes destructive work."""
     ERROR_REASON_CLOUD_PERMISSION_DENIED: _ErrorReason.ValueType  # 53
-    """The credentials are good, a right is missing (metadata "action"). Code PERMISSION_DENIED. slow; an Event; proves
+    """The credentials are valid but lack a permission (metadata "action"). Code PERMISSION_DENIED. slow; an Event; proves
     nothing about existence.
     """
     ERROR_REASON_INVALID_PROVIDER_CONFIG: _ErrorReason.ValueType  # 54
-    """The provider's own configuration is bad. Code FAILED_PRECONDITION. slow; destructive work is frozen."""
+    """The provider's own configuration is invalid. Code FAILED_PRECONDITION. slow; freezes destructive work."""
     ERROR_REASON_STALE_LEADER: _ErrorReason.ValueType  # 55
-    """The caller is a former leader, or nobody leads. Code FAILED_PRECONDITION. The host sends no mutation until `Lead` is
-    answered again.
+    """The caller is a former leader, or nobody leads. Code FAILED_PRECONDITION. The host sends no mutations until `Lead`
+    succeeds again.
     """
     ERROR_REASON_CLOUD_API_UNAVAILABLE: _ErrorReason.ValueType  # 60
-    """The cloud's API is down. Code UNAVAILABLE. retry; destructive work is frozen while it lasts."""
+    """The cloud's API is down. Code UNAVAILABLE. retry; freezes destructive work while it lasts."""
     ERROR_REASON_INTERNAL_ERROR: _ErrorReason.ValueType  # 61
-    """A defect of the provider. Code INTERNAL. retry, counted."""
+    """A bug in the provider. Code INTERNAL. retry; counted."""
     ERROR_REASON_SHUTTING_DOWN: _ErrorReason.ValueType  # 62
     """The provider is stopping. Code UNAVAILABLE. retry after reconnecting."""
     ERROR_REASON_VOLUME_NOT_FOUND: _ErrorReason.ValueType  # 70
-    """The volume does not exist. Item error beside state ABSENT, or code NOT_FOUND. No labels; an Event on the volume."""
+    """The volume does not exist. Item error beside state ABSENT, or code NOT_FOUND. The host sets no labels and writes an
+    Event on the volume.
+    """
     ERROR_REASON_CLUSTER_NOT_FOUND: _ErrorReason.ValueType  # 71
     """The named cluster does not exist in the cloud. Code NOT_FOUND. No retry."""
     ERROR_REASON_INVALID_SSH_KEY: _ErrorReason.ValueType  # 72
-    """The text is no SSH public key, or its kind is refused. Code INVALID_ARGUMENT. wait; an Event."""
+    """The text is not an SSH public key, or its type is not accepted. Code INVALID_ARGUMENT. wait; an Event."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
-    """ErrorReason is the one list of reasons.
+    """ErrorReason enumerates every error reason of the contract.
 
-    A provider MUST attach `google.rpc.ErrorInfo` to every status other than OK, with domain "cloudprovider.ccm" and, as
-    reason, the name of one of these values without its prefix "ERROR_REASON_". [R:error-info] Each detail type appears at
-    most once, and all details together MUST stay below 4 KiB, since they travel in trailers. [R:error-size] Text that
-    varies from call to call (a cloud's request id) goes into `ErrorInfo.metadata`, so that messages stay comparable; no
-    secret goes anywhere. [R:error-no-secret] To say when to come back, add `google.rpc.RetryInfo`; less than 100 ms counts as
-    that much, and more than an hour as an hour, here and in `retry_after` of items and of work that goes on.
+    A provider MUST attach `google.rpc.ErrorInfo` to every status other than OK, with the domain "cloudprovider.ccm" and the
+    name of one of these values, without the prefix "ERROR_REASON_", as its reason. [R:error-info] Each detail type appears at
+    most once, and all details together MUST stay below 4 KiB, because they travel in trailers. [R:error-size] Text that
+    varies from call to call (a cloud's request id) goes into `ErrorInfo.metadata`, so that messages stay comparable; nothing
+    contains a secret. [R:error-no-secret] Add `google.rpc.RetryInfo` to set the time of the retry. The host treats less than
+    100 ms as 100 ms and more than an hour as an hour, here and in the `retry_after` of items and of InProgress.
 
-    A status without our ErrorInfo proves nothing. Above all, a bare NOT_FOUND is not absence.
+    A status without this ErrorInfo proves nothing. In particular, a bare NOT_FOUND does not prove absence.
 
-    The order of checks is fixed: peer, leader, shape of the arguments, sets that are named by their digest, what else this
-    process remembers (page and resume tokens, revisions, operations that run), rights in the cloud, existence. Missing rights
-    MUST win over absence, or a lost permission would look like deleted instances. [R:error-order] What the user configured is
-    looked at where it costs nothing: anywhere after the shape.
+    A provider checks in this order: the peer, the leader, the shape of the arguments, backend sets referred to by digest,
+    whatever else this process remembers (page and resume tokens, revisions, running operations), permissions in the cloud,
+    existence. Missing permissions MUST win over absence, or a revoked permission would look like deleted instances.
+    [R:error-order] The user's configuration may be checked at any point after the shape.
 
-    Codes and retries stand beside each value as an option, which programs read; "retry", "slow" and "wait" are explained at
-    RetryClass.
+    Each value carries its codes and its retry class as an option that programs can read; RetryClass defines "retry", "slow"
+    and "wait".
     """
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
 """Unknown. Code UNKNOWN or INTERNAL. retry; proves nothing."""
 ERROR_REASON_INSTANCE_NOT_FOUND: ErrorReason.ValueType  # 1
-"""A single-object call names an instance that does not exist. Code NOT_FOUND. The host reads it again in a batch;
-never deletes a node because of this.
+"""A call about a single object refers to an instance that does not exist. Code NOT_FOUND. The host reads it again in a
+batch; it never deletes a node because of this error.
 """
 ERROR_REASON_METADATA_NOT_READY: ErrorReason.ValueType  # 2
-"""The instance is known but cannot be described yet. Item error beside state RUNNING, PENDING or EXISTS. retry."""
+"""The instance exists but cannot be described yet. Item error beside state RUNNING, PENDING or EXISTS. retry."""
 ERROR_REASON_LOCATION_UNREACHABLE: ErrorReason.ValueType  # 3
-"""A region, zone or account could not be asked. Code UNAVAILABLE. retry; the state is unknown."""
+"""The provider could not query a region, zone or account. Code UNAVAILABLE. retry; the state is unknown."""
 ERROR_REASON_INSTANCE_AMBIGUOUS: ErrorReason.ValueType  # 4
-"""The same node is claimed by more than one instance. Code FAILED_PRECONDITION. slow; an Event on the node."""
+"""More than one instance matches the node. Code FAILED_PRECONDITION. slow; the host writes an Event on the node."""
 ERROR_REASON_METHOD_NOT_SUPPORTED: ErrorReason.ValueType  # 10
-"""The service or RPC is not served. Code UNIMPLEMENTED. Not called again in this process epoch."""
+"""The provider does not serve the service or RPC. Code UNIMPLEMENTED. The host does not call it again in this process
+epoch.
+"""
 ERROR_REASON_UNSUPPORTED_FEATURE: ErrorReason.ValueType  # 11
-"""The RPC is served, but not what is asked of it (a protocol, a field). Code INVALID_ARGUMENT. wait; an Event."""
+"""The provider serves the RPC, but not a feature that the request asks for (a protocol, a field). Code INVALID_ARGUMENT.
+wait; an Event.
+"""
 ERROR_REASON_IMPLEMENTED_ELSEWHERE: ErrorReason.ValueType  # 12
-"""Another controller looks after this Service. Code FAILED_PRECONDITION. The host lets go quietly. Never legal as the
-answer of DeleteLoadBalancer. [R:delete-not-elsewhere]
+"""Another controller serves this Service. Code FAILED_PRECONDITION. The host releases the Service without an Event. Never
+legal in response to DeleteLoadBalancer. [R:delete-not-elsewhere]
 """
 ERROR_REASON_INVALID_CONFIGURATION: ErrorReason.ValueType  # 13
-"""The user's Service or annotations make no sense. Code INVALID_ARGUMENT, with google.rpc.BadRequest naming the
+"""The user's Service or its annotations are invalid. Code INVALID_ARGUMENT, with google.rpc.BadRequest naming the
 Kubernetes field path. wait; an Event.
 """
 ERROR_REASON_INVALID_ARGUMENT_SHAPE: ErrorReason.ValueType  # 14
-"""A request that breaks this contract: a required field is missing, a key is doubled. Code INVALID_ARGUMENT. A defect of
+"""The request violates this contract: a required field is missing, or a key is duplicated. Code INVALID_ARGUMENT. A bug in
 the host: counted, slow.
 """
 ERROR_REASON_BATCH_TOO_LARGE: ErrorReason.ValueType  # 20
-"""More items than advertised. Code INVALID_ARGUMENT, metadata "max". The host splits and tries again at once."""
+"""More items than advertised. Code INVALID_ARGUMENT, metadata "max". The host splits the batch and retries at once."""
 ERROR_REASON_PAGE_TOKEN_EXPIRED: ErrorReason.ValueType  # 21
-"""The page token was issued, but is too old. Code ABORTED. The host starts the walk again."""
+"""The page token was issued but has expired. Code ABORTED. The host lists again from the first page."""
 ERROR_REASON_INVALID_TOKEN: ErrorReason.ValueType  # 22
-"""The token was never issued by this process epoch. Code INVALID_ARGUMENT. The host starts from nothing."""
+"""The token was never issued in this process epoch. Code INVALID_ARGUMENT. The host starts over without a token."""
 ERROR_REASON_RESUME_TOKEN_EXPIRED: ErrorReason.ValueType  # 23
-"""The resume token is too old. Code OUT_OF_RANGE. The host watches from now and sweeps."""
+"""The resume token has expired. Code OUT_OF_RANGE. The host opens a new watch and reads all instances."""
 ERROR_REASON_RATE_LIMITED: ErrorReason.ValueType  # 30
 """The cloud throttles. Code RESOURCE_EXHAUSTED, with RetryInfo. The host pauses this class of calls for that long."""
 ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 31
-"""A quota of the account is used up. Code RESOURCE_EXHAUSTED, with google.rpc.QuotaFailure. slow; an Event."""
+"""A quota of the account is exhausted. Code RESOURCE_EXHAUSTED, with google.rpc.QuotaFailure. slow; an Event."""
 ERROR_REASON_CAPACITY_UNAVAILABLE: ErrorReason.ValueType  # 32
-"""The cloud has none left to give. Code RESOURCE_EXHAUSTED. slow; an Event."""
+"""The cloud is out of capacity. Code RESOURCE_EXHAUSTED. slow; an Event."""
 ERROR_REASON_RETRY_LATER: ErrorReason.ValueType  # 33
-"""Failing for now, come back after RetryInfo. Code UNAVAILABLE. The host waits exactly that long; backoff does not grow."""
+"""A temporary failure. Code UNAVAILABLE, with RetryInfo. The host retries after exactly that long; the backoff does not
+grow.
+"""
 ERROR_REASON_PROVIDER_OVERLOADED: ErrorReason.ValueType  # 34
-"""The provider itself has too much to do. Code UNAVAILABLE, with RetryInfo. retry, with fewer calls at once."""
+"""The provider itself is overloaded. Code UNAVAILABLE, with RetryInfo. retry, with fewer concurrent calls."""
 ERROR_REASON_CONCURRENT_OPERATION: ErrorReason.ValueType  # 40
-"""A conflicting operation on the same object is under way. Code ABORTED. retry soon."""
+"""A conflicting operation on the same object is running. Code ABORTED. retry soon."""
 ERROR_REASON_OWNED_BY_OTHER_CLUSTER: ErrorReason.ValueType  # 41
 """A resource with this natural key belongs to another cluster. Code ALREADY_EXISTS. wait; an Event; never adopted."""
 ERROR_REASON_ADOPTION_REFUSED: ErrorReason.ValueType  # 42
-"""A former controller's resource was found and adoption was refused by the caller. Code FAILED_PRECONDITION. wait; an
-Event that names the flag.
+"""The provider found a former controller's resource, and the request does not allow adoption. Code FAILED_PRECONDITION.
+wait; an Event that names the flag.
 """
 ERROR_REASON_STALE_REVISION: ErrorReason.ValueType  # 43
-"""A newer revision of this object's wanted state was already accepted. Code ABORTED. The host looks at its digest again."""
+"""The provider has already accepted a newer revision of this object. Code ABORTED. The host compares digests again."""
 ERROR_REASON_NEEDS_ENSURE: ErrorReason.ValueType  # 44
-"""BatchUpdateLoadBalancers on a balancer that is absent or must be rebuilt. Item error. The host calls Ensure."""
+"""BatchUpdateLoadBalancers found the load balancer absent, or it must be rebuilt. Item error. The host calls Ensure."""
 ERROR_REASON_ROUTE_CHANGED: ErrorReason.ValueType  # 45
-"""The route was re-pointed since it was listed. Item error. The host lists again."""
+"""The route's target has changed since it was listed. Item error. The host lists again."""
 ERROR_REASON_ROUTE_TABLE_FULL: ErrorReason.ValueType  # 46
-"""The route tables of the cloud have no room. Code RESOURCE_EXHAUSTED. slow; an Event on the node."""
+"""The cloud's route tables are full. Code RESOURCE_EXHAUSTED. slow; an Event on the node."""
 ERROR_REASON_UNKNOWN_BACKEND_SET: ErrorReason.ValueType  # 47
-"""A set of backends is named by its digest, and not known here. Code FAILED_PRECONDITION, metadata "digests": those that
-are not known, in the order of the request, with a comma between them, as many as fit into 256 bytes. Only ever at call
-level. The host sends all nodes along at once.
+"""The request refers to a backend set by a digest that the provider does not know. Code FAILED_PRECONDITION, metadata
+"digests": the unknown digests in the order of the request, separated by commas, as many as fit into 256 bytes. Never an
+item error. The host resends the request with all nodes at once.
 """
 ERROR_REASON_PEER_NOT_TRUSTED: ErrorReason.ValueType  # 50
-"""The provider does not trust the peer. Code UNAUTHENTICATED. The host is not ready and says so; slow. Where a gRPC library
-cannot tell who calls over a Unix socket, the modes of the socket and of its directory are the check.
+"""The provider does not trust the peer. Code UNAUTHENTICATED. The host reports itself not ready; slow. Where a gRPC
+library cannot identify the caller on a Unix socket, the modes of the socket and of its directory are the check.
 """
 ERROR_REASON_CLOUD_CREDENTIALS_INVALID: ErrorReason.ValueType  # 51
-"""The cloud refuses the provider's credentials. Code UNAUTHENTICATED. slow; destructive work is frozen."""
+"""The cloud rejects the provider's credentials. Code UNAUTHENTICATED. slow; freezes destructive work."""
 ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED: ErrorReason.ValueType  # 52
-"""The provider's credentials ran out. Code UNAUTHENTICATED. slow; destructive work is frozen."""
+"""The provider's credentials have expired. Code UNAUTHENTICATED. slow; freezes destructive work."""
 ERROR_REASON_CLOUD_PERMISSION_DENIED: ErrorReason.ValueType  # 53
-"""The credentials are good, a right is missing (metadata "action"). Code PERMISSION_DENIED. slow; an Event; proves
+"""The credentials are valid but lack a permission (metadata "action"). Code PERMISSION_DENIED. slow; an Event; proves
 nothing about existence.
 """
 ERROR_REASON_INVALID_PROVIDER_CONFIG: ErrorReason.ValueType  # 54
-"""The provider's own configuration is bad. Code FAILED_PRECONDITION. slow; destructive work is frozen."""
+"""The provider's own configuration is invalid. Code FAILED_PRECONDITION. slow; freezes destructive work."""
 ERROR_REASON_STALE_LEADER: ErrorReason.ValueType  # 55
-"""The caller is a former leader, or nobody leads. Code FAILED_PRECONDITION. The host sends no mutation until `Lead` is
-answered again.
+"""The caller is a former leader, or nobody leads. Code FAILED_PRECONDITION. The host sends no mutations until `Lead`
+succeeds again.
 """
 ERROR_REASON_CLOUD_API_UNAVAILABLE: ErrorReason.ValueType  # 60
-"""The cloud's API is down. Code UNAVAILABLE. retry; destructive work is frozen while it lasts."""
+"""The cloud's API is down. Code UNAVAILABLE. retry; freezes destructive work while it lasts."""
 ERROR_REASON_INTERNAL_ERROR: ErrorReason.ValueType  # 61
-"""A defect of the provider. Code INTERNAL. retry, counted."""
+"""A bug in the provider. Code INTERNAL. retry; counted."""
 ERROR_REASON_SHUTTING_DOWN: ErrorReason.ValueType  # 62
 """The provider is stopping. Code UNAVAILABLE. retry after reconnecting."""
 ERROR_REASON_VOLUME_NOT_FOUND: ErrorReason.ValueType  # 70
-"""The volume does not exist. Item error beside state ABSENT, or code NOT_FOUND. No labels; an Event on the volume."""
+"""The volume does not exist. Item error beside state ABSENT, or code NOT_FOUND. The host sets no labels and writes an
+Event on the volume.
+"""
 ERROR_REASON_CLUSTER_NOT_FOUND: ErrorReason.ValueType  # 71
 """The named cluster does not exist in the cloud. Code NOT_FOUND. No retry."""
 ERROR_REASON_INVALID_SSH_KEY: ErrorReason.ValueType  # 72
-"""The text is no SSH public key, or its kind is refused. Code INVALID_ARGUMENT. wait; an Event."""
+"""The text is not an SSH public key, or its type is not accepted. Code INVALID_ARGUMENT. wait; an Event."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
 
 @_typing.final
 class ItemError(_message.Message):
-    """ItemError is the error of one item of a batch. The call as a whole is OK: one bad item never costs the others."""
+    """ItemError is the error of one item of a batch. The call as a whole is OK: one bad item never fails the others."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -254,10 +270,10 @@ class ItemError(_message.Message):
     reason: Global___ErrorReason.ValueType
     """Required; UNSPECIFIED is read as INTERNAL_ERROR."""
     message: _builtins.str
-    """For people, at most 1 KiB. Comparable from call to call; no secret."""
+    """Human-readable, at most 1 KiB. Stable from call to call; no secrets."""
     @_builtins.property
     def retry_after(self) -> _duration_pb2.Duration:
-        """When to ask again. Absent: the host's own backoff."""
+        """When to retry. Absent: the host's own backoff."""
 
     def __init__(
         self,

@@ -32,34 +32,35 @@ class _InstanceState:
 class _InstanceStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_InstanceState.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     INSTANCE_STATE_UNSPECIFIED: _InstanceState.ValueType  # 0
-    """Unknown, and so is every number that the host does not know: always the safe branch."""
+    """Unknown; the host reads every value that it does not know as this one. Always the safe choice."""
     INSTANCE_STATE_PENDING: _InstanceState.ValueType  # 1
-    """Being made; it will run."""
+    """The instance is being created and will run."""
     INSTANCE_STATE_RUNNING: _InstanceState.ValueType  # 2
-    """It runs."""
+    """The instance is running."""
     INSTANCE_STATE_STOPPED: _InstanceState.ValueType  # 3
-    """It is stopped, hibernated or suspended and can be started again: it still exists. [R:stopped-exists]"""
+    """The instance is stopped, hibernated or suspended and can be started again: it still exists. [R:stopped-exists]"""
     INSTANCE_STATE_TERMINATING: _InstanceState.ValueType  # 4
-    """It is on its way out and will not come back."""
+    """The instance is being deleted and will not come back."""
     INSTANCE_STATE_ABSENT: _InstanceState.ValueType  # 5
-    """The provider looked where this instance must be, with the rights to see it, and it is not there. A provider MUST NOT
-    answer this when it could not look. [R:absent-means-looked]
+    """The provider looked where this instance must be, with permission to see it, and it does not exist. A provider MUST NOT
+    return this state if it could not look. [R:absent-means-looked]
     """
     INSTANCE_STATE_NOT_OWNED: _InstanceState.ValueType  # 6
-    """The provider ID or name belongs to another cloud, account or region. Never touched. The same is said of an instance of another
-    cluster, and of an ID that this provider never makes though it begins with one of its prefixes: nobody knows where to look.
+    """The provider ID or name belongs to another cloud, account or region. The host leaves the node alone. The same holds for
+    an instance of another cluster, and for a provider ID that has one of this provider's prefixes but a form that it never
+    creates, since it could not know where to look.
     """
     INSTANCE_STATE_EXISTS: _InstanceState.ValueType  # 7
-    """It is there; whether it runs, the cloud was not asked. A provider answers so where asking would cost a further cloud
-    call, and only to INSTANCE_VIEW_METADATA: the other views ask whether the instance runs.
+    """The instance exists; whether it runs was not queried. A provider returns this state if the query would cost another
+    cloud call, and only for INSTANCE_VIEW_METADATA: the other views ask whether the instance runs.
     """
 
 class InstanceState(_InstanceState, metaclass=_InstanceStateEnumTypeWrapper):
-    """InstanceState says whether an instance exists and in which state. It is an answer, never an error.
+    """InstanceState is whether an instance exists and in which state. It is a result, never an error.
 
-    What the host does, by state. "init": a new node is initialised; "taint"/"untaint": the shutdown taint; "delete": the
-    state is evidence for deleting the Node (with all other conditions of the deletion guard); "backend", "route": the
-    node may stand behind balancers and as target of a route.
+    What the host does in each state. "init": it initialises a new node; "taint"/"untaint": it adds or removes the shutdown
+    taint; "delete": the state is evidence for deleting the Node (together with every other condition of the deletion guard);
+    "backend", "route": the node may serve as a backend of load balancers and as the target of a route.
 
     | State       | init  | taint | untaint | delete                  | backend | route |
     |-------------|-------|-------|---------|-------------------------|---------|-------|
@@ -74,26 +75,27 @@ class InstanceState(_InstanceState, metaclass=_InstanceStateEnumTypeWrapper):
     """
 
 INSTANCE_STATE_UNSPECIFIED: InstanceState.ValueType  # 0
-"""Unknown, and so is every number that the host does not know: always the safe branch."""
+"""Unknown; the host reads every value that it does not know as this one. Always the safe choice."""
 INSTANCE_STATE_PENDING: InstanceState.ValueType  # 1
-"""Being made; it will run."""
+"""The instance is being created and will run."""
 INSTANCE_STATE_RUNNING: InstanceState.ValueType  # 2
-"""It runs."""
+"""The instance is running."""
 INSTANCE_STATE_STOPPED: InstanceState.ValueType  # 3
-"""It is stopped, hibernated or suspended and can be started again: it still exists. [R:stopped-exists]"""
+"""The instance is stopped, hibernated or suspended and can be started again: it still exists. [R:stopped-exists]"""
 INSTANCE_STATE_TERMINATING: InstanceState.ValueType  # 4
-"""It is on its way out and will not come back."""
+"""The instance is being deleted and will not come back."""
 INSTANCE_STATE_ABSENT: InstanceState.ValueType  # 5
-"""The provider looked where this instance must be, with the rights to see it, and it is not there. A provider MUST NOT
-answer this when it could not look. [R:absent-means-looked]
+"""The provider looked where this instance must be, with permission to see it, and it does not exist. A provider MUST NOT
+return this state if it could not look. [R:absent-means-looked]
 """
 INSTANCE_STATE_NOT_OWNED: InstanceState.ValueType  # 6
-"""The provider ID or name belongs to another cloud, account or region. Never touched. The same is said of an instance of another
-cluster, and of an ID that this provider never makes though it begins with one of its prefixes: nobody knows where to look.
+"""The provider ID or name belongs to another cloud, account or region. The host leaves the node alone. The same holds for
+an instance of another cluster, and for a provider ID that has one of this provider's prefixes but a form that it never
+creates, since it could not know where to look.
 """
 INSTANCE_STATE_EXISTS: InstanceState.ValueType  # 7
-"""It is there; whether it runs, the cloud was not asked. A provider answers so where asking would cost a further cloud
-call, and only to INSTANCE_VIEW_METADATA: the other views ask whether the instance runs.
+"""The instance exists; whether it runs was not queried. A provider returns this state if the query would cost another
+cloud call, and only for INSTANCE_VIEW_METADATA: the other views ask whether the instance runs.
 """
 Global___InstanceState: _TypeAlias = InstanceState  # noqa: Y015
 
@@ -106,32 +108,32 @@ class _InstanceViewEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Instance
     INSTANCE_VIEW_UNSPECIFIED: _InstanceView.ValueType  # 0
     """Read as ALL."""
     INSTANCE_VIEW_EXISTENCE: _InstanceView.ValueType  # 1
-    """Only the state, the provider ID and the name. Asked before a Node is tainted or deleted."""
+    """Only state, provider ID and name. The host uses it before it taints or deletes a Node."""
     INSTANCE_VIEW_METADATA: _InstanceView.ValueType  # 2
-    """Provider ID, name, type, addresses, zone, region, labels, system uuid. Whether the instance runs is not asked: EXISTS is
-    a full answer. Asked to initialise a node and to keep it current.
+    """Provider ID, name, type, addresses, zone, region, labels, system uuid, but not whether the instance runs: EXISTS is a
+    full result. The host uses it to initialise a node and to keep it current.
     """
     INSTANCE_VIEW_ALL: _InstanceView.ValueType  # 3
-    """Everything: the state, all that METADATA tells, and pod CIDRs."""
+    """Everything: the state, the fields of METADATA, and pod CIDRs."""
 
 class InstanceView(_InstanceView, metaclass=_InstanceViewEnumTypeWrapper):
-    """InstanceView says how much of an instance is asked for, so that a provider need not pay for the rest."""
+    """InstanceView is how much of an instance the host asks for, so that a provider need not pay for the rest."""
 
 INSTANCE_VIEW_UNSPECIFIED: InstanceView.ValueType  # 0
 """Read as ALL."""
 INSTANCE_VIEW_EXISTENCE: InstanceView.ValueType  # 1
-"""Only the state, the provider ID and the name. Asked before a Node is tainted or deleted."""
+"""Only state, provider ID and name. The host uses it before it taints or deletes a Node."""
 INSTANCE_VIEW_METADATA: InstanceView.ValueType  # 2
-"""Provider ID, name, type, addresses, zone, region, labels, system uuid. Whether the instance runs is not asked: EXISTS is
-a full answer. Asked to initialise a node and to keep it current.
+"""Provider ID, name, type, addresses, zone, region, labels, system uuid, but not whether the instance runs: EXISTS is a
+full result. The host uses it to initialise a node and to keep it current.
 """
 INSTANCE_VIEW_ALL: InstanceView.ValueType  # 3
-"""Everything: the state, all that METADATA tells, and pod CIDRs."""
+"""Everything: the state, the fields of METADATA, and pod CIDRs."""
 Global___InstanceView: _TypeAlias = InstanceView  # noqa: Y015
 
 @_typing.final
 class Instance(_message.Message):
-    """Instance describes a machine."""
+    """Instance describes an instance."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -166,9 +168,8 @@ class Instance(_message.Message):
     REMOVED_LABELS_FIELD_NUMBER: _builtins.int
     SYSTEM_UUID_FIELD_NUMBER: _builtins.int
     provider_id: _builtins.str
-    """Required whenever the instance is there. It begins with one of the provider's advertised prefixes
-    [R:provider-id-prefix], names the instance for as long as it lives, and never changes [R:provider-id-stable].
-    At most 1 KiB.
+    """Required if the instance exists. It starts with one of the provider's advertised prefixes [R:provider-id-prefix],
+    identifies the instance for its whole life, and never changes [R:provider-id-stable]. At most 1 KiB.
     """
     name: _builtins.str
     """The cloud's name of the instance. Optional."""
@@ -179,24 +180,24 @@ class Instance(_message.Message):
     region: _builtins.str
     """Region, a valid label value. Optional."""
     system_uuid: _builtins.str
-    """The instance's uuid as its firmware shows it. Optional."""
+    """The instance's uuid, as its firmware reports it. Optional."""
     @_builtins.property
     def addresses(self) -> _containers.RepeatedCompositeFieldContainer[_node_pb2.NodeAddress]:
-        """Addresses, in the order in which they shall stand in the node's status. No pair twice. [R:address-unique]"""
+        """Addresses, in the order in which the host writes them to the node's status. No duplicates. [R:address-unique]"""
 
     @_builtins.property
     def pod_cidrs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Pod CIDRs, if the cloud allots them: CAPABILITY_INSTANCE_POD_CIDRS. At most one a family."""
+        """Pod CIDRs, if the cloud allocates them: CAPABILITY_INSTANCE_POD_CIDRS. At most one per IP family."""
 
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Further labels of the node. A key within kubernetes.io or k8s.io is dropped and counted [R:label-reserved]; a user's
-        value wins. Labels once set so are owned by the provider and kept fresh.
+        """Additional labels of the node. The host drops and counts keys within kubernetes.io or k8s.io [R:label-reserved]; a
+        user's value wins. The provider owns the labels that the host sets from here, and the host keeps them current.
         """
 
     @_builtins.property
     def removed_labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Labels that the provider owned and that shall go. Removed only if recorded as the provider's."""
+        """Labels of the provider to remove. The host removes only labels that it has recorded as the provider's."""
 
     def __init__(
         self,
@@ -242,8 +243,8 @@ class BatchGetInstancesRequest(_message.Message):
 
     @_builtins.property
     def max_staleness(self) -> _duration_pb2.Duration:
-        """How old the knowledge may be from which the provider answers. Zero: it MUST be read from the cloud now
-        [R:read-through]. Absent: the provider's own judgement, at most 5 minutes.
+        """How old the data in the response may be. Zero: the provider MUST read the cloud now [R:read-through]. Absent: at the
+        provider's discretion, at most 5 minutes.
         """
 
     def __init__(
@@ -271,7 +272,7 @@ class InstanceQuery(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     NODE_FIELD_NUMBER: _builtins.int
     key: _builtins.str
-    """Chosen by the caller, echoed in the answer. Required, unique in the request, at most 1 KiB."""
+    """Chosen by the caller, echoed in the response. Required, unique in the request, at most 1 KiB."""
     @_builtins.property
     def node(self) -> _node_pb2.NodeRef:
         """Required."""
@@ -292,14 +293,14 @@ Global___InstanceQuery: _TypeAlias = InstanceQuery  # noqa: Y015
 
 @_typing.final
 class BatchGetInstancesResponse(_message.Message):
-    """BatchGetInstancesResponse answers each query."""
+    """BatchGetInstancesResponse holds the results."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     RESULTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___InstanceResult]:
-        """One for each key, in any order."""
+        """One result for each key, in any order."""
 
     def __init__(
         self,
@@ -316,7 +317,7 @@ Global___BatchGetInstancesResponse: _TypeAlias = BatchGetInstancesResponse  # no
 
 @_typing.final
 class InstanceResult(_message.Message):
-    """InstanceResult is the answer to one query."""
+    """InstanceResult is the result of one query."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -330,18 +331,19 @@ class InstanceResult(_message.Message):
     key: _builtins.str
     """The key of the query. Required."""
     state: Global___InstanceState.ValueType
-    """Required: what is known. UNSPECIFIED with an error: nothing is."""
+    """Required. UNSPECIFIED with an error: the state is unknown."""
     authoritative: _builtins.bool
-    """The state was read from the place that decides it, not from a cache that may be partial. Only an authoritative ABSENT
-    is evidence.
+    """The state comes from the system of record, not from a cache that may be incomplete. Only an authoritative ABSENT is
+    evidence.
 
-    An ABSENT MUST NOT be authoritative for a query without provider ID, unless CAPABILITY_INSTANCES_KEYED_BY_NAME is
-    advertised [R:absence-needs-id]: by its name, an instance that was renamed or never tagged is missed. Nor may it be where
-    "gone" looks like "in another account" or "not visible with these rights". The host deletes nothing on such an answer.
+    An ABSENT MUST NOT be authoritative for a query without a provider ID, unless CAPABILITY_INSTANCES_KEYED_BY_NAME is
+    advertised [R:absence-needs-id]: a lookup by name misses an instance that was renamed or never tagged. Nor may it be
+    authoritative if the provider cannot distinguish "gone" from "in another account" or "not visible with these
+    permissions". The host deletes nothing because of such a result.
     """
     @_builtins.property
     def observed_at(self) -> _timestamp_pb2.Timestamp:
-        """When it was observed. Required when authoritative. [R:observed-at]"""
+        """When the state was observed. Required if authoritative. [R:observed-at]"""
 
     @_builtins.property
     def instance(self) -> Global___Instance:
@@ -353,7 +355,7 @@ class InstanceResult(_message.Message):
 
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[_effects_pb2.ProviderEvent]:
-        """Written on the Node."""
+        """The host writes these on the Node."""
 
     def __init__(
         self,
@@ -383,7 +385,7 @@ class WatchInstancesRequest(_message.Message):
     CLUSTER_FIELD_NUMBER: _builtins.int
     RESUME_TOKEN_FIELD_NUMBER: _builtins.int
     resume_token: _builtins.str
-    """From the last bookmark of the same process epoch. Optional."""
+    """The token of the last bookmark in the same process epoch. Optional."""
     @_builtins.property
     def cluster(self) -> _cluster_pb2.ClusterRef:
         """Required."""
@@ -417,11 +419,11 @@ class WatchInstancesResponse(_message.Message):
 
     @_builtins.property
     def changed(self) -> Global___InstanceChanged:
-        """An instance changed in any way, appeared or went."""
+        """An instance appeared, changed in any way, or disappeared."""
 
     @_builtins.property
     def bookmark(self) -> Global___WatchBookmark:
-        """All changes up to this token were sent."""
+        """All changes up to this token have been sent."""
 
     def __init__(
         self,
@@ -448,7 +450,7 @@ class WatchStarted(_message.Message):
 
     RESUMED_FIELD_NUMBER: _builtins.int
     resumed: _builtins.bool
-    """The token was honoured: nothing since it is missing."""
+    """The stream resumes at the token: no change since then is missing."""
     def __init__(
         self,
         *,
@@ -464,7 +466,7 @@ Global___WatchStarted: _TypeAlias = WatchStarted  # noqa: Y015
 
 @_typing.final
 class InstanceChanged(_message.Message):
-    """InstanceChanged names an instance, and says nothing else about it."""
+    """InstanceChanged identifies an instance and carries nothing else."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -496,7 +498,7 @@ class WatchBookmark(_message.Message):
 
     RESUME_TOKEN_FIELD_NUMBER: _builtins.int
     resume_token: _builtins.str
-    """To resume with; at most 1 KiB. Empty: the provider cannot resume."""
+    """The token to resume from; at most 1 KiB. Empty: the provider cannot resume."""
     def __init__(
         self,
         *,
@@ -523,7 +525,7 @@ class ListInstancesRequest(_message.Message):
     page_size: _builtins.int
     """Optional."""
     page_token: _builtins.str
-    """From the page before. Optional."""
+    """`next_page_token` of the previous page. Optional."""
     view: Global___InstanceView.ValueType
     """Optional."""
     @_builtins.property
@@ -556,14 +558,14 @@ class ListInstancesResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     UNREACHABLE_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty on the last page; else opaque, at most 1 KiB."""
+    """Empty on the last page; otherwise opaque, at most 1 KiB."""
     @_builtins.property
     def instances(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListedInstance]:
         """The instances of this page; at most page_size. [R:page-size]"""
 
     @_builtins.property
     def unreachable(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnreachableLocation]:
-        """What could not be asked; on any page of the walk. A walk with any such part is incomplete."""
+        """Locations that the provider could not query; on any page of the list. One such location makes the list incomplete."""
 
     def __init__(
         self,
@@ -621,10 +623,10 @@ class UnreachableLocation(_message.Message):
     LOCATION_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     location: _builtins.str
-    """A region, zone or account, as the cloud names it. Required."""
+    """The cloud's name of a region, zone or account. Required."""
     @_builtins.property
     def error(self) -> _errors_pb2.ItemError:
-        """Why. Required."""
+        """Why the provider could not query it. Required."""
 
     def __init__(
         self,
@@ -642,7 +644,7 @@ Global___UnreachableLocation: _TypeAlias = UnreachableLocation  # noqa: Y015
 
 @_typing.final
 class AddSshKeyToAllInstancesRequest(_message.Message):
-    """AddSshKeyToAllInstancesRequest spreads a key."""
+    """AddSshKeyToAllInstancesRequest is the key to authorise."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -653,7 +655,7 @@ class AddSshKeyToAllInstancesRequest(_message.Message):
     user: _builtins.str
     """Login name; at most 32 bytes. Required."""
     public_key: _builtins.str
-    """One line in OpenSSH form: algorithm, blank, base64. Required, at most 16 KiB."""
+    """One line in OpenSSH format: algorithm, space, base64. Required, at most 16 KiB."""
     @_builtins.property
     def cluster(self) -> _cluster_pb2.ClusterRef:
         """Required."""
@@ -680,14 +682,14 @@ Global___AddSshKeyToAllInstancesRequest: _TypeAlias = AddSshKeyToAllInstancesReq
 
 @_typing.final
 class AddSshKeyToAllInstancesResponse(_message.Message):
-    """AddSshKeyToAllInstancesResponse says how far it is."""
+    """AddSshKeyToAllInstancesResponse reports the progress."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     IN_PROGRESS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def in_progress(self) -> _effects_pb2.InProgress:
-        """Set while the key is not on all instances yet."""
+        """Set until the key is on all instances."""
 
     def __init__(
         self,

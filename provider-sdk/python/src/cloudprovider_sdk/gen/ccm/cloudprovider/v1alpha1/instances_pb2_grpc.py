@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class InstancesStub:
-    """Instances are the machines behind the nodes. It replaces Instances, InstancesV2 and Zones of `cloudprovider.Interface`.
+    """Instances are the virtual or physical machines behind the nodes. This service replaces Instances, InstancesV2 and Zones of
+    `cloudprovider.Interface`.
     """
 
     def __init__(self, channel):
@@ -58,91 +59,92 @@ class InstancesStub:
 
 
 class InstancesServicer:
-    """Instances are the machines behind the nodes. It replaces Instances, InstancesV2 and Zones of `cloudprovider.Interface`.
+    """Instances are the virtual or physical machines behind the nodes. This service replaces Instances, InstancesV2 and Zones of
+    `cloudprovider.Interface`.
     """
 
     def BatchGetInstances(self, request, context):
-        """BatchGetInstances reads many instances in one call. It is the primary read: one RPC per node is a defect of the host.
-        A provider MUST NOT make one cloud call per item wherever the cloud has anything better [R:batched-at-cloud].
+        """BatchGetInstances reads many instances in one call. It is the primary read: a host that calls it once per node has a
+        bug. A provider MUST NOT make one cloud call per item if the cloud offers anything better. [R:batched-at-cloud]
 
-        Idempotent, no side effects. Required: cluster, queries (1 to `Limits.max_batch_instances`, 500 unless advertised
-        otherwise), each with a key that is unique in the request. Optional: view, max_staleness.
-        Deadline: 30 s by default, 120 s at most. Request and answer stay below `Limits.max_message_bytes`.
+        Idempotent, no side effects. Required: cluster, queries (1 to `Limits.max_batch_instances`, by default 500), each with a
+        key that is unique in the request. Optional: view, max_staleness. Deadline: 30 s by default, 120 s at most. Request and
+        response stay below `Limits.max_message_bytes`.
 
-        The answer MUST hold each key exactly once and no other key; the order is free. [R:batch-keys] A missing or doubled key
-        is unknown to the host, and counted.
+        The response MUST contain each key exactly once and no other key; the order is free. [R:batch-keys] The host treats the
+        instance of a missing or duplicate key as unknown, and counts it.
 
-        | Condition                         | Code / item                    | Reason                | The host then                       |
-        |-----------------------------------|--------------------------------|-----------------------|-------------------------------------|
-        | the instance is there             | OK, item PENDING .. TERMINATING|                       | acts by the table at InstanceState  |
-        | it is there, view METADATA        | OK, item EXISTS will do        |                       | acts by the table at InstanceState  |
-        | it was looked for and is not there| OK, item ABSENT, authoritative |                       | counts one confirmation             |
-        | it belongs to somebody else       | OK, item NOT_OWNED             |                       | leaves the node alone, says so once |
-        | known, cannot be described yet    | OK, RUNNING, PENDING or EXISTS | METADATA_NOT_READY    | asks again after retry_after        |
-        | its location cannot be asked      | OK, item UNSPECIFIED           | LOCATION_UNREACHABLE  | does nothing destructive, retries   |
-        | too many queries                  | INVALID_ARGUMENT               | BATCH_TOO_LARGE       | splits                              |
-        | a key is empty or doubled         | INVALID_ARGUMENT               | INVALID_ARGUMENT_SHAPE| counts a defect of its own          |
-        | the cloud throttles               | RESOURCE_EXHAUSTED             | RATE_LIMITED          | pauses all reads for RetryInfo      |
-        | the cloud is down                 | UNAVAILABLE                    | CLOUD_API_UNAVAILABLE | retries, freezes destructive work   |
-        | rights are missing                | PERMISSION_DENIED              | CLOUD_PERMISSION_DENIED| slow; proves nothing               |
+        | Condition                  | Code / item              | Reason                | The host then                     |
+        |----------------------------|--------------------------|-----------------------|-----------------------------------|
+        | the instance exists        | OK, item PENDING .. TERMINATING |                | follows the table at InstanceState |
+        | it exists, view METADATA   | OK, item EXISTS suffices |                       | follows the table at InstanceState |
+        | it does not exist          | OK, item ABSENT, authoritative |                 | counts one confirmation           |
+        | another owner's instance   | OK, item NOT_OWNED       |                       | leaves the node, reports it once  |
+        | it cannot be described yet | OK, RUNNING, PENDING or EXISTS | METADATA_NOT_READY | reads again after retry_after  |
+        | its location is unreachable | OK, item UNSPECIFIED    | LOCATION_UNREACHABLE  | does nothing destructive, retries |
+        | too many queries           | INVALID_ARGUMENT         | BATCH_TOO_LARGE       | splits                            |
+        | a key is empty or duplicate | INVALID_ARGUMENT        | INVALID_ARGUMENT_SHAPE | counts a bug of its own          |
+        | the cloud throttles        | RESOURCE_EXHAUSTED       | RATE_LIMITED          | pauses all reads for RetryInfo    |
+        | the cloud is down          | UNAVAILABLE              | CLOUD_API_UNAVAILABLE | retries, freezes destructive work |
+        | permissions are missing    | PERMISSION_DENIED        | CLOUD_PERMISSION_DENIED | slow; proves nothing            |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchInstances(self, request, context):
-        """WatchInstances streams the keys of instances that changed, so that the host need not wait for its sweep. Optional:
-        CAPABILITY_INSTANCES_WATCH. It is an accelerator, never the truth: each change leads to a batched read, each new
-        stream to a sweep.
+        """WatchInstances streams the keys of changed instances, so that the host need not wait for its next sweep (the periodic
+        read of all instances). Optional: CAPABILITY_INSTANCES_WATCH. It only accelerates and is never the source of truth: each
+        change triggers a batched read, each new stream a sweep.
 
         Idempotent, no side effects. Required: cluster. Optional: resume_token. No deadline on the wire; the provider ends the
-        stream with OK after `Intervals.watch_max_age`, the host reconnects. The first frame MUST be `started`
-        [R:watch-started], and a `bookmark` MUST follow at least every `Intervals.bookmark_interval` [R:watch-bookmark]: after
-        three intervals of silence the host reconnects. A slow reader is a reason to end the stream, never to drop a key. It then
-        ends with OK, as at its age.
+        stream with OK after `Intervals.watch_max_age`, and the host reconnects. The first frame MUST be `started`
+        [R:watch-started], and a `bookmark` MUST follow at least every `Intervals.bookmark_interval` [R:watch-bookmark]: the
+        host reconnects after three intervals of silence. If the reader is too slow, the provider ends the stream with OK; it
+        never drops a key.
 
-        | Condition                    | Code             | Reason               | The host then                         |
-        |------------------------------|------------------|----------------------|---------------------------------------|
-        | the token is too old         | OUT_OF_RANGE     | RESUME_TOKEN_EXPIRED | watches without a token, sweeps       |
-        | the token was never issued   | INVALID_ARGUMENT | INVALID_TOKEN        | likewise, and counts it               |
-        | the provider stops           | UNAVAILABLE      | SHUTTING_DOWN        | reconnects with backoff, sweeps       |
+        | Condition                  | Code             | Reason               | The host then                   |
+        |----------------------------|------------------|----------------------|---------------------------------|
+        | the token has expired      | OUT_OF_RANGE     | RESUME_TOKEN_EXPIRED | watches without a token, sweeps |
+        | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN        | the same, and counts it         |
+        | the provider is stopping   | UNAVAILABLE      | SHUTTING_DOWN        | reconnects with backoff, sweeps |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListInstances(self, request, context):
-        """ListInstances walks over the instances of this cluster. Optional: CAPABILITY_INSTANCES_LIST.
+        """ListInstances lists the instances of this cluster page by page. Optional: CAPABILITY_INSTANCES_LIST.
 
-        Idempotent, no side effects. Required: cluster. Optional: page_size (0: the provider's choice; above
-        `Limits.max_page_size`: that), page_token, view. A negative size is INVALID_ARGUMENT_SHAPE. Deadline: 30 s by default,
+        Idempotent, no side effects. Required: cluster. Optional: page_size (0: the provider's choice; capped at
+        `Limits.max_page_size`), page_token, view. A negative page_size is INVALID_ARGUMENT_SHAPE. Deadline: 30 s by default,
         120 s at most, per page.
 
-        A page token MUST stay valid for `Intervals.page_token_validity` within one process epoch [R:page-token-validity]; a
-        walk MUST end [R:page-walk-ends]. What could not be asked MUST be named in `unreachable` [R:list-unreachable]. Absence
-        from a list is never evidence for anything.
+        A page token MUST stay valid for `Intervals.page_token_validity` within one process epoch [R:page-token-validity]; every
+        list MUST reach a last page [R:page-walk-ends]. Locations that the provider could not query MUST be named in
+        `unreachable` [R:list-unreachable]. Absence from a list is never evidence.
 
-        | Condition                  | Code             | Reason             | The host then           |
-        |----------------------------|------------------|--------------------|-------------------------|
-        | the token is too old       | ABORTED          | PAGE_TOKEN_EXPIRED | starts the walk again   |
-        | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | starts again, counts it |
+        | Condition                  | Code             | Reason             | The host then                        |
+        |----------------------------|------------------|--------------------|--------------------------------------|
+        | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
+        | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AddSshKeyToAllInstances(self, request, context):
-        """AddSshKeyToAllInstances makes a public key valid for a user on all instances of this cluster. Optional:
+        """AddSshKeyToAllInstances authorises a public key for a user on all instances of this cluster. Optional:
         CAPABILITY_SSH_KEYS.
 
-        Idempotent: the same key again is OK. Required: cluster, fencing, user, public_key. Deadline: 120 s by default, 600 s
-        at most.
+        Idempotent: adding the same key again is OK. Required: cluster, fencing, user, public_key. Deadline: 120 s by default,
+        600 s at most.
 
-        | Condition             | Code                | Reason          | The host then            |
-        |-----------------------|---------------------|-----------------|--------------------------|
-        | still being spread    | OK with in_progress |                 | asks again               |
-        | no public key         | INVALID_ARGUMENT    | INVALID_SSH_KEY | waits for another; Event |
-        | a former leader calls | FAILED_PRECONDITION | STALE_LEADER    | freezes, reads its Lease |
+        | Condition             | Code                | Reason          | The host then                          |
+        |-----------------------|---------------------|-----------------|----------------------------------------|
+        | still running         | OK with in_progress |                 | repeats the request                    |
+        | not a public key      | INVALID_ARGUMENT    | INVALID_SSH_KEY | writes an Event, waits for another key |
+        | a former leader calls | FAILED_PRECONDITION | STALE_LEADER    | freezes, reads its Lease               |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -180,7 +182,8 @@ def add_InstancesServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Instances:
-    """Instances are the machines behind the nodes. It replaces Instances, InstancesV2 and Zones of `cloudprovider.Interface`.
+    """Instances are the virtual or physical machines behind the nodes. This service replaces Instances, InstancesV2 and Zones of
+    `cloudprovider.Interface`.
     """
 
     @staticmethod

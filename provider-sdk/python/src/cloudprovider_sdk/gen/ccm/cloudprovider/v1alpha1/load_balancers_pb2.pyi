@@ -32,33 +32,33 @@ class _LoadBalancerState:
 class _LoadBalancerStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LoadBalancerState.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     LOAD_BALANCER_STATE_UNSPECIFIED: _LoadBalancerState.ValueType  # 0
-    """Unknown: nothing is deleted, nothing forgotten."""
+    """Unknown: the host deletes nothing and forgets nothing."""
     LOAD_BALANCER_STATE_PENDING: _LoadBalancerState.ValueType  # 1
-    """Being made."""
+    """The load balancer is being created."""
     LOAD_BALANCER_STATE_ACTIVE: _LoadBalancerState.ValueType  # 2
-    """It serves."""
+    """The load balancer serves traffic."""
     LOAD_BALANCER_STATE_DELETING: _LoadBalancerState.ValueType  # 3
-    """On its way out."""
+    """The load balancer is being deleted."""
     LOAD_BALANCER_STATE_ABSENT: _LoadBalancerState.ValueType  # 4
-    """It was looked for and is not there."""
+    """The provider looked for the load balancer and it does not exist."""
     LOAD_BALANCER_STATE_NOT_OWNED: _LoadBalancerState.ValueType  # 5
-    """It belongs to another cluster or account. Never touched."""
+    """The load balancer belongs to another cluster or account. The host leaves it alone."""
 
 class LoadBalancerState(_LoadBalancerState, metaclass=_LoadBalancerStateEnumTypeWrapper):
-    """LoadBalancerState says whether a balancer exists. An answer, never an error."""
+    """LoadBalancerState is whether a load balancer exists. It is a result, never an error."""
 
 LOAD_BALANCER_STATE_UNSPECIFIED: LoadBalancerState.ValueType  # 0
-"""Unknown: nothing is deleted, nothing forgotten."""
+"""Unknown: the host deletes nothing and forgets nothing."""
 LOAD_BALANCER_STATE_PENDING: LoadBalancerState.ValueType  # 1
-"""Being made."""
+"""The load balancer is being created."""
 LOAD_BALANCER_STATE_ACTIVE: LoadBalancerState.ValueType  # 2
-"""It serves."""
+"""The load balancer serves traffic."""
 LOAD_BALANCER_STATE_DELETING: LoadBalancerState.ValueType  # 3
-"""On its way out."""
+"""The load balancer is being deleted."""
 LOAD_BALANCER_STATE_ABSENT: LoadBalancerState.ValueType  # 4
-"""It was looked for and is not there."""
+"""The provider looked for the load balancer and it does not exist."""
 LOAD_BALANCER_STATE_NOT_OWNED: LoadBalancerState.ValueType  # 5
-"""It belongs to another cluster or account. Never touched."""
+"""The load balancer belongs to another cluster or account. The host leaves it alone."""
 Global___LoadBalancerState: _TypeAlias = LoadBalancerState  # noqa: Y015
 
 class _SyncState:
@@ -68,21 +68,21 @@ class _SyncState:
 class _SyncStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SyncState.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     SYNC_STATE_UNSPECIFIED: _SyncState.ValueType  # 0
-    """Not known."""
+    """Unknown."""
     SYNC_STATE_IN_SYNC: _SyncState.ValueType  # 1
-    """It does."""
+    """The cloud holds what was last applied."""
     SYNC_STATE_DRIFTED: _SyncState.ValueType  # 2
-    """It was changed behind our back: the host calls Ensure."""
+    """Somebody else changed the load balancer: the host calls Ensure."""
 
 class SyncState(_SyncState, metaclass=_SyncStateEnumTypeWrapper):
-    """SyncState says whether the cloud still holds what was last applied."""
+    """SyncState is whether the cloud still holds what was last applied."""
 
 SYNC_STATE_UNSPECIFIED: SyncState.ValueType  # 0
-"""Not known."""
+"""Unknown."""
 SYNC_STATE_IN_SYNC: SyncState.ValueType  # 1
-"""It does."""
+"""The cloud holds what was last applied."""
 SYNC_STATE_DRIFTED: SyncState.ValueType  # 2
-"""It was changed behind our back: the host calls Ensure."""
+"""Somebody else changed the load balancer: the host calls Ensure."""
 Global___SyncState: _TypeAlias = SyncState  # noqa: Y015
 
 class _Adoption:
@@ -94,19 +94,19 @@ class _AdoptionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Adoption.Val
     ADOPTION_UNSPECIFIED: _Adoption.ValueType  # 0
     """Read as REFUSE."""
     ADOPTION_REFUSE: _Adoption.ValueType  # 1
-    """Leave it alone; answer ADOPTION_REFUSED rather than make a second one under the same name."""
+    """Leave it alone; return ADOPTION_REFUSED rather than create a second one under the same name."""
     ADOPTION_ADOPT_BY_LEGACY_NAME: _Adoption.ValueType  # 2
-    """Take it over, and tag it with both uids."""
+    """Take it over and tag it with both uids."""
 
 class Adoption(_Adoption, metaclass=_AdoptionEnumTypeWrapper):
-    """Adoption says what to do with a balancer that only carries a former controller's name."""
+    """Adoption is how to treat a load balancer that carries only a former controller's name."""
 
 ADOPTION_UNSPECIFIED: Adoption.ValueType  # 0
 """Read as REFUSE."""
 ADOPTION_REFUSE: Adoption.ValueType  # 1
-"""Leave it alone; answer ADOPTION_REFUSED rather than make a second one under the same name."""
+"""Leave it alone; return ADOPTION_REFUSED rather than create a second one under the same name."""
 ADOPTION_ADOPT_BY_LEGACY_NAME: Adoption.ValueType  # 2
-"""Take it over, and tag it with both uids."""
+"""Take it over and tag it with both uids."""
 Global___Adoption: _TypeAlias = Adoption  # noqa: Y015
 
 class _UpdateOutcome:
@@ -118,31 +118,31 @@ class _UpdateOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_UpdateO
     UPDATE_OUTCOME_UNSPECIFIED: _UpdateOutcome.ValueType  # 0
     """Unknown: the host calls Ensure."""
     UPDATE_OUTCOME_UPDATED: _UpdateOutcome.ValueType  # 1
-    """The balancer has the wanted backends."""
+    """The load balancer has the wanted backends."""
     UPDATE_OUTCOME_NOT_UPDATED: _UpdateOutcome.ValueType  # 2
     """Not done; see error or in_progress."""
 
 class UpdateOutcome(_UpdateOutcome, metaclass=_UpdateOutcomeEnumTypeWrapper):
-    """UpdateOutcome says what became of one update."""
+    """UpdateOutcome is the outcome of one update."""
 
 UPDATE_OUTCOME_UNSPECIFIED: UpdateOutcome.ValueType  # 0
 """Unknown: the host calls Ensure."""
 UPDATE_OUTCOME_UPDATED: UpdateOutcome.ValueType  # 1
-"""The balancer has the wanted backends."""
+"""The load balancer has the wanted backends."""
 UPDATE_OUTCOME_NOT_UPDATED: UpdateOutcome.ValueType  # 2
 """Not done; see error or in_progress."""
 Global___UpdateOutcome: _TypeAlias = UpdateOutcome  # noqa: Y015
 
 @_typing.final
 class BackendSet(_message.Message):
-    """BackendSet is a set of nodes that stand behind balancers.
+    """BackendSet is a set of nodes that serve as backends of load balancers.
 
-    A provider with CAPABILITY_BACKEND_SETS_BY_DIGEST keeps the sets that came with their nodes, in memory, by cluster uid and
-    digest; from then on a request may name such a set by its digest alone, in Ensure and in BatchUpdate alike. The last four
-    sets that came MUST be known [R:set-by-digest]. A digest says nothing in a cluster for which its set did not come
-    [R:set-per-cluster]; one that is not known, as after a restart, MUST be refused with UNKNOWN_BACKEND_SET before anything
-    is changed [R:set-unknown]. A provider without the capability MUST refuse `nodes_omitted` with INVALID_ARGUMENT_SHAPE,
-    lest it be taken for an empty set. [R:set-needs-capability]
+    A provider with CAPABILITY_BACKEND_SETS_BY_DIGEST keeps in memory the sets that it received with their nodes, by cluster
+    uid and digest. Ensure and BatchUpdate may then refer to such a set by its digest alone. The provider MUST keep at least
+    the last four sets [R:set-by-digest]. A digest is valid only in the cluster for which its set was received
+    [R:set-per-cluster]. An unknown digest, for example after a restart, MUST be refused with UNKNOWN_BACKEND_SET before
+    anything changes [R:set-unknown]. A provider without the capability MUST refuse `nodes_omitted` with
+    INVALID_ARGUMENT_SHAPE, so that it never mistakes the set for an empty one. [R:set-needs-capability]
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -151,15 +151,15 @@ class BackendSet(_message.Message):
     NODES_FIELD_NUMBER: _builtins.int
     NODES_OMITTED_FIELD_NUMBER: _builtins.int
     digest: _builtins.str
-    """Digest of the set as the host computes it, over all that it says of the nodes: within a cluster equal digests mean equal
-    sets, whatever the order. At most 128 bytes, no comma. Required with nodes_omitted.
+    """The host's digest of the set, over every field that it sends of the nodes: within a cluster equal digests mean equal
+    sets, whatever their order. At most 128 bytes, no comma. Required with nodes_omitted.
     """
     nodes_omitted: _builtins.bool
-    """The nodes are left out: this process of the provider got them before, under this digest and for this cluster."""
+    """The nodes are omitted: this process of the provider has already received them, under this digest and for this cluster."""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[_node_pb2.NodeRef]:
-        """The nodes, with the fields of `Wants.backend`. A node may lack a provider ID; the provider copes. Empty with
-        nodes_omitted, else INVALID_ARGUMENT_SHAPE.
+        """The nodes, with the fields of `Wants.backend`. The provider tolerates nodes without a provider ID. Empty with
+        nodes_omitted, otherwise INVALID_ARGUMENT_SHAPE.
         """
 
     def __init__(
@@ -179,7 +179,7 @@ Global___BackendSet: _TypeAlias = BackendSet  # noqa: Y015
 
 @_typing.final
 class LoadBalancer(_message.Message):
-    """LoadBalancer describes a balancer."""
+    """LoadBalancer describes a load balancer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -198,26 +198,27 @@ class LoadBalancer(_message.Message):
     state: Global___LoadBalancerState.ValueType
     """Required."""
     applied_digest: _builtins.str
-    """`desired_digest` of the last Ensure or Update that was applied wholly: it MUST be told as long as this process lives
-    [R:applied-digest]. With CAPABILITY_DURABLE_DIGEST it MUST be stored with the balancer, so that a restart of the provider
-    does not lose it [R:durable-digest]; a cloud without tags may lose it, and a host that does not know it either ensures
-    such balancers one after the other. Empty: not known. "Wholly" is: all that the
-    cloud can hold. A node without an instance gets no traffic, is left out, and keeps nothing from being applied.
+    """`desired_digest` of the last Ensure or Update that was fully applied, that is, as far as the cloud can hold it: a node
+    without an instance gets no traffic, is left out, and does not keep a digest from being applied. The provider MUST
+    return it for as long as this process lives [R:applied-digest]. With CAPABILITY_DURABLE_DIGEST it MUST be stored with
+    the load balancer, so that it survives a restart of the provider [R:durable-digest]; a cloud without tags may lose it,
+    and a host that does not know it either ensures such load balancers one at a time. Empty: unknown.
     """
     sync_state: Global___SyncState.ValueType
     """Whether the cloud still holds what was applied."""
     ownership: _cluster_pb2.Ownership.ValueType
-    """How it was recognised. Required unless state is ABSENT or NOT_OWNED."""
+    """How the provider recognised the load balancer. Required unless state is ABSENT or NOT_OWNED."""
     @_builtins.property
     def service(self) -> _service_pb2.ServiceRef:
-        """The Service it belongs to, as recorded. Required; where ownership is BY_LEGACY_NAME, as far as a former controller
-        recorded it.
+        """The Service that the load balancer belongs to, as recorded in the cloud. Required; with ownership BY_LEGACY_NAME, as far
+        as a former controller recorded it.
         """
 
     @_builtins.property
     def ingress(self) -> _containers.RepeatedCompositeFieldContainer[_service_pb2.LoadBalancerIngress]:
-        """How to reach it; while it is being made, as far as known. Of an ACTIVE balancer it MUST be there, in lists, too
-        [R:ingress-required]: the host publishes what it reads, and takes an entry without it for incomplete.
+        """The load balancer's addresses; while it is being created, those known so far. They MUST be present for an ACTIVE load
+        balancer, also in lists [R:ingress-required]: the host publishes what it reads, and treats an entry without them as
+        incomplete.
         """
 
     def __init__(
@@ -242,7 +243,7 @@ Global___LoadBalancer: _TypeAlias = LoadBalancer  # noqa: Y015
 
 @_typing.final
 class GetLoadBalancerRequest(_message.Message):
-    """GetLoadBalancerRequest names a balancer."""
+    """GetLoadBalancerRequest identifies a load balancer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -272,7 +273,7 @@ Global___GetLoadBalancerRequest: _TypeAlias = GetLoadBalancerRequest  # noqa: Y0
 
 @_typing.final
 class GetLoadBalancerResponse(_message.Message):
-    """GetLoadBalancerResponse describes it."""
+    """GetLoadBalancerResponse describes the load balancer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -296,7 +297,7 @@ Global___GetLoadBalancerResponse: _TypeAlias = GetLoadBalancerResponse  # noqa: 
 
 @_typing.final
 class EnsureLoadBalancerRequest(_message.Message):
-    """EnsureLoadBalancerRequest is the whole wanted state of one balancer."""
+    """EnsureLoadBalancerRequest is the complete wanted state of one load balancer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -310,11 +311,11 @@ class EnsureLoadBalancerRequest(_message.Message):
     desired_digest: _builtins.str
     """Covers the wanted fields of the Service and the backends, nothing else. Required, at most 128 bytes."""
     revision: _builtins.int
-    """Grows with every change of this Service's wanted state, also over restarts of the host (it starts at the wall clock
-    in microseconds). A provider MUST refuse a lower one than it accepted for the same service uid with STALE_REVISION
-    [R:stale-revision]; an equal one is the same call again. 0 is never refused. It counts as accepted once leader and shape
-    are in order, whatever becomes of the call then: an Ensure that is refused for what it asks has used its revision. It
-    outlives Delete, and need not survive the provider's restart.
+    """Increases with every change of this Service's wanted state, even across restarts of the host (it starts at the wall
+    clock in microseconds). A provider MUST refuse a revision lower than the highest accepted for the same service uid with
+    STALE_REVISION [R:stale-revision]; an equal revision repeats the same call. 0 is never refused. A provider accepts a
+    revision once the checks of leader and shape pass, whatever the outcome of the call: an Ensure that it then refuses has
+    used its revision. It remembers revisions across Delete, but not necessarily across its own restart.
     """
     adoption: Global___Adoption.ValueType
     """Optional."""
@@ -332,7 +333,7 @@ class EnsureLoadBalancerRequest(_message.Message):
 
     @_builtins.property
     def backends(self) -> Global___BackendSet:
-        """Required; may hold no node."""
+        """Required; may be empty."""
 
     def __init__(
         self,
@@ -355,7 +356,7 @@ Global___EnsureLoadBalancerRequest: _TypeAlias = EnsureLoadBalancerRequest  # no
 
 @_typing.final
 class EnsureLoadBalancerResponse(_message.Message):
-    """EnsureLoadBalancerResponse says how far it is."""
+    """EnsureLoadBalancerResponse reports the result or the progress."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -387,20 +388,20 @@ class EnsureLoadBalancerResponse(_message.Message):
     SERVICE_CONDITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def load_balancer(self) -> Global___LoadBalancer:
-        """The balancer, as far as it is. Required."""
+        """The load balancer as it now exists. Required."""
 
     @_builtins.property
     def in_progress(self) -> _effects_pb2.InProgress:
-        """Set while it is not as wanted yet; load_balancer is then partial."""
+        """Set while the load balancer does not yet match the request; load_balancer is then partial."""
 
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[_effects_pb2.ProviderEvent]:
-        """Written on the Service."""
+        """The host writes these on the Service."""
 
     @_builtins.property
     def service_annotations(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Annotations that the host sets on the Service. Only under `Wants.service_annotation_writes`; others are dropped and
-        counted. [R:annotation-prefix]
+        """Annotations that the host sets on the Service. Only under `Wants.service_annotation_writes`; the host drops and counts
+        others. [R:annotation-prefix]
         """
 
     @_builtins.property
@@ -409,8 +410,8 @@ class EnsureLoadBalancerResponse(_message.Message):
 
     @_builtins.property
     def service_conditions(self) -> _containers.RepeatedCompositeFieldContainer[_service_pb2.ServiceCondition]:
-        """Conditions that the host sets on the Service; others that it has stay. Only of types in
-        `Wants.service_condition_writes`; others are dropped and counted.
+        """Conditions that the host sets on the Service; it keeps the Service's other conditions. Only of the types in
+        `Wants.service_condition_writes`; the host drops and counts others.
         """
 
     def __init__(
@@ -433,7 +434,7 @@ Global___EnsureLoadBalancerResponse: _TypeAlias = EnsureLoadBalancerResponse  # 
 
 @_typing.final
 class BatchUpdateLoadBalancersRequest(_message.Message):
-    """BatchUpdateLoadBalancersRequest gives balancers new backends."""
+    """BatchUpdateLoadBalancersRequest lists load balancers and their new backends."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -475,7 +476,7 @@ Global___BatchUpdateLoadBalancersRequest: _TypeAlias = BatchUpdateLoadBalancersR
 
 @_typing.final
 class LoadBalancerUpdate(_message.Message):
-    """LoadBalancerUpdate is the new wanted state of one balancer."""
+    """LoadBalancerUpdate is the new wanted state of one load balancer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -486,7 +487,9 @@ class LoadBalancerUpdate(_message.Message):
     backend_set: _builtins.int
     """Index into backend_sets."""
     desired_digest: _builtins.str
-    """Covers the Service as it is applied and the new backends: stored as it is, it says what the balancer holds. Required."""
+    """Covers the Service as applied and the new backends: the provider stores it unchanged, as the digest of what the load
+    balancer holds. Required.
+    """
     revision: _builtins.int
     """As in EnsureLoadBalancerRequest."""
     @_builtins.property
@@ -511,14 +514,14 @@ Global___LoadBalancerUpdate: _TypeAlias = LoadBalancerUpdate  # noqa: Y015
 
 @_typing.final
 class BatchUpdateLoadBalancersResponse(_message.Message):
-    """BatchUpdateLoadBalancersResponse answers each item."""
+    """BatchUpdateLoadBalancersResponse holds the results."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     RESULTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoadBalancerUpdateResult]:
-        """One for each service uid, in any order."""
+        """One result for each service uid, in any order."""
 
     def __init__(
         self,
@@ -535,7 +538,7 @@ Global___BatchUpdateLoadBalancersResponse: _TypeAlias = BatchUpdateLoadBalancers
 
 @_typing.final
 class LoadBalancerUpdateResult(_message.Message):
-    """LoadBalancerUpdateResult is the answer to one item."""
+    """LoadBalancerUpdateResult is the result for one item."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -550,15 +553,15 @@ class LoadBalancerUpdateResult(_message.Message):
     """Required."""
     @_builtins.property
     def in_progress(self) -> _effects_pb2.InProgress:
-        """Set while it takes time."""
+        """Set while the operation is still running."""
 
     @_builtins.property
     def error(self) -> _errors_pb2.ItemError:
-        """NEEDS_ENSURE, STALE_REVISION, or any other."""
+        """NEEDS_ENSURE, STALE_REVISION or any other reason."""
 
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[_effects_pb2.ProviderEvent]:
-        """Written on the Service."""
+        """The host writes these on the Service."""
 
     def __init__(
         self,
@@ -579,7 +582,7 @@ Global___LoadBalancerUpdateResult: _TypeAlias = LoadBalancerUpdateResult  # noqa
 
 @_typing.final
 class DeleteLoadBalancerRequest(_message.Message):
-    """DeleteLoadBalancerRequest names what shall go."""
+    """DeleteLoadBalancerRequest identifies the load balancer to delete."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -590,10 +593,10 @@ class DeleteLoadBalancerRequest(_message.Message):
     ADOPTION_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     adoption: Global___Adoption.ValueType
-    """Whether a balancer found by its legacy name may go."""
+    """Whether the provider may delete a load balancer found by its legacy name."""
     revision: _builtins.int
-    """As in EnsureLoadBalancerRequest: an older Ensure that arrives later is refused. So is a Delete that an Ensure
-    overtook.
+    """As in EnsureLoadBalancerRequest: the provider refuses an older Ensure that arrives later, and a Delete that a newer
+    Ensure has overtaken.
     """
     @_builtins.property
     def cluster(self) -> _cluster_pb2.ClusterRef:
@@ -609,7 +612,7 @@ class DeleteLoadBalancerRequest(_message.Message):
 
     @_builtins.property
     def last_known(self) -> _service_pb2.Service:
-        """The Service as last seen, if it is known. A hint."""
+        """The Service as last seen, if known. A hint."""
 
     def __init__(
         self,
@@ -631,7 +634,7 @@ Global___DeleteLoadBalancerRequest: _TypeAlias = DeleteLoadBalancerRequest  # no
 
 @_typing.final
 class DeleteLoadBalancerResponse(_message.Message):
-    """DeleteLoadBalancerResponse says how far it is."""
+    """DeleteLoadBalancerResponse reports the progress."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -639,11 +642,11 @@ class DeleteLoadBalancerResponse(_message.Message):
     EVENTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def in_progress(self) -> _effects_pb2.InProgress:
-        """Set while something is left."""
+        """Set while some resource still exists."""
 
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[_effects_pb2.ProviderEvent]:
-        """Written on the Service."""
+        """The host writes these on the Service."""
 
     def __init__(
         self,
@@ -671,7 +674,7 @@ class ListLoadBalancersRequest(_message.Message):
     page_size: _builtins.int
     """Optional."""
     page_token: _builtins.str
-    """From the page before. Optional."""
+    """`next_page_token` of the previous page. Optional."""
     @_builtins.property
     def cluster(self) -> _cluster_pb2.ClusterRef:
         """Required."""
@@ -701,14 +704,14 @@ class ListLoadBalancersResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     UNREACHABLE_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty on the last page; else opaque, at most 1 KiB."""
+    """Empty on the last page; otherwise opaque, at most 1 KiB."""
     @_builtins.property
     def load_balancers(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoadBalancer]:
-        """The balancers of this page; at most page_size."""
+        """The load balancers of this page; at most page_size."""
 
     @_builtins.property
     def unreachable(self) -> _containers.RepeatedCompositeFieldContainer[_instances_pb2.UnreachableLocation]:
-        """What could not be asked."""
+        """Locations that the provider could not query."""
 
     def __init__(
         self,

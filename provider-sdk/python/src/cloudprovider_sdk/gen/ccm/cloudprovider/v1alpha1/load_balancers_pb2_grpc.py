@@ -26,12 +26,12 @@ if _version_not_supported:
 
 
 class LoadBalancersStub:
-    """LoadBalancers are what stands before Services of type LoadBalancer.
+    """LoadBalancers manages the load balancers of Services of type LoadBalancer.
 
-    Each mutation carries the whole wanted state and the natural key (cluster uid, service uid), never a change: a call that
-    was lost, repeated or overtaken does no harm. Equal calls at once join or queue; conflicting ones end in one winner and
-    CONCURRENT_OPERATION. A started mutation is finished even when the caller is gone [R:mutation-finishes], unless leadership
-    ends.
+    Each mutation carries the complete wanted state and the natural key (cluster uid, service uid), never a delta, so that a
+    lost, repeated or overtaken call does no harm. Identical concurrent calls share one operation or queue; of conflicting
+    calls one wins and the others fail with CONCURRENT_OPERATION. A provider finishes a mutation that it started even if the
+    caller is gone [R:mutation-finishes], unless leadership ends.
     """
 
     def __init__(self, channel):
@@ -68,124 +68,127 @@ class LoadBalancersStub:
 
 
 class LoadBalancersServicer:
-    """LoadBalancers are what stands before Services of type LoadBalancer.
+    """LoadBalancers manages the load balancers of Services of type LoadBalancer.
 
-    Each mutation carries the whole wanted state and the natural key (cluster uid, service uid), never a change: a call that
-    was lost, repeated or overtaken does no harm. Equal calls at once join or queue; conflicting ones end in one winner and
-    CONCURRENT_OPERATION. A started mutation is finished even when the caller is gone [R:mutation-finishes], unless leadership
-    ends.
+    Each mutation carries the complete wanted state and the natural key (cluster uid, service uid), never a delta, so that a
+    lost, repeated or overtaken call does no harm. Identical concurrent calls share one operation or queue; of conflicting
+    calls one wins and the others fail with CONCURRENT_OPERATION. A provider finishes a mutation that it started even if the
+    caller is gone [R:mutation-finishes], unless leadership ends.
     """
 
     def GetLoadBalancer(self, request, context):
-        """GetLoadBalancer reads one balancer. The answer MUST be read from the cloud now, not from a cache [R:get-reads-through].
+        """GetLoadBalancer reads one load balancer. The response MUST come from the cloud now, not from a cache.
+        [R:get-reads-through]
 
         Idempotent, no side effects. Required: cluster, service. Deadline: 30 s by default, 120 s at most.
 
-        | Condition                   | Code              | Reason                  | The host then                   |
-        |-----------------------------|-------------------|-------------------------|---------------------------------|
-        | there is none               | OK, state ABSENT  |                         | knows it                        |
-        | it is another cluster's     | OK, NOT_OWNED     |                         | does not touch it               |
-        | rights are missing          | PERMISSION_DENIED | CLOUD_PERMISSION_DENIED | slow; proves nothing            |
+        | Condition               | Code              | Reason                  | The host then        |
+        |-------------------------|-------------------|-------------------------|----------------------|
+        | it does not exist       | OK, state ABSENT  |                         | records it           |
+        | another cluster owns it | OK, NOT_OWNED     |                         | leaves it alone      |
+        | permissions are missing | PERMISSION_DENIED | CLOUD_PERMISSION_DENIED | slow; proves nothing |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def EnsureLoadBalancer(self, request, context):
-        """EnsureLoadBalancer makes the balancer be as wanted: made, changed or left alone.
+        """EnsureLoadBalancer creates or changes the load balancer to match the request, or leaves it alone if it already does.
 
-        Idempotent: N calls leave one balancer and the same answer [R:ensure-idempotent], also after a lost answer and after a
-        restart of the provider [R:ensure-after-lost-answer]. Required: cluster, fencing, service, backends, desired_digest,
-        revision. Optional: adoption. A working balancer MUST NOT be taken down because a later step failed.
-        [R:ensure-keeps-working] An empty backend set is legal. Deadline: 120 s by default, 600 s at most. The one request
-        that may grow with the cluster: up to `Limits.max_message_bytes`; above it the host stops with an Event and never
-        sends a part of the set.
+        Idempotent: N calls leave one load balancer and return the same response [R:ensure-idempotent], even after a lost
+        response or a restart of the provider [R:ensure-after-lost-answer]. Required: cluster, fencing, service, backends,
+        desired_digest, revision. Optional: adoption. A provider MUST NOT take down a working load balancer because a later step
+        failed. [R:ensure-keeps-working] An empty backend set is legal. Deadline: 120 s by default, 600 s at most. This is the
+        only request that may grow with the cluster, up to `Limits.max_message_bytes`; beyond that the host writes an Event and
+        does not call: it never sends part of a set.
 
-        When it is done, the cloud MUST hold what was asked for: each port with its protocol and node port, the families, the
-        source ranges, each backend that has an instance, and for external policy LOCAL a check of `health_check_node_port`
-        [R:built-as-asked]. What the cloud cannot do is refused as INVALID_CONFIGURATION or UNSUPPORTED_FEATURE, never left out.
+        When done, the cloud MUST hold everything that was asked for: each port with its protocol and node port, the IP
+        families, the source ranges, each backend that has an instance, and for external policy LOCAL a check of
+        `health_check_node_port` [R:built-as-asked]. A provider refuses what the cloud cannot do with INVALID_CONFIGURATION or
+        UNSUPPORTED_FEATURE, and never leaves it out.
 
-        | Condition                               | Code                | Reason                 | The host then                     |
-        |-----------------------------------------|---------------------|------------------------|-----------------------------------|
-        | done                                    | OK                  |                        | publishes the status              |
-        | it takes time                           | OK with in_progress |                        | publishes, asks again             |
-        | another controller does this one        | FAILED_PRECONDITION | IMPLEMENTED_ELSEWHERE  | lets go quietly                   |
-        | the Service makes no sense here         | INVALID_ARGUMENT    | INVALID_CONFIGURATION  | Event; waits for a change         |
-        | a protocol or family is not supported   | INVALID_ARGUMENT    | UNSUPPORTED_FEATURE    | Event; waits for a change         |
-        | a newer revision was accepted           | ABORTED             | STALE_REVISION         | looks at its digest again         |
-        | another operation runs on it            | ABORTED             | CONCURRENT_OPERATION   | retries soon                      |
-        | the name is taken by another cluster    | ALREADY_EXISTS      | OWNED_BY_OTHER_CLUSTER | Event; waits for a change         |
-        | a legacy balancer exists, adoption REFUSE| FAILED_PRECONDITION | ADOPTION_REFUSED       | Event naming the flag; waits      |
-        | quota is used up                        | RESOURCE_EXHAUSTED  | QUOTA_EXCEEDED         | Event; slow                       |
-        | a former leader calls                   | FAILED_PRECONDITION | STALE_LEADER           | freezes, reads its Lease          |
-        | the digest of backends is not known     | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET    | sends the nodes along at once     |
+        | Condition                     | Code                | Reason                | The host then                       |
+        |-------------------------------|---------------------|-----------------------|-------------------------------------|
+        | done                          | OK                  |                       | publishes the status                |
+        | still running                 | OK with in_progress |                       | publishes, repeats the request      |
+        | another controller serves it  | FAILED_PRECONDITION | IMPLEMENTED_ELSEWHERE | releases it without an Event        |
+        | the Service is invalid here   | INVALID_ARGUMENT    | INVALID_CONFIGURATION | writes an Event, waits for a change |
+        | a protocol or family is not supported | INVALID_ARGUMENT | UNSUPPORTED_FEATURE | writes an Event, waits for a change |
+        | a newer revision was accepted | ABORTED             | STALE_REVISION        | compares digests again              |
+        | another operation is running  | ABORTED             | CONCURRENT_OPERATION  | retries soon                        |
+        | another cluster uses the name | ALREADY_EXISTS      | OWNED_BY_OTHER_CLUSTER | writes an Event, waits for a change |
+        | a legacy one exists, adoption REFUSE | FAILED_PRECONDITION | ADOPTION_REFUSED | writes an Event with the flag, waits |
+        | the quota is exhausted        | RESOURCE_EXHAUSTED  | QUOTA_EXCEEDED        | slow; writes an Event               |
+        | a former leader calls         | FAILED_PRECONDITION | STALE_LEADER          | freezes, reads its Lease            |
+        | the backend set's digest is unknown | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET | resends with all nodes at once  |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BatchUpdateLoadBalancers(self, request, context):
-        """BatchUpdateLoadBalancers gives many balancers new backends in one call: what a node that comes or goes costs.
+        """BatchUpdateLoadBalancers replaces the backends of many load balancers in one call, when a node is added or removed.
 
         Idempotent. Required: cluster, fencing, backend_sets, items (1 to `Limits.max_batch_load_balancers`), each with its
-        whole Service and the index of its set. It never makes a balancer. It replaces backends and nothing else
-        [R:update-backends-only]: where the Service in the item differs from the applied one (an edit whose Ensure fails), the
-        balancer MUST get the new backends all the same, and keeps the rest as it was applied. Each balancer MUST get the set
-        that its own item names [R:update-own-set]. Deadline: 120 s by default, 600 s at most. The host splits by bytes; a set is
-        never cut.
+        whole Service and the index of its set. The RPC never creates a load balancer. It replaces backends and nothing else
+        [R:update-backends-only]: if the Service in the item differs from the applied one (an edit whose Ensure fails), the load
+        balancer MUST still get the new backends, and otherwise stays as applied. Each load balancer MUST get the set that its
+        own item refers to [R:update-own-set]. Deadline: 120 s by default, 600 s at most. The host splits a batch by its size in
+        bytes, but never splits a set.
 
-        The answer MUST hold each service uid exactly once and no other. [R:batch-keys]
+        The response MUST contain each service uid exactly once and no other. [R:batch-keys]
 
-        | Condition                              | Code / item         | Reason               | The host then             |
-        |----------------------------------------|---------------------|----------------------|---------------------------|
-        | done, or nothing to do                 | OK, item UPDATED    |                      | records it                |
-        | it takes time                          | OK, item in_progress|                      | asks again                |
-        | the Service was edited meanwhile       | OK, item UPDATED    |                      | records it; the edit waits|
-        | absent, drifted, or must be rebuilt    | OK, item error      | NEEDS_ENSURE         | calls Ensure              |
-        | a newer revision was accepted          | OK, item error      | STALE_REVISION       | looks at its digest again |
-        | too many items                         | INVALID_ARGUMENT    | BATCH_TOO_LARGE      | splits                    |
-        | a set index is out of range            | INVALID_ARGUMENT    | INVALID_ARGUMENT_SHAPE| counts a defect of its own|
-        | a former leader calls                  | FAILED_PRECONDITION | STALE_LEADER         | freezes, reads its Lease  |
-        | a digest of backends is not known      | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET  | sends all nodes along     |
+        | Condition                              | Code / item          | Reason                 | The host then              |
+        |----------------------------------------|----------------------|------------------------|----------------------------|
+        | done, or nothing to do                 | OK, item UPDATED     |                        | records it                 |
+        | still running                          | OK, item in_progress |                        | repeats the request        |
+        | the Service was edited in the meantime | OK, item UPDATED     |                        | records it; the edit waits |
+        | absent, drifted, or must be rebuilt    | OK, item error       | NEEDS_ENSURE           | calls Ensure               |
+        | a newer revision was accepted          | OK, item error       | STALE_REVISION         | compares digests again     |
+        | too many items                         | INVALID_ARGUMENT     | BATCH_TOO_LARGE        | splits                     |
+        | a set index is out of range            | INVALID_ARGUMENT     | INVALID_ARGUMENT_SHAPE | counts a bug of its own    |
+        | a former leader calls                  | FAILED_PRECONDITION  | STALE_LEADER           | freezes, reads its Lease   |
+        | a backend set's digest is unknown      | FAILED_PRECONDITION  | UNKNOWN_BACKEND_SET    | resends with all nodes     |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteLoadBalancer(self, request, context):
-        """DeleteLoadBalancer removes the balancer of a Service. With it MUST go all that was made for it: rules, groups, checks,
-        addresses [R:delete-leaves-nothing].
+        """DeleteLoadBalancer deletes the load balancer of a Service, and MUST delete everything created for it: rules, groups,
+        checks, addresses. [R:delete-leaves-nothing]
 
-        Idempotent: what is absent or half there is removed, and absence is OK. [R:delete-absent-ok] Required: cluster,
-        fencing, service. Optional: last_known, a hint: it MUST work from the natural key alone. [R:delete-by-key] Adoption
-        says whether a balancer found by its legacy name may be removed. Deadline: 120 s by default, 600 s at most.
+        Idempotent: it also removes an incomplete load balancer, and absence is OK. [R:delete-absent-ok] Required: cluster,
+        fencing, service. Optional: last_known, a hint: the provider MUST be able to work from the natural key alone.
+        [R:delete-by-key] Adoption controls whether it may delete a load balancer found by its legacy name. Deadline: 120 s by
+        default, 600 s at most.
 
-        | Condition                     | Code                | Reason                 | The host then                       |
-        |-------------------------------|---------------------|------------------------|-------------------------------------|
-        | gone                          | OK                  |                        | removes the finalizer               |
-        | it takes time                 | OK with in_progress |                        | asks again, keeps the finalizer     |
-        | it is another cluster's       | OK                  |                        | removes the finalizer; nothing was touched |
-        | only a legacy one, adoption REFUSE | OK             |                        | removes the finalizer; nothing was touched |
-        | an Ensure overtook it         | ABORTED             | STALE_REVISION         | looks at the Service again                 |
-        | a former leader calls         | FAILED_PRECONDITION | STALE_LEADER           | freezes, reads its Lease            |
-        | rights are missing            | PERMISSION_DENIED   | CLOUD_PERMISSION_DENIED| Event; slow; keeps the finalizer    |
+        | Condition                       | Code                | Reason         | The host then                              |
+        |---------------------------------|---------------------|----------------|--------------------------------------------|
+        | deleted, or already absent      | OK                  |                | removes the finalizer                      |
+        | still running                   | OK with in_progress |                | keeps the finalizer, repeats the request   |
+        | another cluster owns it         | OK                  |                | removes the finalizer; nothing was touched |
+        | only a legacy one exists, adoption REFUSE | OK        |                | removes the finalizer; nothing was touched |
+        | a newer Ensure has overtaken it | ABORTED             | STALE_REVISION | checks the Service again                   |
+        | a former leader calls           | FAILED_PRECONDITION | STALE_LEADER   | freezes, reads its Lease                   |
+        | permissions are missing         | PERMISSION_DENIED   | CLOUD_PERMISSION_DENIED | slow; keeps the finalizer, Event  |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListLoadBalancers(self, request, context):
-        """ListLoadBalancers walks over the balancers of this cluster: what a host needs after a restart instead of an Ensure per
-        Service, how it sees drift, and how it finds what nobody wants any more.
+        """ListLoadBalancers lists the load balancers of this cluster page by page. The host uses it after a restart, instead of
+        one Ensure per Service, and to find drift and orphans.
 
         Idempotent, no side effects. Required: cluster. Optional: page_size, page_token. Deadline: 30 s by default, 120 s at
-        most, per page. Pages as in ListInstances. It MUST NOT list a balancer of another cluster uid. [R:list-own-only] It may
-        list those of a former controller of this cluster, as BY_LEGACY_NAME.
+        most, per page. Paging works as in ListInstances. The provider MUST NOT list a load balancer of another cluster uid.
+        [R:list-own-only] It may list those of a former controller of this cluster, as BY_LEGACY_NAME.
 
-        | Condition                  | Code             | Reason             | The host then           |
-        |----------------------------|------------------|--------------------|-------------------------|
-        | the token is too old       | ABORTED          | PAGE_TOKEN_EXPIRED | starts the walk again   |
-        | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | starts again, counts it |
+        | Condition                  | Code             | Reason             | The host then                        |
+        |----------------------------|------------------|--------------------|--------------------------------------|
+        | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
+        | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -228,12 +231,12 @@ def add_LoadBalancersServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class LoadBalancers:
-    """LoadBalancers are what stands before Services of type LoadBalancer.
+    """LoadBalancers manages the load balancers of Services of type LoadBalancer.
 
-    Each mutation carries the whole wanted state and the natural key (cluster uid, service uid), never a change: a call that
-    was lost, repeated or overtaken does no harm. Equal calls at once join or queue; conflicting ones end in one winner and
-    CONCURRENT_OPERATION. A started mutation is finished even when the caller is gone [R:mutation-finishes], unless leadership
-    ends.
+    Each mutation carries the complete wanted state and the natural key (cluster uid, service uid), never a delta, so that a
+    lost, repeated or overtaken call does no harm. Identical concurrent calls share one operation or queue; of conflicting
+    calls one wins and the others fail with CONCURRENT_OPERATION. A provider finishes a mutation that it started even if the
+    caller is gone [R:mutation-finishes], unless leadership ends.
     """
 
     @staticmethod

@@ -27,25 +27,25 @@ class _TaintEffect:
 class _TaintEffectEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TaintEffect.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     TAINT_EFFECT_UNSPECIFIED: _TaintEffect.ValueType  # 0
-    """One that is newer than the host."""
+    """An effect that the host does not know."""
     TAINT_EFFECT_NO_SCHEDULE: _TaintEffect.ValueType  # 1
-    """No new ones come."""
+    """No new pods are scheduled."""
     TAINT_EFFECT_PREFER_NO_SCHEDULE: _TaintEffect.ValueType  # 2
-    """New ones come only where there is no other room."""
+    """New pods are scheduled only if no other node fits."""
     TAINT_EFFECT_NO_EXECUTE: _TaintEffect.ValueType  # 3
-    """They go."""
+    """Running pods are evicted."""
 
 class TaintEffect(_TaintEffect, metaclass=_TaintEffectEnumTypeWrapper):
-    """TaintEffect says what becomes of pods that do not tolerate a taint."""
+    """TaintEffect is the effect of a taint on pods that do not tolerate it."""
 
 TAINT_EFFECT_UNSPECIFIED: TaintEffect.ValueType  # 0
-"""One that is newer than the host."""
+"""An effect that the host does not know."""
 TAINT_EFFECT_NO_SCHEDULE: TaintEffect.ValueType  # 1
-"""No new ones come."""
+"""No new pods are scheduled."""
 TAINT_EFFECT_PREFER_NO_SCHEDULE: TaintEffect.ValueType  # 2
-"""New ones come only where there is no other room."""
+"""New pods are scheduled only if no other node fits."""
 TAINT_EFFECT_NO_EXECUTE: TaintEffect.ValueType  # 3
-"""They go."""
+"""Running pods are evicted."""
 Global___TaintEffect: _TypeAlias = TaintEffect  # noqa: Y015
 
 class _NodeReadiness:
@@ -55,21 +55,21 @@ class _NodeReadiness:
 class _NodeReadinessEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NodeReadiness.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     NODE_READINESS_UNSPECIFIED: _NodeReadiness.ValueType  # 0
-    """Not known: the kubelet has not said it yet, or is silent."""
+    """Unknown: the kubelet has not reported yet, or has stopped reporting."""
     NODE_READINESS_READY: _NodeReadiness.ValueType  # 1
-    """It is."""
+    """The node is ready."""
     NODE_READINESS_NOT_READY: _NodeReadiness.ValueType  # 2
-    """The kubelet says that it is not."""
+    """The kubelet reports that the node is not ready."""
 
 class NodeReadiness(_NodeReadiness, metaclass=_NodeReadinessEnumTypeWrapper):
-    """NodeReadiness says whether a node is ready for pods, as its condition Ready has it."""
+    """NodeReadiness is the status of a node's Ready condition."""
 
 NODE_READINESS_UNSPECIFIED: NodeReadiness.ValueType  # 0
-"""Not known: the kubelet has not said it yet, or is silent."""
+"""Unknown: the kubelet has not reported yet, or has stopped reporting."""
 NODE_READINESS_READY: NodeReadiness.ValueType  # 1
-"""It is."""
+"""The node is ready."""
 NODE_READINESS_NOT_READY: NodeReadiness.ValueType  # 2
-"""The kubelet says that it is not."""
+"""The kubelet reports that the node is not ready."""
 Global___NodeReadiness: _TypeAlias = NodeReadiness  # noqa: Y015
 
 class _NodeAddressType:
@@ -79,15 +79,15 @@ class _NodeAddressType:
 class _NodeAddressTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NodeAddressType.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     NODE_ADDRESS_TYPE_UNSPECIFIED: _NodeAddressType.ValueType  # 0
-    """Unknown; the address is ignored and counted."""
+    """Unknown; the host ignores and counts the address."""
     NODE_ADDRESS_TYPE_HOSTNAME: _NodeAddressType.ValueType  # 1
-    """A host name as the instance knows it."""
+    """The instance's own host name."""
     NODE_ADDRESS_TYPE_INTERNAL_IP: _NodeAddressType.ValueType  # 2
-    """An IP address reachable within the network of the cluster."""
+    """An IP address reachable within the cluster's network."""
     NODE_ADDRESS_TYPE_EXTERNAL_IP: _NodeAddressType.ValueType  # 3
     """An IP address reachable from outside."""
     NODE_ADDRESS_TYPE_INTERNAL_DNS: _NodeAddressType.ValueType  # 4
-    """A DNS name that resolves within the network of the cluster."""
+    """A DNS name that resolves within the cluster's network."""
     NODE_ADDRESS_TYPE_EXTERNAL_DNS: _NodeAddressType.ValueType  # 5
     """A DNS name that resolves from outside."""
 
@@ -95,25 +95,25 @@ class NodeAddressType(_NodeAddressType, metaclass=_NodeAddressTypeEnumTypeWrappe
     """NodeAddressType is the type of an address of a node."""
 
 NODE_ADDRESS_TYPE_UNSPECIFIED: NodeAddressType.ValueType  # 0
-"""Unknown; the address is ignored and counted."""
+"""Unknown; the host ignores and counts the address."""
 NODE_ADDRESS_TYPE_HOSTNAME: NodeAddressType.ValueType  # 1
-"""A host name as the instance knows it."""
+"""The instance's own host name."""
 NODE_ADDRESS_TYPE_INTERNAL_IP: NodeAddressType.ValueType  # 2
-"""An IP address reachable within the network of the cluster."""
+"""An IP address reachable within the cluster's network."""
 NODE_ADDRESS_TYPE_EXTERNAL_IP: NodeAddressType.ValueType  # 3
 """An IP address reachable from outside."""
 NODE_ADDRESS_TYPE_INTERNAL_DNS: NodeAddressType.ValueType  # 4
-"""A DNS name that resolves within the network of the cluster."""
+"""A DNS name that resolves within the cluster's network."""
 NODE_ADDRESS_TYPE_EXTERNAL_DNS: NodeAddressType.ValueType  # 5
 """A DNS name that resolves from outside."""
 Global___NodeAddressType: _TypeAlias = NodeAddressType  # noqa: Y015
 
 @_typing.final
 class NodeRef(_message.Message):
-    """NodeRef names a node of the cluster. It is how a node is named in every RPC.
+    """NodeRef identifies a node of the cluster in every RPC.
 
-    A provider looks the instance up by provider_id when it is set, and by the other fields when it is not. The host fills
-    name and uid always, and of the rest what the provider declared in `Wants`; a field that is not wanted is empty.
+    A provider looks up the instance by provider_id if it is set, and by the other fields otherwise. The host always fills
+    name and uid, and fills the other fields only if the provider lists them in `Wants`; a field that is not wanted is empty.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -175,26 +175,24 @@ class NodeRef(_message.Message):
     name: _builtins.str
     """Name of the Node. Required, at most 253 bytes."""
     uid: _builtins.str
-    """Uid of the Node. Required from the host; may be empty where a provider answers with a NodeRef."""
+    """Uid of the Node. Required from the host; may be empty in a provider's response."""
     provider_id: _builtins.str
-    """The provider ID, if the node has one already; at most 1 KiB. It MUST be believed over every other field.
+    """The provider ID, if the node already has one; at most 1 KiB. It MUST take precedence over every other field.
     [R:node-by-provider-id]
     """
     system_uuid: _builtins.str
-    """The instance's own uuid as the kubelet read it from the firmware (`status.nodeInfo.systemUUID`)."""
+    """The instance's uuid, as the kubelet read it from the firmware (`status.nodeInfo.systemUUID`)."""
     unschedulable: _builtins.bool
-    """The node is cordoned (`spec.unschedulable`). Upstream's balancers send traffic to it all the same, and so does a set of
-    backends.
-    """
+    """The node is cordoned (`spec.unschedulable`). It still receives traffic as a backend, as in upstream Kubernetes."""
     readiness: Global___NodeReadiness.ValueType
-    """What the node's condition Ready says."""
+    """The node's Ready condition."""
     @_builtins.property
     def provided_node_ips(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What the kubelet was told with `--node-ip`, in its order; at most two."""
+        """The kubelet's `--node-ip`, in its order; at most two."""
 
     @_builtins.property
     def addresses(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeAddress]:
-        """Addresses in the node's status."""
+        """The addresses in the node's status."""
 
     @_builtins.property
     def creation_time(self) -> _timestamp_pb2.Timestamp:
@@ -210,15 +208,15 @@ class NodeRef(_message.Message):
 
     @_builtins.property
     def pod_cidrs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Pod CIDRs of the node, for route targets and backends that want them."""
+        """Pod CIDRs of the node, for route targets and for backends that need them."""
 
     @_builtins.property
     def taints(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeTaint]:
-        """The wanted taints of the node, in its order."""
+        """The wanted taints of the node, in the node's order."""
 
     @_builtins.property
     def deletion_time(self) -> _timestamp_pb2.Timestamp:
-        """When deletion of the Node was asked for; absent: it was not. Such a node is in no set of backends."""
+        """The node's deletion timestamp; absent if it is not being deleted. A node that is being deleted is in no backend set."""
 
     def __init__(
         self,
@@ -287,8 +285,8 @@ class NodeAddress(_message.Message):
     type: Global___NodeAddressType.ValueType
     """Required."""
     address: _builtins.str
-    """An IP in text form for the IP types, else a DNS name; at most 253 bytes. An IP type with a text that is no IP is
-    dropped by the host, counted and told in an Event. [R:address-valid]
+    """An IP address in text form for the IP types, otherwise a DNS name; at most 253 bytes. The host drops and counts an entry
+    of an IP type that is not an IP address, and writes an Event. [R:address-valid]
     """
     def __init__(
         self,

@@ -31,35 +31,35 @@ class _RouteState:
 class _RouteStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RouteState.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     ROUTE_STATE_UNSPECIFIED: _RouteState.ValueType  # 0
-    """Not known: kept, and not taken as standing."""
+    """Unknown: the host keeps the route and does not count it as working."""
     ROUTE_STATE_ACTIVE: _RouteState.ValueType  # 1
-    """It leads to its target."""
+    """The route leads to its target."""
     ROUTE_STATE_PENDING: _RouteState.ValueType  # 2
-    """Being made."""
+    """The route is being created."""
     ROUTE_STATE_BLACKHOLE: _RouteState.ValueType  # 3
-    """Its target is gone: packets are lost."""
+    """The target no longer exists: packets are dropped."""
 
 class RouteState(_RouteState, metaclass=_RouteStateEnumTypeWrapper):
-    """RouteState says what a route does."""
+    """RouteState is the state of a route."""
 
 ROUTE_STATE_UNSPECIFIED: RouteState.ValueType  # 0
-"""Not known: kept, and not taken as standing."""
+"""Unknown: the host keeps the route and does not count it as working."""
 ROUTE_STATE_ACTIVE: RouteState.ValueType  # 1
-"""It leads to its target."""
+"""The route leads to its target."""
 ROUTE_STATE_PENDING: RouteState.ValueType  # 2
-"""Being made."""
+"""The route is being created."""
 ROUTE_STATE_BLACKHOLE: RouteState.ValueType  # 3
-"""Its target is gone: packets are lost."""
+"""The target no longer exists: packets are dropped."""
 Global___RouteState: _TypeAlias = RouteState  # noqa: Y015
 
 @_typing.final
 class Route(_message.Message):
-    """Route is a route as the cloud has it.
+    """Route is a route in the cloud.
 
-    With CAPABILITY_ROUTE_OWNERSHIP a route carries the uid of its cluster, and every answer MUST say how it was recognised
-    [R:route-ownership]: the host removes BY_UID only. Many clouds have no room for a tag in a route. Without the capability
-    the provider is told by its own configuration which route tables are the cluster's, and the host takes each route in them
-    that lies wholly inside of a cluster CIDR for the cluster's, whoever made it.
+    With CAPABILITY_ROUTE_OWNERSHIP a route carries the uid of its cluster, and every response MUST report how the provider
+    recognised it [R:route-ownership]: the host deletes only routes that are BY_UID. Many clouds cannot tag a route. Without
+    the capability, the provider's own configuration names the route tables of the cluster, and the host treats every route in
+    them that lies entirely within a cluster CIDR as the cluster's, whoever created it.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -76,11 +76,11 @@ class Route(_message.Message):
     state: Global___RouteState.ValueType
     """Required."""
     ownership: _cluster_pb2.Ownership.ValueType
-    """How it was recognised. Only with CAPABILITY_ROUTE_OWNERSHIP, and then required."""
+    """How the provider recognised the route. Only with CAPABILITY_ROUTE_OWNERSHIP, and then required."""
     @_builtins.property
     def target(self) -> _node_pb2.NodeRef:
-        """The node it leads to, with name, provider ID and, under CAPABILITY_ROUTE_NODE_ADDRESSES, the addresses it holds.
-        Absent when it leads to nothing known.
+        """The node that the route leads to, with name, provider ID and, under CAPABILITY_ROUTE_NODE_ADDRESSES, the addresses in
+        the route. Absent if the target is unknown.
         """
 
     def __init__(
@@ -113,14 +113,14 @@ class ListRoutesRequest(_message.Message):
     page_size: _builtins.int
     """Optional."""
     page_token: _builtins.str
-    """From the page before. Optional."""
+    """`next_page_token` of the previous page. Optional."""
     @_builtins.property
     def cluster(self) -> _cluster_pb2.ClusterRef:
         """Required."""
 
     @_builtins.property
     def within(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The cluster CIDRs: routes outside of all need not be listed. Optional."""
+        """The cluster CIDRs: routes outside all of them need not be listed. Optional."""
 
     def __init__(
         self,
@@ -148,14 +148,14 @@ class ListRoutesResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     UNREACHABLE_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty on the last page; else opaque, at most 1 KiB."""
+    """Empty on the last page; otherwise opaque, at most 1 KiB."""
     @_builtins.property
     def routes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Route]:
         """The routes of this page; at most page_size."""
 
     @_builtins.property
     def unreachable(self) -> _containers.RepeatedCompositeFieldContainer[_instances_pb2.UnreachableLocation]:
-        """What could not be asked."""
+        """Locations that the provider could not query."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ Global___ListRoutesResponse: _TypeAlias = ListRoutesResponse  # noqa: Y015
 
 @_typing.final
 class BatchEnsureRoutesRequest(_message.Message):
-    """BatchEnsureRoutesRequest asks for routes."""
+    """BatchEnsureRoutesRequest lists the wanted routes."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -191,7 +191,7 @@ class BatchEnsureRoutesRequest(_message.Message):
 
     @_builtins.property
     def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___RouteToEnsure]:
-        """Required. No destination twice."""
+        """Required. Destinations are unique."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class RouteToEnsure(_message.Message):
     DESTINATION_CIDR_FIELD_NUMBER: _builtins.int
     TARGET_FIELD_NUMBER: _builtins.int
     key: _builtins.str
-    """Chosen by the caller, echoed. Required, unique in the request."""
+    """Chosen by the caller, echoed in the response. Required, unique in the request."""
     destination_cidr: _builtins.str
     """In canonical form. Required."""
     @_builtins.property
@@ -249,7 +249,7 @@ class BatchEnsureRoutesResponse(_message.Message):
     RESULTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___RouteResult]:
-        """One for each key, in any order."""
+        """One result for each key, in any order."""
 
     def __init__(
         self,
@@ -266,7 +266,7 @@ Global___BatchEnsureRoutesResponse: _TypeAlias = BatchEnsureRoutesResponse  # no
 
 @_typing.final
 class RouteResult(_message.Message):
-    """RouteResult is the answer to one wanted route."""
+    """RouteResult is the result for one wanted route."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -279,19 +279,19 @@ class RouteResult(_message.Message):
     """Required."""
     @_builtins.property
     def route(self) -> Global___Route:
-        """The route as it stands. Its target MUST be the one asked for. [R:route-echo-target] Required unless error is set."""
+        """The route as it now exists. Its target MUST be the requested one. [R:route-echo-target] Required unless error is set."""
 
     @_builtins.property
     def in_progress(self) -> _effects_pb2.InProgress:
-        """Set while it takes time."""
+        """Set while the operation is still running."""
 
     @_builtins.property
     def error(self) -> _errors_pb2.ItemError:
-        """Why there is no route."""
+        """Why the route could not be ensured."""
 
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[_effects_pb2.ProviderEvent]:
-        """Written on the Node."""
+        """The host writes these on the Node."""
 
     def __init__(
         self,
@@ -312,7 +312,7 @@ Global___RouteResult: _TypeAlias = RouteResult  # noqa: Y015
 
 @_typing.final
 class BatchDeleteRoutesRequest(_message.Message):
-    """BatchDeleteRoutesRequest asks for removal."""
+    """BatchDeleteRoutesRequest lists the routes to delete."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -348,17 +348,17 @@ Global___BatchDeleteRoutesRequest: _TypeAlias = BatchDeleteRoutesRequest  # noqa
 
 @_typing.final
 class RouteToDelete(_message.Message):
-    """RouteToDelete is one route that shall go."""
+    """RouteToDelete is one route to delete."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     KEY_FIELD_NUMBER: _builtins.int
     ROUTE_FIELD_NUMBER: _builtins.int
     key: _builtins.str
-    """Chosen by the caller, echoed. Required, unique in the request."""
+    """Chosen by the caller, echoed in the response. Required, unique in the request."""
     @_builtins.property
     def route(self) -> Global___Route:
-        """The route exactly as it was listed: id, destination, target. Required."""
+        """The route exactly as listed: id, destination, target. Required."""
 
     def __init__(
         self,
@@ -383,7 +383,7 @@ class BatchDeleteRoutesResponse(_message.Message):
     RESULTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___RouteDeletion]:
-        """One for each key, in any order."""
+        """One result for each key, in any order."""
 
     def __init__(
         self,
@@ -400,7 +400,7 @@ Global___BatchDeleteRoutesResponse: _TypeAlias = BatchDeleteRoutesResponse  # no
 
 @_typing.final
 class RouteDeletion(_message.Message):
-    """RouteDeletion is the answer to one removal. Without error and in_progress: it is gone."""
+    """RouteDeletion is the result for one route. Without error and in_progress, the route is gone."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -411,11 +411,11 @@ class RouteDeletion(_message.Message):
     """Required."""
     @_builtins.property
     def in_progress(self) -> _effects_pb2.InProgress:
-        """Set while it takes time."""
+        """Set while the operation is still running."""
 
     @_builtins.property
     def error(self) -> _errors_pb2.ItemError:
-        """ROUTE_CHANGED, or any other."""
+        """ROUTE_CHANGED or any other reason."""
 
     def __init__(
         self,

@@ -26,10 +26,10 @@ if _version_not_supported:
 
 
 class RoutesStub:
-    """Routes lead the pod CIDRs of nodes to the nodes.
+    """Routes route the pod CIDRs of nodes to the nodes.
 
-    The natural key of a route is (cluster uid, destination CIDR). CIDRs are compared as networks, never as text, and MUST
-    be answered in canonical form. [R:route-canonical]
+    The natural key of a route is (cluster uid, destination CIDR). CIDRs are compared as networks, never as text, and
+    responses MUST contain them in canonical form. [R:route-canonical]
     """
 
     def __init__(self, channel):
@@ -56,63 +56,65 @@ class RoutesStub:
 
 
 class RoutesServicer:
-    """Routes lead the pod CIDRs of nodes to the nodes.
+    """Routes route the pod CIDRs of nodes to the nodes.
 
-    The natural key of a route is (cluster uid, destination CIDR). CIDRs are compared as networks, never as text, and MUST
-    be answered in canonical form. [R:route-canonical]
+    The natural key of a route is (cluster uid, destination CIDR). CIDRs are compared as networks, never as text, and
+    responses MUST contain them in canonical form. [R:route-canonical]
     """
 
     def ListRoutes(self, request, context):
-        """ListRoutes walks over the routes of this cluster, blackholes and routes to unknown targets among them.
+        """ListRoutes lists the routes of this cluster page by page, including blackholes and routes to unknown targets.
 
         Idempotent, no side effects. Required: cluster. Optional: page_size, page_token, within. Deadline: 60 s by default,
-        120 s at most, per page. Pages as in ListInstances. An incomplete walk never marks a node's network unavailable.
+        120 s at most, per page. Paging works as in ListInstances. The host never marks a node's network unavailable because of
+        an incomplete list.
 
-        | Condition                  | Code             | Reason             | The host then           |
-        |----------------------------|------------------|--------------------|-------------------------|
-        | the token is too old       | ABORTED          | PAGE_TOKEN_EXPIRED | starts the walk again   |
-        | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | starts again, counts it |
+        | Condition                  | Code             | Reason             | The host then                        |
+        |----------------------------|------------------|--------------------|--------------------------------------|
+        | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
+        | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BatchEnsureRoutes(self, request, context):
-        """BatchEnsureRoutes makes each destination lead to its target. A route with a wrong target is replaced; one of a former
-        controller is taken over, and its answer is BY_UID.
+        """BatchEnsureRoutes routes each destination to its target. It replaces a route to another target and takes over a former
+        controller's route, which then has ownership BY_UID.
 
         Idempotent. Required: cluster, fencing, items (1 to `Limits.max_batch_routes`). Deadline: 120 s by default, 300 s at
-        most. The answer MUST hold each key exactly once and no other. [R:batch-keys]
+        most. The response MUST contain each key exactly once and no other key. [R:batch-keys]
 
-        | Condition                        | Code / item         | Reason                 | The host then                |
-        |----------------------------------|---------------------|------------------------|------------------------------|
-        | the route stands                 | OK, item with route |                        | marks the network available  |
-        | it takes time                    | OK, item in_progress|                        | asks again                   |
-        | the target does not exist        | OK, item error      | INSTANCE_NOT_FOUND     | retries; Event on the node   |
-        | the table is full                | OK, item error      | ROUTE_TABLE_FULL       | slow; Event on the node      |
-        | the destination is another's     | OK, item error      | OWNED_BY_OTHER_CLUSTER | Event; waits                 |
-        | too many items                   | INVALID_ARGUMENT    | BATCH_TOO_LARGE        | splits                       |
-        | a former leader calls            | FAILED_PRECONDITION | STALE_LEADER           | freezes, reads its Lease     |
+        | Condition                 | Code / item          | Reason                 | The host then                        |
+        |---------------------------|----------------------|------------------------|--------------------------------------|
+        | the route exists          | OK, item with route  |                        | marks the network available          |
+        | still running             | OK, item in_progress |                        | repeats the request                  |
+        | the target does not exist | OK, item error       | INSTANCE_NOT_FOUND     | retries; writes an Event on the node |
+        | the table is full         | OK, item error       | ROUTE_TABLE_FULL       | slow; writes an Event on the node    |
+        | another cluster owns the destination | OK, item error | OWNED_BY_OTHER_CLUSTER | writes an Event, waits          |
+        | too many items            | INVALID_ARGUMENT     | BATCH_TOO_LARGE        | splits                               |
+        | a former leader calls     | FAILED_PRECONDITION  | STALE_LEADER           | freezes, reads its Lease             |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BatchDeleteRoutes(self, request, context):
-        """BatchDeleteRoutes removes routes that were listed.
+        """BatchDeleteRoutes deletes listed routes.
 
-        Idempotent: a route that is gone is OK. Required: cluster, fencing, items (1 to `Limits.max_batch_routes`), each with
-        the id and target as listed: a route that was re-pointed since MUST NOT be removed. [R:route-changed] Deadline: 120 s
-        by default, 300 s at most. The answer MUST hold each key exactly once and no other. [R:batch-keys]
+        Idempotent: deleting an absent route is OK. Required: cluster, fencing, items (1 to `Limits.max_batch_routes`), each
+        with the id and target as listed: the provider MUST NOT delete a route whose target has changed since. [R:route-changed]
+        Deadline: 120 s by default, 300 s at most. The response MUST contain each key exactly once and no other key.
+        [R:batch-keys]
 
-        | Condition               | Code / item         | Reason          | The host then            |
-        |-------------------------|---------------------|-----------------|--------------------------|
-        | gone                    | OK, item            |                 | forgets it               |
-        | it takes time           | OK, item in_progress|                 | asks again               |
-        | re-pointed since        | OK, item error      | ROUTE_CHANGED   | lists again              |
-        | it is another cluster's | OK, item error      | OWNED_BY_OTHER_CLUSTER | Event; waits      |
-        | too many items          | INVALID_ARGUMENT    | BATCH_TOO_LARGE | splits                   |
-        | a former leader calls   | FAILED_PRECONDITION | STALE_LEADER    | freezes, reads its Lease |
+        | Condition                  | Code / item          | Reason                 | The host then            |
+        |----------------------------|----------------------|------------------------|--------------------------|
+        | deleted, or already absent | OK, item             |                        | forgets it               |
+        | still running              | OK, item in_progress |                        | repeats the request      |
+        | the target has changed     | OK, item error       | ROUTE_CHANGED          | lists again              |
+        | another cluster owns it    | OK, item error       | OWNED_BY_OTHER_CLUSTER | writes an Event, waits   |
+        | too many items             | INVALID_ARGUMENT     | BATCH_TOO_LARGE        | splits                   |
+        | a former leader calls      | FAILED_PRECONDITION  | STALE_LEADER           | freezes, reads its Lease |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -145,10 +147,10 @@ def add_RoutesServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Routes:
-    """Routes lead the pod CIDRs of nodes to the nodes.
+    """Routes route the pod CIDRs of nodes to the nodes.
 
-    The natural key of a route is (cluster uid, destination CIDR). CIDRs are compared as networks, never as text, and MUST
-    be answered in canonical form. [R:route-canonical]
+    The natural key of a route is (cluster uid, destination CIDR). CIDRs are compared as networks, never as text, and
+    responses MUST contain them in canonical form. [R:route-canonical]
     """
 
     @staticmethod

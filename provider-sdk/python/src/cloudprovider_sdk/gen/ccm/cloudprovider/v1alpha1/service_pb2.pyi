@@ -81,7 +81,7 @@ class _IpFamilyPolicy:
 class _IpFamilyPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_IpFamilyPolicy.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     IP_FAMILY_POLICY_UNSPECIFIED: _IpFamilyPolicy.ValueType  # 0
-    """Not said: single stack."""
+    """Not set: single stack."""
     IP_FAMILY_POLICY_SINGLE_STACK: _IpFamilyPolicy.ValueType  # 1
     """One family."""
     IP_FAMILY_POLICY_PREFER_DUAL_STACK: _IpFamilyPolicy.ValueType  # 2
@@ -90,10 +90,10 @@ class _IpFamilyPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_IpFami
     """Both, or an error."""
 
 class IpFamilyPolicy(_IpFamilyPolicy, metaclass=_IpFamilyPolicyEnumTypeWrapper):
-    """IpFamilyPolicy says how many families a Service shall have."""
+    """IpFamilyPolicy is how many IP families a Service has."""
 
 IP_FAMILY_POLICY_UNSPECIFIED: IpFamilyPolicy.ValueType  # 0
-"""Not said: single stack."""
+"""Not set: single stack."""
 IP_FAMILY_POLICY_SINGLE_STACK: IpFamilyPolicy.ValueType  # 1
 """One family."""
 IP_FAMILY_POLICY_PREFER_DUAL_STACK: IpFamilyPolicy.ValueType  # 2
@@ -109,21 +109,21 @@ class _TrafficPolicy:
 class _TrafficPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TrafficPolicy.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     TRAFFIC_POLICY_UNSPECIFIED: _TrafficPolicy.ValueType  # 0
-    """Not said: cluster-wide."""
+    """Not set: every node serves."""
     TRAFFIC_POLICY_CLUSTER: _TrafficPolicy.ValueType  # 1
     """Every node serves."""
     TRAFFIC_POLICY_LOCAL: _TrafficPolicy.ValueType  # 2
-    """Only nodes that have an endpoint serve; the health check tells which."""
+    """Only nodes that have an endpoint serve; the health check identifies them."""
 
 class TrafficPolicy(_TrafficPolicy, metaclass=_TrafficPolicyEnumTypeWrapper):
-    """TrafficPolicy says which nodes may serve."""
+    """TrafficPolicy is which nodes may serve traffic."""
 
 TRAFFIC_POLICY_UNSPECIFIED: TrafficPolicy.ValueType  # 0
-"""Not said: cluster-wide."""
+"""Not set: every node serves."""
 TRAFFIC_POLICY_CLUSTER: TrafficPolicy.ValueType  # 1
 """Every node serves."""
 TRAFFIC_POLICY_LOCAL: TrafficPolicy.ValueType  # 2
-"""Only nodes that have an endpoint serve; the health check tells which."""
+"""Only nodes that have an endpoint serve; the health check identifies them."""
 Global___TrafficPolicy: _TypeAlias = TrafficPolicy  # noqa: Y015
 
 class _IngressIpMode:
@@ -133,26 +133,26 @@ class _IngressIpMode:
 class _IngressIpModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_IngressIpMode.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     INGRESS_IP_MODE_UNSPECIFIED: _IngressIpMode.ValueType  # 0
-    """Not said: VIP when there is an address."""
+    """Not set: VIP if there is an address."""
     INGRESS_IP_MODE_VIP: _IngressIpMode.ValueType  # 1
-    """Packets arrive with the balancer's address as destination; nodes may short-circuit."""
+    """Packets arrive with the load balancer's address as their destination; nodes may short-circuit."""
     INGRESS_IP_MODE_PROXY: _IngressIpMode.ValueType  # 2
-    """The balancer must be passed through."""
+    """Traffic must pass through the load balancer."""
 
 class IngressIpMode(_IngressIpMode, metaclass=_IngressIpModeEnumTypeWrapper):
-    """IngressIpMode says how the nodes shall treat traffic to a balancer's address."""
+    """IngressIpMode is how nodes treat traffic to a load balancer's address."""
 
 INGRESS_IP_MODE_UNSPECIFIED: IngressIpMode.ValueType  # 0
-"""Not said: VIP when there is an address."""
+"""Not set: VIP if there is an address."""
 INGRESS_IP_MODE_VIP: IngressIpMode.ValueType  # 1
-"""Packets arrive with the balancer's address as destination; nodes may short-circuit."""
+"""Packets arrive with the load balancer's address as their destination; nodes may short-circuit."""
 INGRESS_IP_MODE_PROXY: IngressIpMode.ValueType  # 2
-"""The balancer must be passed through."""
+"""Traffic must pass through the load balancer."""
 Global___IngressIpMode: _TypeAlias = IngressIpMode  # noqa: Y015
 
 @_typing.final
 class ServiceRef(_message.Message):
-    """ServiceRef names a Kubernetes Service. The uid is its natural key: (cluster uid, service uid) finds its balancer."""
+    """ServiceRef identifies a Kubernetes Service. The natural key of its load balancer is (cluster uid, service uid)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -182,8 +182,8 @@ Global___ServiceRef: _TypeAlias = ServiceRef  # noqa: Y015
 
 @_typing.final
 class Service(_message.Message):
-    """Service is what a provider may read of a Kubernetes Service. The host sends ref, ports and class always, and of the
-    rest what the provider declared in `Wants`.
+    """Service is the part of a Kubernetes Service that a provider may read. The host always sends ref, ports and class, and
+    sends the other fields only if the provider lists them in `Wants`.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -249,19 +249,19 @@ class Service(_message.Message):
     FINALIZERS_FIELD_NUMBER: _builtins.int
     DELETION_TIME_FIELD_NUMBER: _builtins.int
     load_balancer_class: _builtins.str
-    """`spec.loadBalancerClass`; empty when there is none."""
+    """`spec.loadBalancerClass`; may be empty."""
     load_balancer_ip: _builtins.str
-    """`spec.loadBalancerIP`; empty when there is none."""
+    """`spec.loadBalancerIP`; may be empty."""
     ip_family_policy: Global___IpFamilyPolicy.ValueType
-    """The Service requires or prefers both families."""
+    """Whether the Service requires or prefers both families."""
     external_traffic_policy: Global___TrafficPolicy.ValueType
-    """Which nodes serve traffic from outside."""
+    """Which nodes serve external traffic."""
     internal_traffic_policy: Global___TrafficPolicy.ValueType
-    """Which nodes serve traffic from inside."""
+    """Which nodes serve internal traffic."""
     health_check_node_port: _builtins.int
-    """Where to ask a node whether it has endpoints; 0 when there is no such port. Only with external policy LOCAL."""
+    """The port on which a node reports whether it has endpoints; 0 if there is none. Only with external policy LOCAL."""
     allocate_node_ports: _builtins.bool
-    """False: no node ports were allotted; reach the pods in another way, or refuse with UNSUPPORTED_FEATURE."""
+    """False: the Service has no node ports; reach the pods in another way, or refuse with UNSUPPORTED_FEATURE."""
     @_builtins.property
     def ref(self) -> Global___ServiceRef:
         """Required."""
@@ -276,7 +276,7 @@ class Service(_message.Message):
 
     @_builtins.property
     def ports(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServicePort]:
-        """In the order of the Service. Required."""
+        """In the Service's order. Required."""
 
     @_builtins.property
     def source_ranges(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -284,7 +284,7 @@ class Service(_message.Message):
 
     @_builtins.property
     def ip_families(self) -> _containers.RepeatedScalarFieldContainer[Global___IpFamily.ValueType]:
-        """IP families, in the order of the Service."""
+        """IP families, in the Service's order."""
 
     @_builtins.property
     def cluster_ips(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -296,11 +296,11 @@ class Service(_message.Message):
 
     @_builtins.property
     def client_ip_affinity(self) -> _duration_pb2.Duration:
-        """Sticky by client address, and for how long. Absent: not sticky."""
+        """Timeout of the session affinity by client IP. Absent: no affinity."""
 
     @_builtins.property
     def ingress(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoadBalancerIngress]:
-        """What the status says now."""
+        """The current `status.loadBalancer.ingress`."""
 
     @_builtins.property
     def creation_time(self) -> _timestamp_pb2.Timestamp:
@@ -308,11 +308,11 @@ class Service(_message.Message):
 
     @_builtins.property
     def finalizers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Its finalizers, in its order, if they are wanted. In no digest: that one comes or goes is no reason for a call."""
+        """Finalizers, in the Service's order, if wanted. Digests exclude them: adding or removing one causes no call."""
 
     @_builtins.property
     def deletion_time(self) -> _timestamp_pb2.Timestamp:
-        """When deletion of the Service was asked for, if that is wanted; absent: it was not. In no digest."""
+        """The Service's deletion timestamp, if wanted; absent if it is not being deleted. Digests exclude it."""
 
     def __init__(
         self,
@@ -362,15 +362,15 @@ class ServicePort(_message.Message):
     TARGET_PORT_NUMBER_FIELD_NUMBER: _builtins.int
     TARGET_PORT_NAME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Empty when the Service has one unnamed port."""
+    """Empty if the Service's only port has no name."""
     protocol: Global___Protocol.ValueType
     """Required."""
     app_protocol: _builtins.str
-    """A hint at what is spoken, for example "https". Empty when not said."""
+    """The application protocol, for example "https". May be empty."""
     port: _builtins.int
-    """Port of the balancer. Required, 1 to 65535."""
+    """Port of the load balancer. Required, 1 to 65535."""
     node_port: _builtins.int
-    """Port on every node; 0 when none was allotted."""
+    """Port on every node; 0 if none was allocated."""
     target_port_number: _builtins.int
     """As a number."""
     target_port_name: _builtins.str
@@ -407,13 +407,13 @@ class ServiceCondition(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     type: _builtins.str
-    """As Kubernetes takes it: CamelCase, with or without a domain and a slash before it. Required."""
+    """In Kubernetes' form: CamelCase, optionally prefixed by a domain and a slash. Required."""
     status: _cloud_provider_pb2.ConditionStatus.ValueType
-    """What is not known is written as Unknown."""
+    """UNSPECIFIED is written as Unknown."""
     reason: _builtins.str
     """CamelCase, at most 63 bytes. Required."""
     message: _builtins.str
-    """For people, at most 1 KiB; no secret. Optional."""
+    """Human-readable, at most 1 KiB; no secrets. Optional."""
     def __init__(
         self,
         *,
@@ -432,7 +432,7 @@ Global___ServiceCondition: _TypeAlias = ServiceCondition  # noqa: Y015
 
 @_typing.final
 class LoadBalancerIngress(_message.Message):
-    """LoadBalancerIngress is one way into a balancer, and becomes one entry of `status.loadBalancer.ingress`."""
+    """LoadBalancerIngress is one address of a load balancer, and becomes one entry of `status.loadBalancer.ingress`."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -441,14 +441,14 @@ class LoadBalancerIngress(_message.Message):
     IP_MODE_FIELD_NUMBER: _builtins.int
     PORTS_FIELD_NUMBER: _builtins.int
     ip: _builtins.str
-    """An IP in text form. One of ip and hostname is required. [R:ingress-valid]"""
+    """An IP address in text form. One of ip and hostname is required. [R:ingress-valid]"""
     hostname: _builtins.str
     """A DNS name."""
     ip_mode: Global___IngressIpMode.ValueType
     """Only with ip."""
     @_builtins.property
     def ports(self) -> _containers.RepeatedCompositeFieldContainer[Global___PortStatus]:
-        """What became of each port. Optional."""
+        """The state of each port. Optional."""
 
     def __init__(
         self,
@@ -468,7 +468,7 @@ Global___LoadBalancerIngress: _TypeAlias = LoadBalancerIngress  # noqa: Y015
 
 @_typing.final
 class PortStatus(_message.Message):
-    """PortStatus is the state of one port of a balancer."""
+    """PortStatus is the state of one port of a load balancer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -480,7 +480,7 @@ class PortStatus(_message.Message):
     protocol: Global___Protocol.ValueType
     """Required."""
     error: _builtins.str
-    """Empty when all is well; else a CamelCase reason, at most 316 bytes."""
+    """Empty if the port works; otherwise a CamelCase reason, at most 316 bytes."""
     def __init__(
         self,
         *,

@@ -30,23 +30,23 @@ class _VolumeStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_VolumeSta
     VOLUME_STATE_UNSPECIFIED: _VolumeState.ValueType  # 0
     """Unknown."""
     VOLUME_STATE_PRESENT: _VolumeState.ValueType  # 1
-    """It is there."""
+    """The volume exists."""
     VOLUME_STATE_ABSENT: _VolumeState.ValueType  # 2
-    """It was looked for and is not there."""
+    """The provider looked for the volume and it does not exist."""
     VOLUME_STATE_NOT_OWNED: _VolumeState.ValueType  # 3
-    """Another cloud's, or of a kind this provider does not know."""
+    """The volume belongs to another cloud, or this provider does not support its plugin."""
 
 class VolumeState(_VolumeState, metaclass=_VolumeStateEnumTypeWrapper):
-    """VolumeState says whether a volume exists."""
+    """VolumeState is whether a volume exists."""
 
 VOLUME_STATE_UNSPECIFIED: VolumeState.ValueType  # 0
 """Unknown."""
 VOLUME_STATE_PRESENT: VolumeState.ValueType  # 1
-"""It is there."""
+"""The volume exists."""
 VOLUME_STATE_ABSENT: VolumeState.ValueType  # 2
-"""It was looked for and is not there."""
+"""The provider looked for the volume and it does not exist."""
 VOLUME_STATE_NOT_OWNED: VolumeState.ValueType  # 3
-"""Another cloud's, or of a kind this provider does not know."""
+"""The volume belongs to another cloud, or this provider does not support its plugin."""
 Global___VolumeState: _TypeAlias = VolumeState  # noqa: Y015
 
 @_typing.final
@@ -112,18 +112,18 @@ class VolumeQuery(_message.Message):
     VOLUME_ID_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     key: _builtins.str
-    """Chosen by the caller, echoed. Required, unique in the request."""
+    """Chosen by the caller, echoed in the response. Required, unique in the request."""
     name: _builtins.str
     """Name of the PersistentVolume. Required."""
     uid: _builtins.str
-    """Its uid; empty while it is being admitted."""
+    """Uid of the PersistentVolume; empty during admission."""
     plugin: _builtins.str
-    """The volume plugin as Kubernetes names it, for example "kubernetes.io/aws-ebs". Required."""
+    """Kubernetes' name of the volume plugin, for example "kubernetes.io/aws-ebs". Required."""
     volume_id: _builtins.str
-    """The volume's id as its source says it. Required, at most 1 KiB."""
+    """The volume's id, as in the PersistentVolume's source. Required, at most 1 KiB."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Labels that the volume has already; a zone label is a hint where to look."""
+        """Labels that the volume already has; a zone label is a hint where to look."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class BatchGetVolumeLabelsResponse(_message.Message):
     RESULTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___VolumeResult]:
-        """One for each key, in any order."""
+        """One result for each key, in any order."""
 
     def __init__(
         self,
@@ -203,11 +203,11 @@ class VolumeResult(_message.Message):
     """Required."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Topology labels. Several zones stand in one value, joined by "__", sorted."""
+        """Topology labels. Several zones form one value, sorted and joined by "__"."""
 
     @_builtins.property
     def error(self) -> _errors_pb2.ItemError:
-        """Why nothing is known."""
+        """Why the provider has no labels."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class VolumesStub:
-    """Volumes answers the topology labels of volumes that no CSI driver looks after. It replaces PVLabeler.
+    """Volumes returns the topology labels of volumes that no CSI driver manages. It replaces PVLabeler.
     """
 
     def __init__(self, channel):
@@ -43,22 +43,22 @@ class VolumesStub:
 
 
 class VolumesServicer:
-    """Volumes answers the topology labels of volumes that no CSI driver looks after. It replaces PVLabeler.
+    """Volumes returns the topology labels of volumes that no CSI driver manages. It replaces PVLabeler.
     """
 
     def BatchGetVolumeLabels(self, request, context):
         """BatchGetVolumeLabels reads the labels of many volumes.
 
         Idempotent, no side effects. Required: cluster, queries (1 to `Limits.max_batch_volumes`). Deadline: 30 s by default,
-        120 s at most. The answer MUST hold each key exactly once and no other. [R:batch-keys]
+        120 s at most. The response MUST contain each key exactly once and no other key. [R:batch-keys]
 
-        | Condition                    | Code / item        | Reason           | The host then                |
-        |------------------------------|--------------------|------------------|------------------------------|
-        | known                        | OK, item PRESENT   |                  | labels the volume            |
-        | looked for and not there     | OK, item ABSENT    | VOLUME_NOT_FOUND | Event; no labels             |
-        | another cloud's              | OK, item NOT_OWNED |                  | leaves it alone              |
-        | this kind is not known here  | OK, item NOT_OWNED | UNSUPPORTED_FEATURE | leaves it alone           |
-        | too many queries             | INVALID_ARGUMENT   | BATCH_TOO_LARGE  | splits                       |
+        | Condition                   | Code / item        | Reason              | The host then                   |
+        |-----------------------------|--------------------|---------------------|---------------------------------|
+        | the volume exists           | OK, item PRESENT   |                     | labels the volume               |
+        | the volume does not exist   | OK, item ABSENT    | VOLUME_NOT_FOUND    | writes an Event, sets no labels |
+        | another cloud owns it       | OK, item NOT_OWNED |                     | leaves the volume alone         |
+        | the plugin is not supported | OK, item NOT_OWNED | UNSUPPORTED_FEATURE | leaves the volume alone         |
+        | too many queries            | INVALID_ARGUMENT   | BATCH_TOO_LARGE     | splits                          |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -81,7 +81,7 @@ def add_VolumesServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Volumes:
-    """Volumes answers the topology labels of volumes that no CSI driver looks after. It replaces PVLabeler.
+    """Volumes returns the topology labels of volumes that no CSI driver manages. It replaces PVLabeler.
     """
 
     @staticmethod

@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class DiscoveryStub:
-    """Discovery is served by every provider, without conditions: it MUST answer while credentials are missing, while the
-    cloud is down and before anything else was called. [R:discovery-always]
+    """Every provider serves Discovery unconditionally: it MUST answer while credentials are missing, while the cloud is down,
+    and before any other call. [R:discovery-always]
     """
 
     def __init__(self, channel):
@@ -44,22 +44,22 @@ class DiscoveryStub:
 
 
 class DiscoveryServicer:
-    """Discovery is served by every provider, without conditions: it MUST answer while credentials are missing, while the
-    cloud is down and before anything else was called. [R:discovery-always]
+    """Every provider serves Discovery unconditionally: it MUST answer while credentials are missing, while the cloud is down,
+    and before any other call. [R:discovery-always]
     """
 
     def GetInfo(self, request, context):
-        """GetInfo says who the provider is and which services, and so which versions, it serves.
+        """GetInfo identifies the provider and lists the services, and thereby the versions, that it serves.
 
         Idempotent, no side effects. It MUST NOT call the cloud. [R:discovery-no-cloud]
         Deadline: 5 s by default, 10 s at most. Request and answer stay below 64 KiB.
 
-        | Condition                          | Code             | Reason | The host then                               |
-        |------------------------------------|------------------|--------|---------------------------------------------|
-        | all is well                        | OK               |        | picks, per service, the highest common one   |
-        | the server is no provider          | UNIMPLEMENTED    | none   | reports "no provider at ENDPOINT", retries   |
-        | nobody listens, or the socket died | UNAVAILABLE      | none   | reconnects with backoff (0.1 s to 10 s)      |
-        | the peer is not trusted            | UNAUTHENTICATED  | none   | reports it loudly, retries slowly            |
+        | Condition                               | Code            | Reason | The host then                                   |
+        |-----------------------------------------|-----------------|--------|-------------------------------------------------|
+        | all is well                             | OK              |        | uses the highest common version of each service |
+        | the server is not a provider            | UNIMPLEMENTED   | none   | reports "no provider at ENDPOINT", retries      |
+        | nothing listens, or the socket is stale | UNAVAILABLE     | none   | reconnects with backoff (0.1 s to 10 s)         |
+        | the provider does not trust the peer    | UNAUTHENTICATED | none   | logs an error, retries slowly                   |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -82,8 +82,8 @@ def add_DiscoveryServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Discovery:
-    """Discovery is served by every provider, without conditions: it MUST answer while credentials are missing, while the
-    cloud is down and before anything else was called. [R:discovery-always]
+    """Every provider serves Discovery unconditionally: it MUST answer while credentials are missing, while the cloud is down,
+    and before any other call. [R:discovery-always]
     """
 
     @staticmethod
