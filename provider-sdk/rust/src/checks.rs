@@ -1,6 +1,6 @@
-//! What is checked of every call before a method sees it, in the contract's fixed order: peer (in `server`), leader
-//! epoch, shape of the arguments, sets of backends by their digests. Rights in the cloud and existence are the provider's
-//! to check, in this order.
+//! Checks that every call passes before it reaches a method, in the contract's fixed order: peer (in
+//! `server`), leader epoch, shape of the arguments, backend sets by digest. Permissions in the cloud and
+//! existence are left to the provider, in that order.
 
 mod batch;
 mod fencing;
@@ -25,28 +25,28 @@ use crate::Result;
 use crate::proto::{ClusterRef, Fencing};
 use crate::provider::Advertised;
 
-/// A request on behalf of a cluster: what every one of them has, and what its own shape must be.
+/// A request on behalf of a cluster: what all of them share, and how each checks its own shape.
 pub(crate) trait Shape {
-    /// On whose behalf.
+    /// The cluster on whose behalf the host calls.
     fn cluster(&self) -> Option<&ClusterRef>;
 
-    /// The leader's epoch of a mutation; nothing for a read.
+    /// The leader's epoch; `None` for a read.
     fn fencing(&self) -> Option<&Fencing> {
         None
     }
 
-    /// How many items a batch has; nothing for a call about one thing.
+    /// The number of items in a batch; `None` if the request is not a batch.
     fn items(&self) -> Option<usize> {
         None
     }
 
-    /// Is the request as the contract wants it?
+    /// Checks the request's shape against the contract.
     fn check(&self, advertised: &Advertised) -> Result<()>;
 
-    /// Puts optional values within bounds, so that each method need not.
+    /// Clamps optional values, so that the methods need not.
     fn fit(&mut self, _advertised: &Advertised) {}
 
-    /// Fills in the sets of backends that are named by their digests.
+    /// Fills in the backend sets that the request refers to by digest.
     fn complete(&mut self, _sets: &BackendSets) -> Result<()> {
         Ok(())
     }

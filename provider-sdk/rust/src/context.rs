@@ -1,4 +1,4 @@
-//! What a method learns about the call that it serves.
+//! What a method knows about the call that it serves.
 
 use std::time::{Duration, Instant};
 
@@ -7,31 +7,31 @@ use tracing::Span;
 
 use crate::proto::ClusterRef;
 
-/// Who calls.
+/// The caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Peer {
-    /// A process on the other side of the Unix socket, as the kernel names it.
+    /// A process on the other side of the Unix socket, as reported by the kernel.
     Unix {
         /// Its user id.
         uid: u32,
         /// Its group id.
         gid: u32,
-        /// Its process id; useless across pid namespaces.
+        /// Its process id; meaningless across pid namespaces.
         pid: Option<i32>,
     },
-    /// A client with a certificate that a trusted authority signed.
+    /// A client whose certificate is signed by a trusted authority.
     Tls {
-        /// Where it calls from.
+        /// Its remote address.
         address: Option<std::net::SocketAddr>,
         /// Its end-entity certificate in DER form.
         certificate: Option<std::sync::Arc<[u8]>>,
     },
-    /// Not known: a call within the process, as in tests.
+    /// Unknown: a call within the process, as in tests.
     Unknown,
 }
 
-/// What a method learns about the call that it serves, apart from the request.
+/// What a method knows about the call that it serves, apart from the request.
 #[derive(Debug, Clone)]
 pub struct CallContext {
     pub(crate) service: &'static str,
@@ -47,7 +47,7 @@ pub struct CallContext {
 }
 
 impl CallContext {
-    /// A context without caller, deadline and cluster, to call a trait's method in a test of a provider.
+    /// A context without caller, deadline and cluster, for calling a trait's method in a provider's tests.
     #[must_use]
     pub fn detached(service: &'static str, method: &'static str) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl CallContext {
         self.method
     }
 
-    /// The caller's `x-request-id`, or a random one: the same as in this call's log lines.
+    /// The caller's `x-request-id`, or a random one; this call's log lines carry it too.
     #[must_use]
     pub fn request_id(&self) -> &str {
         &self.request_id
@@ -88,50 +88,50 @@ impl CallContext {
         self.deadline
     }
 
-    /// The time left until the deadline, zero once it passed: the bound for calls of the cloud.
+    /// The time left until the deadline, zero after it: the limit for cloud calls.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// On whose behalf the call is made. Always there in methods whose request names a cluster.
+    /// The cluster on whose behalf the host calls. Always present if the request has a cluster.
     #[must_use]
     pub fn cluster(&self) -> Option<&ClusterRef> {
         self.cluster.as_ref()
     }
 
-    /// Uid of the cluster on whose behalf the call is made, or nothing: what resources are tagged with and found by.
+    /// Uid of that cluster, or empty. Resources are tagged with it and found by it.
     #[must_use]
     pub fn cluster_uid(&self) -> &str {
         self.cluster.as_ref().map_or("", |cluster| cluster.uid.as_str())
     }
 
-    /// Who calls.
+    /// The caller.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// The caller's W3C `traceparent`, to be handed on to a cloud that takes it.
+    /// The caller's W3C `traceparent`, to pass on to a cloud that accepts it.
     #[must_use]
     pub fn traceparent(&self) -> Option<&str> {
         self.traceparent.as_deref()
     }
 
-    /// The span of this call. It is entered already; tasks that a method spawns want it.
+    /// The span of this call. It is already entered; pass it to tasks that the method spawns.
     #[must_use]
     pub fn span(&self) -> &Span {
         &self.span
     }
 
-    /// Fires when the work shall be given up. A read: when the caller is gone or the process stops. A mutation: only
-    /// when the time for a graceful stop is over, never because the caller is gone.
+    /// Fires when the method should stop. For a read: the caller is gone or the process is stopping. For a
+    /// mutation: only when the time for a graceful stop is over, never because the caller is gone.
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
         &self.give_up
     }
 
-    /// Fires when nobody waits for the answer any more. For information: a mutation goes on.
+    /// Fires when nobody waits for the response any more. For information only: a mutation continues.
     #[must_use]
     pub fn caller_gone(&self) -> &CancellationToken {
         &self.caller_gone

@@ -1,7 +1,7 @@
-//! The one error of a provider: a reason of the contract, and what goes with it.
+//! The error of a provider: a reason of the contract, with its details.
 //!
-//! In: a condition, named by a constructor. Out: a status with `ErrorInfo` within the contract's sizes, or the error of
-//! one item of a batch. Which code belongs to which reason is decided here, in one table.
+//! In: a condition, one constructor each. Out: a status with `ErrorInfo` within the contract's sizes, or the
+//! error of one item of a batch.
 
 mod constructors;
 mod item;
@@ -20,9 +20,9 @@ use crate::scrub;
 /// A result of a provider.
 pub type Result<T, E = ProviderError> = std::result::Result<T, E>;
 
-/// What went wrong, as the contract names it.
+/// An error with one of the contract's reasons.
 ///
-/// A cause may ride along with [`with_source`](Self::with_source): it is logged here and never leaves the process.
+/// [`with_source`](Self::with_source) attaches a cause: it is logged here and never leaves the process.
 pub struct ProviderError(Box<Inner>);
 
 struct Inner {
@@ -36,10 +36,11 @@ struct Inner {
 }
 
 impl ProviderError {
-    /// An error with any reason. Prefer the constructors that are named by condition: they ask for all that belongs to it.
+    /// An error with any reason. Prefer the constructors that are named after conditions: they require every
+    /// detail that belongs to the reason.
     ///
-    /// The message is for people: lowercase, the same from call to call, at most 1 KiB (longer ones are cut). What looks
-    /// like a secret in it is redacted.
+    /// The message is for humans: lowercase, stable from call to call, at most 1 KiB (the rest is cut off).
+    /// Anything in it that looks like a secret is redacted.
     #[must_use]
     pub fn new(reason: ErrorReason, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
@@ -53,14 +54,15 @@ impl ProviderError {
         }))
     }
 
-    /// Says when to come back.
+    /// Sets when the host retries.
     #[must_use]
     pub fn with_retry_after(mut self, after: Duration) -> Self {
         self.0.retry_after = Some(after);
         self
     }
 
-    /// Adds text that varies from call to call, such as the cloud's request id. Redacted where it looks like a secret.
+    /// Adds text that varies from call to call, such as the cloud's request id. Redacted if it looks like a
+    /// secret.
     #[must_use]
     pub fn with_metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         let (key, value) = (key.into(), value.into());
@@ -70,14 +72,14 @@ impl ProviderError {
         self
     }
 
-    /// Names a field that is wrong (a Kubernetes field path) and why.
+    /// Adds an invalid field (a Kubernetes field path) and the reason.
     #[must_use]
     pub fn with_field(mut self, path: impl Into<String>, why: impl Into<String>) -> Self {
         self.0.fields.push((path.into(), scrub::text(&why.into())));
         self
     }
 
-    /// Names a quota that is used up: its subject (an account, a region) and what it says.
+    /// Adds an exhausted quota: its subject (an account, a region) and a description.
     #[must_use]
     pub fn with_quota(mut self, subject: impl Into<String>, what: impl Into<String>) -> Self {
         self.0.quotas.push((subject.into(), scrub::text(&what.into())));
@@ -97,19 +99,19 @@ impl ProviderError {
         self.0.reason
     }
 
-    /// The gRPC code that belongs to the reason.
+    /// The reason's gRPC code.
     #[must_use]
     pub fn code(&self) -> tonic::Code {
         self.0.reason.code()
     }
 
-    /// The message for people.
+    /// The human-readable message.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// When to come back, if that was said.
+    /// When the host retries, if set.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
@@ -121,13 +123,13 @@ impl ProviderError {
         &self.0.metadata
     }
 
-    /// Fields that are wrong, as (path, why).
+    /// Invalid fields, as (path, why).
     #[must_use]
     pub fn fields(&self) -> &[(String, String)] {
         &self.0.fields
     }
 
-    /// Quotas that are used up, as (subject, what).
+    /// Exhausted quotas, as (subject, what).
     #[must_use]
     pub fn quotas(&self) -> &[(String, String)] {
         &self.0.quotas
@@ -162,17 +164,17 @@ impl Error for ProviderError {
     }
 }
 
-/// A cause of unknown kind becomes `INTERNAL_ERROR`; its text stays in this process.
+/// Any other error becomes `INTERNAL_ERROR`; its text stays in this process.
 impl From<Box<dyn Error + Send + Sync>> for ProviderError {
     fn from(source: Box<dyn Error + Send + Sync>) -> Self {
         Self::internal(source)
     }
 }
 
-/// A cause of unknown kind becomes `INTERNAL_ERROR`; its text stays in this process.
+/// Any other error becomes `INTERNAL_ERROR`; its text stays in this process.
 impl From<anyhow::Error> for ProviderError {
     fn from(source: anyhow::Error) -> Self {
-        // A typed error that was only wrapped for its context keeps its meaning.
+        // A `ProviderError` that was only wrapped for context keeps its reason.
         match source.downcast::<Self>() {
             Ok(ours) => ours,
             Err(foreign) => Self::internal(foreign),

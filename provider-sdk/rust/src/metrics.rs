@@ -1,6 +1,6 @@
-//! What is measured of every RPC, under the names that the host uses, too.
+//! Metrics of every RPC, under the same names as in the host.
 //!
-//! In: the start and the end of each RPC, and whatever a provider registers itself. Out: OpenMetrics text.
+//! In: the start and end of each RPC, and metrics that a provider registers. Out: OpenMetrics text.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// From a call answered out of memory to the longest deadline of the contract.
+/// From a call answered from memory to the longest deadline of the contract.
 const SECONDS: [f64; 15] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0, 600.0];
 const ITEMS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0];
@@ -19,7 +19,7 @@ const ITEMS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 
 /// The media type of [`Metrics::text`].
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// An RPC, by names of a bounded list.
+/// An RPC, with names from a bounded list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Method {
     pub(crate) service: &'static str,

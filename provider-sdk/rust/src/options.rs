@@ -1,4 +1,4 @@
-//! How a provider is served: flags that every sidecar has alike.
+//! How a provider is served: the flags that all sidecars share.
 
 mod endpoint;
 
@@ -12,7 +12,7 @@ pub use endpoint::{Endpoint, EndpointError};
 
 use crate::telemetry::LogFormat;
 
-/// The time for a graceful stop unless said otherwise.
+/// The default time for a graceful stop.
 pub const DEFAULT_SHUTDOWN_GRACE: Duration = Duration::from_secs(25);
 
 /// How a provider is served. Also the flags of a sidecar: flatten it into its `clap` parser.

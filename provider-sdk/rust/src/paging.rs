@@ -1,8 +1,8 @@
-//! Pages of a list, and tokens that keep the contract's promises whatever a cloud's own tokens do.
+//! Pages of a list, with tokens that keep the contract's promises whatever the cloud's own tokens do.
 //!
-//! In: all items of a list, or the token of a cloud that cuts lists itself. Out: a token of at most 1 KiB, which can be used again
-//! for as long as it is valid, and of which is known whether it was issued: it is signed with a key of this process, together with
-//! its list, its cluster and the time.
+//! In: all items of a list, or the page token of a cloud that pages itself. Out: a token of at most 1 KiB
+//! that stays valid for the promised time. It is signed, together with its list, its cluster and the time,
+//! with a key of this process, so that a token that was never issued is recognised.
 
 #[cfg(test)]
 mod tests;
@@ -22,13 +22,13 @@ use crate::proto::{
 use crate::{ProviderError, Result};
 
 const SIGNATURE: usize = 32;
-/// What a token holds besides its signature: the time, and where its meaning stands.
+/// What a token contains besides its signature: the time, and its position.
 const CLAIM: usize = 8 + 1;
-/// The longest meaning that a token of 1 KiB has room for.
+/// The longest position that fits into a token of 1 KiB.
 const LONGEST_WITHIN: usize = 1024 / 4 * 3 - SIGNATURE - CLAIM;
 const WITHIN: u8 = 0;
 const KEPT: u8 = 1;
-/// So many tokens of clouds that are too long for ours are kept; the oldest go first, and are then too old.
+/// The number of oversized cloud tokens kept in memory; the oldest are dropped first and count as expired.
 const MOST_KEPT: usize = 4096;
 
 /// Any request for a page.
@@ -69,7 +69,7 @@ macro_rules! page_requests {
 
 page_requests!(ListClustersRequest ListInstancesRequest ListLoadBalancersRequest ListRoutesRequest);
 
-/// Cuts lists into pages, or hands a cloud's own pages on; one for a provider will do.
+/// Cuts lists into pages, or passes on a cloud's own pages; one per provider suffices.
 #[derive(Debug)]
 pub struct Pager {
     key: Option<hmac::Key>,
@@ -78,7 +78,7 @@ pub struct Pager {
     kept: Mutex<Kept>,
 }
 
-/// What did not fit into a token, by number, with the time at which it was issued.
+/// Positions that did not fit into a token, by number, with the time of issue.
 #[derive(Debug, Default)]
 struct Kept {
     last: u64,
@@ -86,21 +86,23 @@ struct Kept {
 }
 
 impl Default for Pager {
-    /// With the contract's own validity.
+    /// A pager with the contract's default validity.
     fn default() -> Self {
         Self::new(defaults::TOKEN_VALIDITY)
     }
 }
 
 impl Pager {
-    /// `validity` is what `Intervals.page_token_validity` promises; a cloud must take its own tokens for as long.
+    /// `validity` is the advertised `Intervals.page_token_validity`; the cloud must accept its own tokens for
+    /// as long.
     #[must_use]
     pub fn new(validity: Duration) -> Self {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
         Self { key, start: Instant::now(), validity, kept: Mutex::default() }
     }
 
-    /// The cloud's own token that the request goes on with; empty for the first page. Look at it before the cloud is asked.
+    /// The cloud's own token from which the request continues; empty for the first page. Call it before
+    /// querying the cloud.
     ///
     /// # Errors
     ///
@@ -130,11 +132,11 @@ impl Pager {
         }
     }
 
-    /// The token of the next page, which stands for the cloud's own; empty where that is, behind the last page.
+    /// The token of the next page, which represents the cloud's own; empty after the last page.
     ///
     /// # Errors
     ///
-    /// When the system has no random numbers, so that nothing can be signed.
+    /// If the system has no random numbers to sign with.
     pub fn seal(&self, request: &impl PageRequest, cloud_token: &str) -> Result<String> {
         if cloud_token.is_empty() {
             return Ok(String::new());
@@ -155,8 +157,8 @@ impl Pager {
         Ok(URL_SAFE_NO_PAD.encode([signature.as_ref(), &claim].concat()))
     }
 
-    /// The page of `items` that is asked for, and the token of the next one. Keys are unique, and stay the same while an item
-    /// lives; a walk goes by their order, so that what comes and goes meanwhile hides nothing else.
+    /// The requested page of `items`, and the token of the next one. Keys are unique and stable for the life
+    /// of an item; pages follow their order, so that items that come and go in between never hide others.
     ///
     /// # Errors
     ///
@@ -175,7 +177,7 @@ impl Pager {
         let mut rest: Vec<_> = keyed.filter(|(key, _)| is_first || *key > after).collect();
         let more = rest.len() > size;
         if more {
-            // Only what is on the page has to be in order.
+            // Only the items of the page need to be sorted.
             rest.select_nth_unstable_by(size, |a, b| a.0.cmp(&b.0));
             rest.truncate(size);
         }
@@ -205,7 +207,7 @@ impl Kept {
     }
 }
 
-/// What is signed: of no other list and no other cluster.
+/// The signed text: valid for this list and cluster only.
 fn signed<R: PageRequest>(request: &R, claim: &[u8]) -> Vec<u8> {
     let uid = request.cluster().map_or("", |cluster| &cluster.uid);
     [R::LIST.as_bytes(), b" ", uid.as_bytes(), b"\0", claim].concat()

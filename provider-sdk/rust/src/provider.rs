@@ -1,7 +1,7 @@
 //! A provider, complete and checked, ready to be served.
 //!
-//! In: what a team says of its provider, and an implementation for each service. Out: a [`Provider`] that is
-//! consistent: what it advertises it serves. How it is served is decided in `server`.
+//! In: a description of the provider, and an implementation of each service. Out: a [`Provider`] that serves
+//! what it advertises. `server` decides how it is served.
 
 mod advertised;
 mod builder;
@@ -35,7 +35,7 @@ pub(crate) struct Services {
 }
 
 impl Services {
-    /// Names of the contract's services that are served, the base among them.
+    /// Names of the served services, the base included.
     pub(crate) fn names(&self) -> Vec<&'static str> {
         let optional = [
             (self.instances.is_some(), service_names::INSTANCES),
@@ -49,7 +49,7 @@ impl Services {
     }
 }
 
-/// Who the provider is.
+/// The provider's identity.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     pub(crate) name: String,
@@ -58,7 +58,7 @@ pub(crate) struct Identity {
     pub(crate) epoch: String,
 }
 
-/// A provider that is complete and consistent. Made by [`Provider::builder`], served by [`serve`](crate::serve).
+/// A complete and consistent provider. Built by [`Provider::builder`], served by [`serve`](crate::serve).
 pub struct Provider {
     pub(crate) identity: Identity,
     pub(crate) advertised: Advertised,
@@ -69,7 +69,7 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Starts a provider of this name: a DNS subdomain of at most 63 bytes, for example `aws`.
+    /// Starts building a provider with this name: a DNS subdomain of at most 63 bytes, for example `aws`.
     pub fn builder(name: impl Into<String>) -> ProviderBuilder {
         ProviderBuilder::new(name.into())
     }
@@ -80,7 +80,7 @@ impl Provider {
         &self.identity.name
     }
 
-    /// The random value that names this start of the process: what tokens are bound to.
+    /// The random value that identifies this run of the process: tokens are bound to it.
     #[must_use]
     pub fn process_epoch(&self) -> &str {
         &self.identity.epoch
@@ -92,7 +92,7 @@ impl Provider {
         self.services.names()
     }
 
-    /// What stays with the team while the provider is served: health, and the way to stop.
+    /// Controls the provider while it is served: its health, and how to stop it.
     #[must_use]
     pub fn handle(&self) -> ProviderHandle {
         ProviderHandle::new(Arc::clone(&self.lifecycle), Arc::clone(&self.metrics))

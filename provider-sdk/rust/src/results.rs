@@ -1,39 +1,40 @@
-//! Answers for one query of a batch of instances, spelt as the contract wants them.
+//! Results of one query of BatchGetInstances, in the form that the contract requires.
 
 use std::time::SystemTime;
 
 use crate::ProviderError;
 use crate::proto::{Instance, InstanceQuery, InstanceResult, InstanceState};
 
-/// The machine is there, read from the place that decides it, now.
+/// The instance exists, read from the system of record now.
 #[must_use]
 pub fn found(key: impl Into<String>, state: InstanceState, instance: Instance) -> InstanceResult {
     InstanceResult { instance: Some(instance), ..looked(key.into(), state) }
 }
 
-/// The instance was looked for where it must be, with the rights to see it, and is not there.
+/// The provider looked where the instance must be, with permission to see it, and it does not exist.
 ///
-/// With a provider ID in the query this is evidence for deletion: answer [`unknown`] whenever the look itself failed or saw
-/// only a part. Without one it is not, since an instance may be missed by its name.
+/// With a provider ID in the query this is evidence for deletion: return [`unknown`] if the look-up itself
+/// failed or covered only part of the cloud. Without a provider ID it is not evidence, because a look-up by
+/// name may miss an instance.
 #[must_use]
 pub fn absent(query: &InstanceQuery) -> InstanceResult {
     let by_id = query.node.as_ref().is_some_and(|node| !node.provider_id.is_empty());
     InstanceResult { authoritative: by_id, ..absent_by_key(query) }
 }
 
-/// As [`absent`], for a provider with `Capability::InstancesKeyedByName`: the name alone is evidence, too.
+/// Like [`absent`], for a provider with `Capability::InstancesKeyedByName`: here the name alone is evidence.
 #[must_use]
 pub fn absent_by_key(query: &InstanceQuery) -> InstanceResult {
     looked(query.key.clone(), InstanceState::Absent)
 }
 
-/// The machine belongs to another cloud, account or region.
+/// The instance belongs to another cloud, account or region.
 #[must_use]
 pub fn not_owned(key: impl Into<String>) -> InstanceResult {
     InstanceResult { key: key.into(), state: InstanceState::NotOwned.into(), ..Default::default() }
 }
 
-/// Nothing is known about the machine, and why. The other queries of the batch are none the worse for it.
+/// The state of the instance is unknown, with the reason. The other queries of the batch are unaffected.
 #[must_use]
 pub fn unknown(key: impl Into<String>, error: &ProviderError) -> InstanceResult {
     InstanceResult { key: key.into(), error: Some(error.to_item()), ..Default::default() }

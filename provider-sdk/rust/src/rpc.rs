@@ -1,7 +1,7 @@
-//! From the wire to the traits: one small adapter for each service, and what they share.
+//! From the wire to the traits: one small adapter per service, and what they share.
 //!
-//! In: a decoded request. Out: the method's answer, or its error as a status. The adapters only say which method belongs
-//! to which RPC; checks, deadlines, panics and the life of mutations are in `core`.
+//! In: a decoded request. Out: the method's response, or its error as a status. The adapters only map RPCs to
+//! methods; `core` has checks, deadlines, panics and the life of mutations.
 
 mod base;
 mod clusters;

@@ -1,24 +1,24 @@
-//! Takes what looks like a secret out of a text before it leaves the process.
+//! Redacts text that looks like a secret before it leaves the process.
 //!
-//! In: any text, a whole log line in any format among them. Out: the same text with values redacted that stand after
-//! the name of a secret, bearer tokens, private keys, passwords in URLs and long random strings. A net below the rule
-//! that no secret is ever given to a log or an error: it errs on the side of redacting.
+//! In: any text, including whole log lines in any format. Out: the same text with redacted values after names
+//! of secrets, bearer tokens, private keys, passwords in URLs and long random strings. It is a safety net
+//! below the rule that logs and errors never contain secrets, and errs on the side of redacting.
 
 mod key;
 mod value;
 
 pub(crate) use key::names_a_secret;
 
-/// What stands in place of a secret.
+/// Replaces a secret.
 pub(crate) const REDACTED: &str = "[redacted]";
 
 const BLOCK: &str = "-----BEGIN ";
 const BLOCK_END: &str = "-----END ";
 const DASHES: &str = "-----";
-/// From this length on a word of mixed letters and digits is looked at.
+/// Words of mixed letters and digits are examined from this length on.
 const RANDOM_FROM: usize = 32;
 
-/// The text without what looks like a secret.
+/// The text with everything redacted that looks like a secret.
 pub(crate) fn text(input: &str) -> String {
     let mut out = String::with_capacity(input.len());
     let mut rest = input;
@@ -37,7 +37,7 @@ pub(crate) fn text(input: &str) -> String {
     out
 }
 
-/// Bytes from the start of a PEM block to behind its last dash; all of the text when it has no end.
+/// Length of a PEM block up to its last dash; the rest of the text if it has no end.
 fn block_length(block: &str) -> usize {
     let Some(end) = block.find(BLOCK_END) else { return block.len() };
     let label = end + BLOCK_END.len();
@@ -57,7 +57,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_./+-".contains(&byte)
 }
 
-/// Copies one character, or redacts the user part of a URL. Answers how many bytes are done.
+/// Copies one character, or redacts the user part of a URL. Returns the number of bytes consumed.
 fn other(rest: &str, out: &mut String) -> usize {
     if let Some(address) = rest.strip_prefix("://") {
         let authority = address.split(['/', ' ', '"', '\\', '\n']).next().unwrap_or_default();
@@ -72,7 +72,8 @@ fn other(rest: &str, out: &mut String) -> usize {
     length
 }
 
-/// Copies or redacts a word and, if it names a secret, what belongs to it. Answers how many bytes are done.
+/// Copies or redacts a word and, if it is the name of a secret, its value. Returns the number of bytes
+/// consumed.
 fn word(rest: &str, length: usize, out: &mut String) -> usize {
     let (word, tail) = rest.split_at(length);
     if is_random(word) {
@@ -83,7 +84,7 @@ fn word(rest: &str, length: usize, out: &mut String) -> usize {
     let secret = if value::is_scheme(word) {
         value::after_scheme(tail)
     } else if word.starts_with("//") && !tail.starts_with('=') {
-        // The end of a URL names a place, even where that is "/token"; what follows is told of it.
+        // The end of a URL is a path, even "/token"; what follows describes it.
         None
     } else if names_a_secret(word) {
         value::after_key(tail)
@@ -98,7 +99,8 @@ fn word(rest: &str, length: usize, out: &mut String) -> usize {
     length + secret.gap + secret.length
 }
 
-/// Does it look like a key or a token: long, of all three classes, and changing between them as names do not?
+/// Whether a word looks like a key or a token: long, of all three classes, alternating between them as names
+/// do not.
 fn is_random(word: &str) -> bool {
     if word.len() < RANDOM_FROM {
         return false;
@@ -108,8 +110,8 @@ fn is_random(word: &str) -> bool {
     (1..=3).all(|class| classes.contains(&class)) && changes * 10 >= word.len() * 3 && !is_spelled(word)
 }
 
-/// Is it made of words, as a path of methods is? Most of it is runs of small letters then, which less than one random word in
-/// five hundred has.
+/// Whether it consists of words, like a method's path: most of it is runs of lowercase letters, which holds
+/// for less than one random word in five hundred.
 fn is_spelled(word: &str) -> bool {
     let runs = word.split(|one: char| !one.is_ascii_lowercase()).map(str::len).filter(|run| *run >= 3);
     let all = word.bytes().filter(|byte| class(*byte) > 0).count();

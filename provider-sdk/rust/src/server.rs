@@ -1,7 +1,7 @@
-//! Serves a provider: over a Unix socket with checked peers, or over TCP with mutual TLS, until it is told to stop.
+//! Serves a provider over a Unix socket with checked peers, or over TCP with mutual TLS, until it stops.
 //!
-//! In: a [`Provider`] and [`ServeOptions`]. Out: the contract's services, health, and if wanted reflection and metrics.
-//! What the services answer is decided in `rpc` and by the provider.
+//! In: a [`Provider`] and [`ServeOptions`]. Out: the contract's services, health and, if enabled, reflection
+//! and metrics. `rpc` and the provider decide the responses.
 
 mod catch;
 mod connection;
@@ -36,10 +36,11 @@ use peer::Trust;
 use socket::SocketFile;
 use tls::Certificates;
 
-/// Serves a provider until SIGTERM or SIGINT, then stops gracefully. Logging is [`telemetry::init`](crate::telemetry::init)'s.
+/// Serves a provider until SIGTERM or SIGINT, then stops gracefully. Set up logging with
+/// [`telemetry::init`](crate::telemetry::init).
 ///
 /// # Errors
-/// [`ServeError`] when the endpoint cannot be opened; each names the value and the remedy.
+/// [`ServeError`] if the endpoint cannot be opened; each names the value and the remedy.
 pub async fn serve(provider: Provider, options: ServeOptions) -> Result<(), ServeError> {
     Server::new(provider, options).run().await
 }
@@ -59,10 +60,10 @@ impl Server {
         Self { provider, options, hook: None, signals: true }
     }
 
-    /// Wraps all services in a layer of HTTP requests and answers, **for test doubles and proxies**: it sees the bytes
-    /// before they are decoded and after they were encoded, so it can hang, drop an answer after the work was done (an
-    /// error or a body that fails), answer a status without our details, or too much. Health and reflection are wrapped,
-    /// too; the peer was checked before. A provider has no use for it.
+    /// Wraps all services in a layer of HTTP requests and responses, **for test doubles and proxies**. The
+    /// layer sees encoded bytes, so it can hang, drop a response after the work was done (an error or a body
+    /// that fails), return a status without the contract's details, or too much. It also wraps health and
+    /// reflection; the peer has already been checked. A provider does not need it.
     pub fn layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<GrpcService> + Send + Sync + 'static,
@@ -72,16 +73,17 @@ impl Server {
         self
     }
 
-    /// Leaves signals alone: only [`ProviderHandle::stop`] stops it. For tests, and for processes that do more.
+    /// Ignores signals: only [`ProviderHandle::stop`] stops the server. For tests, and for processes that do
+    /// more.
     pub fn without_signals(mut self) -> Self {
         self.signals = false;
         self
     }
 
-    /// Opens the endpoint. From here on callers can connect; they are answered once it runs.
+    /// Opens the endpoint. Callers can connect from now on; they get responses once the server runs.
     ///
     /// # Errors
-    /// [`ServeError`] names what is in the way and the remedy.
+    /// [`ServeError`] names the problem and the remedy.
     pub async fn bind(self) -> Result<BoundServer, ServeError> {
         let Self { provider, options, hook, signals } = self;
         let (listener, trust, endpoint) = open(&options).await?;
@@ -89,7 +91,7 @@ impl Server {
         Ok(BoundServer { provider, options, hook, signals, listener, trust, endpoint, metrics })
     }
 
-    /// Opens the endpoint and serves until it is told to stop.
+    /// Opens the endpoint and serves until it is stopped.
     ///
     /// # Errors
     /// As [`Server::bind`].
@@ -108,11 +110,11 @@ impl fmt::Debug for Server {
 }
 
 impl Server {
-    /// Serves streams within the process instead of an endpoint, until [`ProviderHandle::stop`]; **for simulations**: who
-    /// calls over them is trusted, and neither signals nor metrics are looked after.
+    /// Serves streams within the process instead of an endpoint, until [`ProviderHandle::stop`]; **for
+    /// simulations**: callers are trusted, and signals and metrics are ignored.
     ///
     /// # Errors
-    /// [`ServeError`] when serving itself breaks.
+    /// [`ServeError`] if serving itself fails.
     pub async fn run_over<I>(self, streams: impl Stream<Item = I> + Send) -> Result<(), ServeError>
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -160,31 +162,31 @@ pub struct BoundServer {
 }
 
 impl BoundServer {
-    /// Where it listens, with the real port where port 0 was asked for.
+    /// The address it listens on, with the real port if port 0 was requested.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Where metrics are served, if they are.
+    /// The address of the metrics, if served.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
-    /// What stays with the team while the provider is served.
+    /// Controls the provider while it is served.
     #[must_use]
     pub fn handle(&self) -> ProviderHandle {
         self.provider.handle()
     }
 
-    /// Serves until it is told to stop: then it is not serving, streams end, running mutations are finished for as long
-    /// as `shutdown_grace` says, and the socket's file is removed.
+    /// Serves until it is stopped. Then health turns to not serving, streams end, running mutations get
+    /// `shutdown_grace` to finish, and the socket's file is removed.
     ///
     /// # Errors
-    /// [`ServeError`] when serving itself breaks.
+    /// [`ServeError`] if serving itself fails.
     pub async fn run(self) -> Result<(), ServeError> {
-        // Boxed: what serves is large, and callers move it about.
+        // Boxed: the future is large, and callers move it around.
         Box::pin(run::run(self)).await
     }
 }

@@ -1,8 +1,9 @@
 //! The traits that a provider implements: one for each service of the contract.
 //!
-//! Requests go in and answers come out as the contract's own messages. Everything may fail, with one typed error, and
-//! nothing turns an error into an empty answer. What is the same for every provider is done before a method is called
-//! (peers, fencing, shape of the arguments, revisions, page sizes): see the crate's documentation.
+//! Requests and responses are the contract's own messages. Every method may fail, with one typed error;
+//! nothing turns an error into an empty response. The SDK does what is the same for every provider before it
+//! calls a method (peers, fencing, shape of the arguments, revisions, page sizes): see the crate's
+//! documentation.
 
 mod base;
 mod clusters;

@@ -1,7 +1,7 @@
 //! Logs and traces of a sidecar, set up once at its start.
 //!
-//! In: format and level. Out: log lines on stderr without anything that looks like a secret, and spans whose parent is
-//! the caller's. Sending traces somewhere is the team's to add; see [`layer`].
+//! In: format and level. Out: log lines on stderr with secrets redacted, and spans that continue the caller's
+//! trace. Exporting traces is up to the provider; see [`layer`].
 
 mod format;
 mod init;

@@ -1,4 +1,4 @@
-//! What is made sure of a batch's answer: each key exactly once, and no other.
+//! Ensures that a batch's response contains each key exactly once and no other key.
 
 use std::collections::HashMap;
 
@@ -8,15 +8,15 @@ use crate::proto::{
     VolumeResult,
 };
 
-/// How many keys that nobody asked for the log names.
+/// The number of unrequested keys that one log line lists.
 const SHOWN: usize = 10;
 
-/// The answer to one item of a batch.
+/// The result of one item of a batch.
 pub(crate) trait Keyed {
-    /// What it answers.
+    /// The key of the item.
     fn key(&self) -> &str;
 
-    /// Of an item that got nothing but an error.
+    /// The result of an item that failed.
     fn failed(key: &str, error: ItemError) -> Self;
 }
 
@@ -47,9 +47,9 @@ macro_rules! keyed {
 
 keyed!(InstanceResult, RouteResult, RouteDeletion, VolumeResult);
 
-/// Mends the results of a batch: what was not asked goes; what lacks or is there twice is unknown.
+/// Repairs the results of a batch: drops unrequested keys, and marks missing or duplicate ones as unknown.
 ///
-/// The host would do the same and count it; here the log names the keys, where the team that can mend it looks.
+/// The host would do the same; here the log names the keys for the team that can fix the provider.
 pub(crate) fn settle<R: Keyed>(asked: &[String], results: &mut Vec<R>) {
     let mut given: HashMap<&str, usize> = asked.iter().map(|key| (key.as_str(), 0)).collect();
     let mut strange = Vec::new();

@@ -1,4 +1,4 @@
-//! Tells a former leader from the present one, by memory: what one sidecar can know.
+//! Distinguishes a former leader from the current one by what this process remembers.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,14 @@ use parking_lot::Mutex;
 use crate::proto::Fencing;
 use crate::{ProviderError, Result};
 
-/// The highest epoch seen of each scope. A scope is a Lease: there is a new one only when somebody deleted the old one.
+/// The highest epoch seen in each scope. A scope is a Lease; a new scope appears only if somebody deleted the
+/// Lease.
 #[derive(Debug, Default)]
 pub(crate) struct Fences(Mutex<HashMap<String, u64>>);
 
 impl Fences {
-    /// Refuses an epoch below the highest of the same scope. Epoch 0 (election is off) is never refused nor kept.
+    /// Refuses an epoch below the highest of the same scope. Epoch 0 (leader election is off) is neither
+    /// refused nor recorded.
     pub(crate) fn check(&self, fencing: &Fencing) -> Result<()> {
         if fencing.epoch == 0 {
             return Ok(());

@@ -1,7 +1,7 @@
-//! Who leads for which cluster, as `Lead` said it.
+//! Which host leads which cluster, according to `Lead`.
 //!
-//! In: what leaders say of themselves. Out: the [`Term`] under which a mutation runs, or its refusal. Mutations and
-//! background work are ended with their term by `rpc::core`.
+//! In: the hosts' calls of `Lead`. Out: the [`Term`] under which a mutation runs, or its refusal. `rpc::core`
+//! ends mutations and background work with their term.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use tokio::time::{Instant, sleep_until};
 use crate::proto::Fencing;
 use crate::{ProviderError, Result};
 
-/// By uid of the cluster.
+/// Keyed by cluster uid.
 #[derive(Debug, Default)]
 pub(crate) struct Leadership(Mutex<HashMap<String, Office>>);
 
-/// What is known of the leaders of one cluster.
+/// The leaders of one cluster.
 #[derive(Debug)]
 struct Office {
-    /// The last that led.
+    /// The last leader.
     holder: Fencing,
     term: Term,
-    /// Leases that were replaced by another one: their leaders never come back.
+    /// Replaced Leases: their leaders never return.
     former: HashSet<String>,
 }
 
-/// How long something is led.
+/// How long a leader leads.
 #[derive(Debug, Clone)]
 pub(crate) struct Term(Arc<watch::Sender<End>>);
 
@@ -40,7 +40,7 @@ enum End {
 }
 
 impl Leadership {
-    /// Hears a leader. A new term is handed out where one begins: a renewed one goes on.
+    /// Records a call of `Lead`. Returns a term if a new one begins; a renewal continues the current one.
     pub(crate) fn hear(
         &self,
         cluster: &str,
@@ -50,7 +50,7 @@ impl Leadership {
         let end = match valid_for {
             None => End::Open,
             Some(Duration::ZERO) => End::Over,
-            // An end beyond the clock's range is none.
+            // An end beyond the clock's range means no end.
             Some(time) => Instant::now().checked_add(time).map_or(End::Open, End::At),
         };
         let mut offices = self.0.lock();
@@ -74,7 +74,7 @@ impl Leadership {
         Ok((end != End::Over).then(|| office.term.clone()))
     }
 
-    /// The term under which a mutation runs; none where leader election is off and nobody ever led.
+    /// The term under which a mutation runs; `None` while leader election is off and nobody has ever led.
     pub(crate) fn term(&self, cluster: &str, fencing: &Fencing) -> Result<Option<Term>> {
         match self.0.lock().get(cluster) {
             None if fencing.epoch == 0 => Ok(None),
@@ -90,7 +90,7 @@ impl Leadership {
 impl Office {
     fn refuse_former(&self, leader: &Fencing) -> Result<()> {
         let lower = self.holder.scope == leader.scope && leader.epoch < self.holder.epoch;
-        // A host that was started without leader election by mistake.
+        // A host was started without leader election by mistake.
         let unelected = leader.scope.is_empty() && !self.holder.scope.is_empty() && !self.term.is_over();
         if lower || unelected || self.former.contains(&leader.scope) {
             return Err(stale(leader).with_metadata("leader", self.holder.epoch.to_string()));
@@ -116,7 +116,7 @@ impl Term {
         }
     }
 
-    /// Comes back when nobody leads under it any more.
+    /// Resolves when the term has ended.
     pub(crate) async fn ended(&self) {
         let mut changes = self.0.subscribe();
         loop {

@@ -78,7 +78,7 @@ impl Shape for BatchUpdateLoadBalancersRequest {
     }
 }
 
-/// A set that is named has its digest, and nothing else.
+/// A set with `nodes_omitted` has a digest and no nodes.
 fn backend_set(field: &str, set: &BackendSet) -> Result<()> {
     let digest = format!("{field}.digest");
     if !set.nodes_omitted {
@@ -94,7 +94,7 @@ fn backend_set(field: &str, set: &BackendSet) -> Result<()> {
     ))
 }
 
-/// One item; answers its key.
+/// Checks one item and returns its key.
 fn update<'a>(field: &str, item: &'a LoadBalancerUpdate, sets: usize) -> Result<&'a str> {
     let service = parts::present(&format!("{field}.service"), &item.service)?;
     parts::service(&format!("{field}.service.ref"), &service.r#ref)?;

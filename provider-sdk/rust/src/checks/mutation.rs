@@ -1,4 +1,4 @@
-//! What mutations are about, item by item: their natural keys, and the revisions of the wanted state.
+//! What each item of a mutation changes: its natural key, and the revision of its wanted state.
 
 use ipnet::IpNet;
 
@@ -13,7 +13,7 @@ use crate::proto::{
     ServiceRef,
 };
 
-/// A natural key: two mutations must not work on it at once.
+/// A natural key: only one mutation at a time may work on it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Subject {
     kind: &'static str,
@@ -23,12 +23,12 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// The balancer of a Service.
+    /// The load balancer of a Service.
     pub(crate) fn service(cluster: &str, uid: &str) -> Self {
         Self { kind: "service", cluster: cluster.to_owned(), name: uid.to_owned() }
     }
 
-    /// CIDRs are compared as networks, never as text; a text that is none is the provider's to refuse.
+    /// CIDRs are compared as networks, never as text; the provider refuses a text that is not a CIDR.
     fn route(cluster: &str, destination: &str) -> Self {
         let network = destination.parse::<IpNet>().map(|network| network.trunc().to_string());
         let name = network.unwrap_or_else(|_| destination.to_owned());
@@ -36,28 +36,28 @@ impl Subject {
     }
 }
 
-/// Says whether a key may be worked on, for this revision of its wanted state.
+/// Decides whether a mutation may work on a key at this revision of its wanted state.
 pub(crate) type May<'a> = dyn FnMut(Subject, u64) -> Result<()> + 'a;
 
 /// A request that changes something.
 pub(crate) trait Mutation: super::Shape + Clone + PartialEq + Send + 'static {
     type Answer: Clone + Default + Send + Sync + 'static;
 
-    /// Asks about everything that the mutation is about. A whole one ends with the refusal; refused items leave a batch, and
-    /// what they get is in the answer.
+    /// Asks for every key of the mutation. A single mutation ends with the refusal; from a batch, refused
+    /// items are removed, and their results are part of the response.
     fn admit(&mut self, may: &mut May<'_>) -> Result<Self::Answer>;
 
-    /// What equal mutations have in common: backends that a digest names need not be looked at.
+    /// What identical mutations have in common: backends with a digest need not be compared.
     fn same(&mut self) -> Self {
         self.clone()
     }
 
-    /// Whether nothing is left of a batch.
+    /// Whether the batch is now empty.
     fn is_empty(&self) -> bool {
         false
     }
 
-    /// Adds what refused items get.
+    /// Adds the results of the refused items.
     fn add(_answer: &mut Self::Answer, _refused: Self::Answer) {}
 }
 
@@ -156,7 +156,7 @@ impl Mutation for BatchDeleteRoutesRequest {
     }
 }
 
-/// A copy in which sets that have a digest lack their nodes: thousands are not copied for nothing.
+/// A copy without the nodes of sets that have a digest, which may be thousands.
 fn without_nodes<Q: Clone>(request: &mut Q, sets: fn(&mut Q) -> &mut [BackendSet]) -> Q {
     let taken = |set: &mut BackendSet| {
         if set.digest.is_empty() { Vec::new() } else { std::mem::take(&mut set.nodes) }
@@ -169,7 +169,7 @@ fn without_nodes<Q: Clone>(request: &mut Q, sets: fn(&mut Q) -> &mut [BackendSet
     copy
 }
 
-/// Takes the refused items out, by their keys.
+/// Removes the refused items by key.
 fn refuse<I, R: Keyed>(items: &mut Vec<I>, mut may: impl FnMut(&I) -> (&str, Result<()>)) -> Vec<R> {
     let mut refused = Vec::new();
     items.retain(|item| {

@@ -1,4 +1,4 @@
-//! Checks of the parts that many requests have.
+//! Checks of the parts that requests share.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ const NAME: usize = 253;
 /// Longest digest.
 pub(super) const DIGEST: usize = 128;
 
-/// A text that must be there and may not be longer.
+/// A required text of at most `max` bytes.
 pub(super) fn text(field: &str, value: &str, max: usize) -> Result<()> {
     if value.is_empty() {
         return Err(ProviderError::invalid_argument_shape(field, "is missing"));
@@ -22,7 +22,7 @@ pub(super) fn text(field: &str, value: &str, max: usize) -> Result<()> {
     short(field, value, max)
 }
 
-/// A text that may be missing.
+/// An optional text.
 pub(super) fn short(field: &str, value: &str, max: usize) -> Result<()> {
     if value.len() > max {
         return Err(ProviderError::invalid_argument_shape(field, &format!("has more than {max} bytes")));
@@ -40,18 +40,18 @@ pub(super) fn cluster(cluster: &Option<ClusterRef>) -> Result<()> {
     short("cluster.name", &cluster.name, NAME)
 }
 
-/// Empty where no cluster is named.
+/// The cluster uid, or empty.
 pub(super) fn uid_of_cluster(cluster: &Option<ClusterRef>) -> &str {
     cluster.as_ref().map_or("", |cluster| &cluster.uid)
 }
 
-/// What every mutation carries beside its own fields.
+/// The fields that every mutation carries.
 pub(super) fn mutation(of: &Option<ClusterRef>, fencing: &Option<Fencing>) -> Result<()> {
     cluster(of)?;
     present("fencing", fencing).map(drop)
 }
 
-/// What every page request carries.
+/// The fields that every page request carries.
 pub(super) fn page(of: &Option<ClusterRef>, size: i32, token: &str) -> Result<()> {
     cluster(of)?;
     if size < 0 {
@@ -60,7 +60,7 @@ pub(super) fn page(of: &Option<ClusterRef>, size: i32, token: &str) -> Result<()
     short("page_token", token, LONG)
 }
 
-/// The page size that a method sees: the limit where nothing or more was asked.
+/// The page size that a method receives: the limit if the request has none or a larger one.
 pub(super) fn page_size(asked: i32, max: u32) -> i32 {
     let max = i32::try_from(max).unwrap_or(i32::MAX);
     if asked == 0 { max } else { asked.min(max) }
@@ -77,7 +77,7 @@ pub(super) fn batch(field: &str, items: usize, max: u32) -> Result<()> {
     Ok(())
 }
 
-/// Every key is there once.
+/// Every key is unique.
 pub(super) fn keys<'a>(field: &str, keys: impl Iterator<Item = &'a str>) -> Result<()> {
     let mut seen = HashSet::new();
     for (at, key) in keys.enumerate() {

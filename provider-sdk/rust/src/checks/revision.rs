@@ -1,4 +1,4 @@
-//! Refuses what was overtaken: the wanted state of a Service that is older than one accepted before.
+//! Refuses overtaken requests: wanted state of a Service that is older than the latest accepted.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,8 @@ use parking_lot::Mutex;
 use super::Subject;
 use crate::{ProviderError, Result};
 
-/// Services kept in mind; beyond that, those whose last change is longest ago are forgotten, as after a restart.
+/// The number of Services remembered. Beyond it, the least recently changed ones are forgotten, as after a
+/// restart.
 const REMEMBERED: usize = 1 << 16;
 
 /// The highest accepted revision of each Service.
@@ -27,8 +28,8 @@ struct Entry {
 }
 
 impl Revisions {
-    /// Accepts a revision, or refuses it below the highest accepted one. An equal one is the same call again; 0 is never
-    /// refused nor kept.
+    /// Accepts a revision, or refuses it if it is lower than the highest accepted one. An equal revision
+    /// repeats the same call; 0 is neither refused nor recorded.
     pub(crate) fn accept(&self, subject: &Subject, revision: u64) -> Result<()> {
         if revision == 0 {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Sets of backends that came with their nodes, so that later requests may name them by their digests alone. A method
-//! always sees whole sets.
+//! Backend sets received with their nodes, so that later requests may refer to them by digest alone. A method
+//! always receives complete sets.
 
 use std::collections::VecDeque;
 
@@ -9,19 +9,20 @@ use prost::Message as _;
 use crate::proto::BackendSet;
 use crate::{ProviderError, Result};
 
-/// Sets kept; beyond that, those whose last use is longest ago are forgotten, as after a restart.
+/// The number of sets kept. Beyond it, the least recently used ones are forgotten, as after a restart.
 const MOST: usize = 16;
-/// So many messages of the largest size they may take together: the contract's last four are always known.
+/// The memory limit in messages of the largest size: the last four sets, which the contract requires, always
+/// fit.
 const MESSAGES: usize = 4;
 
-/// By (cluster uid, digest).
+/// Keyed by (cluster uid, digest).
 #[derive(Debug)]
 pub(crate) struct BackendSets {
     most_bytes: usize,
     kept: Mutex<Kept>,
 }
 
-/// The one used last stands last.
+/// Ordered by last use, the most recent one last.
 #[derive(Debug, Default)]
 struct Kept {
     sets: VecDeque<Known>,
@@ -40,7 +41,7 @@ impl BackendSets {
         Self { most_bytes: max_message_bytes.saturating_mul(MESSAGES), kept: Mutex::default() }
     }
 
-    /// Keeps the sets of a request that are whole, and fills in those that are not.
+    /// Keeps the complete sets of a request and fills in the others.
     pub(super) fn complete<'a>(
         &self,
         cluster: &str,
@@ -103,7 +104,7 @@ mod tests {
         BackendSet { digest: digest.to_owned(), nodes_omitted: true, ..Default::default() }
     }
 
-    /// What a method sees of a set, or the digests that are not known.
+    /// The complete set, or the unknown digests.
     fn seen(sets: &BackendSets, cluster: &str, mut set: BackendSet) -> Result<BackendSet, String> {
         sets.complete(cluster, [&mut set]).map(|()| set).map_err(|error| {
             assert_eq!(error.reason(), ErrorReason::UnknownBackendSet);
@@ -121,7 +122,7 @@ mod tests {
         assert_eq!(seen(&sets, "two", named("a")), Err("a".to_owned()));
         assert_eq!(seen(&sets, "two", whole("a", 1)), Ok(whole("a", 1)));
         assert_eq!(seen(&sets, "one", named("a")), Ok(whole("a", 3)));
-        // What comes again counts: nobody here can tell which of two sets a digest is of.
+        // The newer set wins: nothing here shows which of the two the digest belongs to.
         assert_eq!(seen(&sets, "one", whole("a", 2)), Ok(whole("a", 2)));
         assert_eq!(seen(&sets, "one", named("a")), Ok(whole("a", 2)));
     }

@@ -1,4 +1,4 @@
-//! What each request must hold, and what was overtaken: the rows of `proto/vectors`, which all SDKs share.
+//! The shape of each request and overtaken revisions, from the rows of `proto/vectors` that all SDKs share.
 
 use cloudprovider_proto::FILE_DESCRIPTOR_SET;
 use prost::Message as _;

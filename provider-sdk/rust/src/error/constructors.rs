@@ -1,4 +1,4 @@
-//! One constructor for each condition, asking for all that the contract wants said with it.
+//! One constructor for each condition, which requires every detail that the contract asks for.
 
 use std::error::Error;
 use std::time::Duration;
@@ -9,64 +9,64 @@ use crate::proto::ErrorReason as R;
 
 /// Instances.
 impl ProviderError {
-    /// A single-object call names an instance that does not exist, for example a route's target.
+    /// A call about a single object refers to an instance that does not exist, for example a route's target.
     #[must_use]
     pub fn instance_not_found(instance: &str) -> Self {
         Self::new(R::InstanceNotFound, format!("instance {instance:?} does not exist"))
     }
 
-    /// The instance is known but cannot be described yet: the error beside state RUNNING, PENDING or EXISTS.
+    /// The instance exists but cannot be described yet: the error beside state RUNNING, PENDING or EXISTS.
     #[must_use]
     pub fn metadata_not_ready(retry_after: Duration) -> Self {
         Self::new(R::MetadataNotReady, "the instance cannot be described yet").with_retry_after(retry_after)
     }
 
-    /// A region, zone or account could not be asked.
+    /// A region, zone or account could not be queried.
     #[must_use]
     pub fn location_unreachable(location: &str) -> Self {
         Self::new(R::LocationUnreachable, format!("location {location:?} could not be asked"))
     }
 
-    /// The same node is claimed by more than one instance.
+    /// More than one instance matches the node.
     #[must_use]
     pub fn instance_ambiguous(node: &str) -> Self {
         Self::new(R::InstanceAmbiguous, format!("node {node:?} is claimed by more than one instance"))
     }
 
-    /// The text is no SSH public key, or its kind is refused.
+    /// The text is not an SSH public key, or its type is not accepted.
     #[must_use]
     pub fn invalid_ssh_key(why: &str) -> Self {
         Self::new(R::InvalidSshKey, why)
     }
 }
 
-/// What is asked for.
+/// Requests.
 impl ProviderError {
-    /// The RPC is not served.
+    /// The provider does not serve the RPC.
     #[must_use]
     pub fn method_not_supported(method: &str) -> Self {
         Self::new(R::MethodNotSupported, format!("{method} is not served"))
     }
 
-    /// The RPC is served, but not this field or value of it.
+    /// The provider serves the RPC, but not this field or value of it.
     #[must_use]
     pub fn unsupported_feature(field: &str, why: &str) -> Self {
         Self::new(R::UnsupportedFeature, why).with_field(field, why)
     }
 
-    /// Another controller looks after this Service.
+    /// Another controller serves this Service.
     #[must_use]
     pub fn implemented_elsewhere(who: &str) -> Self {
         Self::new(R::ImplementedElsewhere, format!("{who} looks after this service"))
     }
 
-    /// The user's Service or annotations make no sense; `field` is a Kubernetes field path.
+    /// The user's Service or its annotations are invalid; `field` is a Kubernetes field path.
     #[must_use]
     pub fn invalid_configuration(field: &str, why: &str) -> Self {
         Self::new(R::InvalidConfiguration, format!("{field}: {why}")).with_field(field, why)
     }
 
-    /// The request breaks the contract; `field` is a path in the request.
+    /// The request violates the contract; `field` is a path in the request.
     #[must_use]
     pub fn invalid_argument_shape(field: &str, why: &str) -> Self {
         Self::new(R::InvalidArgumentShape, format!("{field} {why}")).with_field(field, why)
@@ -80,59 +80,59 @@ impl ProviderError {
             .with_metadata("items", items.to_string())
     }
 
-    /// The page token was issued, but is too old.
+    /// The page token has expired.
     #[must_use]
     pub fn page_token_expired() -> Self {
         Self::new(R::PageTokenExpired, "the page token is too old")
     }
 
-    /// The token was never issued by this process epoch.
+    /// The token was never issued in this process epoch.
     #[must_use]
     pub fn invalid_token() -> Self {
         Self::new(R::InvalidToken, "the token was not issued by this process")
     }
 
-    /// The resume token is too old.
+    /// The resume token has expired.
     #[must_use]
     pub fn resume_token_expired() -> Self {
         Self::new(R::ResumeTokenExpired, "the resume token is too old")
     }
 }
 
-/// Come back later.
+/// Retry later.
 impl ProviderError {
-    /// The cloud throttles; come back after this long.
+    /// The cloud throttles; retry after this long.
     #[must_use]
     pub fn rate_limited(retry_after: Duration) -> Self {
         Self::new(R::RateLimited, "the cloud throttles").with_retry_after(retry_after)
     }
 
-    /// A quota is used up: its subject (an account, a region), and what it counts.
+    /// A quota is exhausted: its subject (an account, a region), and what it limits.
     #[must_use]
     pub fn quota_exceeded(subject: &str, what: &str) -> Self {
         Self::new(R::QuotaExceeded, format!("quota of {subject} is used up: {what}"))
             .with_quota(subject, what)
     }
 
-    /// The cloud has none left to give.
+    /// The cloud is out of capacity.
     #[must_use]
     pub fn capacity_unavailable(what: &str) -> Self {
         Self::new(R::CapacityUnavailable, format!("the cloud has no {what} left"))
     }
 
-    /// Failing for now; come back after exactly this long.
+    /// A temporary failure; retry after exactly this long.
     #[must_use]
     pub fn retry_later(retry_after: Duration, why: &str) -> Self {
         Self::new(R::RetryLater, why).with_retry_after(retry_after)
     }
 
-    /// The provider itself has too much to do.
+    /// The provider itself is overloaded.
     #[must_use]
     pub fn overloaded(retry_after: Duration) -> Self {
         Self::new(R::ProviderOverloaded, "the provider has too much to do").with_retry_after(retry_after)
     }
 
-    /// The route tables of the cloud have no room.
+    /// The cloud's route tables are full.
     #[must_use]
     pub fn route_table_full(table: &str) -> Self {
         Self::new(R::RouteTableFull, format!("route table {table:?} is full"))
@@ -141,7 +141,7 @@ impl ProviderError {
 
 /// Conflicts.
 impl ProviderError {
-    /// A conflicting operation on the same object is under way.
+    /// A conflicting operation on the same object is running.
     #[must_use]
     pub fn concurrent_operation(object: &str) -> Self {
         Self::new(R::ConcurrentOperation, format!("another operation on {object:?} is under way"))
@@ -153,25 +153,25 @@ impl ProviderError {
         Self::new(R::OwnedByOtherCluster, format!("{resource:?} belongs to another cluster"))
     }
 
-    /// A former controller's resource was found, and the caller refuses adoption.
+    /// A former controller's resource exists, and the request does not allow adoption.
     #[must_use]
     pub fn adoption_refused(resource: &str) -> Self {
         Self::new(R::AdoptionRefused, format!("{resource:?} was made by a former controller"))
     }
 
-    /// A newer revision of this object's wanted state was accepted already.
+    /// A newer revision of this object has already been accepted.
     #[must_use]
     pub fn stale_revision(object: &str) -> Self {
         Self::new(R::StaleRevision, format!("a newer revision of {object:?} was accepted"))
     }
 
-    /// An update of a balancer that is absent or must be rebuilt: the error of an item.
+    /// An update of a load balancer that is absent or must be rebuilt: an item error.
     #[must_use]
     pub fn needs_ensure(object: &str) -> Self {
         Self::new(R::NeedsEnsure, format!("the balancer of {object:?} must be ensured"))
     }
 
-    /// Sets of backends are named by these digests, and not known here. The crate answers this by itself.
+    /// The request refers to backend sets by these unknown digests. The SDK returns this error by itself.
     #[must_use]
     pub fn unknown_backend_set(digests: &[String]) -> Self {
         let mut told = digests.first().cloned().unwrap_or_default();
@@ -185,7 +185,7 @@ impl ProviderError {
             .with_metadata("digests", told)
     }
 
-    /// The route was re-pointed since it was listed: the error of an item.
+    /// The route's target has changed since it was listed: an item error.
     #[must_use]
     pub fn route_changed(route: &str) -> Self {
         Self::new(R::RouteChanged, format!("route {route:?} changed since it was listed"))
@@ -198,7 +198,7 @@ impl ProviderError {
     }
 }
 
-/// Trust, rights, and the cloud itself.
+/// Trust, permissions, and the cloud itself.
 impl ProviderError {
     /// The provider does not trust the peer.
     #[must_use]
@@ -206,26 +206,26 @@ impl ProviderError {
         Self::new(R::PeerNotTrusted, why)
     }
 
-    /// The cloud refuses the provider's credentials.
+    /// The cloud rejects the provider's credentials.
     #[must_use]
     pub fn cloud_credentials_invalid() -> Self {
         Self::new(R::CloudCredentialsInvalid, "the cloud refuses the provider's credentials")
     }
 
-    /// The provider's credentials ran out.
+    /// The provider's credentials have expired.
     #[must_use]
     pub fn cloud_credentials_expired() -> Self {
         Self::new(R::CloudCredentialsExpired, "the provider's credentials ran out")
     }
 
-    /// The credentials are good, but a right is missing: the cloud's name of the action.
+    /// The credentials are valid but lack a permission: the cloud's name of the action.
     #[must_use]
     pub fn cloud_permission_denied(action: &str) -> Self {
         Self::new(R::CloudPermissionDenied, format!("the provider may not {action}"))
             .with_metadata("action", action)
     }
 
-    /// The provider's own configuration is bad.
+    /// The provider's own configuration is invalid.
     #[must_use]
     pub fn invalid_provider_config(why: &str) -> Self {
         Self::new(R::InvalidProviderConfig, why)
@@ -243,7 +243,7 @@ impl ProviderError {
         Self::new(R::ShuttingDown, "the provider is stopping")
     }
 
-    /// A defect of the provider. The cause is logged here; the caller learns nothing of it.
+    /// A bug in the provider. The cause is logged here; the caller does not see it.
     #[must_use]
     pub fn internal(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(R::InternalError, "internal error; the provider's log says more").with_source(source)

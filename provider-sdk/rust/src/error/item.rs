@@ -6,7 +6,7 @@ use super::{ProviderError, cut};
 use crate::proto::{ErrorReason, ItemError};
 
 impl ProviderError {
-    /// The error as that of one item; a reason that is not known becomes `INTERNAL_ERROR`, as the contract reads it.
+    /// The error as an item error; an unknown reason becomes `INTERNAL_ERROR`, as the contract requires.
     #[must_use]
     pub fn to_item(&self) -> ItemError {
         let reason = match self.reason() {
@@ -27,7 +27,7 @@ impl From<ProviderError> for ItemError {
     }
 }
 
-/// For tests and clients: what an item's error says.
+/// For tests and clients: parses an item error.
 impl From<&ItemError> for ProviderError {
     fn from(item: &ItemError) -> Self {
         let reason = match item.reason() {

@@ -12,12 +12,12 @@ use crate::proto::ErrorReason;
 
 /// Longest key of `ErrorInfo.metadata`.
 const MAX_KEY_BYTES: usize = 64;
-/// Longest value of one entry of the details, before the sum is looked at.
+/// Longest value of one entry of the details, before the total is limited.
 pub(super) const MAX_VALUE_BYTES: usize = 256;
 
 impl ProviderError {
-    /// The error as a status: code by the table, `ErrorInfo` always, `RetryInfo`, `BadRequest` and `QuotaFailure` where
-    /// they say something. What does not fit into 4 KiB is left out, metadata last.
+    /// The error as a status: the code of the reason, `ErrorInfo` always, `RetryInfo`, `BadRequest` and
+    /// `QuotaFailure` if they have content. What does not fit into 4 KiB is left out, metadata last.
     #[must_use]
     pub fn to_status(&self) -> Status {
         let inner = &*self.0;
@@ -38,8 +38,8 @@ impl ProviderError {
         }
     }
 
-    /// For tests and clients: what a status says, or nothing when it does not carry our `ErrorInfo` and so proves
-    /// nothing. A reason from a newer contract is read as `UNSPECIFIED`.
+    /// For tests and clients: parses a status; `None` if it has no `ErrorInfo` of the contract and so proves
+    /// nothing. An unknown reason is read as `UNSPECIFIED`.
     #[must_use]
     pub fn from_status(status: &Status) -> Option<Self> {
         let details = status.check_error_details().ok()?;

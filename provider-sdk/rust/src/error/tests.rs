@@ -1,4 +1,4 @@
-//! Every reason, there and back, within the contract's sizes.
+//! Every reason survives a round trip, within the contract's sizes.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where a provider listens: the text of an endpoint in, an [`Endpoint`] or problem and remedy out.
+//! Where a provider listens: parses the text of an endpoint, or reports the problem and its remedy.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// The longest path of a socket: below what every system holds.
+/// The longest socket path: every system supports it.
 const LONGEST_PATH: usize = 100;
 
 /// Where a provider listens.
@@ -16,7 +16,7 @@ const LONGEST_PATH: usize = 100;
 pub enum Endpoint {
     /// A Unix socket, by absolute path of at most 100 bytes.
     Unix(PathBuf),
-    /// TCP with mutual TLS. Port 0 takes a free one. There is no TCP without.
+    /// TCP with mutual TLS; plain TCP is not supported. Port 0 picks a free port.
     Tcp(SocketAddr),
 }
 
@@ -39,27 +39,27 @@ impl Endpoint {
     }
 }
 
-/// Why a text is no endpoint.
+/// Why a text is not an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EndpointError {
-    /// No absolute path of a file.
+    /// Not an absolute path of a file.
     #[error("{path:?} is not the absolute path of a socket; write unix:///path/of/the/socket")]
     Path {
         /// The path.
         path: String,
     },
-    /// A path too long for a socket's address.
+    /// The path is too long for a socket address.
     #[error(
         "the socket path {path:?} has {bytes} bytes, at most {LONGEST_PATH} work everywhere; use a shorter one"
     )]
     LongPath {
         /// The path.
         path: String,
-        /// Its bytes.
+        /// Its length in bytes.
         bytes: usize,
     },
-    /// Abstract sockets have no file whose mode could keep others out.
+    /// Abstract sockets have no file whose mode could restrict access.
     #[error("abstract sockets have no file permissions; write unix:///path/of/the/socket")]
     Abstract,
     /// Plain TCP.
@@ -70,13 +70,13 @@ pub enum EndpointError {
         /// The text.
         text: String,
     },
-    /// No address and port.
+    /// Not an address and port.
     #[error("{text:?} is no address:port; write for example tcp://127.0.0.1:7443")]
     Address {
         /// The text.
         text: String,
     },
-    /// Nothing that is known.
+    /// An unknown scheme.
     #[error("{text:?} is no endpoint; write unix:///path/of/the/socket or tcp://address:port")]
     Unknown {
         /// The text.

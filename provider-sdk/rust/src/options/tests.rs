@@ -1,4 +1,4 @@
-//! Flags as people write them.
+//! Flags as users write them.
 
 use clap::Parser;
 

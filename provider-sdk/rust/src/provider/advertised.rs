@@ -6,7 +6,7 @@ use cloudprovider_proto::defaults;
 
 use crate::proto::{Capability, GetCapabilitiesResponse, Intervals, Limits};
 
-/// What a provider advertises: the answer as it goes out, and the values that this crate acts on.
+/// What a provider advertises: the response of GetCapabilities, and the values that this crate uses.
 #[derive(Debug, Clone)]
 pub(crate) struct Advertised {
     pub(crate) answer: GetCapabilitiesResponse,

@@ -1,4 +1,4 @@
-//! Puts a provider together.
+//! Builds a provider.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::metrics::Metrics;
 use crate::proto::{Capability, ClusterRef, GetCapabilitiesResponse};
 use crate::services::{CloudProvider, Clusters, Instances, LoadBalancers, Routes, Volumes};
 
-/// Puts a provider together; see [`Provider::builder`]. Each service is served if and only if it was given.
+/// Builds a provider; see [`Provider::builder`]. It serves exactly the services that it is given.
 #[must_use]
 pub struct ProviderBuilder {
     identity: Identity,
@@ -23,20 +23,20 @@ pub struct ProviderBuilder {
     while_leading: Option<WhileLeading>,
 }
 
-/// How a provider tells the present leader from former ones.
+/// How a provider distinguishes the current leader from former ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Leaders {
     /// By `Lead`: `CAPABILITY_LEADERSHIP`.
     #[default]
     Told,
-    /// By the highest epoch that this process saw: `CAPABILITY_FENCING`.
+    /// By the highest epoch that this process has seen: `CAPABILITY_FENCING`.
     Compared,
-    /// Not at all. For tests of hosts, and for a provider that does it by better means than memory.
+    /// Not at all. For tests of hosts, and for providers that have better means than memory.
     Ignored,
 }
 
-/// What a provider does while it is led.
+/// What a provider does while a host leads.
 #[derive(Clone)]
 pub(crate) struct WhileLeading(pub(crate) Arc<dyn Fn(ClusterRef) -> BoxFuture<'static, ()> + Send + Sync>);
 
@@ -59,33 +59,34 @@ impl ProviderBuilder {
         }
     }
 
-    /// Version of the provider as its vendor counts; at most 64 bytes.
+    /// Version of the provider, in the vendor's own scheme; at most 64 bytes.
     pub fn vendor_version(mut self, version: impl Into<String>) -> Self {
         self.identity.vendor_version = version.into();
         self
     }
 
-    /// How the provider IDs begin, for example `aws://`. May be called again. At least one is needed for instances.
+    /// A prefix of provider IDs, for example `aws://`. May be called again. Instances need at least one.
     pub fn provider_id_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.identity.prefixes.push(prefix.into());
         self
     }
 
-    /// What is served beyond the services, limits, intervals and wanted fields. All defaults unless given; leadership is added
-    /// where mutations are served, or something is done while leading.
+    /// Optional features, limits, intervals and wanted fields; defaults if not given. Leadership is added if
+    /// the provider serves mutations or has background work.
     pub fn capabilities(mut self, capabilities: GetCapabilitiesResponse) -> Self {
         self.capabilities = capabilities;
         self
     }
 
-    /// How the present leader is told from former ones; [`Leaders::Told`] unless given.
+    /// How to distinguish the current leader from former ones; [`Leaders::Told`] by default.
     pub fn leaders(mut self, leaders: Leaders) -> Self {
         self.leaders = leaders;
         self
     }
 
-    /// Does this for each cluster while somebody leads it: background work that writes to the cloud. It is begun with each
-    /// term and dropped with its end, or when the process stops. Exactly one of two replicas does it at any time.
+    /// Runs background work that writes to the cloud, for each cluster while a host leads it. The work starts
+    /// with each term and is dropped when the term ends or the process stops. Of two replicas exactly one
+    /// runs it at any time.
     pub fn while_leading<F, W>(mut self, work: F) -> Self
     where
         F: Fn(ClusterRef) -> W + Send + Sync + 'static,
@@ -95,7 +96,7 @@ impl ProviderBuilder {
         self
     }
 
-    /// Answers `GetStatus`. Without it there are no conditions.
+    /// Serves `GetStatus`. Without it there are no conditions.
     pub fn cloud_provider(mut self, status: impl CloudProvider) -> Self {
         self.services.base = Some(Arc::new(status));
         self
@@ -131,23 +132,24 @@ impl ProviderBuilder {
         self
     }
 
-    /// Registers metrics of the provider's own, for example calls of the cloud's API, beside those of this crate.
+    /// Registers the provider's own metrics, for example of calls to the cloud's API, beside those of this
+    /// crate.
     pub fn metrics(mut self, register: impl FnOnce(&mut Registry)) -> Self {
         register(&mut self.metrics);
         self
     }
 
-    /// Replaces the random process epoch, so that a test can tell what it expects. At most 64 bytes, not empty.
+    /// Replaces the random process epoch, so that a test knows its value. At most 64 bytes, not empty.
     pub fn process_epoch(mut self, epoch: impl Into<String>) -> Self {
         self.identity.epoch = epoch.into();
         self
     }
 
-    /// Checks that all fits together.
+    /// Checks that everything is consistent.
     ///
     /// # Errors
-    /// [`BuildError`] names what does not fit: a name that is no DNS subdomain, a capability without its service,
-    /// instances without a provider-ID prefix, a limit or an interval that the contract forbids.
+    /// [`BuildError`] names the problem: a name that is not a DNS subdomain, a capability without its
+    /// service, instances without a provider ID prefix, a limit or an interval that the contract forbids.
     pub fn build(self) -> Result<Provider, BuildError> {
         let Self { identity, mut capabilities, services, metrics, leaders, while_leading } = self;
         advertise_leaders(&mut capabilities, &services, leaders, while_leading.is_some());
@@ -169,7 +171,8 @@ impl ProviderBuilder {
     }
 }
 
-/// A former leader is refused before a method is called, so whoever serves mutations can do it.
+/// A former leader is refused before a method is called, so every provider that serves mutations supports
+/// this.
 fn advertise_leaders(
     answer: &mut GetCapabilitiesResponse,
     services: &Services,

@@ -1,4 +1,4 @@
-//! What must hold before a provider is served: what is advertised is there, and within the contract's bounds.
+//! Checks before a provider is served: everything advertised exists and is within the contract's bounds.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ const LEAST_MESSAGE_BYTES: u32 = 4 << 20;
 const LONGEST_NAME: usize = 63;
 const LONGEST_TEXT: usize = 64;
 
-/// Why a provider cannot be served as it was put together.
+/// Why a provider cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The name is no DNS subdomain of at most 63 bytes.
+    /// The name is not a DNS subdomain of at most 63 bytes.
     #[error(
         "the name {name:?} is no DNS subdomain of at most 63 bytes; use lowercase letters, digits, '-' and '.'"
     )]
@@ -30,37 +30,37 @@ pub enum BuildError {
     Length {
         /// What it is.
         field: &'static str,
-        /// Its bytes.
+        /// Its length in bytes.
         length: usize,
-        /// The most it may have.
+        /// The maximum.
         max: usize,
     },
-    /// Instances are served, but no node could be routed here.
+    /// The provider serves Instances but has no provider ID prefix, so that no node can be routed to it.
     #[error("instances are served without a provider-ID prefix; call provider_id_prefix")]
     NoPrefix,
-    /// A capability is advertised whose service is not served.
+    /// The provider advertises a capability but does not serve its service.
     #[error("{} is advertised but {service} is not served; give its implementation or drop the capability", .capability.as_str_name())]
     CapabilityWithoutService {
-        /// What is advertised.
+        /// The capability.
         capability: Capability,
         /// The service that it needs.
         service: &'static str,
     },
-    /// A capability's number is not of this contract, or stands twice.
+    /// A capability is unknown or duplicated.
     #[error("capability number {number} is unknown, unspecified or there twice")]
     Capability {
         /// The number.
         number: i32,
     },
-    /// A value that only means something with a service that is not served.
+    /// A value that has no effect without a service that is not served.
     #[error("{field} is set but {service} is not served")]
     FieldWithoutService {
-        /// What is set.
+        /// The value.
         field: &'static str,
         /// The service that it needs.
         service: &'static str,
     },
-    /// A limit or interval is outside of what the contract allows.
+    /// A limit or interval is outside the bounds of the contract.
     #[error("{field} is {value}; it needs to be {allowed}")]
     OutOfRange {
         /// What it is.
@@ -119,7 +119,7 @@ pub(super) fn capabilities(answer: &GetCapabilitiesResponse, services: &Services
     Ok(())
 }
 
-/// The service that a capability is about, and whether it is served.
+/// The service that a capability belongs to, and whether it is served.
 fn needs(capability: Capability, services: &Services) -> (bool, &'static str) {
     let instances = (services.instances.is_some(), service_names::INSTANCES);
     let load_balancers = (services.load_balancers.is_some(), service_names::LOAD_BALANCERS);

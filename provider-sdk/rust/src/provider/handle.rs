@@ -1,4 +1,5 @@
-//! The life of a served provider: whether it accepts work, whether it stops, and which mutations still run.
+//! The life of a served provider: whether it accepts work, whether it is stopping, and which mutations still
+//! run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::metrics::Metrics;
 
-/// Does a service accept work?
+/// Whether a service accepts work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Serving {
     Yes,
@@ -21,16 +22,16 @@ pub(crate) enum Serving {
 /// Shared between the handle, the server and every RPC.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
-    /// Fires when a stop was asked for: no new work, streams end.
+    /// Fires when the provider begins to stop: no new work, streams end.
     pub(crate) stop: CancellationToken,
-    /// Fires when the time for a graceful stop is over: mutations give up.
+    /// Fires when the time for a graceful stop is over: mutations are abandoned.
     pub(crate) give_up: CancellationToken,
-    /// Fires when every connection must be cut.
+    /// Fires when every connection must be closed.
     pub(crate) cut: CancellationToken,
-    /// Mutations that run.
+    /// Running mutations.
     pub(crate) mutations: TaskTracker,
     health: BTreeMap<String, watch::Sender<Serving>>,
-    /// What the provider says itself, by service; the process's stop stands above it.
+    /// The provider's own statement, by service; a stop of the process overrides it.
     wanted: Mutex<BTreeMap<String, bool>>,
 }
 
@@ -48,12 +49,12 @@ impl Lifecycle {
         }
     }
 
-    /// The health of a service ("" for the whole), if it is one that is served.
+    /// The health of a service ("" for the provider as a whole); `None` if it is not served.
     pub(crate) fn health(&self, service: &str) -> Option<watch::Receiver<Serving>> {
         self.health.get(service).map(watch::Sender::subscribe)
     }
 
-    /// Asks for a stop: health first, so that a caller learns of it before its streams end.
+    /// Begins to stop: health first, so that callers learn of it before their streams end.
     pub(crate) fn begin_stop(&self) {
         let wanted = self.wanted.lock();
         for sender in self.health.values() {
@@ -83,7 +84,7 @@ impl Lifecycle {
     }
 }
 
-/// What stays with the team while the provider is served. Cheap to clone.
+/// Controls the provider while it is served. Cheap to clone.
 #[derive(Clone)]
 pub struct ProviderHandle {
     lifecycle: Arc<Lifecycle>,
@@ -95,24 +96,26 @@ impl ProviderHandle {
         Self { lifecycle, metrics }
     }
 
-    /// Says whether the provider accepts work at all: the health of "" and of every service.
+    /// Sets whether the provider accepts work at all: the health of "" and of every service.
     ///
-    /// A cloud that is down or refuses credentials is a condition of `GetStatus`, not a reason for this.
+    /// A cloud that is down or rejects the credentials is a condition of `GetStatus`, not a reason to call
+    /// this.
     pub fn set_serving(&self, serving: bool) {
         self.lifecycle.set(None, serving);
     }
 
-    /// Says whether one service accepts work, by its fully qualified name. False when it is not served.
+    /// Sets whether one service accepts work, by its fully qualified name. Returns false if the service is
+    /// not served.
     pub fn set_service_serving(&self, service: &str, serving: bool) -> bool {
         self.lifecycle.set(Some(service), serving)
     }
 
-    /// Stops gracefully, as SIGTERM does: not serving, streams end, running mutations are finished.
+    /// Stops gracefully, like SIGTERM: health turns to not serving, streams end, running mutations finish.
     pub fn stop(&self) {
         self.lifecycle.begin_stop();
     }
 
-    /// Cuts every connection at once without an answer, as a kill does. For tests of callers.
+    /// Closes every connection at once without a response, like a kill. For tests of callers.
     pub fn cut_connections(&self) {
         self.lifecycle.cut.cancel();
     }
@@ -120,7 +123,7 @@ impl ProviderHandle {
     /// All metrics as OpenMetrics text.
     ///
     /// # Errors
-    /// When a metric of the provider's own cannot be encoded.
+    /// If one of the provider's own metrics cannot be encoded.
     pub fn metrics_text(&self) -> Result<String, fmt::Error> {
         self.metrics.text()
     }

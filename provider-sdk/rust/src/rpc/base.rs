@@ -1,4 +1,4 @@
-//! Capabilities, which are data, and status, which the provider gives.
+//! Capabilities, which are constant, and status, which comes from the provider.
 
 use std::sync::Arc;
 

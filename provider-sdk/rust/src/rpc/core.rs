@@ -1,4 +1,4 @@
-//! What every call goes through: admitted or refused, run with its context, ended in time and without a panic.
+//! The path of every call: admitted or refused, run with its context, ended in time and without a panic.
 
 use std::any::Any;
 use std::error::Error;
@@ -23,11 +23,11 @@ use crate::proto::{Capability, ErrorReason, LeadRequest, LeadResponse};
 use crate::provider::{Advertised, Lifecycle, Provider, WhileLeading};
 use crate::{ProviderError, Result};
 
-/// The id of a call, put among a request's extensions by the server.
+/// The id of a call, which the server adds to the request's extensions.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestId(pub(crate) String);
 
-/// What all calls of one provider share.
+/// Shared by all calls of one provider.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) advertised: Advertised,
@@ -41,14 +41,14 @@ pub(crate) struct Core {
     while_leading: Option<WhileLeading>,
 }
 
-/// A call that was admitted.
+/// An admitted call.
 pub(super) struct Call<Q> {
     pub(super) ctx: CallContext,
     pub(super) request: Q,
     pub(super) timeout: Option<Duration>,
-    /// Under which a mutation runs, if terms are told and somebody was elected.
+    /// The term of a mutation, if the provider uses `Lead` and a leader was elected.
     term: Option<Term>,
-    /// Held by whoever waits for the answer: dropped, it tells that the caller is gone.
+    /// Held while somebody waits for the response; its drop signals that the caller is gone.
     pub(super) waiting: DropGuard,
 }
 
@@ -67,7 +67,7 @@ impl Core {
         })
     }
 
-    /// A read: given up when the caller is gone, or its deadline passed.
+    /// Runs a read, which ends when the caller is gone or its deadline has passed.
     pub(super) async fn read<Q, A, F>(
         &self,
         method: Method,
@@ -80,7 +80,7 @@ impl Core {
     {
         let stop = self.lifecycle.stop.child_token();
         let call = self.admit(method, request, stop.clone())?;
-        // A read that nobody waits for is of no use.
+        // A read that nobody waits for is useless.
         let _given_up_with_the_caller = stop.drop_guard();
         let ctx = call.ctx.clone();
         let work = AssertUnwindSafe(run(call.ctx, call.request)).catch_unwind();
@@ -89,8 +89,8 @@ impl Core {
         answer(&ctx, ended).map(Response::new)
     }
 
-    /// A mutation: once begun it is run to its end, whatever becomes of the caller, unless leadership ends. An equal one that
-    /// runs is joined; on a key that another one works on, it is refused.
+    /// Runs a mutation. Once started it finishes, even if the caller is gone, unless leadership ends. It
+    /// joins an identical running mutation, and is refused if another one works on one of its keys.
     pub(super) async fn mutate<Q, F>(
         &self,
         method: Method,
@@ -118,7 +118,8 @@ impl Core {
             let work = AssertUnwindSafe(work).catch_unwind();
             let work = async move {
                 let Some(term) = term else { return work.await };
-                // Dropped where it waits, it begins no further call of the cloud; its own tasks hear of it, too.
+                // Dropped at its next await, it starts no further cloud call; the token stops the tasks that
+                // it spawned.
                 tokio::select! {
                     biased;
                     () = term.ended() => {
@@ -141,7 +142,7 @@ impl Core {
         answer.map(Response::new)
     }
 
-    /// Refuses what must not reach a method, in the contract's order.
+    /// Refuses calls that must not reach a method, in the contract's order.
     pub(super) fn admit<Q: Shape>(
         &self,
         method: Method,
@@ -195,7 +196,7 @@ impl Core {
         Ok(term)
     }
 
-    /// The term under which a mutation runs, if terms are told at all; its refusal if it is not the present leader's.
+    /// The term of a mutation if the provider uses `Lead`; refuses a host that is not the current leader.
     fn term<Q: Shape>(&self, request: &Q) -> Result<Option<Term>> {
         match (request.cluster(), request.fencing()) {
             (Some(cluster), Some(fencing)) if self.advertised.has(Capability::Leadership) => {
@@ -205,10 +206,10 @@ impl Core {
         }
     }
 
-    /// What a leader says of itself. What the provider does while it is led begins and ends with the term.
+    /// Handles `Lead`. The provider's background work starts and ends with the term.
     pub(super) fn hear(&self, request: LeadRequest) -> Result<LeadResponse> {
         let (cluster, leader) = (request.cluster.unwrap_or_default(), request.fencing.unwrap_or_default());
-        // Less than nothing is nothing.
+        // A negative duration counts as zero.
         let valid_for = request.valid_for.map(|time| Duration::try_from(time).unwrap_or_default());
         let begun = self.leadership.hear(&cluster.uid, &leader, valid_for)?;
         if let (Some(term), Some(WhileLeading(work))) = (begun, &self.while_leading) {
@@ -225,7 +226,7 @@ impl Core {
         Ok(LeadResponse {})
     }
 
-    /// An optional RPC is served only when it is advertised.
+    /// An optional RPC is served only if its capability is advertised.
     pub(super) fn needs(&self, capability: Capability, method: Method) -> Result<(), Status> {
         if self.advertised.has(capability) {
             return Ok(());
@@ -247,12 +248,12 @@ fn answer<A>(ctx: &CallContext, ended: Ended<A>) -> Result<A, Status> {
     match ended {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(fail(ctx, error)),
-        // What the panic said was logged where it happened; it may hold anything.
+        // The panic's message was logged where it happened; it may contain anything, so it goes no further.
         Err(_panic) => Err(fail(ctx, ProviderError::internal("the method panicked"))),
     }
 }
 
-/// An error on its way out: its cause stays here, in the log.
+/// An error that leaves the process: its cause stays in the log.
 pub(super) fn fail(ctx: &CallContext, error: ProviderError) -> Status {
     if let Some(source) = error.source() {
         let cause = chain(source);

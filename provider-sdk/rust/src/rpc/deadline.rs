@@ -1,10 +1,10 @@
-//! The caller's deadline, as it stands on the wire.
+//! The caller's deadline, as sent on the wire.
 
 use std::time::Duration;
 
 use tonic::metadata::MetadataMap;
 
-/// The answer "deadline exceeded" leaves this much earlier, so that it can still arrive.
+/// "Deadline exceeded" is sent this much earlier, so that it still reaches the caller.
 const HEADSTART: Duration = Duration::from_millis(5);
 
 /// The value of `grpc-timeout`: at most eight digits and a unit.
@@ -26,7 +26,7 @@ pub(super) fn timeout(metadata: &MetadataMap) -> Option<Duration> {
     }
 }
 
-/// How long this end waits: a little less than the caller does.
+/// How long the provider works on the call: a little less than the caller waits.
 pub(super) fn patience(timeout: Duration) -> Duration {
     timeout.saturating_sub(HEADSTART.min(timeout / 10))
 }

@@ -1,4 +1,4 @@
-//! Who is there, and what does it speak? Answered from memory, always.
+//! The provider's identity and services. Always answered from memory.
 
 use cloudprovider_proto::discovery::v1::discovery_server::Discovery;
 use cloudprovider_proto::discovery::v1::{GetInfoRequest, GetInfoResponse};
@@ -11,7 +11,7 @@ use crate::provider::Identity;
 pub(crate) struct DiscoveryRpc(GetInfoResponse);
 
 impl DiscoveryRpc {
-    /// `services` are the fully qualified names of all that is served.
+    /// `services` are the fully qualified names of all served services.
     pub(crate) fn new(identity: &Identity, services: Vec<String>) -> Self {
         Self(GetInfoResponse {
             name: identity.name.clone(),

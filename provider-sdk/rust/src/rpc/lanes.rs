@@ -1,7 +1,8 @@
 //! One mutation at a time for each natural key.
 //!
-//! A caller that was cut off sends its request again while the first one still runs: neither must meet a cloud that is half
-//! way. In: a mutation. Out: the equal one that runs, to be joined; or who may work on which keys.
+//! A caller that lost its connection repeats its request while the first one still runs: the two must not
+//! interleave in the cloud. In: a mutation. Out: the identical running one to join, or the keys that it now
+//! holds.
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
@@ -16,17 +17,17 @@ use crate::checks::{Mutation, Subject};
 use crate::provider::Lifecycle;
 use crate::{ProviderError, Result};
 
-/// The answer of a mutation, for all who wait for it.
+/// The response of a mutation, for every caller that waits for it.
 pub(super) type Joined<A> = Shared<BoxFuture<'static, Result<A, Status>>>;
 
-/// The mutations that run.
+/// The running mutations.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Lanes(Arc<Mutex<Running>>);
 
 #[derive(Debug, Default)]
 struct Running {
     last: u64,
-    /// By a number of its own.
+    /// Keyed by a serial number.
     mutations: HashMap<u64, One>,
     busy: HashSet<Subject>,
 }
@@ -46,7 +47,7 @@ impl Running {
     }
 }
 
-/// What one mutation works on.
+/// The keys that one mutation holds.
 pub(super) struct Claim<'a> {
     busy: &'a HashSet<Subject>,
     mine: Vec<Subject>,
@@ -64,8 +65,8 @@ impl Claim<'_> {
 }
 
 impl Lanes {
-    /// Joins the equal mutation of the same leader that runs, or runs the work of `begin` as a task of its own; its keys are
-    /// busy until it ends.
+    /// Joins the identical running mutation of the same leader, or runs the work of `begin` as its own task;
+    /// its keys stay busy until it ends.
     pub(super) fn run<Q: Mutation>(
         &self,
         mut request: Q,

@@ -1,4 +1,4 @@
-//! The RPCs there are: the bounded list behind spans and metrics.
+//! The contract's RPCs: the bounded list behind spans and metrics.
 
 use cloudprovider_proto::service_names as service;
 
@@ -61,7 +61,7 @@ const ALL: [Method; 22] = [
     REFLECTION_INFO,
 ];
 
-/// The RPC of a path such as `/package.Service/Method`; "other" for all that is not of the contract.
+/// The RPC of a path such as `/package.Service/Method`; "other" for any that is not in the contract.
 pub(crate) fn of_path(path: &str) -> Method {
     let Some((service, method)) = path.strip_prefix('/').and_then(|path| path.split_once('/')) else {
         return OTHER;

@@ -1,7 +1,7 @@
-//! The frames of a watch: started, what changed, a heartbeat, and an end in time.
+//! The frames of a watch: started, changes, heartbeats, and a timely end.
 //!
-//! In: the provider's events. Out: the contract's frames. What changed is decided by the provider; when a stream begins,
-//! beats and ends is decided here.
+//! In: the provider's events. Out: the contract's frames. The provider decides what changed; this module
+//! decides when a stream starts, sends a heartbeat, and ends.
 
 use std::panic::AssertUnwindSafe;
 
@@ -51,17 +51,17 @@ pub(super) async fn open(
 struct Open {
     ctx: CallContext,
     events: BoxStream<'static, Result<WatchEvent>>,
-    /// Not yet told whether the token was honoured.
+    /// The first frame, with `resumed`, is still to be sent.
     started: Option<bool>,
     token: String,
     heartbeat: Interval,
     end: Instant,
     stop: CancellationToken,
-    /// Dropped with the stream: they tell the provider that nobody reads any more.
+    /// Dropped with the stream, which signals the provider that nobody reads any more.
     _guards: (DropGuard, DropGuard),
 }
 
-/// A bookmark must follow at least every interval, so it is sent a little more often.
+/// Bookmarks are due at least every interval, so they are sent a little more often.
 fn heartbeat(core: &Core) -> Interval {
     let every = (core.advertised.bookmark_interval * 3 / 4).max(time::Duration::from_millis(1));
     let mut heartbeat = time::interval_at(Instant::now() + every, every);
@@ -69,7 +69,7 @@ fn heartbeat(core: &Core) -> Interval {
     heartbeat
 }
 
-/// The events of a watch, with a panic among them turned into an error.
+/// The events of a watch; a panic becomes an error.
 fn caught(watch: InstanceWatch) -> BoxStream<'static, Result<WatchEvent>> {
     let events = AssertUnwindSafe(watch.events).catch_unwind();
     events
@@ -79,13 +79,13 @@ fn caught(watch: InstanceWatch) -> BoxStream<'static, Result<WatchEvent>> {
         .boxed()
 }
 
-/// One frame, and what is left of the stream after it.
+/// One frame, and the rest of the stream.
 async fn next(open: Option<Open>) -> Option<(Result<WatchInstancesResponse, Status>, Option<Open>)> {
     let mut open = open?;
     if let Some(resumed) = open.started.take() {
         return Some((frame(Frame::Started(WatchStarted { resumed })), Some(open)));
     }
-    // The heartbeat goes before the changes, or a busy stream would never beat.
+    // Heartbeats go before changes, or a busy stream would never send one.
     let event = tokio::select! {
         biased;
         () = open.stop.cancelled() => return Some((Err(ProviderError::shutting_down().to_status()), None)),

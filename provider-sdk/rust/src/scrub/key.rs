@@ -1,4 +1,4 @@
-//! Which names are those of secrets.
+//! Recognises names of secrets.
 
 use crate::proto::ErrorReason;
 
@@ -19,13 +19,13 @@ const PARTS: [&str; 14] = [
     "cookie",
 ];
 
-/// Does a field, a map key or an option of this name hold a secret?
+/// Whether a field, map key or option with this name holds a secret.
 pub(crate) fn names_a_secret(name: &str) -> bool {
     let plain: String = name
         .chars()
         .filter(|one| !matches!(one, '-' | '_' | '.' | ' '))
         .map(|one| one.to_ascii_lowercase())
         .collect();
-    // Reasons such as PAGE_TOKEN_EXPIRED stand before a colon, too.
+    // Reasons such as PAGE_TOKEN_EXPIRED also precede a colon.
     PARTS.iter().any(|part| plain.contains(part)) && ErrorReason::from_wire_name(name).is_none()
 }

@@ -1,4 +1,4 @@
-//! The texts of `proto/vectors`: what must go, and what must stay legible.
+//! The texts of `proto/vectors`: what must be redacted, and what must stay legible.
 
 use serde_json::Value;
 

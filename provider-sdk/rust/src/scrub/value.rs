@@ -1,18 +1,18 @@
-//! Where the value of a secret begins and ends, behind its name.
+//! Where the value of a secret starts and ends, after its name.
 
-/// The value that belongs to a name, in bytes.
+/// The position of a name's value, in bytes.
 pub(super) struct Value<'a> {
-    /// From the end of the name to the start of what goes.
+    /// From the end of the name to the start of the redacted text.
     pub(super) gap: usize,
-    /// Length of what goes.
+    /// Length of the redacted text.
     pub(super) length: usize,
-    /// What must stand round the replacement, so that JSON stays JSON.
+    /// The quotes around the replacement, so that JSON stays valid.
     pub(super) quote: &'a str,
 }
 
 const ENDS: [char; 12] = [' ', '\n', '\t', ',', ';', '&', ')', ']', '}', '"', '\'', '\\'];
 
-/// Is the word one that comes before a token in an authorization header?
+/// Whether the word precedes a token in an authorization header.
 pub(super) fn is_scheme(word: &str) -> bool {
     word.eq_ignore_ascii_case("bearer") || word.eq_ignore_ascii_case("basic")
 }

@@ -1,4 +1,4 @@
-//! Panics outside of a method (in decoding, for example) become an error of the contract, too.
+//! Panics outside a method (in decoding, for example) also become an error of the contract.
 
 use std::any::Any;
 
@@ -10,7 +10,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use super::hook::{BoxError, GrpcRequest, GrpcService};
 use crate::ProviderError;
 
-/// The services, answering `INTERNAL_ERROR` for a panic. What it said was logged where it happened.
+/// The services, with `INTERNAL_ERROR` for a panic. Its message was logged where it happened.
 pub(super) fn service(routes: Routes) -> GrpcService {
     let caught = ServiceBuilder::new()
         .map_err(BoxError::from)

@@ -1,4 +1,4 @@
-//! Connections: accepted, with their peer, and able to be cut.
+//! Connections: accepted, identified by their peer, and closed on demand.
 
 use std::io;
 use std::pin::Pin;
@@ -15,10 +15,10 @@ use tonic::transport::server::Connected;
 
 use crate::context::Peer;
 
-/// How long to wait after a failed accept (no file handles left, for example), so as not to spin.
+/// The wait after a failed accept (no file descriptors left, for example), to avoid spinning.
 pub(super) const AFTER_FAILURE: Duration = Duration::from_millis(50);
 
-/// A connection with its peer, which ends at once when it is cut.
+/// A connection with its peer, which ends at once when closed.
 pub(super) struct Connection<I> {
     io: I,
     peer: Peer,
@@ -87,7 +87,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Connection<I> {
     }
 }
 
-/// Connections over a Unix socket, with the peer as the kernel names it.
+/// Connections over a Unix socket, with the peer as reported by the kernel.
 pub(super) fn over_unix(
     listener: UnixListener,
     cut: CancellationToken,

@@ -7,11 +7,11 @@ use thiserror::Error;
 
 use crate::options::Endpoint;
 
-/// Why a provider cannot be served. Each names the value and the remedy.
+/// Why a provider cannot be served. Each message names the value and the remedy.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Others could reach the socket.
+    /// The directory lets others reach the socket.
     #[error(
         "the directory {} of the socket has mode {mode:04o}; others could reach or replace the socket: use 0700, or 0750 to share it with a group",
         .directory.display()
@@ -22,7 +22,7 @@ pub enum ServeError {
         /// Its mode.
         mode: u32,
     },
-    /// Its owner could replace the socket.
+    /// The directory's owner could replace the socket.
     #[error(
         "the directory {} of the socket belongs to uid {owner}; it must belong to uid {own}, which serves, or to root",
         .directory.display()
@@ -30,12 +30,12 @@ pub enum ServeError {
     DirectoryOwner {
         /// The directory.
         directory: PathBuf,
-        /// Who it belongs to.
+        /// Its owner.
         owner: u32,
-        /// Who serves.
+        /// The user that serves.
         own: u32,
     },
-    /// It cannot be made or read.
+    /// The directory cannot be created or read.
     #[error("the directory {} of the socket cannot be used", .directory.display())]
     Directory {
         /// The directory.
@@ -49,7 +49,7 @@ pub enum ServeError {
         /// The path.
         path: PathBuf,
     },
-    /// Something else stands at the socket's path.
+    /// The socket's path exists and is not a socket.
     #[error("{} is there but is no socket; remove it or choose another --endpoint", .path.display())]
     NotASocket {
         /// The path.
@@ -63,7 +63,7 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
-    /// TCP without all files of mutual TLS.
+    /// TCP without all the files of mutual TLS.
     #[error(
         "TCP needs mutual TLS: give --tls-cert-file, --tls-key-file and --tls-client-ca-file, or listen on unix:///path"
     )]
@@ -74,17 +74,17 @@ pub enum ServeError {
         /// The socket.
         path: PathBuf,
     },
-    /// A file of TLS cannot be used.
+    /// A TLS file is unusable.
     #[error("the {what} in {} cannot be used: {why}", .file.display())]
     TlsFile {
-        /// What it should hold.
+        /// Its expected content.
         what: &'static str,
         /// The file.
         file: PathBuf,
         /// What is wrong.
         why: String,
     },
-    /// The address of the metrics cannot be opened.
+    /// The metrics address cannot be opened.
     #[error("cannot serve metrics on {address}; choose another --metrics-address")]
     Metrics {
         /// The address.
@@ -92,13 +92,13 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
-    /// Reflection cannot be put together.
+    /// Reflection cannot be set up.
     #[error("cannot serve reflection")]
     Reflection(#[from] tonic_reflection::server::Error),
-    /// Signals cannot be listened to.
+    /// Signal handlers cannot be installed.
     #[error("cannot listen to SIGTERM and SIGINT")]
     Signals(#[source] io::Error),
-    /// The server broke.
+    /// The server failed.
     #[error("the gRPC server failed")]
     Transport(#[from] tonic::transport::Error),
 }

@@ -1,6 +1,6 @@
-//! `grpc.health.v1.Health`: SERVING says that work is accepted, and nothing more.
+//! `grpc.health.v1.Health`: SERVING means that the provider accepts work, and nothing more.
 //!
-//! Streams end when the provider stops, after they told so, or a graceful stop would wait for them.
+//! When the provider stops, streams report it and end; a graceful stop would otherwise wait for them.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 use crate::provider::{Lifecycle, Serving};
 
-/// Serves health from the provider's life.
+/// Serves the provider's health.
 #[derive(Debug)]
 pub(super) struct HealthRpc(Arc<Lifecycle>);
 
@@ -50,7 +50,7 @@ impl Health for HealthRpc {
                 health.mark_changed();
                 stream::unfold(Some((health, stop)), next).boxed()
             }
-            // The protocol keeps such a stream open, since the service might come; here it never does.
+            // The protocol keeps such a stream open in case the service appears; here it never does.
             None => stream::once(async { Ok(answer(ServingStatus::ServiceUnknown)) })
                 .chain(stream::once(async move { stop.cancelled().await }).filter_map(|()| async { None }))
                 .boxed(),

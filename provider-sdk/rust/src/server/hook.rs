@@ -1,4 +1,4 @@
-//! A layer round all services, for test doubles and proxies.
+//! A layer around all services, for test doubles and proxies.
 
 use std::sync::Arc;
 
@@ -10,12 +10,13 @@ use tower::{Layer, Service, ServiceExt as _};
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// A gRPC request as HTTP, its messages still encoded.
 pub type GrpcRequest = http::Request<Body>;
-/// A gRPC answer as HTTP, its messages encoded already.
+/// A gRPC response as HTTP, its messages already encoded.
 pub type GrpcResponse = http::Response<Body>;
 /// All services as one.
 pub type GrpcService = BoxCloneSyncService<GrpcRequest, GrpcResponse, BoxError>;
 
-/// What a layer given to [`Server::layer`](crate::Server::layer) makes: any service of gRPC requests that can be cloned.
+/// The service that a layer of [`Server::layer`](crate::Server::layer) returns: any cloneable service of gRPC
+/// requests.
 pub trait HookService: Send + Sync + Clone + 'static {
     /// The service as a box.
     fn boxed_grpc(self) -> GrpcService;
@@ -32,7 +33,7 @@ where
     }
 }
 
-/// The layers given so far, the last one outermost.
+/// The layers so far, the last one outermost.
 #[derive(Clone)]
 pub(super) struct Hook(Arc<dyn Fn(GrpcService) -> GrpcService + Send + Sync>);
 

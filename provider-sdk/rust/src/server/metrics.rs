@@ -1,4 +1,4 @@
-//! `/metrics` over HTTP, on an address of its own.
+//! `/metrics` over HTTP, on its own address.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ pub(super) async fn bind(address: Option<SocketAddr>) -> Result<Option<TcpListen
     listener.map(Some).map_err(|source| ServeError::Metrics { address, source })
 }
 
-/// Serves until it is dropped; for ever without a listener.
+/// Serves until dropped; waits forever without a listener.
 pub(super) async fn serve(listener: Option<TcpListener>, metrics: Arc<Metrics>) -> Infallible {
     let Some(listener) = listener else { return std::future::pending().await };
     let app = Router::new().route("/metrics", get(move || async move { text(&metrics) }));

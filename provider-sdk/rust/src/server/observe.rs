@@ -18,10 +18,10 @@ use crate::metrics::{Method, Metrics};
 use crate::rpc::{RequestId, code_name, method};
 use crate::telemetry::continue_trace;
 
-/// Where a caller may name its call.
+/// The metadata key of a call's id.
 const REQUEST_ID: &str = "x-request-id";
 const LONGEST_REQUEST_ID: usize = 64;
-/// The reason where there is none.
+/// The reason of a call without one.
 const NO_REASON: &str = "";
 
 /// Wraps all services.
@@ -93,14 +93,14 @@ fn span(method: Method, request_id: &str, path: &str) -> Span {
     )
 }
 
-/// An error without a body stands in the head of the answer; a stream's end is not waited for.
+/// An error without a body is in the response's headers; the end of a stream is not awaited.
 fn outcome(headers: &HeaderMap) -> (Code, &'static str) {
     let Some(status) = Status::from_header_map(headers) else { return (Code::Ok, NO_REASON) };
     let reason = ProviderError::from_status(&status).map_or(NO_REASON, |error| error.reason().wire_name());
     (status.code(), reason)
 }
 
-/// An RPC that is not answered yet; dropped before, its caller went away.
+/// A running RPC; dropped early if its caller goes away.
 struct Running {
     method: Method,
     metrics: Arc<Metrics>,

@@ -1,4 +1,4 @@
-//! Who may call. Checked before anything else of a call.
+//! Who may call. The first check of every call.
 
 use futures::future::{Either, Ready, ready};
 use http::{Request, Response};
@@ -14,14 +14,14 @@ use crate::context::Peer;
 pub(super) enum Trust {
     /// Processes of these users.
     Uids(Vec<u32>),
-    /// Who has a certificate, which the handshake made sure of.
+    /// Any client with a certificate, which the handshake has verified.
     Certificate,
-    /// Whoever calls: there is no endpoint.
+    /// Any caller: there is no endpoint.
     WithinTheProcess,
 }
 
 impl Trust {
-    /// These users, or the own one and root where none is named.
+    /// These users, or by default the process's own user and root.
     pub(super) fn uids(allowed: &[u32]) -> Self {
         if allowed.is_empty() {
             return Self::Uids(vec![rustix::process::geteuid().as_raw(), 0]);

@@ -1,4 +1,4 @@
-//! `grpc.reflection.v1`: what is served, for people with tools. Off unless asked for.
+//! `grpc.reflection.v1`: lists the services, for people with tools. Off by default.
 
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use tonic_reflection::server::{Builder, Error};

@@ -1,4 +1,4 @@
-//! All services of one provider, with the message sizes that it advertises.
+//! All services of one provider, with the message size that it advertises.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::rpc::{
 const HEALTH: &str = "grpc.health.v1.Health";
 const REFLECTION: &str = "grpc.reflection.v1.ServerReflection";
 
-/// The services of a provider, and nothing that it does not serve.
+/// Exactly the services that the provider serves.
 pub(super) fn routes(provider: &Provider, reflection: bool) -> Result<Routes, ServeError> {
     let core = Core::new(provider);
     let services = &provider.services;
@@ -32,7 +32,7 @@ pub(super) fn routes(provider: &Provider, reflection: bool) -> Result<Routes, Se
     let health = HealthServer::new(HealthRpc::new(Arc::clone(&provider.lifecycle)));
     let base = Base::new(Arc::clone(&core), services.base.clone());
     let discovery = DiscoveryServer::new(DiscoveryRpc::new(&provider.identity, names.clone()));
-    // Each of the generated servers has these two methods, but no trait says so.
+    // Every generated server has these two methods, but no trait declares them.
     macro_rules! sized {
         ($server:expr) => {
             $server.max_decoding_message_size(bytes).max_encoding_message_size(bytes)
@@ -66,7 +66,7 @@ pub(super) fn routes(provider: &Provider, reflection: bool) -> Result<Routes, Se
     Ok(routes.prepare())
 }
 
-/// Fully qualified names of all that is served.
+/// Fully qualified names of all served services.
 fn names(provider: &Provider, reflection: bool) -> Vec<String> {
     let standard = [(true, HEALTH), (reflection, REFLECTION)];
     let standard = standard.into_iter().filter_map(|(served, name)| served.then_some(name));

@@ -21,7 +21,7 @@ use crate::context::Peer;
 use crate::options::ServeOptions;
 use crate::provider::{Lifecycle, Provider};
 
-/// What a mutation that was told to give up, and a connection that was cut, still get.
+/// The extra time for a mutation that must give up, and for a closed connection.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(server: BoundServer) -> Result<(), ServeError> {
@@ -73,7 +73,7 @@ where
     drained(until_stopped(services, connections, &life), &life, options.shutdown_grace).await
 }
 
-/// All services in their wrapping: measured, then the peer's check, then the hook, then panics.
+/// All services with their layers: metrics, then the peer check, then the hook, then panics.
 fn services(
     provider: &Provider,
     options: &ServeOptions,
@@ -96,12 +96,12 @@ where
 {
     let stop = life.stop.clone().cancelled_owned();
     let ended = Transport::builder().serve_with_incoming_shutdown(services, connections, stop).await;
-    // Should it ever end by itself, the rest must not wait for a stop that nobody asks for.
+    // If it ever ends by itself, the rest must not wait for a stop that never comes.
     life.begin_stop();
     Ok(ended?)
 }
 
-/// Waits for the server and for running mutations, but not for ever once a stop was asked for.
+/// Waits for the server and for running mutations, but only for a limited time once the stop has begun.
 async fn drained(
     served: impl Future<Output = Result<(), ServeError>>,
     life: &Lifecycle,

@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT ask for a graceful stop.
+//! SIGTERM and SIGINT cause a graceful stop.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -14,7 +14,7 @@ impl Signals {
         listen.then(both).transpose().map(Self)
     }
 
-    /// Waits for one of them; for ever without.
+    /// Waits for one of them; forever if there are none.
     pub(super) async fn wait(&mut self) {
         let Some((terminate, interrupt)) = &mut self.0 else { return std::future::pending().await };
         tokio::select! {

@@ -1,4 +1,5 @@
-//! The Unix socket: in a directory that nobody else can enter, at a path that nobody else uses, and gone at the end.
+//! The Unix socket: in a directory that nobody else can enter, at a path that nobody else uses, removed at
+//! the end.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind};
@@ -13,14 +14,14 @@ use tokio::{task, time};
 use super::error::ServeError;
 use crate::options::Endpoint;
 
-/// Group may write: no; others may anything: no.
+/// Forbidden: write access for the group, any access for others.
 const FORBIDDEN: u32 = 0o027;
 const DIRECTORY_MODE: u32 = 0o700;
 const SOCKET_MODE: u32 = 0o660;
-/// Who takes longer to accept a connection is there, but hung: its socket is in use.
+/// A process that takes longer to accept a connection hangs, but exists: its socket is in use.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// The file of a socket, removed when this is dropped, unless another one took its place.
+/// The file of a socket, removed on drop unless another one has replaced it.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
@@ -37,11 +38,12 @@ impl Drop for SocketFile {
     }
 }
 
-/// Opens the socket at a path; a stale one is replaced, one that answers is not.
+/// Opens the socket at a path; replaces a stale one, but not one that answers.
 pub(super) async fn open(path: &Path) -> Result<(UnixListener, SocketFile), ServeError> {
     let directory = path.parent().unwrap_or(Path::new("/")).to_owned();
     let prepare = move || prepare(&directory);
-    // Held until the socket stands: of two that start at once, the second sees the first's socket.
+    // Held until the socket exists: of two processes that start at once, the second sees the first one's
+    // socket.
     let _lock =
         task::spawn_blocking(prepare).await.map_err(|lost| listen(path, io::Error::other(lost)))??;
     remove_stale(path).await?;
@@ -60,7 +62,7 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
 }
 
-/// Makes the directory if it is missing, checks it, and locks it.
+/// Creates the directory if it is missing, checks it, and locks it.
 fn prepare(directory: &Path) -> Result<File, ServeError> {
     let fault = |source| ServeError::Directory { directory: directory.to_owned(), source };
     DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory).map_err(fault)?;
@@ -78,7 +80,7 @@ fn prepare(directory: &Path) -> Result<File, ServeError> {
     Ok(open)
 }
 
-/// Removes the file of a socket that nobody listens on any more.
+/// Removes the file of a socket on which nothing listens.
 async fn remove_stale(path: &Path) -> Result<(), ServeError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -94,7 +96,7 @@ async fn remove_stale(path: &Path) -> Result<(), ServeError> {
             fs::remove_file(path).map_err(|source| listen(path, source))
         }
         Ok(Err(source)) if source.kind() == ErrorKind::PermissionDenied => Err(listen(path, source)),
-        // It answers, or is too busy to: either way somebody is there.
+        // It answers, or is too busy to: either way it is in use.
         _ => Err(ServeError::InUse { path: path.to_owned() }),
     }
 }

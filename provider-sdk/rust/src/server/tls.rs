@@ -1,4 +1,5 @@
-//! TCP with mutual TLS: every client shows a certificate that a trusted authority signed. There is no other TCP.
+//! TCP with mutual TLS: every client presents a certificate signed by a trusted authority. Plain TCP is not
+//! supported.
 
 mod files;
 
@@ -21,9 +22,9 @@ pub(super) use files::Certificates;
 use super::connection::{AFTER_FAILURE, Connection};
 use crate::context::Peer;
 
-/// A client that says nothing holds a place for this long.
+/// A silent client occupies a handshake slot for this long.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
-/// Clients that may be in a handshake at once; others wait to be accepted.
+/// Concurrent handshakes; other clients wait to be accepted.
 const HANDSHAKES: usize = 64;
 
 type Secured = Connection<TlsStream<TcpStream>>;
@@ -35,7 +36,7 @@ struct Accepting {
     handshakes: FuturesUnordered<BoxFuture<'static, Option<Secured>>>,
 }
 
-/// Connections whose handshake is done.
+/// Connections with a completed handshake.
 pub(super) fn over_tls(
     listener: TcpListener,
     certificates: Certificates,
@@ -81,11 +82,11 @@ async fn handshake(
 ) -> Option<Secured> {
     let shaken = async {
         io.set_nodelay(true)?;
-        // Reads files when they changed.
+        // Reads files that have changed.
         let reader = Arc::clone(&certificates);
         let config = task::spawn_blocking(move || reader.current()).await.map_err(io::Error::other)?;
         let secured = TlsAcceptor::from(config).accept(io).await?;
-        // The handshake has asked for one.
+        // The handshake requires one.
         let shown = secured.get_ref().1.peer_certificates().and_then(<[_]>::first);
         shown.map_or(Ok(()), |certificate| certificates.trust(certificate))?;
         Ok::<_, io::Error>(secured)

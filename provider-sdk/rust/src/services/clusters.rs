@@ -18,7 +18,7 @@ pub trait Clusters: Send + Sync + 'static {
         request: ListClustersRequest,
     ) -> Result<ListClustersResponse>;
 
-    /// Where the apiserver of a cluster is.
+    /// The address of a cluster's apiserver.
     ///
     /// # Errors
     /// [`ProviderError::cluster_not_found`](crate::ProviderError::cluster_not_found).

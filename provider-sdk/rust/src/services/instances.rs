@@ -1,4 +1,4 @@
-//! The machines behind the nodes.
+//! The instances behind the nodes.
 
 use async_trait::async_trait;
 
@@ -9,25 +9,26 @@ use crate::proto::{
 };
 use crate::{CallContext, ProviderError, Result};
 
-/// The machines behind the nodes.
+/// The instances behind the nodes.
 #[async_trait]
 pub trait Instances: Send + Sync + 'static {
-    /// Reads many machines at once.
+    /// Reads many instances at once.
     ///
-    /// In: 1 to `Limits.max_batch_instances` queries, each with a unique key and a named node. Out: one result for each
-    /// key, in any order. Existence is a state, never an error: answer an error for one query in its result, and fail
-    /// the call only when nothing could be asked. Answer `ABSENT` only after a look at the place that decides it.
+    /// In: 1 to `Limits.max_batch_instances` queries, each with a unique key and a named node. Out: one
+    /// result for each key, in any order. Existence is a state, never an error: return the error of one query
+    /// in its result, and fail the call only if nothing could be queried. Return `ABSENT` only after a look
+    /// at the system of record.
     async fn batch_get_instances(
         &self,
         ctx: &CallContext,
         request: BatchGetInstancesRequest,
     ) -> Result<BatchGetInstancesResponse>;
 
-    /// Opens a stream of changed machines. Needs `CAPABILITY_INSTANCES_WATCH`.
+    /// Opens a stream of changed instances. Needs `CAPABILITY_INSTANCES_WATCH`.
     ///
-    /// The provider gives changes, and tokens if it can resume; the `started` frame, the heartbeat at
-    /// `Intervals.bookmark_interval`, the end at `Intervals.watch_max_age` and at a stop of the process are done here.
-    /// See [`ChangeFeed`](crate::ChangeFeed) for a source that needs three lines.
+    /// The provider supplies changes, and tokens if it can resume. The SDK sends the `started` frame and the
+    /// heartbeat at `Intervals.bookmark_interval`, and ends the stream at `Intervals.watch_max_age` and when
+    /// the process stops. See [`ChangeFeed`](crate::ChangeFeed) for a source in three lines.
     ///
     /// # Errors
     /// [`ProviderError::resume_token_expired`] or [`ProviderError::invalid_token`] for `request.resume_token`.
@@ -39,9 +40,10 @@ pub trait Instances: Send + Sync + 'static {
         Err(ProviderError::method_not_supported("WatchInstances"))
     }
 
-    /// One page of this cluster's machines. Needs `CAPABILITY_INSTANCES_LIST`.
+    /// One page of this cluster's instances. Needs `CAPABILITY_INSTANCES_LIST`.
     ///
-    /// In: `page_size` is between 1 and `Limits.max_page_size`. What could not be asked stands in `unreachable`.
+    /// In: `page_size` is between 1 and `Limits.max_page_size`. Name locations that could not be queried in
+    /// `unreachable`.
     ///
     /// # Errors
     /// [`ProviderError::page_token_expired`] or [`ProviderError::invalid_token`] for `request.page_token`.
@@ -53,12 +55,12 @@ pub trait Instances: Send + Sync + 'static {
         Err(ProviderError::method_not_supported("ListInstances"))
     }
 
-    /// Makes a public key valid on all machines of this cluster. Needs `CAPABILITY_SSH_KEYS`.
+    /// Authorises a public key on all instances of this cluster. Needs `CAPABILITY_SSH_KEYS`.
     ///
-    /// A mutation: it is run to its end even when the caller is gone.
+    /// A mutation: it finishes even if the caller is gone.
     ///
     /// # Errors
-    /// [`ProviderError::invalid_ssh_key`] when the text is no key that the machines take.
+    /// [`ProviderError::invalid_ssh_key`] if the instances do not accept the key.
     async fn add_ssh_key_to_all_instances(
         &self,
         _ctx: &CallContext,

@@ -1,4 +1,4 @@
-//! What stands before Services of type LoadBalancer.
+//! The load balancers of Services of type LoadBalancer.
 
 use async_trait::async_trait;
 
@@ -9,48 +9,51 @@ use crate::proto::{
 };
 use crate::{CallContext, Result};
 
-/// What stands before Services of type LoadBalancer. The natural key of a balancer is (cluster uid, service uid).
+/// The load balancers of Services of type LoadBalancer. The natural key of a load balancer is (cluster uid,
+/// service uid).
 ///
-/// Mutations are run to their end even when the caller is gone, unless leadership ends, one at a time for each key: an equal one joins
-/// the one that runs, another one is answered CONCURRENT_OPERATION. A revision below the highest accepted one of the same key is
-/// refused before a method is called.
+/// Mutations finish even if the caller is gone, unless leadership ends. They run one at a time for each key:
+/// an identical one joins the running one, any other fails with CONCURRENT_OPERATION. The SDK refuses a
+/// revision lower than the highest accepted one of the same key before it calls a method.
 #[async_trait]
 pub trait LoadBalancers: Send + Sync + 'static {
-    /// Reads one balancer. Absence is `LOAD_BALANCER_STATE_ABSENT`, never an error.
+    /// Reads one load balancer. Absence is `LOAD_BALANCER_STATE_ABSENT`, never an error.
     async fn get_load_balancer(
         &self,
         ctx: &CallContext,
         request: GetLoadBalancerRequest,
     ) -> Result<GetLoadBalancerResponse>;
 
-    /// Makes one balancer be as wanted. Idempotent: the same request again leaves one balancer and the same answer.
+    /// Creates or changes one load balancer to match the request. Idempotent: the same request again leaves
+    /// one load balancer and returns the same response.
     ///
-    /// Answer `in_progress` for what merely takes long. Store `desired_digest` with the balancer when it was applied
-    /// wholly. Never take down what works because a later step failed.
+    /// Return `in_progress` for work that merely takes long. Store `desired_digest` with the load balancer
+    /// once it is fully applied. Never take down a working load balancer because a later step failed.
     async fn ensure_load_balancer(
         &self,
         ctx: &CallContext,
         request: EnsureLoadBalancerRequest,
     ) -> Result<EnsureLoadBalancerResponse>;
 
-    /// Gives many balancers new backends; never makes one.
+    /// Replaces the backends of many load balancers; never creates one.
     ///
-    /// In: items with a unique service uid each, and an index of a set that is there; items with a stale revision were
-    /// answered already and are not among them. Out: one result for each service uid.
+    /// In: items with unique service uids, and with the index of an existing set; the SDK has already
+    /// answered and removed items with a stale revision. Out: one result for each service uid.
     async fn batch_update_load_balancers(
         &self,
         ctx: &CallContext,
         request: BatchUpdateLoadBalancersRequest,
     ) -> Result<BatchUpdateLoadBalancersResponse>;
 
-    /// Removes the balancer of a Service with all that was made for it, from its natural key alone. Absence is OK.
+    /// Deletes the load balancer of a Service with everything created for it, from its natural key alone.
+    /// Absence is OK.
     async fn delete_load_balancer(
         &self,
         ctx: &CallContext,
         request: DeleteLoadBalancerRequest,
     ) -> Result<DeleteLoadBalancerResponse>;
 
-    /// One page of this cluster's balancers. In: `page_size` is between 1 and `Limits.max_page_size`.
+    /// One page of this cluster's load balancers. In: `page_size` is between 1 and `Limits.max_page_size`.
     async fn list_load_balancers(
         &self,
         ctx: &CallContext,

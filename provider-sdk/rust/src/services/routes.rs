@@ -1,4 +1,4 @@
-//! Routes that lead the pod CIDRs of nodes to the nodes.
+//! Routes of the nodes' pod CIDRs.
 
 use async_trait::async_trait;
 
@@ -8,15 +8,15 @@ use crate::proto::{
 };
 use crate::{CallContext, Result};
 
-/// Routes that lead the pod CIDRs of nodes to the nodes. The natural key of a route is (cluster uid, destination CIDR).
+/// Routes of the nodes' pod CIDRs. The natural key of a route is (cluster uid, destination CIDR).
 ///
-/// Mutations are run to their end even when the caller is gone.
+/// Mutations finish even if the caller is gone.
 #[async_trait]
 pub trait Routes: Send + Sync + 'static {
     /// One page of this cluster's routes. In: `page_size` is between 1 and `Limits.max_page_size`.
     async fn list_routes(&self, ctx: &CallContext, request: ListRoutesRequest) -> Result<ListRoutesResponse>;
 
-    /// Makes each destination lead to its target; a route with a wrong target is replaced.
+    /// Routes each destination to its target; replaces a route to another target.
     ///
     /// In: items with unique keys and destinations. Out: one result for each key.
     async fn batch_ensure_routes(
@@ -25,7 +25,8 @@ pub trait Routes: Send + Sync + 'static {
         request: BatchEnsureRoutesRequest,
     ) -> Result<BatchEnsureRoutesResponse>;
 
-    /// Removes routes that were listed; one that was re-pointed since stays and is answered `ROUTE_CHANGED`.
+    /// Deletes listed routes; a route whose target has changed since stays, and its result is
+    /// `ROUTE_CHANGED`.
     ///
     /// In: items with unique keys. Out: one result for each key.
     async fn batch_delete_routes(

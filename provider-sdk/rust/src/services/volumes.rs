@@ -1,11 +1,11 @@
-//! Topology labels of volumes that no CSI driver looks after.
+//! Topology labels of volumes that no CSI driver manages.
 
 use async_trait::async_trait;
 
 use crate::proto::{BatchGetVolumeLabelsRequest, BatchGetVolumeLabelsResponse};
 use crate::{CallContext, Result};
 
-/// Topology labels of volumes that no CSI driver looks after.
+/// Topology labels of volumes that no CSI driver manages.
 #[async_trait]
 pub trait Volumes: Send + Sync + 'static {
     /// Reads the labels of many volumes.

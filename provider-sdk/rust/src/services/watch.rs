@@ -1,4 +1,4 @@
-//! What a provider gives for a watch: changes, and tokens if it can resume.
+//! What a provider supplies to a watch: changes, and tokens if it can resume.
 
 use std::fmt;
 
@@ -9,21 +9,22 @@ use tokio::sync::broadcast;
 use crate::Result;
 use crate::proto::InstanceChanged;
 
-/// One thing that a watch has to say.
+/// One event of a watch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WatchEvent {
-    /// A machine changed in any way, appeared or went.
+    /// An instance appeared, changed in any way, or disappeared.
     Changed(InstanceChanged),
-    /// All changes up to this token were given: sent at once, and repeated with every heartbeat until the next one.
+    /// All changes up to this token have been supplied. Sent at once, and repeated with every heartbeat until
+    /// the next one.
     Bookmark(String),
 }
 
 /// An open watch.
 pub struct InstanceWatch {
-    /// The caller's resume token was honoured: nothing since it is missing.
+    /// The stream resumes at the caller's token: no change since then is missing.
     pub resumed: bool,
-    /// The changes. It is read no faster than the caller takes it. When it ends, the caller's stream ends with OK, and
-    /// with the error after an error; either way the host watches again and sweeps.
+    /// The changes, read no faster than the caller accepts them. When they end, the caller's stream ends with
+    /// OK, or with the error if there was one; either way the host opens a new watch and reads all instances.
     pub events: BoxStream<'static, Result<WatchEvent>>,
 }
 
@@ -40,7 +41,7 @@ impl fmt::Debug for InstanceWatch {
     }
 }
 
-/// A source of changes for any number of watches: publish on one side, hand out watches on the other.
+/// A source of changes for any number of watches: publish on one side, open watches on the other.
 ///
 /// ```
 /// # use cloudprovider_sdk::{ChangeFeed, proto::InstanceChanged};
@@ -61,9 +62,10 @@ impl ChangeFeed {
         Self { sender: broadcast::Sender::new(capacity.max(1)) }
     }
 
-    /// Tells every open watch that a machine changed. Without a watch nothing happens: a new one starts with a sweep.
+    /// Reports a changed instance to every open watch. No effect without a watch: a new one starts with a
+    /// read of all instances.
     pub fn publish(&self, change: InstanceChanged) {
-        // An error only says that nobody watches.
+        // An error only means that nobody watches.
         let _nobody_watches = self.sender.send(change);
     }
 

@@ -6,15 +6,15 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::scrub;
 
-/// Wraps a place for log lines and redacts what looks like a secret: values behind names such as `token` or `password`
-/// in any format, bearer tokens, private keys, passwords in URLs, long random strings.
+/// Wraps a writer of log lines and redacts what looks like a secret: values after names such as `token` or
+/// `password` in any format, bearer tokens, private keys, passwords in URLs, long random strings.
 ///
-/// The `fmt` layer of `tracing-subscriber` writes each event in one piece, so a value is never cut in two.
+/// The `fmt` layer of `tracing-subscriber` writes each event in one piece, so no value is split in two.
 #[derive(Debug, Clone, Default)]
 pub struct ScrubbingWriter<M>(M);
 
 impl<M> ScrubbingWriter<M> {
-    /// Wraps a place for log lines, for example `std::io::stderr`.
+    /// Wraps a writer, for example `std::io::stderr`.
     pub fn new(inner: M) -> Self {
         Self(inner)
     }
@@ -28,7 +28,7 @@ impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for ScrubbingWriter<M> {
     }
 }
 
-/// A writer that redacts each piece of text that it is given.
+/// A writer that redacts each piece of text that it receives.
 #[derive(Debug)]
 pub struct Scrubbed<W>(W);
 

@@ -17,13 +17,13 @@ use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 use super::ScrubbingWriter;
 use crate::scrub;
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Text, for humans.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -31,15 +31,15 @@ pub enum LogFormat {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TelemetryError {
-    /// The level is none.
+    /// The level is invalid.
     #[error("{level:?} is no log level; use for example info, or info,my_crate=debug")]
     Level {
-        /// What was given.
+        /// The given level.
         level: String,
         /// What is wrong with it.
         source: ParseError,
     },
-    /// There is a global subscriber already.
+    /// A global subscriber already exists.
     #[error("logging was set up already in this process")]
     Twice(#[from] TryInitError),
 }
@@ -47,7 +47,7 @@ pub enum TelemetryError {
 /// Sets up logs on stderr, traces that continue the caller's, and a panic hook that logs. Call it once, at the start.
 ///
 /// # Errors
-/// When the level is none, or logging was set up already.
+/// If the level is invalid, or logging is already set up.
 pub fn init(format: LogFormat, level: &str) -> Result<(), TelemetryError> {
     let filter = EnvFilter::try_new(level)
         .map_err(|source| TelemetryError::Level { level: level.to_owned(), source })?;
@@ -60,7 +60,8 @@ pub fn init(format: LogFormat, level: &str) -> Result<(), TelemetryError> {
     Ok(())
 }
 
-/// The log layer alone, for a team that builds its own subscriber: this format, without secrets, to this place.
+/// The log layer alone, for providers that build their own subscriber: this format, with secrets redacted, to
+/// this writer.
 pub fn layer<S, M>(format: LogFormat, writer: M) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
@@ -70,7 +71,7 @@ where
     match format {
         LogFormat::Json => lines.json().boxed(),
         LogFormat::Text => {
-            // A value that is not quoted ends nowhere in a line of text: the field decides, not the line.
+            // In a line of text an unquoted value has no definite end: the field decides, not the line.
             let fields = format::debug_fn(|out, field, value| match field.name() {
                 "message" => write!(out, "{value:?}"),
                 secret if scrub::names_a_secret(secret) => write!(out, "{secret}={}", scrub::REDACTED),
@@ -81,7 +82,7 @@ where
     }
 }
 
-/// Panics go to the log, where they are scrubbed, and not to stderr as they are.
+/// Sends panics to the log, where secrets are redacted, instead of to stderr.
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();

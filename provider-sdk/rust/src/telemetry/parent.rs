@@ -1,4 +1,4 @@
-//! The caller's trace goes on here.
+//! Continues the caller's trace.
 
 use http::HeaderMap;
 use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
@@ -18,10 +18,10 @@ impl Extractor for Headers<'_> {
     }
 }
 
-/// Makes the span that `traceparent` and `tracestate` name the parent of this one.
+/// Sets the span identified by `traceparent` and `tracestate` as the parent of this one.
 pub(crate) fn continue_trace(span: &Span, headers: &HeaderMap) {
     if headers.contains_key("traceparent") {
-        // An error says that nobody records traces, or that the span is off: nothing is lost.
+        // An error means that nobody records traces, or that the span is disabled: nothing is lost.
         let _not_recorded = span.set_parent(TraceContextPropagator::new().extract(&Headers(headers)));
     }
 }

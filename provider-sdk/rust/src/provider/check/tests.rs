@@ -1,4 +1,4 @@
-//! What is refused before a provider is served.
+//! Every inconsistency is refused before the provider is served.
 
 use async_trait::async_trait;
 

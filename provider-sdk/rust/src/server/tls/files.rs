@@ -1,4 +1,4 @@
-//! Certificates from files, read again when they change: rotation needs no restart.
+//! Certificates from files, reloaded when they change: rotation needs no restart.
 
 use std::fs;
 use std::io;
@@ -24,7 +24,7 @@ struct Files {
     client_authorities: PathBuf,
 }
 
-/// What tells that a file was changed or replaced: device, inode, size, times of change in nanoseconds.
+/// Shows that a file was changed or replaced: device, inode, size, times of change in nanoseconds.
 type Stamp = [(u64, u64, u64, i64, i64); 3];
 
 /// The certificates in use.
@@ -36,7 +36,7 @@ pub(in crate::server) struct Certificates {
 }
 
 impl Certificates {
-    /// Reads the files that the options name; all three are needed.
+    /// Reads the files named by the options; all three are required.
     pub(in crate::server) fn from_options(options: &ServeOptions) -> Result<Self, ServeError> {
         let named = (&options.tls_cert_file, &options.tls_key_file, &options.tls_client_ca_file);
         let (Some(certificate), Some(key), Some(client_authorities)) = named else {
@@ -47,14 +47,15 @@ impl Certificates {
             key: key.clone(),
             client_authorities: client_authorities.clone(),
         };
-        // The stamp is taken first: a change during the reading is then seen the next time.
+        // The stamp is taken first: the next check then sees a change during the read.
         let stamp = files.stamp().unwrap_or_default();
         let config = Arc::new(files.load()?);
         let client_names = options.tls_client_names.iter().cloned().map(ServerName::DnsName).collect();
         Ok(Self { files, loaded: Mutex::new((stamp, config)), client_names })
     }
 
-    /// Whether a client may call that one of the authorities vouches for: its certificate carries a name that is asked for, if any is.
+    /// Whether a client with a trusted certificate may call: the certificate carries a required name, if any
+    /// name is required.
     pub(in crate::server) fn trust(&self, certificate: &CertificateDer<'_>) -> io::Result<()> {
         let found = webpki::EndEntityCert::try_from(certificate).map_err(io::Error::other)?;
         let carries = |name| found.verify_is_valid_for_subject_name(name).is_ok();
@@ -64,8 +65,9 @@ impl Certificates {
         Err(io::Error::other("the client's certificate carries no name of --tls-client-names"))
     }
 
-    /// The configuration for the next handshake. Files that changed are read; when they are no good (half written, or
-    /// a key that does not fit yet), the last good ones stay and the files are tried again at the next handshake.
+    /// The configuration for the next handshake. Changed files are reloaded; if they are unusable (half
+    /// written, or a key that does not match yet), the last good ones stay in use and the next handshake
+    /// tries again.
     pub(in crate::server) fn current(&self) -> Arc<ServerConfig> {
         let mut loaded = self.loaded.lock();
         match self.files.stamp() {
