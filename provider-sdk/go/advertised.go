@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// The contract's values where a provider advertises none.
+// The contract's defaults for values that a provider does not advertise.
 const (
 	defaultBatch            = 500
 	defaultPageSize         = 500
@@ -19,7 +19,7 @@ const (
 	defaultWatchMaxAge      = 30 * time.Minute
 )
 
-// advertised is what a provider advertises: the answer as it goes out, and the values that this package acts on.
+// advertised is what a provider advertises: the response of GetCapabilities, and the values that this package uses.
 type advertised struct {
 	answer           *pb.GetCapabilitiesResponse
 	limits           checks.Limits

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Call is what a method learns about the call that it serves, apart from the request.
+// Call is what a method knows about the call that it serves, apart from the request.
 type Call struct {
 	// Service is its fully qualified name, for example "ccm.cloudprovider.v1alpha1.Instances".
 	Service string
@@ -35,7 +35,7 @@ type Call struct {
 
 type callKey struct{}
 
-// CallFrom answers the call that a method's context belongs to; false outside of a call, as in a test that calls a method
+// CallFrom returns the call that a method's context belongs to; false outside a call, as in a test that calls a method
 // itself.
 func CallFrom(ctx context.Context) (Call, bool) {
 	call, there := ctx.Value(callKey{}).(*Call)
@@ -45,8 +45,8 @@ func CallFrom(ctx context.Context) (Call, bool) {
 	return *call, true
 }
 
-// Remaining answers the time left until the caller's deadline, zero once it passed, and whether there is one: the bound for
-// calls of the cloud.
+// Remaining returns the time left until the caller's deadline, zero after it, and whether there is a deadline: the
+// limit for cloud calls.
 func (c Call) Remaining() (time.Duration, bool) {
 	if c.Deadline.IsZero() {
 		return 0, false
@@ -54,7 +54,7 @@ func (c Call) Remaining() (time.Duration, bool) {
 	return max(0, time.Until(c.Deadline)), true
 }
 
-// Logger answers a logger whose lines belong to the call of a method's context: scrubbed, with the call's attributes.
+// Logger returns a logger whose lines carry the attributes of the context's call, with secrets redacted.
 func Logger(ctx context.Context) *slog.Logger {
 	call, there := ctx.Value(callKey{}).(*Call)
 	if !there {

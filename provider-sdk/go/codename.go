@@ -11,7 +11,7 @@ var codeNames = map[codes.Code]string{
 	codes.DataLoss: "DATA_LOSS", codes.Unauthenticated: "UNAUTHENTICATED",
 }
 
-// codeName answers a code's canonical name, for logs and metrics.
+// codeName returns a code's canonical name, for logs and metrics.
 func codeName(code codes.Code) string {
 	if name, known := codeNames[code]; known {
 		return name

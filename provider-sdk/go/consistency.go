@@ -19,7 +19,7 @@ const (
 
 var subdomain = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
 
-// check says what must hold before a provider is served: what is advertised is there, and within the contract's bounds.
+// check verifies a provider before it is served: everything advertised exists and is within the contract's bounds.
 func (p *Provider) check() error {
 	return errors.Join(p.checkIdentity(), p.checkCapabilities(), p.checkLimits())
 }
@@ -58,7 +58,7 @@ func (p *Provider) checkCapabilities() error {
 	return nil
 }
 
-// lacks answers what a capability needs and is not there, "" when all is; and whether the capability is known at all.
+// lacks returns what a capability needs but is missing, "" if nothing; and whether the capability is known at all.
 func (p *Provider) lacks(capability pb.Capability) (missing string, known bool) {
 	_, watches := p.instances.(InstanceWatcher)
 	_, lists := p.instances.(InstanceLister)

@@ -21,7 +21,7 @@ const (
 	headstart = 5 * time.Millisecond
 )
 
-// core is what every call of the contract goes through: admitted or refused, run with its context, ended in time.
+// core is the path of every call: admitted or refused, run with its context, ended in time.
 type core struct {
 	provider  *Provider
 	fences    checks.Fences
@@ -31,7 +31,7 @@ type core struct {
 	leaders
 }
 
-// optional says which capability an RPC needs that not every provider of its service has.
+// optional is the capability that an optional RPC of a service needs.
 var optional = map[string]pb.Capability{
 	"WatchInstances":          pb.Capability_CAPABILITY_INSTANCES_WATCH,
 	"ListInstances":           pb.Capability_CAPABILITY_INSTANCES_LIST,
@@ -39,7 +39,8 @@ var optional = map[string]pb.Capability{
 	"Lead":                    pb.Capability_CAPABILITY_LEADERSHIP,
 }
 
-// admit refuses what must not reach a method, in the contract's order, and answers the term under which a mutation runs.
+// admit refuses calls that must not reach a method, in the contract's order, and returns the term under which a
+// mutation runs.
 func (c *core) admit(ctx context.Context, call *Call, request any) (term context.Context, err error) {
 	call.clusterIs(checks.Cluster(request))
 	if items, batch := checks.Items(request); batch {
@@ -95,7 +96,7 @@ func (c *core) unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, 
 	return within(ctx, call, begin(work, request, handler))
 }
 
-// settled makes sure that the answer of a batch holds each key exactly once.
+// settled ensures that the response of a batch contains each key exactly once.
 func settled(handler grpc.UnaryHandler) grpc.UnaryHandler {
 	return func(ctx context.Context, request any) (any, error) {
 		answer, err := handler(ctx, request)
@@ -108,7 +109,7 @@ func settled(handler grpc.UnaryHandler) grpc.UnaryHandler {
 	}
 }
 
-// gated asks first whether the method may be called.
+// gated asks the gate before it calls the method.
 func (c *core) gated(call *Call, handler grpc.UnaryHandler) grpc.UnaryHandler {
 	if c.provider.gate == nil || call.Service == cloudProviderService {
 		return handler
@@ -124,8 +125,8 @@ func (c *core) gated(call *Call, handler grpc.UnaryHandler) grpc.UnaryHandler {
 	}
 }
 
-// mutate runs a mutation: once begun it is run to its end, whatever becomes of the caller, unless leadership ends. An equal one that runs
-// is joined; on a key that another one works on, it is refused.
+// mutate runs a mutation. Once started it finishes, even if the caller is gone, unless leadership ends. It joins an
+// identical running mutation, and is refused if another one works on one of its keys.
 func (c *core) mutate(ctx, term context.Context, request any, handler grpc.UnaryHandler) (any, error) {
 	call, _ := CallFrom(ctx)
 	run, err := c.lanes.run(request.(proto.Message), c.revisions.Accept, func(left any, refused proto.Message) (context.Context, <-chan outcome, error) {
@@ -154,7 +155,7 @@ func (c *core) mutate(ctx, term context.Context, request any, handler grpc.Unary
 	return within(ctx, &call, unlessOver(ctx, term, run.wait()))
 }
 
-// mandate is what a mutation runs under: the lifecycle that counts it, and the term of its leader, nil where there is none.
+// mandate is what a mutation runs under: the lifecycle that counts it, and its leader's term, nil if there is none.
 type mandate struct {
 	life *lifecycle
 	term context.Context
@@ -162,7 +163,7 @@ type mandate struct {
 
 type mandateKey struct{}
 
-// begin answers the context of work that is counted already, and what ends it.
+// begin returns the context of work that is already counted, and the function that ends it.
 func (m *mandate) begin(ctx context.Context) (work context.Context, done context.CancelFunc) {
 	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), mutationBound)
 	stops := []func() bool{context.AfterFunc(m.life.giveUp, cancel)}
@@ -178,10 +179,11 @@ func (m *mandate) begin(ctx context.Context) (work context.Context, done context
 	})
 }
 
-// Outlive answers a context for work that goes on after its mutation was answered with in_progress. A graceful stop waits for
-// that work, too; it ends with leadership, at the contract's longest deadline, or when done is called, which must happen.
+// Outlive returns a context for work that continues after its mutation was answered with in_progress. A graceful stop
+// waits for that work too. The context ends with leadership, at the contract's longest deadline, or when done is
+// called, which is mandatory.
 //
-// Call it within the mutation. Outside of one, as in a test that calls a method itself, nobody waits.
+// Call it within the mutation. Outside one, as in a test that calls a method itself, nobody waits.
 func Outlive(ctx context.Context) (work context.Context, done context.CancelFunc) {
 	under, counted := ctx.Value(mandateKey{}).(*mandate)
 	if !counted {
@@ -218,13 +220,13 @@ func begin(ctx context.Context, request any, handler grpc.UnaryHandler) <-chan o
 	return ended
 }
 
-// missing says whether there is no answer; an empty one is an answer.
+// missing reports whether there is no response; an empty one is a response.
 func missing(answer any) bool {
 	message, is := answer.(proto.Message)
 	return !is || !message.ProtoReflect().IsValid()
 }
 
-// within waits for a method, but not longer than its caller.
+// within waits for a method, but no longer than its caller.
 func within(ctx context.Context, call *Call, ended <-chan outcome) (any, error) {
 	patience := make(<-chan time.Time)
 	if left, bounded := call.Remaining(); bounded {

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// maxSocketPath is below what every system holds.
+// maxSocketPath is the longest path that every system supports.
 const maxSocketPath = 100
 
-// Endpoint is where a provider listens: a Unix socket, or TCP with mutual TLS. There is no TCP without.
+// Endpoint is where a provider listens: a Unix socket, or TCP with mutual TLS. Plain TCP is not supported.
 type Endpoint struct {
 	// network is "unix" or "tcp".
 	network, address string
@@ -58,5 +58,5 @@ func tcpEndpoint(address string) (Endpoint, error) {
 	return Endpoint{"tcp", address}, nil
 }
 
-// String answers the text that ParseEndpoint reads.
+// String returns the text that ParseEndpoint reads.
 func (e Endpoint) String() string { return e.network + "://" + e.address }

@@ -79,10 +79,10 @@ func TestFlagsSayHowToServe(t *testing.T) {
 		t.Errorf("got %+v %v", got, err)
 	}
 	for args, want := range map[string]string{
-		"--allowed-peer-uids=root": `"root" is no user id`,
-		"--shutdown-grace=soon":    "no number of seconds",
-		"--shutdown-grace=-1":      "no number of seconds",
-		"--shutdown-grace=NaN":     "no number of seconds",
+		"--allowed-peer-uids=root": `"root" is not a user id`,
+		"--shutdown-grace=soon":    "not a number of seconds",
+		"--shutdown-grace=-1":      "not a number of seconds",
+		"--shutdown-grace=NaN":     "not a number of seconds",
 	} {
 		if _, err := parse(t, args); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", args, err)
@@ -95,8 +95,8 @@ func TestLogsAreAsTheFlagsSayAndScrubbed(t *testing.T) {
 		{"text", "info", `level=INFO msg=seen password=[redacted]`, ""},
 		{"json", "DEBUG", `"msg":"seen","password":"[redacted]"`, ""},
 		{"text", "error", "", ""},
-		{"xml", "info", "", `"xml" is no format`},
-		{"text", "loud", "", `"loud" is no log level`},
+		{"xml", "info", "", `"xml" is not a log format`},
+		{"text", "loud", "", `"loud" is not a log level`},
 	} {
 		out := &bytes.Buffer{}
 		log, err := (&Flags{logFormat: row.format, logLevel: row.level}).Logger(out)

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// healthServer says whether work is accepted, and nothing more. Its streams end when the provider stops, after they told
-// so, or a graceful stop would wait for them.
+// healthServer reports whether the provider accepts work, and nothing more. When the provider stops, its streams report
+// it and end; a graceful stop would otherwise wait for them.
 type healthServer struct {
 	healthpb.UnimplementedHealthServer
 	life *lifecycle

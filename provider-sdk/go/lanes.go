@@ -9,21 +9,21 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// lanes let one mutation at a time work on each natural key. A caller that was cut off sends its request again while the first one still
-// runs: neither must meet a cloud that is half way.
+// lanes let one mutation at a time work on each natural key. A caller that lost its connection repeats its request
+// while the first one still runs: the two must not interleave in the cloud.
 type lanes struct {
 	mu   sync.Mutex
 	busy map[checks.Subject]*underway
 }
 
-// underway is a mutation that runs, for all who wait for it.
+// underway is a running mutation, for every caller that waits for it.
 type underway struct {
 	request proto.Message
 	ended   chan struct{}
 	out     outcome
 }
 
-// wait answers how it ends.
+// wait returns its outcome.
 func (u *underway) wait() <-chan outcome {
 	out := make(chan outcome, 1)
 	go func() {
@@ -33,8 +33,8 @@ func (u *underway) wait() <-chan outcome {
 	return out
 }
 
-// run joins the equal mutation that runs, or begins one on keys that may be worked on and that nothing works on. Its keys are busy until
-// it ends, or is given up.
+// run joins the identical running mutation, or starts one on keys that are admitted and free. Its keys stay busy until
+// it ends or is abandoned.
 func (l *lanes) run(request proto.Message, may checks.May, begin func(left any, refused proto.Message) (context.Context, <-chan outcome, error)) (*underway, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"cloudprovider.ccm/sdk/internal/checks"
 )
 
-// Leaders is how a provider tells the present leader from former ones.
+// Leaders is how a provider distinguishes the current leader from former ones.
 type Leaders int
 
 const (
@@ -22,20 +22,20 @@ const (
 	Ignored
 )
 
-// WithLeaders says how the present leader is told from former ones; Told unless given.
+// WithLeaders sets how the current leader is distinguished from former ones; Told by default.
 func WithLeaders(leaders Leaders) Option {
 	return func(p *Provider) { p.leaders = leaders }
 }
 
-// WithWhileLeading does this for each cluster while somebody leads it: background work that writes to the cloud. It is begun with
-// each term, once the former term's has returned; its context is done with the term's end, or when the process stops, which
-// context.Cause tells apart (fault.ReasonOf: STALE_LEADER or SHUTTING_DOWN). A graceful stop waits for its return. So exactly one
-// of two replicas does it at any time, if it returns at once.
+// WithWhileLeading runs background work that writes to the cloud, for each cluster while a host leads it. The work
+// starts with each term, once the previous term's has returned. Its context is done when the term ends or the process
+// stops, which context.Cause distinguishes (fault.ReasonOf: STALE_LEADER or SHUTTING_DOWN). A graceful stop waits for
+// its return. If it returns at once, exactly one of two replicas runs it at any time.
 func WithWhileLeading(work func(ctx context.Context, cluster *pb.ClusterRef)) Option {
 	return func(p *Provider) { p.whileLeading = work }
 }
 
-// leaders is who leads, and what is done meanwhile.
+// leaders records who leads, and the work done meanwhile.
 type leaders struct {
 	leadership checks.Leadership
 	mu         sync.Mutex
@@ -43,7 +43,8 @@ type leaders struct {
 	returned map[string]<-chan struct{}
 }
 
-// term answers the term under which a mutation runs, nil where there is none; or its refusal, if it is not the present leader's.
+// term returns the term under which a mutation runs, nil if there is none; or its refusal, if the host is not the
+// current leader.
 func (c *core) term(request any) (context.Context, error) {
 	fencing, cluster := checks.Fencing(request), checks.Cluster(request)
 	if fencing == nil || cluster == nil || !c.provider.advertised.has(pb.Capability_CAPABILITY_LEADERSHIP) {
@@ -52,7 +53,7 @@ func (c *core) term(request any) (context.Context, error) {
 	return c.leadership.Term(cluster.GetUid(), fencing)
 }
 
-// hear hears what a leader says of itself. What the provider does while it is led begins and ends with the term.
+// hear handles Lead. The provider's background work starts and ends with the term.
 func (c *core) hear(request *pb.LeadRequest) error {
 	var validFor *time.Duration
 	if given := request.GetValidFor(); given != nil {
@@ -89,8 +90,8 @@ func (c *core) whileLed(term context.Context, cluster *pb.ClusterRef, before <-c
 	}
 }
 
-// unlessOver answers how a mutation ended, or, once its term is over, that its leader leads no more: what it says then is what
-// it was when it was given up.
+// unlessOver returns a mutation's outcome or, once its term is over, STALE_LEADER: its own outcome then only shows how
+// it was abandoned.
 func unlessOver(ctx, term context.Context, ended <-chan outcome) <-chan outcome {
 	out := make(chan outcome, 1)
 	go func() {

@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// lifecycle is the life of a served provider: whether it accepts work, whether it stops, and which mutations still run.
+// lifecycle is the life of a served provider: whether it accepts work, whether it is stopping, and which mutations
+// still run.
 type lifecycle struct {
 	// stop ends when a stop was asked for: no new work, streams end.
 	stop context.Context
@@ -34,16 +35,16 @@ func newLifecycle(services []string) *lifecycle {
 	return life
 }
 
-// health is whether a service accepts work, as of one moment.
+// health is whether a service accepts work at one moment.
 type health struct {
 	known, serving bool
-	// last says that this is how it stays: the process stops.
+	// last reports that this is how it stays: the process stops.
 	last bool
 	// changed is closed when it changes.
 	changed <-chan struct{}
 }
 
-// health answers that of a service, "" for the whole.
+// health returns the health of a service, "" for the provider as a whole.
 func (l *lifecycle) health(service string) health {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,13 +72,13 @@ func (l *lifecycle) set(service string, serving bool) bool {
 	return known
 }
 
-// tell wakes those who watch the health; the caller holds the lock.
+// tell wakes the watchers of the health; the caller holds the lock.
 func (l *lifecycle) tell() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// beginStop asks for a stop: health first, so that a caller learns of it before its streams end.
+// beginStop begins to stop: health first, so that callers learn of it before their streams end.
 func (l *lifecycle) beginStop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +93,7 @@ func (l *lifecycle) beginStop() {
 	l.stopNow()
 }
 
-// beginMutation counts a mutation that begins; false when it may not, since a stop was asked for.
+// beginMutation counts a mutation that starts; false once the provider is stopping.
 func (l *lifecycle) beginMutation() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,7 +104,7 @@ func (l *lifecycle) beginMutation() bool {
 	return true
 }
 
-// joinMutation counts work that a running mutation leaves behind; that one is counted still, so it may.
+// joinMutation counts work that a running mutation leaves behind; always allowed, since that mutation is still counted.
 func (l *lifecycle) joinMutation() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,7 +126,7 @@ func (l *lifecycle) running() int {
 	return l.mutations
 }
 
-// services answers the names of what has a health, "" for the whole among them.
+// services returns the names of everything that has a health, including "" for the whole.
 func (l *lifecycle) services() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

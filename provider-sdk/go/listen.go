@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// door is an open endpoint: who passes is served, the rest is told why not.
+// door is an open endpoint: trusted peers are served, others get an error with the reason.
 type door struct {
 	passed, rest net.Listener
 	credentials  credentials.TransportCredentials

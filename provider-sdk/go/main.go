@@ -8,8 +8,9 @@ import (
 	"os"
 )
 
-// Main is the whole main function of a sidecar: it reads the flags (those of BindFlags beside the team's own ones on
-// flag.CommandLine), sets up scrubbed logs on stderr, makes the provider, and serves it until SIGTERM or SIGINT.
+// Main is the complete main function of a sidecar: it reads the flags (those of BindFlags and the program's own on
+// flag.CommandLine), sets up logs on stderr with secrets redacted, creates the provider, and serves it until SIGTERM or
+// SIGINT.
 func Main(build func(context.Context) (*Provider, error)) {
 	flags := BindFlags(flag.CommandLine)
 	flag.Parse()

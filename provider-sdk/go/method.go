@@ -39,10 +39,10 @@ const (
 	mutation
 )
 
-// unknownMethod stands for all that is not of the contract.
+// unknownMethod stands for any RPC that is not in the contract.
 var unknownMethod = method{service: "other", name: "other"}
 
-// methods holds the RPCs there are, by full name, as the descriptors of the contract tell them.
+// methods holds the contract's RPCs by full name, from its descriptors.
 var methods = func() map[string]method {
 	found := map[string]method{}
 	for _, file := range []protoreflect.FileDescriptor{

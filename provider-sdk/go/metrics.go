@@ -10,7 +10,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// metrics is what is measured of every RPC, under the names that the host uses, too.
+// metrics are the metrics of every RPC, under the same names as in the host.
 type metrics struct {
 	registry  *prometheus.Registry
 	own       []prometheus.Collector
@@ -45,7 +45,7 @@ func newMetrics() *metrics {
 	}
 }
 
-// register makes all metrics visible; the error names a metric that is there twice.
+// register exposes all metrics; the error names a duplicate metric.
 func (m *metrics) register() error {
 	for _, collector := range append([]prometheus.Collector{m.durations, m.inFlight, m.batches}, m.own...) {
 		if err := m.registry.Register(collector); err != nil {
@@ -64,7 +64,7 @@ func (m *metrics) handler() http.Handler {
 	return mux
 }
 
-// gather answers each metric once: registries of libraries have those of the process, all of them.
+// gather returns each metric once: libraries' registries all contain the metrics of the process.
 func (m *metrics) gather() (all []*dto.MetricFamily, err error) {
 	seen := map[string]bool{}
 	for _, one := range append([]prometheus.Gatherer{m.registry}, m.others...) {

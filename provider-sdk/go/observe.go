@@ -32,7 +32,7 @@ type observer struct {
 	metrics *metrics
 }
 
-// running is an RPC that is not answered yet.
+// running is a running RPC.
 type running struct {
 	*observer
 	call  *Call
@@ -61,7 +61,7 @@ func (o *observer) begin(ctx context.Context, full string) (context.Context, *ru
 	return context.WithValue(ctx, callKey{}, call), &running{observer: o, call: call, began: time.Now()}
 }
 
-// end tells how the RPC was answered; only the first time counts.
+// end records how the RPC ended; only the first call counts.
 func (r *running) end(err error) {
 	r.once.Do(func() {
 		code, reason, took := status.Code(err), "", time.Since(r.began)
@@ -95,7 +95,7 @@ func (o *observer) stream(server any, stream grpc.ServerStream, info *grpc.Strea
 	return handler(server, &observedStream{stream, ctx, running})
 }
 
-// observedStream has its outcome as soon as it was answered; its end is not waited for.
+// observedStream has its outcome with its first response; its end is not awaited.
 type observedStream struct {
 	grpc.ServerStream
 	ctx     context.Context
@@ -112,19 +112,19 @@ func (s *observedStream) SendMsg(message any) error {
 	return err
 }
 
-// caught makes an error of a panic.
+// caught turns a panic into an error.
 func caught(ctx context.Context, err *error) {
 	if panicked := recover(); panicked != nil {
 		*err = fail(ctx, errPanic(panicked))
 	}
 }
 
-// errPanic answers what the panic said, for the log: it may hold anything.
+// errPanic returns the panic's message, for the log only: it may contain anything.
 func errPanic(panicked any) error {
 	return fault.Internal(fmt.Errorf("the method panicked: %v\n%s", panicked, debug.Stack()))
 }
 
-// fail is an error on its way out: its cause stays here, in the log, and it has our ErrorInfo.
+// fail is an error that leaves the process: its cause stays in the log, and it has the contract's ErrorInfo.
 func fail(ctx context.Context, err error) error {
 	var found *fault.Error
 	switch {

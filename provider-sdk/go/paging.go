@@ -37,9 +37,9 @@ type PageRequest interface {
 	GetPageToken() string
 }
 
-// Pager cuts lists into pages, or hands a cloud's own pages on; one for a provider will do. Its tokens have at most 1 KiB, can be used
-// again for as long as they are valid, and are signed with a key of this process, together with list, cluster and time: so it is
-// known whether one was issued.
+// Pager cuts lists into pages, or passes on a cloud's own pages; one per provider suffices. Its tokens have at most
+// 1 KiB and stay valid for the promised time. They are signed, together with list, cluster and time, with a key of this
+// process, so that a token that was never issued is recognised.
 type Pager struct {
 	validity time.Duration
 	now      func() time.Time
@@ -50,22 +50,22 @@ type Pager struct {
 	kept     map[uint64]keptToken
 }
 
-// keptToken is a cloud's token that did not fit into one of ours.
+// keptToken is a cloud's token that is too long for a token of the contract.
 type keptToken struct {
 	issued time.Duration
 	text   string
 }
 
-// NewPager makes a pager. The validity is what Intervals.page_token_validity promises, zero for the contract's default; a cloud must
-// take its own tokens for as long.
+// NewPager returns a pager. The validity is the advertised Intervals.page_token_validity, zero for the contract's
+// default; the cloud must accept its own tokens for as long.
 func NewPager(validity time.Duration) *Pager {
 	p := &Pager{validity: cmp.Or(validity, defaultTokenValidity), now: time.Now, key: []byte(rand.Text()), kept: map[uint64]keptToken{}}
 	p.start = p.now()
 	return p
 }
 
-// Open answers the cloud's own token that the request goes on with; empty for the first page. Look at it before the cloud is asked.
-// Errors: fault.PageTokenExpired, fault.InvalidToken.
+// Open returns the cloud's own token from which the request continues; empty for the first page. Call it before
+// querying the cloud. Errors: fault.PageTokenExpired, fault.InvalidToken.
 func (p *Pager) Open(request PageRequest) (string, error) {
 	if request.GetPageToken() == "" {
 		return "", nil
@@ -91,7 +91,7 @@ func (p *Pager) Open(request PageRequest) (string, error) {
 	return found.text, nil
 }
 
-// Seal answers the token of the next page, which stands for the cloud's own; empty where that is, behind the last page.
+// Seal returns the token of the next page, which represents the cloud's own; empty after the last page.
 func (p *Pager) Seal(request PageRequest, cloudToken string) string {
 	if cloudToken == "" {
 		return ""
@@ -132,9 +132,9 @@ func (p *Pager) sign(request PageRequest, claim []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// Page answers the page of items that is asked for, and the token of the next one, empty after the last. Keys are unique, and stay the
-// same while an item lives; a walk goes by their order, so that what comes and goes meanwhile hides nothing else. Errors:
-// fault.PageTokenExpired, fault.InvalidToken.
+// Page returns the requested page of items, and the token of the next one, empty after the last. Keys are unique and
+// stable for the life of an item; pages follow their order, so that items that come and go in between never hide
+// others. Errors: fault.PageTokenExpired, fault.InvalidToken.
 func Page[T any](pager *Pager, request PageRequest, items []T, key func(T) string) (page []T, next string, err error) {
 	after, err := pager.Open(request)
 	if err != nil {

@@ -14,17 +14,17 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// PeerUnix is a process on the other side of the Unix socket, as the kernel names it. Its pid is useless across pid
-// namespaces.
+// PeerUnix is a process on the other side of the Unix socket, as reported by the kernel. Its pid is meaningless across
+// pid namespaces.
 type PeerUnix struct {
 	credentials.CommonAuthInfo
 	syscall.Ucred
 }
 
-// AuthType answers "unix".
+// AuthType returns "unix".
 func (PeerUnix) AuthType() string { return "unix" }
 
-// unixCredentials hand the peer of a Unix socket on; the socket's file keeps others out.
+// unixCredentials pass on the peer of a Unix socket; the modes of the socket's file keep others out.
 type unixCredentials struct{}
 
 func (unixCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
@@ -48,7 +48,7 @@ func (u unixCredentials) Clone() credentials.TransportCredentials { return u }
 
 func (unixCredentials) OverrideServerName(string) error { return nil }
 
-// trusts says whether the user of a connection's peer is among these, or the own one and root where none is named.
+// trusts reports whether the user of a connection's peer is among these, or by default the process's own user or root.
 func trusts(allowed []uint32, conn net.Conn) bool {
 	known, is := conn.(*unixsocket.Conn)
 	if !is {

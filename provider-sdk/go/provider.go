@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Provider is a provider that is complete and consistent: what it advertises it serves. New makes it, Main, Serve or Listen
-// serve it, once.
+// Provider is a complete and consistent provider: it serves what it advertises. New creates it; Main, Serve or Listen
+// serves it, once.
 type Provider struct {
 	name          string
 	vendorVersion string
@@ -38,14 +38,14 @@ type Provider struct {
 	life       *lifecycle
 }
 
-// Option says something of a provider.
+// Option configures a provider.
 type Option func(*Provider)
 
-// New puts a provider of this name together: a DNS subdomain of at most 63 bytes, for example "aws". Each service is served
-// if and only if it was given.
+// New creates a provider with this name: a DNS subdomain of at most 63 bytes, for example "aws". It serves exactly the
+// services that it is given.
 //
-// The error names what does not fit: a name that is no DNS subdomain, a capability without its methods, instances without a
-// provider-ID prefix, a limit or an interval that the contract forbids.
+// The error names the problem: a name that is not a DNS subdomain, a capability without its methods, instances without
+// a provider ID prefix, a limit or an interval that the contract forbids.
 func New(name string, options ...Option) (*Provider, error) {
 	provider := &Provider{
 		name:         name,
@@ -67,28 +67,29 @@ func New(name string, options ...Option) (*Provider, error) {
 	return provider, nil
 }
 
-// WithVendorVersion tells the version of the provider as its vendor counts; at most 64 bytes.
+// WithVendorVersion sets the version of the provider, in the vendor's own scheme; at most 64 bytes.
 func WithVendorVersion(version string) Option {
 	return func(p *Provider) { p.vendorVersion = version }
 }
 
-// WithProviderIDPrefix tells how the provider IDs begin, for example "aws://". At least one is needed for instances.
+// WithProviderIDPrefix adds a prefix of provider IDs, for example "aws://". Instances need at least one.
 func WithProviderIDPrefix(prefixes ...string) Option {
 	return func(p *Provider) { p.prefixes = append(p.prefixes, prefixes...) }
 }
 
-// WithCapabilities tells limits, intervals, wanted fields, classes, and capabilities that cannot be seen from methods. All
-// defaults unless given; what can be seen from methods, and what this package does by itself, is added.
+// WithCapabilities sets limits, intervals, wanted fields, classes, and capabilities that methods do not show; defaults
+// if not given. Capabilities that methods show, and those of this package itself, are added.
 func WithCapabilities(capabilities *pb.GetCapabilitiesResponse) Option {
 	return func(p *Provider) { p.capabilities = capabilities }
 }
 
-// WithStatus answers GetStatus. Without it there are no conditions.
+// WithStatus serves GetStatus. Without it there are no conditions.
 func WithStatus(status StatusReporter) Option {
 	return func(p *Provider) { p.status = status }
 }
 
-// WithInstances serves Instances, and what else the value can do: InstanceWatcher, InstanceLister, SSHKeyAdder.
+// WithInstances serves Instances, and the optional interfaces of the value: InstanceWatcher, InstanceLister,
+// SSHKeyAdder.
 func WithInstances(instances Instances) Option {
 	return func(p *Provider) { p.instances = instances }
 }
@@ -113,46 +114,47 @@ func WithClusters(clusters Clusters) Option {
 	return func(p *Provider) { p.clusters = clusters }
 }
 
-// WithMetrics registers metrics of the provider's own, for example calls of the cloud's API, beside those of this package.
+// WithMetrics registers the provider's own metrics, for example of calls to the cloud's API, beside those of this
+// package.
 func WithMetrics(collectors ...prometheus.Collector) Option {
 	return func(p *Provider) { p.metrics.own = append(p.metrics.own, collectors...) }
 }
 
-// WithGatherers serves the metrics of further registries, for example those of a library. Where two have a metric of one name, the
-// earlier one's is served, and this package's before all.
+// WithGatherers serves the metrics of other registries, for example those of a library. If two registries have a metric
+// of the same name, the earlier one's is served; this package's come first.
 func WithGatherers(gatherers ...prometheus.Gatherer) Option {
 	return func(p *Provider) { p.metrics.others = append(p.metrics.others, gatherers...) }
 }
 
-// WithIntroductions runs a function before each answer of Discovery.GetInfo: whenever a host connects, to this process for the
-// first time or again.
+// WithIntroductions runs a function before each response of Discovery.GetInfo: whenever a host connects or reconnects
+// to this process.
 func WithIntroductions(introduced func()) Option {
 	return func(p *Provider) { p.introduced = introduced }
 }
 
-// WithGate runs a function before each method but GetStatus, within its call: an error is the answer, and the method is not
-// called. For a provider that is not ready at once.
+// WithGate runs a function before each method but GetStatus, within its call. If it returns an error, that is the
+// response and the method is not called. For a provider that is not ready at once.
 func WithGate(gate func(ctx context.Context, mutation bool) error) Option {
 	return func(p *Provider) { p.gate = gate }
 }
 
-// WithLogger logs there instead of to slog's default logger. It is scrubbed either way.
+// WithLogger logs there instead of to slog's default logger. Secrets are redacted either way.
 func WithLogger(log *slog.Logger) Option {
 	return func(p *Provider) { p.log = log }
 }
 
-// WithProcessEpoch replaces the random process epoch, so that a test can tell what it expects. At most 64 bytes, not empty.
+// WithProcessEpoch replaces the random process epoch, so that a test knows its value. At most 64 bytes, not empty.
 func WithProcessEpoch(epoch string) Option {
 	return func(p *Provider) { p.epoch = epoch }
 }
 
-// Name answers the provider's name.
+// Name returns the provider's name.
 func (p *Provider) Name() string { return p.name }
 
-// ProcessEpoch answers the random value that names this start of the process: what tokens are bound to.
+// ProcessEpoch returns the random value that identifies this run of the process: tokens are bound to it.
 func (p *Provider) ProcessEpoch() string { return p.epoch }
 
-// ServiceNames answers the fully qualified names of the contract's services that are served.
+// ServiceNames returns the fully qualified names of the served services.
 func (p *Provider) ServiceNames() []string {
 	names := []string{discoveryService, cloudProviderService}
 	for _, service := range []struct {
@@ -172,23 +174,24 @@ func (p *Provider) ServiceNames() []string {
 	return names
 }
 
-// SetServing says whether the provider accepts work at all: the health of "" and of every service.
+// SetServing sets whether the provider accepts work at all: the health of "" and of every service.
 //
-// A cloud that is down or refuses credentials is a condition of GetStatus, not a reason for this.
+// A cloud that is down or rejects the credentials is a condition of GetStatus, not a reason to call this.
 func (p *Provider) SetServing(serving bool) { p.life.setAll(serving) }
 
-// SetServiceServing says whether one service accepts work, by its fully qualified name. False when it is not served.
+// SetServiceServing sets whether one service accepts work, by its fully qualified name. It returns false if the service
+// is not served.
 func (p *Provider) SetServiceServing(service string, serving bool) bool {
 	return p.life.set(service, serving)
 }
 
-// Stop stops gracefully, as SIGTERM does: not serving, streams end, running mutations are finished.
+// Stop stops gracefully, like SIGTERM: health turns to not serving, streams end, running mutations finish.
 func (p *Provider) Stop() { p.life.beginStop() }
 
-// OnStop runs a function once a stop was asked for: what a provider started in the background ends then.
+// OnStop runs a function when the provider begins to stop: the provider's background work ends then.
 func (p *Provider) OnStop(end func()) { context.AfterFunc(p.life.stop, end) }
 
-// advertise adds what can be seen from methods to what was told.
+// advertise adds the capabilities that methods show to those that were set.
 func (p *Provider) advertise() {
 	_, watches := p.instances.(InstanceWatcher)
 	_, lists := p.instances.(InstanceLister)

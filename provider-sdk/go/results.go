@@ -6,35 +6,36 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// Found answers a query: the instance is there, read from the place that decides it, now.
+// Found is the result of a query whose instance exists, read from the system of record now.
 func Found(key string, state pb.InstanceState, instance *pb.Instance) *pb.InstanceResult {
 	result := looked(key, state)
 	result.Instance = instance
 	return result
 }
 
-// Absent answers a query: the instance was looked for where it must be, with the rights to see it, and is not there.
+// Absent is the result of a query whose instance does not exist: the provider looked where it must be, with permission
+// to see it.
 //
-// With a provider ID in the query this is evidence for deletion: answer Unknown whenever the look itself failed or saw only a
-// part. Without one it is not, since an instance may be missed by its name.
+// With a provider ID in the query this is evidence for deletion: return Unknown if the look-up itself failed or covered
+// only part of the cloud. Without a provider ID it is not evidence, because a look-up by name may miss an instance.
 func Absent(query *pb.InstanceQuery) *pb.InstanceResult {
 	result := AbsentByKey(query)
 	result.Authoritative = query.GetNode().GetProviderId() != ""
 	return result
 }
 
-// AbsentByKey is Absent for a provider with CAPABILITY_INSTANCES_KEYED_BY_NAME: the name alone is evidence, too.
+// AbsentByKey is Absent for a provider with CAPABILITY_INSTANCES_KEYED_BY_NAME: here the name alone is evidence.
 func AbsentByKey(query *pb.InstanceQuery) *pb.InstanceResult {
 	return looked(query.GetKey(), pb.InstanceState_INSTANCE_STATE_ABSENT)
 }
 
-// NotOwned answers a query: the instance belongs to another cloud, account or region.
+// NotOwned is the result of a query whose instance belongs to another cloud, account or region.
 func NotOwned(key string) *pb.InstanceResult {
 	return &pb.InstanceResult{Key: key, State: pb.InstanceState_INSTANCE_STATE_NOT_OWNED}
 }
 
-// Unknown answers a query: nothing is known about the instance, and why. The other queries of the batch are none the worse
-// for it.
+// Unknown is the result of a query whose instance is in an unknown state, with the reason. The other queries of the
+// batch are unaffected.
 func Unknown(key string, why error) *pb.InstanceResult {
 	return &pb.InstanceResult{Key: key, Error: fault.Item(why)}
 }

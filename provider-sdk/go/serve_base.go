@@ -7,7 +7,7 @@ import (
 	discovery "cloudprovider.ccm/sdk/gen/ccm/discovery/v1"
 )
 
-// discoveryServer says who is there and what it speaks: out of memory, always.
+// discoveryServer reports the provider's identity and services, always from memory.
 type discoveryServer struct {
 	discovery.UnimplementedDiscoveryServer
 	answer     *discovery.GetInfoResponse
@@ -34,7 +34,7 @@ func (s *discoveryServer) GetInfo(ctx context.Context, host *discovery.GetInfoRe
 	return s.answer, nil
 }
 
-// baseServer answers capabilities, which are data, and status, which the provider gives, and hears leaders.
+// baseServer returns capabilities, which are constant, and status, which comes from the provider, and handles Lead.
 type baseServer struct {
 	pb.UnimplementedCloudProviderServer
 	*core

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// instancesServer serves Instances. Optional methods are refused before they are reached unless they are there.
+// instancesServer serves Instances. Optional methods that the provider lacks are refused before they are reached.
 type instancesServer struct {
 	pb.UnimplementedInstancesServer
 	core *core
@@ -37,7 +37,7 @@ func (s *instancesServer) AddSshKeyToAllInstances(ctx context.Context, request *
 	return adder.AddSshKeyToAllInstances(ctx, request)
 }
 
-// WatchInstances frames what a provider's watch gives: what was started, what changed, a heartbeat, and an end in time.
+// WatchInstances sends the frames of a provider's watch: started, changes, heartbeats, and a timely end.
 func (s *instancesServer) WatchInstances(request *pb.WatchInstancesRequest, stream grpc.ServerStreamingServer[pb.WatchInstancesResponse]) error {
 	ctx, done := context.WithCancel(stream.Context())
 	defer done()

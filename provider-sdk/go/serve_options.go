@@ -14,10 +14,10 @@ const (
 	defaultGrace    = 25 * time.Second
 )
 
-// ServeOption says how a provider is served.
+// ServeOption configures how a provider is served.
 type ServeOption func(*serving)
 
-// serving is how a provider is served, and the flags that every sidecar has alike.
+// serving is how a provider is served: the values of the flags that all sidecars share.
 type serving struct {
 	endpoint       string
 	allowedUIDs    []uint32
@@ -32,23 +32,24 @@ func newServing() *serving {
 	return &serving{endpoint: cmp.Or(os.Getenv(endpointEnv), defaultEndpoint), grace: defaultGrace, signals: true}
 }
 
-// WithEndpoint listens there: unix:///path/of/the/socket, or tcp://address:port together with WithTLSFiles. Otherwise the
-// environment's CLOUDPROVIDER_ENDPOINT counts, and last unix:///run/cloudprovider/provider.sock.
+// WithEndpoint listens there: unix:///path/of/the/socket, or tcp://address:port together with WithTLSFiles. The default
+// is the environment's CLOUDPROVIDER_ENDPOINT, or else unix:///run/cloudprovider/provider.sock.
 func WithEndpoint(endpoint string) ServeOption {
 	return func(s *serving) { s.endpoint = endpoint }
 }
 
-// WithAllowedPeerUIDs lets these users call over the Unix socket, instead of the own one and root.
+// WithAllowedPeerUIDs lets these users call over the Unix socket, instead of the provider's own user and root.
 func WithAllowedPeerUIDs(uids ...uint32) ServeOption {
 	return func(s *serving) { s.allowedUIDs = uids }
 }
 
-// WithTLSFiles names the PEM files of mutual TLS; they are read again when they change.
+// WithTLSFiles sets the PEM files of mutual TLS; they are reloaded when they change.
 func WithTLSFiles(certificate, key, clientCA string) ServeOption {
 	return func(s *serving) { s.tls.Certificate, s.tls.Key, s.tls.ClientCA = certificate, key, clientCA }
 }
 
-// WithTLSClientNames names DNS names of which a client's certificate must carry one. Otherwise every certificate of the authorities will do.
+// WithTLSClientNames sets DNS names, one of which a client's certificate must carry. By default any certificate of the
+// authorities is accepted.
 func WithTLSClientNames(names ...string) ServeOption {
 	return func(s *serving) { s.tls.ClientNames = names }
 }
@@ -63,13 +64,13 @@ func WithMetricsAddress(address string) ServeOption {
 	return func(s *serving) { s.metricsAddress = address }
 }
 
-// WithShutdownGrace says how long a stop waits for running mutations; 25 s otherwise.
+// WithShutdownGrace sets how long a stop waits for running mutations; 25 s by default.
 func WithShutdownGrace(grace time.Duration) ServeOption {
 	return func(s *serving) { s.grace = grace }
 }
 
-// WithoutSignals leaves signals alone: only Provider.Stop and the context stop it. For tests, and for processes that do
-// more.
+// WithoutSignals ignores signals: only Provider.Stop and the context stop the server. For tests, and for processes that
+// do more.
 func WithoutSignals() ServeOption {
 	return func(s *serving) { s.signals = false }
 }

@@ -2,7 +2,7 @@ package sdk
 
 import pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 
-// Methods that are handed on as they are come from the embedded interface of the team.
+// Methods that are passed on unchanged come from the embedded interface of the provider.
 type (
 	loadBalancersServer struct {
 		pb.UnsafeLoadBalancersServer

@@ -31,7 +31,7 @@ const (
 	lastWords = time.Second
 )
 
-// Server is a provider whose endpoint is open. Listen makes it.
+// Server is a provider with an open endpoint, created by Listen.
 type Server struct {
 	provider *Provider
 	options  *serving
@@ -48,8 +48,8 @@ func Serve(ctx context.Context, provider *Provider, options ...ServeOption) erro
 	return server.Serve(ctx)
 }
 
-// Listen opens the endpoint. From here on callers can connect; they are answered once it serves. The error names what is in
-// the way and the remedy.
+// Listen opens the endpoint. Callers can connect from now on; they get responses once the server serves. The error
+// names the problem and the remedy.
 func Listen(provider *Provider, options ...ServeOption) (*Server, error) {
 	serving := newServing()
 	for _, option := range options {
@@ -72,10 +72,10 @@ func Listen(provider *Provider, options ...ServeOption) (*Server, error) {
 	return &Server{provider, serving, door, metrics}, nil
 }
 
-// Endpoint answers where it listens, with the real port where port 0 was asked for.
+// Endpoint returns the address it listens on, with the real port if port 0 was requested.
 func (s *Server) Endpoint() Endpoint { return s.door.endpoint }
 
-// MetricsAddress answers where metrics are served, nil if they are not.
+// MetricsAddress returns the address of the metrics, nil if they are not served.
 func (s *Server) MetricsAddress() net.Addr {
 	if s.metrics == nil {
 		return nil
@@ -83,8 +83,8 @@ func (s *Server) MetricsAddress() net.Addr {
 	return s.metrics.Addr()
 }
 
-// Serve serves until it is told to stop: then it is not serving, streams end, running mutations are finished for as long as
-// the grace says, and the socket's file is removed.
+// Serve serves until it is stopped. Then health turns to not serving, streams end, running mutations get the grace to
+// finish, and the socket's file is removed.
 func (s *Server) Serve(ctx context.Context) error {
 	life, log := s.provider.life, s.provider.log
 	ctx, release := s.untilSignal(ctx)
@@ -137,7 +137,7 @@ func (s *Server) untilSignal(ctx context.Context) (context.Context, context.Canc
 	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 }
 
-// drain waits for calls and running mutations, but not for ever.
+// drain waits for calls and running mutations, for a limited time.
 func (s *Server) drain(server *grpc.Server) {
 	life, log := s.provider.life, s.provider.log
 	answered := make(chan struct{})
@@ -168,7 +168,7 @@ func inTime(done <-chan struct{}, limit time.Duration) bool {
 	}
 }
 
-// servers makes the one that serves, and the one that tells peers who are not trusted why not, and nothing else.
+// servers returns the server for trusted peers, and the one that only tells other peers why they are refused.
 func (s *Server) servers() (main, refusing *grpc.Server) {
 	provider := s.provider
 	observer := &observer{provider.log, provider.metrics}
@@ -187,8 +187,8 @@ func (s *Server) servers() (main, refusing *grpc.Server) {
 	return main, refusing
 }
 
-// inTimeAtAll answers a call whose deadline is all but over, before any work: at the deadline itself the library resets the
-// stream, and no answer arrives.
+// inTimeAtAll returns a call whose deadline is about to expire before any work: at the deadline itself the library
+// resets the stream, and no response arrives.
 func inTimeAtAll(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	if deadline, is := ctx.Deadline(); is && time.Until(deadline) < leastTime {
 		return ctx, status.FromContextError(context.DeadlineExceeded).Err()
@@ -201,7 +201,7 @@ func refuse(_ any, stream grpc.ServerStream) error {
 	return fail(stream.Context(), notTrusted(call.Peer))
 }
 
-// register adds the services of the provider, and nothing that it does not serve.
+// register adds exactly the services that the provider serves.
 func (s *Server) register(server *grpc.Server, core *core) {
 	provider := s.provider
 	names := append(provider.ServiceNames(), healthService)
@@ -230,7 +230,7 @@ func (s *Server) register(server *grpc.Server, core *core) {
 	}
 }
 
-// serveMetrics serves them, if they are, until the returned function is called.
+// serveMetrics serves the metrics, if enabled, until the returned function is called.
 func (s *Server) serveMetrics() (stop func()) {
 	if s.metrics == nil {
 		return func() {}

@@ -6,8 +6,8 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
-// Instances are the machines behind the nodes. What else a value can do (InstanceWatcher, InstanceLister, SSHKeyAdder) is
-// seen from its methods, served and advertised.
+// Instances are the instances behind the nodes. The optional interfaces of a value (InstanceWatcher, InstanceLister,
+// SSHKeyAdder) are detected by its methods, served and advertised.
 type Instances interface {
 	// BatchGetInstances reads many instances at once.
 	//
@@ -29,7 +29,7 @@ type InstanceWatcher interface {
 
 // InstanceLister is the optional part of Instances behind CAPABILITY_INSTANCES_LIST.
 type InstanceLister interface {
-	// ListInstances answers one page of this cluster's instances.
+	// ListInstances returns one page of this cluster's instances.
 	//
 	// In: page_size is between 1 and Limits.max_page_size. What could not be asked stands in unreachable. Errors:
 	// fault.PageTokenExpired, fault.InvalidToken.
@@ -43,13 +43,13 @@ type SSHKeyAdder interface {
 	AddSshKeyToAllInstances(context.Context, *pb.AddSshKeyToAllInstancesRequest) (*pb.AddSshKeyToAllInstancesResponse, error)
 }
 
-// LoadBalancers are what stands before Services of type LoadBalancer. The natural key of a balancer is (cluster uid,
-// service uid).
+// LoadBalancers manages the load balancers of Services of type LoadBalancer. The natural key of a load balancer is
+// (cluster uid, service uid).
 //
-// Mutations are run to their end even when the caller is gone: their context is not cancelled with the call, and its
-// deadline is the contract's longest, not the caller's (CallFrom tells that one). One at a time runs for each key: an equal one joins
-// the one that runs, another one is answered CONCURRENT_OPERATION. A revision below the highest accepted one of the same key is
-// refused before a method is called.
+// Mutations finish even if the caller is gone: their context is not cancelled with the call, and its deadline is the
+// contract's longest, not the caller's (which CallFrom returns). They run one at a time for each key: an identical one
+// joins the running one, any other fails with CONCURRENT_OPERATION. The SDK refuses a revision lower than the highest
+// accepted one of the same key before it calls a method.
 type LoadBalancers interface {
 	// GetLoadBalancer reads one balancer. Absence is LOAD_BALANCER_STATE_ABSENT, never an error.
 	GetLoadBalancer(context.Context, *pb.GetLoadBalancerRequest) (*pb.GetLoadBalancerResponse, error)
@@ -67,14 +67,14 @@ type LoadBalancers interface {
 	// DeleteLoadBalancer removes the balancer of a Service with all that was made for it, from its natural key alone. Absence
 	// is OK.
 	DeleteLoadBalancer(context.Context, *pb.DeleteLoadBalancerRequest) (*pb.DeleteLoadBalancerResponse, error)
-	// ListLoadBalancers answers one page of this cluster's balancers. In: page_size is between 1 and Limits.max_page_size.
+	// ListLoadBalancers returns one page of this cluster's balancers. In: page_size is between 1 and Limits.max_page_size.
 	ListLoadBalancers(context.Context, *pb.ListLoadBalancersRequest) (*pb.ListLoadBalancersResponse, error)
 }
 
-// Routes lead the pod CIDRs of nodes to the nodes. The natural key of a route is (cluster uid, destination CIDR).
-// Mutations are run to their end even when the caller is gone.
+// Routes manages the routes of the nodes' pod CIDRs. The natural key of a route is (cluster uid, destination CIDR).
+// Mutations finish even if the caller is gone.
 type Routes interface {
-	// ListRoutes answers one page of this cluster's routes. In: page_size is between 1 and Limits.max_page_size.
+	// ListRoutes returns one page of this cluster's routes. In: page_size is between 1 and Limits.max_page_size.
 	ListRoutes(context.Context, *pb.ListRoutesRequest) (*pb.ListRoutesResponse, error)
 	// BatchEnsureRoutes makes each destination lead to its target; a route with a wrong target is replaced. In: items with
 	// unique keys and destinations. Out: one result for each key.
@@ -84,22 +84,23 @@ type Routes interface {
 	BatchDeleteRoutes(context.Context, *pb.BatchDeleteRoutesRequest) (*pb.BatchDeleteRoutesResponse, error)
 }
 
-// Volumes answer the topology labels of volumes that no CSI driver looks after.
+// Volumes returns the topology labels of volumes that no CSI driver manages.
 type Volumes interface {
 	// BatchGetVolumeLabels reads the labels of many volumes. In: 1 to Limits.max_batch_volumes queries with unique keys. Out:
 	// one result for each key.
 	BatchGetVolumeLabels(context.Context, *pb.BatchGetVolumeLabelsRequest) (*pb.BatchGetVolumeLabelsResponse, error)
 }
 
-// Clusters are those that the cloud hosts.
+// Clusters lists the clusters that the cloud hosts.
 type Clusters interface {
-	// ListClusters answers one page of the clusters of the account. In: page_size is between 1 and Limits.max_page_size.
+	// ListClusters returns one page of the clusters of the account. In: page_size is between 1 and Limits.max_page_size.
 	ListClusters(context.Context, *pb.ListClustersRequest) (*pb.ListClustersResponse, error)
 	// GetControlPlaneEndpoint says where the apiserver of a cluster is. Errors: fault.ClusterNotFound.
 	GetControlPlaneEndpoint(context.Context, *pb.GetControlPlaneEndpointRequest) (*pb.GetControlPlaneEndpointResponse, error)
 }
 
-// StatusReporter says how the provider is, in conditions. Without one there are none, which a host reads as "not known".
+// StatusReporter reports the provider's status in conditions. Without one there are none, which the host reads as "not
+// known".
 type StatusReporter interface {
 	// GetStatus answers from memory: it is asked every minute and must not call the cloud.
 	GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusResponse, error)

@@ -9,7 +9,7 @@ import (
 
 // Watch is an open watch of a provider.
 type Watch struct {
-	// Resumed says that the caller's resume token was honoured: nothing since it is missing.
+	// Resumed reports that the caller's resume token was honoured: nothing since it is missing.
 	Resumed bool
 	// Events are read no faster than the caller takes them. When the channel is closed, the caller's stream ends with OK; after
 	// a Failed event, with that error. Either way the host watches again and sweeps. Whoever sends must stop when the context
@@ -17,38 +17,38 @@ type Watch struct {
 	Events <-chan WatchEvent
 }
 
-// WatchEvent is one thing that a watch has to say: made by Changed, Bookmark or Failed.
+// WatchEvent is one event of a watch, created by Changed, Bookmark or Failed.
 type WatchEvent struct {
 	change   *pb.InstanceChanged
 	bookmark string
 	err      error
 }
 
-// Changed says that an instance changed in any way, appeared or went.
+// Changed means that an instance appeared, changed in any way, or disappeared.
 func Changed(change *pb.InstanceChanged) WatchEvent { return WatchEvent{change: change} }
 
-// Bookmark says that all changes up to this token were given: sent at once, and repeated with every heartbeat until the
-// next one.
+// Bookmark means that all changes up to this token have been supplied. Sent at once, and repeated with every heartbeat
+// until the next one.
 func Bookmark(resumeToken string) WatchEvent { return WatchEvent{bookmark: resumeToken} }
 
-// Failed says that the watch is broken.
+// Failed means that the watch has failed.
 func Failed(err error) WatchEvent { return WatchEvent{err: err} }
 
-// ChangeFeed is a source of changes for any number of watches: publish on one side, hand out watches on the other. It does
-// not resume. Make one with NewChangeFeed.
+// ChangeFeed is a source of changes for any number of watches: publish on one side, open watches on the other. It does
+// not resume. Create one with NewChangeFeed.
 type ChangeFeed struct {
 	capacity int
 	mu       sync.Mutex
 	watches  map[chan WatchEvent]bool
 }
 
-// NewChangeFeed makes a feed that keeps as many changes (at least one) for a slow reader.
+// NewChangeFeed returns a feed that keeps this many changes (at least one) for a slow reader.
 func NewChangeFeed(capacity int) *ChangeFeed {
 	return &ChangeFeed{capacity: max(capacity, 1), watches: map[chan WatchEvent]bool{}}
 }
 
-// Publish tells every open watch that an instance changed. A watch that is more than the capacity behind is ended, so that no
-// change is lost silently. Without a watch nothing happens: a new one starts with a sweep.
+// Publish reports a changed instance to every open watch. A watch that falls behind by more than the capacity ends, so
+// that no change is lost silently. No effect without a watch: a new one starts with a read of all instances.
 func (f *ChangeFeed) Publish(change *pb.InstanceChanged) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -51,7 +51,7 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoad
 	return &pb.GetLoadBalancerResponse{LoadBalancer: out}, nil
 }
 
-// look asks the provider for a balancer. Nothing but the name that the provider gives it says whose it is.
+// look asks the provider for a load balancer. Only the name that the provider gives it shows who owns it.
 func (l *loadBalancers) look(ctx context.Context, cluster string, service *v1.Service) (*pb.LoadBalancer, error) {
 	status, exists, err := l.balancers.GetLoadBalancer(ctx, cluster, service)
 	switch {
@@ -100,7 +100,7 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.Ensu
 	return answer, nil
 }
 
-// ensure answers the balancer as it is known from now on; beside an error its name, if it has one.
+// ensure returns the load balancer to record from now on; with an error, its name, if it has one.
 func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalancerRequest) (*pb.LoadBalancer, error) {
 	ref := request.GetService().GetRef()
 	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
@@ -140,8 +140,9 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 	return out, nil
 }
 
-// claim makes sure that a balancer is, or becomes, one that was made here. A provider finds its balancers by their names, which a
-// former controller's has, too: only where the state folder holds every one of ours is it known which that is.
+// claim ensures that a load balancer was created by this bridge, or may become so. A provider finds its load balancers
+// by name, and a former controller's have the same names: the two can be told apart only if the state folder holds
+// every one of ours.
 func (l *loadBalancers) claim(ctx context.Context, key balancerKey, cluster string, request *pb.EnsureLoadBalancerRequest) error {
 	mark := l.ledger.mark(key)
 	if mark.Claimed || !l.ledger.durable() {
@@ -160,7 +161,7 @@ func (l *loadBalancers) claim(ctx context.Context, key balancerKey, cluster stri
 	return l.ledger.keep(key, mark)
 }
 
-// understood refuses what has no translation: a provider would see a port without a protocol.
+// understood refuses what it cannot translate: the provider would see a port without a protocol.
 func understood(service *pb.Service) error {
 	for at, port := range service.GetPorts() {
 		if _, known := protocols[port.GetProtocol()]; !known {
@@ -170,7 +171,8 @@ func understood(service *pb.Service) error {
 	return nil
 }
 
-// wanted answers what is wanted of a Service, without what its status says, nor what the host wrote on it for the provider.
+// wanted returns the wanted state of a Service, without its status and without what the host wrote on it for the
+// provider.
 func (l *loadBalancers) wanted(service *pb.Service) *pb.Service {
 	out := proto.CloneOf(service)
 	out.Ingress = nil
@@ -227,8 +229,8 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 	return nil
 }
 
-// asApplied answers the Service that was applied, with the status and the notes that it has now: an update replaces backends and
-// nothing else, while some providers bring all that they are given into force.
+// asApplied returns the Service that was last applied, with its current status and marks: an update replaces backends
+// and nothing else, but some providers apply the whole Service that they receive.
 func (l *loadBalancers) asApplied(applied, now *pb.Service) *pb.Service {
 	out := proto.CloneOf(applied)
 	out.Ingress = now.GetIngress()
@@ -301,7 +303,7 @@ func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalanc
 	return nil
 }
 
-// lastKnown answers the fullest Service there is: the caller's hint, what was applied here, or its names alone.
+// lastKnown returns the most complete Service available: the caller's hint, what was applied here, or its names alone.
 func (l *loadBalancers) lastKnown(key balancerKey, request *pb.DeleteLoadBalancerRequest) *pb.Service {
 	if hint := request.GetLastKnown(); hint.GetRef().GetUid() == key.service {
 		return hint

@@ -54,7 +54,7 @@ func updateRequest(items ...*pb.LoadBalancerUpdate) *pb.BatchUpdateLoadBalancers
 	}
 }
 
-// update answers what became of each Service.
+// update returns what became of each Service.
 func update(t *testing.T, client pb.LoadBalancersClient, ctx context.Context, items ...*pb.LoadBalancerUpdate) map[string]*pb.LoadBalancerUpdateResult {
 	t.Helper()
 	answer, err := client.BatchUpdateLoadBalancers(ctx, updateRequest(items...))

@@ -1,13 +1,13 @@
 // Package bridge serves a provider that was written for cloudprovider.Interface (k8s.io/cloud-provider) as a sidecar.
 //
-// In: such a provider, unchanged. Out: an sdk.Provider. The Nodes and Services that it reads are made of what the host
-// sends; batches are asked one by one, some at a time; its sentinel errors, RetryError, panics and half-built answers
-// become what the contract has for them.
+// In: such a provider, unchanged. Out: an sdk.Provider. The bridge builds the Nodes and Services that the provider
+// reads from what the host sends, calls the provider once per item of a batch, several at a time, and translates
+// sentinel errors, RetryError, panics and incomplete results into those of the contract.
 //
-// What such an interface cannot say, the bridge does not invent. Only (false, nil) for a provider ID with the provider's own
-// prefix is an authoritative ABSENT. Balancers are known from what was applied here (ledger), and a host for which that is no
-// proof ensures each once, as an old controller did. Resources are found by the provider's own names, not by the cluster's
-// uid.
+// The bridge does not invent what the interface cannot express. Only (false, nil) for a provider ID with the provider's
+// own prefix is an authoritative ABSENT. Load balancers are known from what was applied here (ledger); a host that does
+// not accept this as proof ensures each one once, as the in-tree controller did. Resources are found by the provider's
+// own names, not by the cluster's uid.
 package bridge
 
 import (
@@ -36,14 +36,14 @@ const (
 	inTimeEach = 8
 )
 
-// backendLabels are the labels of nodes that providers read to put an instance behind a balancer: where it is, and what it is. A
-// change of any other one is none of a balancer's business, and costs no call.
+// backendLabels are the node labels that providers read to add an instance to a load balancer: its location and its
+// kind. Changes of other labels do not concern load balancers, and cost no call.
 var backendLabels = []string{
 	"topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/", "node.kubernetes.io/",
 	"kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch",
 }
 
-// Option says how a provider is bridged.
+// Option configures the bridge.
 type Option func(*bridge)
 
 type bridge struct {
@@ -75,7 +75,7 @@ type bridge struct {
 	tokenValidity time.Duration
 }
 
-// WithConcurrency bounds the calls of the provider that one batch makes at once; 16 otherwise.
+// WithConcurrency limits the concurrent provider calls of one batch; the default is 16.
 func WithConcurrency(calls int) Option {
 	return func(b *bridge) { b.concurrency = max(calls, 1) }
 }
@@ -86,76 +86,76 @@ func WithAllowUntaggedCloud() Option {
 	return func(b *bridge) { b.allowUntagged = true }
 }
 
-// WithRouteNodeAddresses says that the provider's routes hold addresses of nodes (Route.EnableNodeAddresses).
+// WithRouteNodeAddresses declares that the provider's routes contain node addresses (Route.EnableNodeAddresses).
 func WithRouteNodeAddresses() Option {
 	return func(b *bridge) { b.nodeAddresses = true }
 }
 
-// WithProviderIDPrefixes replaces "NAME://" as the beginnings of provider IDs.
+// WithProviderIDPrefixes replaces "NAME://" as the prefixes of provider IDs.
 func WithProviderIDPrefixes(prefixes ...string) Option {
 	return func(b *bridge) { b.prefixes = prefixes }
 }
 
-// WithBackendNodeLabels replaces the labels that a balancer is updated for when one of its nodes changes them; one that ends in "/"
-// or "*" is a prefix. All other labels are known as of the last time that the host asked about the node's instance.
+// WithBackendNodeLabels replaces the node labels whose changes update load balancers; a label that ends in "/" or "*"
+// is a prefix. Other labels have their values from the host's last query of the node's instance.
 func WithBackendNodeLabels(keys ...string) Option {
 	return func(b *bridge) { b.backendLabels = keys }
 }
 
-// WithBackendNodeState updates every balancer, too, when a node behind it is cordoned, tainted, or changes its condition Ready: for
-// providers that choose among the nodes by that. Otherwise it is known as of the last time that the host asked about the node's instance.
+// WithBackendNodeState also updates every load balancer when one of its nodes is cordoned, tainted, or changes its
+// Ready condition: for providers that select nodes by these. By default they are as of the host's last query of the
+// node's instance.
 func WithBackendNodeState() Option {
 	return func(b *bridge) { b.backendState = true }
 }
 
-// WithNodeAnnotations names the annotations of nodes that the provider reads; none otherwise.
+// WithNodeAnnotations lists the node annotations that the provider reads; none by default.
 func WithNodeAnnotations(keys ...string) Option {
 	return func(b *bridge) { b.nodeAnnotations = keys }
 }
 
-// WithServiceAnnotationWrites names the beginnings of annotations that the provider writes on Services, so that the host writes them
-// on the real ones. They are in no digest: name none in which users say what they want.
+// WithServiceAnnotationWrites lists the prefixes of annotations that the provider writes on Services, so that the host
+// writes them to the real ones. Digests exclude them: do not list prefixes in which users configure the provider.
 func WithServiceAnnotationWrites(prefixes ...string) Option {
 	return func(b *bridge) { b.annotationWrites = prefixes }
 }
 
-// WithServiceConditionWrites names the types of the conditions that the provider sets on Services, so that the host sets them on the
-// real ones.
+// WithServiceConditionWrites lists the types of conditions that the provider sets on Services, so that the host sets
+// them on the real ones.
 func WithServiceConditionWrites(types ...string) Option {
 	return func(b *bridge) { b.conditionWrites = types }
 }
 
-// WithCapabilities replaces limits, intervals, classes and wanted fields. The bridge wants all labels and annotations of Services,
-// all labels of nodes to find their instances, and few of backends and targets of routes (WithBackendNodeLabels), since each
-// change of those costs calls.
+// WithCapabilities replaces limits, intervals, classes and wanted fields. By default the bridge wants all labels and
+// annotations of Services, all labels of nodes to identify their instances, and few fields of backends and route
+// targets (WithBackendNodeLabels), since each change of those costs calls.
 func WithCapabilities(capabilities *pb.GetCapabilitiesResponse) Option {
 	return func(b *bridge) { b.capabilities = capabilities }
 }
 
-// WithPageTokenValidity says how long a page of a list can be followed by the next; 5 minutes otherwise.
+// WithPageTokenValidity sets how long a page token stays valid; 5 minutes by default.
 func WithPageTokenValidity(validity time.Duration) Option {
 	return func(b *bridge) { b.tokenValidity = validity }
 }
 
-// WithSDKOptions hands options on to sdk.New, for example a version, a logger or metrics.
+// WithSDKOptions passes options to sdk.New, for example a version, a logger or metrics.
 func WithSDKOptions(options ...sdk.Option) Option {
 	return func(b *bridge) { b.options = append(b.options, options...) }
 }
 
-// New bridges a provider, as far as it says that it supports its parts: InstancesV2, or Instances with Zones; LoadBalancer;
-// Routes; Clusters; and PVLabeler. It is initialized, see WithKubernetes and
-// WithInitializeAtStart.
+// New bridges a provider and serves the parts that it reports to support: InstancesV2, or Instances with Zones;
+// LoadBalancer; Routes; Clusters; and PVLabeler. For its initialization see WithKubernetes and WithInitializeAtStart.
 func New(cloud cloudprovider.Interface, options ...Option) (*sdk.Provider, error) {
 	return NewWith(context.Background(), nil, func(context.Context, io.Reader, cloudprovider.ControllerClientBuilder, informers.SharedInformerFactory) (cloudprovider.Interface, error) {
 		return cloud, nil
 	}, options...)
 }
 
-// Build makes a provider whose constructor wants more than its configuration (nil when there is none): clients of Kubernetes, and
-// informers, which are started once the provider was initialized.
+// Build creates a provider whose constructor needs more than its configuration (nil if there is none): Kubernetes
+// clients, and informers, which are started after the provider is initialized.
 type Build func(ctx context.Context, config io.Reader, clients cloudprovider.ControllerClientBuilder, informers informers.SharedInformerFactory) (cloudprovider.Interface, error)
 
-// NewWith is New for a provider that is made by build.
+// NewWith is New for a provider that build creates.
 func NewWith(ctx context.Context, config io.Reader, build Build, options ...Option) (*sdk.Provider, error) {
 	stop := make(chan struct{})
 	provider, err := bridged(ctx, config, build, stop, options)
@@ -218,7 +218,7 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 	return provider, nil
 }
 
-// openLedger opens what remembers balancers: a folder, or the memory of this process.
+// openLedger opens the ledger of load balancers: a folder, or the memory of this process.
 func (b *bridge) openLedger() error {
 	if b.stateDir == "" {
 		known := newMemory()
@@ -240,7 +240,7 @@ func (b *bridge) openLedger() error {
 	return nil
 }
 
-// served answers what the provider says that it supports.
+// served returns the parts that the provider reports to support.
 func (b *bridge) served() []sdk.Option {
 	cloud := b.cloud
 	told := []sdk.Option{
@@ -308,13 +308,13 @@ func (b *bridge) nodeFields(labels ...string) *pb.NodeFields {
 	}
 }
 
-// withState adds what a node says of its own state.
+// withState adds the node's own state.
 func withState(fields *pb.NodeFields) *pb.NodeFields {
 	fields.Taints, fields.Unschedulable, fields.Readiness, fields.DeletionTime = []string{"*"}, true, true, true
 	return fields
 }
 
-// owns says whether a provider ID is one of this provider's, which makes none that is a prefix alone.
+// owns reports whether a provider ID is one of this provider's. A bare prefix is not.
 func (b *bridge) owns(providerID string) bool {
 	for _, prefix := range b.prefixes {
 		if strings.HasPrefix(providerID, prefix) && providerID != prefix {
@@ -324,9 +324,9 @@ func (b *bridge) owns(providerID string) bool {
 	return false
 }
 
-// clusterName answers the name under which the provider knows the cluster: that of the flag --cluster-name, whose default
-// has always been "kubernetes". It is the first one that came with the uid, since the provider finds its resources by it, and
-// the contract by the uid.
+// clusterName returns the provider's name of the cluster: that of the flag --cluster-name, by default "kubernetes". The
+// first name received with a uid stays, since the provider finds its resources by the name, and the contract by the
+// uid.
 func (b *bridge) clusterName(cluster *pb.ClusterRef) string {
 	return cmp.Or(b.ledger.clusterName(cluster.GetUid(), cluster.GetName()), "kubernetes")
 }

@@ -24,7 +24,7 @@ const (
 	changedRetry = time.Second
 )
 
-// called are the Services that the provider is called with now, and what it does to them by way of Kubernetes.
+// called are the Services of the provider's running calls, and what it does to them through Kubernetes.
 type called struct {
 	*bridge
 	mu    sync.Mutex
@@ -49,13 +49,13 @@ func newCalled(b *bridge) *called {
 	return c
 }
 
-// missed says at the first time what a provider cannot have: most ask while they start.
+// missed logs once what a provider cannot have: most ask for it at their start.
 func missed(verb string, of schema.GroupResource) {
 	slog.Warn("the cloud provider asked for what only a real Kubernetes API has, and was refused; what needs it fails until there is a --kubeconfig",
 		"verb", verb, "kind", of.String())
 }
 
-// begin makes a Service known to the provider, and answers it as the provider shall see it. The caller ends the call.
+// begin creates a Service visible to the provider and returns it in that form. The caller ends the call.
 func (c *called) begin(ctx context.Context, key balancerKey, service *pb.Service) (out *v1.Service, of *call, err error) {
 	// The provider was asked whose balancer it is meanwhile, and leadership may have ended with that call.
 	if err := context.Cause(ctx); err != nil {
@@ -75,7 +75,7 @@ func (c *called) begin(ctx context.Context, key balancerKey, service *pb.Service
 	return out, of, nil
 }
 
-// applied tells the provider what became of a Service, as its status would.
+// applied shows the provider the new state of a Service, as its status would.
 func (c *called) applied(key balancerKey, service *pb.Service, status *v1.LoadBalancerStatus) {
 	now := c.ledger.mark(key).onto(serviceOf(service))
 	now.Status.LoadBalancer = *status.DeepCopy()
@@ -91,7 +91,7 @@ func (c *called) end(of *call) {
 	}
 }
 
-// written keeps what a provider writes on a Service that it is called with.
+// written records what a provider writes on a Service during its call.
 func (c *called) written(before, after *v1.Service) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +112,7 @@ func (c *called) written(before, after *v1.Service) error {
 	return nil
 }
 
-// told keeps an Event for the next answer about its Service; one that is about anything else is in the log.
+// told keeps an Event for the next response about its Service; all others go to the log.
 func (c *called) told(on v1.ObjectReference, kind, reason, message string) {
 	// Events are recorded in the background, so the call may have ended; the next one tells them.
 	if on.Kind != "Service" || on.UID == "" || reason == "" || c.mirror.api.UID("services", on.Namespace, on.Name) != on.UID {
@@ -131,7 +131,7 @@ func (c *called) told(on v1.ObjectReference, kind, reason, message string) {
 	}
 }
 
-// takeEvents answers the Events of a Service that were not told yet.
+// takeEvents returns the Events of a Service that have not been sent yet.
 func (c *called) takeEvents(uid string) []*pb.ProviderEvent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,7 +140,7 @@ func (c *called) takeEvents(uid string) []*pb.ProviderEvent {
 	return events
 }
 
-// sooner answers when to ask again for work of a call.
+// sooner returns when to retry the work of a call.
 func (of *call) sooner(err error) error {
 	if after, retry := retryAfter(err); retry && of.changed && after > changedRetry {
 		progress := inProgress(err)

@@ -108,7 +108,7 @@ func (l *life) remove(service *pb.Service) {
 	}
 }
 
-// names answers the files of a part of the cloud.
+// names returns the files of a part of the cloud.
 func (l *life) names(part string) string {
 	files, _ := filepath.Glob(filepath.Join(l.folder, part, "*"))
 	for at, file := range files {

@@ -14,9 +14,9 @@ import (
 	"k8s.io/cloud-provider/api"
 )
 
-// mapped answers what the contract has for an error of a provider.
+// mapped translates an error of a provider into one of the contract.
 //
-// Errors without a meaning of their own keep their text, since that is what users of such providers read in Events.
+// Other errors keep their text, because users of such providers expect to read it in Events.
 func mapped(err error, what string) error {
 	var ours *fault.Error
 	switch {
@@ -46,7 +46,8 @@ func mapped(err error, what string) error {
 	return fault.New(pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, "the cloud provider failed: "+text, told...)
 }
 
-// latestRetry caps what a provider asks for: nobody waits a day for a balancer that is there in a minute.
+// latestRetry caps the delay that a provider asks for: nobody should wait a day for a load balancer that is ready in a
+// minute.
 const latestRetry = time.Minute
 
 // retryAfter finds a RetryError anywhere in a chain.
@@ -58,8 +59,8 @@ func retryAfter(err error) (time.Duration, bool) {
 	return min(max(retry.RetryAfter(), time.Second), latestRetry), true
 }
 
-// inProgress answers work that merely takes long, which a provider says by a RetryError, or by not returning; nil when it is
-// something else.
+// inProgress recognises work that merely takes long: the provider returns a RetryError, or has not returned yet; nil
+// for anything else.
 func inProgress(err error) *pb.InProgress {
 	var unfinished *unfinished
 	if errors.As(err, &unfinished) {
@@ -76,7 +77,7 @@ func inProgress(err error) *pb.InProgress {
 	return &pb.InProgress{RetryAfter: durationpb.New(after), Reason: "RETRY", Message: text}
 }
 
-// guarded runs a call of the provider; a panic becomes an error, which is logged and not told.
+// guarded runs a call of the provider; a panic becomes an error, whose text is only logged.
 func guarded(call func() error) (err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {

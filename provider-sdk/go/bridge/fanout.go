@@ -18,7 +18,7 @@ const (
 	stragglerFactor = 3
 )
 
-// batch is how the items of a batch are worked on.
+// batch controls how the items of a batch are processed.
 type batch[I, O any] struct {
 	// concurrency is how many at a time.
 	concurrency int
@@ -26,12 +26,12 @@ type batch[I, O any] struct {
 	patience time.Duration
 	// work must return when its context ends, whatever the provider does.
 	work func(context.Context, I) O
-	// late answers an item in place of work; begun is false for one that had no turn.
+	// late returns an item in place of work; begun is false for one that had no turn.
 	late func(item I, begun bool) O
 }
 
-// answer works on all items and answers in their order, before the caller's time is over: an item that hangs costs no other
-// item its answer, nor more than a moment.
+// answer processes all items and returns their results in order before the caller's deadline: an item that hangs costs
+// other items no more than a moment.
 func (b batch[I, O]) answer(ctx context.Context, items []I) []O {
 	ctx, done := withSpare(ctx)
 	defer done()
@@ -58,7 +58,7 @@ func (b batch[I, O]) answer(ctx context.Context, items []I) []O {
 	return outs
 }
 
-// running are the items of a batch that have their turn.
+// running are the items of a batch that are being processed.
 type running[O any] struct {
 	turns    map[int]turn
 	answers  chan answer[O]
@@ -71,7 +71,7 @@ type turn struct {
 	giveUp context.CancelFunc
 }
 
-// answer is what became of an item; late says that it is not waited for any more.
+// answer is the result of an item; late means that nobody waits for it any more.
 type answer[O any] struct {
 	at   int
 	out  O
@@ -84,7 +84,7 @@ func (r *running[O]) begin(ctx context.Context, at int, work func(context.Contex
 	go func() { r.answers <- answer[O]{at: at, out: work(ctx)} }()
 }
 
-// wait answers the next item that is done, or those that are late.
+// wait returns the next finished item, or the late ones.
 func (r *running[O]) wait(ctx context.Context) (done []answer[O]) {
 	straggling := r.straggling()
 	defer straggling.Stop()
@@ -104,10 +104,10 @@ func (r *running[O]) wait(ctx context.Context) (done []answer[O]) {
 	}
 }
 
-// limit is how long an item may take now, once another one showed how long it takes.
+// limit is how long an item may take, once another item has shown how long it usually takes.
 func (r *running[O]) limit() time.Duration { return max(r.patience, stragglerFactor*r.slowest) }
 
-// straggling fires when the oldest turn takes too long; never while nothing was answered.
+// straggling fires when the oldest item takes too long; never before a first item has finished.
 func (r *running[O]) straggling() *time.Timer {
 	if r.slowest == 0 {
 		timer := time.NewTimer(time.Hour)
@@ -123,7 +123,7 @@ func (r *running[O]) straggling() *time.Timer {
 	return time.NewTimer(time.Until(oldest.Add(r.limit())))
 }
 
-// late ends the turns that have lasted that long.
+// late ends the items that have taken that long.
 func (r *running[O]) late(limit time.Duration) (late []answer[O]) {
 	for at, turn := range r.turns {
 		if time.Since(turn.began) >= limit {
@@ -139,8 +139,8 @@ func (r *running[O]) end(at int) {
 	delete(r.turns, at)
 }
 
-// changeEach is a batch of mutations, each with the key and the wish that it answers. Those that are late go on: the next call
-// with the same wish picks their outcome up.
+// changeEach runs a batch of mutations, each with its key and wish. Late ones continue: the next call with the same
+// wish gets their outcome.
 func changeEach[I, O any](ctx context.Context, b *bridge, works *works, items []I, named func(I) (key, wish string), mutate func(context.Context, I) error, told func(I, error) O) []O {
 	return batch[I, O]{
 		concurrency: b.concurrency, patience: b.patience,
@@ -160,7 +160,7 @@ func changeEach[I, O any](ctx context.Context, b *bridge, works *works, items []
 	}.answer(ctx, items)
 }
 
-// eachInTime is a batch of reads. Those that are late are told to give up, but not waited for.
+// eachInTime runs a batch of reads. Late ones are cancelled, but not awaited.
 func eachInTime[I, O any](ctx context.Context, b *bridge, items []I, key func(I) string, work func(context.Context, I) O, late func(I) O) []O {
 	return batch[I, O]{
 		concurrency: b.concurrency, patience: b.patience,
@@ -175,7 +175,7 @@ func eachInTime[I, O any](ctx context.Context, b *bridge, items []I, key func(I)
 	}.answer(ctx, items)
 }
 
-// one is eachInTime for a single read, which may panic, too.
+// one is eachInTime for a single read, which may also panic.
 func one[O any](ctx context.Context, b *bridge, key string, read func(context.Context) (O, error)) (O, error) {
 	ctx, done := forCaller(ctx)
 	defer done()
@@ -195,12 +195,12 @@ func one[O any](ctx context.Context, b *bridge, key string, read func(context.Co
 	return ended.out, tooLate()
 }
 
-// tooLate is the error of a read that was not answered in time: nothing is known.
+// tooLate is the error of a read that did not finish in time: the state is unknown.
 func tooLate() *fault.Error {
 	return fault.New(pb.ErrorReason_ERROR_REASON_LOCATION_UNREACHABLE, "the cloud provider did not answer in time")
 }
 
-// withSpare ends a little before the caller's deadline, so that what is known by then can be answered.
+// withSpare ends a little before the caller's deadline, so that a response with the results so far can still be sent.
 func withSpare(ctx context.Context) (context.Context, context.CancelFunc) {
 	if left, is := remaining(ctx); is {
 		return context.WithTimeout(ctx, left-left/spare)
@@ -208,7 +208,7 @@ func withSpare(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }
 
-// forCaller ends with the caller's deadline, also in a mutation, whose context outlives it: for what comes before the work.
+// forCaller ends with the caller's deadline even in a mutation, whose context outlives it: for what precedes the work.
 func forCaller(ctx context.Context) (context.Context, context.CancelFunc) {
 	if left, is := remaining(ctx); is {
 		return context.WithTimeout(ctx, left)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// flags are those of a bridged provider, beside those of every sidecar.
+// flags are the flags of a bridged provider, in addition to those of every sidecar.
 type flags struct {
 	cloudConfig   string
 	allowUntagged bool
@@ -28,7 +28,7 @@ type flags struct {
 	initializeAtStart *bool
 }
 
-// list is a flag of texts that are separated by commas.
+// list is a flag of comma-separated texts.
 type list []string
 
 func (l *list) String() string { return strings.Join(*l, ",") }
@@ -43,7 +43,7 @@ func (l *list) Set(text string) error {
 	return nil
 }
 
-// bindFlags adds them to a set, and those of the vendor and of klog.
+// bindFlags adds them to a set, together with the vendor's and klog's flags.
 func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 	out := &flags{}
 	vendor.VisitAll(func(theirs *pflag.Flag) {
@@ -140,7 +140,7 @@ func (f *flags) options() (told []Option, err error) {
 	return told, nil
 }
 
-// vendorFlag is a vendor's pflag as the flag package has them.
+// vendorFlag adapts a vendor's pflag to the flag package.
 type vendorFlag struct{ *pflag.Flag }
 
 func (f vendorFlag) String() string {
@@ -155,7 +155,7 @@ func (f vendorFlag) Set(text string) error {
 	return f.Value.Set(text)
 }
 
-// IsBoolFlag says that the flag may stand without a value.
+// IsBoolFlag reports that the flag needs no value.
 func (f vendorFlag) IsBoolFlag() bool { return f.NoOptDefVal == "true" }
 
 // both sets two flags of one name.
@@ -175,7 +175,7 @@ func (b both) Set(text string) error {
 	return b.ours.Set(text)
 }
 
-// IsBoolFlag says that the flag may stand without a value, as ours would.
+// IsBoolFlag reports whether the flag needs no value, like ours.
 func (b both) IsBoolFlag() bool {
 	ours, is := b.ours.(interface{ IsBoolFlag() bool })
 	return is && ours.IsBoolFlag()

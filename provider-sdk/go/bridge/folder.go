@@ -17,15 +17,16 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// WithStateDir keeps in a folder what was applied to balancers, so that it survives a restart of the sidecar and of the
-// host. Whoever gives it promises that nobody else changes this cluster's balancers: either all replicas share the folder, or
-// there is one replica only.
+// WithStateDir keeps in a folder what was applied to load balancers, so that it survives a restart of the sidecar and
+// of the host. Its user promises that nobody else changes this cluster's load balancers: either all replicas share the
+// folder, or there is only one replica.
 func WithStateDir(path string) Option {
 	return func(b *bridge) { b.stateDir = path }
 }
 
-// WithCompleteState says that the folder of WithStateDir holds every balancer that this provider made behind the bridge, from the first
-// one on: lists are complete then, and other balancers of its names are a former controller's.
+// WithCompleteState declares that the folder of WithStateDir holds every load balancer that this provider has ever
+// created behind the bridge: lists are then complete, and other load balancers with its names belong to a former
+// controller.
 func WithCompleteState() Option {
 	return func(b *bridge) { b.completeState = true }
 }
@@ -35,8 +36,8 @@ const (
 	markSuffix  = ".mark"
 )
 
-// folder is a ledger of one file for each balancer, in a folder for each cluster. It is read anew each time, since another
-// replica may write it, too.
+// folder is a ledger with one file per load balancer, in one folder per cluster. It is always read anew, since another
+// replica may write to it.
 type folder struct {
 	path     string
 	complete bool
@@ -44,7 +45,7 @@ type folder struct {
 	names *memory
 }
 
-// newFolder makes the folder, and proves that it can be written.
+// newFolder creates the folder and verifies that it is writable.
 func newFolder(path string, complete bool) (*folder, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
@@ -65,7 +66,7 @@ type entry struct {
 
 func (f *folder) now() moment { return 0 }
 
-// of answers the folder of a cluster. Uids come from elsewhere, so they name no files themselves.
+// of returns the folder of a cluster. Uids are untrusted, so they are not used as file names.
 func (f *folder) of(cluster string) string { return filepath.Join(f.path, hashed(cluster)) }
 
 func (f *folder) file(key balancerKey) string {
@@ -79,7 +80,7 @@ func hashed(text string) string {
 
 func (f *folder) recall(key balancerKey) *applied { return read(f.file(key)) }
 
-// read answers what a file holds; nil when there is none, or none that can be read: then it is not known.
+// read returns the content of a file; nil if it does not exist or is unreadable: then the state is unknown.
 func read(path string) *applied {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +123,7 @@ func (f *folder) write(key balancerKey, what *applied) error {
 	return f.store(key, entrySuffix, entry{service, balancer})
 }
 
-// store writes a file as a whole or not at all.
+// store writes a file atomically.
 func (f *folder) store(key balancerKey, suffix string, content any) error {
 	text, err := json.Marshal(content)
 	if err = errors.Join(err, os.MkdirAll(f.of(key.cluster), 0o700)); err != nil {
@@ -150,7 +151,8 @@ func (f *folder) markFile(key balancerKey) string {
 	return filepath.Join(f.of(key.cluster), hashed(key.service)+markSuffix)
 }
 
-// mark answers what was marked. What was applied before there were marks is ours, and so is what cannot be read: it was marked.
+// mark returns the mark of a load balancer. Load balancers from before marks existed are ours, and so are unreadable
+// ones: they were marked.
 func (f *folder) mark(key balancerKey) mark {
 	out, there := readMark(f.markFile(key))
 	return mark{out.Claimed || (!there && f.recall(key) != nil), out.Annotations, out.Finalizers, out.Conditions}
@@ -168,7 +170,7 @@ func readMark(path string) (out mark, there bool) {
 	return out, true
 }
 
-// each visits every balancer of every cluster.
+// each visits every load balancer of every cluster.
 func (f *folder) each(visit func(*applied, mark)) {
 	files, _ := filepath.Glob(filepath.Join(f.path, "*", "*"+entrySuffix))
 	for _, file := range files {

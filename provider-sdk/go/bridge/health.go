@@ -11,11 +11,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// hangingPerCall is how many calls may hang for each that may run: enough for a location that does not answer, and not
-// without end.
+// hangingPerCall is how many calls may hang for each that may run: enough for one unresponsive location, but bounded.
 const hangingPerCall = 16
 
-// health tells of a provider that does not answer, as far as its calls show it.
+// health detects a provider that does not respond, as far as its calls show it.
 type health struct{ *bridge }
 
 func (h health) GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusResponse, error) {
@@ -52,19 +51,19 @@ func (h health) GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusR
 	return &pb.GetStatusResponse{}, nil
 }
 
-// proof is how many instances must fail, and none be read between them, until it is the cloud that fails: fewer may fail for
-// reasons of their own, for ever.
+// proof is how many instances must fail, with no successful read in between, before the cloud itself counts as failing:
+// fewer may fail permanently for their own reasons.
 const proof = 3
 
-// reachable is which instances failed since the cloud answered last. An error of the old kind does not say why it is one, but where
-// no question has an answer, nothing shall be destroyed. "Not found" is an answer.
+// reachable records the instances that failed since the cloud last responded. An error of the old interface does not
+// explain itself, but while no query succeeds, nothing may be destroyed. "Not found" is a response.
 type reachable struct {
 	mu     sync.Mutex
 	failed map[string]bool
 	known  bool
 }
 
-// answered says that the cloud answered something, whatever that was about.
+// answered records any response of the cloud.
 func (r *reachable) answered() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,14 +71,14 @@ func (r *reachable) answered() {
 	r.known = true
 }
 
-// failing answers how many instances failed since then, and whether the cloud was asked anything yet.
+// failing returns how many instances have failed since then, and whether the cloud has been queried at all.
 func (r *reachable) failing() (instances int, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.failed), r.known || len(r.failed) >= proof
 }
 
-// saw learns from a batch; nodes are named by the keys of its results.
+// saw records the results of a batch; their keys identify nodes.
 func (r *reachable) saw(results []*pb.InstanceResult, nodes map[string]*v1.Node) {
 	failed := map[string]bool{}
 	for _, result := range results {
@@ -102,7 +101,7 @@ func (r *reachable) saw(results []*pb.InstanceResult, nodes map[string]*v1.Node)
 	maps.Copy(r.failed, failed)
 }
 
-// hangingCalls is the metric of calls that do not return.
+// hangingCalls is the metric of hanging calls.
 func (b *bridge) hangingCalls() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "cloudprovider_bridge_hanging_calls",

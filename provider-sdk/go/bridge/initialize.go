@@ -17,36 +17,38 @@ import (
 	"cloudprovider.ccm/sdk/bridge/internal/privateapi"
 )
 
-// How long a start waits for the provider's informers: of a real API, and of the private one, which is memory.
+// How long a start waits for the provider's informers: those of a real API, and those of the private one, which is in
+// memory.
 const (
 	syncedWithin        = time.Minute
 	syncedPrivateWithin = 3 * time.Second
 )
 
-// surroundings are what a controller manager has around a provider.
+// surroundings are what a controller manager provides to a provider.
 type surroundings struct {
 	clients cloudprovider.ControllerClientBuilder
 	shared  informers.SharedInformerFactory
 	stop    <-chan struct{}
 }
 
-// WithKubernetes gives the provider clients and informers of this Kubernetes API instead of the private one, and the objects as they
-// are there. The credentials are then the sidecar's own: they read nodes and Services, and whatever the provider does.
+// WithKubernetes gives the provider clients and informers of this Kubernetes API instead of the private one, and the
+// real objects. The credentials are then the sidecar's own: they read nodes and Services, and do whatever else the
+// provider does.
 func WithKubernetes(config *rest.Config) Option {
 	return func(b *bridge) { b.kubernetes = config }
 }
 
-// WithInitialize does what a controller manager did before it started its controllers, with the caller's clients and
-// informers: Initialize with the clients, SetInformers (of a cloudprovider.InformerUser) with the informers, which are
-// then started and waited for. Whatever was started ends when stop is closed.
+// WithInitialize does what a controller manager does before it starts its controllers, with the caller's clients and
+// informers: it calls Initialize with the clients and SetInformers (of a cloudprovider.InformerUser) with the
+// informers, then starts the informers and waits for them. Everything it started ends when stop is closed.
 //
-// Without it the bridge makes both, of the API given by WithKubernetes or else of a private one, which holds the Nodes and
-// Services that the host names.
+// Without it the bridge creates both, for the API of WithKubernetes or else for a private one, which holds the Nodes
+// and Services that the host sends.
 func WithInitialize(clients cloudprovider.ControllerClientBuilder, shared informers.SharedInformerFactory, stop <-chan struct{}) Option {
 	return func(b *bridge) { b.surroundings = &surroundings{clients, shared, stop} }
 }
 
-// surround makes clients and informers.
+// surround creates clients and informers.
 func (b *bridge) surround(stop <-chan struct{}) error {
 	config := b.kubernetes
 	if config == nil {
@@ -109,7 +111,7 @@ func (b *bridge) initialize() error {
 	return err
 }
 
-// waitForSync waits for the informers. One that never has its objects would answer "there are none".
+// waitForSync waits for the informers. An informer that never syncs would report that there are no objects.
 func waitForSync(around *surroundings, within time.Duration) (map[reflect.Type]bool, error) {
 	soon := make(chan struct{})
 	timer := time.AfterFunc(within, func() { close(soon) })
@@ -129,7 +131,7 @@ func waitForSync(around *surroundings, within time.Duration) (map[reflect.Type]b
 		fmt.Sprintf("give a --kubeconfig that has the right to list and watch them (waited %v)", within))
 }
 
-// either is closed when one of two is.
+// either is closed when either of the two is.
 func either(one, other <-chan struct{}) <-chan struct{} {
 	out := make(chan struct{})
 	go func() {

@@ -12,17 +12,17 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// notReadyFor is when to ask again for what cannot be described yet.
+// notReadyFor is when to retry an instance that cannot be described yet.
 const notReadyFor = 5 * time.Second
 
-// lookup is how a provider is asked about one instance: its newer or its older interface.
+// lookup queries a provider about one instance, through its newer or its older interface.
 type lookup interface {
 	exists(context.Context, *v1.Node) (bool, error)
 	shutdown(context.Context, *v1.Node) (bool, error)
 	describe(context.Context, *v1.Node) (*cloudprovider.InstanceMetadata, error)
 }
 
-// lookup answers the interface to use: InstancesV2, or else Instances with Zones; nil when there is neither.
+// lookup returns the interface to use: InstancesV2, or else Instances with Zones; nil if there is neither.
 func (b *bridge) lookup() lookup {
 	if newer, supported := b.cloud.InstancesV2(); supported && newer != nil {
 		return instancesV2{newer}
@@ -88,8 +88,8 @@ func (i *instances) BatchGetInstances(ctx context.Context, request *pb.BatchGetI
 	return &pb.BatchGetInstancesResponse{Results: results}, nil
 }
 
-// ask makes the calls that a cloud controller manager makes where it wants to know the same, and no more: the description alone to
-// initialise a node and to keep it current, existence and shutdown before one is tainted or deleted.
+// ask makes exactly the calls that a cloud controller manager makes for the same purpose: only the description to
+// initialise a node and to keep it current; existence and shutdown before it taints or deletes one.
 func (i *instances) ask(ctx context.Context, query *pb.InstanceQuery, node *v1.Node, view pb.InstanceView) (*pb.InstanceResult, error) {
 	key, id := query.GetKey(), node.Spec.ProviderID
 	switch {
@@ -123,8 +123,8 @@ func (i *instances) ask(ctx context.Context, query *pb.InstanceQuery, node *v1.N
 	return result, nil
 }
 
-// askByName asks about a node without a provider ID. Some providers refuse every question about it but that for its description, by
-// which they learn the ID.
+// askByName queries a node without a provider ID. Some providers refuse every such query but that for its description,
+// from which they learn the ID.
 func (i *instances) askByName(ctx context.Context, query *pb.InstanceQuery, node *v1.Node, view pb.InstanceView) (*pb.InstanceResult, error) {
 	result, err := i.described(ctx, query.GetKey(), node, pb.InstanceState_INSTANCE_STATE_EXISTS)
 	if errors.Is(err, cloudprovider.InstanceNotFound) {
@@ -138,7 +138,7 @@ func (i *instances) askByName(ctx context.Context, query *pb.InstanceQuery, node
 	return result, err
 }
 
-// described answers an instance by its description; one that cannot be described yet is there.
+// described returns an instance with its description; an instance that cannot be described yet exists.
 func (i *instances) described(ctx context.Context, key string, node *v1.Node, state pb.InstanceState) (*pb.InstanceResult, error) {
 	var found *cloudprovider.InstanceMetadata
 	err := guarded(func() (err error) {

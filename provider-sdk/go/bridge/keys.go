@@ -11,13 +11,13 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// WithSSHKeys serves AddSshKeyToAllInstances by the provider's Instances. It has to be said, since most providers have the
-// method and answer NotImplemented, and what is advertised must work.
+// WithSSHKeys serves AddSshKeyToAllInstances through the provider's Instances. It is off by default, since most
+// providers have the method but return NotImplemented, and an advertised capability must work.
 func WithSSHKeys() Option {
 	return func(b *bridge) { b.sshKeys = true }
 }
 
-// instancesWithKeys also spreads SSH keys.
+// instancesWithKeys also adds SSH keys.
 type instancesWithKeys struct {
 	*instances
 	keys cloudprovider.Instances
@@ -39,7 +39,8 @@ func (i *instancesWithKeys) AddSshKeyToAllInstances(ctx context.Context, request
 	return &pb.AddSshKeyToAllInstancesResponse{}, nil
 }
 
-// isPublicKey says whether a text is a public key in OpenSSH form: the blob begins with the algorithm that stands before it.
+// isPublicKey reports whether a text is a public key in OpenSSH format: the blob starts with the algorithm that
+// precedes it.
 func isPublicKey(text string) bool {
 	words := strings.Fields(text)
 	if len(words) < 2 || strings.ContainsAny(strings.TrimRight(text, "\r\n"), "\r\n") {

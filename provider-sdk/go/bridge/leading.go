@@ -20,17 +20,17 @@ const (
 	lastWords = 100 * time.Millisecond
 )
 
-// WithInitializeAtStart initializes the provider at once, or only when it is first led: what a provider starts in Initialize may
-// write to the cloud, which only the leader's may. At once is right for shadow mode, and for providers without such work. Main waits,
-// unless it is told otherwise; New does not.
+// WithInitializeAtStart initializes the provider at once instead of when it is first led. What a provider starts in
+// Initialize may write to the cloud, which only the leader's provider may do. Starting at once suits shadow mode, and
+// providers without such work. Main waits by default; New does not.
 //
-// Where it waits, its reads are answered RETRY_LATER until then, and the process ends with leadership, as a controller manager
-// does that loses its Lease, since a provider cannot be initialized twice. Which parts a provider supports is asked before.
+// While the bridge waits, reads return RETRY_LATER. The process ends with leadership, like a controller manager that
+// loses its Lease, since a provider cannot be initialized twice. The parts that a provider supports are queried before.
 func WithInitializeAtStart(atStart bool) Option {
 	return func(b *bridge) { b.leading.atStart = atStart }
 }
 
-// leading is when the provider is initialized, and what ends with leadership.
+// leading controls when the provider is initialized, and what ends with leadership.
 type leading struct {
 	atStart    bool
 	begin, end sync.Once
@@ -50,7 +50,7 @@ func exit(err error) {
 	os.Exit(1)
 }
 
-// waits says whether the provider is not initialized yet.
+// waits reports whether the provider is still to be initialized.
 func (l *leading) waits() bool {
 	select {
 	case <-l.initialized:
@@ -72,7 +72,7 @@ func (b *bridge) initializeOnce() (err error) {
 	return err
 }
 
-// gate keeps calls from a provider that is not initialized. A mutation comes on behalf of whoever leads, or of a host without
+// gate keeps calls away from an uninitialized provider. A mutation comes on behalf of the leader, or of a host without
 // leader election.
 func (b *bridge) gate(_ context.Context, mutation bool) error {
 	if mutation {
@@ -90,7 +90,8 @@ func (b *bridge) initializeLed() {
 	}
 }
 
-// whileLed is the work of one term. It does not wait for Initialize, which may hang: what that started ends in time.
+// whileLed is the work of one term. It does not wait for Initialize, which may hang; what Initialize started ends in
+// time.
 func (b *bridge) whileLed(ctx context.Context, _ *pb.ClusterRef) {
 	go b.initializeLed()
 	<-ctx.Done()

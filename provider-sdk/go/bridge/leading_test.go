@@ -144,7 +144,7 @@ func (r *replica) status(t *testing.T) string {
 	return ""
 }
 
-// waits says that the replica answers what it knows without its cloud, and nothing else.
+// waits reports that the replica answers what it knows without its cloud, and nothing else.
 func (r *replica) waits(t *testing.T) {
 	t.Helper()
 	err := r.read(t)

@@ -9,51 +9,51 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
-// ledger holds what was applied to balancers, since a provider of the old kind stores none of it.
+// ledger holds what was applied to load balancers, since a provider of the old interface stores none of it.
 type ledger interface {
-	// now answers the moment at which a mutation begins.
+	// now returns the moment at which a mutation begins.
 	now() moment
-	// recall answers what is applied to a balancer; nil when that is not known.
+	// recall returns what is applied to a balancer; nil when that is not known.
 	recall(balancerKey) *applied
 	// forget makes it not known, before anything is changed. Without that nothing may be changed.
 	forget(balancerKey) error
 	// remember keeps what was applied by a mutation that began at a moment. When it cannot, it is not known.
 	remember(balancerKey, moment, *applied)
-	// all answers what is known of a cluster's balancers, in a stable order.
+	// all returns what is known of a cluster's balancers, in a stable order.
 	all(cluster string) []*applied
-	// elsewhere says whether a Service of this uid has a balancer for another cluster: names alone do not tell.
+	// elsewhere reports whether a Service of this uid has a balancer for another cluster: names alone do not tell.
 	elsewhere(balancerKey) bool
-	// clusterName answers the first name that was given with a uid.
+	// clusterName returns the first name that was given with a uid.
 	clusterName(uid, given string) string
-	// mark answers what is marked on a Service, keep marks it, and erase takes it back: its balancer is gone.
+	// mark returns what is marked on a Service, keep marks it, and erase takes it back: its balancer is gone.
 	mark(balancerKey) mark
 	keep(balancerKey, mark) error
 	erase(balancerKey)
-	// leads says that a host of this term changes something: while that is the one which applied what is known, it still holds.
+	// leads reports that a host of this term changes something: while that is the one which applied what is known, it still holds.
 	leads(*pb.Fencing)
-	// durable says whether what is known outlives this process.
+	// durable reports whether what is known outlives this process.
 	durable() bool
 	// gap names what cannot be known; empty when there is no such thing.
 	gap() string
 }
 
-// balancerKey is the natural key of a balancer.
+// balancerKey is the natural key of a load balancer.
 type balancerKey struct{ cluster, service string }
 
-// applied is what was applied wholly.
+// applied is what was fully applied.
 type applied struct {
 	service  *pb.Service
 	balancer *pb.LoadBalancer
 }
 
-// moment is a time as a ledger counts it.
+// moment is a ledger's logical time.
 type moment uint64
 
 // memory is a ledger of this process.
 //
-// It cannot see what another replica's provider does while that one's host leads. So it holds for the term of the host that applied
-// it: once a host has introduced itself anew, another one may have led in between, and what is known counts again only when a
-// mutation shows that the term is the same.
+// It cannot see what another replica's provider does while that replica's host leads. Its entries therefore hold for
+// the term of the host that applied them: once a host has connected anew, another one may have led in between, and the
+// entries count again only when a mutation shows that the term is the same.
 type memory struct {
 	mu    sync.Mutex
 	known map[balancerKey]*applied
@@ -69,7 +69,7 @@ func newMemory() *memory {
 	return &memory{known: map[balancerKey]*applied{}, marks: map[balancerKey]mark{}, names: map[string]string{}}
 }
 
-// introduced says that a host begins to talk, or goes on, or that somebody only looks who is here.
+// introduced records a call of GetInfo: a host connects or reconnects, or somebody only looks who is here.
 func (m *memory) introduced() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

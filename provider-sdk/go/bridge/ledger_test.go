@@ -17,7 +17,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// listed answers the digests that a list tells, by Service, and whether the list is complete.
+// listed returns the digests that a list tells, by Service, and whether the list is complete.
 func listed(t *testing.T, conn *grpc.ClientConn) (digests map[string]string, complete bool) {
 	t.Helper()
 	answer, err := pb.NewLoadBalancersClient(conn).ListLoadBalancers(soon(t), &pb.ListLoadBalancersRequest{Cluster: clusterRef()})

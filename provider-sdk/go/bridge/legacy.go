@@ -9,14 +9,14 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// legacy asks the older interfaces, in the order in which the upstream controllers do: by provider ID, then by name.
+// legacy queries the older interfaces in the order of the upstream controllers: by provider ID, then by name.
 type legacy struct {
 	name      string
 	instances cloudprovider.Instances
 	zones     cloudprovider.Zones
 }
 
-// id answers the provider ID of a node, made of the instance's ID where the node has none yet.
+// id returns the provider ID of a node, built from the instance's ID if the node has none yet.
 func (l *legacy) id(ctx context.Context, node *v1.Node) (string, error) {
 	if node.Spec.ProviderID != "" {
 		return node.Spec.ProviderID, nil

@@ -15,19 +15,20 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// live reads the objects of a real Kubernetes API: Services one by one, as they are now, and nodes as an informer has them.
+// live reads the objects of a real Kubernetes API: Services one by one, in their current state, and nodes from an
+// informer.
 type live struct {
 	client kubernetes.Interface
 	nodes  listers.NodeLister
 	synced cache.InformerSynced
 }
 
-// follow reads nodes there. Where it may not, providers read nodes as the host names them.
+// follow reads nodes from the API. Without permission for that, providers read nodes as sent by the host.
 func (l *live) follow(nodes informersv1.NodeInformer) {
 	l.nodes, l.synced = nodes.Lister(), nodes.Informer().HasSynced
 }
 
-// node answers a node that is known already, nil when it is not.
+// node returns a known node, or nil.
 func (l *live) node(name string) *v1.Node {
 	if l.synced == nil || !l.synced() {
 		return nil
@@ -39,7 +40,7 @@ func (l *live) node(name string) *v1.Node {
 	return node
 }
 
-// service answers the real Service; it may be newer than what the host sends, which then comes again.
+// service returns the real Service; it may be newer than what the host sent, in which case the host calls again.
 func (l *live) service(ctx context.Context, service *pb.Service) (*v1.Service, error) {
 	ref := service.GetRef()
 	found, err := l.client.CoreV1().Services(ref.GetNamespace()).Get(ctx, ref.GetName(), metav1.GetOptions{})

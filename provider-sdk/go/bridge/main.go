@@ -16,10 +16,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Main is the whole main function of a bridged provider that registered itself under a name
-// (cloudprovider.RegisterCloudProvider), as the in-tree ones did. It adds --cloud-config, --allow-untagged-cloud, --kubeconfig,
-// --state-dir and klog's -v and --vmodule to the flags of every sidecar. Flags that the vendor has on flag.CommandLine or
-// pflag.CommandLine keep working; one that is there already is not added.
+// Main is the complete main function of a bridged provider that registered itself under a name
+// (cloudprovider.RegisterCloudProvider), like the in-tree providers. It adds --cloud-config, --allow-untagged-cloud,
+// --kubeconfig, --state-dir and klog's -v and --vmodule to the flags of every sidecar. The vendor's flags on
+// flag.CommandLine or pflag.CommandLine keep working; flags that already exist are not added.
 func Main(name string, options ...Option) {
 	MainWith(func(_ context.Context, config io.Reader, _ cloudprovider.ControllerClientBuilder, _ informers.SharedInformerFactory) (cloudprovider.Interface, error) {
 		cloud, err := cloudprovider.GetCloudProvider(name, config)
@@ -30,7 +30,8 @@ func Main(name string, options ...Option) {
 	}, options...)
 }
 
-// MainWith is Main for a provider that is made by build: one that is not registered, or whose constructor wants clients or informers.
+// MainWith is Main for a provider that build creates: one that is not registered, or whose constructor needs clients or
+// informers.
 func MainWith(build Build, options ...Option) {
 	flags := bindFlags(flag.CommandLine, pflag.CommandLine)
 	sdk.Main(func(ctx context.Context) (*sdk.Provider, error) {

@@ -11,10 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// mark is what is to be known of a Service for as long as it has a balancer, whichever host leads: that the balancer is ours, and
-// what the provider wrote on the Service. Where there is no real Service to write to, this is where it stands.
+// mark is what must be remembered of a Service for as long as it has a load balancer, whichever host leads: that the
+// load balancer is ours, and what the provider wrote on the Service. Without a real Service to write to, this is where
+// it is stored.
 type mark struct {
-	// Claimed says that a balancer was, or may have been, made here.
+	// Claimed reports that a balancer was, or may have been, made here.
 	Claimed bool `json:"claimed,omitempty"`
 	// Annotations that the provider set; nil for those that it removed.
 	Annotations map[string]*string `json:"annotations,omitempty"`
@@ -24,10 +25,10 @@ type mark struct {
 	Conditions map[string]metav1.Condition `json:"conditions,omitempty"`
 }
 
-// cleanupFinalizer is on every Service that a provider is called with, since the host puts it there first, as upstream does.
+// cleanupFinalizer is on every Service of the provider's calls, since the host adds it first, as upstream does.
 const cleanupFinalizer = "service.kubernetes.io/load-balancer-cleanup"
 
-// onto answers a Service as the provider left it.
+// onto returns a Service as the provider left it.
 func (m mark) onto(service *v1.Service) *v1.Service {
 	if !slices.Contains(service.Finalizers, cleanupFinalizer) {
 		service.Finalizers = append(service.Finalizers, cleanupFinalizer)
@@ -55,7 +56,7 @@ func (m mark) onto(service *v1.Service) *v1.Service {
 	return service
 }
 
-// after answers the mark once a provider changed a Service.
+// after returns the mark after a provider has changed a Service.
 func (m mark) after(before, now *v1.Service) mark {
 	m.Annotations, m.Finalizers, m.Conditions = maps.Clone(m.Annotations), maps.Clone(m.Finalizers), nil
 	for _, condition := range now.Status.Conditions {
@@ -93,7 +94,7 @@ func (m mark) after(before, now *v1.Service) mark {
 	return m
 }
 
-// told answers the annotations of a mark that the host writes on the real Service, and those that it removes there.
+// told returns the annotations of a mark that the host writes on the real Service, and those that it removes.
 func (m mark) told(prefixes []string) (set map[string]string, removed []string) {
 	for key, value := range m.Annotations {
 		switch {
@@ -117,7 +118,7 @@ var conditionStatuses = map[metav1.ConditionStatus]pb.ConditionStatus{
 	metav1.ConditionTrue: pb.ConditionStatus_CONDITION_STATUS_TRUE, metav1.ConditionFalse: pb.ConditionStatus_CONDITION_STATUS_FALSE,
 }
 
-// conditions answers those of a mark that the host sets on the real Service.
+// conditions returns the conditions of a mark that the host sets on the real Service.
 func (m mark) conditions(types []string) (told []*pb.ServiceCondition) {
 	for _, kind := range slices.Sorted(maps.Keys(m.Conditions)) {
 		if slices.Contains(types, kind) {
@@ -130,7 +131,7 @@ func (m mark) conditions(types []string) (told []*pb.ServiceCondition) {
 	return told
 }
 
-// writes says whether an annotation is under one of the prefixes that the provider writes.
+// writes reports whether an annotation has one of the prefixes that the provider writes.
 func writes(prefixes []string, key string) bool {
 	return slices.ContainsFunc(prefixes, func(prefix string) bool { return prefix != "" && strings.HasPrefix(key, prefix) })
 }

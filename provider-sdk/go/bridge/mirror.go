@@ -25,7 +25,7 @@ const (
 	informedWithin = 2 * time.Second
 )
 
-// mirror keeps what the host names: Nodes and Services in the private API, and the nodes as providers read them.
+// mirror keeps what the host sends: Nodes and Services in the private API, and the nodes as providers read them.
 type mirror struct {
 	// api is nil when the provider has another Kubernetes API, which live reads.
 	api  *privateapi.API
@@ -45,7 +45,7 @@ type mirror struct {
 	services                     atomic.Int64
 }
 
-// namedNode is a node as it was named last, for whatever. It is not changed, but replaced.
+// namedNode is a node as last sent in any request. It is replaced, never changed.
 type namedNode struct {
 	// ref holds all that is known of it.
 	ref *pb.NodeRef
@@ -56,8 +56,9 @@ type namedNode struct {
 	last    time.Time
 }
 
-// nodes makes the nodes of a request known to the provider, before it is asked about them, and answers them as it reads them;
-// fields are those that the request may hold. The nodes are shared: whoever hands one to a provider that may write to it copies it.
+// nodes makes the nodes of a request visible to the provider before it is called, and returns them as it reads them;
+// fields are those that the request may contain. The nodes are shared: copy a node before passing it to a provider that
+// may write to it.
 func (m *mirror) nodes(ctx context.Context, fields *pb.NodeFields, refs ...*pb.NodeRef) []*v1.Node {
 	m.mu.Lock()
 	known, newest := m.note(fields, refs, time.Now())
@@ -66,7 +67,7 @@ func (m *mirror) nodes(ctx context.Context, fields *pb.NodeFields, refs ...*pb.N
 	return m.nodesOf(known)
 }
 
-// nodesOf answers nodes as the provider reads them: the real ones, where there is a real API that has them.
+// nodesOf returns nodes as the provider reads them: the real ones, if there is a real API that has them.
 func (m *mirror) nodesOf(known []*namedNode) []*v1.Node {
 	nodes := make([]*v1.Node, len(known))
 	for at, one := range known {
@@ -83,7 +84,7 @@ func (m *mirror) nodesOf(known []*namedNode) []*v1.Node {
 	return nodes
 }
 
-// providerID answers that of a node, as the host last named it; empty when it did not.
+// providerID returns the provider ID that the host last sent for a node; empty if it sent none.
 func (m *mirror) providerID(node string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,8 +94,8 @@ func (m *mirror) providerID(node string) string {
 	return ""
 }
 
-// note remembers nodes, and forgets those that were not named for long. It answers the version at which the private API has all
-// of them. The caller holds the lock.
+// note records nodes and forgets those that have not been sent for long. It returns the version at which the private
+// API has all of them. The caller holds the lock.
 func (m *mirror) note(fields *pb.NodeFields, refs []*pb.NodeRef, now time.Time) (known []*namedNode, newest int64) {
 	if m.named == nil {
 		m.named = map[string]*namedNode{}
@@ -118,8 +119,8 @@ func (m *mirror) note(fields *pb.NodeFields, refs []*pb.NodeRef, now time.Time) 
 	return known, newest
 }
 
-// completed answers a node with what is known of it beside the fields that this request may hold: an Ensure carries less of a node
-// than a query of its instance, and takes nothing away.
+// completed returns a node completed with known fields that this request may not contain: an Ensure carries less of a
+// node than a query of its instance, and must not remove anything.
 func completed(ref *pb.NodeRef, fields *pb.NodeFields, before *namedNode) *pb.NodeRef {
 	if before == nil || before.ref.GetUid() != ref.GetUid() {
 		return ref
@@ -172,7 +173,7 @@ func completedMap(given map[string]string, wanted []string, known map[string]str
 	return given
 }
 
-// wants says whether a key is among those that are wanted; one that ends in "/" or "*" is a prefix.
+// wants reports whether a key is wanted; a wanted key that ends in "/" or "*" is a prefix.
 func wants(wanted []string, key string) bool {
 	return slices.ContainsFunc(wanted, func(one string) bool {
 		if prefix, all := strings.CutSuffix(one, "*"); all || strings.HasSuffix(one, "/") {
@@ -182,7 +183,7 @@ func wants(wanted []string, key string) bool {
 	})
 }
 
-// forget forgets nodes that were not named for long.
+// forget forgets nodes that have not been sent for long.
 func (m *mirror) forget(now time.Time) {
 	if now.Sub(m.cleaned) < forgottenAfter/60 {
 		return
@@ -199,7 +200,7 @@ func (m *mirror) forget(now time.Time) {
 	}
 }
 
-// service makes a Service known.
+// service creates a Service visible.
 func (m *mirror) service(service *v1.Service) {
 	if m.api != nil {
 		version, _ := m.api.Set("services", service) // As in nodes: it is a Service.
@@ -222,11 +223,11 @@ func (m *mirror) knows(version int64) {
 	}
 }
 
-// allServices waits until the provider's own informer has all Services as they were made known: some decide by what it lists which
-// rules of others stay.
+// allServices waits until the provider's own informer has all visible Services: some providers decide from its list
+// which rules of other Services to keep.
 func (m *mirror) allServices(ctx context.Context) { m.informedOfServices.wait(ctx, m.services.Load()) }
 
-// follow learns how far the provider's own informers are. Those of a real API follow it at their own pace.
+// follow tracks the progress of the provider's own informers. Those of a real API follow it at their own pace.
 func (i *informed) follow(informer cache.SharedIndexInformer) error {
 	i.changed = make(chan struct{})
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -263,7 +264,8 @@ func (i *informed) saw(object any) {
 	i.changed = make(chan struct{})
 }
 
-// wait returns once the informer has seen a version, or soon at the latest: then the provider's knowledge is a little old.
+// wait returns once the informer has seen a version, or after a short time: the provider's view is then slightly
+// outdated.
 func (i *informed) wait(ctx context.Context, version int64) {
 	timer := time.NewTimer(informedWithin)
 	defer timer.Stop()

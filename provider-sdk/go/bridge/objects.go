@@ -14,7 +14,7 @@ import (
 	"k8s.io/cloud-provider/api"
 )
 
-// nodeOf makes the Node that a provider reads.
+// nodeOf builds the Node that a provider reads.
 func nodeOf(ref *pb.NodeRef) *v1.Node {
 	node := &v1.Node{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
@@ -64,7 +64,7 @@ var addressTypes = map[pb.NodeAddressType]v1.NodeAddressType{
 	pb.NodeAddressType_NODE_ADDRESS_TYPE_EXTERNAL_DNS: v1.NodeExternalDNS,
 }
 
-// addressesOf answers a provider's addresses in its order, each pair once; types of its own invention are left out.
+// addressesOf returns a provider's addresses in its order, without duplicates and without unknown types.
 func addressesOf(addresses []v1.NodeAddress) []*pb.NodeAddress {
 	var out []*pb.NodeAddress
 	seen := map[v1.NodeAddress]bool{}
@@ -79,7 +79,7 @@ func addressesOf(addresses []v1.NodeAddress) []*pb.NodeAddress {
 	return out
 }
 
-// serviceOf makes the Service that a provider reads.
+// serviceOf builds the Service that a provider reads.
 func serviceOf(service *pb.Service) *v1.Service {
 	out := &v1.Service{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
@@ -167,7 +167,7 @@ func portOf(port *pb.ServicePort) v1.ServicePort {
 	return out
 }
 
-// statusOf makes the status that a provider reads.
+// statusOf builds the status that a provider reads.
 func statusOf(ingress []*pb.LoadBalancerIngress) (out v1.LoadBalancerStatus) {
 	for _, one := range ingress {
 		way := v1.LoadBalancerIngress{IP: one.GetIp(), Hostname: one.GetHostname()}
@@ -189,7 +189,7 @@ func statusOf(ingress []*pb.LoadBalancerIngress) (out v1.LoadBalancerStatus) {
 	return out
 }
 
-// ingressOf answers what a provider says of the ways into a balancer; entries that name none are left out.
+// ingressOf returns a provider's ingress entries; those without an address are left out.
 func ingressOf(status *v1.LoadBalancerStatus) []*pb.LoadBalancerIngress {
 	var out []*pb.LoadBalancerIngress
 	for _, one := range status.Ingress {
@@ -220,7 +220,7 @@ func ingressOf(status *v1.LoadBalancerStatus) []*pb.LoadBalancerIngress {
 	return out
 }
 
-// copied answers a map that a provider may write to; never nil, since some do.
+// copied returns a map that a provider may write to; never nil, since some providers do write.
 func copied(from map[string]string) map[string]string {
 	out := make(map[string]string, len(from))
 	for key, value := range from {
@@ -236,7 +236,7 @@ func timeOf(time *timestamppb.Timestamp) metav1.Time {
 	return metav1.NewTime(time.AsTime())
 }
 
-// deletionOf answers when an object began to go; nil when it stays.
+// deletionOf returns the deletion timestamp; nil if the object is not being deleted.
 func deletionOf(time *timestamppb.Timestamp) *metav1.Time {
 	if time == nil {
 		return nil

@@ -17,8 +17,8 @@ const (
 	maxWalks = 64
 )
 
-// pages hands a list out in pages: all of one walk come from one look at the provider, which is kept for as long as a token
-// is valid.
+// pages splits a list into pages: all pages of one list come from one query of the provider, kept for as long as a
+// token is valid.
 type pages[T any] struct {
 	// validity is how long a token is good.
 	validity time.Duration
@@ -32,7 +32,7 @@ type walk[T any] struct {
 	until time.Time
 }
 
-// page answers the items of one page, and the token of the next one; look is called for the first page only.
+// page returns the items of one page, and the token of the next one; look is called for the first page only.
 func (p *pages[T]) page(token string, size int32, look func() ([]T, error)) ([]T, string, error) {
 	id, items, start := rand.Text(), []T(nil), 0
 	if token == "" {
@@ -69,7 +69,7 @@ func (p *pages[T]) find(token string) (id string, items []T, start int, err erro
 	return id, found.items, start, nil
 }
 
-// keep remembers a walk, and forgets those whose tokens are no good since long.
+// keep stores a list and drops those whose tokens have long expired.
 func (p *pages[T]) keep(id string, items []T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// reads bounds the calls of the provider that only read: one of a key at a time, so that what hangs hangs once, and none any
-// more when too many hang. Nobody can end a call that does not look at its context.
+// reads limits the provider's reads: one per key at a time, so that a hanging call hangs only once, and none once too
+// many hang. Nobody can end a call that ignores its context.
 type reads struct {
 	// limit is how many calls may hang.
 	limit int
@@ -21,11 +21,11 @@ type reads struct {
 // reading is one call.
 type reading struct {
 	ended chan struct{}
-	// hangs says that nobody waits for it any more, and yet it runs.
+	// hangs reports that nobody waits for it any more, and yet it runs.
 	hangs bool
 }
 
-// inTime does one read of a key; false when it was not answered before the context ended, or could not begin.
+// inTime does one read of a key; false if it did not finish before the context ended, or could not start.
 func inTime[O any](ctx context.Context, r *reads, key string, read func(context.Context) O) (out O, answered bool) {
 	mine, may := r.enter(ctx, key)
 	if !may {
@@ -63,7 +63,7 @@ func (r *reads) enter(ctx context.Context, key string) (*reading, bool) {
 	}
 }
 
-// tryEnter answers the read that begins, or the end of the one to wait for, or neither when none may begin.
+// tryEnter returns the read that starts, or the end of the read to wait for, or neither if none may start.
 func (r *reads) tryEnter(key string) (before <-chan struct{}, mine *reading) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +97,7 @@ func (r *reads) leave(key string, mine *reading) bool {
 	return false
 }
 
-// giveUp says that nobody waits for a read any more.
+// giveUp records that nobody waits for a read any more.
 func (r *reads) giveUp(mine *reading) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,14 +111,14 @@ func (r *reads) giveUp(mine *reading) {
 	r.tell(r.hanging == r.limit, true)
 }
 
-// tell says what changed, in the order in which it did: the caller holds the lock.
+// tell reports changes in their order; the caller holds the lock.
 func (r *reads) tell(changed, stuck bool) {
 	if changed && r.stuck != nil {
 		r.stuck(stuck)
 	}
 }
 
-// hangs answers how many calls hang, and whether that are too many.
+// hangs returns how many calls hang, and whether they are too many.
 func (r *reads) hangs() (calls int, stuck bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

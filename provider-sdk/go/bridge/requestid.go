@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// requestIDs are the ways in which clouds' libraries name the id of a request in the text of an error. Texts become Events, and an
-// Event that is told again with another id is another Event.
+// requestIDs are the forms in which clouds' libraries write a request's id into an error's text. Texts become Events,
+// and a different id would make a different Event.
 var requestIDs = []*regexp.Regexp{
 	// "RequestID: 6f1c", "request id: 6f1c", "x-ms-request-id: 6f1c", "Correlation ID: 6f1c", "(request "6f1c")"
 	regexp.MustCompile(`(?i)[,;]?\s*\(?["']?\b(?:x-[a-z-]*)?(?:request|correlation|trace|activity)(?:[ _-]?id["']?\s*[:=]\s*["']?|\s+["'])([0-9a-z][0-9a-z_-]{6,63}[0-9a-z])["']?\)?`),
@@ -16,7 +16,7 @@ var requestIDs = []*regexp.Regexp{
 	regexp.MustCompile(`(\([a-z_]+), ([0-9a-f]{16,64})(?:\))`),
 }
 
-// withoutRequestID answers a text that is the same from call to call, and the id that stood in it.
+// withoutRequestID returns a text that is stable from call to call, and the id that it contained.
 func withoutRequestID(text string) (same, id string) {
 	found := ""
 	for at, pattern := range requestIDs {

@@ -17,7 +17,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// seenWithin is when to ask again for a route that was made but is not listed yet.
+// seenWithin is when to retry a route that was created but is not listed yet.
 const seenWithin = 5 * time.Second
 
 // routes serves Routes.
@@ -39,7 +39,7 @@ type listed struct {
 	ours   *pb.Route
 }
 
-// list answers the routes of a cluster, by destination where that is one.
+// list returns the routes of a cluster, keyed by destination if they have one.
 func (r *routes) list(ctx context.Context, cluster *pb.ClusterRef) (all []listed, err error) {
 	found, err := one(ctx, r.bridge, "ListRoutes", func(ctx context.Context) ([]*cloudprovider.Route, error) {
 		return r.routes.ListRoutes(ctx, r.clusterName(cluster))
@@ -82,7 +82,7 @@ func routeOf(theirs *cloudprovider.Route) *pb.Route {
 	return out
 }
 
-// canonical answers a CIDR as a network; what is none stays as it is.
+// canonical returns a CIDR as a network; other texts stay unchanged.
 func canonical(cidr string) string {
 	prefix, err := netip.ParsePrefix(cidr)
 	if err != nil {
@@ -106,7 +106,7 @@ func (r *routes) ListRoutes(ctx context.Context, request *pb.ListRoutesRequest) 
 	return &pb.ListRoutesResponse{Routes: items, NextPageToken: next}, nil
 }
 
-// change is what a batch that changes routes begins with.
+// change is the starting point of a batch that changes routes.
 type change struct {
 	cluster *pb.ClusterRef
 	// standing are the routes that were there, and busy the destinations on which an earlier call still worked: what was listed of
@@ -115,7 +115,7 @@ type change struct {
 	busy     map[string]bool
 }
 
-// begin waits until no other batch changes routes, and lists what there is.
+// begin waits until no other batch changes routes, then lists them.
 func (r *routes) begin(ctx context.Context, cluster *pb.ClusterRef) (of *change, leave func(), err error) {
 	waiting, done := forCaller(ctx)
 	defer done()
@@ -163,18 +163,18 @@ func (r *routes) BatchEnsureRoutes(ctx context.Context, request *pb.BatchEnsureR
 	return answer, nil
 }
 
-// key names the work on a destination.
+// key identifies the work on a destination.
 func (c *change) key(destination string) string {
 	return c.cluster.GetUid() + " " + canonical(destination)
 }
 
-// stands says whether a route is as wanted, and the only one to its destination.
+// stands reports whether a route matches the request and is the only one to its destination.
 func (r *routes) stands(standing []listed, item *pb.RouteToEnsure) bool {
 	wrong, found := r.sorted(standing, item)
 	return found && len(wrong) == 0
 }
 
-// sorted answers the routes to an item's destination that are wrong or too many, and whether one is right.
+// sorted returns the wrong or superfluous routes to an item's destination, and whether a correct one exists.
 func (r *routes) sorted(standing []listed, item *pb.RouteToEnsure) (wrong []listed, found bool) {
 	target := nodeOf(item.GetTarget())
 	for _, one := range standing {
@@ -257,7 +257,7 @@ func (r *routes) BatchDeleteRoutes(ctx context.Context, request *pb.BatchDeleteR
 	return &pb.BatchDeleteRoutesResponse{Results: changeEach(ctx, r.bridge, &r.routeWorks, request.GetItems(), named, remove, deletion)}, nil
 }
 
-// remove deletes a route that stands as it was listed. One that is gone is fine; one that was re-pointed stays.
+// remove deletes a route that still matches its listing. A missing route is fine; one with another target stays.
 func (r *routes) remove(ctx context.Context, of *change, asListed *pb.Route) error {
 	if of.busy[of.key(asListed.GetDestinationCidr())] {
 		return queued

@@ -9,10 +9,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// keptSets is how many sets of backends are kept: one for each kind of Service there is, and those of just before.
+// keptSets is how many backend sets are kept: one for each kind of Service, and the previous ones.
 const keptSets = 16
 
-// namedSet is a set of backends, converted and made known once for all Services that share it.
+// namedSet is a backend set, converted and made visible once for all Services that share it.
 type namedSet struct {
 	// set is shared by all requests of a cluster that name it, whole or by its digest.
 	set     *pb.BackendSet
@@ -21,7 +21,7 @@ type namedSet struct {
 	version int64
 }
 
-// backends is nodes for a set of backends: the slice is the caller's own, the nodes are shared, as those of an informer are.
+// backends is nodes for a backend set: the slice is the caller's own, the nodes are shared, like those of an informer.
 func (m *mirror) backends(ctx context.Context, set *pb.BackendSet) []*v1.Node {
 	if set.GetDigest() == "" {
 		return m.nodes(ctx, m.wants.GetBackend(), set.GetNodes()...)
@@ -33,7 +33,7 @@ func (m *mirror) backends(ctx context.Context, set *pb.BackendSet) []*v1.Node {
 	return m.nodesOf(found.known)
 }
 
-// set answers a set as it is known, or makes it known. The caller holds the lock.
+// set returns a known set, or makes it known. The caller holds the lock.
 func (m *mirror) set(set *pb.BackendSet, now time.Time) *namedSet {
 	at := slices.IndexFunc(m.sets, func(one *namedSet) bool { return one.set == set })
 	var found *namedSet

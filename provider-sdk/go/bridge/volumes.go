@@ -14,7 +14,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// volumes serves Volumes by the provider's PVLabeler.
+// volumes serves Volumes through the provider's PVLabeler.
 type volumes struct {
 	*bridge
 	labeler cloudprovider.PVLabeler
@@ -63,7 +63,7 @@ func (v *volumes) ask(ctx context.Context, query *pb.VolumeQuery) (*pb.VolumeRes
 	return &pb.VolumeResult{Key: query.GetKey(), State: pb.VolumeState_VOLUME_STATE_PRESENT, Labels: labels}, nil
 }
 
-// volumeOf makes the volume that a provider reads; false for a kind that no provider labels.
+// volumeOf builds the volume that a provider reads; false for a plugin that no provider labels.
 func volumeOf(query *pb.VolumeQuery) (*v1.PersistentVolume, bool) {
 	out := &v1.PersistentVolume{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"},

@@ -10,20 +10,20 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
-// keptFor is how long the outcome of a mutation waits for a caller that asks again: what is older is done anew.
+// keptFor is how long the outcome of a mutation is kept for a caller that retries: older work is done again.
 const keptFor = time.Minute
 
-// works run mutations, one of a key at a time: providers were never called otherwise.
+// works run mutations, one per key at a time: providers have never been called otherwise.
 //
-// One that takes longer than its caller waits goes on. The next call with the same wish joins it, or picks its outcome up;
-// another wish waits until it has ended.
+// A mutation that outlasts its caller continues. The next call with the same wish joins it or gets its outcome; another
+// wish waits until it has ended.
 type works struct {
 	mu    sync.Mutex
 	byKey map[string]*work
 }
 
 type work struct {
-	// wish says what is done: works of equal wishes are one.
+	// wish identifies what is done: works with equal wishes are one.
 	wish    string
 	waiting int
 	ended   chan struct{}
@@ -32,7 +32,7 @@ type work struct {
 	at      time.Time
 }
 
-// unfinished is a mutation that goes on, or has not begun: nothing is wrong, the caller asks again.
+// unfinished is a mutation that continues or has not started: nothing is wrong, the caller retries.
 type unfinished struct {
 	reason, message string
 	retryAfter      time.Duration
@@ -40,13 +40,14 @@ type unfinished struct {
 
 func (u *unfinished) Error() string { return u.message }
 
-// Their texts are the same from call to call, so that Events are, too.
+// Their texts are stable from call to call, so that Events are too.
 var (
 	goesOn = &unfinished{"CALL_RUNS", "the cloud provider's call has not returned yet", 5 * time.Second}
 	queued = &unfinished{"QUEUED", "other calls of the cloud provider come first", time.Second}
 )
 
-// wishOf names what a request wants; what another leader wanted before is another wish, since there may have been a third between.
+// wishOf identifies what a request wants. Another leader's request is another wish, since a third leader may have been
+// in between.
 func wishOf(verb string, request interface {
 	GetCluster() *pb.ClusterRef
 	GetFencing() *pb.Fencing
@@ -55,19 +56,20 @@ func wishOf(verb string, request interface {
 	return fmt.Sprintf("%s %s of %s, %s %d", verb, what, request.GetCluster().GetUid(), fencing.GetScope(), fencing.GetEpoch())
 }
 
-// outcome is what a mutation came to.
+// outcome is the outcome of a mutation.
 type outcome[O any] struct {
 	out O
 	err error
 }
 
-// do runs a mutation, or joins an equal one. The error is goesOn or queued when the context ends before: queued when it has not
-// begun, since another wish for the same key is still worked on. The context of the work outlives that of the caller.
+// do runs a mutation, or joins an identical one. The error is goesOn or queued if the context ends first: queued if the
+// work has not started because another wish for the same key is still running. The work's context outlives the
+// caller's.
 func do[O any](ctx context.Context, w *works, key, wish string, mutate func(context.Context) (O, error)) (O, error) {
 	return doAfter(ctx, ctx, w, key, wish, mutate)
 }
 
-// doAfter is do for an item of a batch, which waits only for as long as before lasts for what began earlier.
+// doAfter is do for an item of a batch, which waits for earlier work only for as long as before lasts.
 func doAfter[O any](ctx, before context.Context, w *works, key, wish string, mutate func(context.Context) (O, error)) (O, error) {
 	var none O
 	for {
@@ -97,8 +99,8 @@ func doAfter[O any](ctx, before context.Context, w *works, key, wish string, mut
 	}
 }
 
-// enter answers the work of a key to wait for: the one that runs, the outcome of an equal one that nobody has heard yet, or one
-// that begins now, which is mine.
+// enter returns the work of a key to wait for: the running one, the unread outcome of an identical one, or one that
+// starts now, for which mine is true.
 func (w *works) enter(ctx context.Context, key, wish string, mutate func(context.Context) any) (one *work, mine bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,7 +136,7 @@ func (w *work) hasEnded() bool {
 	}
 }
 
-// wait answers whether a work ended before the context did.
+// wait reports whether the work ended before the context did.
 func (w *works) wait(ctx context.Context, one *work) bool {
 	select {
 	case <-one.ended:
@@ -150,7 +152,7 @@ func (w *works) wait(ctx context.Context, one *work) bool {
 	return false
 }
 
-// end tells an outcome to all who wait, or keeps it for the next one.
+// end passes an outcome to everybody who waits, or keeps it for the next caller.
 func (w *works) end(key string, one *work, outcome any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,7 +172,7 @@ func (w *works) forgetOld(now time.Time) {
 	}
 }
 
-// late counts works that run though nobody waits for them any more.
+// late counts works that still run though nobody waits for them any more.
 func (w *works) late() (late int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,7 +184,7 @@ func (w *works) late() (late int) {
 	return late
 }
 
-// busy answers the keys that are worked on.
+// busy returns the keys of the running works.
 func (w *works) busy() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -34,8 +34,8 @@ func codeFrom(value protoreflect.EnumValueDescriptor) (codes.Code, error) {
 	return code, err
 }
 
-// CodeOf answers the gRPC code of a reason when a whole call fails with it. Reasons that the contract knows only beside an
-// item get the code nearest in meaning, one of a newer contract UNKNOWN.
+// CodeOf returns the gRPC code of a reason that fails a whole call. Reasons that the contract only has for items get
+// the closest code, an unknown reason UNKNOWN.
 func CodeOf(reason pb.ErrorReason) codes.Code {
 	if code, known := codeOf[reason]; known {
 		return code

@@ -6,36 +6,37 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
-// ConcurrentOperation says that a conflicting operation on the same object is under way.
+// ConcurrentOperation means that a conflicting operation on the same object is running.
 func ConcurrentOperation(object string) *Error {
 	return New(pb.ErrorReason_ERROR_REASON_CONCURRENT_OPERATION,
 		fmt.Sprintf("another operation on %q is under way", object))
 }
 
-// OwnedByOtherCluster says that a resource with this natural key belongs to another cluster.
+// OwnedByOtherCluster means that a resource with this natural key belongs to another cluster.
 func OwnedByOtherCluster(resource string) *Error {
 	return New(pb.ErrorReason_ERROR_REASON_OWNED_BY_OTHER_CLUSTER,
 		fmt.Sprintf("%q belongs to another cluster", resource))
 }
 
-// AdoptionRefused says that a former controller's resource was found, and the caller refuses adoption.
+// AdoptionRefused means that a former controller's resource exists, and the request does not allow adoption.
 func AdoptionRefused(resource string) *Error {
 	return New(pb.ErrorReason_ERROR_REASON_ADOPTION_REFUSED,
 		fmt.Sprintf("%q was made by a former controller", resource))
 }
 
-// StaleRevision says that a newer revision of this object's wanted state was accepted already.
+// StaleRevision means that a newer revision of this object has already been accepted.
 func StaleRevision(object string, options ...Option) *Error {
 	return New(pb.ErrorReason_ERROR_REASON_STALE_REVISION,
 		fmt.Sprintf("a newer revision of %q was accepted", object), options...)
 }
 
-// NeedsEnsure says that a balancer is absent or must be rebuilt: the error of an item of an update.
+// NeedsEnsure means that a load balancer is absent or must be rebuilt: an item error of an update.
 func NeedsEnsure(object string) *Error {
 	return New(pb.ErrorReason_ERROR_REASON_NEEDS_ENSURE, fmt.Sprintf("the balancer of %q must be ensured", object))
 }
 
-// UnknownBackendSet says that sets of backends are named by these digests, and not known here. The SDK answers it by itself.
+// UnknownBackendSet means that the request refers to backend sets by these unknown digests. The SDK returns it by
+// itself.
 func UnknownBackendSet(digests ...string) *Error {
 	told := ""
 	for i, digest := range digests {
@@ -51,17 +52,17 @@ func UnknownBackendSet(digests ...string) *Error {
 		WithMetadata("digests", told))
 }
 
-// RouteChanged says that the route was re-pointed since it was listed: the error of an item.
+// RouteChanged means that the route's target has changed since it was listed: an item error.
 func RouteChanged(route string) *Error {
 	return New(pb.ErrorReason_ERROR_REASON_ROUTE_CHANGED, fmt.Sprintf("route %q changed since it was listed", route))
 }
 
-// RouteTableFull says that the route tables of the cloud have no room.
+// RouteTableFull means that the cloud's route tables are full.
 func RouteTableFull(table string) *Error {
 	return New(pb.ErrorReason_ERROR_REASON_ROUTE_TABLE_FULL, fmt.Sprintf("route table %q is full", table))
 }
 
-// StaleLeader says that the caller is a former leader.
+// StaleLeader means that the caller is a former leader.
 func StaleLeader(scope string, options ...Option) *Error {
 	return New(pb.ErrorReason_ERROR_REASON_STALE_LEADER,
 		fmt.Sprintf("the caller does not lead by lease %q", scope), options...)

@@ -1,7 +1,7 @@
-// Package fault holds the one error of a provider: a reason of the contract, and what goes with it.
+// Package fault has the error of a provider: a reason of the contract, with its details.
 //
-// In: a condition, named by a constructor. Out: a gRPC status with ErrorInfo within the contract's sizes, or the error of
-// one item of a batch. Which code belongs to which reason is decided here, in one table.
+// In: a condition, one constructor each. Out: a gRPC status with ErrorInfo within the contract's sizes, or the error of
+// one item of a batch.
 package fault
 
 import (
@@ -26,10 +26,10 @@ const (
 	reasonPrefix = "ERROR_REASON_"
 )
 
-// Error says what went wrong, as the contract names it.
+// Error is an error with one of the contract's reasons.
 //
-// A cause may ride along: it is logged in this process and never leaves it. The zero value is not useful; use New or one
-// of the constructors that are named by condition.
+// A cause may be attached: it is logged in this process and never leaves it. The zero value is not useful; use New or
+// one of the constructors that are named after conditions.
 type Error struct {
 	reason     pb.ErrorReason
 	message    string
@@ -40,20 +40,20 @@ type Error struct {
 	cause      error
 }
 
-// Field is a field that is wrong: a Kubernetes field path or a path in the request, and why.
+// Field is an invalid field: a Kubernetes field path or a path in the request, and the reason.
 type Field struct{ Path, Why string }
 
-// Quota is a quota that is used up: its subject (an account, a region), and what it says.
+// Quota is an exhausted quota: its subject (an account, a region), and a description.
 type Quota struct{ Subject, What string }
 
-// Option adds to an Error what belongs to it.
+// Option adds a detail to an Error.
 type Option func(*Error)
 
-// New makes an error with any reason. Prefer the constructors that are named by condition: they ask for all that belongs
-// to it.
+// New returns an error with any reason. Prefer the constructors that are named after conditions: they require every
+// detail that belongs to the reason.
 //
-// The message is for people: lowercase, the same from call to call, at most 1 KiB (longer ones are cut). What looks like a
-// secret in it is redacted.
+// The message is for humans: lowercase, stable from call to call, at most 1 KiB (the rest is cut off). Anything in it
+// that looks like a secret is redacted.
 func New(reason pb.ErrorReason, message string, options ...Option) *Error {
 	fault := &Error{reason: reason, message: cut(clean(message), maxMessage)}
 	for _, option := range options {
@@ -62,7 +62,7 @@ func New(reason pb.ErrorReason, message string, options ...Option) *Error {
 	return fault
 }
 
-// WithRetryAfter says when to come back.
+// WithRetryAfter sets when the host retries.
 func WithRetryAfter(after time.Duration) Option {
 	return func(e *Error) { e.retryAfter = after }
 }
@@ -81,12 +81,12 @@ func WithMetadata(key, value string) Option {
 	}
 }
 
-// WithField names a field that is wrong and why.
+// WithField adds an invalid field and the reason.
 func WithField(path, why string) Option {
 	return func(e *Error) { e.fields = append(e.fields, Field{clean(path), clean(why)}) }
 }
 
-// WithQuota names a quota that is used up.
+// WithQuota adds an exhausted quota.
 func WithQuota(subject, what string) Option {
 	return func(e *Error) { e.quotas = append(e.quotas, Quota{clean(subject), clean(what)}) }
 }
@@ -96,7 +96,7 @@ func WithCause(cause error) Option {
 	return func(e *Error) { e.cause = cause }
 }
 
-// With answers a copy with more said.
+// With returns a copy with more details.
 func (e *Error) With(options ...Option) *Error {
 	more := *e
 	more.metadata, more.fields, more.quotas = maps.Clone(e.metadata), slices.Clone(e.fields), slices.Clone(e.quotas)
@@ -106,34 +106,34 @@ func (e *Error) With(options ...Option) *Error {
 	return &more
 }
 
-// Reason answers the reason.
+// Reason returns the reason.
 func (e *Error) Reason() pb.ErrorReason { return e.reason }
 
-// Code answers the gRPC code that belongs to the reason.
+// Code returns the reason's gRPC code.
 func (e *Error) Code() codes.Code { return CodeOf(e.reason) }
 
-// Message answers the message for people.
+// Message returns the human-readable message.
 func (e *Error) Message() string { return e.message }
 
-// RetryAfter answers when to come back, or zero when that was not said.
+// RetryAfter returns when the host retries, or zero if not set.
 func (e *Error) RetryAfter() time.Duration { return e.retryAfter }
 
-// Metadata answers one text that varies from call to call, empty when it is not there.
+// Metadata returns one text that varies from call to call, empty if not set.
 func (e *Error) Metadata(key string) string { return e.metadata[key] }
 
-// Fields answers the fields that are wrong.
+// Fields returns the invalid fields.
 func (e *Error) Fields() []Field { return e.fields }
 
-// Quotas answers the quotas that are used up.
+// Quotas returns the exhausted quotas.
 func (e *Error) Quotas() []Quota { return e.quotas }
 
-// Error says what and why, without the cause.
+// Error returns reason and message, without the cause.
 func (e *Error) Error() string { return fmt.Sprintf("%s (%s)", e.message, WireName(e.reason)) }
 
-// Unwrap answers the cause, or nil.
+// Unwrap returns the cause, or nil.
 func (e *Error) Unwrap() error { return e.cause }
 
-// ReasonOf answers the reason of an error of this package anywhere in a chain, UNSPECIFIED when there is none.
+// ReasonOf returns the reason of an error of this package anywhere in a chain, UNSPECIFIED if there is none.
 func ReasonOf(err error) pb.ErrorReason {
 	var fault *Error
 	if errors.As(err, &fault) {
@@ -142,7 +142,7 @@ func ReasonOf(err error) pb.ErrorReason {
 	return pb.ErrorReason_ERROR_REASON_UNSPECIFIED
 }
 
-// WireName answers the reason as it stands in ErrorInfo.reason: the value's name without its prefix.
+// WireName returns the reason as sent in ErrorInfo.reason: the value's name without its prefix.
 func WireName(reason pb.ErrorReason) string {
 	name, known := pb.ErrorReason_name[int32(reason)]
 	if !known {
@@ -151,12 +151,13 @@ func WireName(reason pb.ErrorReason) string {
 	return strings.TrimPrefix(name, reasonPrefix)
 }
 
-// clean answers a text that may leave the process: without secrets, and in UTF-8, or no detail could be encoded.
+// clean returns a text that may leave the process: without secrets, and in valid UTF-8, which encoding the details
+// requires.
 func clean(text string) string {
 	return scrub.Text(strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// cut answers the longest start of a text that has at most max bytes and ends between characters.
+// cut returns the longest prefix of a text that has at most max bytes and ends between characters.
 func cut(text string, max int) string {
 	if len(text) <= max {
 		return text

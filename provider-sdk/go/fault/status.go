@@ -23,8 +23,8 @@ const (
 
 var metadataKey = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// GRPCStatus answers the error as a status: code by the table, ErrorInfo always, RetryInfo, BadRequest and QuotaFailure
-// where they say something. What does not fit into 4 KiB is left out, metadata last.
+// GRPCStatus returns the error as a status: the code of the reason, ErrorInfo always, RetryInfo, BadRequest and
+// QuotaFailure if they have content. What does not fit into 4 KiB is left out, metadata last.
 func (e *Error) GRPCStatus() *status.Status {
 	fields, quotas := slices.Clone(e.fields), slices.Clone(e.quotas)
 	keys := make([]string, 0, len(e.metadata))
@@ -88,8 +88,8 @@ func (e *Error) encode(fields []Field, quotas []Quota, keys []string) *spb.Statu
 	return out
 }
 
-// FromStatus answers, for tests and callers, what a status says; false when it does not carry our ErrorInfo and so proves
-// nothing. A reason from a newer contract is read as UNSPECIFIED.
+// FromStatus parses a status, for tests and callers; false if it has no ErrorInfo of the contract and so proves
+// nothing. An unknown reason is read as UNSPECIFIED.
 func FromStatus(err error) (*Error, bool) {
 	var fault *Error
 	if errors.As(err, &fault) {

@@ -6,9 +6,9 @@ import (
 	"log/slog"
 )
 
-// NewHandler wraps a log handler: what reaches it holds nothing that looks like a secret.
+// NewHandler wraps a log handler and redacts everything that looks like a secret.
 //
-// Attributes whose key names a secret are redacted whatever they hold; of all others the text is scrubbed.
+// Attributes whose key is the name of a secret are redacted entirely; in others, the text is.
 func NewHandler(inner slog.Handler) slog.Handler {
 	if _, wrapped := inner.(*handler); wrapped {
 		return inner

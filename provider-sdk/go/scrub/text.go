@@ -10,7 +10,7 @@ const (
 	randomFrom = 32
 )
 
-// Text answers the text without what looks like a secret.
+// Text returns the text with everything redacted that looks like a secret.
 func Text(text string) string {
 	var out strings.Builder
 	out.Grow(len(text))
@@ -31,7 +31,7 @@ func Text(text string) string {
 	}
 }
 
-// blockLength counts from the start of a PEM block to behind its last dash; all of the text when it has no end.
+// blockLength returns the length of a PEM block up to its last dash; the rest of the text if it has no end.
 func blockLength(text string) int {
 	end := strings.Index(text, blockEnd)
 	if end < 0 {
@@ -65,7 +65,7 @@ func isWord(char byte) bool {
 	return class(char) != other || strings.IndexByte("_./+-", char) >= 0
 }
 
-// mark copies one byte that is no part of a word, or redacts the user part of a URL. It answers how many bytes are done.
+// mark copies one byte outside words, or redacts the user part of a URL. It returns the number of bytes consumed.
 func mark(out *strings.Builder, text string) int {
 	if address, isURL := strings.CutPrefix(text, "://"); isURL {
 		authority := address
@@ -81,7 +81,7 @@ func mark(out *strings.Builder, text string) int {
 	return 1
 }
 
-// word copies or redacts a word and, if it names a secret, what belongs to it. It answers how many bytes are done.
+// word copies or redacts a word and, if it is the name of a secret, its value. It returns the number of bytes consumed.
 func word(out *strings.Builder, text string, length int) int {
 	head, tail := text[:length], text[length:]
 	if isRandom(head) {
@@ -124,7 +124,7 @@ func class(char byte) int {
 	return other
 }
 
-// isRandom says whether a word looks like a key or a token: long, of all three classes, and changing between them as
+// isRandom reports whether a word looks like a key or a token: long, of all three classes, alternating between them as
 // names do not.
 func isRandom(word string) bool {
 	if len(word) < randomFrom {
@@ -143,7 +143,7 @@ func isRandom(word string) bool {
 	return seen[upper] && seen[lower] && seen[digit] && changes*10 >= len(word)*3 && !isSpelled(word)
 }
 
-// isSpelled says whether a word is made of words, as a path of methods is: most of it is runs of small letters.
+// isSpelled reports whether it consists of words, like a method's path: most of it is runs of lowercase letters.
 func isSpelled(word string) bool {
 	spelled, all, run := 0, 0, 0
 	end := func() {

@@ -2,7 +2,8 @@ package scrub
 
 import "strings"
 
-// value is where the value of a secret begins and ends, in bytes from the end of its name. Without a length there is none.
+// value is where the value of a secret starts and ends, in bytes from the end of its name. A length of zero means that
+// there is none.
 type value struct {
 	gap    int
 	length int
@@ -12,7 +13,7 @@ type value struct {
 
 const valueEnds = " \n\t,;&)]}\"'\\"
 
-// isScheme says whether a word comes before a token in an authorization header.
+// isScheme reports whether a word precedes a token in an authorization header.
 func isScheme(word string) bool {
 	return strings.EqualFold(word, "bearer") || strings.EqualFold(word, "basic")
 }
@@ -69,7 +70,7 @@ func quoted(text string, escapes int, mark byte) int {
 	return len(text)
 }
 
-// closes says whether a quote behind a run of backslashes ends what began at a depth of escapes.
+// closes reports whether a quote behind a run of backslashes ends what began at a depth of escapes.
 func closes(run, escapes int) bool {
 	if escapes == 0 {
 		return run%2 == 0

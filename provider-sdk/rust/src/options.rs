@@ -36,19 +36,19 @@ pub struct ServeOptions {
     /// Where to listen: unix:///path/of/the/socket, or tcp://host:port with the three --tls flags.
     #[arg(long, env = "CLOUDPROVIDER_ENDPOINT", default_value = "unix:///run/cloudprovider/provider.sock")]
     pub endpoint: Endpoint,
-    /// User ids that may call over the Unix socket, instead of the own one and root.
+    /// User ids that may call over the Unix socket, instead of the provider's own and root.
     #[arg(long, value_delimiter = ',', value_name = "UID,...")]
     pub allowed_peer_uids: Vec<u32>,
-    /// Certificate chain of the server (PEM). Read again when it changes.
+    /// Certificate chain of the server (PEM). Reloaded when it changes.
     #[arg(long, value_name = "FILE", requires_all = ["tls_key_file", "tls_client_ca_file"])]
     pub tls_cert_file: Option<PathBuf>,
-    /// Private key of the server (PEM). Read again when it changes.
+    /// Private key of the server (PEM). Reloaded when it changes.
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub tls_key_file: Option<PathBuf>,
-    /// Authorities that may have signed a client's certificate (PEM). Read again when it changes.
+    /// Certificates of the authorities that sign clients' certificates (PEM). Reloaded when it changes.
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub tls_client_ca_file: Option<PathBuf>,
-    /// DNS names of which a client's certificate must carry one; without them every certificate of those authorities will do.
+    /// DNS names, one of which a client's certificate must carry; by default any certificate of those authorities is accepted.
     #[arg(long, value_delimiter = ',', value_name = "NAME,...", value_parser = client_name, requires = "tls_client_ca_file")]
     pub tls_client_names: Vec<DnsName<'static>>,
     /// Serve gRPC reflection (v1).
@@ -57,10 +57,10 @@ pub struct ServeOptions {
     /// Serve metrics over HTTP at /metrics: a port (on the loopback address) or address:port. Off by default.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address)]
     pub metrics_address: Option<SocketAddr>,
-    /// How log lines look.
+    /// Format of log lines.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
-    /// What is logged: a level, or directives such as "info,my_crate=debug".
+    /// Log level, or directives such as "info,my_crate=debug".
     #[arg(long, default_value = "info")]
     pub log_level: String,
     /// How long a stop waits for running mutations.
@@ -93,19 +93,19 @@ fn metrics_address(text: &str) -> Result<SocketAddr, String> {
         return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     }
     text.parse()
-        .map_err(|_| format!("{text:?} is no port and no address:port; use for example 127.0.0.1:9090"))
+        .map_err(|_| format!("{text:?} is neither a port nor address:port; use for example 127.0.0.1:9090"))
 }
 
 fn client_name(text: &str) -> Result<DnsName<'static>, String> {
     let name = DnsName::try_from(text.to_owned());
-    name.map_err(|_| format!("{text:?} is no DNS name; write for example ccm-host.kube-system"))
+    name.map_err(|_| format!("{text:?} is not a DNS name; use for example ccm-host.kube-system"))
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok();
     number
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| format!("{text:?} is no number of seconds; use for example 25 or 25s"))
+        .ok_or_else(|| format!("{text:?} is not a number of seconds; use for example 25 or 25s"))
 }
 
 #[cfg(test)]

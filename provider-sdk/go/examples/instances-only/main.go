@@ -1,4 +1,4 @@
-// A whole provider that knows instances and nothing else.
+// A complete provider that serves only instances.
 package main
 
 import (
@@ -14,7 +14,7 @@ type server struct {
 	address string
 }
 
-// cloud is here a list of servers by id, in your provider a client of its API.
+// cloud is a list of servers by id here; in your provider, a client of your cloud's API.
 type cloud map[string]server
 
 func (c cloud) BatchGetInstances(_ context.Context, request *pb.BatchGetInstancesRequest) (*pb.BatchGetInstancesResponse, error) {

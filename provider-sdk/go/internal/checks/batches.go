@@ -7,7 +7,7 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
-// each checks the size of a batch and then its items, whose fields are named by their place.
+// each checks the size of a batch and then its items, whose fields are named by their index.
 func each[T any](field string, items []T, max uint32, check func(at string, item T) error) error {
 	if err := batch(field, len(items), max); err != nil {
 		return err
@@ -75,7 +75,7 @@ func ensureLoadBalancer(request *pb.EnsureLoadBalancerRequest) error {
 	)
 }
 
-// backendSet checks that a set that is named has its digest, and nothing else.
+// backendSet checks that a set with nodes_omitted has a digest and no nodes.
 func backendSet(field string, set *pb.BackendSet) error {
 	switch {
 	case !set.GetNodesOmitted():

@@ -1,6 +1,6 @@
-// Package checks looks at every call before a method sees it, in the contract's fixed order: the peer (done where
-// connections are accepted), the leader's epoch, the shape of the arguments, sets of backends by their digests. Rights in the
-// cloud and existence are the provider's to check, in this order.
+// Package checks examines every call before it reaches a method, in the contract's fixed order: the peer (done where
+// connections are accepted), the leader's epoch, the shape of the arguments, backend sets by digest. Permissions in the
+// cloud and existence are left to the provider, in that order.
 package checks
 
 import (
@@ -12,7 +12,7 @@ type Limits struct {
 	BatchInstances, BatchLoadBalancers, BatchRoutes, BatchVolumes, PageSize uint32
 }
 
-// What requests have in common, as their generated getters say it.
+// What requests have in common, by their generated getters.
 type (
 	clustered interface{ GetCluster() *pb.ClusterRef }
 	fenced    interface{ GetFencing() *pb.Fencing }
@@ -23,7 +23,7 @@ type (
 	}
 )
 
-// Cluster answers on whose behalf a request is made; nil when it names no cluster.
+// Cluster returns the cluster of a request; nil if it names none.
 func Cluster(request any) *pb.ClusterRef {
 	if request, named := request.(clustered); named {
 		return request.GetCluster()
@@ -31,7 +31,7 @@ func Cluster(request any) *pb.ClusterRef {
 	return nil
 }
 
-// Fencing answers the leader's epoch of a request; nil where there is none.
+// Fencing returns the leader's epoch of a request; nil if it has none.
 func Fencing(request any) *pb.Fencing {
 	if request, is := request.(fenced); is {
 		return request.GetFencing()
@@ -39,7 +39,7 @@ func Fencing(request any) *pb.Fencing {
 	return nil
 }
 
-// Items answers how many items a batch has; false for a call about one thing.
+// Items returns the number of items in a batch; false if the request is not a batch.
 func Items(request any) (int, bool) {
 	switch request := request.(type) {
 	case *pb.BatchGetInstancesRequest:

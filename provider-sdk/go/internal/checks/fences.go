@@ -8,14 +8,15 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
-// Fences tells a former leader from the present one, by memory: what one sidecar can know. A scope is a Lease: there is a
-// new one only when somebody deleted the old one.
+// Fences distinguishes a former leader from the current one by what this process remembers. A scope is a Lease; a new
+// scope appears only if somebody deleted the Lease.
 type Fences struct {
 	mu      sync.Mutex
 	highest map[string]uint64
 }
 
-// Check refuses an epoch below the highest of the same scope. Epoch 0 (election is off) is never refused nor kept.
+// Check refuses an epoch below the highest of the same scope. Epoch 0 (leader election is off) is neither refused nor
+// recorded.
 func (f *Fences) Check(fencing *pb.Fencing) error {
 	epoch, scope := fencing.GetEpoch(), fencing.GetScope()
 	if epoch == 0 {

@@ -11,13 +11,13 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
-// Leadership is who leads for which cluster, by its uid, as Lead said it.
+// Leadership records which host leads which cluster, by cluster uid, according to Lead.
 type Leadership struct {
 	mu      sync.Mutex
 	offices map[string]*office
 }
 
-// office is what is known of the leaders of one cluster.
+// office holds the leaders of one cluster.
 type office struct {
 	// scope and epoch are those of the last that led.
 	scope string
@@ -27,7 +27,7 @@ type office struct {
 	former map[string]bool
 }
 
-// term is how long something is led: until its context is done.
+// term is how long a leader leads: until its context is done.
 type term struct {
 	context.Context
 	cancel context.CancelCauseFunc
@@ -36,8 +36,8 @@ type term struct {
 	timer *time.Timer
 }
 
-// Hear hears a leader; without validFor it leads until somebody else does. A context is answered where a term begins, done with
-// the term's end: a renewed one goes on.
+// Hear records a call of Lead; without validFor the caller leads until another host does. If a new term begins, Hear
+// returns its context, which is done when the term ends; a renewal continues the current one.
 func (l *Leadership) Hear(cluster string, leader *pb.Fencing, validFor *time.Duration) (context.Context, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +71,7 @@ func (l *Leadership) Hear(cluster string, leader *pb.Fencing, validFor *time.Dur
 	return of.term, nil
 }
 
-// extend says when a term ends. The caller holds the lock.
+// extend sets when a term ends. The caller holds the lock.
 func (l *Leadership) extend(of *term, leader *pb.Fencing, validFor *time.Duration) {
 	if of.timer != nil {
 		of.timer.Stop()
@@ -94,8 +94,8 @@ func (l *Leadership) extend(of *term, leader *pb.Fencing, validFor *time.Duratio
 	}
 }
 
-// Term answers the context of the term under which a mutation runs, or its refusal; nil where leader election is off and nobody
-// ever led.
+// Term returns the context of the term under which a mutation runs, or its refusal; nil while leader election is off
+// and nobody has ever led.
 func (l *Leadership) Term(cluster string, caller *pb.Fencing) (context.Context, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,7 +126,7 @@ func (o *office) stale(caller *pb.Fencing) error {
 
 func (o *office) leader() *pb.Fencing { return &pb.Fencing{Scope: o.scope, Epoch: o.epoch} }
 
-// over looks at the clock, too: a process that was paused may not have heard its timer yet.
+// over also checks the clock: in a process that was paused, the timer may not have fired yet.
 func (t *term) over() bool {
 	return t.Err() != nil || !t.until.IsZero() && !time.Now().Before(t.until)
 }

@@ -9,18 +9,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Subject is a natural key: two mutations must not work on it at once.
+// Subject is a natural key: only one mutation at a time may work on it.
 type Subject struct {
 	kind, cluster string
 	// Name is the uid of a Service, or the destination of a route.
 	Name string
 }
 
-// May says whether a key may be worked on, for this revision of its wanted state.
+// May decides whether a mutation may work on a key at this revision of its wanted state.
 type May func(subject Subject, revision uint64) error
 
-// Admit asks about everything that a mutation is about. A whole one ends with the refusal; of a batch, what is left holds the other
-// items, nil if there are none, and what the refused ones get is in the answer. The request stays as it is.
+// Admit asks for every key of a mutation. A single mutation ends with the refusal. For a batch, left holds the admitted
+// items, nil if there are none, and the response the results of the refused ones. The request is not modified.
 func Admit(request any, may May) (left any, refused proto.Message, err error) {
 	switch request := request.(type) {
 	case *pb.EnsureLoadBalancerRequest:
@@ -62,7 +62,7 @@ func Admit(request any, may May) (left any, refused proto.Message, err error) {
 	}
 }
 
-// refuse takes out of a batch what may not be done, and answers what that gets.
+// refuse removes the refused items from a batch and returns their results.
 func refuse[I, R any](items []I, key func(I) string, failed func(string, error) R, may func(I) error) (kept []I, results []R) {
 	for _, item := range items {
 		if err := may(item); err != nil {
@@ -78,7 +78,7 @@ func balancer(cluster *pb.ClusterRef, uid string) Subject {
 	return Subject{"service", cluster.GetUid(), uid}
 }
 
-// routeTo compares CIDRs as networks, never as text; a text that is none is the provider's to refuse.
+// routeTo compares CIDRs as networks, never as text; the provider refuses a text that is not a CIDR.
 func routeTo(cluster *pb.ClusterRef, destination string) Subject {
 	if prefix, err := netip.ParsePrefix(destination); err == nil {
 		destination = prefix.Masked().String()
@@ -86,8 +86,8 @@ func routeTo(cluster *pb.ClusterRef, destination string) Subject {
 	return Subject{"route", cluster.GetUid(), destination}
 }
 
-// Settle mends the answer of a batch: what was not asked goes; what lacks or is there twice is unknown. It answers the keys that were
-// wrong: the host would do the same and count it, but the team that can mend it looks at this side's log.
+// Settle repairs the response of a batch: it drops unrequested keys, and marks missing or duplicate ones as unknown. It
+// returns the wrong keys: the host would do the same, but the team that can fix the provider reads this side's log.
 func Settle(request, answer any) (wrong []string) {
 	switch request := request.(type) {
 	case *pb.BatchGetInstancesRequest:

@@ -17,7 +17,7 @@ const (
 	maxCIDR   = 64
 )
 
-// first answers the first error there is.
+// first returns the first error.
 func first(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -27,7 +27,7 @@ func first(errs ...error) error {
 	return nil
 }
 
-// text checks a text that must be there and may not be longer.
+// text checks a required text of limited length.
 func text(field, value string, max int) error {
 	if value == "" {
 		return fault.InvalidArgumentShape(field, "is missing")
@@ -35,7 +35,7 @@ func text(field, value string, max int) error {
 	return short(field, value, max)
 }
 
-// short checks a text that may be missing.
+// short checks an optional text.
 func short(field, value string, max int) error {
 	if len(value) > max {
 		return fault.InvalidArgumentShape(field, fmt.Sprintf("has more than %d bytes", max))
@@ -65,7 +65,7 @@ func page(request paged) error {
 	return short("page_token", request.GetPageToken(), maxLong)
 }
 
-// pageSize answers what a method sees: the limit where nothing or more was asked.
+// pageSize returns the page size that a method receives: the limit if the request has none or a larger one.
 func pageSize(asked int32, max uint32) int32 {
 	limit := int32(min(max, math.MaxInt32))
 	if asked == 0 {
@@ -85,10 +85,10 @@ func batch(field string, items int, max uint32) error {
 	return nil
 }
 
-// keys remembers which keys a batch had.
+// keys holds the keys of a batch.
 type keys map[string]bool
 
-// add refuses a key that is missing, too long or there already.
+// add refuses a key that is missing, too long or duplicate.
 func (k keys) add(field, key string, max int) error {
 	if err := text(field, key, max); err != nil {
 		return err

@@ -8,11 +8,11 @@ import (
 	"cloudprovider.ccm/sdk/fault"
 )
 
-// remembered is how many Services are kept in mind; beyond that, those whose last change is longest ago are forgotten, as
-// after a restart.
+// remembered is how many Services are remembered. Beyond it, the least recently changed ones are forgotten, as after a
+// restart.
 const remembered = 1 << 16
 
-// Revisions refuses what was overtaken: the wanted state of a Service that is older than one accepted before.
+// Revisions refuses overtaken requests: wanted state of a Service that is older than the latest accepted.
 type Revisions struct {
 	mu      sync.Mutex
 	highest map[Subject]accepted
@@ -21,8 +21,8 @@ type Revisions struct {
 
 type accepted struct{ revision, touched uint64 }
 
-// Accept accepts a revision, or refuses it below the highest accepted one. An equal one is the same call again; 0 is never
-// refused nor kept.
+// Accept accepts a revision, or refuses it if it is lower than the highest accepted one. An equal revision repeats the
+// same call; 0 is neither refused nor recorded.
 func (r *Revisions) Accept(subject Subject, revision uint64) error {
 	if revision == 0 {
 		return nil

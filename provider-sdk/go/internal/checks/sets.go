@@ -16,8 +16,8 @@ const (
 	keptMessages = 4
 )
 
-// BackendSets keeps sets of backends that came with their nodes, so that later requests may name them by their digests alone.
-// Methods always see whole sets, which the requests of a cluster share.
+// BackendSets keeps backend sets received with their nodes, so that later requests may refer to them by digest alone.
+// Methods always receive complete sets, which the requests of a cluster share.
 type BackendSets struct {
 	// MessageBytes is the largest message.
 	MessageBytes int
@@ -34,7 +34,7 @@ type knownSet struct {
 	bytes   int
 }
 
-// Complete keeps the sets of a request that are whole, and fills in those that are not.
+// Complete keeps the complete sets of a request and fills in the others.
 func (b *BackendSets) Complete(request any) error {
 	var sets []*pb.BackendSet
 	switch request := request.(type) {

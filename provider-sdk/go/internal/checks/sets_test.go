@@ -19,7 +19,7 @@ func whole(digest string, nodes int) *pb.BackendSet {
 
 func named(digest string) *pb.BackendSet { return &pb.BackendSet{Digest: digest, NodesOmitted: true} }
 
-// unknown answers the digests that a request is refused for, "" when it is not.
+// unknown returns the digests that a request is refused for, "" when it is not.
 func unknown(t *testing.T, err error) string {
 	t.Helper()
 	var found *fault.Error

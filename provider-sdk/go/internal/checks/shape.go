@@ -4,7 +4,7 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
-// Shape says whether a request is as the contract wants it: nil, or the first breach.
+// Shape checks a request against the contract: nil, or the first violation.
 func Shape(request any, limits Limits) error {
 	if named, is := request.(clustered); is {
 		if err := cluster(named.GetCluster()); err != nil {
@@ -24,7 +24,7 @@ func Shape(request any, limits Limits) error {
 	return own(request, limits)
 }
 
-// own checks what only one kind of request has.
+// own checks the fields of one kind of request.
 func own(request any, limits Limits) error {
 	switch request := request.(type) {
 	case *pb.BatchGetInstancesRequest:
@@ -54,7 +54,7 @@ func own(request any, limits Limits) error {
 	}
 }
 
-// Fit puts optional values within bounds, so that each method need not.
+// Fit clamps optional values, so that the methods need not.
 func Fit(request any, limits Limits) {
 	switch request := request.(type) {
 	case *pb.ListInstancesRequest:

@@ -1,5 +1,5 @@
-// Package mtls gives TCP its mutual TLS: every client shows a certificate that a trusted authority signed. The files are
-// read again when they change, so that rotation needs no restart.
+// Package mtls provides mutual TLS for TCP: every client presents a certificate signed by a trusted authority. Changed
+// files are reloaded, so that rotation needs no restart.
 package mtls
 
 import (
@@ -17,17 +17,17 @@ import (
 // Files names the PEM files, and who may call.
 type Files struct {
 	Certificate, Key, ClientCA string
-	// ClientNames are DNS names of which a client's certificate must carry one; without them every certificate of the authorities will do.
+	// ClientNames are DNS names, one of which a client's certificate must carry; by default any certificate of the authorities is accepted.
 	ClientNames []string
 }
 
-// IsZero says whether nothing was given.
+// IsZero reports whether nothing is set.
 func (f Files) IsZero() bool {
 	return f.Certificate == "" && f.Key == "" && f.ClientCA == "" && len(f.ClientNames) == 0
 }
 
-// Config reads the files and answers a TLS 1.3 configuration that reads them again, at the next handshake, when they
-// changed. While they are no good (half written, or a key that does not fit yet), the last good ones stay in use.
+// Config reads the files and returns a TLS 1.3 configuration that reloads changed ones at the next handshake. While
+// they are unusable (half written, or a key that does not match yet), the last good ones stay in use.
 func (f Files) Config(log *slog.Logger) (*tls.Config, error) {
 	// The stamp is taken first: a change during the reading is then seen the next time.
 	stamp, _ := f.stamp()
@@ -72,7 +72,7 @@ func (f Files) load() (*tls.Config, error) {
 	}, nil
 }
 
-// stamp tells that a file was changed or replaced.
+// stamp shows that a file was changed or replaced.
 type stamp [3]struct {
 	dev, inode       uint64
 	size             int64

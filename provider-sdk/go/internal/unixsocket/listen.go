@@ -1,5 +1,5 @@
-// Package unixsocket opens a provider's Unix socket: in a directory that nobody else can enter, at a path that nobody else
-// uses, with the peer of each connection as the kernel names it, and gone at the end.
+// Package unixsocket opens a provider's Unix socket: in a directory that nobody else can enter, at a path that nobody
+// else uses, with the peer of each connection as reported by the kernel, and removed at the end.
 package unixsocket
 
 import (
@@ -22,7 +22,7 @@ const (
 	answerWithin = 2 * time.Second
 )
 
-// Listen opens the socket at a path; a stale one is replaced, one that answers is not.
+// Listen opens the socket at a path; it replaces a stale one, but not one that answers.
 func Listen(path string) (*Listener, error) {
 	// Held until the socket stands: of two that start at once, the second sees the first's socket.
 	lock, err := prepare(filepath.Dir(path))
@@ -48,7 +48,7 @@ func Listen(path string) (*Listener, error) {
 	return &Listener{UnixListener: socket, path: path, file: file}, nil
 }
 
-// prepare makes the directory if it is missing, checks it, and locks it.
+// prepare creates the directory if it is missing, checks it, and locks it.
 func prepare(directory string) (*os.File, error) {
 	if err := os.MkdirAll(directory, directoryMode); err != nil {
 		return nil, fmt.Errorf("the directory of the socket cannot be made: %w", err)
@@ -80,7 +80,7 @@ func checkDirectory(directory *os.File) error {
 	return nil
 }
 
-// removeStale removes the file of a socket that nobody listens on any more.
+// removeStale removes the file of a socket on which nothing listens.
 func removeStale(path string) error {
 	found, err := os.Lstat(path)
 	switch {

@@ -36,7 +36,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close closes the socket and removes its file, unless another one took its place.
+// Close closes the socket and removes its file, unless another one has replaced it.
 func (l *Listener) Close() error {
 	err := l.UnixListener.Close()
 	if now, gone := os.Lstat(l.path); gone == nil && os.SameFile(now, l.file) {

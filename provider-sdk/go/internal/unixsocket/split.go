@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Split accepts connections once and hands them out on two sides: those whose peer passes, and the rest.
+// Split accepts connections and hands them out on two sides: those whose peer passes, and the rest.
 //
 // Closing either side closes the socket and both sides.
 func Split(listener net.Listener, pass func(net.Conn) bool) (passed, rest net.Listener) {

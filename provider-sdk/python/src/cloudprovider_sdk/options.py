@@ -122,7 +122,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise ValueError(f"{text!r} is no number of seconds; use for example 25 or 25s")
+        raise ValueError(f"{text!r} is not a number of seconds; use for example 25 or 25s")
     return seconds
 
 

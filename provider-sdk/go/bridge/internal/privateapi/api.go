@@ -1,9 +1,10 @@
-// Package privateapi is the Kubernetes API that a provider sees when it has no credentials for the real one: an apiserver
+// Package privateapi is the Kubernetes API that a provider sees without credentials for the real one: an apiserver
 // without a network, within this process.
 //
-// In: the Nodes and Services that the host names. Out: a rest.Config, from which ordinary clients and informers are made; they
-// list and watch those Nodes and Services. Annotations, finalizers and conditions of Services can be written where the Listener lets
-// it, and Events are handed to it. Everything else is forbidden, with a text that names the remedy: empty would mean that there is none.
+// In: the Nodes and Services that the host sends. Out: a rest.Config for ordinary clients and informers, which list and
+// watch those Nodes and Services. Annotations, finalizers and conditions of Services are writable if the Listener
+// allows it, and Events are passed to it. Everything else is forbidden, with a text that names the remedy: an empty
+// response would mean that nothing exists.
 package privateapi
 
 import (
@@ -18,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// kept is how many past events a watch can begin at.
+// kept is how many past events a watch can start from.
 const kept = 4096
 
 // API is such an apiserver. Its zero value is not usable: see New.
@@ -36,7 +37,7 @@ type API struct {
 	told     map[string]bool
 }
 
-// key names an object: resource, namespace and name.
+// key identifies an object: resource, namespace and name.
 type key struct{ resource, namespace, name string }
 
 // event is one change, at one version.
@@ -47,12 +48,12 @@ type event struct {
 	object   *unstructured.Unstructured
 }
 
-// New answers an empty API, whose watches end when stop is closed.
+// New returns an empty API, whose watches end when stop is closed.
 func New(stop <-chan struct{}) *API {
 	return &API{version: 1, objects: map[key]*unstructured.Unstructured{}, changed: make(chan struct{}), stop: stop, told: map[string]bool{}}
 }
 
-// Config answers how to reach it. The address is none that could be dialled.
+// Config returns how to reach it. The address cannot be dialled.
 func (a *API) Config() *rest.Config {
 	return &rest.Config{
 		Host: "http://private-api.invalid", Transport: transport{a},
@@ -61,7 +62,7 @@ func (a *API) Config() *rest.Config {
 	}
 }
 
-// Set makes an object be as given, and answers the version at which it is. An object of another uid is deleted first; nothing
+// Set creates an object be as given, and answers the version at which it is. An object of another uid is deleted first; nothing
 // happens when it is as given already.
 func (a *API) Set(resource string, object runtime.Object) (int64, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
@@ -89,7 +90,7 @@ func (a *API) Set(resource string, object runtime.Object) (int64, error) {
 	return a.version, nil
 }
 
-// UID answers that of an object, empty when it is not there.
+// UID returns the uid of an object, empty if it does not exist.
 func (a *API) UID(resource, namespace, name string) types.UID {
 	object, there := a.get(key{resource, namespace, name})
 	if !there {
@@ -98,7 +99,7 @@ func (a *API) UID(resource, namespace, name string) types.UID {
 	return object.GetUID()
 }
 
-// Delete removes an object, and answers the version at which it is gone; 0 where there was none.
+// Delete removes an object and returns the version at which it is gone; 0 if it did not exist.
 func (a *API) Delete(resource, namespace, name string) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,7 +115,7 @@ func (a *API) remove(of key) int64 {
 	return a.version
 }
 
-// tell makes a change and wakes those who watch; the caller holds the lock.
+// tell creates a change and wakes those who watch; the caller holds the lock.
 func (a *API) tell(of key, kind string, object *unstructured.Unstructured) {
 	a.version++
 	object.SetResourceVersion(formatted(a.version))
@@ -131,7 +132,7 @@ func (a *API) tell(of key, kind string, object *unstructured.Unstructured) {
 	a.changed = make(chan struct{})
 }
 
-// list answers the objects of a resource, in a namespace unless that is empty, and the version of the whole.
+// list returns the objects of a resource, in a namespace unless that is empty, and the version of the whole.
 func (a *API) list(resource, namespace string) (all []*unstructured.Unstructured, version int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -150,7 +151,8 @@ func (a *API) get(of key) (*unstructured.Unstructured, bool) {
 	return object, there
 }
 
-// since answers what changed after a version, what is closed at the next change, and whether so much is still known.
+// since returns the changes after a version, a channel that the next change closes, and whether the version is still
+// known.
 func (a *API) since(resource string, version int64) (events []event, next <-chan struct{}, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

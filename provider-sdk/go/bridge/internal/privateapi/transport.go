@@ -60,7 +60,7 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return refused(request, forbidden(about)), nil
 }
 
-// remedy says what to do about everything that is not here: an answer that holds nothing would be taken for the truth.
+// remedy explains how to get what does not exist here: an empty response would be taken for the truth.
 const remedy = "this provider has no Kubernetes credentials, so it sees the nodes and Services that the host names, and nothing else; " +
 	"give it some with --kubeconfig"
 
@@ -130,7 +130,7 @@ func (t transport) list(request *http.Request, about target) *http.Response {
 	})
 }
 
-// event takes an Event as if it had been stored, and hands it on. There are none to be read.
+// event accepts an Event as if it were stored, and passes it on. There are none to read.
 func (t transport) event(request *http.Request, about target) (*http.Response, error) {
 	if request.Method != http.MethodPost {
 		// A patch of one that was told before: it is told once more, as a new one.

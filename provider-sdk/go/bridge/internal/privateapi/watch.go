@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// selected answers which objects a request is about, by its selectors.
+// selected returns which objects a request is about, by its selectors.
 func selected(request *http.Request) (func(*unstructured.Unstructured) bool, *apierrors.StatusError) {
 	byLabel, err := labels.Parse(request.URL.Query().Get("labelSelector"))
 	if err != nil {
@@ -30,7 +30,7 @@ func selected(request *http.Request) (func(*unstructured.Unstructured) bool, *ap
 	}, nil
 }
 
-// watch streams changes, after all that is there where that was asked for.
+// watch streams changes, after the existing objects if requested.
 func (t transport) watch(request *http.Request, about target, kind schema.GroupVersionKind) *http.Response {
 	chosen, refusal := selected(request)
 	if refusal != nil {
@@ -58,8 +58,8 @@ type stream struct {
 	out    *json.Encoder
 }
 
-// run ends without an error when the reader went away, the API stops, or the stream fell too far behind: the reader lists
-// again then.
+// run ends without an error when the reader is gone, the API stops, or the stream has fallen too far behind: the reader
+// then lists again.
 func (s *stream) run(ctx context.Context, from string, initial bool) error {
 	at := parsed(from)
 	if initial || from == "" || from == "0" {
@@ -104,7 +104,7 @@ func (s *stream) send(kind string, object *unstructured.Unstructured) error {
 	return s.out.Encode(map[string]any{"type": kind, "object": object.Object})
 }
 
-// mark says that everything that was there has been sent.
+// mark reports that everything that was there has been sent.
 func (s *stream) mark(version int64, wanted bool) error {
 	if !wanted {
 		return nil

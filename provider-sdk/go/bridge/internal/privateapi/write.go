@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// Listener hears what a provider does to the API.
+// Listener receives what a provider writes to the API.
 type Listener struct {
 	// Written decides whether the annotations, finalizers and conditions of a Service may become those of after; an error forbids it.
 	Written func(before, after *corev1.Service) error
@@ -29,7 +29,7 @@ type Listener struct {
 	Missed func(verb string, of schema.GroupResource)
 }
 
-// Listen names who hears it. Before, Events are taken, and nothing may be written.
+// Listen sets the listener. Until then, Events are accepted, and nothing else is writable.
 func (a *API) Listen(to Listener) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -60,7 +60,7 @@ func (a *API) tellEvent(on corev1.ObjectReference, kind, reason, message string)
 	}
 }
 
-// write changes the annotations, finalizers and conditions of a Service, if the listener lets it.
+// write changes the annotations, finalizers and conditions of a Service, if the listener allows it.
 func (t transport) write(request *http.Request, about target) *http.Response {
 	object, there := t.api.get(key{about.of.Resource, about.namespace, about.name})
 	if !there {
@@ -93,7 +93,7 @@ func (t transport) write(request *http.Request, about target) *http.Response {
 	return answered(request, http.StatusOK, object.Object)
 }
 
-// sameBut says whether a Service is as it may be. What only a real API keeps does not count.
+// sameBut reports whether a Service has only permitted changes. Fields that only a real API maintains do not count.
 func sameBut(allowed, after *corev1.Service) bool {
 	plain := func(service *corev1.Service) *corev1.Service {
 		service = service.DeepCopy()
@@ -103,7 +103,7 @@ func sameBut(allowed, after *corev1.Service) bool {
 	return equality.Semantic.DeepEqual(plain(allowed), plain(after))
 }
 
-// changed reads what a Service shall become.
+// changed reads the wanted Service.
 func changed(request *http.Request, before, after *corev1.Service) *apierrors.StatusError {
 	body, err := io.ReadAll(request.Body)
 	if err != nil {

@@ -182,7 +182,7 @@ func (c *Cloud) unfinalize(ctx context.Context, service *v1.Service) error {
 	})
 }
 
-// identify makes a balancer and writes its ID on the Service: its name is the user's choice, so only the ID finds it again.
+// identify creates a balancer and writes its ID on the Service: its name is the user's choice, so only the ID finds it again.
 func (c *Cloud) identify(service *v1.Service) error {
 	if !c.has(PatchesID) || service.Annotations[IDKey] != "" {
 		return nil

@@ -146,14 +146,14 @@ func (c *Cloud) Client() kubernetes.Interface { return c.client }
 // Nodes is the lister that the constructor or SetInformers got.
 func (c *Cloud) Nodes() listers.NodeLister { return c.nodes }
 
-// Seen answers the Service of the last call.
+// Seen returns the Service of the last call.
 func (c *Cloud) Seen() *v1.Service {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.seen
 }
 
-// IDs answers the balancers that are found by their ID.
+// IDs returns the balancers that are found by their ID.
 func (c *Cloud) IDs() []string {
 	files, _ := filepath.Glob(filepath.Join(c.folder, "ids", "*"))
 	for at, file := range files {
@@ -211,7 +211,7 @@ func (c *Cloud) panicOnce(name string) {
 	}
 }
 
-// first says whether something is asked for the first time, also over restarts.
+// first reports whether something is asked for the first time, also over restarts.
 func (c *Cloud) first(what string) bool {
 	path := filepath.Join(c.folder, "begun", what)
 	if _, err := os.Stat(path); err == nil {

@@ -76,7 +76,7 @@ func (c *Cloud) EnsureLoadBalancer(ctx context.Context, cluster string, service 
 	return c.reached(c.balancer(ctx, cluster, service), status), err
 }
 
-// reached answers another address where upstream's fake knows one only.
+// reached returns another address where upstream's fake knows one only.
 func (c *Cloud) reached(balancer string, status *v1.LoadBalancerStatus) *v1.LoadBalancerStatus {
 	made, err := c.stands(balancer)
 	if err == nil && status != nil && made.Families[0] == v1.IPv6Protocol {

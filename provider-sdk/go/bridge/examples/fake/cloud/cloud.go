@@ -58,7 +58,7 @@ type Cloud struct {
 	begun map[string]time.Time
 }
 
-// New answers the cloud in a folder, which is made where it is missing.
+// New returns the cloud in a folder, which is made where it is missing.
 func New(folder string) (*Cloud, error) {
 	if folder == "" {
 		return nil, errors.New("there is no cloud: give --fake-cloud-dir")
@@ -92,7 +92,7 @@ func (c *Cloud) called(method string) {
 	_, _ = file.WriteString(".")
 }
 
-// takes answers how long a call takes now.
+// takes returns how long a call takes now.
 func (c *Cloud) takes() time.Duration {
 	text, err := os.ReadFile(filepath.Join(c.folder, "latency"))
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *Cloud) takes() time.Duration {
 	return now
 }
 
-// outage answers why the cloud answers nothing now.
+// outage returns why the cloud answers nothing now.
 func (c *Cloud) outage() error {
 	text, err := os.ReadFile(filepath.Join(c.folder, "outage"))
 	if errors.Is(err, fs.ErrNotExist) {

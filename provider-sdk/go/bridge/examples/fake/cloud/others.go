@@ -25,7 +25,7 @@ func (c *Cloud) ListClusters(context.Context) (names []string, err error) {
 	return names, err
 }
 
-// Master answers nothing for a cluster that is not there, as upstream's does without a name.
+// Master returns nothing for a cluster that is not there, as upstream's does without a name.
 func (c *Cloud) Master(_ context.Context, name string) (string, error) {
 	return c.line("clusters", name)
 }
