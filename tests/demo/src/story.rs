@@ -19,13 +19,13 @@ const PATIENCE: Duration = Duration::from_secs(90);
 pub(crate) async fn tell(cluster: &mut Cluster, screen: &mut Screen) -> Result<()> {
     nodes_come_alive(cluster, screen).await?;
     a_service_gets_its_address(cluster, screen).await?;
-    a_machine_goes(cluster, screen).await?;
+    an_instance_goes(cluster, screen).await?;
     the_service_goes(cluster, screen).await
 }
 
 async fn nodes_come_alive(cluster: &mut Cluster, screen: &mut Screen) -> Result<()> {
     screen
-        .say("Four machines boot in the cloud; their kubelets register as nodes, tainted as uninitialized.");
+        .say("Four instances boot in the cloud; their kubelets register as nodes, tainted as uninitialized.");
     for (name, zone) in NODES.into_iter().zip(["zone-a", "zone-b", "zone-a", "zone-b"]) {
         cluster.cloud()?.create_instance(name, zone).await?;
         nodes::register(&cluster.client, nodes::as_registered(name)).await?;
@@ -59,8 +59,8 @@ async fn a_service_gets_its_address(cluster: &mut Cluster, screen: &mut Screen) 
     .await
 }
 
-async fn a_machine_goes(cluster: &mut Cluster, screen: &mut Screen) -> Result<()> {
-    screen.say(&format!("The machine of {LEAVING} is terminated in the cloud; its kubelet falls silent."));
+async fn an_instance_goes(cluster: &mut Cluster, screen: &mut Screen) -> Result<()> {
+    screen.say(&format!("The instance of {LEAVING} is terminated in the cloud; its kubelet falls silent."));
     cluster.cloud()?.terminate_instance(LEAVING).await?;
     nodes::set_ready(&cluster.client, LEAVING, "Unknown").await?;
     see(cluster, screen, "the node is gone and the balancer's backends have followed", |view| {

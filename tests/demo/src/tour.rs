@@ -63,7 +63,7 @@ pub(crate) async fn guide(cluster: &Cluster, edge: &Neighbour, screen: &mut Scre
 }
 
 async fn two_clouds(cluster: &Cluster, edge: &Neighbour, screen: &mut Screen) -> Result<()> {
-    screen.say("Several clouds: a machine boots at the edge, and a Service asks for a balancer there.");
+    screen.say("Several clouds: an instance boots at the edge, and a Service asks for a balancer there.");
     let begun = Instant::now();
     edge.cloud()?.create_instance("edge-1", "zone-a").await?;
     register(&cluster.client, as_registered("edge-1")).await?;
@@ -144,7 +144,7 @@ async fn an_ssh_key(cluster: &Cluster, screen: &mut Screen) -> Result<()> {
 }
 
 async fn people_ask(cluster: &Cluster, screen: &mut Screen) -> Result<()> {
-    screen.say("People ask: a node registers whose machine no cloud has.");
+    screen.say("People ask: a node registers, and no cloud has an instance for it.");
     register(&cluster.client, as_registered("lost")).await?;
     event(cluster, "lost", "InitializationFailed").await?;
     ask(cluster, screen, "explain node lost").await?;
