@@ -29,7 +29,7 @@ pub use options::{DEFAULT_SHUTDOWN_GRACE, Endpoint, EndpointError, ServeOptions}
 pub use paging::{PageRequest, Pager};
 pub use prometheus_client;
 pub use provider::{BuildError, Leaders, Provider, ProviderBuilder, ProviderHandle};
-pub use rpc::code_name;
+pub use rpc::{code_name, timeout};
 pub use server::{
     BoundServer, BoxError, GrpcRequest, GrpcResponse, GrpcService, HookService, ServeError, Server, serve,
 };

@@ -20,6 +20,7 @@ mod watch;
 pub(crate) use self::core::{Core, RequestId};
 pub(crate) use base::Base;
 pub(crate) use clusters::ClustersRpc;
+pub use deadline::timeout;
 pub(crate) use discovery::DiscoveryRpc;
 pub(crate) use instances::InstancesRpc;
 pub(crate) use load_balancers::LoadBalancersRpc;

@@ -106,8 +106,7 @@ impl Advertised {
 
     /// How former leaders are refused: without `Lead` by their epochs, and without that not at all.
     pub fn leaders(&self) -> Leaders {
-        let with = |capability| !self.without.contains(&capability);
-        match (with(proto::Capability::Leadership), with(proto::Capability::Fencing)) {
+        match (self.has(proto::Capability::Leadership), self.has(proto::Capability::Fencing)) {
             (true, _) => Leaders::Told,
             (false, true) => Leaders::Compared,
             (false, false) => Leaders::Ignored,
@@ -119,14 +118,9 @@ impl Advertised {
         self.keyed_by_name
     }
 
-    /// Whether the cloud has tags to keep a digest in.
-    pub fn durable_digests(&self) -> bool {
-        !self.without.contains(&proto::Capability::DurableDigest)
-    }
-
-    /// Whether routes have room for a tag.
-    pub fn tagged_routes(&self) -> bool {
-        !self.without.contains(&proto::Capability::RouteOwnership)
+    /// Whether it is not left out on purpose: tags to keep a digest in, or room in routes for a tag.
+    pub(crate) fn has(&self, capability: proto::Capability) -> bool {
+        !self.without.contains(&capability)
     }
 
     /// The answer of `GetCapabilities`, but for leadership and fencing, which the SDK adds.
@@ -146,7 +140,7 @@ impl Advertised {
         if self.keyed_by_name {
             capabilities.push(proto::Capability::InstancesKeyedByName);
         }
-        capabilities.retain(|capability| !self.without.contains(capability));
+        capabilities.retain(|capability| self.has(*capability));
         proto::GetCapabilitiesResponse {
             capabilities: capabilities.into_iter().map(i32::from).collect(),
             limits: Some(self.limits.clone()),

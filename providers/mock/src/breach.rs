@@ -17,6 +17,7 @@ mod row;
 mod sets;
 
 pub use errors::CANARY;
+pub(crate) use errors::all_absent;
 pub(crate) use instances::leave_out;
 pub(crate) use lists::halve;
 pub use row::Breach;

@@ -14,7 +14,6 @@ macro_rules! take_over {
 
 mod address_pool;
 mod balancer;
-mod balancer_admin;
 mod balancer_config;
 mod balancer_mutations;
 mod balancers;
@@ -41,9 +40,8 @@ use tokio::sync::watch;
 pub use balancer::{
     ANNOTATION_PREFIX, Backend, Balancer, BalancerState, Ingress, Port, Protocol, WRITTEN_PREFIX,
 };
-pub use balancer_admin::{BalancerPatch, NewLegacyBalancer};
 pub use balancer_mutations::{Deleted, Ensured};
-pub use balancers::{FoundBalancer, Held, legacy_name};
+pub use balancers::{BalancerPatch, FoundBalancer, Held, NewLegacyBalancer, legacy_name};
 pub use conditions::{Conditions, ConditionsPatch, Credentials};
 pub use error::CloudError;
 pub(crate) use error::existing;
@@ -57,6 +55,7 @@ pub use settings::{Quota, Settings, UnknownNodes};
 pub use ssh_key::SshKey;
 pub(crate) use state::timestamp;
 pub use state::{CloudCalls, State};
+pub(crate) use store::write;
 pub use store::{Store, load};
 pub use volume::Volume;
 

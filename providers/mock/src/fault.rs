@@ -12,4 +12,4 @@ pub use crate::duration::Time;
 pub(crate) use effect::{after, before};
 pub use kind::{COMMON_KEYS, Fault, FaultKind, KINDS, KindInfo};
 pub use registry::{FaultStatus, Faults};
-pub use text::{FaultError, FaultSpec};
+pub use text::FaultError;

@@ -75,14 +75,9 @@ impl Shot<'_> {
         Some(timestamp(self.now))
     }
 
-    /// An answer of the call's type.
-    pub(crate) fn message(&self, answer: &impl prost::Message) -> Outcome {
-        Message::answer(self.method, answer.encode_to_vec().into())
-    }
-
-    /// The call is answered so, without any work.
-    pub(crate) fn answer(&self, answer: &impl prost::Message) -> Turn {
-        Turn::Answer(Box::new(self.message(answer)))
+    /// An answer that says nothing of anything that was asked for.
+    pub(crate) fn blank(&self) -> Outcome {
+        Message::blank(self.method, self.subjects.iter().map(|subject| subject.key.clone()))
     }
 
     /// Whether the fault is meant for the item with this key.
@@ -129,9 +124,14 @@ pub(crate) enum Turn {
 }
 
 impl Turn {
+    /// It is answered so.
+    pub(crate) fn answer(outcome: Outcome) -> Self {
+        Self::Answer(Box::new(outcome))
+    }
+
     /// It is answered with this error.
     pub(crate) fn fail(error: impl Into<Status>) -> Self {
-        Self::Answer(Box::new(Err(error.into())))
+        Self::answer(Err(error.into()))
     }
 }
 

@@ -2,17 +2,17 @@
 
 mod options;
 
-use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use cloudprovider_sdk::{ProviderHandle, ServeOptions, Server};
+use cloudprovider_sdk::{ProviderHandle, ServeOptions, Server, proto::Capability};
 use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     admin::{self, Door, Info},
-    cloud::{Cloud, NewInstances, State, Store, load},
+    cloud::{Cloud, NewInstances, State, Store, load, write},
     provider, wire,
 };
 
@@ -34,8 +34,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         latency: options.latency,
         ..Mock::new(cloud, clock)
     };
-    for spec in &options.fault {
-        mock.faults.add(spec.clone().into_fault());
+    for fault in &options.fault {
+        mock.faults.add(fault.clone());
     }
     let epoch = uuid::Uuid::new_v4().to_string();
     let (server, handle) = mock.server(&epoch, options.serve.clone())?;
@@ -112,7 +112,7 @@ async fn open_cloud(options: &Options, clock: &Clock) -> anyhow::Result<Cloud> {
     let fresh = known.is_none();
     let mut state =
         known.map_or_else(|| State::new(settings.clone()), |state| state.restored(settings.clone()));
-    if !options.advertise.durable_digests() {
+    if !options.advertise.has(Capability::DurableDigest) {
         state.forget_digests();
     }
     let store = options.state_file.clone().map_or_else(Store::nowhere, Store::file);
@@ -138,7 +138,9 @@ async fn open_door(
             let address = listener.local_addr().context("the admin door has no address")?;
             tracing::info!(%address, "the admin door is open");
             if let Some(path) = &options.admin_address_file {
-                write_address(path, &address.to_string())?;
+                // Whoever reads the file sees a whole address or none.
+                write(path, address.to_string().as_bytes())
+                    .with_context(|| format!("cannot write admin address file {}", path.display()))?;
             }
             Some(listener)
         }
@@ -150,13 +152,4 @@ async fn open_door(
             axum::serve(listener, admin::router(door)).with_graceful_shutdown(stop.cancelled_owned());
         served.await.context("the admin door broke")
     })
-}
-
-/// Whoever reads the file sees a whole address or none.
-fn write_address(path: &Path, address: &str) -> anyhow::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    std::fs::write(&beside, address)
-        .and_then(|()| std::fs::rename(&beside, path))
-        .with_context(|| format!("cannot write admin address file {}", path.display()))
 }

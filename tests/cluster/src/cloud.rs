@@ -7,7 +7,7 @@ use provider_mock::{
     admin::{Client, Termination},
     calls::Call,
     cloud::{Address, AddressKind, Balancer, ConditionsPatch, InstancePatch, NewInstances},
-    fault::FaultSpec,
+    fault::Fault,
 };
 
 /// The admin door of the mock.
@@ -121,8 +121,8 @@ impl Cloud {
 
     /// Does something to calls on purpose, for example `lost-answer,method=EnsureLoadBalancer,times=1`.
     pub async fn fault(&self, fault: &str) -> Result<()> {
-        let spec: FaultSpec = fault.parse().with_context(|| format!("{fault:?} is no fault"))?;
-        self.0.add_fault(&spec.into_fault()).await?;
+        let fault: Fault = fault.parse().with_context(|| format!("{fault:?} is no fault"))?;
+        self.0.add_fault(&fault).await?;
         Ok(())
     }
 

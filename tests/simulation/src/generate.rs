@@ -271,7 +271,7 @@ mod tests {
         for seed in 0..500 {
             for Timed { step, .. } in Plan::of(seed).steps {
                 if let Step::Cloud(_, text) = step {
-                    text.parse::<provider_mock::fault::FaultSpec>().unwrap();
+                    text.parse::<provider_mock::fault::Fault>().unwrap();
                 }
             }
         }

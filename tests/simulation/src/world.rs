@@ -21,7 +21,7 @@ use k8s_openapi::api::core::v1::{Namespace, Node, Service};
 use parking_lot::Mutex;
 use provider_mock::{
     cloud::{Cloud, ConditionsPatch, Credentials, NewLegacyBalancer, NewRoute, Settings, State, Store},
-    fault::FaultSpec,
+    fault::Fault,
     serve::Mock,
 };
 use tokio::time::{Duration, sleep};
@@ -80,7 +80,7 @@ pub struct Inner {
     /// The apiserver is away.
     away: Cell<bool>,
     /// The nodes and Services on which the provider breaks for good, and the fault that makes it.
-    spoilt: RefCell<BTreeMap<String, FaultSpec>>,
+    spoilt: RefCell<BTreeMap<String, Fault>>,
 }
 
 impl std::ops::Deref for World {
@@ -325,7 +325,7 @@ impl World {
         self.is_calm.set(true);
         self.mock.faults.remove(|_id, _kind| true);
         for spec in self.spoilt.borrow().values() {
-            self.mock.faults.add(spec.clone().into_fault());
+            self.mock.faults.add(spec.clone());
         }
         self.provider.start();
         self.doubling.percent(0);

@@ -7,8 +7,8 @@ use tonic::metadata::MetadataMap;
 /// "Deadline exceeded" is sent this much earlier, so that it still reaches the caller.
 const HEADSTART: Duration = Duration::from_millis(5);
 
-/// The value of `grpc-timeout`: at most eight digits and a unit.
-pub(super) fn timeout(metadata: &MetadataMap) -> Option<Duration> {
+/// How long the caller waits: the value of `grpc-timeout`, at most eight digits and a unit.
+pub fn timeout(metadata: &MetadataMap) -> Option<Duration> {
     let text = metadata.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

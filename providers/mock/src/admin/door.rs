@@ -1,5 +1,7 @@
 //! The admin door: requests come in, and are answered or refused as the table of requests says.
 
+use std::fmt::Display;
+
 use axum::{
     Json, Router,
     body::Bytes,
@@ -15,7 +17,7 @@ use serde_json::{Value, json};
 use super::{Info, Refusal};
 use crate::{
     cloud::{Balancer, CloudCalls, CloudError, State, existing},
-    fault::{FaultSpec, FaultStatus},
+    fault::Fault,
     mock::Mock,
 };
 
@@ -59,9 +61,12 @@ pub(super) struct Asked<'a> {
 
 impl Asked<'_> {
     pub(super) fn body<T: DeserializeOwned>(&self) -> Result<T, Refused> {
-        serde_json::from_slice(&self.body)
-            .map_err(|error| Refused(StatusCode::BAD_REQUEST, format!("the body is not as wanted: {error}")))
+        serde_json::from_slice(&self.body).map_err(misfit)
     }
+}
+
+fn misfit(error: impl Display) -> Refused {
+    Refused(StatusCode::BAD_REQUEST, format!("the body is not as wanted: {error}"))
 }
 
 /// Which calls are wanted; all when nothing is said.
@@ -119,10 +124,10 @@ impl Door {
         shown(self.mock.cloud.change(now, |state| act(state, now)).await??)
     }
 
-    pub(super) fn add_fault(&self, spec: FaultSpec) -> FaultStatus {
-        let status = self.mock.faults.add(spec.into_fault());
+    pub(super) fn add_fault(&self, fault: Value) -> Answer {
+        let status = self.mock.faults.add(Fault::try_from(fault).map_err(misfit)?);
         tracing::info!(id = status.id, fault = status.fault.label(), "a fault stands");
-        status
+        shown(status)
     }
 
     /// How many were taken away; that there is none of a kind is no error.

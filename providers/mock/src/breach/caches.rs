@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cloudprovider_sdk::proto::*;
+use prost::Message as _;
 
 use super::row::{Breach, breach};
 use crate::{
@@ -46,7 +47,7 @@ pub(super) const BREACHES: &[Breach] = &[
             }
             let known = request.service().and_then(|service| read.get(&service.uid));
             let known = known.filter(|(at, _)| is_young(at.as_second(), shot));
-            known.map_or(Turn::GoOn, |(_, answer)| Turn::Answer(Box::new(Ok(answer.clone()))))
+            known.map_or(Turn::GoOn, |(_, answer)| Turn::answer(Ok(answer.clone())))
         }),
 ];
 
@@ -87,5 +88,6 @@ fn without_asking(request: &mut Message, shot: &Shot<'_>) -> Turn {
         Some(InstanceResult { key: query.key, observed_at: shot.timestamp(), ..known.clone() })
     });
     let Some(results) = known.collect::<Option<Vec<_>>>() else { return Turn::GoOn };
-    shot.answer(&BatchGetInstancesResponse { results })
+    let answer = BatchGetInstancesResponse { results }.encode_to_vec();
+    Turn::answer(Message::answer(shot.method, answer.into()))
 }

@@ -12,7 +12,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::row::{Breach, breach};
 use crate::{
-    contract::{Message, Method, Subject},
+    contract::{Message, Method},
     scene::{Outcome, Reply, Shot},
 };
 
@@ -49,7 +49,10 @@ pub(super) const BREACHES: &[Breach] = &[
     breach("error-order", "missing rights look like absence").late(|request, reply, shot| {
         let Err(status) = &reply.outcome else { return };
         if matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated) {
-            reply.outcome = all_absent(request, shot).unwrap_or_else(|| Err(Status::not_found("not found")));
+            reply.outcome = match shot.method {
+                Method::BatchGetInstances | Method::GetLoadBalancer => all_absent(request, shot),
+                _ => Err(Status::not_found("not found")),
+            };
         }
     }),
 ];
@@ -90,28 +93,20 @@ fn tell_a_secret(status: &Status) -> Status {
     Status::with_error_details(status.code(), message, details)
 }
 
-/// An answer in which everything that was asked for is absent, with authority; nothing where that cannot be said.
-pub(super) fn all_absent(request: &Message, shot: &Shot<'_>) -> Option<Outcome> {
-    let result = |subject: &Subject| InstanceResult {
-        key: subject.key.clone(),
-        state: InstanceState::Absent.into(),
-        authoritative: true,
-        observed_at: shot.timestamp(),
-        ..InstanceResult::default()
-    };
-    let balancer = || LoadBalancer {
-        service: request.service(),
-        state: LoadBalancerState::Absent.into(),
-        ..LoadBalancer::default()
-    };
-    match shot.method {
-        Method::BatchGetInstances => {
-            let results = shot.subjects.iter().map(result).collect();
-            Some(shot.message(&BatchGetInstancesResponse { results }))
-        }
-        Method::GetLoadBalancer => {
-            Some(shot.message(&GetLoadBalancerResponse { load_balancer: Some(balancer()) }))
-        }
-        _ => None,
-    }
+/// A balancer or machines that were asked for are absent, these with authority.
+pub(crate) fn all_absent(request: &Message, shot: &Shot<'_>) -> Outcome {
+    let mut answer = shot.blank()?;
+    answer.each(|result: &mut InstanceResult| {
+        result.set_state(InstanceState::Absent);
+        result.authoritative = true;
+        result.observed_at = shot.timestamp();
+    });
+    answer.each(|answer: &mut GetLoadBalancerResponse| {
+        answer.load_balancer = Some(LoadBalancer {
+            service: request.service(),
+            state: LoadBalancerState::Absent.into(),
+            ..LoadBalancer::default()
+        });
+    });
+    Ok(answer)
 }

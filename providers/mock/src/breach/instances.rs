@@ -113,11 +113,8 @@ pub(crate) fn leave_out(reply: &mut Reply, kind: &str) {
 
 fn blind(request: &Message, reply: &mut Reply, shot: &Shot<'_>) {
     let names_only = shot.variant == "by-name";
-    if reply.outcome.is_err()
-        && !names_only
-        && let Some(absent) = super::errors::all_absent(request, shot)
-    {
-        reply.outcome = absent;
+    if reply.outcome.is_err() && !names_only {
+        reply.outcome = super::errors::all_absent(request, shot);
     }
     let queries = request.first::<BatchGetInstancesRequest>().unwrap_or_default().queries;
     let named = |key: &str| {

@@ -183,7 +183,7 @@ fn wrong_digest(balancer: &mut LoadBalancer, shot: &Shot<'_>) {
 
 fn hint(request: &mut Message, shot: &Shot<'_>) -> Turn {
     let uid = request.service().unwrap_or_default().uid;
-    let nothing_done = || shot.answer(&DeleteLoadBalancerResponse::default());
+    let nothing_done = || Turn::answer(shot.blank());
     let mut made_here = shot.memory.made_here.lock();
     match (shot.method, shot.variant) {
         (Method::EnsureLoadBalancer, "after-restart") => {

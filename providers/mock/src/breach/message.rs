@@ -29,7 +29,7 @@ pub(super) const BREACHES: &[Breach] = &[
         .to(&[Method::WatchInstances])
         .late(|_, reply, shot| {
             if reply.outcome.as_ref().is_ok_and(|frame| !frame.has("started")) {
-                reply.outcome = shot.message(&WatchInstancesResponse::default());
+                reply.outcome = shot.blank();
                 unknown_field(8, &mut reply.tail);
             }
         }),

@@ -10,15 +10,6 @@ use crate::{
     scene::{Shot, Turn},
 };
 
-const LED: &[Method] = &[
-    Method::Lead,
-    Method::EnsureLoadBalancer,
-    Method::BatchUpdateLoadBalancers,
-    Method::DeleteLoadBalancer,
-    Method::BatchEnsureRoutes,
-    Method::BatchDeleteRoutes,
-    Method::AddSshKeyToAllInstances,
-];
 const REVISED: &[Method] =
     &[Method::EnsureLoadBalancer, Method::BatchUpdateLoadBalancers, Method::DeleteLoadBalancer];
 const OWNED: &[Method] = &[
@@ -42,16 +33,16 @@ pub(super) const BREACHES: &[Breach] = &[
     ),
     breach("fencing", "a former leader is obeyed").to(Method::CHANGES).asked(any_leader),
     breach("lead-needed", "whoever calls is obeyed")
-        .to(LED)
+        .to(Method::LED)
         .early(|_, shot| match shot.method {
             // No leader is ever heard of, so that everybody may call.
-            Method::Lead => shot.answer(&LeadResponse::default()),
+            Method::Lead => Turn::answer(shot.blank()),
             _ => Turn::GoOn,
         })
         .asked(any_leader),
     breach("lead-takes-over", "a former leader leads again").to(&[Method::Lead]).late(|_, reply, shot| {
         if reply.outcome.is_err() {
-            reply.outcome = shot.message(&LeadResponse::default());
+            reply.outcome = shot.blank();
         }
     }),
     breach("lead-ends", "who once led leads for ever, or a mutation that was given up goes on in the cloud")

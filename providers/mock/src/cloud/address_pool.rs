@@ -7,17 +7,16 @@ use std::{
 
 use cloudprovider_sdk::{ProviderError, Result, proto::IpFamily};
 
-/// First addresses and how many: TEST-NET-1, -2, -3, then the network for benchmarks.
-const PUBLIC_V4: [(Ipv4Addr, u32); 4] = [
-    (Ipv4Addr::new(192, 0, 2, 1), 254),
-    (Ipv4Addr::new(198, 51, 100, 1), 254),
-    (Ipv4Addr::new(203, 0, 113, 1), 254),
-    (Ipv4Addr::new(198, 18, 0, 1), (1 << 17) - 2),
+/// Whether from within, the first address, and how many: TEST-NET-1, -2, -3, then the network for benchmarks.
+const POOLS: [(bool, IpAddr, u32); 7] = [
+    (false, IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 254),
+    (false, IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)), 254),
+    (false, IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)), 254),
+    (false, IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1)), (1 << 17) - 2),
+    (true, IpAddr::V4(Ipv4Addr::new(172, 31, 0, 1)), (1 << 16) - 2),
+    (false, IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)), 1 << 20),
+    (true, IpAddr::V6(Ipv6Addr::new(0xfd00, 0xdb8, 0, 0, 0, 0, 0, 1)), 1 << 20),
 ];
-const INTERNAL_V4: (Ipv4Addr, u32) = (Ipv4Addr::new(172, 31, 0, 1), (1 << 16) - 2);
-const PUBLIC_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
-const INTERNAL_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xdb8, 0, 0, 0, 0, 0, 1);
-const V6_COUNT: u32 = 1 << 20;
 
 /// Takes the lowest free address.
 ///
@@ -51,21 +50,16 @@ pub(super) fn take_this(taken: &mut BTreeSet<IpAddr>, text: &str, internal: bool
     Ok(address)
 }
 
-fn pool(family: IpFamily, internal: bool) -> Box<dyn Iterator<Item = IpAddr>> {
-    let v4 = |(first, count): (Ipv4Addr, u32)| {
-        let first = u32::from(first);
-        (first..first + count).map(|bits| IpAddr::V4(Ipv4Addr::from(bits)))
+fn pool(family: IpFamily, internal: bool) -> impl Iterator<Item = IpAddr> {
+    let is_v6 = family == IpFamily::Ipv6;
+    let fits =
+        move |(within, first, _): &(bool, IpAddr, u32)| *within == internal && first.is_ipv6() == is_v6;
+    let address = |first: IpAddr, nth: u32| match first {
+        IpAddr::V4(first) => IpAddr::V4(Ipv4Addr::from_bits(first.to_bits() + nth)),
+        IpAddr::V6(first) => IpAddr::V6(Ipv6Addr::from_bits(first.to_bits() + u128::from(nth))),
     };
-    let v6 = |first: Ipv6Addr| {
-        let first = u128::from(first);
-        (first..first + u128::from(V6_COUNT)).map(|bits| IpAddr::V6(Ipv6Addr::from(bits)))
-    };
-    match (family == IpFamily::Ipv6, internal) {
-        (false, false) => Box::new(PUBLIC_V4.into_iter().flat_map(v4)),
-        (false, true) => Box::new(v4(INTERNAL_V4)),
-        (true, false) => Box::new(v6(PUBLIC_V6)),
-        (true, true) => Box::new(v6(INTERNAL_V6)),
-    }
+    let all = move |(_, first, count)| (0..count).map(move |nth| address(first, nth));
+    POOLS.into_iter().filter(fits).flat_map(all)
 }
 
 #[cfg(test)]

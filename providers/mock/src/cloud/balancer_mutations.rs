@@ -2,13 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use cloudprovider_sdk::{
-    ProviderError, Result,
-    proto::{
-        Adoption, ClusterRef, EnsureLoadBalancerRequest, ErrorReason, IpFamily, LoadBalancerUpdate, Service,
-        TrafficPolicy,
-    },
-};
+use cloudprovider_sdk::{ProviderError, Result, proto::*};
 use jiff::Timestamp;
 
 use super::{

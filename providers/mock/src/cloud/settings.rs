@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::ArgAction;
+use clap::{ArgAction, Parser};
 use serde::{Deserialize, Serialize};
 
 use crate::duration;
@@ -18,7 +18,7 @@ pub enum UnknownNodes {
 }
 
 /// What a cloud is told once. Not part of the state file: the flags of the present start win.
-#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
+#[derive(Debug, Clone, PartialEq, Eq, Parser)]
 pub struct Settings {
     /// How every provider ID begins; also tells two mocks of one cluster apart.
     #[arg(skip)]
@@ -48,16 +48,8 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            provider_id_prefix: "mock://".into(),
-            zones: vec!["mock-1a".into(), "mock-1b".into(), "mock-1c".into()],
-            region: "mock-1".into(),
-            unknown_nodes: UnknownNodes::default(),
-            provisioning_delay: Duration::ZERO,
-            deletion_delay: Duration::ZERO,
-            terminate_linger: Duration::from_secs(2),
-            allot_pod_cidrs: true,
-        }
+        // The flags' own defaults: nothing was typed.
+        Self { provider_id_prefix: "mock://".to_owned(), ..Self::parse_from([""]) }
     }
 }
 

@@ -60,7 +60,7 @@ impl Store {
 }
 
 /// Writes beside the file and puts it in place, so that a reader sees the old or the new one, never a part.
-fn write(path: &Path, text: &[u8]) -> io::Result<()> {
+pub(crate) fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     fs::write(&beside, text)?;

@@ -2,7 +2,7 @@
 
 use cloudprovider_sdk::{contract::discovery::v1 as discovery, proto};
 use prost::{Message as _, bytes::Bytes};
-use prost_reflect::{DynamicMessage, ReflectMessage as _, Value};
+use prost_reflect::{DynamicMessage, Kind, ReflectMessage as _, Value};
 use tonic::Status;
 
 use super::Method;
@@ -23,7 +23,7 @@ macro_rules! named {
 
 named! { discovery: GetInfoRequest GetInfoResponse }
 named! {
-    proto: BackendSet BatchGetInstancesRequest ClusterRef DeleteLoadBalancerRequest EnsureLoadBalancerRequest
+    proto: AddSshKeyToAllInstancesResponse BackendSet BatchGetInstancesRequest ClusterRef DeleteLoadBalancerRequest DeleteLoadBalancerResponse EnsureLoadBalancerRequest
     EnsureLoadBalancerResponse Fencing GetCapabilitiesResponse GetControlPlaneEndpointResponse
     GetLoadBalancerResponse InProgress Instance InstanceResult LeadRequest ListInstancesResponse
     ListLoadBalancersResponse ListRoutesResponse ListedInstance LoadBalancer LoadBalancerUpdate
@@ -49,6 +49,26 @@ impl Message {
     pub(crate) fn answer(method: Method, bytes: Bytes) -> Result<Self, Status> {
         let read = method.answer().and_then(|is| DynamicMessage::decode(is, bytes).ok());
         read.map(Self).ok_or_else(|| Status::internal("the answer cannot be read"))
+    }
+
+    /// An answer of this RPC that says nothing; in a batch, one result with nothing but its key for each of these.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such RPC.
+    pub(crate) fn blank(method: Method, keys: impl Iterator<Item = String>) -> Result<Self, Status> {
+        let mut blank = Self::answer(method, Bytes::new())?;
+        let results = blank.0.descriptor().get_field_by_name("results");
+        if let Some(Kind::Message(result)) = results.map(|results| results.kind()) {
+            let result = |key| {
+                let mut result = DynamicMessage::new(result.clone());
+                // Every result has its key first.
+                let _is_text = result.try_set_field_by_number(1, Value::String(key));
+                Value::Message(result)
+            };
+            blank.set("results", Value::List(keys.map(result).collect()));
+        }
+        Ok(blank)
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {

@@ -53,13 +53,16 @@ impl Method {
     /// All that ask the cloud: those behind `Lead`, the last that answers from memory.
     pub(crate) const CLOUD_FACING: &[Self] = Self::ALL.split_at(Self::Lead as usize + 1).1;
     /// All that change the cloud.
-    pub(crate) const CHANGES: &[Self] = &[
+    pub(crate) const CHANGES: &[Self] = Self::LED.split_at(1).1;
+    /// All that a leader alone may call.
+    pub(crate) const LED: &[Self] = &[
+        Self::Lead,
+        Self::AddSshKeyToAllInstances,
         Self::EnsureLoadBalancer,
         Self::BatchUpdateLoadBalancers,
         Self::DeleteLoadBalancer,
         Self::BatchEnsureRoutes,
         Self::BatchDeleteRoutes,
-        Self::AddSshKeyToAllInstances,
     ];
     /// All that answer item by item.
     pub(crate) const BATCHES: &[Self] = &[

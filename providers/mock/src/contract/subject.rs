@@ -1,7 +1,7 @@
 //! What a request is about and on whose behalf, read from the wire: for the call log, and for faults that are meant for one
 //! node or Service only.
 
-use cloudprovider_sdk::proto;
+use cloudprovider_sdk::proto::*;
 use prost::{DecodeError, Message, bytes::Bytes};
 
 use super::Method;
@@ -30,25 +30,18 @@ impl Subject {
     }
 }
 
-impl From<proto::ServiceRef> for Subject {
-    fn from(service: proto::ServiceRef) -> Self {
-        let path = format!("{}/{}", service.namespace, service.name);
-        Self::new(service.uid.clone(), [path, service.uid, service.name])
-    }
-}
-
 /// What every request to the cloud begins with.
 #[derive(Clone, PartialEq, Message)]
 struct Asks {
     #[prost(message, optional, tag = "1")]
-    cluster: Option<proto::ClusterRef>,
+    cluster: Option<ClusterRef>,
 }
 
 /// What every request begins with that changes the cloud.
 #[derive(Clone, PartialEq, Message)]
 struct Changes {
     #[prost(message, optional, tag = "2")]
-    fencing: Option<proto::Fencing>,
+    fencing: Option<Fencing>,
 }
 
 /// Who asks, where somebody does, and as which leader; and everything that the request is about.
@@ -78,58 +71,55 @@ impl Head {
 fn subjects(method: Method, message: Bytes) -> Result<Vec<Subject>, DecodeError> {
     Ok(match method {
         Method::BatchGetInstances => {
-            let queries = proto::BatchGetInstancesRequest::decode(message)?.queries.into_iter();
+            let queries = BatchGetInstancesRequest::decode(message)?.queries.into_iter();
             queries.map(|query| of_node(query.key, query.node.unwrap_or_default())).collect()
         }
-        Method::GetLoadBalancer => {
-            proto::GetLoadBalancerRequest::decode(message)?.service.map(Subject::from).into_iter().collect()
-        }
+        Method::GetLoadBalancer => of_service(GetLoadBalancerRequest::decode(message)?.service),
         Method::EnsureLoadBalancer => {
-            let service = proto::EnsureLoadBalancerRequest::decode(message)?.service;
-            service.and_then(|service| service.r#ref).map(Subject::from).into_iter().collect()
+            of_service(EnsureLoadBalancerRequest::decode(message)?.service.and_then(|service| service.r#ref))
         }
-        Method::DeleteLoadBalancer => proto::DeleteLoadBalancerRequest::decode(message)?
-            .service
-            .map(Subject::from)
-            .into_iter()
-            .collect(),
+        Method::DeleteLoadBalancer => of_service(DeleteLoadBalancerRequest::decode(message)?.service),
         Method::BatchUpdateLoadBalancers => {
-            let items = proto::BatchUpdateLoadBalancersRequest::decode(message)?.items.into_iter();
-            items.filter_map(|item| item.service?.r#ref.map(Subject::from)).collect()
+            let items = BatchUpdateLoadBalancersRequest::decode(message)?.items.into_iter();
+            items.flat_map(|item| of_service(item.service.and_then(|service| service.r#ref))).collect()
         }
         Method::BatchEnsureRoutes => {
-            let items = proto::BatchEnsureRoutesRequest::decode(message)?.items.into_iter();
+            let items = BatchEnsureRoutesRequest::decode(message)?.items.into_iter();
             items.map(|item| of_route(item.key, item.destination_cidr, String::new(), item.target)).collect()
         }
         Method::BatchDeleteRoutes => {
-            let items = proto::BatchDeleteRoutesRequest::decode(message)?.items.into_iter();
-            let listed = |item: proto::RouteToDelete| (item.key, item.route.unwrap_or_default());
-            items
-                .map(listed)
-                .map(|(key, route)| of_route(key, route.destination_cidr, route.id, route.target))
-                .collect()
+            let items = BatchDeleteRoutesRequest::decode(message)?.items.into_iter();
+            let routes = items.map(|item| (item.key, item.route.unwrap_or_default()));
+            routes.map(|(key, is)| of_route(key, is.destination_cidr, is.id, is.target)).collect()
         }
         Method::BatchGetVolumeLabels => {
-            let queries = proto::BatchGetVolumeLabelsRequest::decode(message)?.queries.into_iter();
+            let queries = BatchGetVolumeLabelsRequest::decode(message)?.queries.into_iter();
             queries.map(|query| Subject::new(query.key, [query.volume_id, query.name])).collect()
         }
         Method::GetControlPlaneEndpoint => {
-            let name = proto::GetControlPlaneEndpointRequest::decode(message)?.cluster_name;
+            let name = GetControlPlaneEndpointRequest::decode(message)?.cluster_name;
             vec![Subject::new(String::new(), [name])]
         }
         Method::AddSshKeyToAllInstances => {
-            let user = proto::AddSshKeyToAllInstancesRequest::decode(message)?.user;
-            vec![Subject::new(String::new(), [user])]
+            vec![Subject::new(String::new(), [AddSshKeyToAllInstancesRequest::decode(message)?.user])]
         }
         _ => Vec::new(),
     })
 }
 
-fn of_node(key: String, node: proto::NodeRef) -> Subject {
+fn of_service(service: Option<ServiceRef>) -> Vec<Subject> {
+    let subject = |service: ServiceRef| {
+        let path = format!("{}/{}", service.namespace, service.name);
+        Subject::new(service.uid.clone(), [path, service.uid, service.name])
+    };
+    service.map(subject).into_iter().collect()
+}
+
+fn of_node(key: String, node: NodeRef) -> Subject {
     Subject::new(key, [node.name, node.provider_id, node.uid])
 }
 
-fn of_route(key: String, cidr: String, id: String, target: Option<proto::NodeRef>) -> Subject {
+fn of_route(key: String, cidr: String, id: String, target: Option<NodeRef>) -> Subject {
     let node = target.unwrap_or_default();
     Subject::new(key, [cidr, node.name, node.provider_id, id])
 }

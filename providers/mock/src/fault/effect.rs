@@ -87,48 +87,30 @@ fn bare(code: &str, message: &str) -> Status {
 
 /// The answer to a change that was not begun: all of it goes on.
 fn in_progress(request: &Message, shot: &Shot<'_>, retry_after: Duration) -> Turn {
-    let in_progress = Some(InProgress {
+    let going_on = Some(InProgress {
         retry_after: retry_after.try_into().ok(),
         reason: "PROVISIONING".to_owned(),
         message: "a fault of the mock".to_owned(),
     });
-    let keys = || shot.subjects.iter().map(|subject| subject.key.clone());
-    let going_on = || in_progress.clone();
-    match shot.method {
-        Method::EnsureLoadBalancer => {
-            let load_balancer = LoadBalancer {
-                service: request.service(),
-                state: LoadBalancerState::Pending.into(),
-                ownership: Ownership::ByUid.into(),
-                ..LoadBalancer::default()
-            };
-            let load_balancer = Some(load_balancer);
-            shot.answer(&EnsureLoadBalancerResponse { load_balancer, in_progress, ..Default::default() })
-        }
-        Method::DeleteLoadBalancer => {
-            shot.answer(&DeleteLoadBalancerResponse { in_progress, ..Default::default() })
-        }
-        Method::AddSshKeyToAllInstances => shot.answer(&AddSshKeyToAllInstancesResponse { in_progress }),
-        Method::BatchUpdateLoadBalancers => {
-            let outcome = UpdateOutcome::NotUpdated.into();
-            let result = |service_uid| LoadBalancerUpdateResult {
-                service_uid,
-                outcome,
-                in_progress: going_on(),
-                ..Default::default()
-            };
-            shot.answer(&BatchUpdateLoadBalancersResponse { results: keys().map(result).collect() })
-        }
-        Method::BatchEnsureRoutes => {
-            let result = |key| RouteResult { key, in_progress: going_on(), ..Default::default() };
-            shot.answer(&BatchEnsureRoutesResponse { results: keys().map(result).collect() })
-        }
-        Method::BatchDeleteRoutes => {
-            let result = |key| RouteDeletion { key, in_progress: going_on(), ..Default::default() };
-            shot.answer(&BatchDeleteRoutesResponse { results: keys().map(result).collect() })
-        }
-        _ => Turn::GoOn,
-    }
+    let Ok(mut answer) = shot.blank() else { return Turn::GoOn };
+    answer.each(|answer: &mut EnsureLoadBalancerResponse| {
+        answer.load_balancer = Some(LoadBalancer {
+            service: request.service(),
+            state: LoadBalancerState::Pending.into(),
+            ownership: Ownership::ByUid.into(),
+            ..LoadBalancer::default()
+        });
+        answer.in_progress.clone_from(&going_on);
+    });
+    answer.each(|answer: &mut DeleteLoadBalancerResponse| answer.in_progress.clone_from(&going_on));
+    answer.each(|answer: &mut AddSshKeyToAllInstancesResponse| answer.in_progress.clone_from(&going_on));
+    answer.each(|result: &mut LoadBalancerUpdateResult| {
+        result.set_outcome(UpdateOutcome::NotUpdated);
+        result.in_progress.clone_from(&going_on);
+    });
+    answer.each(|result: &mut RouteResult| result.in_progress.clone_from(&going_on));
+    answer.each(|result: &mut RouteDeletion| result.in_progress.clone_from(&going_on));
+    Turn::answer(Ok(answer))
 }
 
 fn partial(reply: &mut Reply, shot: &Shot<'_>, location: &str) {
@@ -164,13 +146,9 @@ fn absent(request: &Message, reply: &mut Reply, shot: &Shot<'_>) {
             !shot.hits_named([&path, &service.uid, &balancer.id])
         });
     });
-    reply.each(shot, |answer: &mut GetLoadBalancerResponse| {
-        answer.load_balancer = Some(LoadBalancer {
-            service: request.service(),
-            state: LoadBalancerState::Absent.into(),
-            ..LoadBalancer::default()
-        });
-    });
+    if shot.method == Method::GetLoadBalancer && reply.outcome.is_ok() {
+        reply.outcome = breach::all_absent(request, shot);
+    }
     reply.each(shot, |result: &mut VolumeResult| {
         result.set_state(VolumeState::Absent);
         result.labels.clear();

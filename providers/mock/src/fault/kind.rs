@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{breach, contract::Method, duration::Time};
 
-/// A fault and when it is done.
+/// A fault and when it is done. From text, or from JSON by `TryFrom`, it is known to make sense.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fault {
     /// What is done.
@@ -209,25 +209,8 @@ pub const COMMON_KEYS: [&str; 5] = ["method", "on", "times", "skip", "probabilit
 impl FaultKind {
     /// Its name.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Latency { .. } => "latency",
-            Self::Error { .. } => "error",
-            Self::Status { .. } => "status",
-            Self::Throttle { .. } => "throttle",
-            Self::Hang => "hang",
-            Self::LostAnswer { .. } => "lost-answer",
-            Self::Partial { .. } => "partial",
-            Self::Absent => "absent",
-            Self::State { .. } => "state",
-            Self::NotAuthoritative => "not-authoritative",
-            Self::ItemError { .. } => "item-error",
-            Self::InProgress { .. } => "in-progress",
-            Self::MetadataNotReady { .. } => "metadata-not-ready",
-            Self::Crash { .. } => "crash",
-            Self::DropChanges => "drop-changes",
-            Self::CutWatch { .. } => "cut-watch",
-            Self::Breach { .. } => "breach",
-        }
+        let written = serde_json::to_value(self).unwrap_or_default();
+        KINDS.iter().find(|kind| written["kind"] == kind.name).map_or("", |kind| kind.name)
     }
 
     /// Whether it can do anything to an RPC.
@@ -244,29 +227,6 @@ impl Fault {
     /// A fault that is done to every call that it fits.
     pub fn new(kind: FaultKind) -> Self {
         Self { kind, method: None, on: Vec::new(), times: None, skip: None, probability: None }
-    }
-
-    /// A breach of this rule, in its first variant.
-    pub fn breach(rule: &str) -> Self {
-        Self::new(FaultKind::Breach { rule: rule.to_owned(), variant: String::new() })
-    }
-
-    /// Only to this RPC.
-    pub fn method(mut self, method: &str) -> Self {
-        self.method = Some(method.to_owned());
-        self
-    }
-
-    /// Only to so many calls.
-    pub fn times(mut self, times: u32) -> Self {
-        self.times = Some(times);
-        self
-    }
-
-    /// Only to this node, Service, route or volume.
-    pub fn on(mut self, name: &str) -> Self {
-        self.on.push(name.to_owned());
-        self
     }
 
     /// A few words for the call log.

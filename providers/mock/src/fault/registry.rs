@@ -24,6 +24,8 @@ struct Inner {
 struct Entry {
     id: u64,
     fault: Arc<Fault>,
+    /// To which RPCs it can do something.
+    fits: Vec<Method>,
     seen: u32,
     used: u32,
 }
@@ -47,7 +49,8 @@ impl Faults {
         let mut inner = self.inner.lock();
         inner.last += 1;
         let id = inner.last;
-        let entry = Entry { id, fault: Arc::new(fault), seen: 0, used: 0 };
+        let fits = Method::ALL.iter().copied().filter(|method| fault.kind.fits(*method)).collect();
+        let entry = Entry { id, fault: Arc::new(fault), fits, seen: 0, used: 0 };
         let status = entry.status();
         inner.standing.push(entry);
         status
@@ -78,7 +81,7 @@ impl Faults {
         for entry in &mut inner.standing {
             let fault = &entry.fault;
             let right_call = fault.method.as_deref().is_none_or(|name| name == method.name())
-                && fault.kind.fits(method)
+                && entry.fits.contains(&method)
                 && meant_for(fault, subjects);
             if !right_call || entry.spent() {
                 continue;
@@ -129,7 +132,7 @@ mod tests {
     #[test]
     fn times_and_skip_bound_how_often_a_fault_is_done() {
         let faults = Faults::default();
-        faults.add(Fault { skip: Some(1), ..Fault::new(FaultKind::Hang).times(2) });
+        faults.add(Fault { skip: Some(1), times: Some(2), ..Fault::new(FaultKind::Hang) });
         let seen: Vec<_> = (0..5).map(|_| met(&faults, Method::ListRoutes)).collect();
         assert_eq!(seen, [0, 1, 1, 0, 0]);
         let status = &faults.list()[0];
@@ -139,8 +142,8 @@ mod tests {
     #[test]
     fn a_fault_is_done_only_where_it_is_meant() {
         let faults = Faults::default();
-        faults.add(Fault::new(FaultKind::Hang).method("ListRoutes"));
-        faults.add(Fault::new(FaultKind::Absent).on("node-1*"));
+        faults.add(Fault { method: Some("ListRoutes".into()), ..Fault::new(FaultKind::Hang) });
+        faults.add(Fault { on: vec!["node-1*".into()], ..Fault::new(FaultKind::Absent) });
         assert_eq!(met(&faults, Method::ListRoutes), 2, "what a list is about shows later");
         assert_eq!(met(&faults, Method::ListClusters), 0);
         let batch = |name| faults.meet(Method::BatchGetInstances, &node(name), || 0.5).len();

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use cloudprovider_sdk::{code_name, proto};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize as _;
 use serde_json::{Map, Value};
 use tonic::Code;
 
@@ -15,25 +15,7 @@ use crate::{breach, contract::Method};
 #[error("{0}")]
 pub struct FaultError(String);
 
-/// A fault that was checked.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Value", into = "Fault")]
-pub struct FaultSpec(Fault);
-
-impl FaultSpec {
-    /// The fault.
-    pub fn into_fault(self) -> Fault {
-        self.0
-    }
-}
-
-impl From<FaultSpec> for Fault {
-    fn from(spec: FaultSpec) -> Self {
-        spec.0
-    }
-}
-
-impl TryFrom<Value> for FaultSpec {
+impl TryFrom<Value> for Fault {
     type Error = FaultError;
 
     fn try_from(value: Value) -> Result<Self, FaultError> {
@@ -50,13 +32,13 @@ impl TryFrom<Value> for FaultSpec {
             let keys = [kind.keys, &COMMON_KEYS].concat().join(", ");
             return fail(format!("{key:?} is no key of {name}; known are {keys}"));
         }
-        let fault: Fault =
-            Fault::deserialize(&value).map_err(|error| FaultError(format!("fault {name}: {error}")))?;
-        check(fault).map(Self)
+        let fault =
+            Self::deserialize(&value).map_err(|error| FaultError(format!("fault {name}: {error}")))?;
+        check(fault)
     }
 }
 
-impl FromStr for FaultSpec {
+impl FromStr for Fault {
     type Err = FaultError;
 
     fn from_str(text: &str) -> Result<Self, FaultError> {
@@ -94,16 +76,11 @@ fn fail<T>(message: impl Into<String>) -> Result<T, FaultError> {
 }
 
 fn check(mut fault: Fault) -> Result<Fault, FaultError> {
-    if let Some(text) = &fault.method {
-        match Method::named(text) {
-            Some(method) => fault.method = Some(method.name().to_owned()),
-            None => {
-                return fail(format!(
-                    "{text:?} is no RPC of the contract; use for example EnsureLoadBalancer"
-                ));
-            }
-        }
-    }
+    let method = fault.method.as_deref().map(|text| {
+        let wrong = format!("{text:?} is no RPC of the contract; use for example EnsureLoadBalancer");
+        Method::named(text).ok_or(FaultError(wrong))
+    });
+    let method = method.transpose()?;
     if fault.probability.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
         return fail("probability must be from 0 to 1");
     }
@@ -122,11 +99,10 @@ fn check(mut fault: Fault) -> Result<Fault, FaultError> {
         FaultKind::Breach { rule, variant } => check_breach(rule, variant)?,
         _ => {}
     }
-    if let Some(method) = fault.method.as_deref().and_then(Method::named)
-        && !fault.kind.fits(method)
-    {
+    if let Some(method) = method.filter(|method| !fault.kind.fits(*method)) {
         return fail(format!("{} does nothing to {}", fault.label(), method.name()));
     }
+    fault.method = method.map(|method| method.name().to_owned());
     Ok(fault)
 }
 
@@ -167,7 +143,7 @@ mod tests {
     use crate::duration::Time;
 
     fn fault(text: &str) -> Fault {
-        text.parse::<FaultSpec>().unwrap().into_fault()
+        text.parse().unwrap()
     }
 
     #[test]
@@ -206,7 +182,7 @@ mod tests {
             ("absent,method=GetStatus", "absent does nothing to GetStatus"),
             ("{", "\"{\" is no JSON"),
         ] {
-            let error = text.parse::<FaultSpec>().unwrap_err().to_string();
+            let error = text.parse::<Fault>().unwrap_err().to_string();
             assert!(error.starts_with(wanted), "{text}: {error}");
         }
     }

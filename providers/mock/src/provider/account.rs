@@ -11,33 +11,26 @@ use crate::cloud::{Credentials, timestamp};
 impl CloudProvider for Honest {
     async fn get_status(&self, _ctx: &CallContext) -> Result<GetStatusResponse> {
         let now = self.mock.now();
-        let is = self.mock.cloud.read(now, |state| state.conditions.clone());
-        let credentials = match is.credentials {
-            Credentials::Valid => "",
-            Credentials::Invalid => "CredentialsRefused",
-            Credentials::Expired => "CredentialsExpired",
-        };
-        let unless = |holds: bool, reason: &'static str| if holds { "" } else { reason };
-        let throttled = unless(!is.rate_limited, "Throttled");
-        let conditions = [
-            (ConditionType::ConfigValid, is.config_valid, unless(is.config_valid, "ConfigInvalid")),
-            (ConditionType::CredentialsValid, credentials.is_empty(), credentials),
-            (
-                ConditionType::CloudReachable,
-                is.cloud_reachable,
-                unless(is.cloud_reachable, "CloudUnreachable"),
-            ),
-            (ConditionType::WatchHealthy, is.watch_healthy, unless(is.watch_healthy, "WatchBroken")),
-            (ConditionType::RateLimited, is.rate_limited, throttled),
+        let is = self.mock.look(|state| state.conditions.clone());
+        let refused =
+            if is.credentials == Credentials::Expired { "CredentialsExpired" } else { "CredentialsRefused" };
+        let valid = is.credentials == Credentials::Valid;
+        let condition =
+            |kind: ConditionType, holds: bool, good: bool, else_because: &str| ProviderCondition {
+                r#type: kind.into(),
+                status: if holds { ConditionStatus::True } else { ConditionStatus::False }.into(),
+                reason: if holds == good { String::new() } else { else_because.to_owned() },
+                ..ProviderCondition::default()
+            };
+        let conditions = vec![
+            condition(ConditionType::ConfigValid, is.config_valid, true, "ConfigInvalid"),
+            condition(ConditionType::CredentialsValid, valid, true, refused),
+            condition(ConditionType::CloudReachable, is.cloud_reachable, true, "CloudUnreachable"),
+            condition(ConditionType::WatchHealthy, is.watch_healthy, true, "WatchBroken"),
+            condition(ConditionType::RateLimited, is.rate_limited, false, "Throttled"),
         ];
-        let condition = |(kind, holds, reason): (ConditionType, bool, &str)| ProviderCondition {
-            r#type: kind.into(),
-            status: if holds { ConditionStatus::True } else { ConditionStatus::False }.into(),
-            reason: reason.to_owned(),
-            ..ProviderCondition::default()
-        };
         Ok(GetStatusResponse {
-            conditions: conditions.map(condition).into(),
+            conditions,
             config_digest: String::new(),
             credentials_generation: is.credentials_generation,
             last_cloud_contact: is.cloud_reachable.then(|| timestamp(now)),

@@ -69,6 +69,6 @@ impl Routes for Honest {
 
 impl Honest {
     fn seen(&self, listed: ListedRoute) -> Route {
-        listed.seen(self.mock.advertised.tagged_routes())
+        listed.seen(self.mock.advertised.has(Capability::RouteOwnership))
     }
 }

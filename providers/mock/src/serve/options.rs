@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use cloudprovider_sdk::ServeOptions;
 
-use crate::{admin, advertised::Advertised, cloud::Settings, duration, fault::FaultSpec};
+use crate::{admin, advertised::Advertised, cloud::Settings, duration, fault::Fault};
 
 /// Flags of the running mock.
 #[derive(Debug, Clone, clap::Args)]
@@ -41,7 +41,7 @@ pub struct Options {
     pub advertise: Advertised,
     /// A fault that stands from the start: error,reason=RATE_LIMITED,method=EnsureLoadBalancer,times=3. May be repeated.
     #[arg(long, value_name = "FAULT")]
-    pub fault: Vec<FaultSpec>,
+    pub fault: Vec<Fault>,
 }
 
 impl Options {

@@ -43,27 +43,30 @@ pub(super) struct Call {
 pub(super) struct Entry {
     world: Arc<World>,
     method: Method,
-    sequence: u64,
-    ended: bool,
+    /// Its number, until it ended.
+    open: Option<u64>,
 }
 
 impl Entry {
     pub(super) fn end(mut self, code: &str, reason: &str) {
-        self.ended = true;
-        self.world.mock.calls.end(self.method, self.sequence, code, reason, self.world.mock.now());
+        self.close(code, reason);
     }
 
     pub(super) fn end_with(self, status: &Status) {
         let reason = ProviderError::from_status(status).map_or("", |error| error.reason().wire_name());
         self.end(code_name(status.code()), reason);
     }
+
+    fn close(&mut self, code: &str, reason: &str) {
+        if let Some(sequence) = self.open.take() {
+            self.world.mock.calls.end(self.method, sequence, code, reason, self.world.mock.now());
+        }
+    }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        if !self.ended {
-            self.world.mock.calls.end(self.method, self.sequence, GONE, "", self.world.mock.now());
-        }
+        self.close(GONE, "");
     }
 }
 
@@ -93,7 +96,7 @@ pub(super) fn arrive(
             ..calls::Call::default()
         },
     );
-    let entry = Entry { world: Arc::clone(&world), method, sequence, ended: false };
+    let entry = Entry { world: Arc::clone(&world), method, open: Some(sequence) };
     let met = world.mock.faults.meet(method, &subjects, fastrand::f64);
     for fault in &met {
         world.mock.calls.note_fault(sequence, fault.label());

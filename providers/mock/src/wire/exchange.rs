@@ -2,11 +2,11 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use cloudprovider_sdk::{BoxError, GrpcRequest, GrpcResponse, GrpcService};
+use cloudprovider_sdk::{BoxError, GrpcRequest, GrpcResponse, GrpcService, timeout};
 use http::HeaderMap;
 use http_body_util::{BodyExt as _, Full};
 use prost::bytes::Bytes;
-use tonic::{Code, Status, body::Body};
+use tonic::{Code, Status, body::Body, metadata::MetadataMap};
 use tower::ServiceExt as _;
 
 use super::{
@@ -49,7 +49,7 @@ pub(super) async fn exchange(
     let (parts, body) = request.into_parts();
     let body = match body.collect().await {
         Ok(body) => body.to_bytes(),
-        Err(status) => return Ok(frames::failed_answer(status)),
+        Err(status) => return Ok(status.into_http()),
     };
     let message = frames::only_message(&body);
     let known = message.and_then(|message| Some((Head::read(method, &message).ok()?, message)));
@@ -110,29 +110,13 @@ async fn never() -> ! {
 }
 
 fn deadline_of(request: &GrpcRequest) -> Duration {
-    let text = request.headers().get(DEADLINE).and_then(|text| text.to_str().ok());
-    text.and_then(millis_of).unwrap_or_default()
+    timeout(&MetadataMap::from_headers(request.headers().clone())).unwrap_or_default()
 }
 
 async fn work_too_late(inner: GrpcService, mut request: GrpcRequest, deadline: Duration, told: bool) {
     request.headers_mut().remove(DEADLINE);
     tokio::time::sleep(deadline + if told { MUCH_TOO_LATE } else { TOO_LATE }).await;
     let _nobody_waits_for_it = inner.oneshot(request).await;
-}
-
-/// `grpc-timeout`: digits and a unit.
-fn millis_of(text: &str) -> Option<Duration> {
-    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let number: u64 = digits.parse().ok()?;
-    Some(match unit {
-        "H" => Duration::from_secs(number.checked_mul(3600)?),
-        "M" => Duration::from_secs(number.checked_mul(60)?),
-        "S" => Duration::from_secs(number),
-        "m" => Duration::from_millis(number),
-        "u" => Duration::from_micros(number),
-        "n" => Duration::from_nanos(number),
-        _ => return None,
-    })
 }
 
 fn crash(method: Method) -> ! {
@@ -164,7 +148,7 @@ impl Call {
             }
             Err(status) => {
                 entry.end_with(&status);
-                frames::failed_answer(status)
+                status.into_http()
             }
         }
     }
@@ -176,7 +160,7 @@ fn watch(call: Call, entry: Entry, answer: GrpcResponse) -> GrpcResponse {
     if let Some(status) = Status::from_header_map(&parts.headers) {
         let status = call.after(Err(status.clone()), 0).0.err().unwrap_or(status);
         entry.end_with(&status);
-        return frames::failed_answer(status);
+        return status.into_http();
     }
     let mut number = 0;
     let change = move |message: Bytes| {

@@ -47,11 +47,6 @@ pub(crate) fn ok_answer(message: &[u8]) -> GrpcResponse {
     answer(Body::new(StreamBody::new(stream::iter(frames))))
 }
 
-/// An answer with this status and no message.
-pub(crate) fn failed_answer(status: Status) -> GrpcResponse {
-    status.into_http()
-}
-
 /// An answer that breaks off: the stream is reset.
 pub(crate) fn reset_answer() -> GrpcResponse {
     // HTTP/2 shows an error in place of a frame as a reset of the stream.

@@ -18,7 +18,7 @@ use cloudprovider_sdk::{
         routes_client::RoutesClient, volumes_client::VolumesClient,
     },
 };
-use provider_mock::{admin::Client, fault::FaultSpec};
+use provider_mock::{admin::Client, fault::Fault};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tonic::{
@@ -76,8 +76,8 @@ impl Mock {
     }
 
     pub async fn fault(&self, text: &str) -> u64 {
-        let spec: FaultSpec = text.parse().unwrap();
-        self.admin.add_fault(&spec.into_fault()).await.unwrap().id
+        let fault: Fault = text.parse().unwrap();
+        self.admin.add_fault(&fault).await.unwrap().id
     }
 
     pub async fn clear(&self) {

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use provider_mock::{admin::Client, fault::FaultSpec};
+use provider_mock::{admin::Client, fault::Fault};
 use tempfile::TempDir;
 use tokio::{process::Command, task::JoinHandle};
 
@@ -39,7 +39,7 @@ pub fn programs() -> &'static Path {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = std::process::Command::new(cargo);
-        build.current_dir(&root).args(["build", "--quiet", "--bin", "provider-mock"]);
+        build.current_dir(&root).args(["build", "--quiet", "--bins", "-p", "provider-mock"]);
         assert!(build.status().unwrap().success(), "cargo cannot build provider-mock");
         // Our own program stands in the same folder.
         Path::new(env!("CARGO_BIN_EXE_provider-conformance")).parent().unwrap().to_owned()
@@ -85,8 +85,8 @@ impl Mock {
     }
 
     pub async fn fault(&self, text: &str) {
-        let spec: FaultSpec = text.parse().unwrap();
-        self.admin.add_fault(&spec.into_fault()).await.unwrap();
+        let fault: Fault = text.parse().unwrap();
+        self.admin.add_fault(&fault).await.unwrap();
     }
 
     pub fn endpoint(&self) -> String {

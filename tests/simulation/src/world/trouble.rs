@@ -4,7 +4,7 @@ use anyhow::Result;
 use apiserver::{Cut, Fault, History, Interception, View};
 use provider_mock::{
     cloud::{ConditionsPatch, Credentials},
-    fault::FaultSpec,
+    fault::Fault as CloudFault,
 };
 use tokio::time::Duration;
 
@@ -71,8 +71,8 @@ impl World {
         }
     }
 
-    pub(super) fn fault(&self, time: Duration, spec: FaultSpec) {
-        let id = self.mock.faults.add(spec.into_fault()).id;
+    pub(super) fn fault(&self, time: Duration, spec: CloudFault) {
+        let id = self.mock.faults.add(spec).id;
         self.later(time, move |world| _ = world.mock.faults.remove(|one, _kind| one == id));
     }
 
@@ -83,8 +83,8 @@ impl World {
             _ => return Ok(()),
         };
         let kind = if hangs { "hang" } else { "error,reason=INTERNAL_ERROR" };
-        let spec: FaultSpec = format!("{kind},method={method},on={name}").parse()?;
-        self.mock.faults.add(spec.clone().into_fault());
+        let spec: CloudFault = format!("{kind},method={method},on={name}").parse()?;
+        self.mock.faults.add(spec.clone());
         self.spoilt.borrow_mut().insert(name, spec);
         Ok(())
     }
