@@ -204,7 +204,7 @@ pub async fn run(
         leadership.believers.close();
         if timeout(LAST_WORD, leadership.believers.wait()).await.is_err() {
             tracing::warn!(
-                "a provider did not hear that this process leads no more: what it does ends with its time"
+                "a provider did not receive the end of leadership: its work ends when its term expires"
             );
         }
         lock.release().await;

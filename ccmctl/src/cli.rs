@@ -187,7 +187,7 @@ pub(crate) struct Way {
 fn node_name(text: &str) -> Result<String, String> {
     let fits = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || matches!(char, '-' | '.');
     if text.is_empty() || text.len() > 253 || !text.chars().all(fits) {
-        return Err(format!("{text:?} is no name of a node: lower case letters, digits, '-' and '.'"));
+        return Err(format!("{text:?} is not the name of a node: lower case letters, digits, '-' and '.'"));
     }
     Ok(text.to_owned())
 }

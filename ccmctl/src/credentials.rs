@@ -45,9 +45,9 @@ pub(crate) async fn config(way: &Way) -> Result<Config> {
             Config::from_custom_kubeconfig(read, &options).await?
         }
         None if way.context.is_some() => Config::from_kubeconfig(&options).await?,
-        None => {
-            Config::infer().await.context("there is no kubeconfig, and this is no pod: give --kubeconfig")?
-        }
+        None => Config::infer()
+            .await
+            .context("no kubeconfig found, and not running in a pod: give --kubeconfig")?,
     };
     Ok(config)
 }
@@ -109,7 +109,7 @@ fn of_flags(way: &Way) -> Result<Option<(ClientConfig, Option<HeaderValue>)>> {
                 .with_context(|| format!("--client-key={} holds no key", key.display()))?;
             let tls = builder
                 .with_client_auth_cert(chain, key)
-                .context("--client-certificate and --client-key are of no use")?;
+                .context("--client-certificate and --client-key cannot be used")?;
             Some((tls, token))
         }
         _ => token.map(|token| (builder.with_no_client_auth(), Some(token))),
@@ -117,8 +117,8 @@ fn of_flags(way: &Way) -> Result<Option<(ClientConfig, Option<HeaderValue>)>> {
 }
 
 async fn of_kubeconfig(config: &Config) -> Result<(ClientConfig, Option<HeaderValue>)> {
-    let tls = config.rustls_client_config().context("the kubeconfig's certificates are of no use")?;
-    let Some(layer) = config.auth_layer().context("the kubeconfig's credentials are of no use")? else {
+    let tls = config.rustls_client_config().context("the kubeconfig's certificates cannot be used")?;
+    let Some(layer) = config.auth_layer().context("the kubeconfig's credentials cannot be used")? else {
         return Ok((tls, None));
     };
     // The layer knows every kind of credentials, and writes them into a request: this one goes nowhere.
@@ -144,7 +144,7 @@ fn roots(path: &Path) -> Result<RootCertStore> {
     for certificate in certificates(path)? {
         roots
             .add(certificate)
-            .with_context(|| format!("{} holds a certificate of no use", path.display()))?;
+            .with_context(|| format!("{} holds an unusable certificate", path.display()))?;
     }
     Ok(roots)
 }

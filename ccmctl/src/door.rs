@@ -158,11 +158,12 @@ impl Door {
 
 /// Host and port of an `https` URL.
 fn address(server: &str) -> Result<(String, u16)> {
-    let uri: Uri =
-        server.parse().with_context(|| format!("--server={server:?} is no URL: give https://HOST:PORT"))?;
+    let uri: Uri = server
+        .parse()
+        .with_context(|| format!("--server={server:?} is not a URL: give https://HOST:PORT"))?;
     match (uri.scheme_str(), uri.host()) {
         (Some("https"), Some(host)) => Ok((host.to_owned(), uri.port_u16().unwrap_or(443))),
-        _ => bail!("--server={server:?} is no https URL: give https://HOST:PORT"),
+        _ => bail!("--server={server:?} is not an https URL: give https://HOST:PORT"),
     }
 }
 
@@ -173,7 +174,7 @@ async fn greet(
 ) -> Result<SendRequest<Empty<Bytes>>> {
     let name = name.trim_matches(['[', ']']).to_owned();
     let name =
-        ServerName::try_from(name.clone()).with_context(|| format!("{name:?} is no name of a server"))?;
+        ServerName::try_from(name.clone()).with_context(|| format!("{name:?} is not a server name"))?;
     let connector = TlsConnector::from(credentials.tls.clone());
     let stream =
         timeout(CONNECT, connector.connect(name, stream)).await.context("no handshake in time")??;

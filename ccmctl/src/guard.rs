@@ -61,7 +61,7 @@ pub(crate) async fn confirm(way: &Way, names: &[String], yes: bool, output: &Out
         format!("The host deletes them in its next passes, unless an instance is found or a kubelet is heard. To take it back: \
                  kubectl annotate node NAME {CONFIRM}-")
     } else {
-        "Nothing was done: say --yes if these Nodes are really gone. Their pods are then deleted, too.".to_owned()
+        "Nothing was done: give --yes if these nodes are really gone. Their pods are then deleted as well.".to_owned()
     });
     output.done(&wanted, &lines)?;
     Ok(Verdict::attention_if(!yes))

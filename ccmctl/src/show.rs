@@ -62,7 +62,7 @@ impl Output {
     pub(crate) fn guard(&self, guards: &[Guard]) -> Result<()> {
         self.print(&guards, || {
             if guards.is_empty() {
-                return "no provider's nodes were looked at yet\n".to_owned();
+                return "no provider's nodes have been checked yet\n".to_owned();
             }
             guards.iter().map(guard).collect::<Vec<_>>().join("\n")
         })
@@ -97,7 +97,7 @@ fn info(provider: &Provider) -> String {
 fn status(provider: &Provider) -> String {
     let word = match provider.status {
         ProviderStatus::Serving => "serving",
-        ProviderStatus::Frozen => "frozen: nothing destructive is done on its behalf",
+        ProviderStatus::Frozen => "frozen: no destructive work is done on its behalf",
         ProviderStatus::Disconnected => "disconnected",
     };
     let mut table = Table::new(&["PROVIDER", &plain(&provider.name)]);

@@ -27,7 +27,7 @@ func (p *Provider) check() error {
 func (p *Provider) checkIdentity() error {
 	switch {
 	case len(p.name) > maxName || !subdomain.MatchString(p.name):
-		return fmt.Errorf("the name %q is no DNS subdomain of at most %d bytes; use lowercase letters, digits, '-' and '.'",
+		return fmt.Errorf("the name %q is not a DNS subdomain of at most %d bytes; use lowercase letters, digits, '-' and '.'",
 			p.name, maxName)
 	case len(p.vendorVersion) > maxText:
 		return fmt.Errorf("the vendor version has %d bytes; it may have %d", len(p.vendorVersion), maxText)
@@ -47,7 +47,7 @@ func (p *Provider) checkCapabilities() error {
 		missing, known := p.lacks(capability)
 		switch {
 		case !known || slices.Contains(answer.GetCapabilities()[:i], capability):
-			return fmt.Errorf("capability %v is unknown, unspecified or there twice", capability)
+			return fmt.Errorf("capability %v is unknown, unspecified or duplicate", capability)
 		case missing != "":
 			return fmt.Errorf("%v is advertised but %s is missing; implement it or drop the capability", capability, missing)
 		}

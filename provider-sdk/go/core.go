@@ -102,7 +102,7 @@ func settled(handler grpc.UnaryHandler) grpc.UnaryHandler {
 		answer, err := handler(ctx, request)
 		if err == nil {
 			if wrong := checks.Settle(request, answer); len(wrong) > 0 {
-				Logger(ctx).Error("the answer of a batch does not hold each key exactly once", "keys", wrong[:min(len(wrong), 10)])
+				Logger(ctx).Error("the response of a batch does not contain each key exactly once", "keys", wrong[:min(len(wrong), 10)])
 			}
 		}
 		return answer, err

@@ -36,7 +36,7 @@ func ParseEndpoint(text string) (Endpoint, error) {
 	if strings.HasPrefix(text, "/") {
 		return unixEndpoint(text)
 	}
-	return Endpoint{}, fmt.Errorf("%q is no endpoint; write unix:///path/of/the/socket or tcp://address:port", text)
+	return Endpoint{}, fmt.Errorf("%q is not an endpoint; use unix:///path/of/the/socket or tcp://address:port", text)
 }
 
 func unixEndpoint(path string) (Endpoint, error) {
@@ -53,7 +53,7 @@ func unixEndpoint(path string) (Endpoint, error) {
 func tcpEndpoint(address string) (Endpoint, error) {
 	host, port, err := net.SplitHostPort(address)
 	if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || net.ParseIP(host) == nil {
-		return Endpoint{}, fmt.Errorf("%q is no address:port; write for example tcp://127.0.0.1:7443", address)
+		return Endpoint{}, fmt.Errorf("%q is not address:port; use for example tcp://127.0.0.1:7443", address)
 	}
 	return Endpoint{"tcp", address}, nil
 }

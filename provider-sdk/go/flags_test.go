@@ -26,11 +26,11 @@ func TestEndpoints(t *testing.T) {
 		"unix:@x":                      "error: no file permissions",
 		"@x":                           "error: no file permissions",
 		"http://127.0.0.1:80":          "error: plain TCP",
-		"tcp://localhost:80":           "error: no address:port",
-		"tcp://127.0.0.1":              "error: no address:port",
-		"tcp://127.0.0.1:70000":        "error: no address:port",
-		"":                             "error: no endpoint",
-		"ftp://x":                      "error: no endpoint",
+		"tcp://localhost:80":           "error: not address:port",
+		"tcp://127.0.0.1":              "error: not address:port",
+		"tcp://127.0.0.1:70000":        "error: not address:port",
+		"":                             "error: not an endpoint",
+		"ftp://x":                      "error: not an endpoint",
 	} {
 		endpoint, err := ParseEndpoint(text)
 		if wanted, bad := strings.CutPrefix(want, "error: "); bad {

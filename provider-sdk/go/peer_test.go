@@ -50,7 +50,7 @@ func TestWhatIsInTheWayIsSaid(t *testing.T) {
 		"TCP needs mutual TLS": {sdk.WithEndpoint("tcp://127.0.0.1:0")},
 		"has no TLS":           {sdk.WithEndpoint(socketPath(t)), files},
 		"cannot be used":       {sdk.WithEndpoint("tcp://127.0.0.1:0"), files},
-		"no endpoint":          {sdk.WithEndpoint("ftp://x")},
+		"not an endpoint":      {sdk.WithEndpoint("ftp://x")},
 		"--metrics-address":    {sdk.WithEndpoint(socketPath(t)), sdk.WithMetricsAddress("nowhere")},
 	} {
 		_, err := sdk.Listen(provider(t, &cloud{}), options...)

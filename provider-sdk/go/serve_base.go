@@ -27,7 +27,7 @@ func newDiscoveryServer(provider *Provider, services []string) *discoveryServer 
 }
 
 func (s *discoveryServer) GetInfo(ctx context.Context, host *discovery.GetInfoRequest) (*discovery.GetInfoResponse, error) {
-	Logger(ctx).Debug("a host introduced itself", "host", host.GetHostName(), "version", host.GetHostVersion())
+	Logger(ctx).Debug("a host connected", "host", host.GetHostName(), "version", host.GetHostVersion())
 	if s.introduced != nil {
 		s.introduced()
 	}

@@ -149,10 +149,10 @@ func (s *Server) drain(server *grpc.Server) {
 	if inTime(answered, s.options.grace) {
 		return
 	}
-	log.Warn("the time to stop is over; what runs is told to give up", "mutations", life.running())
+	log.Warn("the time to stop is over; running mutations are abandoned", "mutations", life.running())
 	life.giveUpNow()
 	if !inTime(answered, lastWords) {
-		log.Warn("connections are cut", "mutations", life.running())
+		log.Warn("closing connections", "mutations", life.running())
 	}
 	server.Stop()
 }

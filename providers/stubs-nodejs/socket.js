@@ -7,7 +7,7 @@ import grpc from '@grpc/grpc-js';
 /** Opens the socket of `unix:///path`; a stale one is replaced, one that answers is not. */
 export async function listen(server, endpoint) {
   const path = /^unix:(?:\/\/)?(\/.+)$/.exec(endpoint)?.[1];
-  if (!path) throw new Error(`${endpoint} is no endpoint; write unix:///path/of/the/socket`);
+  if (!path) throw new Error(`${endpoint} is not an endpoint; use unix:///path/of/the/socket`);
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   const mode = statSync(dirname(path)).mode & 0o777;
   if (mode & 0o027) throw new Error(`${dirname(path)} has mode 0${mode.toString(8)}, others could reach it: use 0700 or 0750`);

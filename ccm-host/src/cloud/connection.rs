@@ -164,7 +164,7 @@ impl Link {
             ..status::local(
                 method.name,
                 ErrorReason::RateLimited,
-                "calls are paused since the cloud throttles",
+                "calls are paused because the cloud throttles",
             )
         })
     }
@@ -204,7 +204,7 @@ impl Link {
                 return stale("this host does not lead");
             }
             if self.standing.lock().stale_leader {
-                return stale("the provider takes this host for a former leader");
+                return stale("the provider considers this host a former leader");
             }
         }
         let deadline = method.deadline(&session.deadlines);
@@ -262,7 +262,7 @@ impl Link {
             tracing::warn!(
                 provider = self.name(),
                 method = method.name,
-                "RPC is not served, it is not called again"
+                "the provider does not serve this RPC, it is not called again"
             );
             if method.name == method::WATCH_INSTANCES.name {
                 self.metrics.violation(rule::ADVERTISED_WORKS);

@@ -134,7 +134,7 @@ async fn volumes(link: &Link, plugin: &str, ids: &[String]) -> Result<Vec<Volume
     let queries = volume_queries(plugin, ids);
     let most = session.most_items(method);
     if queries.len() > most {
-        let message = format!("{} volumes are too many for one question: give at most {most}", queries.len());
+        let message = format!("{} volumes are too many for one request: give at most {most}", queries.len());
         return Err(status::local(method.name, ErrorReason::BatchTooLarge, message));
     }
     let message = pb::BatchGetVolumeLabelsRequest { cluster: Some(link.cluster()), queries };

@@ -46,9 +46,7 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
         let most = session.message_bytes;
         return Err(status::too_large(
             method.name,
-            format!(
-                "{nodes} nodes take {bytes} bytes, the provider takes {most}: the set is not sent in part"
-            ),
+            format!("{nodes} nodes take {bytes} bytes, the provider accepts {most}: a set cannot be split"),
         ));
     }
     let sets = (BACKENDS, &[&*given.backends][..]);

@@ -193,10 +193,10 @@ impl Providers {
                 return ServiceOwner::Nobody;
             }
             Some((_, Some(info))) if info.load_balancers => {
-                format!("does not look after load balancer class {:?}", class.unwrap_or_default())
+                format!("does not serve load balancer class {:?}", class.unwrap_or_default())
             }
             Some(_) => "makes no load balancers".to_owned(),
-            None => "is no provider of this host".to_owned(),
+            None => "is not a provider of this host".to_owned(),
         };
         let balancing = |provider: &&Arc<dyn Provider>| provider.info().is_some_and(|info| claims(&info));
         let names: Vec<_> = self.all.iter().filter(balancing).map(|provider| provider.name()).collect();

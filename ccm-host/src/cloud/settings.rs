@@ -74,7 +74,10 @@ impl Flags {
             if names.contains(&name) {
                 return Ok(());
             }
-            Err(Wrong::new(format!("{name:?} is no provider"), format!("name one of: {}", names.join(", "))))
+            Err(Wrong::new(
+                format!("{name:?} is not a provider"),
+                format!("name one of: {}", names.join(", ")),
+            ))
         };
         let mut nodes = BTreeMap::new();
         for text in &self.provider_node_selector {
@@ -171,7 +174,7 @@ impl Flags {
             return;
         }
         let problem = match wanted {
-            "external" => "is what kubelets are told; this process is the external one".to_owned(),
+            "external" => "is the kubelet's value; this process is the external provider".to_owned(),
             _ => "is not the name of a provider".to_owned(),
         };
         let remedy = format!("leave it out, or give {}", names.join(" or "));
@@ -218,7 +221,8 @@ fn selector(text: &str) -> Result<(&str, LabelSelector), Wrong> {
 
 fn uids(list: &str) -> Result<Uids, Wrong> {
     let uid = |text: &str| {
-        let wrong = |_| Wrong::new(format!("{text:?} is no user id"), "give numbers, for example 1000,65532");
+        let wrong =
+            |_| Wrong::new(format!("{text:?} is not a user id"), "give numbers, for example 1000,65532");
         text.trim().parse().map_err(wrong)
     };
     list.split(',').filter(|_| !list.is_empty()).map(uid).collect::<Result<_, _>>().map(Uids)

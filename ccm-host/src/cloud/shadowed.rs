@@ -104,7 +104,7 @@ impl Shadowed {
 
     /// A provider cannot say which keys are where.
     pub(super) fn add_ssh_key(&self, user: &str) -> CloudError {
-        let what = "would make a key of this user valid on all instances; whether it is already, a provider cannot say";
+        let what = "would add a key of this user to all instances; whether they have it already is not known";
         self.hold(SSH_KEYS, subject("SSHKey", "", user), &method::ADD_SSH_KEY, what.to_owned(), true)
     }
 
@@ -161,8 +161,8 @@ fn seen(found: &LoadBalancer, adopt: bool) -> (bool, String) {
         ),
         State::Active => (
             true,
-            "would call EnsureLoadBalancer once: the load balancer is there; whether its ports, backends and settings \
-             are as wanted is not known without the call"
+            "would call EnsureLoadBalancer once: the load balancer exists; whether its ports, backends and settings \
+             match is not known without the call"
                 .to_owned(),
         ),
         State::Absent => {

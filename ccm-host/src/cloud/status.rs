@@ -78,7 +78,7 @@ fn retry_after(given: prost_types::Duration, findings: &mut Findings) -> Option<
 
 /// The call exceeded its deadline.
 pub(super) fn deadline_exceeded(method: &'static str, deadline: Duration) -> CloudError {
-    let message = format!("no answer within {deadline:?}; whether it was done is not known");
+    let message = format!("no response within {deadline:?}; the outcome is not known");
     without_reason(method, Code::DeadlineExceeded, message)
 }
 

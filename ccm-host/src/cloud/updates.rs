@@ -101,12 +101,12 @@ fn outcome(result: pb::LoadBalancerUpdateResult, findings: &mut Findings) -> Ans
             Ok(Updated { in_progress, events })
         }
         pb::UpdateOutcome::NotUpdated => {
-            Err(status::defect(method, "the provider did not update, and does not say why"))
+            Err(status::defect(method, "the provider did not update, and gave no reason"))
         }
         pb::UpdateOutcome::Unspecified => Err(status::local(
             method,
             ErrorReason::NeedsEnsure,
-            "the provider does not say what became of the update",
+            "the provider did not report the outcome of the update",
         )),
     }
 }

@@ -312,7 +312,7 @@ fn distrusted(provider: &dyn Provider, was_well: bool) -> String {
         ProviderStatus::Disconnected(why) => format!("provider {name:?} cannot be asked: {why}"),
         ProviderStatus::Frozen(why) => format!("provider {name:?} is frozen: {why}"),
         ProviderStatus::Serving if was_well => {
-            format!("not everything that provider {name:?} wants to know about nodes is cached yet")
+            format!("the node fields that provider {name:?} wants are not cached yet")
         }
         ProviderStatus::Serving => format!("provider {name:?} was not well when the pass began"),
     }

@@ -219,7 +219,7 @@ impl Process {
         group.tasks.spawn(async move {
             let error = match AssertUnwindSafe(future).catch_unwind().await {
                 Ok(Ok(())) if stop.is_cancelled() => return,
-                Ok(Ok(())) => anyhow!("{name} ended by itself"),
+                Ok(Ok(())) => anyhow!("{name} ended unexpectedly"),
                 Ok(Err(error)) => error.context(format!("{name} failed")),
                 Err(_) => anyhow!("{name} panicked"),
             };

@@ -119,7 +119,7 @@ impl<E: SpanExporter> SpanExporter for Told<E> {
         let failed = self.failing.swap(result.is_err(), Ordering::Relaxed);
         match &result {
             Err(error) if !failed => {
-                tracing::warn!(endpoint = self.endpoint, %error, "traces are lost: the collector does not take them");
+                tracing::warn!(endpoint = self.endpoint, %error, "traces are lost: the collector does not accept them");
             }
             Ok(()) if failed => tracing::info!(endpoint = self.endpoint, "the collector takes traces again"),
             _ => {}

@@ -92,7 +92,7 @@ func (l *life) ensure(service *pb.Service, digest string, nodes ...*pb.NodeRef) 
 func (l *life) mustEnsure(service *pb.Service, digest string, nodes ...*pb.NodeRef) {
 	l.Helper()
 	made, err := l.ensure(service, digest, nodes...)
-	if err != nil && strings.Contains(err.Error(), "the provider's log says more") { // A panic is told once, and the next call succeeds.
+	if err != nil && strings.Contains(err.Error(), "see the provider's log") { // A panic is told once, and the next call succeeds.
 		made, err = l.ensure(service, digest, nodes...)
 	}
 	if err != nil || made.GetIngress()[0].GetIp() != "192.0.2.1" || made.GetAppliedDigest() != digest {

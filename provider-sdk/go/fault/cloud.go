@@ -30,18 +30,18 @@ func RetryLater(retryAfter time.Duration, why string, options ...Option) *Error 
 
 // Overloaded means that the provider itself is overloaded.
 func Overloaded(retryAfter time.Duration) *Error {
-	return New(pb.ErrorReason_ERROR_REASON_PROVIDER_OVERLOADED, "the provider has too much to do",
+	return New(pb.ErrorReason_ERROR_REASON_PROVIDER_OVERLOADED, "the provider is overloaded",
 		WithRetryAfter(retryAfter))
 }
 
 // CloudCredentialsInvalid means that the cloud rejects the provider's credentials.
 func CloudCredentialsInvalid() *Error {
-	return New(pb.ErrorReason_ERROR_REASON_CLOUD_CREDENTIALS_INVALID, "the cloud refuses the provider's credentials")
+	return New(pb.ErrorReason_ERROR_REASON_CLOUD_CREDENTIALS_INVALID, "the cloud rejects the provider's credentials")
 }
 
 // CloudCredentialsExpired means that the provider's credentials have expired.
 func CloudCredentialsExpired() *Error {
-	return New(pb.ErrorReason_ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED, "the provider's credentials ran out")
+	return New(pb.ErrorReason_ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED, "the provider's credentials have expired")
 }
 
 // CloudPermissionDenied means that the credentials are valid but lack a permission: the cloud's name of the action.
@@ -72,6 +72,6 @@ func ShuttingDown() *Error {
 
 // Internal means a bug in the provider. The cause is logged here; the caller does not see it.
 func Internal(cause error, options ...Option) *Error {
-	return New(pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, "internal error; the provider's log says more",
+	return New(pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, "internal error; see the provider's log",
 		append(options, WithCause(cause))...)
 }

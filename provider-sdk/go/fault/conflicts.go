@@ -21,7 +21,7 @@ func OwnedByOtherCluster(resource string) *Error {
 // AdoptionRefused means that a former controller's resource exists, and the request does not allow adoption.
 func AdoptionRefused(resource string) *Error {
 	return New(pb.ErrorReason_ERROR_REASON_ADOPTION_REFUSED,
-		fmt.Sprintf("%q was made by a former controller", resource))
+		fmt.Sprintf("%q was created by a former controller", resource))
 }
 
 // StaleRevision means that a newer revision of this object has already been accepted.
@@ -48,7 +48,7 @@ func UnknownBackendSet(digests ...string) *Error {
 		}
 		told += digest
 	}
-	return New(pb.ErrorReason_ERROR_REASON_UNKNOWN_BACKEND_SET, "a set of backends is not known by its digest",
+	return New(pb.ErrorReason_ERROR_REASON_UNKNOWN_BACKEND_SET, "the digest of a backend set is unknown",
 		WithMetadata("digests", told))
 }
 

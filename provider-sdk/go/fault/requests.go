@@ -41,7 +41,7 @@ func BatchTooLarge(items int, max uint32) *Error {
 
 // PageTokenExpired means that the page token has expired.
 func PageTokenExpired() *Error {
-	return New(pb.ErrorReason_ERROR_REASON_PAGE_TOKEN_EXPIRED, "the page token is too old")
+	return New(pb.ErrorReason_ERROR_REASON_PAGE_TOKEN_EXPIRED, "the page token has expired")
 }
 
 // InvalidToken means that the token was never issued in this process epoch.
@@ -51,5 +51,5 @@ func InvalidToken() *Error {
 
 // ResumeTokenExpired means that the resume token has expired.
 func ResumeTokenExpired() *Error {
-	return New(pb.ErrorReason_ERROR_REASON_RESUME_TOKEN_EXPIRED, "the resume token is too old")
+	return New(pb.ErrorReason_ERROR_REASON_RESUME_TOKEN_EXPIRED, "the resume token has expired")
 }

@@ -41,9 +41,9 @@ def test_an_endpoint_is_read_and_written(text: str, wanted: Endpoint) -> None:
         ("unix://relative.sock", "absolute path"),
         ("unix:///run/", "absolute path"),
         (f"/{'x' * 100}", "101 bytes"),
-        ("tcp://localhost:1", "no address:port"),
-        ("tcp://127.0.0.1:65536", "no address:port"),
-        ("ftp://x", "is no endpoint"),
+        ("tcp://localhost:1", "not address:port"),
+        ("tcp://127.0.0.1:65536", "not address:port"),
+        ("ftp://x", "is not an endpoint"),
     ],
 )
 def test_what_is_no_endpoint_is_told_with_the_remedy(text: str, remedy: str) -> None:
@@ -77,7 +77,7 @@ def test_a_bad_value_is_refused(flags: tuple[str, str]) -> None:
 
 
 def test_a_level_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="'loud' is no log level"):
+    with pytest.raises(ValueError, match="'loud' is not a log level"):
         logs.setup(level="loud")
 
 
@@ -88,9 +88,9 @@ def capabilities(*given: pb.Capability.ValueType, **fields: Any) -> pb.GetCapabi
 @pytest.mark.parametrize(
     ("name", "more", "remedy"),
     [
-        ("Aws", {}, "no DNS subdomain"),
-        ("a" * 64, {}, "no DNS subdomain"),
-        ("a..b", {}, "no DNS subdomain"),
+        ("Aws", {}, "not a DNS subdomain"),
+        ("a" * 64, {}, "not a DNS subdomain"),
+        ("a..b", {}, "not a DNS subdomain"),
         ("a", {"vendor_version": "x" * 65}, "vendor_version has 65 bytes"),
         ("a", {"process_epoch": ""}, "process_epoch has 0 bytes"),
         ("a", {"provider_id_prefixes": [""]}, "prefix is empty"),

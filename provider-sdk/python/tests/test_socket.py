@@ -70,7 +70,7 @@ async def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     path = tmp_path / "provider.sock"
     path.write_text("precious")
-    with pytest.raises(FileExistsError, match="is no socket"):
+    with pytest.raises(FileExistsError, match="is not a socket"):
         Server(Cloud().provider(), options(path))
     assert path.read_text() == "precious"
 

@@ -78,7 +78,7 @@ pub(crate) trait Batched: Send + Sync + 'static {
     fn lost(&self, why: &'static str) -> Self::Answer;
 }
 
-const UNANSWERED: &str = "the provider's answer does not hold this item once";
+const UNANSWERED: &str = "the provider's response does not contain this item exactly once";
 const PANICKED: &str = "the task that made the call panicked: a bug of the host";
 
 /// Gathers questions into calls. Cheap to clone.

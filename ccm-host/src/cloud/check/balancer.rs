@@ -26,7 +26,7 @@ pub(crate) fn balancer(
     if answered != uid {
         findings.reject(
             rule::SERVICE_REF,
-            format!("the answer is about the service uid {answered:?}, not {uid:?}"),
+            format!("the response is about the service uid {answered:?}, not {uid:?}"),
         );
         read.state = LoadBalancerState::Unspecified;
         read.ownership = Ownership::Unspecified;
@@ -114,11 +114,11 @@ pub(super) fn ingress(given: Vec<pb::LoadBalancerIngress>, findings: &mut Findin
     for entry in given {
         let Some(entry) = one(entry, findings) else { continue };
         if kept.len() == MOST {
-            findings.reject(rule::INGRESS_VALID, format!("there are more than {MOST} ways in"));
+            findings.reject(rule::INGRESS_VALID, format!("more than {MOST} ingress entries"));
             break;
         }
         if kept.contains(&entry) {
-            findings.reject(rule::INGRESS_VALID, format!("ingress {} is there twice", way_in(&entry)));
+            findings.reject(rule::INGRESS_VALID, format!("ingress {} appears twice", way_in(&entry)));
         } else {
             kept.push(entry);
         }
@@ -156,7 +156,7 @@ fn address(text: &str, findings: &mut Findings) -> Option<IpAddr> {
     }
     let parsed = text.parse().ok();
     if parsed.is_none() {
-        findings.reject(rule::INGRESS_VALID, format!("ingress {text:?} is no IP address"));
+        findings.reject(rule::INGRESS_VALID, format!("ingress {text:?} is not an IP address"));
     }
     parsed
 }
@@ -168,7 +168,7 @@ fn hostname(text: String, findings: &mut Findings) -> Option<String> {
     if label::is_subdomain(&text) && text.parse::<IpAddr>().is_err() {
         return Some(text);
     }
-    findings.reject(rule::INGRESS_VALID, format!("ingress {text:?} is no DNS name"));
+    findings.reject(rule::INGRESS_VALID, format!("ingress {text:?} is not a DNS name"));
     None
 }
 
@@ -188,7 +188,7 @@ fn port(given: pb::PortStatus, findings: &mut Findings) -> Option<IngressPort> {
         none if none.is_empty() => None,
         valid if valid.len() <= LONGEST_PORT_ERROR && label::is_key(&valid) => Some(valid),
         invalid => {
-            findings.reject(rule::INGRESS_VALID, format!("port {port}: {invalid:?} is no reason"));
+            findings.reject(rule::INGRESS_VALID, format!("port {port}: {invalid:?} is not a valid reason"));
             // The port has an error, even if the provider's name for it is invalid.
             Some("InvalidReason".to_owned())
         }

@@ -47,7 +47,7 @@ pub(crate) fn answer(
                 findings.count(rule::INSTANCE_REQUIRED);
                 error = Some(status::defect(
                     asked.method,
-                    "the provider says that it is there, but describes nothing".to_owned(),
+                    "the provider reports that it exists, but does not describe it".to_owned(),
                 ));
             }
             None
@@ -83,9 +83,7 @@ fn instance(given: pb::Instance, prefixes: &[String], findings: &mut Findings) -
     if !known || id.len() > LONGEST_ID {
         findings.count(rule::PROVIDER_ID_PREFIX);
         let id = shown(&id, 128);
-        return Err(format!(
-            "provider ID {id:?} begins with none of the prefixes that the provider advertised"
-        ));
+        return Err(format!("provider ID {id:?} has none of the prefixes that the provider advertised"));
     }
     Ok(Instance {
         provider_id: id,
@@ -141,7 +139,7 @@ pub(super) fn addresses(given: Vec<pb::NodeAddress>, findings: &mut Findings) ->
         } else {
             findings.reject(
                 rule::ADDRESS_UNIQUE,
-                format!("address {} {} is there twice", kind.as_str(), address.address),
+                format!("address {} {} appears twice", kind.as_str(), address.address),
             );
         }
     }
@@ -153,7 +151,7 @@ pub(super) fn pod_cidrs(given: Vec<String>, findings: &mut Findings) -> Vec<IpNe
     let mut kept: Vec<IpNet> = Vec::new();
     for text in given {
         let Ok(net) = text.parse::<IpNet>() else {
-            findings.reject(rule::POD_CIDR_VALID, format!("pod CIDR {text:?} is no CIDR"));
+            findings.reject(rule::POD_CIDR_VALID, format!("pod CIDR {text:?} is not a CIDR"));
             continue;
         };
         if kept.iter().any(|other| other.addr().is_ipv4() == net.addr().is_ipv4()) {
@@ -284,7 +282,7 @@ mod tests {
         assert_eq!(instance.zone, None);
         assert_eq!(
             instance.rejected,
-            ["zone \"no zone\" is no label value", "label kubernetes.io/x lies in a reserved namespace"]
+            ["zone \"no zone\" is not a label value", "label kubernetes.io/x lies in a reserved namespace"]
         );
         assert_eq!(findings.rules, [rule::LABEL_VALID, rule::LABEL_RESERVED]);
     }

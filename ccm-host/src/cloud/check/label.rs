@@ -75,7 +75,7 @@ fn allowed(
                 return false;
             }
             if !is_value(value) {
-                findings.reject(rule::LABEL_VALID, format!("label {key}: {value:?} is no label value"));
+                findings.reject(rule::LABEL_VALID, format!("label {key}: {value:?} is not a label value"));
                 return false;
             }
             true
@@ -100,13 +100,13 @@ pub(super) fn field(name: &str, value: String, findings: &mut Findings) -> Optio
     if is_value(&value) {
         return Some(value);
     }
-    findings.reject(rule::LABEL_VALID, format!("{name} {value:?} is no label value"));
+    findings.reject(rule::LABEL_VALID, format!("{name} {value:?} is not a label value"));
     None
 }
 
 fn key_is_allowed(key: &str, findings: &mut Findings) -> bool {
     if !is_key(key) {
-        findings.reject(rule::LABEL_VALID, format!("{key:?} is no label key"));
+        findings.reject(rule::LABEL_VALID, format!("{key:?} is not a label key"));
         return false;
     }
     if is_reserved(key) {

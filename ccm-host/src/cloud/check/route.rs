@@ -23,8 +23,10 @@ pub(crate) fn route(given: pb::Route, findings: &mut Findings) -> Option<Route> 
     }
     let Some(network) = cidr::parse(&destination_cidr) else {
         let shown = shown(&destination_cidr, LONGEST_ID);
-        findings
-            .reject(rule::ROUTE_CANONICAL, format!("the route {id:?} leads to {shown:?}, which is no CIDR"));
+        findings.reject(
+            rule::ROUTE_CANONICAL,
+            format!("the route {id:?} leads to {shown:?}, which is not a CIDR"),
+        );
         return None;
     };
     let destination = network.trunc();
@@ -63,7 +65,7 @@ pub(crate) fn ensured_route(
             Some(_) => Ok(EnsuredRoute { route: None, in_progress, events }),
             None => {
                 let wish = format!("{} to node {:?}", wanted.destination, wanted.node.name);
-                Err(status::defect(method, format!("the answer holds no route that leads {wish}")))
+                Err(status::defect(method, format!("the response contains no route that leads {wish}")))
             }
         };
     };
@@ -76,7 +78,7 @@ pub(crate) fn ensured_route(
             });
         }
         RouteState::Unspecified if in_progress.is_none() => {
-            return Err(status::defect(method, "the provider does not say whether the route stands"));
+            return Err(status::defect(method, "the provider does not report whether the route works"));
         }
         RouteState::Active | RouteState::Pending | RouteState::Blackhole | RouteState::Unspecified => {}
     }

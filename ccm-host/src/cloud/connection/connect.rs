@@ -51,7 +51,7 @@ pub(super) struct Connection {
 pub(super) enum ConnectError {
     #[error(transparent)]
     Socket(#[from] SocketError),
-    #[error("nobody listens at {endpoint}: {source}")]
+    #[error("nothing listens at {endpoint}: {source}")]
     Dial { endpoint: String, source: std::io::Error },
     #[error("no connection to {endpoint} within {CONNECT_TIMEOUT:?}")]
     Timeout { endpoint: String },

@@ -37,7 +37,7 @@ const HOST_NAME: &str = "ccm-host";
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandshakeError {
     /// It does not serve GetInfo.
-    #[error("there is no provider: whoever answers does not serve ccm.discovery.v1.Discovery")]
+    #[error("not a provider: the server does not serve ccm.discovery.v1.Discovery")]
     NotAProvider,
     /// It refuses calls from this process.
     #[error("the provider does not trust this host: {0}")]

@@ -50,7 +50,7 @@ impl<'a> Lead<'a> {
         let told = self.link.lead(self.session, &fencing, valid_for).await;
         self.link.heard(&told, leads);
         if let Err(error) = &told {
-            tracing::warn!(provider = self.link.name(), %error, "the provider did not take who leads");
+            tracing::warn!(provider = self.link.name(), %error, "the provider did not accept the leader");
         }
         told.is_ok()
     }

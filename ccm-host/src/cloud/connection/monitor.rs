@@ -28,7 +28,7 @@ pub(super) async fn monitor(link: &Link, session: &Session) -> String {
     tokio::select! {
         () = session.lost.cancelled() => "the connection was lost".to_owned(),
         why = poll(link, session) => why,
-        () = follow_health(link, session) => "its health cannot be watched".to_owned(),
+        () = follow_health(link, session) => "cannot watch its health".to_owned(),
     }
 }
 

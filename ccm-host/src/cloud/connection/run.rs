@@ -42,7 +42,7 @@ async fn supervise<F: Future<Output = Infallible>>(link: &Link, work: impl Fn() 
     loop {
         let Err(_panicked) = AssertUnwindSafe(work()).catch_unwind().await;
         link.metrics.connect_failed();
-        link.lose("the task that keeps the connection panicked; it is started anew".to_owned());
+        link.lose("the connection's task panicked; restarting it".to_owned());
         tokio::time::sleep(link.config.paces.reconnect_longest).await;
     }
 }

@@ -16,11 +16,11 @@ const PERMISSIONS: u32 = 0o7777;
 /// Why a socket is not used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SocketError {
-    #[error("there is no socket at {}: the provider does not run yet, or listens elsewhere", .0.display())]
+    #[error("no socket at {}: the provider is not running yet, or listens elsewhere", .0.display())]
     NoSocket(PathBuf),
     #[error("{} is not a socket", .0.display())]
     NotASocket(PathBuf),
-    #[error("cannot look at {}: {source}", path.display())]
+    #[error("cannot inspect {}: {source}", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error("{what} {} has mode {mode:04o}, so that others could take its place: make it {wanted:04o} or stricter", path.display())]
     Mode { what: &'static str, path: PathBuf, mode: u32, wanted: u32 },

@@ -29,7 +29,7 @@ impl Standing {
     /// The status that controllers see.
     pub(super) fn status(&self, now: Instant) -> ProviderStatus {
         let cloud = self.cloud.values().find(|(_, until)| now < *until).map(|(why, _)| why);
-        let leader = || self.stale_leader.then(|| "it takes this host for a former leader".to_owned());
+        let leader = || self.stale_leader.then(|| "it considers this host a former leader".to_owned());
         let told = [self.silent.as_ref(), self.health.as_ref(), self.conditions.as_ref(), cloud];
         let why = told.into_iter().flatten().chain(&self.unlooked).next().cloned();
         match why.or_else(leader) {

@@ -172,9 +172,9 @@ fn services_go_to_whom_they_name() {
     assert_eq!([of("a", None), of("b", None), of("b", Some("example/b"))], ["a", "b", "b"]);
     assert_eq!(of("b", Some("foreign/x")), "nobody", "the class is another implementation's");
     let refusals = [
-        (of("x", None), "\"x\" is no provider of this host: remove it, or name one of: a, b"),
+        (of("x", None), "\"x\" is not a provider of this host: remove it, or name one of: a, b"),
         (of("c", None), "\"c\" makes no load balancers: remove it, or name one of: a, b"),
-        (of("a", Some("example/b")), "\"a\" does not look after load balancer class \"example/b\""),
+        (of("a", Some("example/b")), "\"a\" does not serve load balancer class \"example/b\""),
     ];
     for (said, want) in refusals {
         assert!(said.contains(want), "{said}");

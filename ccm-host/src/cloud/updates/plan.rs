@@ -103,7 +103,7 @@ fn update(wanted: &UpdateLoadBalancer, backend_set: u32, wants: &pb::Wants) -> p
 
 fn too_large((_, wanted): &Item, bytes: usize, budget: usize) -> CloudError {
     let message = format!(
-        "the update of {} with {} nodes takes {bytes} bytes, the provider takes {budget}: it is not sent in part",
+        "the update of {} with {} nodes takes {bytes} bytes, the provider accepts {budget}: a set cannot be split",
         wanted.service.key,
         wanted.backends.nodes.len()
     );

@@ -175,8 +175,7 @@ impl Notice {
 
     /// The instance belongs to someone else.
     pub(super) fn not_ours() -> Self {
-        let message =
-            "the instance of this node is not this cluster's provider's: the node is left alone".to_owned();
+        let message = "the provider does not own this node's instance: the node is left alone".to_owned();
         Self { type_: EventType::Normal, ..Self::warning("InstanceNotOwned", message) }
     }
 }

@@ -21,9 +21,7 @@ pub(super) enum ProvidedIpError {
         "annotation {ANNOTATION} is {0:?}, which is not one IP address, nor two of different families separated by a comma"
     )]
     Malformed(String),
-    #[error(
-        "annotation {ANNOTATION} asks for {0}, which is not among the addresses that the cloud gives the node"
-    )]
+    #[error("annotation {ANNOTATION} requests {0}, which is not among the node's addresses in the cloud")]
     NotInCloud(IpAddr),
 }
 

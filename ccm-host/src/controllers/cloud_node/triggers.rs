@@ -157,7 +157,7 @@ impl Controller {
 
     /// Asks about everything now, since changes may have been missed; new nodes do not wait for their retry.
     fn sweep_at_once(&self, provider: &Arc<dyn Provider>) {
-        tracing::debug!(provider = provider.name(), "changes may have been missed, looking at all nodes");
+        tracing::debug!(provider = provider.name(), "changes may have been missed, checking all nodes");
         for node in self.nodes_of(provider) {
             self.ask_again(&node.name, Freshness::ReadThrough);
         }

@@ -139,7 +139,7 @@ impl Controller {
             Err(error) => return Deletion::Failed(error.into()),
         };
         if live.uid != node.uid || is_ready(&live) || !self.is_ours(&live) {
-            tracing::info!(node = node.name, "not deleted: it is not any more as it was");
+            tracing::info!(node = node.name, "not deleted: it has changed in the meantime");
             return Deletion::NotAnyMore;
         }
         if *provider.status().borrow() != ProviderStatus::Serving {

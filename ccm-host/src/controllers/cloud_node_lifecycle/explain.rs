@@ -172,7 +172,7 @@ impl Explain for View {
                 format!(
                     "the node is not Ready, and what providers say of instances is not believed now: {why}"
                 ),
-                "nothing is deleted; the host looks again in the next pass",
+                "nothing is deleted; the host checks again in the next pass",
             ),
             (None, None) if node.has_taint(taint::SHUTDOWN) => of_stopped(node, self.policy),
             (None, None) => explanation(

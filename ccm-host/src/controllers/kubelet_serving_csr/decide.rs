@@ -235,7 +235,7 @@ fn unfit_address(address: IpAddr) -> Option<&'static str> {
 /// Judges the node whose kubelet asks, before the cloud is asked. `Ok` holds its Node.
 pub(super) fn standing<'a>(request: &CertificateRequest, cluster: Cluster<'a>) -> Result<&'a Node, Verdict> {
     let Some(node) = cluster.node else {
-        return Err(wait("NoNode", "there is no Node of this name"));
+        return Err(wait("NoNode", "no Node has this name"));
     };
     if !cluster.is_in_scope {
         return Err(Verdict::Ignore(Ignored::NotOurs));

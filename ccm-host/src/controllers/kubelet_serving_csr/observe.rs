@@ -89,7 +89,7 @@ impl Controller {
             claimants: provider_id.map_or(0, |id| nodes.by_index(id).len()),
         };
         decide::standing(request, cluster)?;
-        node.ok_or_else(|| unsure("NoNode", "there is no Node of this name"))
+        node.ok_or_else(|| unsure("NoNode", "no Node has this name"))
     }
 }
 

@@ -50,19 +50,19 @@ pub(super) enum Flaw {
     Subject,
     #[error("the request carries an attribute other than its extensions")]
     Attribute,
-    #[error("the request asks for an extension other than subject alternative names: {0}")]
+    #[error("the request contains an extension other than subject alternative names: {0}")]
     Extension(String),
     #[error(
-        "the request asks for {0} as a subject alternative name, which is neither a DNS name nor an IP address"
+        "the request contains the subject alternative name {0}, which is neither a DNS name nor an IP address"
     )]
     NameType(&'static str),
-    #[error("the request asks for no subject alternative name")]
+    #[error("the request contains no subject alternative name")]
     NoNames,
     #[error(
         "the key is neither ECDSA on P-256 or P-384, nor RSA of 2048 bits or more, nor Ed25519; or the signature uses SHA-1"
     )]
     Key,
-    #[error("the signature does not verify: whoever sent this may not hold the key")]
+    #[error("the signature does not verify: the sender may not hold the key")]
     Signature,
 }
 

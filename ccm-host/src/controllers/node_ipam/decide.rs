@@ -102,7 +102,7 @@ pub(super) fn of_answer(answer: &InstanceAnswer, allots: bool, cluster: &[IpNet]
                 };
             }
             Some(_) if !allots => {
-                return not_yet("the provider allots none", Outcome::RetryAfter(SLOW_RETRY));
+                return not_yet("the provider allocates none", Outcome::RetryAfter(SLOW_RETRY));
             }
             Some(_) => "the instance has none (yet)",
             None => "the instance is not described (yet)",

@@ -59,10 +59,10 @@ impl fmt::Display for Problem {
         match self {
             Self::Malformed(text) => write!(out, "the pod CIDR {text:?} is not a network"),
             Self::OtherFamily(network) => {
-                write!(out, "the pod CIDR {network} is of a family of which the cluster has no CIDR")
+                write!(out, "the pod CIDR {network} is of an IP family for which the cluster has no CIDR")
             }
             Self::OutOfRange { network, cluster } => {
-                write!(out, "the pod CIDR {network} is outside of the cluster CIDR {cluster}")
+                write!(out, "the pod CIDR {network} is outside the cluster CIDR {cluster}")
             }
             Self::Shared { network, node } => {
                 write!(out, "the pod CIDR {network} overlaps that of node {node}")
@@ -74,7 +74,7 @@ impl fmt::Display for Problem {
                 out,
                 "the cluster CIDR {cluster} has no block left for this node: it gets one when another node goes"
             ),
-            Self::NotAllotted(why) => write!(out, "the cloud has not allotted the pod CIDRs: {why}"),
+            Self::NotAllotted(why) => write!(out, "the cloud has not allocated the pod CIDRs: {why}"),
             Self::NotWritten { networks, error } => {
                 write!(out, "the pod CIDR {networks} could not be assigned: {error}")
             }

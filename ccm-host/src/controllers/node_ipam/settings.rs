@@ -118,7 +118,7 @@ impl Flags {
         if cluster.is_empty() {
             return Err(Wrong::new(
                 "there is nothing to divide with --allocate-node-cidrs=true",
-                "give the networks of the pods, or --cidr-allocator-type=CloudAllocator if the cloud allots them",
+                "give the networks of the pods, or --cidr-allocator-type=CloudAllocator if the cloud allocates them",
             )
             .of(CLUSTER, &self.cluster_cidr));
         }

@@ -52,7 +52,7 @@ impl Events {
     /// A route was created, but leads nowhere.
     pub(super) fn leads_nowhere(&self, node: &Node, destination: IpNet) {
         let message = format!(
-            "the route to {destination} is there, but the cloud says that its target, node {}, cannot be reached",
+            "the route to {destination} exists, but the cloud reports that its target, node {}, is unreachable",
             node.name
         );
         self.warn(node, "FailedToCreateRoute", message);
@@ -95,8 +95,8 @@ fn words(trouble: &Trouble) -> (&'static str, String) {
         Trouble::Outside(destination) => (
             "PodCIDROutsideClusterCIDR",
             format!(
-                "no route is made to the pod CIDR {destination}: it is outside of --cluster-cidr, where routes would never \
-                 be removed"
+                "the host creates no route to the pod CIDR {destination}: it is outside --cluster-cidr, where routes are \
+                 never removed"
             ),
         ),
         Trouble::Taken(destination, holder) => (

@@ -68,7 +68,7 @@ impl Controller {
         let begun = cloud.table.lock().mark();
         let list = self.list(cloud).await?;
         for (location, error) in &list.unreachable {
-            tracing::warn!(provider = cloud.name(), location, %error, "could not be asked for routes");
+            tracing::warn!(provider = cloud.name(), location, %error, "could not list routes");
         }
         for sentence in &list.rejected {
             tracing::warn!(provider = cloud.name(), "a listed route is wrong: {sentence}");

@@ -49,7 +49,7 @@ const LARGEST: usize = 3 << 20;
 /// Reviews at once; whoever comes next gets no patch.
 const AT_ONCE: usize = 64;
 
-const LATER: &str = "topology labels of this volume follow later";
+const LATER: &str = "the topology labels of this volume will be added later";
 
 /// The route, for all replicas.
 pub(super) fn router(parts: &Parts, registry: &mut Registry) -> Router {
@@ -126,7 +126,7 @@ async fn answer(State(desk): State<Arc<Desk>>, request: Request) -> Response {
         Ok(_place) => timeout_at(deadline, admit(&desk.providers, asked))
             .await
             .unwrap_or_else(|_| Admitted::later("late", "no provider answered in time")),
-        Err(_) => Admitted::later("busy", "too many volumes are being made at once"),
+        Err(_) => Admitted::later("busy", "too many volumes are being created at once"),
     };
     desk.metrics.count(admitted.result);
     let mut response = json!({"uid": uid, "allowed": true});

@@ -209,7 +209,7 @@ fn wanted(facts: &Facts<'_>) -> Action {
         return Action::Park(why.clone());
     }
     let Some(wanted) = facts.wanted else {
-        return Action::Park("the balancers were not listed yet".to_owned());
+        return Action::Park("the load balancers have not been listed yet".to_owned());
     };
     if wanted.since_applied == Difference::Nothing {
         return if facts.published { Action::Rest } else { Action::Publish };

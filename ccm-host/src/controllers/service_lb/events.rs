@@ -105,7 +105,7 @@ impl Events {
     /// The Service is served by another provider than the one that has this balancer.
     pub(super) fn left_behind(&self, balancer: &LoadBalancer, provider: &str) {
         let message = format!(
-            "Load balancer {:?} at provider {provider:?} is left behind, since another provider looks after the Service; it is removed",
+            "Load balancer {:?} at provider {provider:?} is left over, since another provider now serves the Service; it is removed",
             balancer.id
         );
         self.0.record(balancer, EventType::Warning, "OrphanedLoadBalancer", message);

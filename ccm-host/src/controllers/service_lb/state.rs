@@ -110,10 +110,10 @@ fn standing(told: Option<&Told>, away: Option<String>) -> (Standing, String) {
         (_, Some(why)) => (Standing::Blocked, why),
         (Some(Told { warned: Some(why), .. }), _) => (Standing::Blocked, why.clone()),
         (Some(Told { in_progress: true, .. }), _) => {
-            (Standing::Waiting, "the provider is working on the balancer".to_owned())
+            (Standing::Waiting, "the provider is working on the load balancer".to_owned())
         }
-        (Some(_), _) => (Standing::Waiting, "the balancer is not yet as the Service wants it".to_owned()),
-        (None, _) => (Standing::Waiting, "the host is working on it, or has not looked at it yet".to_owned()),
+        (Some(_), _) => (Standing::Waiting, "the load balancer does not match the Service yet".to_owned()),
+        (None, _) => (Standing::Waiting, "the host is working on it, or has not checked it yet".to_owned()),
     }
 }
 
@@ -130,9 +130,14 @@ mod tests {
             (Some(Told { settled: true, ..told() }), down(), Standing::Settled, ""),
             (Some(warned()), down(), Standing::Blocked, "cannot be asked"),
             (Some(warned()), None, Standing::Blocked, "quota"),
-            (Some(Told { in_progress: true, ..told() }), None, Standing::Waiting, "working on the balancer"),
-            (Some(told()), None, Standing::Waiting, "not yet"),
-            (None, None, Standing::Waiting, "not looked"),
+            (
+                Some(Told { in_progress: true, ..told() }),
+                None,
+                Standing::Waiting,
+                "working on the load balancer",
+            ),
+            (Some(told()), None, Standing::Waiting, "does not match"),
+            (None, None, Standing::Waiting, "not checked"),
         ];
         for (told, away, want, word) in rows {
             let (standing, why) = standing(told.as_ref(), away);

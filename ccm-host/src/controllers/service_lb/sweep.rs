@@ -121,7 +121,7 @@ impl Controller {
                 class,
                 owner,
                 ?others,
-                "several providers look after Services of this load balancer class: the first on the command line gets them"
+                "several providers serve this load balancer class: the first on the command line gets its Services"
             );
         }
     }
@@ -131,7 +131,7 @@ impl Controller {
         let turns = self.lanes.turns();
         let list = self.list(provider).await?;
         for (location, error) in &list.unreachable {
-            tracing::warn!(provider = provider.name(), location, %error, "could not be asked for load balancers");
+            tracing::warn!(provider = provider.name(), location, %error, "could not list load balancers");
         }
         let by_uid: HashMap<&str, &LoadBalancer> =
             list.load_balancers.iter().map(|balancer| (balancer.service_uid.as_str(), balancer)).collect();

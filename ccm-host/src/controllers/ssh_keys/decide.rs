@@ -46,8 +46,8 @@ impl fmt::Debug for Key {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
-            0 => write!(f, "the keys of user {:?} are not spread: {}", self.user, self.why),
-            line => write!(f, "line {line} of user {:?} is not spread: {}", self.user, self.why),
+            0 => write!(f, "the keys of user {:?} are not added: {}", self.user, self.why),
+            line => write!(f, "line {line} of user {:?} is not added: {}", self.user, self.why),
         }
     }
 }
@@ -83,9 +83,9 @@ fn lines<'a>(user: &str, value: &'a [u8]) -> Result<&'a str, &'static str> {
         return Err("its name is longer than 32 bytes");
     }
     if !is_name(user) {
-        return Err("its name is no login name: it must begin with a lower-case letter or an underscore");
+        return Err("its name is not a login name: it must begin with a lower-case letter or an underscore");
     }
-    let text = std::str::from_utf8(value).map_err(|_| "they are no text")?;
+    let text = std::str::from_utf8(value).map_err(|_| "they are not text")?;
     if text.contains("PRIVATE KEY") {
         return Err("the value holds a private key: remove it from the Secret and replace the key pair");
     }
@@ -100,7 +100,7 @@ fn key(user: &str, text: &str) -> Result<Option<Key>, &'static str> {
         return Err("it is longer than 16 KiB");
     }
     let mut key = PublicKey::from_openssh(text)
-        .map_err(|_| "it is no public key: give one line as in a .pub file, without options before it")?;
+        .map_err(|_| "it is not a public key: give one line as in a .pub file, without options before it")?;
     match key.algorithm() {
         Algorithm::Dsa => return Err("OpenSSH accepts no DSA keys any more: give an Ed25519 key"),
         Algorithm::Rsa { .. } => {

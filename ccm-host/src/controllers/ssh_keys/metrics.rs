@@ -25,7 +25,7 @@ impl SshKeyMetrics {
         registry.register("ssh_keys_wanted", "Public keys in the Secret", metrics.wanted.clone());
         registry.register(
             "ssh_keys_refused",
-            "Lines of the Secret that are no public key, or whose user is no login name",
+            "Lines of the Secret that are not a public key, or whose user is not a login name",
             metrics.refused.clone(),
         );
         registry.register(

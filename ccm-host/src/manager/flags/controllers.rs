@@ -73,7 +73,7 @@ pub(super) fn admitting(
         }
         let known: Vec<_> = with_webhook().map(|controller| controller.short_name).collect();
         let remedy = format!("use '*' and these, with '-' in front to turn one off: {}", known.join(", "));
-        mistakes.refuse("webhooks", texts.join(","), format!("{text:?} is no webhook"), remedy);
+        mistakes.refuse("webhooks", texts.join(","), format!("{text:?} is not a webhook"), remedy);
         return None;
     }
     let enabled = enabled?;
@@ -83,7 +83,7 @@ pub(super) fn admitting(
         {
             let remedy =
                 format!("add {} to --controllers, which does what the webhook leaves", named.short_name);
-            mistakes.refuse("webhooks", texts.join(","), "is of no use without its controller", remedy);
+            mistakes.refuse("webhooks", texts.join(","), "has no effect without its controller", remedy);
             return None;
         }
     }

@@ -62,7 +62,8 @@ impl File {
         })?;
         // An empty file, or one with only comments, sets nothing.
         let map: Option<BTreeMap<String, Value>> = serde_saphyr::from_str(&text).map_err(|error| {
-            let problem = format!("is no YAML map: {}", error.to_string().lines().next().unwrap_or_default());
+            let problem =
+                format!("is not a YAML map: {}", error.to_string().lines().next().unwrap_or_default());
             Wrong::new(problem, "write lines such as \"cluster-name: shop\"").of("config", &path)
         })?;
         Ok(map.unwrap_or_default())
@@ -78,7 +79,7 @@ impl File {
         let known = command.get_arguments().find(|arg| arg.get_long() == Some(name));
         let Some(known) = known else {
             let remedy = args::unknown(name, name).remedy;
-            return Err(error("is no name of a flag", remedy));
+            return Err(error("is not the name of a flag", remedy));
         };
         if COMMAND_LINE_ONLY.contains(&name) {
             return Err(error("belongs on the command line", format!("leave it out, or give --{name}")));

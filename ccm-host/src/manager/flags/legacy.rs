@@ -41,7 +41,7 @@ const LEGACY: [Legacy; 36] = [
         name: "controller-start-interval",
         kind: Kind::Duration,
         nothing: "0s",
-        instead: "controllers start in a fixed order, and each waits for its caches by itself",
+        instead: "controllers start in a fixed order, and each waits for its own caches",
     },
     switch("enable-leader-migration", NO_MIGRATION),
     text("external-cloud-volume-plugin", "volumes belong to CSI drivers"),

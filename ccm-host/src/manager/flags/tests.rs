@@ -250,7 +250,7 @@ fn certificates_and_ciphers_are_chosen() {
     assert_eq!(
         old.warnings,
         [
-            "--tls-min-version=VersionTLS10 has no effect: TLS 1.2 is the lowest that is spoken",
+            "--tls-min-version=VersionTLS10 has no effect: TLS 1.2 is the lowest supported version",
             "--tls-cipher-suites: TLS_RSA_WITH_AES_128_CBC_SHA is not offered: only suites that are safe are",
         ]
     );

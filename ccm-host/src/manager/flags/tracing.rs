@@ -25,11 +25,11 @@ pub(in crate::manager) fn collector(text: &str) -> Result<String, Wrong> {
         Wrong::new(problem, "give host:port of a collector in the pod or on the node, such as localhost:4317")
     };
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    let uri: http::Uri = url.parse().map_err(|_invalid| wrong("is no address"))?;
+    let uri: http::Uri = url.parse().map_err(|_invalid| wrong("is not an address"))?;
     match uri.scheme_str() {
-        Some("https") => Err(wrong("asks for TLS, which is not spoken to a collector")),
+        Some("https") => Err(wrong("requires TLS, which is not supported for collectors")),
         Some("http") if uri.port().is_some() => Ok(url),
-        _ => Err(wrong("is no address with a port")),
+        _ => Err(wrong("is not an address with a port")),
     }
 }
 

@@ -129,7 +129,7 @@ async fn a_failed_start_is_the_result() {
 async fn a_task_that_ends_ends_the_process() {
     type Body = fn() -> futures::future::BoxFuture<'static, anyhow::Result<()>>;
     let rows: [(Body, &str); 3] = [
-        (|| Box::pin(async { Ok(()) }), "cloud-node-controller ended by itself"),
+        (|| Box::pin(async { Ok(()) }), "cloud-node-controller ended unexpectedly"),
         (|| Box::pin(async { Err(anyhow!("lost")) }), "cloud-node-controller failed: lost"),
         (|| Box::pin(async { panic!("on purpose") }), "cloud-node-controller panicked"),
     ];

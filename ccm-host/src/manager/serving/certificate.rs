@@ -55,9 +55,9 @@ impl Certificates {
     pub fn new(source: &CertificateSource, bind: IpAddr) -> anyhow::Result<Self> {
         let current = match source {
             CertificateSource::Files { certificate, key } => given(certificate.clone(), key.clone())
-                .context("--tls-cert-file and --tls-private-key-file are of no use")?,
+                .context("--tls-cert-file and --tls-private-key-file cannot be used")?,
             CertificateSource::Folder(folder) => in_folder(folder, bind)
-                .with_context(|| format!("--cert-dir={} is of no use", folder.display()))?,
+                .with_context(|| format!("--cert-dir={} cannot be used", folder.display()))?,
             CertificateSource::Memory => ours(None, bind)?,
         };
         Ok(Self { current: Mutex::new(current) })
@@ -150,7 +150,7 @@ fn paths(folder: &Path) -> (PathBuf, PathBuf) {
 pub(crate) fn pair(certificate: &[u8], key: &[u8]) -> anyhow::Result<Arc<CertifiedKey>> {
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificate)
         .collect::<Result<_, _>>()
-        .map_err(|error| anyhow!("the certificate is no PEM: {error}"))?;
+        .map_err(|error| anyhow!("the certificate is not valid PEM: {error}"))?;
     if chain.is_empty() {
         bail!("there is no certificate in PEM");
     }

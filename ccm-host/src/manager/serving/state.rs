@@ -54,7 +54,7 @@ impl Door {
 
     fn source(&self) -> Result<&Arc<dyn Source>, Refusal> {
         self.0.get().ok_or_else(|| {
-            let why = "the host is starting and knows nothing yet: /readyz says what it waits for";
+            let why = "the host is starting and has no data yet: /readyz shows what it waits for";
             Refusal(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", why.to_owned())
         })
     }
@@ -159,7 +159,7 @@ async fn ask(door: &Door, provider: &str, question: &Question) -> Answer {
 fn question(kind: &str, query: &str) -> Result<Question, Refusal> {
     let all = Kind::ALL.map(Kind::name).join(", ");
     let kind = Kind::of_name(kind)
-        .ok_or_else(|| Refusal::not_found(format!("{kind:?} is nothing that providers list: {all} are")))?;
+        .ok_or_else(|| Refusal::not_found(format!("{kind:?} cannot be listed: use one of {all}")))?;
     Ok(match kind {
         Kind::Instances => Question::Instances,
         Kind::LoadBalancers => Question::LoadBalancers,

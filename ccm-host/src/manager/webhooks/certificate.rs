@@ -69,7 +69,7 @@ pub(super) fn after(step: Step, data: &Data, hosts: &[String], now: Timestamp) -
             data.insert(keys[1].to_owned(), made.key.into_bytes());
             let made = facts(&data, hosts, false);
             let made = if step == Step::Prepare { made.next } else { made.serving };
-            ensure!(made.is_some(), "no certificate can be made for {}", hosts.join(", "));
+            ensure!(made.is_some(), "cannot create a certificate for {}", hosts.join(", "));
         }
     }
     Ok(data)

@@ -221,7 +221,7 @@ async fn what_is_missing_is_named() {
     let once = || async { format!("{:#}", scene.upkeep.once(NOW).await.unwrap_err()) };
     assert_eq!(
         once().await,
-        "there is no Secret kube-system/webhooks: make it, empty, or leave --webhooks out"
+        "Secret kube-system/webhooks does not exist: create it empty, or omit --webhooks"
     );
     scene.put_secret(&json!({}));
     scene.call(&[]);
@@ -233,6 +233,6 @@ async fn what_is_missing_is_named() {
     scene.server.api().world().remove::<MutatingWebhookConfiguration>("", NAME).unwrap();
     assert_eq!(
         once().await,
-        "there is no MutatingWebhookConfiguration webhooks: make it, or leave --webhooks out"
+        "MutatingWebhookConfiguration webhooks does not exist: create it, or omit --webhooks"
     );
 }

@@ -42,7 +42,7 @@ impl Upkeep {
                 if problem != told && !problem.is_empty() {
                     tracing::warn!(
                         problem,
-                        "webhooks have no good certificate: the apiserver goes on without them"
+                        "webhooks have no valid certificate: the apiserver continues without them"
                     );
                 }
                 told = problem;
@@ -59,12 +59,12 @@ impl Upkeep {
         let configuration = configuration
             .with_context(|| format!("MutatingWebhookConfiguration {name} cannot be read"))?
             .with_context(|| {
-                format!("there is no MutatingWebhookConfiguration {name}: make it, or leave --webhooks out")
+                format!("MutatingWebhookConfiguration {name} does not exist: create it, or omit --webhooks")
             })?;
         let secret = self.writer.get_secret(key).await;
         let secret = secret
             .with_context(|| format!("Secret {key} cannot be read"))?
-            .with_context(|| format!("there is no Secret {key}: make it, empty, or leave --webhooks out"))?;
+            .with_context(|| format!("Secret {key} does not exist: create it empty, or omit --webhooks"))?;
         let hosts: Vec<_> = configuration.webhooks.iter().map(|one| one.host.clone()).collect();
         ensure!(
             !hosts.is_empty() && hosts.iter().all(|host| !host.is_empty()),

@@ -81,7 +81,7 @@ func backendSet(field string, set *pb.BackendSet) error {
 	case !set.GetNodesOmitted():
 		return short(field+".digest", set.GetDigest(), maxDigest)
 	case len(set.GetNodes()) > 0:
-		return fault.InvalidArgumentShape(field+".nodes", "are there, and said to be left out")
+		return fault.InvalidArgumentShape(field+".nodes", "are present although nodes_omitted is set")
 	default:
 		return text(field+".digest", set.GetDigest(), maxDigest)
 	}
@@ -102,7 +102,7 @@ func loadBalancerUpdates(request *pb.BatchUpdateLoadBalancersRequest, max uint32
 			text(at+".desired_digest", item.GetDesiredDigest(), maxDigest),
 		)
 		if err == nil && uint64(item.GetBackendSet()) >= sets {
-			err = fault.InvalidArgumentShape(at+".backend_set", "is no index of backend_sets")
+			err = fault.InvalidArgumentShape(at+".backend_set", "is not an index of backend_sets")
 		}
 		return err
 	})

@@ -138,7 +138,7 @@ func settle[Q, R any](queries []Q, asked func(Q) string, results []R, given func
 		return !wanted[key]
 	})
 	for _, key := range lacking {
-		results = append(results, failed(key, fault.New(pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, "the provider gave no single answer for this item")))
+		results = append(results, failed(key, fault.New(pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, "the provider did not return exactly one result for this item")))
 	}
 	return results, wrong
 }

@@ -108,7 +108,7 @@ func (c *current) get() *tls.Config {
 	if err == nil && stamp != c.stamp {
 		var config *tls.Config
 		if config, err = c.files.load(); err == nil {
-			c.log.Info("certificates were read again", "file", c.files.Certificate)
+			c.log.Info("certificates were reloaded", "file", c.files.Certificate)
 			c.stamp, c.config = stamp, config
 		}
 	}

@@ -89,7 +89,7 @@ func removeStale(path string) error {
 	case err != nil:
 		return err
 	case found.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%s is there but is no socket; remove it or choose another --endpoint", path)
+		return fmt.Errorf("%s exists but is not a socket; remove it or choose another --endpoint", path)
 	}
 	conn, err := net.DialTimeout("unix", path, answerWithin)
 	switch {

@@ -58,7 +58,7 @@ func TestWhatIsInTheWay(t *testing.T) {
 		"an open directory":  {"use 0700", func(t *testing.T, path string) { chmod(t, filepath.Dir(path), 0o755) }},
 		"a writing group":    {"use 0700", func(t *testing.T, path string) { chmod(t, filepath.Dir(path), 0o770) }},
 		"a group that reads": {"", func(t *testing.T, path string) { chmod(t, filepath.Dir(path), 0o750) }},
-		"a file": {"is no socket", func(t *testing.T, path string) {
+		"a file": {"is not a socket", func(t *testing.T, path string) {
 			if err := os.WriteFile(path, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -48,7 +48,7 @@ def _identity(provider: "Provider") -> None:
     name, version, epoch = provider.name, len(provider.vendor_version.encode()), len(provider.process_epoch.encode())
     if not _SUBDOMAIN.fullmatch(name):
         raise ValueError(
-            f"the name {name!r} is no DNS subdomain of at most 63 bytes; use lowercase letters, digits, '-' and '.'"
+            f"the name {name!r} is not a DNS subdomain of at most 63 bytes; use lowercase letters, digits, '-' and '.'"
         )
     if version > _LONGEST_TEXT:
         raise ValueError(f"vendor_version has {version} bytes; it may have {_LONGEST_TEXT}")
@@ -63,7 +63,7 @@ def _identity(provider: "Provider") -> None:
 def _capabilities(provider: "Provider", answer: pb.GetCapabilitiesResponse) -> None:
     for at, capability in enumerate(answer.capabilities):
         if capability not in _NEEDS or capability in answer.capabilities[:at]:
-            raise ValueError(f"capability number {capability} is unknown, unspecified or there twice")
+            raise ValueError(f"capability number {capability} is unknown, unspecified or duplicate")
         if (needed := _NEEDS[capability]) and provider.services.keys().isdisjoint(needed):
             raise ValueError(
                 f"{pb.Capability.Name(capability)} is advertised but {' or '.join(needed)} is not served; "

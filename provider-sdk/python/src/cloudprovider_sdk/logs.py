@@ -28,7 +28,7 @@ def setup(log_format: LogFormat = "text", level: str = "info", stream: TextIO | 
         name, _, wanted = directive.rpartition("=")
         number = logging.getLevelNamesMapping().get(wanted.strip().upper().replace("TRACE", "DEBUG"))
         if number is None:
-            raise ValueError(f"{directive!r} is no log level; use for example info, or info,my_package=debug")
+            raise ValueError(f"{directive!r} is not a log level; use for example info, or info,my_package=debug")
         logging.getLogger(name.strip() or None).setLevel(number)
 
 

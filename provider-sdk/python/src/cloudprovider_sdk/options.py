@@ -37,7 +37,7 @@ class Endpoint:
         if text.startswith(("tcp://", "https://")):
             host, port = host_and_port(text.partition("://")[2].rstrip("/"))
             return cls(host=host, port=port)
-        raise ValueError(f"{text!r} is no endpoint; write unix:///path/of/the/socket or tcp://address:port")
+        raise ValueError(f"{text!r} is not an endpoint; use unix:///path/of/the/socket or tcp://address:port")
 
     def __str__(self) -> str:
         if self.path is not None:
@@ -64,7 +64,7 @@ def host_and_port(text: str) -> tuple[str, int]:
     except ValueError:
         number = -1
     if not 0 <= number < 1 << 16:
-        raise ValueError(f"{text!r} is no address:port; write for example 127.0.0.1:7443")
+        raise ValueError(f"{text!r} is not address:port; use for example 127.0.0.1:7443")
     return str(address), number
 
 

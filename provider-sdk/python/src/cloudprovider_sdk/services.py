@@ -49,7 +49,7 @@ class Instances(ABC):
     ) -> pb.ListInstancesResponse:
         """Answer one page of this cluster's instances. Optional; see `Pager`.
 
-        In: `page_size` is between 1 and `Limits.max_page_size`. What could not be asked stands in `unreachable`.
+        In: `page_size` is between 1 and `Limits.max_page_size`. What could not be queried stands in `unreachable`.
         """
         raise errors.method_not_supported("ListInstances")
 

@@ -64,11 +64,11 @@ pub(crate) fn settle<R: Keyed>(asked: &[String], results: &mut Vec<R>) {
         return;
     }
     strange.truncate(SHOWN);
-    tracing::error!(?lacking, ?strange, "the answer of a batch does not hold each key exactly once");
+    tracing::error!(?lacking, ?strange, "the response of a batch does not contain each key exactly once");
     results.retain(|result| given.get(result.key()) == Some(&1));
     results.extend(lacking.into_iter().map(|key| R::failed(key, no_single_answer())));
 }
 
 fn no_single_answer() -> ItemError {
-    ProviderError::internal("the provider gave no single answer for this item").to_item()
+    ProviderError::internal("the provider did not return exactly one result for this item").to_item()
 }

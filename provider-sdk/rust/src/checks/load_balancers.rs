@@ -90,7 +90,7 @@ fn backend_set(field: &str, set: &BackendSet) -> Result<()> {
     }
     Err(ProviderError::invalid_argument_shape(
         &format!("{field}.nodes"),
-        "are there, and said to be left out",
+        "are present although nodes_omitted is set",
     ))
 }
 
@@ -101,7 +101,7 @@ fn update<'a>(field: &str, item: &'a LoadBalancerUpdate, sets: usize) -> Result<
     parts::digest(&format!("{field}.desired_digest"), &item.desired_digest)?;
     if item.backend_set as usize >= sets {
         let field = format!("{field}.backend_set");
-        return Err(ProviderError::invalid_argument_shape(&field, "is no index of backend_sets"));
+        return Err(ProviderError::invalid_argument_shape(&field, "is not an index of backend_sets"));
     }
     Ok(service.r#ref.as_ref().map_or("", |service| service.uid.as_str()))
 }

@@ -24,7 +24,7 @@ impl ProviderError {
     /// A region, zone or account could not be queried.
     #[must_use]
     pub fn location_unreachable(location: &str) -> Self {
-        Self::new(R::LocationUnreachable, format!("location {location:?} could not be asked"))
+        Self::new(R::LocationUnreachable, format!("location {location:?} could not be queried"))
     }
 
     /// More than one instance matches the node.
@@ -57,7 +57,7 @@ impl ProviderError {
     /// Another controller serves this Service.
     #[must_use]
     pub fn implemented_elsewhere(who: &str) -> Self {
-        Self::new(R::ImplementedElsewhere, format!("{who} looks after this service"))
+        Self::new(R::ImplementedElsewhere, format!("{who} serves this Service"))
     }
 
     /// The user's Service or its annotations are invalid; `field` is a Kubernetes field path.
@@ -83,7 +83,7 @@ impl ProviderError {
     /// The page token has expired.
     #[must_use]
     pub fn page_token_expired() -> Self {
-        Self::new(R::PageTokenExpired, "the page token is too old")
+        Self::new(R::PageTokenExpired, "the page token has expired")
     }
 
     /// The token was never issued in this process epoch.
@@ -95,7 +95,7 @@ impl ProviderError {
     /// The resume token has expired.
     #[must_use]
     pub fn resume_token_expired() -> Self {
-        Self::new(R::ResumeTokenExpired, "the resume token is too old")
+        Self::new(R::ResumeTokenExpired, "the resume token has expired")
     }
 }
 
@@ -129,7 +129,7 @@ impl ProviderError {
     /// The provider itself is overloaded.
     #[must_use]
     pub fn overloaded(retry_after: Duration) -> Self {
-        Self::new(R::ProviderOverloaded, "the provider has too much to do").with_retry_after(retry_after)
+        Self::new(R::ProviderOverloaded, "the provider is overloaded").with_retry_after(retry_after)
     }
 
     /// The cloud's route tables are full.
@@ -144,7 +144,7 @@ impl ProviderError {
     /// A conflicting operation on the same object is running.
     #[must_use]
     pub fn concurrent_operation(object: &str) -> Self {
-        Self::new(R::ConcurrentOperation, format!("another operation on {object:?} is under way"))
+        Self::new(R::ConcurrentOperation, format!("another operation on {object:?} is running"))
     }
 
     /// A resource with this natural key belongs to another cluster.
@@ -156,7 +156,7 @@ impl ProviderError {
     /// A former controller's resource exists, and the request does not allow adoption.
     #[must_use]
     pub fn adoption_refused(resource: &str) -> Self {
-        Self::new(R::AdoptionRefused, format!("{resource:?} was made by a former controller"))
+        Self::new(R::AdoptionRefused, format!("{resource:?} was created by a former controller"))
     }
 
     /// A newer revision of this object has already been accepted.
@@ -168,7 +168,7 @@ impl ProviderError {
     /// An update of a load balancer that is absent or must be rebuilt: an item error.
     #[must_use]
     pub fn needs_ensure(object: &str) -> Self {
-        Self::new(R::NeedsEnsure, format!("the balancer of {object:?} must be ensured"))
+        Self::new(R::NeedsEnsure, format!("the load balancer of {object:?} must be ensured"))
     }
 
     /// The request refers to backend sets by these unknown digests. The SDK returns this error by itself.
@@ -181,7 +181,7 @@ impl ProviderError {
             }
             told = format!("{told},{digest}");
         }
-        Self::new(R::UnknownBackendSet, "a set of backends is not known by its digest")
+        Self::new(R::UnknownBackendSet, "the digest of a backend set is unknown")
             .with_metadata("digests", told)
     }
 
@@ -209,13 +209,13 @@ impl ProviderError {
     /// The cloud rejects the provider's credentials.
     #[must_use]
     pub fn cloud_credentials_invalid() -> Self {
-        Self::new(R::CloudCredentialsInvalid, "the cloud refuses the provider's credentials")
+        Self::new(R::CloudCredentialsInvalid, "the cloud rejects the provider's credentials")
     }
 
     /// The provider's credentials have expired.
     #[must_use]
     pub fn cloud_credentials_expired() -> Self {
-        Self::new(R::CloudCredentialsExpired, "the provider's credentials ran out")
+        Self::new(R::CloudCredentialsExpired, "the provider's credentials have expired")
     }
 
     /// The credentials are valid but lack a permission: the cloud's name of the action.
@@ -246,7 +246,7 @@ impl ProviderError {
     /// A bug in the provider. The cause is logged here; the caller does not see it.
     #[must_use]
     pub fn internal(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::new(R::InternalError, "internal error; the provider's log says more").with_source(source)
+        Self::new(R::InternalError, "internal error; see the provider's log").with_source(source)
     }
 
     /// The volume does not exist.

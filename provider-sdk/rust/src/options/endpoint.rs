@@ -71,13 +71,13 @@ pub enum EndpointError {
         text: String,
     },
     /// Not an address and port.
-    #[error("{text:?} is no address:port; write for example tcp://127.0.0.1:7443")]
+    #[error("{text:?} is not address:port; use for example tcp://127.0.0.1:7443")]
     Address {
         /// The text.
         text: String,
     },
     /// An unknown scheme.
-    #[error("{text:?} is no endpoint; write unix:///path/of/the/socket or tcp://address:port")]
+    #[error("{text:?} is not an endpoint; use unix:///path/of/the/socket or tcp://address:port")]
     Unknown {
         /// The text.
         text: String,

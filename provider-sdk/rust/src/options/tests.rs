@@ -38,7 +38,7 @@ fn other_endpoints_are_refused_with_a_remedy() {
         ("unix-abstract:x", "abstract sockets"),
         ("unix:@x", "abstract sockets"),
         ("http://127.0.0.1:80", "plain TCP"),
-        ("tcp://somewhere", "no address:port"),
+        ("tcp://somewhere", "not address:port"),
         ("x", "unix:///path"),
     ] {
         let error = text.parse::<Endpoint>().unwrap_err().to_string();

@@ -19,7 +19,7 @@ const LONGEST_TEXT: usize = 64;
 pub enum BuildError {
     /// The name is not a DNS subdomain of at most 63 bytes.
     #[error(
-        "the name {name:?} is no DNS subdomain of at most 63 bytes; use lowercase letters, digits, '-' and '.'"
+        "the name {name:?} is not a DNS subdomain of at most 63 bytes; use lowercase letters, digits, '-' and '.'"
     )]
     Name {
         /// The name.
@@ -47,7 +47,7 @@ pub enum BuildError {
         service: &'static str,
     },
     /// A capability is unknown or duplicated.
-    #[error("capability number {number} is unknown, unspecified or there twice")]
+    #[error("capability number {number} is unknown, unspecified or duplicate")]
     Capability {
         /// The number.
         number: i32,

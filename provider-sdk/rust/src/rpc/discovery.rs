@@ -29,7 +29,7 @@ impl DiscoveryRpc {
 impl Discovery for DiscoveryRpc {
     async fn get_info(&self, request: Request<GetInfoRequest>) -> Result<Response<GetInfoResponse>, Status> {
         let host = request.into_inner();
-        tracing::debug!(name = host.host_name, version = host.host_version, "a host introduced itself");
+        tracing::debug!(name = host.host_name, version = host.host_version, "a host connected");
         Ok(Response::new(self.0.clone()))
     }
 }

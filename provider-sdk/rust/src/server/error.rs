@@ -50,7 +50,7 @@ pub enum ServeError {
         path: PathBuf,
     },
     /// The socket's path exists and is not a socket.
-    #[error("{} is there but is no socket; remove it or choose another --endpoint", .path.display())]
+    #[error("{} exists but is not a socket; remove it or choose another --endpoint", .path.display())]
     NotASocket {
         /// The path.
         path: PathBuf,

@@ -124,13 +124,13 @@ async fn drained(
     }
     tracing::warn!(
         mutations = life.mutations.len(),
-        "the time to stop is over; what runs is told to give up"
+        "the time to stop is over; running mutations are abandoned"
     );
     life.give_up.cancel();
     if let Ok(ended) = time::timeout(LAST_WORDS, &mut all).await {
         return ended;
     }
-    tracing::warn!(mutations = life.mutations.len(), "connections are cut");
+    tracing::warn!(mutations = life.mutations.len(), "closing connections");
     life.cut.cancel();
     time::timeout(LAST_WORDS, &mut all).await.unwrap_or(Ok(()))
 }

@@ -32,7 +32,7 @@ pub enum LogFormat {
 #[non_exhaustive]
 pub enum TelemetryError {
     /// The level is invalid.
-    #[error("{level:?} is no log level; use for example info, or info,my_crate=debug")]
+    #[error("{level:?} is not a log level; use for example info, or info,my_crate=debug")]
     Level {
         /// The given level.
         level: String,
@@ -40,7 +40,7 @@ pub enum TelemetryError {
         source: ParseError,
     },
     /// A global subscriber already exists.
-    #[error("logging was set up already in this process")]
+    #[error("logging is already set up in this process")]
     Twice(#[from] TryInitError),
 }
 

@@ -175,7 +175,7 @@ mod tests {
         ranges.source_ranges = vec!["10.0.0.0/8".into(), "x".into()];
         assert_eq!(refused(&ranges), "invalid spec.loadBalancerSourceRanges[1]");
         let of_class = |class: &str| Service { load_balancer_class: class.into(), ..service(&[]) };
-        assert_eq!(refused(&of_class("other")), "the controller of class other looks after this service");
+        assert_eq!(refused(&of_class("other")), "the controller of class other serves this Service");
         assert!(check(&of_class("mock")).is_ok());
     }
 

@@ -176,7 +176,7 @@ mod tests {
             ..ConditionsPatch::default()
         });
         for query in [node("a", ""), node("x", ""), node("x", "mock://mock-1a/i-99")] {
-            assert_eq!(said(&cloud, &query), "location \"mock-1a\" could not be asked", "{query:?}");
+            assert_eq!(said(&cloud, &query), "location \"mock-1a\" could not be queried", "{query:?}");
         }
         assert_eq!(said(&cloud, &node("x", "mock://mock-1b/i-99")), "ABSENT");
     }

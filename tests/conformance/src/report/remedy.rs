@@ -10,7 +10,7 @@ const REMEDIES: &[(&str, &str)] = &[
     ),
     (
         "absent-means-looked",
-        "answer an error where the cloud could not be asked, never ABSENT: nodes are deleted on that word",
+        "answer an error where the cloud could not be queried, never ABSENT: nodes are deleted on that word",
     ),
     ("address-unique", "report each address of an instance once"),
     ("address-valid", "tell IPs in text form under the types of IPs"),

@@ -48,7 +48,7 @@ pub const HOOKS: &[HookInfo] = &[
     hook("restore-cloud", &[], "the cloud's API answers again", ""),
     hook("cut-location", MACHINE, "the zone or region of this instance stops answering", ""),
     hook("restore-location", &[], "all locations answer again", ""),
-    hook("break-credentials", &[], "the cloud refuses the provider's credentials", ""),
+    hook("break-credentials", &[], "the cloud rejects the provider's credentials", ""),
     hook("restore-credentials", &[], "the cloud accepts the provider's credentials again", ""),
     hook(
         "deny-rights",

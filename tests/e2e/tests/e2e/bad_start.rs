@@ -52,7 +52,7 @@ async fn what_only_a_person_can_mend_ends_the_host_and_is_named() -> Result<()> 
         ("no-kubeconfig", &["--kubeconfig=/missing".to_owned()][..], "kubeconfig /missing"),
         ("an-expired-token", &[token], "the token or certificate of the kubeconfig has expired"),
         ("no-client-certificate", &[unreadable], "/missing.crt"),
-        ("no-serving-certificate", &tls, "--tls-cert-file and --tls-private-key-file are of no use"),
+        ("no-serving-certificate", &tls, "--tls-cert-file and --tls-private-key-file cannot be used"),
         ("a-port-in-use", &[port], "give another --secure-port"),
     ] {
         let mut host = cluster.start_replica(name, flags)?;

@@ -91,7 +91,10 @@ async fn each_object_is_served_by_its_own_cloud() -> Result<()> {
     let names = |provider: &str| Patch::Merge(json!({"metadata": {"annotations": {ANNOTATION: provider}}}));
     services.patch("moves", &PatchParams::default(), &names("othre")).await?;
     let told = event(&cluster, "moves", "SyncLoadBalancerFailed").await?.message.unwrap_or_default();
-    ensure!(told.contains("\"othre\" is no provider of this host") && told.contains("mock, other"), "{told}");
+    ensure!(
+        told.contains("\"othre\" is not a provider of this host") && told.contains("mock, other"),
+        "{told}"
+    );
     backends(&second, "moves", &["b-1"]).await?;
     services.patch("moves", &PatchParams::default(), &names("mock")).await?;
     backends(&first, "moves", &["a-1", "a-2"]).await?;

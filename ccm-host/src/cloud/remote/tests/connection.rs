@@ -14,11 +14,11 @@ fn set_mode(path: &Path, mode: u32) {
 async fn no_provider_at_all_is_said_and_found_once_it_is_there() {
     let (_dir, path) = folder();
     let host = Host::at(&path);
-    host.disconnected("there is no socket at").await;
+    host.disconnected("no socket at").await;
     assert_eq!(host.metric("cloudprovider_connected{provider=\"p\"}"), 0.0);
     let error = host.ask("n").await.unwrap_err();
     assert_eq!((error.code, error.reason), (Code::Unavailable, None));
-    assert!(error.message.contains("there is no socket"), "{error}");
+    assert!(error.message.contains("no socket at"), "{error}");
 
     let script = Script::new("e1");
     let _running = Running::at(&path, &script);
@@ -52,7 +52,7 @@ async fn a_socket_nobody_listens_at_is_said() {
     let (_dir, path) = folder();
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     set_mode(&path, 0o660);
-    Host::at(&path).disconnected("nobody listens at unix://").await;
+    Host::at(&path).disconnected("nothing listens at unix://").await;
 }
 
 /// D33.
@@ -83,7 +83,7 @@ async fn a_server_that_is_no_provider_is_told_from_nobody() {
     let (_dir, path) = folder();
     let (_, health) = tonic_health::server::health_reporter();
     let _running = Running::serve(&path, move |mut builder| builder.add_service(health));
-    Host::at(&path).disconnected("there is no provider").await;
+    Host::at(&path).disconnected("not a provider").await;
 }
 
 #[tokio::test]
@@ -211,7 +211,7 @@ async fn a_silent_provider_freezes_is_left_and_is_taken_up_again() {
     script.deadline("GetStatus", Duration::from_millis(50));
     let (host, _running, _dir) = served(&script).await;
     script.silent.store(true, Ordering::SeqCst);
-    host.frozen("GetStatus: no answer within 50ms").await;
+    host.frozen("GetStatus: no response within 50ms").await;
     host.disconnected("it answered none of 3 GetStatus in a row").await;
     script.silent.store(false, Ordering::SeqCst);
     host.serving().await;

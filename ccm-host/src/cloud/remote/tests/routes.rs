@@ -285,7 +285,7 @@ async fn a_list_of_routes_says_what_it_lacks() {
         ("no CIDR", with(vec![listed("rt-1", "junk")], &[])),
         ("no id", with(vec![listed("", "10.1.0.0/24")], &[])),
         ("one id twice", with(vec![listed("a", "10.1.0.0/24"), listed("a", "10.1.1.0/24")], &[])),
-        ("a part that could not be asked", with(vec![], &["eu-1"])),
+        ("a part that could not be queried", with(vec![], &["eu-1"])),
     ];
     for (name, page) in rows {
         on_list(&script, move |_| Ok(page.clone()));

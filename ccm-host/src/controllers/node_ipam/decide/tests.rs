@@ -89,6 +89,6 @@ fn an_answer_without_cidrs_is_asked_for_again_at_the_providers_pace() {
 #[test]
 fn a_provider_that_allots_nothing_is_asked_slowly() {
     let verdict = of_answer(&machine(InstanceState::Running, Some(instance("x://1"))), false, &[]);
-    let problem = Problem::NotAllotted("the provider allots none".to_owned());
+    let problem = Problem::NotAllotted("the provider allocates none".to_owned());
     assert_eq!(verdict, Verdict::NotYet { problem, again: Outcome::RetryAfter(SLOW_RETRY) });
 }

@@ -86,8 +86,9 @@ fn known_cidrs_are_taken() {
 /// IPAM-4..6, NW-29: upstream does not start. We report it, and serve all other nodes.
 #[test]
 fn wrong_cidrs_are_told_and_harm_nobody() {
-    let out = |network| format!("the pod CIDR {network} is outside of the cluster CIDR 10.10.0.0/16");
-    let alien = |network| format!("the pod CIDR {network} is of a family of which the cluster has no CIDR");
+    let out = |network| format!("the pod CIDR {network} is outside the cluster CIDR 10.10.0.0/16");
+    let alien =
+        |network| format!("the pod CIDR {network} is of an IP family for which the cluster has no CIDR");
     let none = |text| format!("the pod CIDR {text:?} is not a network");
     let rows: [(&[&str], &[&str], Vec<String>); 5] = [
         (&[V4], &["10.11.0.0/24"], vec![out("10.11.0.0/24")]),

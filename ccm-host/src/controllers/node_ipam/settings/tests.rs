@@ -70,7 +70,7 @@ fn what_cannot_be_divided_is_refused_with_its_remedy() {
         (
             &[],
             "--cluster-cidr=: there is nothing to divide with --allocate-node-cidrs=true: give the networks of the \
-             pods, or --cidr-allocator-type=CloudAllocator if the cloud allots them",
+             pods, or --cidr-allocator-type=CloudAllocator if the cloud allocates them",
         ),
         (
             &[("cluster-cidr", "10.0.0.0/26")],

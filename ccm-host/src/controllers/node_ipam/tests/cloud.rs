@@ -47,7 +47,7 @@ async fn a_cloud_that_has_allotted_nothing_yet_is_asked_until_it_has() {
     })
     .await;
     sleep(Duration::from_secs(60)).await;
-    let told = "the cloud has not allotted the pod CIDRs: the instance has none (yet)".to_owned();
+    let told = "the cloud has not allocated the pod CIDRs: the instance has none (yet)".to_owned();
     assert_eq!(scene.events(), [(EventType::Warning, "CIDRNotAvailable", told)], "once");
     assert!(scene.problems("not_allotted", 1));
     assert!(scene.fake.calls().len() > 3, "asked again and again");
@@ -66,7 +66,7 @@ async fn a_node_waits_for_the_families_of_its_cluster() {
     })
     .await;
     assert_eq!(scene.cidrs("a"), Value::Null);
-    let told = "the cloud has not allotted the pod CIDRs: the instance has 10.128.1.0/24, but none (yet) of the family of \
+    let told = "the cloud has not allocated the pod CIDRs: the instance has 10.128.1.0/24, but none (yet) of the family of \
                 fd00::/48 in --cluster-cidr"
         .to_owned();
     assert_eq!(scene.events(), [(EventType::Warning, "CIDRNotAvailable", told)]);

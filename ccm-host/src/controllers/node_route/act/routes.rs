@@ -102,7 +102,7 @@ impl Controller {
                 None => self.is_removed(cloud, route),
             },
             Err(error) if error.is(ErrorReason::RouteChanged) => {
-                tracing::info!(route = route.id, destination = %route.destination, "changed meanwhile, listing again");
+                tracing::info!(route = route.id, destination = %route.destination, "changed in the meantime, listing again");
                 cloud.doubted.notify_one();
             }
             Err(error) => self.not_removed(node, route, &error, &mut again),

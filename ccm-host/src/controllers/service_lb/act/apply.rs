@@ -66,7 +66,8 @@ impl Act<'_> {
             Ok(ensured) => self.ensured(lane, order, ensured).await,
             Err(error) => {
                 if error.is(ErrorReason::AdoptionRefused) {
-                    let remedy = format_args!("{error}; {ADOPT_FLAG} lets the host take over the balancer");
+                    let remedy =
+                        format_args!("{error}; {ADOPT_FLAG} lets the host take over the load balancer");
                     self.controller.events.warn(lane, &order.service, Warning::sync(remedy));
                 } else if !self.is_quiet(&error) {
                     self.controller.events.warn(lane, &order.service, Warning::sync(&error));
@@ -290,7 +291,7 @@ impl Act<'_> {
     /// Nothing is wrong; repeats the request when the provider said to.
     pub(super) fn in_progress(&self, lane: &mut Lane, intent: Intent, in_progress: &InProgress) -> Step {
         let InProgress { retry_after, reason, message } = in_progress;
-        tracing::debug!(service = %self.key, ?retry_after, reason, message, "the provider is at it");
+        tracing::debug!(service = %self.key, ?retry_after, reason, message, "the provider is working on it");
         lane.settled = false;
         lane.attempt = Some(Attempt { in_progress: true, ..attempt(intent, Some(*retry_after)) });
         Step::End(Outcome::RetryAfter(*retry_after))
@@ -328,7 +329,7 @@ pub(in crate::controllers::service_lb) fn what_is_left(
             method: "EnsureLoadBalancer",
             reason: None,
             code: tonic::Code::Internal,
-            message: format!("the provider says that it is done, but the balancer is {state:?}"),
+            message: format!("the provider reports success, but the load balancer is {state:?}"),
             retry_after: None,
             is_unanswered: false,
         }),

@@ -43,7 +43,7 @@ impl Act<'_> {
             Intent::Remove => Retry::without_sweep(error),
         };
         let wait = retry.delay(self.controller.queue.backoff(self.key));
-        tracing::debug!(service = %self.key, error = %error, ?wait, "a provider could not do it");
+        tracing::debug!(service = %self.key, error = %error, ?wait, "a provider failed");
         (wait, retry.outcome(error))
     }
 }

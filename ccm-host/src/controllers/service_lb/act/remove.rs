@@ -83,7 +83,7 @@ impl Act<'_> {
             }
             Err(error) if error.is(ErrorReason::ImplementedElsewhere) => {
                 tracing::warn!(service = %self.key, provider = provider.name(),
-                    "the provider does not look after this balancer; taken as removed");
+                    "the provider does not serve this load balancer; treated as removed");
                 None
             }
             Err(error) => {

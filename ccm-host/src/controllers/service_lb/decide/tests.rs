@@ -304,7 +304,7 @@ fn a_provider_that_cannot_be_asked_is_waited_for() {
             given(lb()).vanished().known(Presence::Present).provider(frozen()),
             Action::Frozen(Removal::Vanished, "frozen".to_owned()),
         ),
-        ("SW-18", given(fin(lb())).not_listed(), park("the balancers were not listed yet")),
+        ("SW-18", given(fin(lb())).not_listed(), park("the load balancers have not been listed yet")),
     ]);
 }
 
@@ -375,7 +375,7 @@ fn what_is_applied_is_kept_up_while_its_edit_waits() {
             given(fin(lb())).applied(D::Service).tried(D::Service, None).other_nodes(),
             Action::Ensure(Wish::Wanted),
         ),
-        ("the provider is at it", edited(Some(7)).under_way(), hold(7)),
+        ("the provider is working on it", edited(Some(7)).under_way(), hold(7)),
         (
             "only the nodes differ",
             given(fin(lb())).applied(D::Backends).tried(D::Nothing, Some(7)).other_nodes(),

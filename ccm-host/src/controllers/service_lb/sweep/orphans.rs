@@ -86,7 +86,7 @@ impl Controller {
                 provider = provider.name(),
                 service = %balancer.key,
                 id = balancer.id,
-                "a load balancer is removed: another provider looks after its Service"
+                "removing a load balancer: another provider serves its Service"
             );
             self.events.left_behind(balancer, provider.name());
         }
@@ -134,7 +134,7 @@ impl Controller {
         };
         if timeout(self.parts.settings.services.load_balancer_resync_period, until_gone).await.is_err() {
             let Stray { balancer, .. } = stray;
-            tracing::warn!(service = %balancer.key, id = balancer.id, "an unwanted load balancer takes long to go");
+            tracing::warn!(service = %balancer.key, id = balancer.id, "deleting an unwanted load balancer takes long");
         }
     }
 
@@ -167,7 +167,7 @@ impl Controller {
                 deleted.in_progress.map(|in_progress| in_progress.retry_after)
             }
             Err(error) => {
-                tracing::warn!(service = %balancer.key, id = balancer.id, %error, "an unwanted load balancer stays");
+                tracing::warn!(service = %balancer.key, id = balancer.id, %error, "could not delete an unwanted load balancer");
                 self.events.orphan_stays(balancer, &error);
                 None
             }

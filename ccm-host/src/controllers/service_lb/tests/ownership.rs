@@ -183,7 +183,7 @@ async fn a_service_goes_to_the_provider_that_its_annotation_names() {
     world.cluster.put(node("n3"));
     world.pass(A_WHILE).await;
     let (story, events) = world.take_with_events();
-    assert!(events[0].contains("\"typo\" is no provider of this host"), "{events:?}");
+    assert!(events[0].contains("\"typo\" is not a provider of this host"), "{events:?}");
     assert_eq!(story.last().unwrap(), "update web n1,n3", "nodes still follow: {story:?}");
 
     world.cluster.change_service("web", |service| name(service, "other"));

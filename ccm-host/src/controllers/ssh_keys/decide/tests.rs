@@ -28,11 +28,11 @@ fn whatever_is_no_public_key_stays_here() {
     let cut = &ED25519[..ED25519.len() - 4];
     let long = format!("{ED25519} {}", "x".repeat(LONGEST_KEY));
     let rows = [
-        ("options before it", format!("command=\"id\" {ED25519}"), "no public key"),
-        ("a word", "secret".to_owned(), "no public key"),
-        ("another kind than it says", other_kind, "no public key"),
-        ("cut off", cut.to_owned(), "no public key"),
-        ("no base64", "ssh-ed25519 !!!".to_owned(), "no public key"),
+        ("options before it", format!("command=\"id\" {ED25519}"), "not a public key"),
+        ("a word", "secret".to_owned(), "not a public key"),
+        ("another kind than it says", other_kind, "not a public key"),
+        ("cut off", cut.to_owned(), "not a public key"),
+        ("no base64", "ssh-ed25519 !!!".to_owned(), "not a public key"),
         ("weak", RSA_1024.to_owned(), "2048 bits"),
         ("outdated", DSA.to_owned(), "DSA"),
         ("too long", long, "16 KiB"),
@@ -51,7 +51,7 @@ fn a_value_or_a_user_that_cannot_be_is_refused_whole() {
     let private = format!("{ED25519}\n-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\n");
     let rows: [(&str, &str, &[u8], &str); 5] = [
         ("a private key", "core", private.as_bytes(), "private key"),
-        ("no text", "core", &[0xff, 0xfe], "no text"),
+        ("no text", "core", &[0xff, 0xfe], "not text"),
         ("an option", "-oProxyCommand", ED25519.as_bytes(), "login name"),
         ("upper case first", "Root", ED25519.as_bytes(), "login name"),
         ("too long", "a23456789012345678901234567890123", ED25519.as_bytes(), "32 bytes"),

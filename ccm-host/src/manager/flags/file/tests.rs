@@ -95,7 +95,7 @@ v: 11
         [
             "FILE: cluster-cidr: holds no value of a flag: write a text, or a list or map of texts",
             "FILE: leader-elect: holds no value of a flag: write a text, or a list or map of texts",
-            "FILE: node-monitor-perod: is no name of a flag: did you mean --node-monitor-period? see --help for all \
+            "FILE: node-monitor-perod: is not the name of a flag: did you mean --node-monitor-period? see --help for all \
              flags",
             "FILE: version: belongs on the command line: leave it out, or give --version",
             "--node-monitor-period=-5s: is negative: give 5s",
@@ -107,7 +107,7 @@ v: 11
 #[test]
 fn what_is_no_map_or_no_file_is_told() {
     let found = Case::new("[a, b]").parse(&["--provider=mock=/run/mock.sock"]).unwrap_err();
-    assert!(found.len() == 1 && found[0].starts_with("--config=FILE: is no YAML map: "), "{found:?}");
+    assert!(found.len() == 1 && found[0].starts_with("--config=FILE: is not a YAML map: "), "{found:?}");
     let missing = parse(["--provider=mock=/run/mock.sock", "--config=/no/such/file"]).unwrap_err();
     assert_eq!(
         missing[0].to_string(),

@@ -38,8 +38,8 @@ fn refuses_one_flag_with_its_remedy() {
         ("--kubelet-serving-csr-policy=deny", "is unknown: give approve or approve-and-deny"),
         ("--node-deletion-max-share=5", "is ambiguous: write 5% for a percentage"),
         // texts
-        ("--allowed-peer-uids=root", "\"root\" is no user id: give numbers, for example 1000,65532"),
-        ("--allowed-peer-uids=1,", "\"\" is no user id: give numbers, for example 1000,65532"),
+        ("--allowed-peer-uids=root", "\"root\" is not a user id: give numbers, for example 1000,65532"),
+        ("--allowed-peer-uids=1,", "\"\" is not a user id: give numbers, for example 1000,65532"),
         (
             "--node-selector=a in b",
             "\"a in b\" has no valid label key: write it as for kubectl -l, for example \"pool in (a,b),!unmanaged\"",
@@ -49,12 +49,12 @@ fn refuses_one_flag_with_its_remedy() {
         ("--v=11", "is not a verbosity: give 0 to 10"),
         (
             "--tracing-endpoint=https://collector:4317",
-            "asks for TLS, which is not spoken to a collector: give host:port of a collector in the pod or on the node, \
+            "requires TLS, which is not supported for collectors: give host:port of a collector in the pod or on the node, \
              such as localhost:4317",
         ),
         (
             "--tracing-endpoint=collector",
-            "is no address with a port: give host:port of a collector in the pod or on the node, such as localhost:4317",
+            "is not an address with a port: give host:port of a collector in the pod or on the node, such as localhost:4317",
         ),
         ("--tracing-sampling-rate-per-million=1000001", "is not a part of a million: give 0 to 1000000"),
         ("--v=-1", "is not a verbosity: give 0 to 10"),
@@ -65,13 +65,13 @@ fn refuses_one_flag_with_its_remedy() {
             "is not an IP address: give 0.0.0.0 for all interfaces, or one such as 127.0.0.1",
         ),
         ("--secure-port=70000", "is not a port: give 1 to 65535, auto for a free one, or 0 to serve nothing"),
-        ("--tls-min-version=1.3", "is no version of TLS: give VersionTLS12 or VersionTLS13"),
+        ("--tls-min-version=1.3", "is not a TLS version: give VersionTLS12 or VersionTLS13"),
         (
             "--tls-cert-file=/tls.crt",
-            "is of no use without --tls-private-key-file: give --tls-private-key-file as well, or leave both out for a \
+            "has no effect without --tls-private-key-file: give --tls-private-key-file as well, or leave both out for a \
              self-signed certificate",
         ),
-        ("--authorization-always-allow-paths=metrics", "is no path: begin it with /, as in /healthz"),
+        ("--authorization-always-allow-paths=metrics", "is not a path: begin it with /, as in /healthz"),
         (
             "--controllers=*,nodes,-volumes",
             "\"nodes\", \"-volumes\" is unknown: use '*' and these, with '-' in front to turn one off: \
@@ -81,11 +81,11 @@ fn refuses_one_flag_with_its_remedy() {
         ),
         (
             "--webhooks=nodes",
-            "\"nodes\" is no webhook: use '*' and these, with '-' in front to turn one off: persistent-volume-label",
+            "\"nodes\" is not a webhook: use '*' and these, with '-' in front to turn one off: persistent-volume-label",
         ),
         (
             "--webhooks=persistent-volume-label",
-            "is of no use without its controller: add persistent-volume-label to --controllers, which does what the \
+            "has no effect without its controller: add persistent-volume-label to --controllers, which does what the \
              webhook leaves",
         ),
         ("--webhook-secure-port=x", "is not a port: give 1 to 65535, or 0 to serve no webhooks"),
@@ -97,7 +97,7 @@ fn refuses_one_flag_with_its_remedy() {
         ("--cloud-provider=aws", "is not the name of a provider: leave it out, or give mock"),
         (
             "--cloud-provider=external",
-            "is what kubelets are told; this process is the external one: leave it out, or give mock",
+            "is the kubelet's value; this process is the external provider: leave it out, or give mock",
         ),
         ("--provider=mock=/run/b.sock", "\"mock\" is already a provider: give each provider its own name"),
         (

@@ -39,7 +39,7 @@ impl Authority {
         let files = Files::new(&[path]);
         let authority = Self::default();
         let pem = files::read(path)?;
-        authority.set(&pem).with_context(|| format!("--client-ca-file={} is of no use", path.display()))?;
+        authority.set(&pem).with_context(|| format!("--client-ca-file={} cannot be used", path.display()))?;
         authority.state.lock().file = Some((path.to_owned(), files));
         Ok(authority)
     }
@@ -86,7 +86,7 @@ impl Authority {
 fn verifier(pem: &[u8]) -> anyhow::Result<Arc<dyn ClientCertVerifier>> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| anyhow!("the CA is no PEM: {error}"))?;
+        let certificate = certificate.map_err(|error| anyhow!("the CA is not valid PEM: {error}"))?;
         roots.add(certificate).context("the CA cannot be read")?;
     }
     if roots.is_empty() {

@@ -22,7 +22,7 @@ pub(super) enum Refusal {
 impl Refusal {
     /// Logs the exact error, which names addresses, instead of sending it.
     pub(super) fn unanswered(error: anyhow::Error) -> Self {
-        tracing::warn!(error = format!("{error:#}"), "the apiserver cannot be asked who may read what");
+        tracing::warn!(error = format!("{error:#}"), "cannot ask the apiserver who may read this");
         Self::Unanswered
     }
 

@@ -127,7 +127,7 @@ impl Flags {
 
 fn open(path: &str) -> Result<OpenPath, FlagError> {
     if !path.starts_with('/') {
-        let wrong = Wrong::new("is no path", "begin it with /, as in /healthz");
+        let wrong = Wrong::new("is not a path", "begin it with /, as in /healthz");
         return Err(wrong.of("authorization-always-allow-paths", path));
     }
     Ok(match path.strip_suffix('*') {

@@ -60,7 +60,7 @@ impl Flags {
         let version = self.tls_min_version.as_str();
         if matches!(version, "VersionTLS10" | "VersionTLS11") {
             warnings.push(format!(
-                "--tls-min-version={version} has no effect: TLS 1.2 is the lowest that is spoken"
+                "--tls-min-version={version} has no effect: TLS 1.2 is the lowest supported version"
             ));
         }
         let cipher_suites = mistakes.keep(self.cipher_suites(warnings));
@@ -74,7 +74,7 @@ impl Flags {
     fn certificate(&self) -> Result<CertificateSource, FlagError> {
         let half = |flag: &str, file: &Path, other: &str| {
             Wrong::new(
-                format!("is of no use without --{other}"),
+                format!("has no effect without --{other}"),
                 format!("give --{other} as well, or leave both out for a self-signed certificate"),
             )
             .of(flag, &file.display().to_string())
@@ -112,7 +112,7 @@ impl Flags {
                         "--tls-cipher-suites: {name} is not offered: only suites that are safe are"
                     ));
                 }
-                None => return Err(error(format!("{name:?} is no cipher suite"))),
+                None => return Err(error(format!("{name:?} is not a cipher suite"))),
             }
         }
         Ok(suites)
@@ -122,7 +122,7 @@ impl Flags {
 fn version(text: &str) -> Result<String, Wrong> {
     match text {
         "" | "VersionTLS10" | "VersionTLS11" | "VersionTLS12" | "VersionTLS13" => Ok(text.to_owned()),
-        _ => Err(Wrong::new("is no version of TLS", "give VersionTLS12 or VersionTLS13")),
+        _ => Err(Wrong::new("is not a TLS version", "give VersionTLS12 or VersionTLS13")),
     }
 }
 

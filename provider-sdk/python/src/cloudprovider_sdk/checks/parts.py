@@ -91,7 +91,7 @@ def backend_set(field: str, value: pb.BackendSet) -> None:
     if not value.nodes_omitted:
         short(f"{field}.digest", value.digest, _DIGEST)
     elif value.nodes:
-        raise errors.invalid_argument_shape(f"{field}.nodes", "are there, and said to be left out")
+        raise errors.invalid_argument_shape(f"{field}.nodes", "are present although nodes_omitted is set")
     else:
         digest(f"{field}.digest", value.digest)
 

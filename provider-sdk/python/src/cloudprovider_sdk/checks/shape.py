@@ -97,7 +97,7 @@ def _batch_update_load_balancers(request: pb.BatchUpdateLoadBalancersRequest, ad
         parts.service(f"items[{at}].service.ref", item.service.ref)
         parts.digest(f"items[{at}].desired_digest", item.desired_digest)
         if item.backend_set >= len(request.backend_sets):
-            raise errors.invalid_argument_shape(f"items[{at}].backend_set", "is no index of backend_sets")
+            raise errors.invalid_argument_shape(f"items[{at}].backend_set", "is not an index of backend_sets")
     parts.unique((f"items[{at}].service.ref.uid", item.service.ref.uid) for at, item in enumerate(request.items))
 
 

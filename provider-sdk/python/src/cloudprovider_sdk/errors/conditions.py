@@ -27,8 +27,8 @@ def metadata_not_ready(retry_after: float) -> ProviderError:
 
 
 def location_unreachable(location: str) -> ProviderError:
-    """A region, zone or account could not be asked."""
-    return ProviderError(pb.ERROR_REASON_LOCATION_UNREACHABLE, f"location {_quote(location)} could not be asked")
+    """A region, zone or account could not be queried."""
+    return ProviderError(pb.ERROR_REASON_LOCATION_UNREACHABLE, f"location {_quote(location)} could not be queried")
 
 
 def instance_ambiguous(node: str) -> ProviderError:
@@ -57,7 +57,7 @@ def unsupported_feature(field: str, why: str) -> ProviderError:
 
 def implemented_elsewhere(who: str) -> ProviderError:
     """Another controller looks after this Service."""
-    return ProviderError(pb.ERROR_REASON_IMPLEMENTED_ELSEWHERE, f"{who} looks after this service")
+    return ProviderError(pb.ERROR_REASON_IMPLEMENTED_ELSEWHERE, f"{who} serves this Service")
 
 
 def invalid_configuration(field: str, why: str) -> ProviderError:
@@ -78,7 +78,7 @@ def batch_too_large(items: int, most: int) -> ProviderError:
 
 def page_token_expired() -> ProviderError:
     """The page token was issued, but is too old."""
-    return ProviderError(pb.ERROR_REASON_PAGE_TOKEN_EXPIRED, "the page token is too old")
+    return ProviderError(pb.ERROR_REASON_PAGE_TOKEN_EXPIRED, "the page token has expired")
 
 
 def invalid_token() -> ProviderError:
@@ -88,7 +88,7 @@ def invalid_token() -> ProviderError:
 
 def resume_token_expired() -> ProviderError:
     """The resume token is too old."""
-    return ProviderError(pb.ERROR_REASON_RESUME_TOKEN_EXPIRED, "the resume token is too old")
+    return ProviderError(pb.ERROR_REASON_RESUME_TOKEN_EXPIRED, "the resume token has expired")
 
 
 # Come back later.
@@ -116,8 +116,8 @@ def retry_later(retry_after: float, why: str) -> ProviderError:
 
 
 def overloaded(retry_after: float) -> ProviderError:
-    """The provider itself has too much to do."""
-    message = "the provider has too much to do"
+    """The provider itself is overloaded."""
+    message = "the provider is overloaded"
     return ProviderError(pb.ERROR_REASON_PROVIDER_OVERLOADED, message, retry_after=retry_after)
 
 
@@ -141,7 +141,7 @@ def owned_by_other_cluster(resource: str) -> ProviderError:
 
 def adoption_refused(resource: str) -> ProviderError:
     """A former controller's resource was found, and the caller refuses adoption."""
-    return ProviderError(pb.ERROR_REASON_ADOPTION_REFUSED, f"{_quote(resource)} was made by a former controller")
+    return ProviderError(pb.ERROR_REASON_ADOPTION_REFUSED, f"{_quote(resource)} was created by a former controller")
 
 
 def stale_revision(what: str, *, revision: int, accepted: int) -> ProviderError:
@@ -163,7 +163,7 @@ def unknown_backend_set(digests: Sequence[str]) -> ProviderError:
         if len(told) + 1 + len(digest) > MAX_VALUE_BYTES:
             break
         told += f",{digest}"
-    message = "a set of backends is not known by its digest"
+    message = "the digest of a backend set is unknown"
     return ProviderError(pb.ERROR_REASON_UNKNOWN_BACKEND_SET, message, metadata={"digests": told})
 
 
@@ -184,12 +184,12 @@ def stale_leader(scope: str, *, epoch: int, highest: int) -> ProviderError:
 
 def cloud_credentials_invalid() -> ProviderError:
     """The cloud refuses the provider's credentials."""
-    return ProviderError(pb.ERROR_REASON_CLOUD_CREDENTIALS_INVALID, "the cloud refuses the provider's credentials")
+    return ProviderError(pb.ERROR_REASON_CLOUD_CREDENTIALS_INVALID, "the cloud rejects the provider's credentials")
 
 
 def cloud_credentials_expired() -> ProviderError:
     """The provider's credentials ran out."""
-    return ProviderError(pb.ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED, "the provider's credentials ran out")
+    return ProviderError(pb.ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED, "the provider's credentials have expired")
 
 
 def cloud_permission_denied(action: str) -> ProviderError:
@@ -215,7 +215,7 @@ def shutting_down() -> ProviderError:
 
 def internal(**metadata: str) -> ProviderError:
     """A defect of the provider. Give its cause with `from`: it is logged, and the caller learns nothing of it."""
-    message = "internal error; the provider's log says more"
+    message = "internal error; see the provider's log"
     return ProviderError(pb.ERROR_REASON_INTERNAL_ERROR, message, metadata=metadata)
 
 

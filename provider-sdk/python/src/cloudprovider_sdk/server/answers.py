@@ -9,7 +9,7 @@ from cloudprovider_sdk import proto as pb
 
 _log = logging.getLogger("cloudprovider_sdk")
 
-_LACKING = "the provider gave no single answer for this item"
+_LACKING = "the provider did not return exactly one result for this item"
 
 
 def settle(request: Any, answer: Any) -> None:
@@ -24,7 +24,7 @@ def settle(request: Any, answer: Any) -> None:
     wrong = {key for key in {*asked, *given} if given[key] != 1 or key not in asked}
     if not wrong:
         return
-    _log.error("the answer of a batch does not hold each key exactly once", extra={"keys": sorted(wrong)[:10]})
+    _log.error("the response of a batch does not contain each key exactly once", extra={"keys": sorted(wrong)[:10]})
     kept = [result for result in answer.results if _key(result) not in wrong]
     del answer.results[:]
     answer.results.extend(kept)

@@ -29,7 +29,7 @@ class Discovery:
 
     async def get_info(self, _: Call, host: discovery_pb2.GetInfoRequest) -> discovery_pb2.GetInfoResponse:
         """Introduce the provider to any caller."""
-        _log.debug("a host introduced itself", extra={"host": host.host_name, "host_version": host.host_version})
+        _log.debug("a host connected", extra={"host": host.host_name, "host_version": host.host_version})
         return self._info
 
 

@@ -90,7 +90,7 @@ class Server:
         answered = asyncio.create_task(self._server.stop(grace + _LAST_WORDS))
         if not await life.mutations_end(grace):
             extra = {"mutations": len(life.mutations)}
-            _log.warning("the time to stop is over; what runs is told to give up", extra=extra)
+            _log.warning("the time to stop is over; running mutations are abandoned", extra=extra)
             life.give_up()
             await life.mutations_end(_LAST_WORDS)
             for mutation in list(life.mutations):

@@ -92,7 +92,7 @@ def _remove_stale(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(found.st_mode):
-        raise FileExistsError(f"{path} is there but is no socket; remove it or choose another --endpoint")
+        raise FileExistsError(f"{path} exists but is not a socket; remove it or choose another --endpoint")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_ANSWER_WITHIN)
         try:

@@ -58,7 +58,7 @@ class Certificates:
                 _log.warning("the last good certificates stay in use: %s", error)
                 return None
             self._stamp = stamp
-            _log.info("certificates were read again", extra={"file": str(self._certificate)})
+            _log.info("certificates were reloaded", extra={"file": str(self._certificate)})
             return loaded
 
     def _stamp_now(self) -> Stamp:

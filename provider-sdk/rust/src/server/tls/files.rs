@@ -73,7 +73,7 @@ impl Certificates {
         match self.files.stamp() {
             Ok(stamp) if stamp != loaded.0 => match self.files.load() {
                 Ok(config) => {
-                    tracing::info!(file = %self.files.certificate.display(), "certificates were read again");
+                    tracing::info!(file = %self.files.certificate.display(), "certificates were reloaded");
                     *loaded = (stamp, Arc::new(config));
                 }
                 Err(error) => tracing::warn!(%error, "the last good certificates stay in use"),

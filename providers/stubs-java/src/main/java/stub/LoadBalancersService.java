@@ -130,7 +130,7 @@ final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase
             keys.add("items[" + at + "].service.ref.uid", item.getService().getRef().getUid());
             // The index is unsigned on the wire, and an int in Java.
             if (Integer.compareUnsigned(item.getBackendSet(), request.getBackendSetsCount()) >= 0) {
-                throw Refusal.outOfShape("items[" + at + "].backend_set", "is no index of backend_sets");
+                throw Refusal.outOfShape("items[" + at + "].backend_set", "is not an index of backend_sets");
             }
         }
     }

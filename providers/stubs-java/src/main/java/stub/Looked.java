@@ -42,7 +42,7 @@ final class Looked {
         return named.isEmpty() ? byUuid.getOrDefault(node.getSystemUuid(), List.of()) : named;
     }
 
-    /** Zones that could not be asked. */
+    /** Zones that could not be queried. */
     Set<String> lostZones() {
         return lostZones;
     }

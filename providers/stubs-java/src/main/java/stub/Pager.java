@@ -52,7 +52,7 @@ final class Pager {
         byte[] claim = Arrays.copyOfRange(all, SIGNATURE, all.length);
         if (!MessageDigest.isEqual(sign(list, claim), Arrays.copyOf(all, SIGNATURE))) throw neverIssued();
         long issued = ByteBuffer.wrap(claim).getLong();
-        if (clock.getAsLong() - issued > validNanos) throw Refusal.of(ErrorReason.ERROR_REASON_PAGE_TOKEN_EXPIRED, "the page token is too old");
+        if (clock.getAsLong() - issued > validNanos) throw Refusal.of(ErrorReason.ERROR_REASON_PAGE_TOKEN_EXPIRED, "the page token has expired");
         return new String(claim, Long.BYTES, claim.length - Long.BYTES, StandardCharsets.UTF_8);
     }
 

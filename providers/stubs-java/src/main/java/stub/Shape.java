@@ -63,7 +63,7 @@ final class Shape {
         bounded(field + ".digest", set.getDigest(), DIGEST);
         if (!set.getNodesOmitted()) return;
         present(field + ".digest", !set.getDigest().isEmpty());
-        if (set.getNodesCount() > 0) throw Refusal.outOfShape(field + ".nodes", "are there, and said to be left out");
+        if (set.getNodesCount() > 0) throw Refusal.outOfShape(field + ".nodes", "are present although nodes_omitted is set");
     }
 
     static void digest(String field, String digest) {

@@ -28,7 +28,7 @@ public final class Cloud {
     /** All that it holds, by id. */
     private record Held(TreeMap<String, Machine> machines, TreeMap<String, Balancer> balancers) {}
 
-    /** What was found, and which zones could not be asked. */
+    /** What was found, and which zones could not be queried. */
     public record Found(List<Machine> machines, Set<String> lostZones) {}
 
     private static final Gson JSON = new Gson();
