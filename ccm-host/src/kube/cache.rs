@@ -31,7 +31,7 @@ use store::Store;
 const MOST_KEYS: usize = 4096;
 
 /// A slim object that a [`Cache`] can hold.
-pub trait Slim: Send + Sync + Sized + 'static {
+pub trait Slim: PartialEq + Send + Sync + Sized + 'static {
     /// Names an object of this kind.
     type Key: Clone + Eq + Hash + Ord + fmt::Display + fmt::Debug + Send + Sync;
     /// The shape in which the object arrives.
@@ -46,10 +46,9 @@ pub trait Slim: Send + Sync + Sized + 'static {
     fn uid(&self) -> &str;
     /// `metadata.resourceVersion`
     fn resource_version(&self) -> &str;
+    fn resource_version_mut(&mut self) -> &mut String;
     /// The value of the second index, if the object has one: a node's provider ID.
     fn index(&self) -> Option<&str>;
-    /// Whether nothing but the resource version differs.
-    fn same_but_version(&self, other: &Self) -> bool;
     /// The API and the name to read the object with.
     fn place(key: &Self::Key, client: &Client) -> (Api<Self::Wire>, String);
     /// Keeps the fields that are read and drops the rest.

@@ -82,13 +82,12 @@ impl Slim for CertificateRequest {
         &self.resource_version
     }
 
-    fn index(&self) -> Option<&str> {
-        self.node()
+    fn resource_version_mut(&mut self) -> &mut String {
+        &mut self.resource_version
     }
 
-    fn same_but_version(&self, other: &Self) -> bool {
-        let same_version = Self { resource_version: self.resource_version.clone(), ..other.clone() };
-        *self == same_version
+    fn index(&self) -> Option<&str> {
+        self.node()
     }
 
     fn project(wire: CertificateSigningRequest, _: &Keep, _: &Interner) -> Self {

@@ -22,7 +22,7 @@ pub const KEPT_CONDITIONS: [&str; 2] = ["Ready", "NetworkUnavailable"];
 pub const OWN_CONDITION_PREFIX: &str = "CloudProvider";
 
 /// A Node as the controllers see it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Node {
     /// `metadata.name`
     pub name: String,
@@ -135,40 +135,12 @@ impl Slim for Node {
         &self.resource_version
     }
 
-    fn index(&self) -> Option<&str> {
-        self.provider_id.as_deref()
+    fn resource_version_mut(&mut self) -> &mut String {
+        &mut self.resource_version
     }
 
-    fn same_but_version(&self, other: &Self) -> bool {
-        let Self {
-            name,
-            uid,
-            resource_version: _,
-            created,
-            deletion_time,
-            labels,
-            annotations,
-            provider_id,
-            pod_cidrs,
-            taints,
-            unschedulable,
-            addresses,
-            conditions,
-            system_uuid,
-        } = self;
-        *name == other.name
-            && *uid == other.uid
-            && *created == other.created
-            && *deletion_time == other.deletion_time
-            && *labels == other.labels
-            && *annotations == other.annotations
-            && *provider_id == other.provider_id
-            && *pod_cidrs == other.pod_cidrs
-            && *taints == other.taints
-            && *unschedulable == other.unschedulable
-            && *addresses == other.addresses
-            && *conditions == other.conditions
-            && *system_uuid == other.system_uuid
+    fn index(&self) -> Option<&str> {
+        self.provider_id.as_deref()
     }
 
     fn project(wire: NodeWire, keep: &Keep, interner: &Interner) -> Self {

@@ -87,13 +87,12 @@ impl Slim for PersistentVolume {
         &self.resource_version
     }
 
-    fn index(&self) -> Option<&str> {
-        None
+    fn resource_version_mut(&mut self) -> &mut String {
+        &mut self.resource_version
     }
 
-    fn same_but_version(&self, other: &Self) -> bool {
-        let same_version = Self { resource_version: self.resource_version.clone(), ..other.clone() };
-        *self == same_version
+    fn index(&self) -> Option<&str> {
+        None
     }
 
     fn project(wire: Wire, _: &Keep, interner: &Interner) -> Self {

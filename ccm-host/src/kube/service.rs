@@ -41,7 +41,7 @@ impl fmt::Display for ObjectKey {
 }
 
 /// A Service as the controllers see it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Service {
     pub key: ObjectKey,
     /// `metadata.uid`
@@ -231,34 +231,12 @@ impl Slim for Service {
         &self.resource_version
     }
 
-    fn index(&self) -> Option<&str> {
-        None
+    fn resource_version_mut(&mut self) -> &mut String {
+        &mut self.resource_version
     }
 
-    fn same_but_version(&self, other: &Self) -> bool {
-        let Self {
-            key,
-            uid,
-            resource_version: _,
-            created,
-            deletion_time,
-            labels,
-            annotations,
-            finalizers,
-            spec,
-            ingress,
-            conditions,
-        } = self;
-        *key == other.key
-            && *uid == other.uid
-            && *created == other.created
-            && *deletion_time == other.deletion_time
-            && *labels == other.labels
-            && *annotations == other.annotations
-            && *finalizers == other.finalizers
-            && *spec == other.spec
-            && *ingress == other.ingress
-            && *conditions == other.conditions
+    fn index(&self) -> Option<&str> {
+        None
     }
 
     fn project(wire: ServiceWire, keep: &Keep, interner: &Interner) -> Self {

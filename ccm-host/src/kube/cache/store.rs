@@ -69,17 +69,19 @@ impl<T: Slim> Store<T> {
 
     /// Stores an object and returns what changed: nothing, one thing, or a deletion and an addition when another
     /// object has taken the name.
-    pub(super) fn put(&mut self, object: T) -> [Option<Change<T>>; 2] {
+    pub(super) fn put(&mut self, mut object: T) -> [Option<Change<T>>; 2] {
         let key = object.key();
         let list = self.list;
-        let new = Arc::new(object);
         let Some(entry) = self.objects.get_mut(&key) else {
+            let new = Arc::new(object);
             self.index(&key, &new);
             self.objects.insert(key, Entry { object: Arc::clone(&new), list });
             return [Some(Change::Added(new)), None];
         };
         entry.list = list;
-        if entry.object.same_but_version(&new) {
+        let is_same = same_but_version(entry.object.as_ref(), &mut object);
+        let new = Arc::new(object);
+        if is_same {
             if entry.object.resource_version() != new.resource_version() {
                 entry.object = new;
             }
@@ -123,4 +125,12 @@ impl<T: Slim> Store<T> {
             self.by_index.remove(value);
         }
     }
+}
+
+/// Whether nothing but the resource version differs. `new` is changed for the comparison only.
+fn same_but_version<T: Slim>(old: &T, new: &mut T) -> bool {
+    let version = std::mem::replace(new.resource_version_mut(), old.resource_version().to_owned());
+    let is_same = *old == *new;
+    *new.resource_version_mut() = version;
+    is_same
 }
