@@ -1,4 +1,4 @@
-"""What must hold before a provider is served: what is advertised is there, and within the contract's bounds."""
+"""Checks before a provider is served: everything advertised exists and is within the contract's bounds."""
 
 import re
 from typing import TYPE_CHECKING, Final

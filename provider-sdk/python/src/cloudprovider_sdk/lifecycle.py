@@ -1,4 +1,4 @@
-"""The life of a served provider: whether it accepts work, whether it stops, and which mutations still run."""
+"""The life of a served provider: whether it accepts work, whether it is stopping, and which mutations still run."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable
@@ -13,7 +13,7 @@ class Lifecycle:
 
     def __init__(self, services: Iterable[str]) -> None:
         self.stop = asyncio.Event()
-        """A stop was asked for: no new work, streams end."""
+        """The provider is stopping: no new work, streams end."""
         self.mutations: dict[asyncio.Task[Any], asyncio.Event | None] = {}
         """What runs, with what tells it to give up."""
         self._serving = dict.fromkeys(["", *services], True)
@@ -21,19 +21,19 @@ class Lifecycle:
         """Set, and replaced, when the health of anything changes."""
 
     def health(self, service: str) -> bool | None:
-        """Say whether a service ("" for the whole) accepts work; None when it is not served."""
+        """Whether a service ("" for the whole) accepts work; None when it is not served."""
         serving = self._serving.get(service)
         return None if serving is None else serving and not self.stop.is_set()
 
     def set_serving(self, serving: bool, service: str | None = None) -> bool:
-        """Say whether one service, or everything, accepts work. False when the service is not served."""
+        """Whether one service, or everything, accepts work. False when the service is not served."""
         names = list(self._serving) if service is None else [name for name in self._serving if name == service]
         self._serving.update(dict.fromkeys(names, serving))
         self._tell()
         return bool(names)
 
     def begin_stop(self) -> None:
-        """Ask for a stop: health first, so that a caller learns of it before its streams end."""
+        """Begin to stop: health first, so that callers learn of it before their streams end."""
         self.stop.set()
         self._tell()
 

@@ -10,7 +10,7 @@ from cloudprovider_sdk import scrub
 from cloudprovider_sdk.call import current
 
 LogFormat = Literal["text", "json"]
-"""For people, or one JSON object a line."""
+"""Text for humans, or one JSON object per line."""
 
 _OWN_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -40,7 +40,7 @@ class ScrubbingFormatter(logging.Formatter):
         self._json = log_format == "json"
 
     def format(self, record: logging.LogRecord) -> str:
-        """Answer the line."""
+        """Return the line."""
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         message = scrub.text(record.getMessage())
         cause = scrub.text(self.formatException(record.exc_info)) if record.exc_info else ""

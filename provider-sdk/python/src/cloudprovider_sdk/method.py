@@ -1,4 +1,4 @@
-"""The RPCs there are, read from the contract's own descriptors: the bounded list behind handlers, spans and metrics."""
+"""The contract's RPCs, read from its descriptors: the bounded list behind handlers, spans and metrics."""
 
 import re
 from dataclasses import dataclass
@@ -73,10 +73,10 @@ METHODS: Final = tuple(method for module in _FILES for method in _all(module.DES
 
 
 def of_service(service: str) -> list[Method]:
-    """Answer the RPCs of a service, by its fully qualified name."""
+    """Return the RPCs of a service, by its fully qualified name."""
     return [method for method in METHODS if method.service == service]
 
 
 def named(name: str) -> Method:
-    """Answer an RPC by its name, which is unique in the contract."""
+    """Return an RPC by its name, which is unique in the contract."""
     return next(method for method in METHODS if method.name == name)

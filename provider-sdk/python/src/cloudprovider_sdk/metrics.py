@@ -1,4 +1,4 @@
-"""What is measured of every RPC, under the names that the host uses, too."""
+"""Metrics of every RPC, under the same names as in the host."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram
 from cloudprovider_sdk.method import Method
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0, 600.0)
-"""From a call answered out of memory to the longest deadline of the contract."""
+"""From a call answered from memory to the longest deadline of the contract."""
 _ITEMS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000)
 _ROLE: Final = "provider"
 

@@ -1,4 +1,4 @@
-"""How a provider is served: flags that every sidecar has alike."""
+"""How a provider is served: the flags that all sidecars share."""
 
 import argparse
 import ipaddress
@@ -11,7 +11,7 @@ from typing import Final, TypeVar, get_args
 from cloudprovider_sdk.logs import LogFormat
 
 _LONGEST_PATH: Final = 100
-"""The longest path of a socket: below what every system holds."""
+"""The longest socket path: every system supports it."""
 DEFAULT_ENDPOINT: Final = "unix:///run/cloudprovider/provider.sock"
 
 
@@ -77,7 +77,7 @@ class ServeOptions:
     tls_key_file: Path | None = None
     tls_client_ca_file: Path | None = None
     tls_client_names: tuple[str, ...] = ()
-    """DNS names of which a client's certificate must carry one; without them every certificate of the authorities will do."""
+    """DNS names, one of which a client's certificate must carry; by default any certificate is accepted."""
     reflection: bool = False
     metrics_address: tuple[str, int] | None = None
     log_format: LogFormat = "text"
@@ -136,24 +136,22 @@ def add_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "[env: CLOUDPROVIDER_ENDPOINT] [default: %(default)s]",
     )
     parser.add_argument(
-        "--tls-cert-file", type=Path, metavar="FILE", help="certificate chain of the server (PEM); read again on change"
+        "--tls-cert-file", type=Path, metavar="FILE", help="certificate chain of the server (PEM); reloaded on change"
     )
-    parser.add_argument(
-        "--tls-key-file", type=Path, metavar="FILE", help="private key of the server (PEM); read again on change"
-    )
+    parser.add_argument("--tls-key-file", type=Path, metavar="FILE", help="private key of the server (PEM); reloaded on change")
     parser.add_argument(
         "--tls-client-ca-file",
         type=Path,
         metavar="FILE",
-        help="authorities that may have signed a client's certificate (PEM); read again on change",
+        help="certificates of the authorities that sign clients' certificates (PEM); reloaded on change",
     )
     parser.add_argument(
         "--tls-client-names",
         type=_checked(_client_names),
         default=(),
         metavar="NAME,...",
-        help="DNS names of which a client's certificate must carry one; without them every certificate of those authorities "
-        "will do",
+        help="DNS names, one of which a client's certificate must carry; by default any certificate of the authorities "
+        "is accepted",
     )
     parser.add_argument("--reflection", action="store_true", help="serve gRPC reflection (v1alpha)")
     parser.add_argument(

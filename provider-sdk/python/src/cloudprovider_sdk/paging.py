@@ -1,4 +1,4 @@
-"""Pages of a list, and tokens that keep the contract's promises whatever a cloud's own tokens do.
+"""Pages of a list, with tokens that keep the contract's promises whatever the cloud's own tokens do.
 
 In: all items of a list, or the token of a cloud that cuts lists itself. Out: a token of at most 1 KiB, which can be used again
 for as long as it is valid, and of which is known whether it was issued: it is signed with a key of this process, together with
@@ -26,9 +26,9 @@ _CLAIM = struct.Struct(">d?")
 """The time, and whether the meaning is kept here."""
 _NUMBER = struct.Struct(">Q")
 _LONGEST_WITHIN = 1024 // 4 * 3 - _SIGNATURE - _CLAIM.size
-"""The longest meaning that a token of 1 KiB has room for."""
+"""The longest position that fits into a token of 1 KiB."""
 _MOST_KEPT = 4096
-"""So many tokens of clouds that are too long for ours are kept; the oldest go first, and are then too old."""
+"""The number of oversized cloud tokens kept in memory; the oldest are dropped first and count as expired."""
 
 
 class PageRequest(Protocol):
@@ -43,7 +43,7 @@ class PageRequest(Protocol):
 
 
 class Pager:
-    """Cuts lists into pages, or hands a cloud's own pages on; one for a provider will do.
+    """Cuts lists into pages, or passes on a cloud's own pages; one per provider suffices.
 
     `validity` is what `Intervals.page_token_validity` promises; a cloud must take its own tokens for as long.
     """
@@ -56,7 +56,7 @@ class Pager:
         self._last = 0
 
     def page(self, request: PageRequest, items: Iterable[T], key: Callable[[T], str]) -> tuple[list[T], str]:
-        """Answer the page of `items` that is asked for, and the token of the next one, empty after the last.
+        """Return the requested page of `items`, and the token of the next one, empty after the last.
 
         Keys are unique, and stay the same while an item lives; a walk goes by their order, so that what comes and goes
         meanwhile hides nothing else. Raises `page_token_expired` and `invalid_token`.
@@ -72,7 +72,7 @@ class Pager:
         return page, self.seal(request, key(page[-1]))
 
     def open(self, request: PageRequest) -> str:
-        """Answer the cloud's own token that the request goes on with; empty for the first page.
+        """Return the cloud's own token from which the request continues; empty for the first page.
 
         Look at it before the cloud is asked. Raises `page_token_expired` and `invalid_token`.
         """
@@ -97,7 +97,7 @@ class Pager:
         return self._kept[number][1]
 
     def seal(self, request: PageRequest, cloud_token: str) -> str:
-        """Answer the token of the next page, which stands for the cloud's own; empty where that is, behind the last page."""
+        """Return the token of the next page, which represents the cloud's own; empty after the last page."""
         if not cloud_token:
             return ""
         now, meaning = self._clock(), cloud_token.encode()

@@ -28,18 +28,18 @@ WhileLeading = Callable[[pb.ClusterRef], Coroutine[Any, Any, None]]
 
 
 class Leaders(Enum):
-    """How a provider tells the present leader from former ones."""
+    """How a provider distinguishes the current leader from former ones."""
 
     TOLD = auto()
     """By `Lead`: CAPABILITY_LEADERSHIP."""
     COMPARED = auto()
-    """By the highest epoch that this process saw: CAPABILITY_FENCING."""
+    """By the highest epoch that this process has seen: CAPABILITY_FENCING."""
     IGNORED = auto()
-    """Not at all. For tests of hosts, and for a provider that does it by better means than memory."""
+    """Not at all. For tests of hosts, and for providers that have better means than memory."""
 
 
 class Provider:
-    """A provider that is complete and consistent. Each service is served if and only if it was given.
+    """A complete and consistent provider. It serves exactly the services that it is given.
 
     `name` is a DNS subdomain of at most 63 bytes, for example `aws`; `provider_id_prefixes` say how provider IDs begin, for
     example `aws://`. `capabilities` tells limits, intervals, wanted fields, classes, and capabilities that cannot be seen
@@ -99,18 +99,18 @@ class Provider:
         return [contract.DISCOVERY, contract.CLOUD_PROVIDER, *self.services]
 
     def set_serving(self, serving: bool, service: str | None = None) -> bool:
-        """Say whether the provider, or one service by its fully qualified name, accepts work. False when it is not served.
+        """Set whether the provider, or one service by its fully qualified name, accepts work. False if it is not served.
 
         A cloud that is down or refuses credentials is a condition of GetStatus, not a reason for this.
         """
         return self.lifecycle.set_serving(serving, service)
 
     def stop(self) -> None:
-        """Stop gracefully, as SIGTERM does: not serving, streams end, running mutations are finished."""
+        """Stop gracefully, like SIGTERM: health turns to not serving, streams end, running mutations finish."""
         self.lifecycle.begin_stop()
 
     def _seen(self, instances: Instances | None, leaders: Leaders) -> list[pb.Capability.ValueType]:
-        """Tell what a provider can do by what it implements."""
+        """Derive a provider's capabilities from what it implements."""
         seen = [
             capability
             for capability, method in _OPTIONAL.items()

@@ -1,18 +1,18 @@
-"""Answers for one query of a batch of instances, spelt as the contract wants them."""
+"""Results of one query of BatchGetInstances, in the form that the contract requires."""
 
 from cloudprovider_sdk import proto as pb
 from cloudprovider_sdk.errors import ProviderError, to_item
 
 
 def found(key: str, state: pb.InstanceState.ValueType, instance: pb.Instance) -> pb.InstanceResult:
-    """The instance is there, read from the place that decides it, now."""
+    """The instance exists, read from the system of record now."""
     result = _looked(key, state)
     result.instance.CopyFrom(instance)
     return result
 
 
 def absent(query: pb.InstanceQuery) -> pb.InstanceResult:
-    """The instance was looked for where it must be, with the rights to see it, and is not there.
+    """The provider looked where the instance must be, with permission to see it, and it does not exist.
 
     With a provider ID in the query this is evidence for deletion: answer `unknown` whenever the look itself failed or saw
     only a part. Without one it is not, since an instance may be missed by its name.
@@ -23,7 +23,7 @@ def absent(query: pb.InstanceQuery) -> pb.InstanceResult:
 
 
 def absent_by_key(query: pb.InstanceQuery) -> pb.InstanceResult:
-    """As `absent`, for a provider with `CAPABILITY_INSTANCES_KEYED_BY_NAME`: the name alone is evidence, too."""
+    """Like `absent`, for a provider with `CAPABILITY_INSTANCES_KEYED_BY_NAME`: here the name alone is evidence."""
     return _looked(query.key, pb.INSTANCE_STATE_ABSENT)
 
 
@@ -33,7 +33,7 @@ def not_owned(key: str) -> pb.InstanceResult:
 
 
 def unknown(key: str, error: ProviderError) -> pb.InstanceResult:
-    """Nothing is known about the instance, and why. The other queries of the batch are none the worse for it."""
+    """The state of the instance is unknown, with the reason. The other queries of the batch are unaffected."""
     return pb.InstanceResult(key=key, error=to_item(error))
 
 

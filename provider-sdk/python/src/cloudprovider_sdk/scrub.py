@@ -1,4 +1,4 @@
-"""Takes what looks like a secret out of a text before it leaves the process.
+"""Redacts text that looks like a secret before it leaves the process.
 
 In: any text, a whole log line in any format among them. Out: the same text with values redacted that stand after the
 name of a secret, bearer tokens, private keys, passwords in URLs and long random strings. A net below the rule that no
@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 from cloudprovider_sdk import proto as pb
 
 REDACTED: Final = "[redacted]"
-"""What stands in place of a secret."""
+"""Replaces a secret."""
 
 _RANDOM_FROM: Final = 32
-"""From this length on a word of mixed letters and digits is looked at."""
+"""Words of mixed letters and digits are examined from this length on."""
 
 _PEM = re.compile(r"-----BEGIN .*?(?:-----END .*?(?:-----|\Z)|\Z)", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z0-9_./+-]+")
@@ -31,7 +31,7 @@ _REASONS = frozenset(name.removeprefix("ERROR_REASON_") for name in pb.ErrorReas
 
 
 def text(original: str) -> str:
-    """Answer the text without what looks like a secret."""
+    """Return the text with everything redacted that looks like a secret."""
     out: list[str] = []
     at = 0
     for block in _PEM.finditer(original):
@@ -43,7 +43,7 @@ def text(original: str) -> str:
 
 
 def names_a_secret(name: str) -> bool:
-    """Say whether a field, a map key or an option of this name holds a secret."""
+    """Whether a field, a map key or an option of this name holds a secret."""
     # Reasons such as PAGE_TOKEN_EXPIRED stand before a colon, too.
     return bool(_SECRET.search(re.sub(r"[-_. ]", "", name.lower()))) and name not in _REASONS
 
@@ -80,7 +80,7 @@ def _word(piece: str, word: str, end: int, out: list[str]) -> int:
 
 
 def _is_random(word: str) -> bool:
-    """Say whether it looks like a key or a token: long, of all three classes, changing between them as names do not."""
+    """Whether it looks like a key or a token: long, of all three classes, changing between them as names do not."""
     if len(word) < _RANDOM_FROM:
         return False
     classes = [1 if c.isupper() else 2 if c.islower() else 3 if c.isdigit() else 0 for c in word]
@@ -89,7 +89,7 @@ def _is_random(word: str) -> bool:
 
 
 def _is_spelled(word: str) -> bool:
-    """Say whether it is made of words, as a path of methods is: most of it is runs of small letters.
+    """Whether it is made of words, as a path of methods is: most of it is runs of small letters.
 
     Of random letters and digits less than one word in five hundred has as many.
     """
@@ -132,7 +132,7 @@ def _after_key(piece: str, at: int) -> _Value | None:
 
 
 def _quoted(piece: str, at: int, escapes: int, mark: str) -> int:
-    """Answer where the quote of the same depth of escapes begins, without its escapes."""
+    """Return where the quote of the same depth of escapes begins, without its escapes."""
     run = 0
     for end in range(at, len(piece)):
         if piece[end] == mark and (run <= escapes or (not escapes and run % 2 == 0)):

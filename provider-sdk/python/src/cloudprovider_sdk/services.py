@@ -18,7 +18,7 @@ class CloudProvider(ABC):
 
     @abstractmethod
     async def get_status(self, call: Call) -> pb.GetStatusResponse:
-        """Answer the conditions from memory: it is asked every minute and must not call the cloud."""
+        """Return the conditions from memory: it is asked every minute and must not call the cloud."""
 
 
 class Instances(ABC):
@@ -118,7 +118,7 @@ class Routes(ABC):
 
 
 class Volumes(ABC):
-    """Topology labels of volumes that no CSI driver looks after."""
+    """Topology labels of volumes that no CSI driver manages."""
 
     @abstractmethod
     async def batch_get_volume_labels(
@@ -138,4 +138,4 @@ class Clusters(ABC):
     async def get_control_plane_endpoint(
         self, call: Call, request: pb.GetControlPlaneEndpointRequest
     ) -> pb.GetControlPlaneEndpointResponse:
-        """Answer where the apiserver of a cluster is. Raises `cluster_not_found`."""
+        """Return where the apiserver of a cluster is. Raises `cluster_not_found`."""

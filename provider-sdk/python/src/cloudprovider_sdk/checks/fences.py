@@ -1,17 +1,17 @@
-"""Tells a former leader from the present one, by memory: what one sidecar can know."""
+"""Distinguishes a former leader from the current one by what this process remembers."""
 
 from cloudprovider_sdk import errors
 from cloudprovider_sdk import proto as pb
 
 
 class Fences:
-    """The highest epoch seen of each scope. A scope is a Lease: there is a new one only when somebody deleted the old one."""
+    """The highest epoch seen in each scope. A scope is a Lease; a new one appears only if somebody deleted the Lease."""
 
     def __init__(self) -> None:
         self._highest: dict[str, int] = {}
 
     def check(self, fencing: pb.Fencing) -> None:
-        """Refuse an epoch below the highest of the same scope. Epoch 0 (election is off) is never refused nor kept."""
+        """Refuse an epoch below the highest of the same scope. Epoch 0 (election is off) is neither refused nor recorded."""
         if not fencing.epoch:
             return
         highest = self._highest.get(fencing.scope, 0)

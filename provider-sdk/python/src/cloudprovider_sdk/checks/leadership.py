@@ -1,4 +1,4 @@
-"""Who leads for which cluster, as `Lead` said it.
+"""Which host leads which cluster, according to `Lead`.
 
 In: what leaders say of themselves. Out: the `Term` under which a mutation runs, or its refusal.
 """
@@ -45,7 +45,7 @@ class Term:
             self.ended.set_result(None)
 
     def stale(self) -> ProviderError:
-        """Answer what a mutation of it gets once it is over."""
+        """Return what a mutation of it gets once it is over."""
         return stale(self._leader)
 
 
@@ -93,7 +93,7 @@ class Leadership:
         return None if office.term.over else office.term
 
     def term(self, cluster: str, caller: pb.Fencing) -> Term | None:
-        """Answer the term under which a mutation runs; None where leader election is off and nobody ever led.
+        """Return the term under which a mutation runs; None where leader election is off and nobody ever led.
 
         Raises STALE_LEADER for anybody but the present leader.
         """
@@ -108,7 +108,7 @@ class Leadership:
 
 
 def stale(caller: pb.Fencing, leader: int | None = None) -> ProviderError:
-    """Answer the refusal of who does not lead."""
+    """Return the refusal of who does not lead."""
     metadata = {"epoch": str(caller.epoch)} | ({} if leader is None else {"leader": str(leader)})
     message = f'epoch {caller.epoch} of lease "{caller.scope}" does not lead'
     return ProviderError(pb.ERROR_REASON_STALE_LEADER, message, metadata=metadata)

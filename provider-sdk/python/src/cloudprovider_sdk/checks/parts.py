@@ -1,4 +1,4 @@
-"""Checks of the parts that many requests have. Each raises INVALID_ARGUMENT_SHAPE or BATCH_TOO_LARGE."""
+"""Checks of the parts that requests share. Each raises INVALID_ARGUMENT_SHAPE or BATCH_TOO_LARGE."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -16,20 +16,20 @@ _DIGEST: Final = 128
 
 
 def text(field: str, value: str, most: int) -> None:
-    """A text that must be there and may not be longer."""
+    """A required text of limited length."""
     if not value:
         raise errors.invalid_argument_shape(field, "is missing")
     short(field, value, most)
 
 
 def short(field: str, value: str, most: int) -> None:
-    """A text that may be missing."""
+    """An optional text."""
     if len(value.encode()) > most:
         raise errors.invalid_argument_shape(field, f"has more than {most} bytes")
 
 
 def present(of: Message, field: str, path: str | None = None) -> None:
-    """A part that must be there."""
+    """A required part."""
     if not of.HasField(field):
         raise errors.invalid_argument_shape(path or field, "is missing")
 
@@ -42,13 +42,13 @@ def cluster(request: Any) -> None:
 
 
 def mutation(request: Any) -> None:
-    """What every mutation carries beside its own fields."""
+    """The fields that every mutation carries."""
     cluster(request)
     present(request, "fencing")
 
 
 def page(request: Any) -> None:
-    """What every page request carries."""
+    """The fields that every page request carries."""
     cluster(request)
     if request.page_size < 0:
         raise errors.invalid_argument_shape("page_size", "is negative")
@@ -87,7 +87,7 @@ def service(field: str, value: pb.ServiceRef) -> None:
 
 
 def backend_set(field: str, value: pb.BackendSet) -> None:
-    """A set; one that is named has its digest, and nothing else."""
+    """A set; one with nodes_omitted has a digest and no nodes."""
     if not value.nodes_omitted:
         short(f"{field}.digest", value.digest, _DIGEST)
     elif value.nodes:

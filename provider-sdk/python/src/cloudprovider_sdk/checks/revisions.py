@@ -1,4 +1,4 @@
-"""Refuses what was overtaken: the wanted state of a Service that is older than one accepted before."""
+"""Refuses overtaken requests: wanted state of a Service that is older than the latest accepted."""
 
 from typing import Final
 

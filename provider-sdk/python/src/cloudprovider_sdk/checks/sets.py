@@ -1,4 +1,4 @@
-"""Sets of backends that came with their nodes, so that later requests may name them by their digests alone."""
+"""Backend sets received with their nodes, so that later requests may refer to them by digest alone."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -7,9 +7,9 @@ from cloudprovider_sdk import errors
 from cloudprovider_sdk import proto as pb
 
 _MOST: Final = 16
-"""Sets kept; beyond that, those whose last use is longest ago are forgotten, as after a restart."""
+"""The number of sets kept. Beyond it, the least recently used ones are forgotten, as after a restart."""
 _MESSAGES: Final = 4
-"""So many messages of the largest size they may take together: the contract's last four are always known."""
+"""The memory limit in messages of the largest size: the last four sets, which the contract requires, always fit."""
 
 
 class BackendSets:
@@ -21,7 +21,7 @@ class BackendSets:
         self._bytes = 0
 
     def complete(self, request: Any) -> None:
-        """Keep the sets of a request that are whole, and fill in those that are not."""
+        """Keep the complete sets of a request and fill in the others."""
         unknown = []
         for given in _sets(request):
             key = (request.cluster.uid, given.digest)

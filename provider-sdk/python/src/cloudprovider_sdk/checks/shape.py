@@ -15,7 +15,7 @@ _CIDR: Final = 64
 
 
 def check(request: Any, advertised: Advertised) -> None:
-    """Raise when the request is not as the contract wants it."""
+    """Raise if the request violates the contract."""
     if _is_page(request):
         parts.page(request)
     elif shape := _SHAPES.get(type(request)):

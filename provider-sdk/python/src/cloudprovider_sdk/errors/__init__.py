@@ -1,4 +1,4 @@
-"""The one error of a provider: a reason of the contract, and what goes with it.
+"""The error of a provider: a reason of the contract, with its details.
 
 Raise what a function here answers, named by condition, and keep the cause with `from`: it is logged and never leaves
 the process. Code, `ErrorInfo`, `RetryInfo` and the contract's sizes follow from it.

@@ -1,4 +1,4 @@
-"""One function for each condition, asking for all that the contract wants said with it. They answer; raise what they answer."""
+"""One function for each condition, which requires every detail that the contract asks for. Raise the returned error."""
 
 import json
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ def _quote(name: str) -> str:
 
 
 def instance_not_found(instance: str) -> ProviderError:
-    """A single-object call names an instance that does not exist, for example a route's target."""
+    """A call about a single object refers to an instance that does not exist, for example a route's target."""
     return ProviderError(pb.ERROR_REASON_INSTANCE_NOT_FOUND, f"instance {_quote(instance)} does not exist")
 
 
 def metadata_not_ready(retry_after: float) -> ProviderError:
-    """The instance is known but cannot be described yet: the error beside state RUNNING, PENDING or EXISTS."""
+    """The instance exists but cannot be described yet: the error beside state RUNNING, PENDING or EXISTS."""
     message = "the instance cannot be described yet"
     return ProviderError(pb.ERROR_REASON_METADATA_NOT_READY, message, retry_after=retry_after)
 
@@ -32,13 +32,13 @@ def location_unreachable(location: str) -> ProviderError:
 
 
 def instance_ambiguous(node: str) -> ProviderError:
-    """The same node is claimed by more than one instance."""
+    """More than one instance matches the node."""
     message = f"node {_quote(node)} is claimed by more than one instance"
     return ProviderError(pb.ERROR_REASON_INSTANCE_AMBIGUOUS, message)
 
 
 def invalid_ssh_key(why: str) -> ProviderError:
-    """The text is no SSH public key, or its kind is refused."""
+    """The text is not an SSH public key, or its type is not accepted."""
     return ProviderError(pb.ERROR_REASON_INVALID_SSH_KEY, why)
 
 
@@ -46,27 +46,27 @@ def invalid_ssh_key(why: str) -> ProviderError:
 
 
 def method_not_supported(method: str) -> ProviderError:
-    """The RPC is not served."""
+    """The provider does not serve the RPC."""
     return ProviderError(pb.ERROR_REASON_METHOD_NOT_SUPPORTED, f"{method} is not served")
 
 
 def unsupported_feature(field: str, why: str) -> ProviderError:
-    """The RPC is served, but not this field or value of it."""
+    """The provider serves the RPC, but not this field or value of it."""
     return ProviderError(pb.ERROR_REASON_UNSUPPORTED_FEATURE, why, fields=((field, why),))
 
 
 def implemented_elsewhere(who: str) -> ProviderError:
-    """Another controller looks after this Service."""
+    """Another controller serves this Service."""
     return ProviderError(pb.ERROR_REASON_IMPLEMENTED_ELSEWHERE, f"{who} serves this Service")
 
 
 def invalid_configuration(field: str, why: str) -> ProviderError:
-    """The user's Service or annotations make no sense; `field` is a Kubernetes field path."""
+    """The user's Service or its annotations are invalid; `field` is a Kubernetes field path."""
     return ProviderError(pb.ERROR_REASON_INVALID_CONFIGURATION, f"{field}: {why}", fields=((field, why),))
 
 
 def invalid_argument_shape(field: str, why: str) -> ProviderError:
-    """The request breaks the contract; `field` is a path in the request."""
+    """The request violates the contract; `field` is a path in the request."""
     return ProviderError(pb.ERROR_REASON_INVALID_ARGUMENT_SHAPE, f"{field} {why}", fields=((field, why),))
 
 
@@ -77,17 +77,17 @@ def batch_too_large(items: int, most: int) -> ProviderError:
 
 
 def page_token_expired() -> ProviderError:
-    """The page token was issued, but is too old."""
+    """The page token has expired."""
     return ProviderError(pb.ERROR_REASON_PAGE_TOKEN_EXPIRED, "the page token has expired")
 
 
 def invalid_token() -> ProviderError:
-    """The token was never issued by this process epoch."""
+    """The token was never issued in this process epoch."""
     return ProviderError(pb.ERROR_REASON_INVALID_TOKEN, "the token was not issued by this process")
 
 
 def resume_token_expired() -> ProviderError:
-    """The resume token is too old."""
+    """The resume token has expired."""
     return ProviderError(pb.ERROR_REASON_RESUME_TOKEN_EXPIRED, "the resume token has expired")
 
 
@@ -95,23 +95,23 @@ def resume_token_expired() -> ProviderError:
 
 
 def rate_limited(retry_after: float) -> ProviderError:
-    """The cloud throttles; come back after this many seconds."""
+    """The cloud throttles; retry after this many seconds."""
     return ProviderError(pb.ERROR_REASON_RATE_LIMITED, "the cloud throttles", retry_after=retry_after)
 
 
 def quota_exceeded(subject: str, what: str) -> ProviderError:
-    """A quota is used up: its subject (an account, a region), and what it counts."""
+    """A quota is exhausted: its subject (an account, a region), and what it limits."""
     message = f"quota of {subject} is used up: {what}"
     return ProviderError(pb.ERROR_REASON_QUOTA_EXCEEDED, message, quotas=((subject, what),))
 
 
 def capacity_unavailable(what: str) -> ProviderError:
-    """The cloud has none left to give."""
+    """The cloud is out of capacity."""
     return ProviderError(pb.ERROR_REASON_CAPACITY_UNAVAILABLE, f"the cloud has no {what} left")
 
 
 def retry_later(retry_after: float, why: str) -> ProviderError:
-    """Failing for now; come back after exactly this many seconds."""
+    """A temporary failure; retry after exactly this many seconds."""
     return ProviderError(pb.ERROR_REASON_RETRY_LATER, why, retry_after=retry_after)
 
 
@@ -122,7 +122,7 @@ def overloaded(retry_after: float) -> ProviderError:
 
 
 def route_table_full(table: str) -> ProviderError:
-    """The route tables of the cloud have no room."""
+    """The cloud's route tables are full."""
     return ProviderError(pb.ERROR_REASON_ROUTE_TABLE_FULL, f"route table {_quote(table)} is full")
 
 
@@ -130,7 +130,7 @@ def route_table_full(table: str) -> ProviderError:
 
 
 def concurrent_operation(what: str) -> ProviderError:
-    """A conflicting operation on the same object is under way."""
+    """A conflicting operation on the same object is running."""
     return ProviderError(pb.ERROR_REASON_CONCURRENT_OPERATION, f"another operation on {_quote(what)} is under way")
 
 
@@ -140,24 +140,24 @@ def owned_by_other_cluster(resource: str) -> ProviderError:
 
 
 def adoption_refused(resource: str) -> ProviderError:
-    """A former controller's resource was found, and the caller refuses adoption."""
+    """A former controller's resource exists, and the request does not allow adoption."""
     return ProviderError(pb.ERROR_REASON_ADOPTION_REFUSED, f"{_quote(resource)} was created by a former controller")
 
 
 def stale_revision(what: str, *, revision: int, accepted: int) -> ProviderError:
-    """A newer revision of this object's wanted state was accepted already."""
+    """A newer revision of this object has already been accepted."""
     message = f"a newer revision of {_quote(what)} was accepted"
     metadata = {"revision": str(revision), "accepted": str(accepted)}
     return ProviderError(pb.ERROR_REASON_STALE_REVISION, message, metadata=metadata)
 
 
 def needs_ensure(what: str) -> ProviderError:
-    """An update of a balancer that is absent or must be rebuilt: the error of an item."""
+    """An update of a load balancer that is absent or must be rebuilt: an item error."""
     return ProviderError(pb.ERROR_REASON_NEEDS_ENSURE, f"the balancer of {_quote(what)} must be ensured")
 
 
 def unknown_backend_set(digests: Sequence[str]) -> ProviderError:
-    """Sets of backends are named by these digests, and not known here. The package answers this by itself."""
+    """The request refers to backend sets by these unknown digests. The package returns this error by itself."""
     told, *rest = digests
     for digest in rest:
         if len(told) + 1 + len(digest) > MAX_VALUE_BYTES:
@@ -168,7 +168,7 @@ def unknown_backend_set(digests: Sequence[str]) -> ProviderError:
 
 
 def route_changed(route: str) -> ProviderError:
-    """The route was re-pointed since it was listed: the error of an item."""
+    """The route's target has changed since it was listed: an item error."""
     return ProviderError(pb.ERROR_REASON_ROUTE_CHANGED, f"route {_quote(route)} changed since it was listed")
 
 
@@ -183,23 +183,23 @@ def stale_leader(scope: str, *, epoch: int, highest: int) -> ProviderError:
 
 
 def cloud_credentials_invalid() -> ProviderError:
-    """The cloud refuses the provider's credentials."""
+    """The cloud rejects the provider's credentials."""
     return ProviderError(pb.ERROR_REASON_CLOUD_CREDENTIALS_INVALID, "the cloud rejects the provider's credentials")
 
 
 def cloud_credentials_expired() -> ProviderError:
-    """The provider's credentials ran out."""
+    """The provider's credentials have expired."""
     return ProviderError(pb.ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED, "the provider's credentials have expired")
 
 
 def cloud_permission_denied(action: str) -> ProviderError:
-    """The credentials are good, but a right is missing: the cloud's name of the action."""
+    """The credentials are valid but lack a permission: the cloud's name of the action."""
     message, metadata = f"the provider may not {action}", {"action": action}
     return ProviderError(pb.ERROR_REASON_CLOUD_PERMISSION_DENIED, message, metadata=metadata)
 
 
 def invalid_provider_config(why: str) -> ProviderError:
-    """The provider's own configuration is bad."""
+    """The provider's own configuration is invalid."""
     return ProviderError(pb.ERROR_REASON_INVALID_PROVIDER_CONFIG, why)
 
 
@@ -214,7 +214,7 @@ def shutting_down() -> ProviderError:
 
 
 def internal(**metadata: str) -> ProviderError:
-    """A defect of the provider. Give its cause with `from`: it is logged, and the caller learns nothing of it."""
+    """A bug in the provider. Give its cause with `from`: it is logged, and the caller does not see it."""
     message = "internal error; see the provider's log"
     return ProviderError(pb.ERROR_REASON_INTERNAL_ERROR, message, metadata=metadata)
 

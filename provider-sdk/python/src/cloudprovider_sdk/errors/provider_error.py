@@ -8,7 +8,7 @@ from cloudprovider_sdk.contract import MAX_MESSAGE_TEXT_BYTES
 
 
 class ProviderError(Exception):
-    """What went wrong, as the contract names it.
+    """An error with one of the contract's reasons.
 
     The message is for people: lowercase, the same from call to call, at most 1 KiB (longer ones are cut); text that varies
     goes into `metadata`. What looks like a secret is redacted in both. `retry_after` is in seconds. `fields` are
@@ -44,5 +44,5 @@ def _value(key: str, value: str) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """Answer the longest start of a text that has at most so many bytes and ends between characters."""
+    """Return the longest start of a text that has at most so many bytes and ends between characters."""
     return text.encode(errors="replace")[:most].decode(errors="ignore")

@@ -24,7 +24,7 @@ _CODES: Final = read(pb.ErrorReason.DESCRIPTOR)
 
 
 def code_of(reason: pb.ErrorReason.ValueType) -> grpc.StatusCode:
-    """Answer the gRPC code of a reason when a whole call fails with it.
+    """Return the gRPC code of a reason when a whole call fails with it.
 
     Reasons that the contract knows only beside an item get the code nearest in meaning.
     """

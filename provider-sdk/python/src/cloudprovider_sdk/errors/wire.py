@@ -46,7 +46,7 @@ def to_status(error: ProviderError) -> Status:
 
 
 def to_item(error: ProviderError) -> pb.ItemError:
-    """Answer the error as that of one item; a reason that is not known becomes INTERNAL_ERROR, as the contract reads it."""
+    """Return the error as that of one item; a reason that is not known becomes INTERNAL_ERROR, as the contract reads it."""
     item = pb.ItemError(reason=error.reason or pb.ERROR_REASON_INTERNAL_ERROR, message=error.message)
     if error.retry_after is not None:
         item.retry_after.FromTimedelta(timedelta(seconds=error.retry_after))

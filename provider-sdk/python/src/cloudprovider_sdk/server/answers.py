@@ -1,4 +1,4 @@
-"""What is made sure of a batch's answer: each key exactly once, and no other."""
+"""Ensures that a batch's response contains each key exactly once and no other key."""
 
 import logging
 from collections import Counter
@@ -13,7 +13,7 @@ _LACKING = "the provider did not return exactly one result for this item"
 
 
 def settle(request: Any, answer: Any) -> None:
-    """Mend the results of a batch in place: drop what was not asked; say "unknown" for what lacks or is there twice.
+    """Repair the results of a batch in place: drop unrequested keys, and mark missing or duplicate ones as unknown.
 
     The host would do the same and count it; here the log names the keys, where the team that can mend it looks.
     """
@@ -34,7 +34,7 @@ def settle(request: Any, answer: Any) -> None:
 
 
 def refuse(answer: Any, key: str, error: pb.ItemError) -> None:
-    """Add the result of an item that got nothing but an error."""
+    """Add the result of an item that failed."""
     if isinstance(answer, pb.BatchUpdateLoadBalancersResponse):
         answer.results.add(service_uid=key, outcome=pb.UPDATE_OUTCOME_NOT_UPDATED, error=error)
     else:
@@ -42,7 +42,7 @@ def refuse(answer: Any, key: str, error: pb.ItemError) -> None:
 
 
 def keys(request: Any) -> list[str]:
-    """Answer what the results of a batch are matched by."""
+    """Return what the results of a batch are matched by."""
     if isinstance(request, pb.BatchUpdateLoadBalancersRequest):
         return [item.service.ref.uid for item in request.items]
     batch: Iterable[Any] = request.queries if hasattr(request, "queries") else request.items

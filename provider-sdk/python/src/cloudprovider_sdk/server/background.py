@@ -1,4 +1,4 @@
-"""What a provider does while somebody leads: begun with each term, cancelled with its end."""
+"""A provider's background work: started with each term, cancelled at its end."""
 
 import asyncio
 import logging

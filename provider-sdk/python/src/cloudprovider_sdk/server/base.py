@@ -1,4 +1,4 @@
-"""Who is there, what it can do, and how it is: answered from memory."""
+"""The provider's identity, capabilities and status: answered from memory."""
 
 import logging
 from collections.abc import Callable
@@ -41,11 +41,11 @@ class Base:
         self._heard = heard
 
     async def get_capabilities(self, _: Call, __: pb.GetCapabilitiesRequest) -> pb.GetCapabilitiesResponse:
-        """Answer what was advertised at the start."""
+        """Return what was advertised at the start."""
         return self._provider.advertised.answer
 
     async def get_status(self, call: Call, _: pb.GetStatusRequest) -> pb.GetStatusResponse:
-        """Answer the conditions."""
+        """Return the conditions."""
         if self._provider.status is None:
             return pb.GetStatusResponse()
         return await self._provider.status.get_status(call)

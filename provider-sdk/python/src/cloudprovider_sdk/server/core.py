@@ -1,4 +1,4 @@
-"""What every call goes through: admitted or refused, run with its context, ended in time and with an error of the contract."""
+"""The path of every call: admitted or refused, run with its context, ended in time and with an error of the contract."""
 
 import asyncio
 import time
@@ -28,12 +28,12 @@ Context = grpc.aio.ServicerContext[Any, Any]
 Implementation = Callable[[Call, Any], Awaitable[Any]]
 
 _HEADSTART: Final = 0.005
-"""The answer "deadline exceeded" leaves this much earlier, so that it can still arrive."""
+""""Deadline exceeded" is sent this much earlier, so that it still reaches the caller."""
 _LONGEST_REQUEST_ID: Final = 64
 
 
 class Core:
-    """What all calls of one provider share."""
+    """Shared by all calls of one provider."""
 
     def __init__(self, provider: Provider, client_names: tuple[str, ...] = ()) -> None:
         self._client_names = {form for name in client_names for form in (name, "*." + name.partition(".")[2])}
@@ -130,7 +130,7 @@ class Core:
             self._background.begin(begun, request.cluster)
 
     def _term(self, method: Method, request: Any) -> checks.Term | None:
-        """Answer the term of a mutation, if terms are told at all; raise if it is not the present leader's."""
+        """Return the term of a mutation, if terms are told at all; raise if it is not the present leader's."""
         told = pb.CAPABILITY_LEADERSHIP in self._advertised.capabilities
         # What is missing is refused by its shape.
         if not (method.mutates and told and request.HasField("cluster") and request.HasField("fencing")):
@@ -176,7 +176,7 @@ async def _abort(context: Context, error: ProviderError) -> Never:
 
 
 def _patience(call: Call) -> float | None:
-    """How long this end waits: a little less than the caller does."""
+    """How long the provider works on the call: a little less than the caller waits."""
     left = call.remaining()
     return None if left is None else left - min(_HEADSTART, left / 10)
 

@@ -1,4 +1,4 @@
-"""The frames of a watch: started, what changed, a heartbeat, and an end in time.
+"""The frames of a watch: started, changes, heartbeats, and a timely end.
 
 In: the provider's events. Out: the contract's frames. What changed is decided by the provider; when a stream begins, beats
 and ends is decided here.
@@ -14,14 +14,14 @@ from cloudprovider_sdk.advertised import Advertised
 from cloudprovider_sdk.watch import Bookmark, InstanceWatch
 
 _HEARTBEAT_SHARE = 0.75
-"""A bookmark must follow at least every interval, so it is sent a little more often."""
+"""Bookmarks are due at least every interval, so they are sent a little more often."""
 
 
 Frames = AsyncGenerator[pb.WatchInstancesResponse, None]
 
 
 async def frames(watch: InstanceWatch, advertised: Advertised, stop: asyncio.Event) -> Frames:
-    """Answer the frames of an open watch. Raises SHUTTING_DOWN at a stop, and what the provider raises."""
+    """Return the frames of an open watch. Raises SHUTTING_DOWN at a stop, and what the provider raises."""
     yield pb.WatchInstancesResponse(started=pb.WatchStarted(resumed=watch.resumed))
     clock = asyncio.get_running_loop().time
     every = advertised.bookmark_interval * _HEARTBEAT_SHARE

@@ -15,7 +15,7 @@ from cloudprovider_sdk.server.health import Health
 
 
 def handlers(provider: Provider, *, reflection: bool, client_names: tuple[str, ...] = ()) -> list[grpc.GenericRpcHandler]:
-    """Answer the handlers of all services of a provider, and of nothing that it does not serve."""
+    """Return the handlers of all services of a provider, and of nothing that it does not serve."""
     names = [*provider.service_names, contract.HEALTH, *([contract.REFLECTION] if reflection else [])]
     core = Core(provider, client_names)
     served = {

@@ -1,4 +1,4 @@
-"""`grpc.health.v1.Health`: SERVING says that work is accepted, and nothing more.
+"""`grpc.health.v1.Health`: SERVING means that the provider accepts work, and nothing more.
 
 Streams end when the provider stops, after they told so, or a graceful stop would wait for them.
 """
@@ -26,7 +26,7 @@ class Health:
         self._lifecycle = lifecycle
 
     def handler(self) -> grpc.GenericRpcHandler:
-        """Answer what the server is given."""
+        """Return what the server is given."""
         codec = (HealthCheckRequest.FromString, HealthCheckResponse.SerializeToString)
         return grpc.method_handlers_generic_handler(
             contract.HEALTH,
@@ -37,7 +37,7 @@ class Health:
         )
 
     async def check(self, request: HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]) -> HealthCheckResponse:
-        """Answer the health of a service as it is."""
+        """Return the health of a service as it is."""
         health = self._lifecycle.health(request.service)
         if health is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, "the service is not served")
@@ -46,7 +46,7 @@ class Health:
     async def watch(
         self, request: HealthCheckRequest, _: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[HealthCheckResponse]:
-        """Answer the health of a service whenever it changes. The protocol keeps the stream of an unknown one open."""
+        """Return the health of a service whenever it changes. The protocol keeps the stream of an unknown one open."""
         told: int | None = None
         while True:
             last, changed = self._lifecycle.stop.is_set(), self._lifecycle.changed

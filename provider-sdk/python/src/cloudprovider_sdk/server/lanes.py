@@ -30,7 +30,7 @@ class Subject(NamedTuple):
 
 
 def subjects(request: Any) -> list[Subject]:
-    """Answer what a mutation is about: for a batch, one for each item in their order."""
+    """Return what a mutation is about: for a batch, one for each item in their order."""
     cluster = request.cluster.uid
     match request:
         case pb.EnsureLoadBalancerRequest():
@@ -47,7 +47,7 @@ def subjects(request: Any) -> list[Subject]:
 
 
 def _network(cidr: str) -> str:
-    """CIDRs are compared as networks, never as text; a text that is none is the provider's to refuse."""
+    """CIDRs are compared as networks, never as text; the provider refuses a text that is not a CIDR."""
     try:
         return str(ipaddress.ip_network(cidr, strict=False))
     except ValueError:
@@ -55,7 +55,7 @@ def _network(cidr: str) -> str:
 
 
 def fingerprint(request: Any) -> bytes:
-    """Equal for equal requests, whichever leader sends them."""
+    """Equal for identical requests, whichever leader sends them."""
     copy = type(request)()
     copy.CopyFrom(request)
     copy.ClearField("fencing")
@@ -64,7 +64,7 @@ def fingerprint(request: Any) -> bytes:
 
 
 Same = tuple[bytes, Term | None]
-"""What equal mutations have in common. Nobody joins one of a former leader: it is given up."""
+"""What identical mutations have in common. Nobody joins one of a former leader: it is abandoned."""
 
 
 class Lanes:
@@ -76,17 +76,17 @@ class Lanes:
         self._busy: set[tuple[str, str, str]] = set()
 
     def running(self, same: Same) -> asyncio.Task[Any] | None:
-        """Answer the equal mutation that runs, to be joined."""
+        """Return the equal mutation that runs, to be joined."""
         return self._running.get(same)
 
     def busy(self, subject: Subject) -> bool:
-        """Say whether anything runs on it."""
+        """Whether anything runs on it."""
         return subject.key in self._busy
 
     def begin(
         self, same: Same, about: list[Subject], work: Coroutine[Any, Any, Any], give_up: asyncio.Event
     ) -> asyncio.Task[Any]:
-        """Run a mutation as a task of its own; its keys are busy until it ends."""
+        """Run a mutation as its own task; its keys stay busy until it ends."""
         keys = {subject.key for subject in about}
         task = self._lifecycle.spawn(work, give_up)
         self._running[same] = task

@@ -52,7 +52,7 @@ class Server:
             reflection.enable_server_reflection(names, self._server)  # type: ignore[no-untyped-call]
         self._file: SocketFile | None = None
         self.endpoint = self._open()
-        """Where it listens, with the real port where port 0 was asked for."""
+        """The address it listens on, with the real port if port 0 was requested."""
 
     def _open(self) -> Endpoint:
         endpoint, options = self._options.endpoint, self._options
@@ -85,7 +85,7 @@ class Server:
         _log.info("stopped", extra={"provider": provider.name})
 
     async def _drain(self) -> None:
-        """Wait for calls and running mutations, but not for ever."""
+        """Wait for calls and running mutations, for a limited time."""
         life, grace = self._provider.lifecycle, self._options.shutdown_grace
         answered = asyncio.create_task(self._server.stop(grace + _LAST_WORDS))
         if not await life.mutations_end(grace):

@@ -1,4 +1,4 @@
-"""The Unix socket: in a directory that nobody else can enter, at a path that nobody else uses, and gone at the end.
+"""The Unix socket: in a directory that nobody else can enter, at a path that nobody else uses, removed at the end.
 
 gRPC for Python cannot tell who calls over a socket: the directory is the guard, beside the host's own check of its peer.
 """
@@ -19,11 +19,11 @@ import grpc
 _log = logging.getLogger("cloudprovider_sdk")
 
 _FORBIDDEN: Final = 0o027
-"""Group may write: no; others may anything: no."""
+"""Forbidden: write access for the group, any access for others."""
 _DIRECTORY_MODE: Final = 0o700
 _SOCKET_MODE: Final = 0o660
 _ANSWER_WITHIN: Final = 2.0
-"""Who takes longer to accept a connection is there, but hung: its socket is in use."""
+"""A process that takes longer to accept a connection hangs, but exists: its socket is in use."""
 
 
 class SocketFile:
@@ -34,14 +34,14 @@ class SocketFile:
         self._inode = _inode(path)
 
     def remove(self) -> None:
-        """Remove it, unless it is gone or another one took its place."""
+        """Remove it, unless it is gone or another one has replaced it."""
         with suppress(FileNotFoundError):
             if _inode(self._path) == self._inode:
                 self._path.unlink()
 
 
 def listen(server: grpc.aio.Server, path: Path) -> SocketFile:
-    """Open the socket at a path; a stale one is replaced, one that answers is not.
+    """Open the socket at a path; replace a stale one, but not one that answers.
 
     Raises `OSError` or `RuntimeError` with the value and the remedy.
     """
@@ -60,7 +60,7 @@ def _inode(path: Path) -> tuple[int, int]:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Make the directory if it is missing, check it, and lock it."""
+    """Create the directory if it is missing, check it, and lock it."""
     directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -86,7 +86,7 @@ def _check(directory: Path, found: os.stat_result) -> None:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove the file of a socket that nobody listens on any more."""
+    """Remove the file of a socket on which nothing listens."""
     try:
         found = path.lstat()
     except FileNotFoundError:

@@ -37,13 +37,13 @@ class Certificates:
         self._initial = self._load()
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Answer what a server is given."""
+        """Return what a server is given."""
         # gRPC takes None for "no change", which its stubs do not know.
         changed = cast("Callable[[], grpc.ServerCertificateConfiguration]", self._changed)
         return grpc.dynamic_ssl_server_credentials(self._initial, changed, require_client_authentication=True)
 
     def _changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """Answer what files that changed hold now, None where nothing did.
+        """Return what files that changed hold now, None where nothing did.
 
         When they are no good (half written, or a key that does not fit yet), the last good ones stay and the files are tried
         again at the next handshake.
