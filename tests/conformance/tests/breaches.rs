@@ -47,7 +47,7 @@ const BUGS: [(&str, &str, &str); 28] = [
 ];
 
 /// Mocks at a time: mostly they wait.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 8;
 
 /// Every rule in every way.
 fn breaches() -> Vec<(&'static str, &'static str)> {

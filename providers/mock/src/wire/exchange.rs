@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// How long an answer is held back when a caller who goes away meanwhile leaves half of the work.
-const HELD_BACK: Duration = Duration::from_millis(500);
+const HELD_BACK: Duration = Duration::from_millis(1500);
 /// How long after its deadline work is done that does not honour it.
 const TOO_LATE: Duration = Duration::from_millis(200);
 /// The same where the caller was told that the deadline passed.

@@ -47,7 +47,7 @@ async fn leave(t: &Trial, wanted: &Wanted, after: Duration) -> Result<bool, Stop
 
 async fn nothing_half_made(t: &Trial) -> Outcome {
     let mut left = Vec::new();
-    for millis in [2, 20, 200] {
+    for millis in [2, 20, 200, 1000] {
         let wanted = t.wanted()?;
         leave(t, &wanted, Duration::from_millis(millis)).await?;
         left.push(wanted);

@@ -133,6 +133,8 @@ async fn the_state_is_shown_to_whom_the_apiserver_allows() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_is_explained_from_its_first_to_its_last_day() -> Result<()> {
     let mut cluster = quick().start().await?;
+    // The first command may have to build ccmctl; the node's backoff would grow meanwhile.
+    Person::administrator(&cluster).json("provider status").await?;
 
     register(&cluster.client, as_registered("node-a")).await?;
     {
