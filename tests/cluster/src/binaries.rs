@@ -54,10 +54,12 @@ pub(crate) fn ccmctl() -> Result<PathBuf> {
 fn build(profile: Profile, names: &[&str]) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.current_dir(root()).args(["build", "--quiet", "--bins"]);
-    command.args(names.iter().flat_map(|name| ["-p", name]));
+    command.current_dir(root()).args(["build", "--quiet"]);
+    command.args(names.iter().flat_map(|name| ["--bin", name]));
+    // Without a choice of packages the features are those of the whole workspace, as in `cargo test`: nothing is compiled
+    // again. What is shipped has its own.
     if profile == Profile::Release {
-        command.arg("--release");
+        command.arg("--release").args(names.iter().flat_map(|name| ["-p", name]));
     }
     let status = command.status().with_context(|| format!("cannot run cargo to build {names:?}"))?;
     if !status.success() {

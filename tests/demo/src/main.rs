@@ -107,8 +107,8 @@ fn invite(cluster: &mut Cluster, screen: &mut Screen) -> Result<()> {
     screen.note("kubectl get nodes -L topology.kubernetes.io/zone");
     screen.note("kubectl create service loadbalancer shop --tcp=80:8080 && kubectl get service shop --watch");
     screen.note("kubectl get events -A --sort-by=.lastTimestamp");
-    screen.note(&format!("cargo run -q -p provider-mock -- admin --address {admin} get instances"));
-    screen.note(&format!("cargo run -q -p provider-mock -- admin --address {admin} get calls summary"));
+    screen.note(&format!("cargo run -q --bin provider-mock -- admin --address {admin} get instances"));
+    screen.note(&format!("cargo run -q --bin provider-mock -- admin --address {admin} get calls summary"));
     screen.note(&format!("kill -9 {}   # the host; it is started again", cluster.host()?.id()));
     screen.note(&format!("logs: {}", cluster.folder().display()));
     Ok(())

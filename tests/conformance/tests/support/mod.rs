@@ -39,7 +39,7 @@ pub fn programs() -> &'static Path {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = std::process::Command::new(cargo);
-        build.current_dir(&root).args(["build", "--quiet", "--bins", "-p", "provider-mock"]);
+        build.current_dir(&root).args(["build", "--quiet", "--bin", "provider-mock"]);
         assert!(build.status().unwrap().success(), "cargo cannot build provider-mock");
         // Our own program stands in the same folder.
         Path::new(env!("CARGO_BIN_EXE_provider-conformance")).parent().unwrap().to_owned()

@@ -1,7 +1,7 @@
 //! Many forced handovers under load: whatever ends a reign, everything that changes cluster or cloud lies within one.
 //!
 //! Who wrote what, and when, is told by the apiserver's audit log (each replica comes from an address of its own) and by the
-//! mock's journal (each mutation carries its leader's epoch). `HANDOVERS=50 cargo test -p e2e handovers -- --nocapture` runs
+//! mock's journal (each mutation carries its leader's epoch). `HANDOVERS=50 cargo test --test e2e handovers -- --nocapture` runs
 //! more of them than the suite does and prints how long each took; with `LEASES=default`, under the default flags.
 #![expect(clippy::print_stdout, reason = "says how long handovers take, to whoever asks with --nocapture")]
 
