@@ -51,9 +51,21 @@ pub(crate) fn ccmctl() -> Result<PathBuf> {
     built.clone().map_err(|error| anyhow::anyhow!(error))
 }
 
+/// Cargo, without what an outer `cargo run` or `cargo test` says of our package: ring's build script reads that, would run
+/// again, and everything above it would be compiled again.
+fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
 fn build(profile: Profile, names: &[&str]) -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo();
     command.current_dir(root()).args(["build", "--quiet"]);
     command.args(names.iter().flat_map(|name| ["--bin", name]));
     // Without a choice of packages the features are those of the whole workspace, as in `cargo test`: nothing is compiled
