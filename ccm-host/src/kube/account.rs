@@ -175,8 +175,8 @@ impl Account {
         // The apiserver may shorten what was asked. It says until when as well, but clocks differ.
         let lifetime = u64::try_from(granted.spec.expiration_seconds.unwrap_or_default()).unwrap_or_default();
         let token = granted.status.map(|status| format!("Bearer {}", status.token)).unwrap_or_default();
-        let mut token =
-            HeaderValue::from_str(&token).map_err(|_| "the granted token is no token".to_owned())?;
+        let mut token = HeaderValue::from_str(&token)
+            .map_err(|_| "the apiserver granted a token that cannot be sent in a header".to_owned())?;
         token.set_sensitive(true);
         Ok((token, Duration::from_secs(lifetime).max(SPACING)))
     }

@@ -245,7 +245,7 @@ impl Controller {
     pub(super) async fn show_held_back(&self, nodes: Vec<(Arc<Node>, Rule)>) {
         let show = async |(node, rule): (Arc<Node>, Rule)| {
             let explained = format!(
-                "the cloud says that the instance is gone, but {}; to delete this node nevertheless, annotate it with \
+                "the provider says that the instance is gone, but {}; to delete this node anyway, annotate it with \
                  {CONFIRM_DELETION}={}",
                 rule.explanation(),
                 node.uid

@@ -112,7 +112,7 @@ fn why(node: &Node, rule: Option<Rule>, confirmations: u32, grace: Duration) -> 
                 "the node is younger than --node-deletion-grace ({grace:?}): nothing is decided before {end}"
             )
         }
-        None => "its absence is not confirmed often enough, or its deletion is under way".to_owned(),
+        None => "its absence still needs confirmations, or its deletion is under way".to_owned(),
     }
 }
 

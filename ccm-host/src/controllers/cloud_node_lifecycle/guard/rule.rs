@@ -66,34 +66,34 @@ impl Rule {
         self == Self::Unsettled
     }
 
-    /// For people: the cause, and when it ends.
+    /// For people: the cause, and what ends it.
     pub(in super::super) fn explanation(self) -> &'static str {
         match self {
             Self::Contradiction => {
-                "the provider also denies instances of nodes whose kubelets renew their Leases: no node of this provider is \
-                 deleted until it has stopped doing so"
+                "the provider also denies the instances of nodes whose kubelets still renew their Leases: no node of this \
+                 provider is deleted until that stops"
             }
             Self::Latch => {
-                "the provider says so of too many nodes at once, and has no Ready node left against which that could be \
-                 checked: nothing is deleted until one of its nodes is Ready or its answers recover"
+                "the provider denies too many instances at once, and no node of it is Ready to check its answers against: \
+                 nothing is deleted until a node is Ready or the provider finds the instances again"
             }
             Self::NoneFound => {
-                "the provider finds none of the Ready nodes that it was asked about either: nothing is deleted until it \
+                "the provider found no instance of the Ready nodes it was asked about either: nothing is deleted until it \
                  finds one"
             }
             Self::Unsettled => {
-                "whether kubelets of Ready nodes that the provider denies are alive shows within seconds"
+                "the provider also denies the instances of Ready nodes: within seconds their Leases show whether their \
+                 kubelets are alive"
             }
             Self::Pace => {
-                "so many nodes of this provider were deleted within this minute: this one follows in the next ones"
+                "as many nodes of this provider as are allowed were deleted within the last minute: this one follows within \
+                 minutes"
             }
             Self::Share => {
-                "its zone has no Ready node against which that could be checked, and --node-deletion-max-share of the \
+                "no node of its zone is Ready to check the provider's answers against, and --node-deletion-max-share of the \
                  provider's nodes were deleted within --node-deletion-window: this one follows in a later window"
             }
-            Self::Alive => {
-                "the kubelet of this node renews its Lease: the node is kept for as long as it does"
-            }
+            Self::Alive => "the kubelet of this node still renews its Lease: the node stays until that stops",
         }
     }
 }
