@@ -69,7 +69,7 @@ async def test_info_names_exactly_what_is_served(tmp_path: Path) -> None:
 
 async def test_each_start_has_an_epoch_of_its_own() -> None:
     """[R:discovery-epoch]."""
-    assert Cloud().provider().process_epoch != Cloud().provider().process_epoch
+    assert Cloud().provider().info.process_epoch != Cloud().provider().info.process_epoch
 
 
 @pytest.mark.parametrize("wanted", [False, True])

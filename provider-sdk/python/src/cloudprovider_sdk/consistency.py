@@ -1,13 +1,11 @@
 """Checks before a provider is served: everything advertised exists and is within the contract's bounds."""
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cloudprovider_sdk import contract
 from cloudprovider_sdk import proto as pb
-
-if TYPE_CHECKING:
-    from cloudprovider_sdk.provider import Provider
+from cloudprovider_sdk.gen.ccm.discovery.v1.discovery_pb2 import GetInfoResponse
 
 _LABEL: Final = "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"(?=.{{1,63}}\Z){_LABEL}(\.{_LABEL})*")
@@ -37,39 +35,39 @@ _NEEDS: Final = {
 """The services of which one must be served; none where the base is enough."""
 
 
-def check(provider: "Provider", answer: pb.GetCapabilitiesResponse) -> None:
+def check(info: GetInfoResponse, answer: pb.GetCapabilitiesResponse) -> None:
     """Raise `ValueError` with the value and the remedy."""
-    _identity(provider)
-    _capabilities(provider, answer)
+    _identity(info)
+    _capabilities(info, answer)
     _limits(answer)
 
 
-def _identity(provider: "Provider") -> None:
-    name, version, epoch = provider.name, len(provider.vendor_version.encode()), len(provider.process_epoch.encode())
-    if not _SUBDOMAIN.fullmatch(name):
+def _identity(info: GetInfoResponse) -> None:
+    version, epoch = len(info.vendor_version.encode()), len(info.process_epoch.encode())
+    if not _SUBDOMAIN.fullmatch(info.name):
         raise ValueError(
-            f"the name {name!r} is not a DNS subdomain of at most 63 bytes; use lowercase letters, digits, '-' and '.'"
+            f"the name {info.name!r} is not a DNS subdomain of at most 63 bytes; use lowercase letters, digits, '-' and '.'"
         )
     if version > _LONGEST_TEXT:
         raise ValueError(f"vendor_version has {version} bytes; it may have {_LONGEST_TEXT}")
     if not 1 <= epoch <= _LONGEST_TEXT:
         raise ValueError(f"process_epoch has {epoch} bytes; it needs 1 to {_LONGEST_TEXT}")
-    if "" in provider.provider_id_prefixes:
+    if "" in info.provider_id_prefixes:
         raise ValueError('a provider-ID prefix is empty; write for example "aws://"')
-    if contract.INSTANCES in provider.services and not provider.provider_id_prefixes:
+    if contract.INSTANCES in info.services and not info.provider_id_prefixes:
         raise ValueError("instances are served without a provider-ID prefix; give provider_id_prefixes")
 
 
-def _capabilities(provider: "Provider", answer: pb.GetCapabilitiesResponse) -> None:
+def _capabilities(info: GetInfoResponse, answer: pb.GetCapabilitiesResponse) -> None:
     for at, capability in enumerate(answer.capabilities):
         if capability not in _NEEDS or capability in answer.capabilities[:at]:
             raise ValueError(f"capability number {capability} is unknown, unspecified or duplicate")
-        if (needed := _NEEDS[capability]) and provider.services.keys().isdisjoint(needed):
+        if (needed := _NEEDS[capability]) and set(needed).isdisjoint(info.services):
             raise ValueError(
                 f"{pb.Capability.Name(capability)} is advertised but {' or '.join(needed)} is not served; "
                 "give its implementation or drop the capability"
             )
-    if answer.load_balancer_classes and contract.LOAD_BALANCERS not in provider.services:
+    if answer.load_balancer_classes and contract.LOAD_BALANCERS not in info.services:
         raise ValueError(f"load_balancer_classes is set but {contract.LOAD_BALANCERS} is not served")
 
 

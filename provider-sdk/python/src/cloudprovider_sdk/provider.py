@@ -14,8 +14,10 @@ from prometheus_client import CollectorRegistry
 from cloudprovider_sdk import consistency, contract
 from cloudprovider_sdk import proto as pb
 from cloudprovider_sdk.advertised import advertise
+from cloudprovider_sdk.gen.ccm.discovery.v1.discovery_pb2 import GetInfoResponse
 from cloudprovider_sdk.lifecycle import Lifecycle
 from cloudprovider_sdk.services import CloudProvider, Clusters, Instances, LoadBalancers, Routes, Volumes
+from cloudprovider_sdk.version import __version__
 
 _OPTIONAL = {
     pb.CAPABILITY_INSTANCES_WATCH: "watch_instances",
@@ -71,10 +73,6 @@ class Provider:
         while_leading: WhileLeading | None = None,
         process_epoch: str | None = None,
     ) -> None:
-        self.name = name
-        self.vendor_version = vendor_version
-        self.provider_id_prefixes = tuple(provider_id_prefixes)
-        self.process_epoch = str(uuid.uuid4()) if process_epoch is None else process_epoch
         self.registry = registry or CollectorRegistry()
         self.status = status
         self.while_leading = while_leading
@@ -86,10 +84,19 @@ class Provider:
             contract.CLUSTERS: clusters,
         }
         self.services = {service: given for service, given in optional.items() if given is not None}
+        self.info = GetInfoResponse(
+            name=name,
+            vendor_version=vendor_version,
+            sdk_name="cloudprovider-sdk (python)",
+            sdk_version=__version__,
+            provider_id_prefixes=provider_id_prefixes,
+            services=self.service_names,
+            process_epoch=str(uuid.uuid4()) if process_epoch is None else process_epoch,
+        )
         answer = pb.GetCapabilitiesResponse()
         answer.CopyFrom(capabilities or answer)
         answer.capabilities.extend(one for one in self._seen(instances, leaders) if one not in answer.capabilities)
-        consistency.check(self, answer)
+        consistency.check(self.info, answer)
         self.advertised = advertise(answer)
         self.lifecycle = Lifecycle(self.service_names)
 

@@ -8,24 +8,17 @@ from cloudprovider_sdk import proto as pb
 from cloudprovider_sdk.call import Call
 from cloudprovider_sdk.gen.ccm.discovery.v1 import discovery_pb2
 from cloudprovider_sdk.provider import Provider
-from cloudprovider_sdk.version import __version__
 
 _log = logging.getLogger("cloudprovider_sdk")
 
 
 class Discovery:
-    """Serves `ccm.discovery.v1.Discovery`. `services` are the fully qualified names of all that is served."""
+    """Serves `ccm.discovery.v1.Discovery`. `beside` names the services that are not of the contract."""
 
-    def __init__(self, provider: Provider, services: list[str]) -> None:
-        self._info = discovery_pb2.GetInfoResponse(
-            name=provider.name,
-            vendor_version=provider.vendor_version,
-            sdk_name="cloudprovider-sdk (python)",
-            sdk_version=__version__,
-            provider_id_prefixes=provider.provider_id_prefixes,
-            services=services,
-            process_epoch=provider.process_epoch,
-        )
+    def __init__(self, provider: Provider, beside: list[str]) -> None:
+        self._info = discovery_pb2.GetInfoResponse()
+        self._info.CopyFrom(provider.info)
+        self._info.services.extend(beside)
 
     async def get_info(self, _: Call, host: discovery_pb2.GetInfoRequest) -> discovery_pb2.GetInfoResponse:
         """Introduce the provider to any caller."""

@@ -16,10 +16,9 @@ from cloudprovider_sdk.server.health import Health
 
 def handlers(provider: Provider, *, reflection: bool, client_names: tuple[str, ...] = ()) -> list[grpc.GenericRpcHandler]:
     """Return the handlers of all services of a provider, and of nothing that it does not serve."""
-    names = [*provider.service_names, contract.HEALTH, *([contract.REFLECTION] if reflection else [])]
     core = Core(provider, client_names)
     served = {
-        contract.DISCOVERY: Discovery(provider, names),
+        contract.DISCOVERY: Discovery(provider, [contract.HEALTH, *([contract.REFLECTION] if reflection else [])]),
         contract.CLOUD_PROVIDER: Base(provider, core.lead),
         **provider.services,
     }

@@ -76,13 +76,13 @@ class Server:
         provider, life = self._provider, self._provider.lifecycle
         with self._metrics(), _stopping_at_signals(provider, wanted=signals):
             await self._server.start()
-            extra = {"provider": provider.name, "endpoint": str(self.endpoint), "epoch": provider.process_epoch}
+            extra = {"provider": provider.info.name, "endpoint": str(self.endpoint), "epoch": provider.info.process_epoch}
             _log.info("serving", extra=extra)
             await life.stop.wait()
             await self._drain()
         if self._file is not None:
             self._file.remove()
-        _log.info("stopped", extra={"provider": provider.name})
+        _log.info("stopped", extra={"provider": provider.info.name})
 
     async def _drain(self) -> None:
         """Wait for calls and running mutations, for a limited time."""
