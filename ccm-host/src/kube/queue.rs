@@ -113,7 +113,7 @@ impl<K: Key> WorkQueue<K> {
 
     /// Counts a failure and runs the key after its backoff, which is returned.
     pub fn add_rate_limited(&self, key: K) -> Duration {
-        let failures = self.0.schedule.lock().fail(&key);
+        let failures = self.0.schedule.lock().fail(&key, Instant::now());
         let delay = self.0.backoff.delay(failures);
         self.add_after(key, delay);
         delay
@@ -128,6 +128,12 @@ impl<K: Key> WorkQueue<K> {
     #[must_use]
     pub fn retries(&self, key: &K) -> u32 {
         self.0.schedule.lock().failures(key)
+    }
+
+    /// How long ago the first of these failures was; zero without one.
+    #[must_use]
+    pub fn failing_for(&self, key: &K) -> Duration {
+        self.0.schedule.lock().failing_since(key).map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// The delay that another failure of the key would bring.

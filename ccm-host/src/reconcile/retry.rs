@@ -17,11 +17,11 @@ pub const SLOW_RETRY: Duration = Duration::from_secs(300);
 /// About as long as it takes to replace a container.
 const REPLACEMENT: Duration = Duration::from_secs(10);
 
-/// Whether an error deserves no Event yet. While a provider is being replaced, its next process answers soon. A longer
-/// `backoff` of the object shows that the provider stays away or fails on this very object.
+/// Whether an error deserves no Event yet. While a provider is being replaced, its next process answers soon. An object
+/// that has been `failing_for` longer shows that the provider stays away, or fails on this very object.
 #[must_use]
-pub fn passes_by_itself(error: &CloudError, backoff: Duration) -> bool {
-    error.is_of_replacement() && backoff < REPLACEMENT
+pub fn passes_by_itself(error: &CloudError, failing_for: Duration) -> bool {
+    error.is_of_replacement() && failing_for < REPLACEMENT
 }
 
 /// When to retry.

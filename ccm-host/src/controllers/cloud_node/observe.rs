@@ -39,7 +39,7 @@ impl Controller {
                 return Observed::Answer(answer);
             }
             Found::Failed { error } => {
-                let expected = passes_by_itself(&error, self.queue.backoff(&node.name));
+                let expected = passes_by_itself(&error, self.queue.failing_for(&node.name));
                 self.not_yet(node, &Obstacle { expected, ..Obstacle::of_error(&error) })
             }
             Found::Contested { by } => self.not_yet(node, &Obstacle::contested(&by)),

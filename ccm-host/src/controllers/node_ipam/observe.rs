@@ -97,7 +97,7 @@ impl Controller {
                 let allots = by.iter().any(|provider| provider.info().is_some_and(|info| info.pod_cidrs));
                 Ok(of_answer(&answer, allots, cluster))
             }
-            Found::Failed { error } if passes_by_itself(&error, self.queue.backoff(&node.name)) => {
+            Found::Failed { error } if passes_by_itself(&error, self.queue.failing_for(&node.name)) => {
                 Err(Retry::without_sweep(&error).outcome(&error))
             }
             Found::Failed { error } => Ok(of_error(&error)),

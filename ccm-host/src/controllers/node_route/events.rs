@@ -30,16 +30,16 @@ impl Events {
         Self { recorder, told: Mutex::default() }
     }
 
-    /// A route could not be created. `backoff` is the node's.
+    /// A route could not be created. `failing_for` is the node's.
     pub(super) fn not_created(
         &self,
         node: &Node,
         destination: IpNet,
         took: Duration,
         error: &CloudError,
-        backoff: Duration,
+        failing_for: Duration,
     ) {
-        if is_quiet(error, backoff) {
+        if is_quiet(error, failing_for) {
             return;
         }
         let message = format!(
@@ -59,8 +59,8 @@ impl Events {
     }
 
     /// A route could not be removed.
-    pub(super) fn not_removed(&self, node: &Node, route: &Route, error: &CloudError, backoff: Duration) {
-        if is_quiet(error, backoff) {
+    pub(super) fn not_removed(&self, node: &Node, route: &Route, error: &CloudError, failing_for: Duration) {
+        if is_quiet(error, failing_for) {
             return;
         }
         let message = format!("the route {} to {} is not removed: {error}", route.id, route.destination);
@@ -112,7 +112,8 @@ fn words(trouble: &Trouble) -> (&'static str, String) {
 }
 
 /// Errors not worth an Event to the node's owner: another leader or a moment's patience resolves them.
-fn is_quiet(error: &CloudError, backoff: Duration) -> bool {
+fn is_quiet(error: &CloudError, failing_for: Duration) -> bool {
     use ErrorReason as R;
-    matches!(error.reason, Some(R::StaleLeader | R::ConcurrentOperation)) || passes_by_itself(error, backoff)
+    matches!(error.reason, Some(R::StaleLeader | R::ConcurrentOperation))
+        || passes_by_itself(error, failing_for)
 }

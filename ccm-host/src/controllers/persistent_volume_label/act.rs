@@ -96,8 +96,8 @@ impl Controller {
 
     fn fail(&self, volume: &PersistentVolume, problem: Problem) -> Outcome {
         let Problem { result, message, retry, error } = problem;
-        let backoff = self.queue.backoff(&volume.name);
-        if error.is_none_or(|error| !passes_by_itself(&error, backoff)) {
+        let failing_for = self.queue.failing_for(&volume.name);
+        if error.is_none_or(|error| !passes_by_itself(&error, failing_for)) {
             let notice = Notice::warning(NOT_LABELLED, message.clone());
             if !self.tell(volume, vec![notice]).is_empty() {
                 self.metrics.count(result);

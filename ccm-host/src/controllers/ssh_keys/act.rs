@@ -33,8 +33,7 @@ impl Controller {
                 Outcome::RetryAfter(AGAIN)
             }
             Err(error) => {
-                let backoff = self.queue.backoff(subject);
-                if !passes_by_itself(&error, backoff) {
+                if !passes_by_itself(&error, self.queue.failing_for(subject)) {
                     let (user, fingerprint) = (&subject.user, &subject.fingerprint);
                     let message = format!(
                         "key {fingerprint} of user {user:?} is not on all instances of provider {:?}: {error}",

@@ -24,6 +24,8 @@ pub(super) struct Schedule<K> {
 struct Entry {
     state: State,
     failures: u32,
+    /// When the first of these failures ended.
+    failing_since: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -111,25 +113,30 @@ impl<K: Key> Schedule<K> {
     }
 
     /// Counts a failure; returns how many there were before.
-    pub(super) fn fail(&mut self, key: &K) -> u32 {
+    pub(super) fn fail(&mut self, key: &K, now: Instant) -> u32 {
         if self.closed {
             return self.failures(key);
         }
         let entry = self.keys.entry(key.clone()).or_default();
         let before = entry.failures;
         entry.failures = before.saturating_add(1);
+        entry.failing_since.get_or_insert(now);
         before
     }
 
     pub(super) fn forget(&mut self, key: &K) {
         if let Some(entry) = self.keys.get_mut(key) {
-            entry.failures = 0;
+            (entry.failures, entry.failing_since) = (0, None);
         }
         self.drop_if_unused(key);
     }
 
     pub(super) fn failures(&self, key: &K) -> u32 {
         self.keys.get(key).map_or(0, |entry| entry.failures)
+    }
+
+    pub(super) fn failing_since(&self, key: &K) -> Option<Instant> {
+        self.keys.get(key)?.failing_since
     }
 
     /// When the key runs next, if it is to: the time is in the past while it waits for a worker or runs.
@@ -237,6 +244,6 @@ impl<K: Key> Schedule<K> {
 
 impl Default for Entry {
     fn default() -> Self {
-        Self { state: State::Idle, failures: 0 }
+        Self { state: State::Idle, failures: 0, failing_since: None }
     }
 }

@@ -109,6 +109,25 @@ async fn node_33_an_add_during_backoff_runs_at_once_and_keeps_the_count() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_fails_from_its_first_failure_to_its_next_success() {
+    let queue = queue();
+    queue.add("a");
+    queue.get().await;
+    assert_eq!(queue.failing_for(&"a"), Duration::ZERO);
+    queue.add_rate_limited("a");
+    queue.done(&"a");
+    tokio::time::advance(secs(2)).await;
+    queue.add("a");
+    queue.get().await;
+    queue.add_rate_limited("a");
+    queue.done(&"a");
+    tokio::time::advance(secs(1)).await;
+    assert_eq!(queue.failing_for(&"a"), secs(3));
+    queue.forget(&"a");
+    assert_eq!(queue.failing_for(&"a"), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_delay_asked_for_while_the_key_runs_is_kept_unless_it_runs_at_once() {
     let queue = queue();
     queue.add("a");

@@ -42,7 +42,13 @@ impl Controller {
             Err(error) => {
                 ended(error.label());
                 tracing::warn!(node = node.name, %destination, %error, "no route");
-                self.events.not_created(node, destination, begun.elapsed(), &error, self.backoff(&node.name));
+                self.events.not_created(
+                    node,
+                    destination,
+                    begun.elapsed(),
+                    &error,
+                    self.failing_for(&node.name),
+                );
                 end.again.error(&error);
                 return end;
             }
@@ -120,13 +126,13 @@ impl Controller {
     fn not_removed(&self, node: Option<&Node>, route: &Route, error: &CloudError, again: &mut Again) {
         tracing::warn!(route = route.id, destination = %route.destination, %error, "route not removed");
         if let Some(node) = node {
-            self.events.not_removed(node, route, error, self.backoff(&node.name));
+            self.events.not_removed(node, route, error, self.failing_for(&node.name));
         }
         again.error(error);
     }
 
-    fn backoff(&self, node: &str) -> Duration {
-        self.queue.backoff(&Subject::Node(node.to_owned()))
+    fn failing_for(&self, node: &str) -> Duration {
+        self.queue.failing_for(&Subject::Node(node.to_owned()))
     }
 }
 

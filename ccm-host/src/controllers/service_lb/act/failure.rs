@@ -24,7 +24,7 @@ impl Act<'_> {
 
     /// Whether the error is not worth an Event to the Service's owner.
     pub(super) fn is_quiet(&self, error: &CloudError) -> bool {
-        is_internal(error) || passes_by_itself(error, self.controller.queue.backoff(self.key))
+        is_internal(error) || passes_by_itself(error, self.controller.queue.failing_for(self.key))
     }
 
     /// The delay before a retry; `None` means once the Service changes, or at the next sweep.

@@ -124,6 +124,25 @@ async fn a_change_of_the_service_does_not_wait() {
     assert_eq!(world.count("ensure"), 2);
 }
 
+/// However often it fails meanwhile: only the time tells a provider that is being replaced from one that stays away.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_is_being_replaced_is_no_news_for_ten_seconds() {
+    let world = World::settled([node("n1")]).await;
+    let unanswered = CloudError { is_unanswered: true, ..error(method::ENSURE, None) };
+    world.cloud.fail_always(method::ENSURE, Some(unanswered));
+    world.cluster.put(lb("web"));
+    for port in 81..85 {
+        world.pass(Duration::from_secs(2)).await;
+        world.cluster.change_service("web", |service| service["spec"]["ports"][0]["port"] = json!(port));
+    }
+    world.pass(Duration::from_secs(1)).await;
+    let warned = || world.events().iter().filter(|event| event.starts_with("SyncLoadBalancerFailed")).count();
+    assert_eq!((world.count("ensure"), warned()), (5, 0));
+    world.cluster.change_service("web", |service| service["spec"]["ports"][0]["port"] = json!(85));
+    world.pass(Duration::from_secs(200)).await;
+    assert_eq!(warned(), 1);
+}
+
 /// The warning that a balancer belongs to another controller names the flag, and the flag does what it says.
 #[tokio::test(start_paused = true)]
 async fn adoption_is_asked_for_and_named() {
