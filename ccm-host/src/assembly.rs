@@ -123,7 +123,7 @@ async fn start_with(
         Some(_) => tracing::info!("shadow mode: no webhook is served"),
         None => webhooks::start(process, &parts, leadership.clone())?,
     }
-    let comparison = shadow.map(|shadow| shadow::compare(process, shadow, &caches));
+    let comparison = shadow.map(|shadow| shadow::compare(process, shadow, parts.clone()));
     state::open(process, &parts, leadership.clone(), remotes, comparison);
     process.waiting_for("a provider");
     let mut introduced = pin!(providers::introduced(&parts.providers, PATIENCE));

@@ -2,6 +2,7 @@
 
 pub mod cloud_node;
 pub mod cloud_node_lifecycle;
+mod compared;
 pub mod explain;
 #[cfg(test)]
 mod hostile;

@@ -7,14 +7,13 @@
 //! cloud::RemoteProvider ─ a call┘     (fields)   (pure) └─ still missing after the grace: a difference
 //! ```
 //!
-//! In: what the two gates hold back, and the objects as the caches show them. Out: the report at `/shadow`, and
+//! In: what the two gates hold back, and the objects as they are. Out: the report at `/shadow`, and
 //! metrics. The gates themselves refuse because [`crate::election::Leading::Shadow`] never leads, and the client of the
 //! apiserver sends nothing but GET.
 
 mod compare;
 mod fields;
 mod metrics;
-mod objects;
 mod settings;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -24,10 +23,10 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::{clock, kube::patch::Patch};
+use crate::clock;
 use compare::{Judgement, Times, judge};
+pub use fields::{Field, condition};
 pub use metrics::Metrics;
-pub use objects::{Caches, Objects, Observed};
 pub use settings::Settings;
 
 /// What something held back is about. By name: the uid is that of the patch.
@@ -37,6 +36,19 @@ pub struct Subject {
     /// Empty if the kind has none.
     pub namespace: String,
     pub name: String,
+}
+
+/// An object as it is: those fields that the host writes, and conditions by type.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observed {
+    pub uid: String,
+    pub value: Value,
+}
+
+/// Where objects are looked up.
+pub trait Objects {
+    /// `None` if there is no such object.
+    fn observe(&self, subject: &Subject) -> Option<Observed>;
 }
 
 /// A call that was held back.
@@ -105,34 +117,23 @@ impl Shadow {
         self.times.grace
     }
 
-    /// Holds back a patch, field by field.
-    pub fn hold_patch(&self, controller: &'static str, subject: &Subject, patch: &Patch) {
-        let (uid, fields) = fields::of(patch);
-        for field in fields {
-            self.hold(controller, subject, field.path, &uid, field.old, field.new);
+    /// Holds back a write to the object of this uid, field by field.
+    pub fn hold_write(&self, controller: &'static str, subject: &Subject, uid: &str, fields: Vec<Field>) {
+        let now = clock::now();
+        let mut held = self.held.lock();
+        for Field { path, old, new } in fields {
+            self.metrics.held_back(controller);
+            let key = (subject.clone(), path);
+            let known = held.writes.get(&key).filter(|known| known.uid == uid);
+            let since = known.map_or(now, |known| known.since);
+            held.writes.insert(key, Write { controller, uid: uid.to_owned(), old, new, since, asked: now });
         }
     }
 
     /// Holds back the deletion of an object.
     pub fn hold_deletion(&self, controller: &'static str, subject: &Subject, uid: &str) {
-        self.hold(controller, subject, String::new(), uid, None, Value::Null);
-    }
-
-    fn hold(
-        &self,
-        controller: &'static str,
-        subject: &Subject,
-        path: String,
-        uid: &str,
-        old: Option<Value>,
-        new: Value,
-    ) {
-        let now = clock::now();
-        self.metrics.held_back(controller);
-        let mut held = self.held.lock();
-        let key = (subject.clone(), path);
-        let since = held.writes.get(&key).filter(|known| known.uid == uid).map_or(now, |known| known.since);
-        held.writes.insert(key, Write { controller, uid: uid.to_owned(), old, new, since, asked: now });
+        let whole = Field { path: String::new(), old: None, new: Value::Null };
+        self.hold_write(controller, subject, uid, vec![whole]);
     }
 
     /// Holds back a call.

@@ -9,11 +9,11 @@ use ccm_state::{
 use jiff::Timestamp;
 use tokio::time::sleep;
 
-use super::caches::Caches;
 use crate::{
     clock,
+    controllers::Parts,
     manager::{health::Probe, process::Process},
-    shadow::{self, Metrics, Shadow},
+    shadow::{Metrics, Shadow},
 };
 
 /// How often what is held back is compared, at least.
@@ -23,7 +23,7 @@ const OFTEN: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub(super) struct Comparison {
     shadow: Shadow,
-    objects: shadow::Caches,
+    parts: Parts,
     started: Timestamp,
 }
 
@@ -43,19 +43,13 @@ pub(super) fn start(process: &Process) -> Option<Shadow> {
 }
 
 /// Compares from now on.
-pub(super) fn compare(process: &Process, shadow: Shadow, caches: &Caches) -> Comparison {
-    let objects = shadow::Caches {
-        nodes: caches.nodes.clone(),
-        services: caches.services.clone(),
-        certificate_requests: caches.certificate_requests.clone(),
-        volumes: caches.volumes.clone(),
-    };
-    let comparison = Comparison { shadow, objects, started: clock::now() };
+pub(super) fn compare(process: &Process, shadow: Shadow, parts: Parts) -> Comparison {
+    let comparison = Comparison { shadow, parts, started: clock::now() };
     let comparing = comparison.clone();
     process.spawn_support("shadow", |stop| async move {
         let pause = (comparing.shadow.grace() / 4).min(OFTEN);
         while stop.run_until_cancelled(sleep(pause)).await.is_some() {
-            comparing.shadow.review(&comparing.objects, clock::now());
+            comparing.shadow.review(&comparing.parts, clock::now());
         }
         Ok(())
     });
@@ -66,7 +60,7 @@ impl Comparison {
     /// `not_ready`: the failing checks of readiness.
     pub(super) fn report(&self, not_ready: Vec<String>, blocked: Vec<Blocked>) -> ShadowReport {
         let now = clock::now();
-        let (rows, agreed) = self.shadow.review(&self.objects, now);
+        let (rows, agreed) = self.shadow.review(&self.parts, now);
         let mut unknown = not_ready;
         let runs = Duration::try_from(now.duration_since(self.started)).unwrap_or_default();
         if runs < self.shadow.grace() {

@@ -25,6 +25,7 @@
 
 mod certificate_request;
 mod error;
+mod fields;
 mod json;
 mod lease;
 mod node;

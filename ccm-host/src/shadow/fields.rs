@@ -1,77 +1,21 @@
-//! The fields that a patch would set. Pure.
+//! Fields of objects: what a write would set, and how two values compare. Pure.
 
 use serde_json::{Map, Value, json};
 
-use crate::kube::patch::{Body, Patch};
-
-/// One field of a patch.
+/// One field that a write would set.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Field {
-    /// A JSON pointer; a condition goes by its type, as in [`super::objects`].
-    pub(super) path: String,
-    /// The value that it replaces; `None` if the patch does not say.
-    pub(super) old: Option<Value>,
+pub struct Field {
+    /// A JSON pointer; a condition goes by its type.
+    pub path: String,
+    /// The value that it replaces; `None` if the write does not say.
+    pub old: Option<Value>,
     /// Null removes.
-    pub(super) new: Value,
-}
-
-/// The parts of a patch that guard it and change nothing.
-const GUARDS: [&str; 2] = ["/metadata/uid", "/metadata/resourceVersion"];
-
-/// The uid that the patch is for, and its fields.
-pub(super) fn of(patch: &Patch) -> (String, Vec<Field>) {
-    match &patch.body {
-        Body::Json(operations) => of_operations(operations),
-        Body::Merge(body) | Body::Strategic(body) => {
-            let uid = body["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-            let mut fields = Vec::new();
-            leaves(String::new(), body, None, &mut fields);
-            fields.retain(|field| !GUARDS.contains(&field.path.as_str()));
-            (uid, fields)
-        }
-    }
-}
-
-fn of_operations(operations: &Value) -> (String, Vec<Field>) {
-    let (mut uid, mut fields, mut tested) = (String::new(), Vec::new(), None);
-    for operation in operations.as_array().into_iter().flatten() {
-        let (path, value) = (operation["path"].as_str().unwrap_or_default(), &operation["value"]);
-        match operation["op"].as_str() {
-            Some("test") if path == "/metadata/uid" => {
-                value.as_str().unwrap_or_default().clone_into(&mut uid);
-            }
-            Some("test") => tested = Some((path, value.clone())),
-            _ => {
-                let old = tested.take().filter(|(of, _)| *of == path).map(|(_, old)| old);
-                leaves(path.to_owned(), value, old, &mut fields);
-            }
-        }
-    }
-    (uid, fields)
-}
-
-/// Maps are taken apart, lists are not, but for conditions.
-fn leaves(path: String, value: &Value, old: Option<Value>, into: &mut Vec<Field>) {
-    match value {
-        Value::Object(map) => {
-            for (key, value) in map {
-                let path = format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
-                leaves(path, value, old.clone(), into);
-            }
-        }
-        Value::Array(conditions) if path == "/status/conditions" => {
-            into.extend(conditions.iter().map(|one| Field {
-                path: format!("{path}/{}", one["type"].as_str().unwrap_or_default()),
-                old: old.clone(),
-                new: condition(one),
-            }));
-        }
-        value => into.push(Field { path, old, new: value.clone() }),
-    }
+    pub new: Value,
 }
 
 /// What a condition says, without its times.
-pub(super) fn condition(one: &Value) -> Value {
+#[must_use]
+pub fn condition(one: &Value) -> Value {
     let said = ["status", "reason", "message"];
     Value::Object(said.map(|key| (key.to_owned(), one[key].clone())).into_iter().collect())
 }

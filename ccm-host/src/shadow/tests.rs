@@ -1,16 +1,9 @@
 //! The comparison, as tables, and what is held back over its life.
 
-use std::cell::RefCell;
-
 use jiff::SignedDuration;
 use serde_json::json;
 
 use super::*;
-use crate::kube::{
-    fixtures::node,
-    node::Node,
-    patch::{NodeChange, Target, WantedCondition, node_addresses, node_condition, node_main},
-};
 
 const GRACE: Duration = Duration::from_secs(120);
 const BY: &str = "cloud-node-controller";
@@ -120,117 +113,15 @@ fn a_call_that_takes_over_is_never_a_difference() {
     }
 }
 
-/// One node, as the world has it now.
-struct World(RefCell<Option<Node>>);
-
-impl Objects for World {
-    fn observe(&self, subject: &Subject) -> Option<Observed> {
-        assert_eq!((subject.kind.as_str(), subject.name.as_str()), ("Node", "n"));
-        self.0.borrow().as_ref().map(objects::of_node)
-    }
-}
-
-fn subject() -> Subject {
-    Subject { kind: "Node".to_owned(), namespace: String::new(), name: "n".to_owned() }
-}
-
-fn shadow() -> Shadow {
-    Shadow::new(&Settings { shadow: true, shadow_grace: GRACE }, Metrics::default())
-}
-
-fn later(seconds: i64) -> Timestamp {
-    clock::now() + SignedDuration::from_secs(seconds)
-}
-
-/// The shapes of all patches of a node that the host writes.
 #[test]
-fn each_field_of_a_patch_is_compared_by_itself() {
-    let before = node("n").tainted_uninitialized();
-    let change = NodeChange {
-        provider_id: Some("x://n".to_owned()),
-        set_labels: [("zone".to_owned(), "a".to_owned())].into(),
-        taints: Some(Vec::new()),
-        ..NodeChange::default()
-    };
-    let wanted = WantedCondition {
-        type_: "NetworkUnavailable",
-        status: "False",
-        reason: "RouteCreated",
-        message: "m",
-    };
-    let address = crate::kube::NodeAddress { type_: "InternalIP".to_owned(), address: "10.0.0.1".to_owned() };
-    let shadow = shadow();
-    shadow.hold_patch(BY, &subject(), &node_main(&before, &change).unwrap());
-    shadow.hold_patch(BY, &subject(), &node_condition(&before, &wanted, at(0)).unwrap());
-    shadow.hold_patch(BY, &subject(), &node_addresses(&before, &[address]).unwrap());
-    let world = World(RefCell::new(Some(before)));
-
-    let (rows, _) = shadow.review(&world, later(0));
-    let fields: Vec<_> = rows.iter().map(|row| row.field.as_str()).collect();
-    let all = [
-        "/metadata/labels/zone",
-        "/spec/providerID",
-        "/spec/taints",
-        "/status/addresses",
-        "/status/conditions/NetworkUnavailable",
+fn a_field_has_a_name_for_people() {
+    let rows = [
+        ("/metadata/annotations/x~1y", "the annotation x/y"),
+        ("/metadata/labels/x", "the label x"),
+        ("/status/conditions/Ready", "the condition Ready"),
+        ("/spec/providerID", "spec.providerID"),
     ];
-    assert_eq!(fields, all);
-    assert!(rows.iter().all(|row| row.standing == Standing::Pending), "{rows:?}");
-
-    // The other controller does all of it, but for the label, which it sets to something else.
-    {
-        let mut node = world.0.borrow_mut();
-        let node = node.as_mut().unwrap();
-        node.provider_id = Some("x://n".to_owned());
-        node.taints.clear();
-        node.labels = [("zone", "b")].into_iter().collect();
+    for (path, want) in rows {
+        assert_eq!(fields::shown(path), want);
     }
-    let (rows, agreed) = shadow.review(&world, later(1));
-    assert_eq!(rows.iter().map(|row| row.field.as_str()).collect::<Vec<_>>(), [all[0], all[3], all[4]]);
-    assert_eq!(agreed, [Agreed { controller: BY.to_owned(), count: 2 }]);
-
-    // So we decide again.
-    let change =
-        NodeChange { set_labels: [("zone".to_owned(), "a".to_owned())].into(), ..NodeChange::default() };
-    let now = world.0.borrow().clone().unwrap();
-    shadow.hold_patch(BY, &subject(), &node_main(&now, &change).unwrap());
-    let (rows, _) = shadow.review(&world, later(121));
-    let row = rows.iter().find(|row| row.field == all[0]).unwrap();
-    assert_eq!((row.standing, &row.now, &row.would), (Standing::Differs, &json!("b"), &json!("a")));
-    assert_eq!(row.what, "would set the label zone");
-
-    *world.0.borrow_mut() = None;
-    assert!(shadow.review(&world, later(121)).0.is_empty());
-}
-
-#[test]
-fn a_deletion_is_agreed_once_the_object_is_gone() {
-    let shadow = shadow();
-    let world = World(RefCell::new(Some(node("n"))));
-    let uid = world.0.borrow().as_ref().unwrap().uid.clone();
-    shadow.hold_deletion("cloud-node-lifecycle-controller", &subject(), &uid);
-    let (rows, _) = shadow.review(&world, later(120));
-    assert_eq!((rows[0].standing, rows[0].what.as_str()), (Standing::Differs, "would delete the Node"));
-    *world.0.borrow_mut() = None;
-    let (rows, agreed) = shadow.review(&world, later(120));
-    assert_eq!((rows.len(), agreed[0].count), (0, 1));
-}
-
-#[test]
-fn guards_of_a_patch_are_no_fields() {
-    let body = json!([
-        {"op": "test", "path": "/metadata/uid", "value": "u"},
-        {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
-        {"op": "test", "path": "/metadata/annotations", "value": null},
-        {"op": "add", "path": "/metadata/annotations", "value": {"x/y": "1"}},
-    ]);
-    let patch = Patch { target: Target::Main, body: crate::kube::patch::Body::Json(body) };
-    let (uid, fields) = fields::of(&patch);
-    let want = fields::Field {
-        path: "/metadata/annotations/x~1y".to_owned(),
-        old: Some(Value::Null),
-        new: json!("1"),
-    };
-    assert_eq!((uid.as_str(), fields), ("u", vec![want]));
-    assert_eq!(fields::shown("/metadata/annotations/x~1y"), "the annotation x/y");
 }

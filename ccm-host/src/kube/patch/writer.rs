@@ -173,7 +173,8 @@ impl Writer {
         patch: &Patch,
     ) -> Result<Written, WriteError> {
         if let Some(shadow) = &self.shadow {
-            shadow.hold_patch(self.controller, &subject::<K>(namespace, name), patch);
+            let (uid, fields) = patch.fields();
+            shadow.hold_write(self.controller, &subject::<K>(namespace, name), &uid, fields);
             return Err(WriteError::HeldBack(shadow.again()));
         }
         let collection = K::url_path(&(), namespace);

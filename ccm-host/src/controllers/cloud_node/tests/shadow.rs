@@ -1,5 +1,5 @@
 use super::*;
-use crate::shadow::{Caches, Metrics, Settings as ShadowSettings, Shadow};
+use crate::shadow::{Metrics, Settings as ShadowSettings, Shadow};
 
 const GRACE: Duration = Duration::from_secs(120);
 
@@ -11,13 +11,7 @@ async fn in_shadow_mode_all_is_decided_and_nothing_written() {
     fake.set_answer("n", running("n"));
     let server = NodeServer::new([new_node("n")]).shadowed(&shadow);
     let scene = Scene::on(server, fake, vec![], stage::settings().nodes).await;
-    let caches = Caches {
-        nodes: scene.parts.nodes.clone(),
-        services: scene.parts.services.clone(),
-        certificate_requests: scene.parts.certificate_requests.clone(),
-        volumes: scene.parts.volumes.clone(),
-    };
-    let rows = || shadow.review(&caches, crate::clock::now()).0;
+    let rows = || shadow.review(&scene.parts, crate::clock::now()).0;
     let fields = || rows().into_iter().map(|row| row.field).collect::<Vec<_>>();
     scene.until(|_| fields().iter().any(|field| field == "/spec/providerID")).await;
     for field in ["/spec/taints", "/status/addresses"] {
@@ -35,7 +29,7 @@ async fn in_shadow_mode_all_is_decided_and_nothing_written() {
         scene.server.edit("n", |node| set(node, &row.field, row.would.clone()));
     }
     scene.until(|_| fields().is_empty()).await;
-    let agreed = shadow.review(&caches, crate::clock::now()).1;
+    let agreed = shadow.review(&scene.parts, crate::clock::now()).1;
     assert!(agreed[0].count >= 3, "{agreed:?}");
     scene.stop().await;
 }

@@ -283,7 +283,7 @@ async fn without_a_provider_id_absence_proves_nothing() {
 /// The record of the deletion stays in memory, so that the deletion is decided, too.
 #[tokio::test(start_paused = true)]
 async fn in_shadow_mode_a_node_without_a_machine_is_told_and_stays() {
-    use crate::shadow::{Caches, Metrics, Settings as ShadowSettings, Shadow};
+    use crate::shadow::{Metrics, Settings as ShadowSettings, Shadow};
     let settings_of_shadow = ShadowSettings { shadow: true, shadow_grace: Duration::from_secs(120) };
     let shadow = Shadow::new(&settings_of_shadow, Metrics::default());
     let fake = FakeProvider::new("fake");
@@ -291,13 +291,7 @@ async fn in_shadow_mode_a_node_without_a_machine_is_told_and_stays() {
     let server = NodeServer::new([silent("n")]).shadowed(&shadow);
     let scene = Scene::on(server, fake, vec![], settings()).await;
     scene.passes(5).await;
-    let caches = Caches {
-        nodes: scene.parts.nodes.clone(),
-        services: scene.parts.services.clone(),
-        certificate_requests: scene.parts.certificate_requests.clone(),
-        volumes: scene.parts.volumes.clone(),
-    };
-    let review = || shadow.review(&caches, clock::now());
+    let review = || shadow.review(&scene.parts, clock::now());
     let told: Vec<_> = review().0.into_iter().map(|row| (row.name, row.what)).collect();
     assert_eq!(told, [("n".to_owned(), "would delete the Node".to_owned())]);
     let lines = scene.server.take_lines();

@@ -1,36 +1,17 @@
-//! The objects that writes are compared with, as JSON: those fields that the host writes, and conditions by type.
+//! What shadow mode compares held back writes with: the objects, as the caches of the controllers show them.
+
+#[cfg(test)]
+mod tests;
 
 use serde_json::{Map, Value, json};
 
-use super::{Subject, fields::condition};
-use crate::kube::{
-    Cache, CertificateRequest, Node, Service, pairs::Pairs, persistent_volume::PersistentVolume,
-    service::ObjectKey,
+use super::Parts;
+use crate::{
+    kube::{CertificateRequest, Node, ObjectKey, Service, pairs::Pairs, persistent_volume::PersistentVolume},
+    shadow::{Objects, Observed, Subject, condition},
 };
 
-/// An object as it is.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Observed {
-    pub uid: String,
-    pub value: Value,
-}
-
-/// Where objects are looked up.
-pub trait Objects {
-    /// `None` if there is no such object.
-    fn observe(&self, subject: &Subject) -> Option<Observed>;
-}
-
-/// The caches of the process.
-#[derive(Debug, Clone)]
-pub struct Caches {
-    pub nodes: Cache<Node>,
-    pub services: Cache<Service>,
-    pub certificate_requests: Cache<CertificateRequest>,
-    pub volumes: Cache<PersistentVolume>,
-}
-
-impl Objects for Caches {
+impl Objects for Parts {
     fn observe(&self, subject: &Subject) -> Option<Observed> {
         match subject.kind.as_str() {
             "Node" => self.nodes.get(subject.name.as_str()).map(|node| of_node(&node)),
@@ -47,7 +28,7 @@ impl Objects for Caches {
     }
 }
 
-pub(super) fn of_node(node: &Node) -> Observed {
+fn of_node(node: &Node) -> Observed {
     let said = node.conditions.iter().map(|one| (&one.type_, &one.status, &one.reason, &one.message));
     let value = json!({
         "metadata": {"labels": pairs(&node.labels), "annotations": pairs(&node.annotations)},
