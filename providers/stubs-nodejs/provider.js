@@ -1,4 +1,4 @@
-// A provider without an SDK: gRPC for Node.js, the contract's .proto files as they are, and machines in a JSON file.
+// A provider without an SDK: gRPC for Node.js, the contract's unmodified .proto files, and a JSON file of machines.
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -29,10 +29,10 @@ const { ccm } = grpc.loadPackageDefinition(loaded);
 const { CloudProvider, Instances } = ccm.cloudprovider.v1alpha1;
 const { Discovery } = ccm.discovery.v1;
 
-// What this process is called: every token and cache of a host is bound to it.
+// Identifies this process: hosts tie their tokens and caches to it.
 const processEpoch = randomUUID();
 
-/** What the contract knows: a reason, its gRPC code, and a message that is the same from call to call. */
+/** An error of the contract: a reason, its gRPC code, and a message that does not vary from call to call. */
 class Refusal extends Error {
   constructor(reason, code, message, metadata = {}) {
     super(message);
@@ -41,7 +41,7 @@ class Refusal extends Error {
 }
 const outOfShape = (field, why) => new Refusal('INVALID_ARGUMENT_SHAPE', grpc.status.INVALID_ARGUMENT, `${field} ${why}`);
 
-/** Answers a call; what is thrown leaves as an error of the contract, and of a defect only that there is one. */
+/** Answers a call with the method's result or with an error of the contract. The details of a defect go to the log, not to the caller. */
 const answering = (method) => (call, callback) => {
   try {
     callback(null, method(call.request));
@@ -52,15 +52,15 @@ const answering = (method) => (call, callback) => {
   }
 };
 
-/** All machines by id. A file that cannot be read says nothing: it is an outage, and nobody is gone because of it. */
+/** All machines by ID. An unreadable file is an outage: it must not make any instance look absent. */
 function machines() {
   try {
     const found = JSON.parse(readFileSync(flags.machines, 'utf8'));
-    if (Object.getPrototypeOf(found) !== Object.prototype) throw new TypeError('no object of machines by id');
+    if (Object.getPrototypeOf(found) !== Object.prototype) throw new TypeError('the file is not an object of machines by ID');
     return new Map(Object.entries(found));
   } catch (error) {
-    console.error('the machines cannot be read', error.message);
-    throw new Refusal('CLOUD_API_UNAVAILABLE', grpc.status.UNAVAILABLE, 'the machines cannot be read');
+    console.error(`cannot read ${flags.machines}`, error.message);
+    throw new Refusal('CLOUD_API_UNAVAILABLE', grpc.status.UNAVAILABLE, `cannot read ${flags.machines}`);
   }
 }
 
@@ -85,12 +85,12 @@ function check({ cluster, queries }) {
     text(`queries[${at}].key`, key, 1024);
     text(`queries[${at}].node.name`, node?.name, 253);
     short(`queries[${at}].node.provider_id`, node.provider_id, 1024);
-    if (seen.has(key)) throw outOfShape(`queries[${at}].key`, 'is doubled');
+    if (seen.has(key)) throw outOfShape(`queries[${at}].key`, 'is a duplicate');
     seen.add(key);
   });
 }
 
-/** The provider ID is believed over the name; a new node has none yet. */
+/** Looks up by provider ID if the node has one, else by name: a new node has no provider ID yet. */
 function lookUp(all, { key, node }) {
   const isOurs = node.provider_id.startsWith(PREFIX) && node.provider_id !== PREFIX;
   if (node.provider_id && !isOurs) return { key, state: 'INSTANCE_STATE_NOT_OWNED' };
@@ -98,7 +98,7 @@ function lookUp(all, { key, node }) {
   const id = node.provider_id ? node.provider_id.slice(PREFIX.length) : named;
   const looked = { key, authoritative: true, observed_at: { seconds: Math.floor(Date.now() / 1000) } };
   const machine = all.get(id);
-  // By its name alone a machine may be missed: only a provider ID makes absence evidence.
+  // A lookup by name alone may miss an instance: only a provider ID proves absence.
   if (!machine) return { ...looked, authoritative: node.provider_id !== '', state: 'INSTANCE_STATE_ABSENT' };
   const addresses = machine.addresses.map((address) => ({ type: 'NODE_ADDRESS_TYPE_INTERNAL_IP', address }));
   const instance = { provider_id: PREFIX + id, name: machine.node, instance_type: machine.type, zone: machine.zone, addresses };
@@ -127,11 +127,11 @@ server.addService(Discovery.service, {
   })),
 });
 server.addService(CloudProvider.service, {
-  GetCapabilities: answering(() => ({})), // Nothing beyond the services, all defaults.
+  GetCapabilities: answering(() => ({})), // No optional capabilities, and the default limits.
   GetStatus: answering(() => ({ conditions: [{ type: 'CONDITION_TYPE_CLOUD_REACHABLE', status: cloudReachable() }] })),
 });
 server.addService(Instances.service, {
-  // The other RPCs are not advertised: gRPC answers UNIMPLEMENTED for them.
+  // gRPC answers UNIMPLEMENTED for the other RPCs, whose capabilities are not advertised.
   BatchGetInstances: answering((request) => {
     check(request);
     const all = machines();
@@ -142,7 +142,7 @@ server.addService(Instances.service, {
 await listen(server, flags.endpoint);
 console.error(`serving ${flags.machines} at ${flags.endpoint}`);
 
-// Stop as Kubernetes asks: not serving, running calls are answered, then the end.
+// On SIGTERM, report NOT_SERVING, answer the running calls, then exit.
 process.once('SIGTERM', () => {
   ['', ...services].forEach((name) => health.setStatus(name, 'NOT_SERVING'));
   setTimeout(() => server.forceShutdown(), 25_000).unref();

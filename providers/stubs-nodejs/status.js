@@ -4,7 +4,7 @@ import protobuf from 'protobufjs';
 
 const DOMAIN = 'cloudprovider.ccm';
 
-// The two messages of google/rpc that are needed, by their public numbers.
+// The messages of google/rpc that this needs, with their public field numbers; Detail is google.protobuf.Any.
 const { root } = protobuf.parse(`
   syntax = "proto3";
   package google.rpc;
@@ -15,7 +15,7 @@ const { root } = protobuf.parse(`
 const Status = root.lookupType('google.rpc.Status');
 const ErrorInfo = root.lookupType('google.rpc.ErrorInfo');
 
-/** The trailers of an error with a reason of the contract. */
+/** The trailers of an error that carries a reason of the contract. */
 export function errorTrailers({ reason, code, message, metadata }) {
   const value = ErrorInfo.encode({ reason, domain: DOMAIN, metadata }).finish();
   const details = [{ typeUrl: 'type.googleapis.com/google.rpc.ErrorInfo', value }];

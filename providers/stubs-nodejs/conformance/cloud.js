@@ -1,4 +1,4 @@
-// The hooks of the conformance suite: changes the file of machines in $MACHINES as an operator would.
+// The hooks of the conformance suite: edit the machines file $MACHINES as an operator would.
 import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmdirSync, writeFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -25,7 +25,7 @@ function change(machines) {
   renameSync(`${file}.new`, file);
 }
 
-// Hooks may run at once: a folder is made by one of them only.
+// Hooks may run concurrently, and only one of them can create the directory: it is the lock.
 for (let made = false; !made; ) {
   try {
     mkdirSync(`${file}.lock`);

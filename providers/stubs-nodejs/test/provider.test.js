@@ -1,4 +1,4 @@
-// The provider as its own process, asked over its socket.
+// Starts the provider as a process, and calls it over its socket.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -34,7 +34,7 @@ async function serve(t) {
 const asking = (...nodes) => ({ cluster: { uid: 'c' }, queries: nodes.map((node, at) => ({ key: `${at}`, node })) });
 const reason = (error) => /\b[A-Z]+(_[A-Z]+)+\b/.exec(error.metadata.get('grpc-status-details-bin')[0])[0];
 
-test('machines are found by provider ID, then by name', async (t) => {
+test('instances are found by provider ID, then by name', async (t) => {
   const { instances, socket } = await serve(t);
   assert.equal(statSync(socket).mode & 0o777, 0o660);
   const nodes = [{ name: 'x', provider_id: 'stub://m-1' }, { name: 'node-2' }, { name: 'x' }, { name: 'x', provider_id: 'aws://1' }];
@@ -44,7 +44,7 @@ test('machines are found by provider ID, then by name', async (t) => {
   assert.equal(results[0].instance.provider_id, 'stub://m-1');
 });
 
-test('what is out of shape is refused with a reason', async (t) => {
+test('malformed requests are refused with a reason', async (t) => {
   const { instances } = await serve(t);
   const doubled = { cluster: { uid: 'c' }, queries: [0, 1].map(() => ({ key: 'k', node: { name: 'n' } })) };
   const many = asking(...Array.from({ length: 501 }, () => ({ name: 'n' })));
@@ -55,7 +55,7 @@ test('what is out of shape is refused with a reason', async (t) => {
   }
 });
 
-test('machines that cannot be read are an outage, and nobody is gone', async (t) => {
+test('an unreadable file is an outage, and no instance is absent', async (t) => {
   const { instances, machines } = await serve(t);
   for (const text of ['', '{"m-1":', '[]', 'null']) {
     writeFileSync(machines, text);
@@ -67,7 +67,7 @@ test('machines that cannot be read are an outage, and nobody is gone', async (t)
   assert.equal(defect.details, 'internal error');
 });
 
-test('each start has an epoch of its own, and a stop is clean', async (t) => {
+test('each start gets its own process epoch, and a stop is clean', async (t) => {
   const [one, other] = [await serve(t), await serve(t)];
   const epochs = [await one.discovery('GetInfo', {}), await other.discovery('GetInfo', {})].map((info) => info.process_epoch);
   assert.notEqual(epochs[0], epochs[1]);

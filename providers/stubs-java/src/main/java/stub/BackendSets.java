@@ -7,11 +7,11 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** The sets of backends that came with their nodes, by cluster and digest: later requests name them by the digest alone. */
+/** Remembers the backend sets that hosts sent with their nodes, by cluster and digest: later requests name a set by its digest alone. */
 final class BackendSets {
     private record Key(String cluster, String digest) {}
 
-    /** The contract wants the last four; each may hold thousands of nodes. */
+    /** The contract asks for at least the last four. Bounded, since each may hold thousands of nodes. */
     private static final int KEPT = 32;
     private static final int TOLD_BYTES = 256;
 
@@ -22,7 +22,7 @@ final class BackendSets {
         }
     };
 
-    /** The same sets with their nodes. All that are not known here are told at once. */
+    /** Returns the sets with their nodes, or throws one error that names every unknown digest. */
     synchronized List<BackendSet> whole(String cluster, List<BackendSet> sets) {
         List<BackendSet> whole = new ArrayList<>();
         List<String> unknown = new ArrayList<>();
@@ -43,6 +43,6 @@ final class BackendSets {
             if (told.length() + digest.length() >= TOLD_BYTES) break;
             told.append(told.isEmpty() ? "" : ",").append(digest);
         }
-        throw Refusal.of(ErrorReason.ERROR_REASON_UNKNOWN_BACKEND_SET, "a set of backends is not known here", Map.of("digests", told.toString()));
+        throw Refusal.of(ErrorReason.ERROR_REASON_UNKNOWN_BACKEND_SET, "a backend set is unknown: send it with its nodes", Map.of("digests", told.toString()));
     }
 }

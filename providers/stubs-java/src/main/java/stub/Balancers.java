@@ -26,7 +26,7 @@ import stub.cloud.Balancer.Tags;
 import stub.cloud.Cloud;
 import stub.cloud.Machine;
 
-/** Reads, updates and removes balancers; {@link Ensure} makes and changes them. Finds them by their tags alone, so that a lost answer or a restart does no harm. */
+/** Reads, retargets and deletes balancers; {@link Ensure} creates and configures them. Finds them by tags and name, so that a lost answer or a restart does no harm. */
 final class Balancers {
     private static final long ASK_AGAIN_MILLIS = 500;
 
@@ -61,7 +61,7 @@ final class Balancers {
             if (refused.containsKey(service.getUid())) {
                 result.setError(refused.get(service.getUid()).toItem());
             } else if (found.whose() != Whose.OURS || balancer.drifted()) {
-                String message = "load balancer of " + service.getNamespace() + "/" + service.getName() + " is not there as it was applied";
+                String message = "load balancer of " + service.getNamespace() + "/" + service.getName() + " is missing or differs from what was applied";
                 result.setError(Refusal.of(ErrorReason.ERROR_REASON_NEEDS_ENSURE, message).toItem());
             } else if (!balancer.serves()) {
                 result.setInProgress(later());
@@ -104,7 +104,7 @@ final class Balancers {
         return gate.call(() -> Looked.up(cloud, nodes));
     }
 
-    /** The machines of a set. A node without a machine of this cluster is left out: there is nothing that could get traffic. */
+    /** The instance IDs of a backend set. Omits nodes that have no instance of this cluster: nothing could receive their traffic. */
     static List<String> targets(ClusterRef cluster, BackendSet set, Looked machines) {
         return set.getNodesList().stream()
                 .flatMap(node -> machines.of(node).stream())

@@ -12,7 +12,7 @@ import java.util.concurrent.RejectedExecutionException;
 import java.util.function.Function;
 import java.util.function.Supplier;
 
-/** Answers calls: with what the work says, or with an error of the contract; of a defect only that there is one. */
+/** Answers calls with the result of the work or with an error of the contract. The details of a defect go to the log, not to the caller. */
 final class Calls {
     private static final Logger LOG = System.getLogger("stub");
 
@@ -22,19 +22,19 @@ final class Calls {
         this.pool = pool;
     }
 
-    /** A read: given up when its caller is gone or its deadline passes, which gRPC tells alike. */
+    /** Runs a read, which ends when its caller disconnects or its deadline passes; gRPC reports both as a cancellation. */
     <A> void read(StreamObserver<A> out, Function<Gate, A> work) {
         Gate gate = new Gate(() -> false);
         answer(out, gate::shut, () -> CompletableFuture.supplyAsync(() -> work.apply(gate), pool));
     }
 
-    /** A mutation, or what is answered from memory: whoever waits for it may go. */
+    /** Answers a mutation, or a call that needs only memory: the work does not stop when the caller disconnects. */
     <A> void answer(StreamObserver<A> out, Supplier<CompletableFuture<A>> begin) {
         answer(out, () -> {}, begin);
     }
 
     private static <A> void answer(StreamObserver<A> out, Runnable gone, Supplier<CompletableFuture<A>> begin) {
-        // Without a handler, answering a call that is gone would throw.
+        // Without a handler, answering a cancelled call throws.
         ((ServerCallStreamObserver<A>) out).setOnCancelHandler(gone);
         CompletableFuture<A> answer;
         try {
@@ -53,7 +53,7 @@ final class Calls {
     }
 
     private static void fail(StreamObserver<?> out, Throwable error) {
-        if (error instanceof Gate.ShutException) return; // gRPC has answered already.
+        if (error instanceof Gate.ShutException) return; // gRPC has already ended the call.
         Refusal told;
         if (error instanceof Refusal refusal) {
             told = refusal;

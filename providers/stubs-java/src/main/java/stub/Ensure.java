@@ -13,7 +13,7 @@ import stub.cloud.Balancer.Config;
 import stub.cloud.Balancer.Tags;
 import stub.cloud.Cloud;
 
-/** Makes a balancer be as wanted. Each call of the cloud goes through the gate: when leadership ends, the next one does not begin. */
+/** Creates a balancer or configures it as requested. Each call to the cloud passes the gate, so that none starts after the term has ended. */
 final class Ensure {
     private final Cloud cloud;
     private final Balancers balancers;
@@ -24,25 +24,25 @@ final class Ensure {
     }
 
     EnsureLoadBalancerResponse run(Gate gate, EnsureLoadBalancerRequest request) {
-        // What makes no sense is refused before anything is touched: what works goes on working.
+        // Refuse what this cloud cannot do before changing anything, so that a working balancer keeps working.
         Config config = Wanted.config(request.getService());
         ServiceRef service = request.getService().getRef();
         ClusterRef cluster = request.getCluster();
 
-        // Found by its tags, never by what a former answer told: that may be lost, and this process may be new.
+        // Look it up in the cloud; do not rely on an earlier answer: it may have been lost, or this process may have restarted.
         Found found = Found.in(balancers.find(gate, List.of(service)), cluster, service);
         if (found.whose() == Whose.ANOTHER_CLUSTERS) {
-            throw Refusal.of(ErrorReason.ERROR_REASON_OWNED_BY_OTHER_CLUSTER, "load balancer " + found.balancer().name() + " is another cluster's");
+            throw Refusal.of(ErrorReason.ERROR_REASON_OWNED_BY_OTHER_CLUSTER, "load balancer " + found.balancer().name() + " belongs to another cluster");
         }
         if (found.whose() == Whose.LEGACY && request.getAdoption() != Adoption.ADOPTION_ADOPT_BY_LEGACY_NAME) {
-            throw Refusal.of(ErrorReason.ERROR_REASON_ADOPTION_REFUSED, "load balancer " + found.balancer().name() + " is a former controller's");
+            throw Refusal.of(ErrorReason.ERROR_REASON_ADOPTION_REFUSED, "load balancer " + found.balancer().name() + " belongs to a former controller: request adoption");
         }
         List<String> targets = Balancers.targets(cluster, request.getBackends(), balancers.machines(gate, List.of(request.getBackends())));
         Tags ours = new Tags(cluster.getUid(), cluster.getName(), service.getUid(), service.getNamespace(), service.getName(), "", "");
         Tags done = ours.applied(Balancer.applied(config, targets), request.getDesiredDigest());
 
         Balancer balancer = found.balancer() != null ? found.balancer() : gate.call(() -> cloud.create(Found.nameOf(service), ours, config, targets));
-        // The digest is noted last: until the cloud has all of it, nobody may believe so.
+        // Record the digest last: it claims that the cloud has everything.
         boolean serves = balancer.serves();
         Tags tags = serves ? done : ours;
         if (!balancer.tags().equals(tags) || !balancer.config().equals(config) || !balancer.targets().equals(targets)) {
@@ -50,7 +50,7 @@ final class Ensure {
             balancer = gate.call(() -> cloud.configure(id, tags, config, targets));
         }
         EnsureLoadBalancerResponse.Builder answer = EnsureLoadBalancerResponse.newBuilder().setLoadBalancer(Found.describe(balancer));
-        // Work that merely takes long is no error, and no reason to wait here: the host asks again with the same request.
+        // Slow provisioning is not an error, and nothing to wait for here: the host repeats the request.
         if (!serves) answer.setInProgress(Balancers.later());
         return answer.build();
     }

@@ -10,8 +10,8 @@ import java.util.Set;
 /**
  * The command line.
  *
- * @param socket null when it listens at an address
- * @param door where to write the port of the operator's door; null: it stays shut
+ * @param socket null if the provider listens on an address
+ * @param door the file for the port of the operator's door; null if the door stays shut
  */
 record Flags(Path socket, InetSocketAddress address, Path tls, Path cloud, Path door, long pageTokenSeconds) {
     static final String USAGE = """
@@ -22,7 +22,7 @@ record Flags(Path socket, InetSocketAddress address, Path tls, Path cloud, Path 
         Map<String, String> told = new HashMap<>();
         for (int at = 0; at < arguments.length; at++) {
             String[] parts = arguments[at].split("=", 2);
-            if (parts.length == 1 && at + 1 == arguments.length) throw new IllegalArgumentException(parts[0] + " wants a value");
+            if (parts.length == 1 && at + 1 == arguments.length) throw new IllegalArgumentException(parts[0] + " needs a value");
             told.put(parts[0], parts.length == 2 ? parts[1] : arguments[++at]);
         }
         URI endpoint = URI.create(needed(told, "--endpoint"));
@@ -38,7 +38,7 @@ record Flags(Path socket, InetSocketAddress address, Path tls, Path cloud, Path 
                 path(told.remove("--door")),
                 Long.parseLong(told.getOrDefault("--page-token-validity", "300")));
         told.keySet().removeAll(Set.of("--endpoint", "--cloud", "--page-token-validity"));
-        if (!told.isEmpty()) throw new IllegalArgumentException("unknown: " + told.keySet());
+        if (!told.isEmpty()) throw new IllegalArgumentException("unknown flags " + told.keySet());
         return flags;
     }
 

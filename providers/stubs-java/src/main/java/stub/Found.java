@@ -12,9 +12,9 @@ import java.util.List;
 import stub.cloud.Balancer;
 
 /**
- * What the cloud has for a Service, and whose it is.
+ * The balancer that the cloud has for a Service, and its owner.
  *
- * @param balancer null when there is none
+ * @param balancer null if there is none
  */
 record Found(Whose whose, Balancer balancer) {
     enum Whose { NOBODYS, OURS, LEGACY, ANOTHER_CLUSTERS }
@@ -23,7 +23,7 @@ record Found(Whose whose, Balancer balancer) {
         return "lb-" + service.getUid();
     }
 
-    /** The name that a former controller of this cloud gave. */
+    /** The name that this cloud's former controller gave a balancer. */
     static String legacyNameOf(ServiceRef service) {
         return "a" + service.getUid().replace("-", "");
     }
@@ -46,7 +46,7 @@ record Found(Whose whose, Balancer balancer) {
         };
     }
 
-    /** A balancer of ours, or a former controller's. */
+    /** Describes a balancer that this cluster or a former controller owns. */
     static LoadBalancer describe(Balancer one) {
         Balancer.Tags tags = one.tags();
         LoadBalancer.Builder answer = LoadBalancer.newBuilder()

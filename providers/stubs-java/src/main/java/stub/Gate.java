@@ -5,23 +5,23 @@ import java.util.function.BooleanSupplier;
 import stub.cloud.CloudException;
 
 /**
- * What work goes through to the cloud. Once it is shut, no further call of the cloud begins, and one that waits is woken: the caller
- * of a read went away or its deadline passed, or who a mutation runs for leads no more.
+ * Every call to the cloud passes a gate. Shutting it prevents further calls and interrupts a call in flight. The gate of a read shuts
+ * when its caller disconnects or its deadline passes, the gate of a mutation when its term ends.
  */
 final class Gate {
-    /** Nothing was decided about the object; who shut the gate knows why. */
+    /** Says nothing about the object; whoever shut the gate knows why. */
     static final class ShutException extends RuntimeException {}
 
     private final BooleanSupplier over;
     private Thread inside;
     private boolean shut;
 
-    /** Is asked before each call, beside being shut: a timer may be late. */
+    /** Each call also checks `over`, since the timer that shuts the gate may fire late. */
     Gate(BooleanSupplier over) {
         this.over = over;
     }
 
-    /** One call of the cloud. */
+    /** Makes one call to the cloud. */
     <T> T call(Callable<T> cloudCall) {
         if (over.getAsBoolean()) throw new ShutException();
         synchronized (this) {
@@ -41,7 +41,7 @@ final class Gate {
         } finally {
             synchronized (this) {
                 inside = null;
-                // A shut that came too late to wake the call must not wake what this thread does next.
+                // A shut that came too late to interrupt the call must not interrupt this thread's next work.
                 Thread.interrupted();
             }
         }

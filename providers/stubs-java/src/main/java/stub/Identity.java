@@ -21,7 +21,7 @@ import java.util.List;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 
-/** Who this is, what it can, how it is, and who leads. All of it is answered from memory. */
+/** Answers for the provider's name, capabilities and status, and takes notice of the leader: all from memory, without a call to the cloud. */
 final class Identity extends CloudProviderGrpc.CloudProviderImplBase {
     static final int MAX_MESSAGE_BYTES = 16 << 20;
 
@@ -67,14 +67,14 @@ final class Identity extends CloudProviderGrpc.CloudProviderImplBase {
         });
     }
 
-    /** The door that every provider has. */
+    /** The Discovery service, which every provider serves. */
     static final class Door extends DiscoveryGrpc.DiscoveryImplBase {
         private final Calls calls;
         private final GetInfoResponse info;
 
         Door(Calls calls, List<String> services) {
             this.calls = calls;
-            // Every token and cache of a host is bound to the epoch of the process.
+            // Hosts tie their tokens and caches to this process by its epoch.
             info = GetInfoResponse.newBuilder()
                     .setName("stub-java")
                     .setVendorVersion("0.1.0")

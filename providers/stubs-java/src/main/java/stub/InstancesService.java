@@ -23,7 +23,7 @@ import java.util.List;
 import stub.cloud.Cloud;
 import stub.cloud.Machine;
 
-/** Machines: one call of the cloud for a batch, whatever its size. */
+/** Serves instances, with one call to the cloud for each batch, whatever its size. */
 final class InstancesService extends InstancesGrpc.InstancesImplBase {
     private final Calls calls;
     private final Cloud cloud;
@@ -74,19 +74,19 @@ final class InstancesService extends InstancesGrpc.InstancesImplBase {
         NodeRef node = query.getNode();
         String given = node.getProviderId();
         InstanceResult.Builder answer = InstanceResult.newBuilder().setKey(query.getKey());
-        // An ID that this provider never makes names no place where to look.
+        // This provider never issues such an ID, so there is no zone to look in.
         if (!given.isEmpty() && !(given.startsWith(Looked.PREFIX) && Looked.idOf(given).contains("/"))) {
             return answer.setState(InstanceState.INSTANCE_STATE_NOT_OWNED);
         }
         List<Machine> machines = found.of(node);
         if (machines.size() > 1) {
-            String message = machines.size() + " machines claim node " + node.getName();
+            String message = machines.size() + " instances match node " + node.getName();
             return answer.setError(Refusal.of(ErrorReason.ERROR_REASON_INSTANCE_AMBIGUOUS, message).toItem());
         }
         if (machines.isEmpty()) {
             String lost = found.lostZones().stream().filter(zone -> given.isEmpty() || Looked.idOf(given).startsWith(zone + "/")).findFirst().orElse(null);
             if (lost != null) return answer.setError(unreachable(lost).toItem());
-            // By its name alone a machine may be missed: only a provider ID makes absence evidence.
+            // A lookup by name alone may miss an instance: only a provider ID proves absence.
             return answer.setState(InstanceState.INSTANCE_STATE_ABSENT).setAuthoritative(!given.isEmpty());
         }
         Machine machine = machines.get(0);
@@ -98,7 +98,7 @@ final class InstancesService extends InstancesGrpc.InstancesImplBase {
         return machine.running() ? InstanceState.INSTANCE_STATE_RUNNING : InstanceState.INSTANCE_STATE_STOPPED;
     }
 
-    /** A view that this build does not know is UNRECOGNIZED in Java, and told everything like ALL. */
+    /** A view that this build does not know is UNRECOGNIZED in Java, and gets every field, as ALL does. */
     private static Instance describe(Machine machine, InstanceView view) {
         Instance.Builder answer = Instance.newBuilder().setProviderId(Looked.PREFIX + machine.id()).setName(machine.name());
         if (view == InstanceView.INSTANCE_VIEW_EXISTENCE) return answer.build();

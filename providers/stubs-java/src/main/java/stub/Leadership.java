@@ -14,14 +14,14 @@ import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 
-/** Who leads for which cluster, as `Lead` said it. Everything is under one lock. */
+/** Records, from `Lead` calls, who leads for each cluster. One lock guards everything. */
 final class Leadership {
-    /** How long something is led. */
+    /** One leader's term. */
     final class Term {
         private final Fencing leader;
         private final Set<Runnable> watching = new LinkedHashSet<>();
         private ScheduledFuture<?> timer;
-        /** By the monotonic clock; null: until somebody else leads. */
+        /** By the monotonic clock; null if the term lasts until somebody else leads. */
         private Long until;
         private boolean ended;
 
@@ -29,14 +29,14 @@ final class Leadership {
             this.leader = leader;
         }
 
-        /** Asks the clock, too: after a pause of the process the timer may be late. */
+        /** Also reads the clock, since the timer fires late if the process was paused. */
         boolean over() {
             synchronized (Leadership.this) {
                 return ended || until != null && clock.getAsLong() - until >= 0;
             }
         }
 
-        /** Runs this when the term ends; at once if it has. Answers how to take it back. */
+        /** Runs `what` when the term ends, or now if it has ended. Returns a callback that cancels this. */
         Runnable atEnd(Runnable what) {
             synchronized (Leadership.this) {
                 if (!over()) {
@@ -68,7 +68,7 @@ final class Leadership {
 
         private void end() {
             synchronized (Leadership.this) {
-                if (until != null && !over()) return; // It was renewed while this waited for the lock.
+                if (until != null && !over()) return; // Renewed while this thread waited for the lock.
                 ended = true;
                 watching.forEach(Runnable::run);
                 watching.clear();
@@ -83,7 +83,7 @@ final class Leadership {
 
     private static final class Office {
         private Term term;
-        /** Leases that were replaced by another one. */
+        /** Leases that another lease has replaced. */
         private final Set<String> former = new HashSet<>();
     }
 
@@ -96,7 +96,7 @@ final class Leadership {
         this.clock = clock;
     }
 
-    /** Hears what a leader says of itself. */
+    /** Starts, renews or replaces the cluster's term, or refuses a stale leader. */
     synchronized void hear(LeadRequest said) {
         Fencing leader = said.getFencing();
         Office office = offices.computeIfAbsent(said.getCluster().getUid(), uid -> new Office());
@@ -117,7 +117,7 @@ final class Leadership {
         office.term.lasts(said);
     }
 
-    /** The term under which a mutation runs; null where leader election is off and nobody ever led. */
+    /** Returns the term under which a mutation runs; null if leader election is off and nobody has ever led. */
     synchronized Term admit(String cluster, Fencing caller) {
         Office office = offices.get(cluster);
         if (office == null) {

@@ -29,7 +29,7 @@ import java.util.Set;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 
-/** Where the provider listens: at a Unix socket in a directory that nobody else can enter, or at TCP with mutual TLS. */
+/** Listens on a Unix socket in a directory that nobody else can enter, or on TCP with mutual TLS. */
 final class Listener {
     private static final Set<PosixFilePermission> DIRECTORY = PosixFilePermissions.fromString("rwx------");
     private static final Set<PosixFilePermission> SOCKET = PosixFilePermissions.fromString("rw-rw----");
@@ -37,7 +37,7 @@ final class Listener {
 
     private Listener() {}
 
-    /** Makes the directory if it is missing, and removes a socket at which nobody answers. */
+    /** Creates the directory if it is missing, and removes a stale socket. */
     static NettyServerBuilder atSocket(Path path) throws IOException {
         Path directory = path.toAbsolutePath().getParent();
         Files.createDirectories(directory, PosixFilePermissions.asFileAttribute(DIRECTORY));
@@ -45,7 +45,7 @@ final class Listener {
         mode.removeAll(PosixFilePermissions.fromString("rwxr-x---"));
         if (!mode.isEmpty()) throw new IOException("others can reach or replace a socket in " + directory + ": use mode 0700, or 0750 to share it with a group");
         if (Files.exists(path)) {
-            if (answers(path)) throw new IOException("somebody listens at " + path + " already: end that process or choose another --endpoint");
+            if (answers(path)) throw new IOException("another process listens on " + path + ": end it or choose another --endpoint");
             Files.delete(path);
         }
         boolean linux = Epoll.isAvailable();
@@ -54,7 +54,7 @@ final class Listener {
                 .channelType(linux ? EpollServerDomainSocketChannel.class : KQueueServerDomainSocketChannel.class)
                 .bossEventLoopGroup(group)
                 .workerEventLoopGroup(group)
-                .withChildOption(ChannelOption.SO_KEEPALIVE, null); // grpc-java sets it for TCP, and netty would warn at each connection.
+                .withChildOption(ChannelOption.SO_KEEPALIVE, null); // grpc-java sets it for TCP, and netty would warn on each connection.
     }
 
     /** Java has no umask: until this is called, the directory alone guards the socket. */
@@ -70,7 +70,7 @@ final class Listener {
         }
     }
 
-    /** `ca.crt`, `tls.crt` and `tls.key` of a directory, read again when they change. */
+    /** Reads `ca.crt`, `tls.crt` and `tls.key` from a directory, and again when they change. */
     static NettyServerBuilder atAddress(InetSocketAddress address, Path tls, ScheduledExecutorService timers) throws IOException {
         try {
             AdvancedTlsX509KeyManager key = new AdvancedTlsX509KeyManager();

@@ -21,7 +21,7 @@ import stub.Leadership.Term;
 import stub.Mutations.Subject;
 import stub.cloud.Cloud;
 
-/** The RPCs of balancers: who may call, whether the request is in shape, and what it is about. {@link Balancers} and {@link Ensure} do the work. */
+/** The RPCs of load balancers: checks leadership and the shape of the request, and names its Services. {@link Balancers} and {@link Ensure} do the work. */
 final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase {
     private final Calls calls;
     private final Leadership leadership;
@@ -128,7 +128,7 @@ final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase
             Shape.service("items[" + at + "].service.ref", item.getService().getRef());
             Shape.digest("items[" + at + "].desired_digest", item.getDesiredDigest());
             keys.add("items[" + at + "].service.ref.uid", item.getService().getRef().getUid());
-            // The index is unsigned on the wire, and an int in Java.
+            // The index is unsigned on the wire, but an int in Java.
             if (Integer.compareUnsigned(item.getBackendSet(), request.getBackendSetsCount()) >= 0) {
                 throw Refusal.outOfShape("items[" + at + "].backend_set", "is not an index of backend_sets");
             }

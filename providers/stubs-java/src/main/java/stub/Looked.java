@@ -10,7 +10,7 @@ import java.util.stream.Collectors;
 import stub.cloud.Cloud;
 import stub.cloud.Machine;
 
-/** What the cloud knows about some nodes. */
+/** The instances that the cloud found for a set of nodes. */
 final class Looked {
     static final String PREFIX = "stub-java://";
 
@@ -26,7 +26,7 @@ final class Looked {
         lostZones = found.lostZones();
     }
 
-    /** Asks the cloud about all of them in one call. */
+    /** Looks all of them up in one call to the cloud. */
     static Looked up(Cloud cloud, List<NodeRef> nodes) throws InterruptedException {
         return new Looked(cloud.machines(
                 nodes.stream().map(NodeRef::getProviderId).filter(id -> id.startsWith(PREFIX)).map(Looked::idOf).collect(Collectors.toSet()),
@@ -34,7 +34,7 @@ final class Looked {
                 nodes.stream().map(NodeRef::getSystemUuid).filter(uuid -> !uuid.isEmpty()).collect(Collectors.toSet())));
     }
 
-    /** The machines of one node: by its provider ID, which is believed over all else; else by name, else by firmware uuid. */
+    /** The instances of one node: by provider ID if it has one, which outranks everything else; else by name, else by firmware UUID. */
     List<Machine> of(NodeRef node) {
         String given = node.getProviderId();
         if (!given.isEmpty()) return given.startsWith(PREFIX) ? byId.getOrDefault(idOf(given), List.of()) : List.of();
@@ -42,7 +42,7 @@ final class Looked {
         return named.isEmpty() ? byUuid.getOrDefault(node.getSystemUuid(), List.of()) : named;
     }
 
-    /** Zones that could not be queried. */
+    /** The zones that could not be queried. */
     Set<String> lostZones() {
         return lostZones;
     }

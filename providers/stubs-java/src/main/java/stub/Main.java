@@ -4,7 +4,7 @@ import java.io.IOException;
 import stub.cloud.Cloud;
 import stub.cloud.Door;
 
-/** The program: serves until it is told to stop. */
+/** The program: serves until SIGTERM. */
 final class Main {
     private Main() {}
 
@@ -21,7 +21,7 @@ final class Main {
         if (flags.door() != null) Door.open(cloud, flags.door());
         Provider provider = Provider.start(flags, cloud);
         System.err.println("serving at " + provider.where());
-        // Java runs this at SIGTERM, and ends when it has run.
+        // Java runs this on SIGTERM, and exits after it.
         Runtime.getRuntime().addShutdownHook(new Thread(provider::stop));
         provider.await();
     }

@@ -14,25 +14,25 @@ import java.util.concurrent.Executor;
 import stub.Leadership.Term;
 
 /**
- * Runs mutations: each to its end or to that of leadership, though its caller is gone; one at a time for each Service; none that was
- * overtaken; and equal ones once.
+ * Runs mutations. Each runs until it is done or its term ends, even if its caller disconnects. One runs at a time for each Service,
+ * equal requests share one run, and a stale revision is refused.
  */
 final class Mutations {
-    /** What a mutation, or one item of it, is about. The revision is unsigned; 0 is none. */
+    /** The Service that a mutation, or one of its items, changes. The revision is unsigned; 0 means none. */
     record Subject(String cluster, String service, long revision) {
         private Key key() {
             return new Key(cluster, service);
         }
     }
 
-    /** What is done, and which Services it must leave out because they are refused. */
+    /** The work of a mutation, which must skip the refused Services. */
     interface Work<A> {
         A run(Gate gate, Map<String, Refusal> refused);
     }
 
     private record Key(String cluster, String service) {}
 
-    /** Nobody joins a mutation of a former leader: it is given up. */
+    /** Includes the term, so that nobody joins a former leader's mutation, which is being abandoned. */
     private record Same(Message request, Term term) {}
 
     private static final int REMEMBERED = 1 << 16;
@@ -40,7 +40,7 @@ final class Mutations {
     private final Executor pool;
     private final Map<Same, CompletableFuture<?>> running = new HashMap<>();
     private final Set<Key> busy = new HashSet<>();
-    /** The highest revision that was accepted, by Service; the one that was changed longest ago goes first. */
+    /** The highest accepted revision of each Service; evicts the least recently used. */
     private final Map<Key, Long> accepted = new LinkedHashMap<>(16, 0.75f, true) {
         @Override
         protected boolean removeEldestEntry(Map.Entry<Key, Long> eldest) {
@@ -53,13 +53,13 @@ final class Mutations {
     }
 
     /**
-     * Runs a mutation, or joins the equal one that runs.
+     * Runs a mutation, or joins an equal one in flight.
      *
-     * @param term of who asks, null where nobody is elected
+     * @param term the caller's; null if leader election is off
      * @param request without its fencing
-     * @param about its subject, or that of each item
+     * @param about the subject of the request, or of each item
      */
-    @SuppressWarnings("unchecked") // Equal requests have answers of one type.
+    @SuppressWarnings("unchecked") // Equal requests have the same type of answer.
     synchronized <A> CompletableFuture<A> run(Term term, Message request, List<Subject> about, Work<A> work) {
         Same same = new Same(request, term);
         CompletableFuture<?> joined = running.get(same);
@@ -89,7 +89,7 @@ final class Mutations {
                 say = () -> answer.completeExceptionally(error);
             }
             forget.run();
-            // Before the answer: a caller that has it may change the same Service again at once.
+            // Before answering: the caller may then change the same Service again at once.
             end(same, lanes);
             say.run();
         });
@@ -98,15 +98,15 @@ final class Mutations {
         return answer;
     }
 
-    /** A revision counts as accepted from here on, whatever becomes of the mutation. */
+    /** Accepts the revision even if the mutation then fails. */
     private Refusal refusal(Subject one) {
         long last = Objects.requireNonNullElse(accepted.get(one.key()), 0L);
         if (one.revision() != 0 && Long.compareUnsigned(one.revision(), last) < 0) {
-            return Refusal.of(ErrorReason.ERROR_REASON_STALE_REVISION, "a newer state of service " + one.service() + " was accepted");
+            return Refusal.of(ErrorReason.ERROR_REASON_STALE_REVISION, "a newer revision of service " + one.service() + " was accepted");
         }
         if (one.revision() != 0) accepted.put(one.key(), one.revision());
         if (!busy.contains(one.key())) return null;
-        return Refusal.of(ErrorReason.ERROR_REASON_CONCURRENT_OPERATION, "another operation runs on service " + one.service());
+        return Refusal.of(ErrorReason.ERROR_REASON_CONCURRENT_OPERATION, "another operation is running on service " + one.service());
     }
 
     private synchronized void end(Same same, Set<Key> lanes) {

@@ -17,11 +17,11 @@ import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
 
 /**
- * Cuts lists into pages, by key: nothing is kept between two pages, and a walk sees once what was there all the time. A token holds
- * the last key of its page and the time, signed with a key of this process: one of another process, list or cluster is INVALID_TOKEN.
+ * Cuts lists into pages by key. It keeps no state between pages, and a walk sees each item that exists throughout it exactly once. A token
+ * holds the last key of its page and the time, signed with this process's secret: a token of another process, list or cluster is INVALID_TOKEN.
  */
 final class Pager {
-    /** A page, and the token of the next one; empty after the last. */
+    /** A page, and the token of the next page, which is empty after the last. */
     record Page<T>(List<T> items, String next) {}
 
     private static final String ALGORITHM = "HmacSHA256";
@@ -39,7 +39,7 @@ final class Pager {
         this.clock = clock;
     }
 
-    /** The key after which a page begins, empty for the first. Checks the token before anything is asked of the cloud. */
+    /** The key after which the page begins, empty for the first page. Call this first, so that a bad token costs no call to the cloud. */
     String after(String list, String token) {
         if (token.isEmpty()) return "";
         byte[] all;
@@ -56,7 +56,7 @@ final class Pager {
         return new String(claim, Long.BYTES, claim.length - Long.BYTES, StandardCharsets.UTF_8);
     }
 
-    /** The page that begins after a key. Keys are unique, ordered as texts, and shorter than 600 bytes. */
+    /** The page that begins after a key. Keys are unique, sort as strings, and are shorter than 600 bytes. */
     <T> Page<T> page(String list, String after, int size, Stream<T> items, Function<T, String> key) {
         List<T> rest = items.filter(one -> key.apply(one).compareTo(after) > 0).sorted(Comparator.comparing(key)).limit(size + 1L).toList();
         if (rest.size() <= size) return new Page<>(rest, "");
@@ -79,6 +79,6 @@ final class Pager {
     }
 
     private static Refusal neverIssued() {
-        return Refusal.of(ErrorReason.ERROR_REASON_INVALID_TOKEN, "the page token was never issued by this process");
+        return Refusal.of(ErrorReason.ERROR_REASON_INVALID_TOKEN, "this process never issued the page token");
     }
 }

@@ -18,7 +18,7 @@ import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import stub.cloud.Cloud;
 
-/** A provider that serves: all parts put together, and how they end. */
+/** Wires all parts into a serving provider, and stops it. */
 final class Provider {
     private static final long STOP_SECONDS = 25;
     private static final long FLUSH_SECONDS = 1;
@@ -32,7 +32,7 @@ final class Provider {
         thread.setDaemon(true);
         return thread;
     });
-    /** Runs the work of all calls, beside gRPC's own threads: what is in here at a stop is what must be waited for. */
+    /** Runs the work of all calls, apart from gRPC's own threads: a stop waits for what runs here. */
     private final ExecutorService pool = Executors.newCachedThreadPool();
     private final Server server;
 
@@ -44,7 +44,7 @@ final class Provider {
         pulse.start(timers);
         Path socket = flags.socket();
         NettyServerBuilder builder = socket != null ? Listener.atSocket(socket) : Listener.atAddress(flags.address(), flags.tls(), timers);
-        server = builder.maxInboundMessageSize(Identity.MAX_MESSAGE_BYTES) // 4 MiB without it.
+        server = builder.maxInboundMessageSize(Identity.MAX_MESSAGE_BYTES) // The default is 4 MiB.
                 .addService(new Identity.Door(calls, SERVICES))
                 .addService(new Identity(calls, leadership, pulse, flags.pageTokenSeconds()))
                 .addService(new InstancesService(calls, cloud, pager))
@@ -68,7 +68,7 @@ final class Provider {
         server.awaitTermination();
     }
 
-    /** Says that nothing new is taken, answers what runs, and ends. The server alone would wait for watchers of health, who never go. */
+    /** Reports NOT_SERVING, answers the running calls, and stops. The server alone would wait for health watches, which never end. */
     void stop() {
         try {
             health.enterTerminalState();

@@ -10,7 +10,7 @@ import java.util.concurrent.TimeUnit;
 import stub.cloud.Cloud;
 import stub.cloud.CloudException;
 
-/** Asks the cloud now and then how it is: `GetStatus` answers from memory, so somebody else must look. */
+/** Checks the cloud's health in the background, since `GetStatus` answers from memory. */
 final class Pulse {
     private static final long PERIOD_MILLIS = 500;
 
@@ -21,7 +21,7 @@ final class Pulse {
         this.cloud = cloud;
     }
 
-    /** Looks once, and from then on in the background. */
+    /** Checks once, then regularly in the background. */
     void start(ScheduledExecutorService timers) {
         look();
         timers.scheduleWithFixedDelay(this::look, PERIOD_MILLIS, PERIOD_MILLIS, TimeUnit.MILLISECONDS);
@@ -45,7 +45,7 @@ final class Pulse {
         boolean refused = wrong == CloudException.Kind.BAD_CREDENTIALS || wrong == CloudException.Kind.EXPIRED_CREDENTIALS;
         GetStatusResponse.Builder now = GetStatusResponse.newBuilder();
         now.addConditions(condition(ConditionType.CONDITION_TYPE_CLOUD_REACHABLE, reachable, "CloudSilent"));
-        // Nothing is known of credentials that nobody looked at.
+        // An unreachable cloud says nothing about the credentials.
         if (reachable) now.addConditions(condition(ConditionType.CONDITION_TYPE_CREDENTIALS_VALID, !refused, "CredentialsRefused"));
         if (reachable) now.setLastCloudContact(Timestamps.now());
         else if (status.hasLastCloudContact()) now.setLastCloudContact(status.getLastCloudContact());

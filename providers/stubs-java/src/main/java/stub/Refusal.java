@@ -14,7 +14,7 @@ import io.grpc.protobuf.StatusProto;
 import java.util.Map;
 import stub.cloud.CloudException;
 
-/** An error of the contract: a reason, a message that is the same from call to call, and what varies in metadata. */
+/** An error of the contract: a reason, a message that does not vary from call to call, and metadata for what does. */
 public final class Refusal extends RuntimeException {
     private static final String DOMAIN = "cloudprovider.ccm";
     private static final String PREFIX = "ERROR_REASON_";
@@ -42,7 +42,7 @@ public final class Refusal extends RuntimeException {
         return of(ErrorReason.ERROR_REASON_INVALID_ARGUMENT_SHAPE, field + " " + why);
     }
 
-    /** What a refusal of the cloud is in the contract's words. */
+    /** Translates an error of the cloud into one of the contract. */
     public static Refusal of(CloudException error) {
         ErrorReason reason = switch (error.kind()) {
             case UNREACHABLE -> ErrorReason.ERROR_REASON_CLOUD_API_UNAVAILABLE;
@@ -53,24 +53,24 @@ public final class Refusal extends RuntimeException {
             case QUOTA -> ErrorReason.ERROR_REASON_QUOTA_EXCEEDED;
             case NO_CAPACITY -> ErrorReason.ERROR_REASON_CAPACITY_UNAVAILABLE;
             case NAME_TAKEN -> ErrorReason.ERROR_REASON_OWNED_BY_OTHER_CLUSTER;
-            // It went between two calls of ours.
+            // Somebody deleted it between two of our calls.
             case NOT_FOUND -> ErrorReason.ERROR_REASON_CONCURRENT_OPERATION;
         };
         return switch (reason) {
-            case ERROR_REASON_CLOUD_PERMISSION_DENIED -> of(reason, "a right is missing", Map.of("action", error.getMessage()));
+            case ERROR_REASON_CLOUD_PERMISSION_DENIED -> of(reason, "a permission is missing", Map.of("action", error.getMessage()));
             case ERROR_REASON_RATE_LIMITED -> new Refusal(reason, error.getMessage(), Map.of(), Duration.newBuilder().setSeconds(1).build());
             default -> of(reason, error.getMessage());
         };
     }
 
-    /** As the error of one item. */
+    /** The error of one item of a batch. */
     public ItemError toItem() {
         ItemError.Builder error = ItemError.newBuilder().setReason(reason).setMessage(getMessage());
         if (retryAfter != null) error.setRetryAfter(retryAfter);
         return error.build();
     }
 
-    /** As gRPC carries it: a google.rpc.Status in a trailer. */
+    /** The error of a call, as gRPC carries it: a google.rpc.Status in a trailer. */
     public StatusRuntimeException toStatus() {
         ErrorInfo info = ErrorInfo.newBuilder().setDomain(DOMAIN).setReason(reason.name().substring(PREFIX.length())).putAllMetadata(metadata).build();
         Status.Builder status = Status.newBuilder().setCode(code(reason).value()).setMessage(getMessage()).addDetails(Any.pack(info));
@@ -78,7 +78,7 @@ public final class Refusal extends RuntimeException {
         return StatusProto.toStatusRuntimeException(status.build());
     }
 
-    /** The code that the contract names beside each reason, as an option of the enum's value. */
+    /** The code that the contract gives each reason, in an option of the enum value. */
     private static Code code(ErrorReason reason) {
         return Code.valueOf(reason.getValueDescriptor().getOptions().getExtension(ErrorOptions.reason).getCodes(0));
     }

@@ -10,7 +10,7 @@ import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
 
-/** Refuses requests that break the contract, before anything is looked at. Sizes are bytes. */
+/** Refuses malformed requests before anything else happens. Sizes are in bytes. */
 final class Shape {
     static final int MAX_BATCH = 500;
     static final int MAX_PAGE = 500;
@@ -26,7 +26,7 @@ final class Shape {
         bounded("cluster.name", cluster.getName(), NAME);
     }
 
-    /** Absent is not the same as epoch 0: who is not elected says so. */
+    /** For fencing, absent differs from epoch 0: a host without leader election sends epoch 0. */
     static void present(String field, boolean there) {
         if (!there) throw Refusal.outOfShape(field, "is missing");
     }
@@ -39,7 +39,7 @@ final class Shape {
         }
     }
 
-    /** Answers the size of the page: the limit where nothing or more was asked. */
+    /** Returns the page size: the requested one, or the maximum if the request names none or more. */
     static int page(ClusterRef cluster, int size, String token) {
         cluster(cluster);
         if (size < 0) throw Refusal.outOfShape("page_size", "is negative");
@@ -58,7 +58,7 @@ final class Shape {
         text(field + ".namespace", service.getNamespace(), NAME);
     }
 
-    /** A set that is named by its digest has nothing else. */
+    /** A set that omits its nodes must have a digest, and no nodes. */
     static void backends(String field, BackendSet set) {
         bounded(field + ".digest", set.getDigest(), DIGEST);
         if (!set.getNodesOmitted()) return;
@@ -70,13 +70,13 @@ final class Shape {
         text(field, digest, DIGEST);
     }
 
-    /** The keys of a batch, of which each must be there once. */
+    /** The keys of a batch, which must be unique. */
     static final class Keys {
         private final Set<String> seen = new HashSet<>();
 
         void add(String field, String key) {
             text(field, key, KEY);
-            if (!seen.add(key)) throw Refusal.outOfShape(field, "is doubled");
+            if (!seen.add(key)) throw Refusal.outOfShape(field, "is a duplicate");
         }
     }
 

@@ -9,7 +9,7 @@ import java.util.List;
 import stub.cloud.Balancer.Config;
 import stub.cloud.Balancer.Listener;
 
-/** What a Service asks of a balancer, in the cloud's words; what this cloud does not have is refused by the field's name. */
+/** Translates a Service into the cloud's configuration of a balancer. An unsupported request fails with the name of the Service's field. */
 final class Wanted {
     private static final int LAST_PORT = 65_535;
 
@@ -36,14 +36,14 @@ final class Wanted {
         String protocol = switch (port.getProtocol()) {
             case PROTOCOL_TCP -> "TCP";
             case PROTOCOL_UDP -> "UDP";
-            // SCTP, and UNRECOGNIZED: what a newer host may send.
+            // SCTP, and UNRECOGNIZED, which a newer host may send.
             default -> throw unsupported("spec.ports[].protocol");
         };
-        if (port.getPort() < 1 || port.getPort() > LAST_PORT) throw Refusal.outOfShape("service.ports.port", "is no port");
+        if (port.getPort() < 1 || port.getPort() > LAST_PORT) throw Refusal.outOfShape("service.ports.port", "is not between 1 and " + LAST_PORT);
         return new Listener(protocol, port.getPort(), port.getNodePort());
     }
 
     private static Refusal unsupported(String field) {
-        return Refusal.of(ErrorReason.ERROR_REASON_UNSUPPORTED_FEATURE, field + " is not supported by this cloud as it is");
+        return Refusal.of(ErrorReason.ERROR_REASON_UNSUPPORTED_FEATURE, "this cloud does not support the value of " + field);
     }
 }

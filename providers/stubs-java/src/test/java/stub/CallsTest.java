@@ -14,7 +14,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
 class CallsTest {
-    /** A call whose caller can go. */
+    /** A call whose caller can disconnect. */
     private static final class Call extends ServerCallStreamObserver<String> {
         private final CompletableFuture<String> answer = new CompletableFuture<>();
         private Runnable gone;

@@ -82,7 +82,7 @@ class LeadershipTest {
         assertStale(() -> leadership.admit("c", leader("lease", 1)));
         hear(leader("lease", 1), HOUR);
         assertFalse(leadership.admit("c", leader("lease", 1)).over());
-        assertTrue(term.over(), "a term that ended does not begin again");
+        assertTrue(term.over(), "a term that has ended does not start again");
     }
 
     @Test

@@ -110,6 +110,6 @@ class MutationsTest {
         leadership.hear(said.setValidFor(Durations.ZERO).build());
         assertEquals("STALE_LEADER", reason(answer));
         left.await();
-        assertTrue(!calledAgain.get(), "no further call of the cloud begins");
+        assertTrue(!calledAgain.get(), "no further call to the cloud starts");
     }
 }

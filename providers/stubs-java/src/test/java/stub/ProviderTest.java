@@ -34,7 +34,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import stub.cloud.Cloud;
 
-/** The provider as a host meets it. */
+/** The provider as a host sees it. */
 class ProviderTest {
     private static final ClusterRef CLUSTER = ClusterRef.newBuilder().setUid("c").build();
 
@@ -150,7 +150,7 @@ class ProviderTest {
         }
     }
 
-    /** A certificate that is its own authority. */
+    /** A self-signed certificate. */
     private static void certificate(Path tls) throws Exception {
         String password = "changeit";
         Path store = tls.resolve("store.p12");

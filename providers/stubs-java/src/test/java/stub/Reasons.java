@@ -5,7 +5,7 @@ import com.google.protobuf.InvalidProtocolBufferException;
 import com.google.rpc.ErrorInfo;
 import io.grpc.protobuf.StatusProto;
 
-/** Reads errors as a host does. */
+/** Reads the reasons of errors, as a host does. */
 final class Reasons {
     private Reasons() {}
 

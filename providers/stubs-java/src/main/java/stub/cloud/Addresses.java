@@ -5,13 +5,13 @@ import java.util.Collection;
 import java.util.List;
 import java.util.stream.IntStream;
 
-/** Hands out the addresses of balancers: one for each family, the lowest that is free. */
+/** Allocates the addresses of balancers: for each family, the lowest free one. */
 final class Addresses {
     private static final int POOL = 60_000;
 
     private Addresses() {}
 
-    /** The addresses for a configuration: those that it has where they fit. */
+    /** Keeps the balancer's address of each requested family, or allocates one. */
     static List<String> fit(Balancer.Config config, List<String> has, Collection<String> taken) {
         List<String> fit = new ArrayList<>();
         for (String family : config.families()) {

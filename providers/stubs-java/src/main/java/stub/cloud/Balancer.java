@@ -5,30 +5,28 @@ import java.util.List;
 import java.util.UUID;
 
 /**
- * A balancer, as the cloud's API tells it.
+ * A balancer, as the cloud's API returns it.
  *
- * @param tags what its owner noted on it
- * @param targets ids of machines
- * @param readyAt from when on it serves, in milliseconds of the epoch
+ * @param targets IDs of machines
+ * @param readyAt when it starts to serve, in milliseconds since the epoch
  */
 public record Balancer(String id, String name, Tags tags, Config config, List<String> targets, List<String> addresses, long readyAt) {
     /**
-     * What the owner of a balancer notes on it.
+     * The tags that the owner of a balancer puts on it.
      *
-     * @param applied what it was given last, to see changes by others; empty when it was never given all
-     * @param digest the host's digest of the same
+     * @param applied a fingerprint of what the owner applied last, to detect changes by others; empty until everything has been applied
+     * @param digest the host's digest of the same state
      */
     public record Tags(String cluster, String clusterName, String service, String namespace, String name, String applied, String digest) {
-        /** The same owner, who has applied this. */
+        /** The same owner, with this applied. */
         public Tags applied(String what, String digest) {
             return new Tags(cluster, clusterName, service, namespace, name, what, digest);
         }
     }
 
-    /** What it does with traffic; an affinity of 0 seconds is none, a health port of 0 likewise. */
+    /** How it handles traffic. 0 means no affinity, and no health check port. */
     public record Config(List<Listener> listeners, List<String> sourceRanges, List<String> families, long affinitySeconds, int healthPort) {}
 
-    /** One port. */
     public record Listener(String protocol, int port, int nodePort) {}
 
     /** New targets of one balancer. */
@@ -38,7 +36,7 @@ public record Balancer(String id, String name, Tags tags, Config config, List<St
         return System.currentTimeMillis() >= readyAt;
     }
 
-    /** What it was given, in one text that compares. */
+    /** A fingerprint of a configuration and its targets. */
     public static String applied(Config config, List<String> targets) {
         return UUID.nameUUIDFromBytes((config.toString() + targets).getBytes(StandardCharsets.UTF_8)).toString();
     }

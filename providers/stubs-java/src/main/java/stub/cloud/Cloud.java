@@ -21,14 +21,14 @@ import stub.cloud.Balancer.Retarget;
 import stub.cloud.Balancer.Tags;
 
 /**
- * A small cloud that stands where a vendor has an HTTP API: in memory, and in a file, so that it outlives the provider. Each public
- * method is one call of that API: it takes its time, may be interrupted, and fails as {@link Conditions} say.
+ * A small fake cloud in place of a vendor's HTTP API: in memory, and saved to a file, so that it outlives the provider. Each public
+ * method is one API call, which takes time, can be interrupted, and fails as {@link Conditions} demand.
  */
 public final class Cloud {
-    /** All that it holds, by id. */
+    /** The cloud's objects, by ID. */
     private record Held(TreeMap<String, Machine> machines, TreeMap<String, Balancer> balancers) {}
 
-    /** What was found, and which zones could not be queried. */
+    /** The machines found, and the zones that could not be queried. */
     public record Found(List<Machine> machines, Set<String> lostZones) {}
 
     private static final Gson JSON = new Gson();
@@ -46,34 +46,33 @@ public final class Cloud {
         lastId = System.currentTimeMillis();
     }
 
-    /** The status page: whether the API answers, and takes the token. */
+    /** Checks that the API answers and accepts the token. */
     public void ping() throws InterruptedException {
         Thread.sleep(conditions.latencyMillis);
         conditions.check("ping");
     }
 
-    /** The machines with one of these ids, or one of these names, or one of these firmware uuids. */
+    /** The machines with one of these IDs, names or firmware UUIDs. */
     public Found machines(Collection<String> ids, Collection<String> names, Collection<String> uuids) throws InterruptedException {
         return read("machines.read", () -> found(one -> ids.contains(one.id()) || names.contains(one.name()) || uuids.contains(one.uuid())));
     }
 
-    /** The machines of a cluster. */
     public Found machinesOf(String cluster) throws InterruptedException {
         return read("machines.list", () -> found(one -> one.cluster().equals(cluster)));
     }
 
-    /** The balancers that are tagged with one of these Services, or have one of these names. */
+    /** The balancers tagged with one of these Services, or with one of these names. */
     public List<Balancer> balancers(Collection<String> services, Collection<String> names) throws InterruptedException {
         return read("balancers.read", () -> balancers(one -> services.contains(one.tags().service()) || names.contains(one.name())));
     }
 
-    /** The balancers that are tagged with a cluster's uid, or with its name and no uid. */
+    /** The balancers tagged with the cluster's UID, or with its name and no UID. */
     public List<Balancer> balancersOf(String cluster, String clusterName) throws InterruptedException {
         return read("balancers.list", () -> balancers(one -> one.tags().cluster().equals(cluster)
                 || one.tags().cluster().isEmpty() && one.tags().clusterName().equals(clusterName)));
     }
 
-    /** Makes a balancer. Names are unique. */
+    /** Creates a balancer. Names are unique. */
     public Balancer create(String name, Tags tags, Config config, List<String> targets) throws InterruptedException {
         return change("balancers.create", () -> {
             if (held.balancers.values().stream().anyMatch(one -> one.name().equals(name))) {
@@ -84,7 +83,7 @@ public final class Cloud {
         });
     }
 
-    /** Replaces all of a balancer but its name. Addresses stay where they fit. */
+    /** Replaces a balancer's tags, configuration and targets. It keeps the addresses whose family is still wanted. */
     public Balancer configure(String id, Tags tags, Config config, List<String> targets) throws InterruptedException {
         return change("balancers.configure", () -> {
             Balancer old = balancer(id);
@@ -103,7 +102,7 @@ public final class Cloud {
         });
     }
 
-    /** Removes a balancer; one that is gone is no error. */
+    /** Deletes a balancer. Succeeds if it does not exist. */
     public void delete(String id) throws InterruptedException {
         change("balancers.delete", () -> held.balancers.remove(id));
     }
@@ -168,7 +167,7 @@ public final class Cloud {
         return changing(work);
     }
 
-    /** Without the API: what happens in the cloud by itself, or by its operator's hand. */
+    /** Changes the cloud without an API call: as its operator, or by itself. */
     synchronized <T> T changing(Supplier<T> work) {
         T answer = work.get();
         try {

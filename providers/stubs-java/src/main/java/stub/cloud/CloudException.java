@@ -1,8 +1,8 @@
 package stub.cloud;
 
-/** The cloud refuses a call, or does not answer it. */
+/** The cloud refused a call, or did not answer it. */
 public final class CloudException extends RuntimeException {
-    /** How it fails, as its API documents it. */
+    /** The documented errors of the cloud's API. */
     public enum Kind { UNREACHABLE, BAD_CREDENTIALS, EXPIRED_CREDENTIALS, FORBIDDEN, THROTTLED, QUOTA, NO_CAPACITY, NAME_TAKEN, NOT_FOUND }
 
     private final transient Kind kind;

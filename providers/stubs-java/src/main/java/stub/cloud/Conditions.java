@@ -4,11 +4,11 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** What is wrong with the cloud at the moment. In memory only: a cloud that is started again is well. */
+/** The failures that the operator has switched on. Kept in memory only, so that a restart clears them. */
 final class Conditions {
     volatile CloudException.Kind everywhere;
     final Set<String> lostZones = ConcurrentHashMap.newKeySet();
-    /** By operation of the API. */
+    /** By API operation. */
     final Map<String, CloudException.Kind> provoked = new ConcurrentHashMap<>();
     volatile long latencyMillis;
     volatile long buildMillis;
@@ -18,13 +18,13 @@ final class Conditions {
         if (kind == null) return;
         throw new CloudException(kind, switch (kind) {
             case UNREACHABLE -> "the cloud does not answer";
-            case BAD_CREDENTIALS -> "the token is not known";
-            case EXPIRED_CREDENTIALS -> "the token ran out";
+            case BAD_CREDENTIALS -> "the token is unknown";
+            case EXPIRED_CREDENTIALS -> "the token has expired";
             case FORBIDDEN -> operation;
             case THROTTLED -> "too many requests";
-            case QUOTA -> "the quota of load balancers is used up";
+            case QUOTA -> "the quota of load balancers is exhausted";
             case NO_CAPACITY -> "no load balancer is left";
-            case NAME_TAKEN, NOT_FOUND -> throw new IllegalStateException("no condition of the whole cloud: " + kind);
+            case NAME_TAKEN, NOT_FOUND -> throw new IllegalStateException(kind + " concerns one object, not the cloud");
         });
     }
 }

@@ -18,14 +18,14 @@ import java.util.stream.IntStream;
 import stub.cloud.CloudException.Kind;
 
 /**
- * The operator's door into the cloud: what a vendor does with a console, or a test with a fake. HTTP on loopback, at a port that
- * stands in a file. The hooks of the conformance suite come in here.
+ * The operator's door into the cloud, in place of a vendor's console: HTTP on loopback, at a port that it writes to a file. The hooks
+ * of the conformance suite use it.
  */
 public final class Door {
     private static final Gson JSON = new Gson();
     private static final String PREFIX = "stub-java://";
     private static final String[] ZONES = {"eu-1a", "eu-1b"};
-    /** Which operation of the cloud decides what becomes of an RPC. */
+    /** The cloud operation whose failure makes each RPC fail. */
     private static final Map<String, String> OPERATIONS = Map.of(
             "BatchGetInstances", "machines.read", "ListInstances", "machines.list", "GetLoadBalancer", "balancers.read",
             "EnsureLoadBalancer", "balancers.create", "DeleteLoadBalancer", "balancers.read", "ListLoadBalancers", "balancers.list",
@@ -41,7 +41,7 @@ public final class Door {
         this.cloud = cloud;
     }
 
-    /** Opens it, and writes its port to a file. */
+    /** Opens the door, and writes its port to a file. */
     public static void open(Cloud cloud, Path portFile) throws IOException {
         HttpServer server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
         server.createContext("/", new Door(cloud)::handle);
@@ -113,7 +113,7 @@ public final class Door {
 
     private static <T> T known(Map<String, T> all, String one) {
         T found = all.get(one);
-        if (found == null) throw new UnsupportedOperationException("this cloud has no such error: " + one);
+        if (found == null) throw new UnsupportedOperationException("this cloud cannot provoke " + one);
         return found;
     }
 
@@ -126,7 +126,7 @@ public final class Door {
         return Map.of("name", name, "provider_id", PREFIX + made.id(), "system_uuid", made.uuid(), "addresses", List.of(address));
     }
 
-    /** What stands for a Service, as the conformance suite wants it told. */
+    /** A Service's balancers, in the conformance suite's format. */
     private List<Map<String, Object>> inspect(String service, String cluster) {
         return cloud.standing(cluster).filter(one -> one.tags().service().equals(service)).map(one -> {
             Map<String, Object> told = new HashMap<>();
