@@ -8,7 +8,7 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
-// service is a Service with a port 80; annotations say which kind of balancer it wants.
+// service returns a Service with port 80; annotations select the kind of balancer.
 func service(uid string, annotations map[string]string) *pb.Service {
 	return &pb.Service{
 		Ref: &pb.ServiceRef{Namespace: "default", Name: "web-" + uid, Uid: uid}, Annotations: annotations,
@@ -35,7 +35,7 @@ func TestABalancerIsCreatedUpdatedAndDeleted(t *testing.T) {
 			}))(t).GetLoadBalancer()
 			stands := w.balancer(kind)
 			if len(made.GetIngress()) != 1 || made.GetIngress()[0].GetHostname() != stands.DNS || made.GetName() != stands.Name {
-				t.Errorf("told %v, made %v", made, stands)
+				t.Errorf("the answer is %v, the cloud has %v", made, stands)
 			}
 			if !slices.Equal(stands.Ports, []int32{80}) || !slices.Equal(stands.Instances, []string{first.ID}) {
 				t.Errorf("made %v", stands)
@@ -59,7 +59,7 @@ func TestABalancerIsCreatedUpdatedAndDeleted(t *testing.T) {
 				Backends: &pb.BackendSet{Nodes: []*pb.NodeRef{firstNode, secondNode}},
 			}))(t)
 			if got := w.balancer(kind); !slices.Equal(got.Ports, []int32{80, 443}) || !slices.Equal(got.Instances, both) {
-				t.Errorf("another port is wanted, there is %v", got)
+				t.Errorf("got %v, want ports 80 and 443", got)
 			}
 
 			must(balancers.DeleteLoadBalancer(w.ctx, &pb.DeleteLoadBalancerRequest{
@@ -75,12 +75,12 @@ func TestABalancerIsCreatedUpdatedAndDeleted(t *testing.T) {
 	}
 }
 
-// balancer answers the only one there is.
+// balancer returns the only balancer, which must be of this kind.
 func (w *world) balancer(kind string) emulator.Balancer {
 	w.Helper()
 	all := must(w.cloud.Balancers(w.ctx))(w.T)
 	if len(all) != 1 || all[0].Kind != kind {
-		w.Fatalf("one balancer that is %s is expected: %v", kind, all)
+		w.Fatalf("got balancers %v, want one of kind %s", all, kind)
 	}
 	return all[0]
 }

@@ -19,10 +19,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// patience is generous: a condition that holds ends the wait.
+// patience is generous: a wait ends as soon as its condition holds.
 const patience = 2 * time.Minute
 
-// world is an emulated AWS with a cluster's network, and the provider of AWS behind its bridge.
+// world is an emulated AWS with a cluster's network, and the AWS provider behind its bridge.
 type world struct {
 	*testing.T
 	ctx     context.Context
@@ -46,7 +46,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// serve does what main does, with its logs in the test's output.
+// serve does what main does, but logs to the test's output.
 func (w *world) serve(url string) {
 	w.Helper()
 	for name, value := range emulator.Environment {
@@ -77,14 +77,14 @@ func (w *world) serve(url string) {
 	})
 }
 
-// launch runs a machine, and answers it with the node that its kubelet registers.
+// launch runs an instance, and returns it with the node that its kubelet registers.
 func (w *world) launch(zone string) (emulator.Instance, *pb.NodeRef) {
 	w.Helper()
 	machine := must(w.cloud.Launch(w.ctx, w.network, zone))(w.T)
 	return machine, &pb.NodeRef{Name: machine.Node, Uid: "uid-of-" + machine.ID}
 }
 
-// initialized is the node after the host has initialised it.
+// initialized runs an instance, and returns it with its node as the host has initialised it.
 func (w *world) initialized(zone string) (emulator.Instance, *pb.NodeRef) {
 	w.Helper()
 	machine, node := w.launch(zone)
@@ -92,7 +92,7 @@ func (w *world) initialized(zone string) (emulator.Instance, *pb.NodeRef) {
 	return machine, node
 }
 
-// ask asks about nodes, by their names.
+// ask looks up nodes, and returns the results by node name.
 func (w *world) ask(nodes ...*pb.NodeRef) map[string]*pb.InstanceResult {
 	w.Helper()
 	request := &pb.BatchGetInstancesRequest{Cluster: cluster(), View: pb.InstanceView_INSTANCE_VIEW_ALL}
@@ -108,7 +108,7 @@ func (w *world) ask(nodes ...*pb.NodeRef) map[string]*pb.InstanceResult {
 
 func cluster() *pb.ClusterRef { return &pb.ClusterRef{Uid: "cluster-1", Name: "kubernetes"} }
 
-// must answers what a call gives, and ends the test if that is an error.
+// must returns a call's value, and fails the test on an error.
 func must[T any](value T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()

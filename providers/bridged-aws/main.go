@@ -6,5 +6,5 @@ import (
 	aws "k8s.io/cloud-provider-aws/pkg/providers/v1"
 )
 
-// All labels of backends: a Service may choose its targets by any label (aws-load-balancer-target-node-labels).
+// Asks for all labels of backends, since a Service may select its targets by any label (aws-load-balancer-target-node-labels).
 func main() { bridge.Main(aws.ProviderName, bridge.WithBackendNodeLabels("*")) }

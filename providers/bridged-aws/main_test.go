@@ -10,18 +10,18 @@ import (
 	"cloudprovider.ccm/bridged-aws/emulator"
 )
 
-// TestMain runs the tests where there is nothing but the loopback address, and lets them fail if they ask for anything else all
-// the same, such as the instance metadata or a name server. Only the emulator is installed before.
+// TestMain runs the tests in a network namespace that has only the loopback address, and fails if they try to reach anything else,
+// such as the instance metadata service or a name server. It installs the emulator before.
 func TestMain(m *testing.M) {
 	if os.Getenv("LOOPBACK_ONLY") != "" {
 		os.Exit(m.Run())
 	}
 	err := confined()
-	fmt.Fprintln(os.Stderr, "the tests cannot be confined to the loopback address:", err)
+	fmt.Fprintln(os.Stderr, "cannot confine the tests to the loopback address:", err)
 	os.Exit(1)
 }
 
-// confined does the same again, confined; it only returns when that fails.
+// confined replaces this process by a confined one; it returns only if that fails.
 func confined() error {
 	if _, err := emulator.Install(context.Background()); err != nil {
 		return err

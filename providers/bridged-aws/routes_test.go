@@ -44,8 +44,8 @@ func TestTheRouteOfATerminatedMachineIsABlackholeAndIsReplaced(t *testing.T) {
 	w.expectRoutes(emulator.Route{Destination: "10.244.0.0/24", Instance: successor.ID, State: "active"})
 }
 
-// ensureRoute tries again what the provider's cloud could not do, as the host does: the SDK of AWS repeats a call whose
-// connection broke, and a DeleteRoute that was done the first time is an error then.
+// ensureRoute retries errors of the cloud, as the host does: the AWS SDK repeats a call whose connection broke, and then a
+// DeleteRoute that succeeded the first time fails.
 func (w *world) ensureRoute(cidr string, target *pb.NodeRef) {
 	w.Helper()
 	var result *pb.RouteResult
@@ -78,7 +78,7 @@ func (w *world) deleteRoute(route *pb.Route) {
 	}
 }
 
-// expectRoutes compares the whole route table, but for the way out.
+// expectRoutes compares the whole route table, except the routes to gateways.
 func (w *world) expectRoutes(want ...emulator.Route) {
 	w.Helper()
 	if got := must(w.cloud.Routes(w.ctx, w.network))(w.T); !slices.Equal(got, want) {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// world is the provider behind its bridge, without credentials in the cluster.
+// world is the provider behind its bridge, without credentials for the cluster.
 type world struct {
 	*testing.T
 	ctx    context.Context
@@ -114,7 +114,7 @@ func TestANodeIsDescribedAndGoesWithItsMachine(t *testing.T) {
 	}
 }
 
-// The provider keeps its cluster's ID in a ConfigMap, so balancers need credentials in the cluster; tests/e2e gives them.
+// The provider keeps its cluster's ID in a ConfigMap, so balancers need credentials for the cluster; tests/e2e has them.
 func TestABalancerNeedsAKubeconfig(t *testing.T) {
 	w := newWorld(t)
 	_, err := pb.NewLoadBalancersClient(w.conn).EnsureLoadBalancer(w.ctx, &pb.EnsureLoadBalancerRequest{

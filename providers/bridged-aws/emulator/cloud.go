@@ -12,14 +12,14 @@ import (
 	elbv2 "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 )
 
-// Cloud is the emulator as its user sees it.
+// Cloud is a client of the emulated AWS.
 type Cloud struct {
 	ec2   *ec2.Client
 	elb   *elb.Client
 	elbv2 *elbv2.Client
 }
 
-// At answers the cloud at a URL; nothing is asked yet.
+// At returns a client of the cloud at url, without calling it.
 func At(url string) *Cloud {
 	key := credentials.NewStaticCredentialsProvider(Environment["AWS_ACCESS_KEY_ID"], Environment["AWS_SECRET_ACCESS_KEY"], "")
 	return &Cloud{
@@ -29,17 +29,17 @@ func At(url string) *Cloud {
 	}
 }
 
-// Instance is a machine.
+// Instance is an EC2 instance.
 type Instance struct {
 	ID string `json:"id"`
-	// Node is the name that its kubelet registers: the private DNS name.
+	// Node is the node name that its kubelet registers: the private DNS name.
 	Node    string `json:"node"`
 	Zone    string `json:"zone"`
 	Address string `json:"address"`
 	State   string `json:"state"`
 }
 
-// ProviderID is how the provider names the machine.
+// ProviderID returns the instance's provider ID.
 func (i Instance) ProviderID() string { return fmt.Sprintf("aws:///%s/%s", i.Zone, i.ID) }
 
 func instanceOf(found types.Instance) Instance {
@@ -49,23 +49,23 @@ func instanceOf(found types.Instance) Instance {
 	}
 }
 
-// Launch runs a machine of type t3.medium in a zone.
+// Launch runs a t3.medium instance in a zone.
 func (c *Cloud) Launch(ctx context.Context, network Network, zone string) (Instance, error) {
 	subnet, known := network.Subnets[zone]
 	if !known {
-		return Instance{}, fmt.Errorf("there is no subnet in the zone %q; use one of %v", zone, Zones)
+		return Instance{}, fmt.Errorf("zone %q has no subnet; use one of %v", zone, Zones)
 	}
 	run, err := c.ec2.RunInstances(ctx, &ec2.RunInstancesInput{
 		ImageId: aws.String("ami-12345678"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: types.InstanceTypeT3Medium,
 		SubnetId: &subnet, SecurityGroupIds: []string{network.SecurityGroup}, TagSpecifications: tagged(types.ResourceTypeInstance),
 	})
 	if err != nil {
-		return Instance{}, fmt.Errorf("cannot run a machine: %w", err)
+		return Instance{}, fmt.Errorf("cannot run an instance in zone %s: %w", zone, err)
 	}
 	return c.Instance(ctx, aws.ToString(run.Instances[0].InstanceId))
 }
 
-// Instance answers a machine, which may have been terminated.
+// Instance returns an instance, which may be terminated.
 func (c *Cloud) Instance(ctx context.Context, id string) (Instance, error) {
 	found, err := c.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
 	if err != nil {
@@ -74,19 +74,19 @@ func (c *Cloud) Instance(ctx context.Context, id string) (Instance, error) {
 	return instanceOf(found.Reservations[0].Instances[0]), nil
 }
 
-// Stop stops a machine; it can be started again.
+// Stop stops an instance, which Start can start again.
 func (c *Cloud) Stop(ctx context.Context, id string) error {
 	_, err := c.ec2.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: []string{id}})
 	return err
 }
 
-// Start starts a machine that was stopped.
+// Start starts a stopped instance.
 func (c *Cloud) Start(ctx context.Context, id string) error {
 	_, err := c.ec2.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{id}})
 	return err
 }
 
-// Terminate ends a machine.
+// Terminate terminates an instance.
 func (c *Cloud) Terminate(ctx context.Context, id string) error {
 	_, err := c.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}})
 	return err

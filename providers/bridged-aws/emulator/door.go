@@ -15,25 +15,25 @@ import (
 	"sync/atomic"
 )
 
-// What a door does with a request, besides the status codes from 400 on, with which it refuses.
+// The states of a door. It can also be set to a status code of 400 or more, with which it then refuses every request.
 const (
 	// Open lets requests through.
 	Open = "open"
-	// Half carries a request out, and breaks off in the middle of the answer.
+	// Half executes a request, but breaks off in the middle of the answer.
 	Half = "half"
-	// Nothing keeps a request until the caller gives up.
+	// Nothing holds a request until the caller gives up.
 	Nothing = "nothing"
 )
 
-// codes are AWS' own words for refusals, where the status line's would not be understood.
+// codes are AWS's own error codes, where the text of the status line is not one.
 var codes = map[int]string{
 	http.StatusUnauthorized: "AuthFailure", http.StatusForbidden: "UnauthorizedOperation",
 	http.StatusTooManyRequests: "RequestLimitExceeded",
 }
 
-// Door stands before moto and answers in its place what a cloud in trouble answers.
+// Door is a proxy in front of moto that can fail requests as a cloud in trouble does.
 type Door struct {
-	// URL is where the provider finds the cloud.
+	// URL is the endpoint for the provider's cloud config.
 	URL    string
 	state  atomic.Value
 	moto   *httputil.ReverseProxy
@@ -61,18 +61,18 @@ func NewDoor(moto string) (*Door, error) {
 	return door, nil
 }
 
-// Set says what becomes of requests from now on: [Open], [Half], [Nothing], or a status code.
+// Set sets what the door does with requests from now on: [Open], [Half], [Nothing], or a status code to refuse them with.
 func (d *Door) Set(state string) error {
 	code, err := strconv.Atoi(state)
 	isCode := err == nil && code >= 400 && code < 600
 	if state != Open && state != Half && state != Nothing && !isCode {
-		return fmt.Errorf("%q is nothing that a door does; say %s, %s, %s, or a status code from 400 on", state, Open, Half, Nothing)
+		return fmt.Errorf("unknown door state %q; use %s, %s, %s, or a status code from 400 to 599", state, Open, Half, Nothing)
 	}
 	d.state.Store(state)
 	return nil
 }
 
-// Close ends it.
+// Close stops the proxy.
 func (d *Door) Close() error { return d.server.Close() }
 
 func (d *Door) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
@@ -80,7 +80,7 @@ func (d *Door) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
 	case Open, Half:
 		d.moto.ServeHTTP(answer, request)
 	case Nothing:
-		// A server learns that its caller has gone only once it has read the request.
+		// The server notices that the caller has disconnected only after it has read the request.
 		io.Copy(io.Discard, request.Body)
 		<-request.Context().Done()
 	default:
@@ -89,7 +89,7 @@ func (d *Door) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// cut breaks the answer off where the door says so.
+// cut drops the second half of the answer if the state is [Half].
 func (d *Door) cut(response *http.Response) error {
 	if d.state.Load() != Half {
 		return nil
@@ -104,7 +104,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// refuse answers as EC2 does, or as Elastic Load Balancing does.
+// refuse answers with an error in the format of EC2 or of Elastic Load Balancing.
 func refuse(answer http.ResponseWriter, status int, isEC2 bool) {
 	code, known := codes[status]
 	if !known {

@@ -1,7 +1,7 @@
-// Package emulator is an AWS for tests: moto, a fake of its APIs in memory, with a network to run nodes in.
+// Package emulator runs an AWS for tests: moto, an in-memory fake of its APIs, with a network for a cluster's nodes.
 //
-// In: a wish for machines. Out: what the cloud has now, read through the same APIs as the provider's. It serves on the
-// loopback address only; what it cannot do is named in the README.
+// Tests launch, stop and terminate instances, and read the resulting state through the same APIs that the provider calls. It serves
+// on the loopback address only. The README lists what it lacks.
 package emulator
 
 import (
@@ -21,21 +21,21 @@ var serve string
 
 // Emulator is a running moto.
 type Emulator struct {
-	// URL is where all its services answer.
+	// URL is the endpoint of all its services.
 	URL     string
 	process *exec.Cmd
 	life    io.Closer
 }
 
-// Start installs moto where that was not done yet, and starts it. It ends with Stop, or with this process, however that ends. What it
-// prints goes to log.
+// Start starts moto, after installing it if necessary. It runs until Stop or the end of this process, however that ends, and prints
+// to log.
 func Start(ctx context.Context, log io.Writer) (*Emulator, error) {
 	folder, err := Install(ctx)
 	if err != nil {
 		return nil, err
 	}
 	process := exec.Command("python3", "-c", serve)
-	// Its images of machines are never looked at, and slow to load.
+	// Nothing uses its default machine images, and they are slow to load.
 	process.Env = append(os.Environ(), "PYTHONPATH="+folder, "MOTO_EC2_LOAD_DEFAULT_AMIS=false")
 	process.Stderr = log
 	life, err := process.StdinPipe()
@@ -51,12 +51,12 @@ func Start(ctx context.Context, log io.Writer) (*Emulator, error) {
 	}
 	address, err := bufio.NewReader(said).ReadString('\n')
 	if err != nil {
-		return nil, fmt.Errorf("the emulator of AWS ended at once: %w", process.Wait())
+		return nil, fmt.Errorf("the emulator of AWS ended before it served: %w", process.Wait())
 	}
 	return &Emulator{URL: "http://" + strings.TrimSpace(address), process: process, life: life}, nil
 }
 
-// Stop ends it, and with it all that it holds.
+// Stop ends moto, which drops its state.
 func (e *Emulator) Stop() error {
 	e.life.Close()
 	late := time.AfterFunc(10*time.Second, func() { e.process.Process.Kill() })

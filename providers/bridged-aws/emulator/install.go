@@ -15,8 +15,8 @@ import (
 //go:embed requirements.txt
 var requirements []byte
 
-// Install answers the folder with moto and what it needs, filled by pip the first time: only then anything but the loopback
-// address is contacted.
+// Install returns the directory that contains moto and its dependencies. The first time, pip downloads them; nothing else here
+// contacts anything but the loopback address.
 func Install(ctx context.Context) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -42,7 +42,7 @@ func Install(ctx context.Context) (string, error) {
 	return complete, fill(ctx, complete)
 }
 
-// fill lets pip work in another folder, so that what stands under the right name is always complete.
+// fill lets pip work in a temporary directory and then renames it, so that complete is never half installed.
 func fill(ctx context.Context, complete string) error {
 	unfinished := complete + ".unfinished"
 	if err := os.RemoveAll(unfinished); err != nil {
@@ -55,8 +55,8 @@ func fill(ctx context.Context, complete string) error {
 	if err := os.WriteFile(list, requirements, 0o644); err != nil {
 		return err
 	}
-	// The list is complete and each file's hash is in it. A folder of our own: no virtual environment is needed to keep the
-	// machine's Python as it is.
+	// The list includes all dependencies, and the hash of each file. --target leaves the system's Python alone, without a virtual
+	// environment.
 	pip := exec.CommandContext(ctx, "python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
 		"--root-user-action=ignore", "--require-hashes", "--no-deps", "--target", unfinished, "--requirement", list)
 	if said, err := pip.CombinedOutput(); err != nil {
@@ -65,7 +65,7 @@ func fill(ctx context.Context, complete string) error {
 	return os.Rename(unfinished, complete)
 }
 
-// lock waits until no other process installs.
+// lock waits until no other process is installing.
 func lock(path string) (leave func(), err error) {
 	file, err := os.Create(path)
 	if err != nil {

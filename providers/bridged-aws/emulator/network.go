@@ -12,17 +12,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// Region is the only one in which anything is made.
+// Region is the region of everything in the emulator.
 const Region = "us-east-1"
 
-// ClusterID is the cluster whose tags everything bears.
+// ClusterID is the cluster that all resources are tagged with.
 const ClusterID = "emulated"
 
-// Zones are those with a subnet.
+// Zones are the availability zones with a subnet.
 var Zones = []string{Region + "a", Region + "b"}
 
-// Network is what a cluster's administrator makes before the first node: a VPC with a public subnet a zone, one route table
-// for all, and the nodes' security group, tagged as the provider looks for them.
+// Network is what a cluster's administrator creates before the first node: a VPC with a public subnet per zone, one route table
+// for all of them, and the nodes' security group, tagged so that the provider finds them.
 type Network struct {
 	VPC           string            `json:"vpc"`
 	Subnets       map[string]string `json:"subnets"`
@@ -30,7 +30,7 @@ type Network struct {
 	SecurityGroup string            `json:"security_group"`
 }
 
-// MakeNetwork makes one.
+// MakeNetwork creates a cluster's network.
 func (c *Cloud) MakeNetwork(ctx context.Context) (Network, error) {
 	network := Network{Subnets: map[string]string{}}
 	steps := []func(context.Context, *Network) error{c.makeVPC, c.makeRouteTable, c.makeSubnets, c.makeSecurityGroup}
@@ -50,7 +50,7 @@ func (c *Cloud) makeVPC(ctx context.Context, network *Network) error {
 		return err
 	}
 	network.VPC = *made.Vpc.VpcId
-	// Nodes go by their private DNS names, which a VPC gives only if asked to.
+	// Nodes are named by their private DNS names, which a VPC assigns only with this attribute.
 	_, err = c.ec2.ModifyVpcAttribute(ctx, &ec2.ModifyVpcAttributeInput{
 		VpcId: &network.VPC, EnableDnsHostnames: &types.AttributeBooleanValue{Value: aws.Bool(true)},
 	})
@@ -108,16 +108,16 @@ func (c *Cloud) makeSecurityGroup(ctx context.Context, network *Network) error {
 	return err
 }
 
-// tagged answers the tags that say: this is the cluster's own.
+// tagged returns the tags that mark a resource as owned by the cluster.
 func tagged(kind types.ResourceType, more ...types.Tag) []types.TagSpecification {
 	own := types.Tag{Key: aws.String("kubernetes.io/cluster/" + ClusterID), Value: aws.String("owned")}
 	return []types.TagSpecification{{ResourceType: kind, Tags: append(more, own)}}
 }
 
-// Config answers the cloud config with which the provider finds the network, and asks nobody but the emulator at url.
+// Config returns a cloud config with which the provider finds the network and calls only the emulator at url.
 //
-// VPC, subnet and cluster ID together keep the provider from asking the instance metadata who it is itself; the
-// region keeps it from asking where it is.
+// With VPC, subnet and cluster ID the provider does not ask the instance metadata service for its identity; with the region it does
+// not ask for its location.
 func (n Network) Config(url string) string {
 	var config strings.Builder
 	fmt.Fprintf(&config, "[Global]\nRegion = %s\nZone = %s\nVPC = %s\nSubnetID = %s\nRouteTableID = %s\nKubernetesClusterID = %s\n",
@@ -132,8 +132,8 @@ func (n Network) Config(url string) string {
 	return config.String()
 }
 
-// Environment is what the provider's process needs besides: credentials that the emulator never checks, no instance
-// metadata, and nothing of what its user may have set up for the real cloud.
+// Environment is the rest of what the provider's process needs: credentials, which the emulator never checks, no instance
+// metadata, and none of the user's own AWS configuration.
 var Environment = map[string]string{
 	"AWS_ACCESS_KEY_ID": "emulated", "AWS_SECRET_ACCESS_KEY": "emulated", "AWS_EC2_METADATA_DISABLED": "true",
 	"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull,

@@ -1,6 +1,6 @@
-"""Serves moto on a free port of the loopback address, says which on stdout, and ends when stdin does.
+"""Serves moto on a free port of the loopback address, prints the address to stdout, and exits when stdin ends.
 
-Where moto lacks what the provider of AWS builds upon, the real cloud's answer is filled in; the README names each place.
+Where moto lacks something that the AWS provider relies on, this fills in AWS's answer; the README lists each case.
 """
 
 import logging
@@ -19,7 +19,7 @@ def ended(route):
     return route.instance is not None and route.instance.state == "terminated"
 
 
-# A route to a machine that was terminated stays active in moto. In EC2 it leads into a black hole, and names no machine.
+# In moto a route to a terminated instance stays active. In EC2 it becomes a blackhole without an instance.
 Route.state = property(lambda route: "blackhole" if ended(route) else "active")
 Route.instance_id = property(lambda route: None if route.instance is None or ended(route) else route.instance.id)
 
@@ -30,7 +30,7 @@ def find_once(self, instance_ids, *args, **kwargs):
     return find_by_ids(self, list(dict.fromkeys(instance_ids)), *args, **kwargs)
 
 
-# moto fails when a machine is named twice in one call, as the provider does when it gathers calls.
+# moto fails if one call names an instance twice, as the provider does when it batches calls.
 InstanceBackend.get_reservations_by_instance_ids = find_once
 
 create_classic = ELBBackend.create_load_balancer
@@ -45,7 +45,7 @@ def create_checked(self, *args, **kwargs):
     return balancer
 
 
-# A new classic balancer has no health check in moto; Elastic Load Balancing gives it this one.
+# In moto a new classic balancer has no health check. Elastic Load Balancing gives it this one.
 ELBBackend.create_load_balancer = create_checked
 
 create_newer = ELBv2Backend.create_load_balancer
@@ -58,10 +58,10 @@ def create_named(self, *args, **kwargs):
     return balancer
 
 
-# A network balancer has the DNS name of a classic one in moto; the provider tells them apart by it.
+# In moto a network balancer has the DNS name of a classic one. The provider tells them apart by it.
 ELBv2Backend.create_load_balancer = create_named
 
-# moto does not know this call; EC2 answers nothing about a machine of a small type.
+# moto lacks this call. EC2 returns no topology for an instance of a small type.
 InstanceResponse.describe_instance_topology = lambda self: ActionResult({"Instances": []})
 
 logging.getLogger("werkzeug").setLevel(logging.WARNING)

@@ -18,20 +18,20 @@ type Balancer struct {
 	// Kind is "classic" or "network".
 	Kind string `json:"kind"`
 	DNS  string `json:"dns"`
-	// Ports are those on which it listens, sorted.
+	// Ports are its listeners' ports, sorted.
 	Ports []int32 `json:"ports"`
-	// Instances are the machines behind it, sorted; for a network balancer those behind its first target group.
+	// Instances are its sorted backends; for a network balancer those of its first target group.
 	Instances []string `json:"instances"`
 }
 
-// Route is an entry of a route table that leads to a machine, or has led to one.
+// Route is a route table entry that leads to an instance, or did.
 type Route struct {
 	Destination string `json:"destination"`
 	Instance    string `json:"instance"`
 	State       string `json:"state"`
 }
 
-// Balancers answers all there are.
+// Balancers returns all balancers.
 func (c *Cloud) Balancers(ctx context.Context) ([]Balancer, error) {
 	classic, err := c.elb.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{})
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *Cloud) networkBalancer(ctx context.Context, found elbv2types.LoadBalanc
 		one.Ports = append(one.Ports, aws.ToInt32(listener.Port))
 	}
 	groups, err := c.elbv2.DescribeTargetGroups(ctx, &elbv2.DescribeTargetGroupsInput{LoadBalancerArn: found.LoadBalancerArn})
-	// A balancer that is being made has none yet.
+	// A balancer in the making has none yet.
 	if none := (*elbv2types.TargetGroupNotFoundException)(nil); errors.As(err, &none) || err == nil && len(groups.TargetGroups) == 0 {
 		return one.sorted(), nil
 	}
@@ -89,7 +89,7 @@ func (c *Cloud) networkBalancer(ctx context.Context, found elbv2types.LoadBalanc
 	return one.sorted(), nil
 }
 
-// sorted also makes empty lists of missing ones, as JSON wants them.
+// sorted also replaces nil slices, so that JSON has empty lists rather than null.
 func (b Balancer) sorted() Balancer {
 	b.Ports, b.Instances = append([]int32{}, b.Ports...), append([]string{}, b.Instances...)
 	slices.Sort(b.Ports)
@@ -97,7 +97,7 @@ func (b Balancer) sorted() Balancer {
 	return b
 }
 
-// Routes answers those of the cluster's nodes.
+// Routes returns the routes to the cluster's nodes.
 func (c *Cloud) Routes(ctx context.Context, network Network) ([]Route, error) {
 	tables, err := c.ec2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{network.RouteTable}})
 	if err != nil {
@@ -112,7 +112,7 @@ func (c *Cloud) Routes(ctx context.Context, network Network) ([]Route, error) {
 	return routes, nil
 }
 
-// SecurityGroups answers the names of those in the cluster's VPC, sorted.
+// SecurityGroups returns the sorted names of the security groups in the cluster's VPC.
 func (c *Cloud) SecurityGroups(ctx context.Context, network Network) ([]string, error) {
 	found, err := c.ec2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{})
 	if err != nil {

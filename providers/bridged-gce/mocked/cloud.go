@@ -1,11 +1,12 @@
-// Package mocked is the published provider over its vendor's own in-memory mock of the API, which a folder steers and shows:
+// Package mocked is the published provider over its vendor's own in-memory mock of the API. A directory controls the mock and shows
+// its state:
 //
 //	machines/NAME     one line: "STATE ZONE ADDRESS", for example "running zone-a 10.0.0.1"; there is one zone
 //	balancers/NAME    one line: "NAMESPACE/SERVICE", then the name of each node behind it; written after each call
-//	ports/SERVICE     a line for each range of ports
-//	left              a line for each other resource that there is
+//	ports/SERVICE     one line for each range of ports
+//	left              one line for each other resource
 //
-// The mock is gone with its process; balancers are made anew then.
+// The mock's state is lost with its process; balancers are then created anew.
 package mocked
 
 import (
@@ -33,16 +34,16 @@ import (
 	"k8s.io/cloud-provider-gcp/providers/gce"
 )
 
-// Zone is the only one.
+// Zone is the only zone.
 const Zone = "zone-a"
 
-var dir = pflag.String("mock-dir", "", "`folder` that steers the mock of Google's API")
+var dir = pflag.String("mock-dir", "", "`directory` that controls the mock of Google's API")
 
 func init() {
 	cloudprovider.RegisterCloudProvider("gce-mock", func(io.Reader) (cloudprovider.Interface, error) { return New(*dir) })
 }
 
-// Cloud is the provider, which looks at the folder before each call, and shows there what is.
+// Cloud is the provider, which reads the directory before calls that need instances, and writes its state there after each change.
 type Cloud struct {
 	*gce.Cloud
 	mock   *cloud.MockGCE
@@ -50,10 +51,10 @@ type Cloud struct {
 	mu     sync.Mutex
 }
 
-// New makes it over a folder.
+// New creates a provider whose mock the directory folder controls.
 func New(folder string) (*Cloud, error) {
 	if folder == "" {
-		return nil, errors.New("there is no cloud: give --mock-dir")
+		return nil, errors.New("no directory for the mock: set --mock-dir")
 	}
 	for _, part := range []string{"machines", "balancers", "ports"} {
 		if err := os.MkdirAll(filepath.Join(folder, part), 0o700); err != nil {
@@ -69,7 +70,7 @@ func New(folder string) (*Cloud, error) {
 	return &Cloud{Cloud: provider, mock: api, folder: folder}, nil
 }
 
-// work gives the mock the parts of its API that it has only as hooks, as the vendor's tests do.
+// work installs the hooks without which parts of the mock's API do nothing, as the vendor's tests do.
 func work(api *cloud.MockGCE) {
 	api.MockTargetPools.AddInstanceHook, api.MockTargetPools.RemoveInstanceHook = mock.AddInstanceHook, mock.RemoveInstanceHook
 	api.MockForwardingRules.InsertHook = mock.InsertFwdRuleHook
@@ -85,7 +86,7 @@ func work(api *cloud.MockGCE) {
 	api.MockFirewalls.UpdateHook, api.MockFirewalls.PatchHook = mock.UpdateFirewallHook, mock.UpdateFirewallHook
 }
 
-// SetInformers hides the provider's own: made with its mock, it has no map to count the zones of nodes in.
+// SetInformers hides the provider's own, which panics: a provider created with the mock lacks the map that counts the zones of nodes.
 func (c *Cloud) SetInformers(informers.SharedInformerFactory) {}
 
 func (c *Cloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return c, true }
@@ -127,7 +128,7 @@ func (c *Cloud) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, s
 	return c.Cloud.EnsureLoadBalancerDeleted(ctx, cluster, service)
 }
 
-// look lets the machines of the mock be those of the folder.
+// look creates and deletes the mock's instances so that they match the files in machines/.
 func (c *Cloud) look(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,7 +165,7 @@ func (c *Cloud) look(ctx context.Context) error {
 	return err
 }
 
-// show writes what there is.
+// show writes the mock's state to the directory.
 func (c *Cloud) show(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,7 +184,7 @@ func (c *Cloud) show(ctx context.Context) {
 	c.write(".", map[string]string{"left": strings.Join(c.Left(ctx), "\n")})
 }
 
-// behind answers the nodes of a balancer: those of its pool, or of all groups.
+// behind returns the nodes behind a balancer: those of its target pool, or of all instance groups.
 func (c *Cloud) behind(ctx context.Context, rule *compute.ForwardingRule) (names []string) {
 	if rule.BackendService == "" {
 		pool, err := c.mock.TargetPools().Get(ctx, meta.RegionalKey(rule.Name, c.Region()))
@@ -205,7 +206,7 @@ func (c *Cloud) behind(ctx context.Context, rule *compute.ForwardingRule) (names
 	return names
 }
 
-// Left answers every resource that there is beside machines: what a balancer is made of.
+// Left returns all resources except instances: the parts of balancers.
 func (c *Cloud) Left(ctx context.Context) (all []string) {
 	region := c.Region()
 	add := func(kind, name string) { all = append(all, kind+" "+name) }
@@ -245,7 +246,7 @@ func (c *Cloud) Left(ctx context.Context) (all []string) {
 	return all
 }
 
-// write lets the files of a part be these, each as a whole or not at all.
+// write makes a subdirectory contain exactly these files, and replaces each of them atomically.
 func (c *Cloud) write(part string, files map[string]string) {
 	if part != "." {
 		there, _ := filepath.Glob(filepath.Join(c.folder, part, "*"))
@@ -258,7 +259,7 @@ func (c *Cloud) write(part string, files map[string]string) {
 	for name, text := range files {
 		file := filepath.Join(c.folder, part, name)
 		if err := os.WriteFile(file+"~", []byte(text), 0o600); err != nil {
-			panic(fmt.Sprintf("the folder of the cloud cannot be written: %v", err))
+			panic(fmt.Sprintf("cannot write the mock's state: %v", err))
 		}
 		_ = os.Rename(file+"~", file)
 	}

@@ -1,6 +1,6 @@
-// aws-emulator is an AWS for hands and for tests in other languages: it starts the emulator, makes the network of a cluster, writes
-// the provider's cloud config to the file that is its argument, and then obeys one line of stdin at a time with one line of JSON.
-// It ends with stdin.
+// aws-emulator runs the AWS emulator for manual use and for tests in other languages: it starts the emulator, creates a cluster's
+// network, and writes the provider's cloud config to the file given as its argument. Then it executes one command per line of stdin,
+// answers each with one line of JSON, and exits when stdin ends.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 
 func run(ctx context.Context, arguments []string) error {
 	if len(arguments) != 1 {
-		return fmt.Errorf("say where to write the cloud config: aws-emulator FILE; then %s", usage)
+		return fmt.Errorf("got %d arguments, want one, the file for the cloud config: aws-emulator FILE; then type %s", len(arguments), usage)
 	}
 	moto, err := emulator.Start(ctx, os.Stderr)
 	if err != nil {
@@ -82,6 +82,6 @@ func obey(ctx context.Context, cloud *emulator.Cloud, door *emulator.Door, netwo
 	case "door":
 		return struct{}{}, door.Set(of)
 	default:
-		return nil, fmt.Errorf("%q is not understood; say %s", what, usage)
+		return nil, fmt.Errorf("unknown command %q; use %s", what, usage)
 	}
 }

@@ -1,4 +1,4 @@
-// gce-mock is bridged-gce over the vendor's in-memory mock: nothing is asked but a folder.
+// gce-mock is bridged-gce over the vendor's in-memory mock, which a directory controls; it calls no cloud.
 package main
 
 import (
