@@ -1,6 +1,6 @@
-"""Who got which address: a file that is replaced as a whole, and believed when it is on the disk.
+"""The file that records which Service has which address. Each write replaces it atomically, and returns when it is on disk.
 
-What announces the addresses reads it: kube-vip, keepalived, a router's configuration.
+The software that announces the addresses reads it: kube-vip, keepalived, a router's configuration.
 """
 
 import json
@@ -12,7 +12,7 @@ from cloudprovider_sdk import errors
 
 Row = dict[str, Any]
 """One balancer: `cluster`, `namespace`, `name`, `uid`, `address`, `ports` (protocol, port, node port), `source_ranges`,
-`health_check_port` (of a node that says whether it serves; 0: all do), `digest`, `backends` (addresses by node)."""
+`health_check_port` (where a node reports whether it serves; 0: every node does), `digest`, `backends` (addresses by node)."""
 
 
 class Allocations:
@@ -23,8 +23,8 @@ class Allocations:
         try:
             rows: dict[str, Row] = json.loads(self.path.read_text()) if self.path.exists() else {}
         except (OSError, ValueError) as error:
-            # Never taken for empty: an address would be given away twice.
-            raise errors.cloud_api_unavailable(f"the allocations in {self.path} cannot be used") from error
+            # Treating it as empty would allocate an address twice.
+            raise errors.cloud_api_unavailable(f"cannot read the allocations in {self.path}") from error
         return rows
 
     def write(self, rows: dict[str, Row]) -> None:

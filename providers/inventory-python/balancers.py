@@ -1,4 +1,4 @@
-"""Balancers: an address of the inventory's pools for each Service of type LoadBalancer."""
+"""Load balancers: each Service of type LoadBalancer gets an address from the inventory's pools."""
 
 import cloudprovider_sdk as sdk
 from cloudprovider_sdk import Call, errors

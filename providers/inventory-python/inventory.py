@@ -1,4 +1,4 @@
-"""The inventory: a YAML file of machines and address pools, read whole or not at all. The README tells what stands in it."""
+"""The inventory: a YAML file of machines and address pools, which is used as a whole or not at all. The README describes it."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """One entry of `machines`, in the file's own words."""
+    """One entry of `machines`, with the field names of the file."""
 
     name: str
     id: str = ""
@@ -49,14 +49,14 @@ class Contents:
 
     @classmethod
     def parse(cls, text: str) -> "Contents":
-        """Read all of it. Raises when anything is amiss: what is left out would look like machines that are gone."""
+        """Parse the whole file. Raises if anything is wrong: a skipped machine would look like one that was removed."""
         if not text.rstrip().endswith("\n..."):
-            raise ValueError("the last line is not '...': is the file half written?")
+            raise ValueError("the last line is not '...': the file may be half written")
         data = yaml.safe_load(text)
         found = [Machine(**entry).found() for entry in data["machines"]]
         machines = {instance.provider_id: (state, instance) for state, instance in found}
         if not found or len(machines) < len(found) or len({instance.name for _, instance in found}) < len(found):
-            raise ValueError("there is no machine, or a name or id is there twice")
+            raise ValueError("no machine, or a duplicate name or id")
         return cls(machines, [ipaddress.ip_network(pool) for pool in data.get("pools", [])])
 
 
@@ -66,7 +66,7 @@ class Inventory:
         self._stamp, self._contents = (0, 0, 0), Contents({}, [])
 
     def read(self) -> Contents:
-        """Answer what the file says now. One that cannot be used says nothing: no machine is gone because of it."""
+        """Return the file's current contents. An unusable file is an outage: it must not make any machine look removed."""
         try:
             found = self.path.stat()
             stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
@@ -74,5 +74,5 @@ class Inventory:
                 self._contents = Contents.parse(self.path.read_text())
                 self._stamp = stamp
         except (OSError, AttributeError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
-            raise errors.cloud_api_unavailable(f"the inventory {self.path} cannot be used") from error
+            raise errors.cloud_api_unavailable(f"cannot use the inventory {self.path}") from error
         return self._contents

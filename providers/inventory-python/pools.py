@@ -1,4 +1,4 @@
-"""Which address a Service gets."""
+"""Chooses the address of a Service."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -11,16 +11,16 @@ from inventory import Network
 
 
 def check(service: pb.Service) -> None:
-    """Refuse what no address can give, before anything is changed."""
+    """Refuse Services that this provider cannot serve, before anything changes."""
     if service.ip_family_policy == pb.IP_FAMILY_POLICY_REQUIRE_DUAL_STACK:
-        raise errors.unsupported_feature("spec.ipFamilyPolicy", "a balancer here has one address, of one family")
+        raise errors.unsupported_feature("spec.ipFamilyPolicy", "a balancer has one address, of one family")
     for at, port in enumerate(service.ports):
         if port.protocol == pb.PROTOCOL_UNSPECIFIED:
-            raise errors.unsupported_feature(f"spec.ports[{at}].protocol", "the protocol is not known here")
+            raise errors.unsupported_feature(f"spec.ports[{at}].protocol", "this provider does not know the protocol")
 
 
 def asked(service: pb.Service) -> dict[str, Any]:
-    """What announces the address has to know of the Service."""
+    """Return the parts of the Service that the announcing software needs."""
     local = service.external_traffic_policy == pb.TRAFFIC_POLICY_LOCAL
     name = pb.Protocol.Name
     return {
@@ -31,23 +31,23 @@ def asked(service: pb.Service) -> dict[str, Any]:
 
 
 def version_of(service: pb.Service) -> int:
-    """The family of the one address that a balancer here has."""
+    """Return the IP version of the balancer's only address."""
     return 6 if service.ip_families[:1] == [pb.IP_FAMILY_IPV6] else 4
 
 
 def keeps(service: pb.Service, address: str) -> bool:
-    """What a Service has it keeps, whatever became of the pools, unless it asks for something else."""
+    """Whether the Service keeps its address: even if the pools have changed, unless it asks for another address or family."""
     same = ipaddress.ip_address(address).version == version_of(service)
     return same and service.load_balancer_ip in ("", address)
 
 
 def choose(service: pb.Service, pools: list[Network], taken: set[str]) -> str:
-    """Answer the address that the Service asks for; else the one of its status, should the allocations be lost; else any."""
+    """Return the address that the Service asks for, else that in its status, should the allocations be lost, else any."""
     version = version_of(service)
     pools = [pool for pool in pools if pool.version == version]
     if wanted := service.load_balancer_ip:
         if wanted in taken or not _inside(wanted, pools):
-            raise errors.invalid_configuration("spec.loadBalancerIP", f"{wanted} is not free in the pools")
+            raise errors.invalid_configuration("spec.loadBalancerIP", f"{wanted} is taken, or in no pool")
         return wanted
     for address in _candidates(service, pools):
         if address not in taken:

@@ -1,4 +1,4 @@
-"""Serves an inventory: its machines, and balancers if `--allocations` says where to keep who got which address."""
+"""Serves an inventory's machines as instances and, with `--allocations`, load balancers on addresses from its pools."""
 
 import argparse
 import asyncio
@@ -38,7 +38,7 @@ class Machines(sdk.Instances, sdk.CloudProvider):
                         yield pb.InstanceChanged(provider_id=one)
                 known = now
             except sdk.ProviderError:
-                pass  # Batches and the status tell.
+                pass  # BatchGetInstances and GetStatus report it.
             await asyncio.sleep(1)
 
     async def get_status(self, call: sdk.Call) -> pb.GetStatusResponse:
@@ -69,7 +69,7 @@ def provider(flags: argparse.Namespace) -> sdk.Provider:
     inventory = Inventory(flags.inventory)
     machines = Machines(inventory)
     balancers = Balancers(Allocations(flags.allocations), inventory, flags.page_token_validity) if flags.allocations else None
-    # The digest stands in the file of allocations.
+    # The allocations file keeps each digest.
     capabilities = pb.GetCapabilitiesResponse(wants=WANTS, capabilities=[pb.CAPABILITY_DURABLE_DIGEST])
     capabilities.intervals.page_token_validity.FromTimedelta(timedelta(seconds=flags.page_token_validity))
     capabilities.intervals.bookmark_interval.FromTimedelta(timedelta(seconds=flags.bookmark_interval))
@@ -84,9 +84,9 @@ def provider(flags: argparse.Namespace) -> sdk.Provider:
 
 
 def parser() -> argparse.ArgumentParser:
-    flags = argparse.ArgumentParser(description="Serves the machines of a YAML file to ccm-host.")
+    flags = argparse.ArgumentParser(description="Serves the machines in a YAML file to ccm-host.")
     flags.add_argument("--inventory", type=Path, required=True, metavar="FILE", help="machines and pools (YAML)")
-    flags.add_argument("--allocations", type=Path, metavar="FILE", help="who got which address; without: no balancers")
+    flags.add_argument("--allocations", type=Path, metavar="FILE", help="who has which address; without it, no balancers")
     flags.add_argument("--page-token-validity", type=float, default=300, metavar="SECONDS", help="shorter for tests")
     flags.add_argument("--bookmark-interval", type=float, default=30, metavar="SECONDS", help="shorter for tests")
     return flags

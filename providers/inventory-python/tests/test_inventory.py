@@ -1,4 +1,4 @@
-"""The inventory provider, over its socket's own server: what a host would see."""
+"""Calls the inventory provider over its socket, as a host would."""
 
 import asyncio
 import contextlib
@@ -87,7 +87,7 @@ async def test_a_node_is_found_by_provider_id_then_system_uuid_then_name(there: 
         (pb.INSTANCE_STATE_STOPPED, True, "inventory://node-2"),
         (pb.INSTANCE_STATE_ABSENT, True, ""),
         (pb.INSTANCE_STATE_NOT_OWNED, False, ""),
-        (pb.INSTANCE_STATE_ABSENT, False, ""),  # By its name alone an instance may be missed.
+        (pb.INSTANCE_STATE_ABSENT, False, ""),  # A lookup by name alone may miss an instance.
     ]
     instance = answer.results[0].instance
     assert (instance.zone, instance.instance_type, dict(instance.labels)) == ("rack-1", "r640", {"disk": "ssd"})
@@ -174,7 +174,7 @@ async def test_an_address_is_kept_over_restarts_and_freed_by_deletion(there: The
     there.write("half")
     async with there.served() as channel:
         balancers = LoadBalancersStub(channel)
-        # What works goes on working while the inventory cannot be used.
+        # Existing balancers keep working while the inventory is unusable.
         assert (await balancers.EnsureLoadBalancer(ensure("a", "node-1", "node-2"))).load_balancer.ingress == first.ingress
         listed = await balancers.ListLoadBalancers(pb.ListLoadBalancersRequest(cluster=CLUSTER))
         assert [one.service.name for one in listed.load_balancers] == ["a", "b"]
@@ -200,7 +200,7 @@ async def test_a_service_may_ask_for_an_address_or_a_family(there: There) -> Non
 
         assert await address(ensure("a", load_balancer_ip="198.51.100.2")) == "198.51.100.2"
         assert await address(ensure("six", ip_families=[pb.IP_FAMILY_IPV6])) == "2001:db8::1"
-        # The allocations were lost: the status tells what it had.
+        # The allocations were lost, but the Service's status has the address.
         assert await address(ensure("b", ingress=[pb.LoadBalancerIngress(ip="198.51.100.1")])) == "198.51.100.1"
         for wanted in ("198.51.100.2", "10.9.9.9", "nonsense"):
             error = await refused(balancers.EnsureLoadBalancer(ensure("d", load_balancer_ip=wanted)))
