@@ -21,7 +21,7 @@ use crate::{
         node_scope::{EXCLUDE_LABEL, NodeScope},
     },
     election::{Leadership, Leading},
-    kube::{Cache, Node, metrics::QueueMetrics},
+    kube::{Cache, Node, queue::QueueMetrics},
     manager::{
         build_info,
         health::{Checks, Probe},

@@ -6,6 +6,7 @@
 //! delays the earliest counts. A run yet to start replaces every delay requested before it, since it sees the current
 //! state and requests its own next run. The handler decides what a run does.
 
+mod metrics;
 mod run;
 mod schedule;
 #[cfg(test)]
@@ -21,7 +22,8 @@ use std::{
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
-use super::metrics::{InFlight, QueueMetrics, QueueSample, QueueSeries};
+use metrics::{InFlight, QueueSeries};
+pub use metrics::{QueueMetrics, QueueSample};
 pub use run::{Outcome, run};
 use schedule::{Next, Schedule};
 

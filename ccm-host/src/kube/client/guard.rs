@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tower::{BoxError, Service, ServiceExt};
 
 use super::limit::Limiter;
-use crate::kube::metrics::{ClientMetrics, client as labels};
+use crate::kube::metrics::{self, ClientMetrics};
 
 /// First wait when the server does not say how long.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
@@ -182,19 +182,22 @@ impl Rules {
         }
     }
 
-    fn observe(&self, family: &labels::Measured, about: &About, value: f64) {
-        let labels = labels::OfVerb { verb: about.method.clone(), host: about.host.clone() };
+    fn observe(&self, family: &metrics::Measured, about: &About, value: f64) {
+        let labels = metrics::OfVerb { verb: about.method.clone(), host: about.host.clone() };
         family.get_or_create(&labels).observe(value);
     }
 
     fn count(&self, about: &About, code: &str) {
-        let labels =
-            labels::Request { code: code.to_owned(), method: about.method.clone(), host: about.host.clone() };
+        let labels = metrics::Request {
+            code: code.to_owned(),
+            method: about.method.clone(),
+            host: about.host.clone(),
+        };
         self.metrics.requests.get_or_create(&labels).inc();
     }
 
     fn count_retry(&self, about: &About, status: StatusCode) {
-        let labels = labels::Retry {
+        let labels = metrics::Retry {
             code: status.as_str().to_owned(),
             verb: about.method.clone(),
             host: about.host.clone(),

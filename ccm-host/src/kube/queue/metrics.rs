@@ -40,7 +40,7 @@ pub struct QueueSample {
 }
 
 /// A queue that can be sampled.
-pub(in crate::kube) trait InFlight: fmt::Debug + Send + Sync {
+pub(super) trait InFlight: fmt::Debug + Send + Sync {
     fn sample(&self) -> QueueSample;
 }
 
@@ -69,14 +69,14 @@ impl Default for QueueMetrics {
 /// Metrics of one queue.
 #[derive(Debug, Clone)]
 pub struct QueueSeries {
-    pub(in crate::kube) adds: Counter,
-    pub(in crate::kube) retries: Counter,
-    pub(in crate::kube) queue_duration: Histogram,
-    pub(in crate::kube) work_duration: Histogram,
+    pub(super) adds: Counter,
+    pub(super) retries: Counter,
+    pub(super) queue_duration: Histogram,
+    pub(super) work_duration: Histogram,
 }
 
 impl QueueMetrics {
-    pub(super) fn register(&self, registry: &mut Registry) {
+    pub(in crate::kube) fn register(&self, registry: &mut Registry) {
         registry.register("workqueue_adds", "Total number of adds handled by workqueue", self.adds.clone());
         registry.register(
             "workqueue_retries",
@@ -115,7 +115,7 @@ impl QueueMetrics {
     }
 
     /// Includes a queue in every scrape for as long as it lives.
-    pub(in crate::kube) fn watch(&self, queue: &Arc<dyn InFlight>) {
+    pub(super) fn watch(&self, queue: &Arc<dyn InFlight>) {
         let mut live = self.live.lock();
         live.retain(|queue| queue.strong_count() > 0);
         live.push(Arc::downgrade(queue));
