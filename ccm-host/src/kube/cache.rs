@@ -48,7 +48,9 @@ pub trait Slim: PartialEq + Send + Sync + Sized + 'static {
     fn resource_version(&self) -> &str;
     fn resource_version_mut(&mut self) -> &mut String;
     /// The value of the second index, if the object has one: a node's provider ID.
-    fn index(&self) -> Option<&str>;
+    fn index(&self) -> Option<&str> {
+        None
+    }
     /// The API and the name to read the object with.
     fn place(key: &Self::Key, client: &Client) -> (Api<Self::Wire>, String);
     /// Keeps the fields that are read and drops the rest.

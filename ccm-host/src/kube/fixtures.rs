@@ -16,8 +16,9 @@ use ::apiserver::{Cause, Refusal};
 use crate::kube::{
     events::{EventType, Events, Recorder},
     metrics::EventMetrics,
-    node::{Node, NodeAddress, NodeCondition, Taint},
+    node::{Node, NodeAddress, Taint},
     service::{Ingress, ObjectKey, Service, ServicePort, ServiceSpec, TargetPort},
+    wire::Condition,
 };
 
 /// The taint of a node that the cloud has not initialised.
@@ -121,7 +122,7 @@ impl Node {
 
     pub(crate) fn with_condition(mut self, type_: &str, status: &str, reason: &str) -> Self {
         self.conditions.retain(|condition| condition.type_ != type_);
-        self.conditions.push(NodeCondition {
+        self.conditions.push(Condition {
             type_: type_.to_owned(),
             status: status.to_owned(),
             reason: reason.to_owned(),

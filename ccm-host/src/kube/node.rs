@@ -3,18 +3,17 @@
 //! In: the apiserver's JSON, through a private wire type. Out: about one tenth of it. Images, capacity, managed fields
 //! and annotations that nobody wants are never kept.
 
-mod wire;
-
 use ::kube::{Api, Client};
 use jiff::Timestamp;
+use k8s_openapi::ClusterResourceScope;
 use serde::{Deserialize, Serialize};
 
 use super::{
     cache::Slim,
     keep::Keep,
     pairs::{Interner, Pairs},
+    wire::{Condition, Meta, core_resource, or_default},
 };
-pub use wire::NodeWire;
 
 /// Condition types that are kept, besides those with [`OWN_CONDITION_PREFIX`].
 pub const KEPT_CONDITIONS: [&str; 2] = ["Ready", "NetworkUnavailable"];
@@ -47,7 +46,7 @@ pub struct Node {
     /// `status.addresses`, in order.
     pub addresses: Vec<NodeAddress>,
     /// The kept part of `status.conditions`.
-    pub conditions: Vec<NodeCondition>,
+    pub conditions: Vec<Condition>,
     /// `status.nodeInfo.systemUUID`, `None` if empty.
     pub system_uuid: Option<String>,
 }
@@ -77,27 +76,10 @@ pub struct NodeAddress {
     pub address: String,
 }
 
-/// One condition of a node.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeCondition {
-    #[serde(rename = "type")]
-    pub type_: String,
-    /// `True`, `False` or `Unknown`.
-    pub status: String,
-    #[serde(default)]
-    pub reason: String,
-    #[serde(default)]
-    pub message: String,
-    /// When the status last changed.
-    #[serde(default)]
-    pub last_transition_time: Option<Timestamp>,
-}
-
 impl Node {
     /// The condition of this type, if the node has it and it is kept.
     #[must_use]
-    pub fn condition(&self, type_: &str) -> Option<&NodeCondition> {
+    pub fn condition(&self, type_: &str) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.type_ == type_)
     }
 
@@ -144,6 +126,72 @@ impl Slim for Node {
     }
 
     fn project(wire: NodeWire, keep: &Keep, interner: &Interner) -> Self {
-        wire.project(keep, interner)
+        let Object { metadata, spec, status } = wire.object;
+        Self {
+            name: metadata.name,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            created: metadata.creation_timestamp,
+            deletion_time: metadata.deletion_timestamp,
+            labels: keep.labels.pick(metadata.labels, interner),
+            annotations: keep.annotations.pick(metadata.annotations, interner),
+            provider_id: Some(spec.provider_id).filter(|id| !id.is_empty()),
+            pod_cidrs: exact(spec.pod_cidrs),
+            taints: exact(spec.taints),
+            unschedulable: spec.unschedulable,
+            addresses: exact(status.addresses),
+            conditions: exact(status.conditions.into_iter().filter(kept).collect()),
+            system_uuid: Some(status.node_info.system_uuid).filter(|uuid| !uuid.is_empty()),
+        }
     }
+}
+
+core_resource!(NodeWire, ClusterResourceScope, "Node", "nodes");
+
+#[derive(Debug, Clone, Deserialize)]
+struct Object {
+    metadata: Meta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    #[serde(rename = "providerID")]
+    provider_id: String,
+    #[serde(rename = "podCIDRs", deserialize_with = "or_default")]
+    pod_cidrs: Vec<String>,
+    #[serde(deserialize_with = "or_default")]
+    taints: Vec<Taint>,
+    unschedulable: bool,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    #[serde(deserialize_with = "or_default")]
+    addresses: Vec<NodeAddress>,
+    #[serde(deserialize_with = "or_default")]
+    conditions: Vec<Condition>,
+    node_info: NodeInfo,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct NodeInfo {
+    #[serde(rename = "systemUUID")]
+    system_uuid: String,
+}
+
+fn kept(condition: &Condition) -> bool {
+    KEPT_CONDITIONS.contains(&condition.type_.as_str()) || condition.type_.starts_with(OWN_CONDITION_PREFIX)
+}
+
+/// A decoded list has spare capacity; an object that stays for hours should not.
+fn exact<T>(mut list: Vec<T>) -> Vec<T> {
+    list.shrink_to_fit();
+    list
 }

@@ -23,33 +23,26 @@
 //! price: a failed `test` differs from an invalid value only in that its 422 names no field, which [`WriteError`]
 //! checks.
 
-mod certificate_request;
-mod error;
-mod fields;
-mod json;
-mod lease;
-mod node;
-mod persistent_volume;
-mod record;
-mod secret;
-mod service;
+mod kinds;
+mod named;
 #[cfg(test)]
 mod tests;
-mod webhook_configuration;
 mod writer;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-pub use certificate_request::{Decision, certificate_decision};
-pub use error::WriteError;
-pub use lease::NodeLease;
-pub use node::{NodeChange, node_addresses, node_condition, node_main, node_pod_cidrs};
-pub use persistent_volume::{volume_admission, volume_topology};
-pub use record::{Record, RecordKey};
-pub use secret::Secret;
-pub use service::{service_annotations, service_condition, service_finalizer, service_ingress};
-pub use webhook_configuration::{Called, WebhookConfiguration};
-pub use writer::{Writer, Written};
+use super::pairs::Pairs;
+use crate::shadow::{Field, condition};
+pub use kinds::{
+    Decision, NodeChange, WantedCondition, certificate_decision, node_addresses, node_condition, node_main,
+    node_pod_cidrs, service_annotations, service_condition, service_finalizer, service_ingress,
+    volume_admission, volume_topology,
+};
+pub use named::{Called, NodeLease, Record, RecordKey, Secret, WebhookConfiguration};
+pub use writer::{WriteError, Writer, Written};
+
+/// The parts of a patch that guard it and change nothing.
+const GUARDS: [&str; 2] = ["/metadata/uid", "/metadata/resourceVersion"];
 
 /// One write to one object.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,12 +91,136 @@ impl Body {
     }
 }
 
-/// The desired state of a condition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WantedCondition<'a> {
-    pub type_: &'a str,
-    /// `True`, `False` or `Unknown`.
-    pub status: &'a str,
-    pub reason: &'a str,
-    pub message: &'a str,
+impl Patch {
+    /// The uid that the patch is for, and what it sets.
+    pub(crate) fn fields(&self) -> (String, Vec<Field>) {
+        match &self.body {
+            Body::Json(operations) => of_operations(operations),
+            Body::Merge(body) | Body::Strategic(body) => {
+                let uid = body["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+                let mut fields = Vec::new();
+                leaves(String::new(), body, None, &mut fields);
+                fields.retain(|field| !GUARDS.contains(&field.path.as_str()));
+                (uid, fields)
+            }
+        }
+    }
+}
+
+fn of_operations(operations: &Value) -> (String, Vec<Field>) {
+    let (mut uid, mut fields, mut tested) = (String::new(), Vec::new(), None);
+    for operation in operations.as_array().into_iter().flatten() {
+        let (path, value) = (operation["path"].as_str().unwrap_or_default(), &operation["value"]);
+        match operation["op"].as_str() {
+            Some("test") if path == "/metadata/uid" => {
+                value.as_str().unwrap_or_default().clone_into(&mut uid);
+            }
+            Some("test") => tested = Some((path, value.clone())),
+            _ => {
+                let old = tested.take().filter(|(of, _)| *of == path).map(|(_, old)| old);
+                leaves(path.to_owned(), value, old, &mut fields);
+            }
+        }
+    }
+    (uid, fields)
+}
+
+/// Maps are taken apart, lists are not, but for conditions.
+fn leaves(path: String, value: &Value, old: Option<Value>, into: &mut Vec<Field>) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                let path = format!("{path}/{}", escape(key));
+                leaves(path, value, old.clone(), into);
+            }
+        }
+        Value::Array(conditions) if path == "/status/conditions" => {
+            into.extend(conditions.iter().map(|one| Field {
+                path: format!("{path}/{}", one["type"].as_str().unwrap_or_default()),
+                old: old.clone(),
+                new: condition(one),
+            }));
+        }
+        value => into.push(Field { path, old, new: value.clone() }),
+    }
+}
+
+/// A JSON patch in the making: every change is preceded by a test of what it replaces. An operation that changes nothing adds no test either.
+#[derive(Debug)]
+struct Operations {
+    list: Vec<Value>,
+    changes: usize,
+}
+
+impl Operations {
+    /// Starts with the identity: the patch fails if the object was recreated.
+    fn on(uid: &str) -> Self {
+        let mut operations = Self { list: Vec::new(), changes: 0 };
+        operations.test("/metadata/uid", json!(uid));
+        operations
+    }
+
+    /// Fails if anything at all was written to the object since this version.
+    fn unchanged_since(&mut self, resource_version: &str) {
+        self.test("/metadata/resourceVersion", json!(resource_version));
+    }
+
+    /// Changes the value at `path` from `old` to `new`; null means absent. The parent must exist.
+    fn set(&mut self, path: &str, old: Value, new: Value) {
+        if old == new {
+            return;
+        }
+        self.test(path, old);
+        self.changes += 1;
+        self.list.push(if new.is_null() {
+            json!({"op": "remove", "path": path})
+        } else {
+            json!({"op": "add", "path": path, "value": new})
+        });
+    }
+
+    /// Sets keys of the string map at `path`; `None` removes the key.
+    ///
+    /// An object without such a map gets the whole map at once, since a JSON patch cannot create parents.
+    fn set_pairs<'a>(
+        &mut self,
+        path: &str,
+        old: &Pairs,
+        wanted: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+    ) {
+        let changed: Vec<_> = wanted.filter(|(key, value)| old.get(key) != *value).collect();
+        if changed.is_empty() {
+            return;
+        }
+        if old.total() == 0 {
+            let map = changed
+                .into_iter()
+                .filter_map(|(key, value)| Some((key.to_owned(), json!(value?))))
+                .collect();
+            return self.set(path, Value::Null, Value::Object(map));
+        }
+        for (key, value) in changed {
+            let path = format!("{path}/{}", escape(key));
+            self.set(&path, json!(old.get(key)), json!(value));
+        }
+    }
+
+    /// The patch, if it changes anything.
+    fn finish(self, target: Target) -> Option<Patch> {
+        (self.changes > 0).then_some(Patch { target, body: Body::Json(Value::Array(self.list)) })
+    }
+
+    /// The server treats a test against null as a test for absence.
+    fn test(&mut self, path: &str, value: Value) {
+        self.list.push(json!({"op": "test", "path": path, "value": value}));
+    }
+}
+
+/// A list as the object holds it: an empty one is absent.
+fn list_or_absent<T: serde::Serialize>(list: &[T]) -> Value {
+    if list.is_empty() { Value::Null } else { json!(list) }
+}
+
+fn escape(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
 }

@@ -91,10 +91,6 @@ impl Slim for PersistentVolume {
         &mut self.resource_version
     }
 
-    fn index(&self) -> Option<&str> {
-        None
-    }
-
     fn project(wire: Wire, _: &Keep, interner: &Interner) -> Self {
         let Wire { metadata, spec, .. } = wire;
         let mut slim = Self {

@@ -4,21 +4,21 @@
 //! the controller reads.
 
 mod source_ranges;
-mod wire;
 
 use std::{fmt, sync::Arc};
 
 use ::kube::{Api, Client};
 use jiff::Timestamp;
+use k8s_openapi::NamespaceResourceScope;
 use serde::{Deserialize, Serialize};
 
 use super::{
     cache::Slim,
     keep::Keep,
     pairs::{Interner, Pairs},
+    wire::{Condition, Meta, core_resource, or_default},
 };
 pub use source_ranges::{SOURCE_RANGES, SourceRangesError, source_ranges};
-pub use wire::ServiceWire;
 
 /// Namespace and name; written `namespace/name`. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -75,7 +75,7 @@ pub struct ServiceSpec {
     pub load_balancer_class: Option<String>,
     /// Allowed client ranges; `None` and empty differ.
     pub load_balancer_source_ranges: Option<Vec<String>>,
-    #[serde(deserialize_with = "super::wire::or_default")]
+    #[serde(deserialize_with = "or_default")]
     pub ports: Vec<ServicePort>,
     /// `None` or `ClientIP`.
     pub session_affinity: String,
@@ -84,7 +84,7 @@ pub struct ServiceSpec {
     #[serde(rename = "loadBalancerIP")]
     pub load_balancer_ip: String,
     /// Addresses routed to the nodes from outside.
-    #[serde(rename = "externalIPs", deserialize_with = "super::wire::or_default")]
+    #[serde(rename = "externalIPs", deserialize_with = "or_default")]
     pub external_ips: Vec<String>,
     /// `Cluster` or `Local`.
     pub external_traffic_policy: String,
@@ -93,11 +93,11 @@ pub struct ServiceSpec {
     /// Health check port for the policy `Local`; 0 if none.
     pub health_check_node_port: i32,
     /// `IPv4`, `IPv6`; the first is the primary.
-    #[serde(deserialize_with = "super::wire::or_default")]
+    #[serde(deserialize_with = "or_default")]
     pub ip_families: Vec<String>,
     /// `SingleStack`, `PreferDualStack` or `RequireDualStack`.
     pub ip_family_policy: Option<String>,
-    #[serde(rename = "clusterIPs", deserialize_with = "super::wire::or_default")]
+    #[serde(rename = "clusterIPs", deserialize_with = "or_default")]
     pub cluster_ips: Vec<String>,
     /// Whether to allocate node ports; `None` means yes.
     pub allocate_load_balancer_node_ports: Option<bool>,
@@ -161,7 +161,7 @@ pub struct Ingress {
     /// `VIP` or `Proxy`; `None` leaves it to the apiserver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ip_mode: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "super::wire::or_default")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "or_default")]
     pub ports: Vec<PortStatus>,
 }
 
@@ -174,20 +174,6 @@ pub struct PortStatus {
     /// A reason in CamelCase or `vendor/Reason`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-}
-
-/// One condition of a Service.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Condition {
-    #[serde(rename = "type")]
-    pub type_: String,
-    /// `True`, `False` or `Unknown`.
-    pub status: String,
-    pub reason: String,
-    pub message: String,
-    /// When the status last changed.
-    pub last_transition_time: Option<Timestamp>,
 }
 
 impl Service {
@@ -235,11 +221,46 @@ impl Slim for Service {
         &mut self.resource_version
     }
 
-    fn index(&self) -> Option<&str> {
-        None
-    }
-
     fn project(wire: ServiceWire, keep: &Keep, interner: &Interner) -> Self {
-        wire.project(keep, interner)
+        let Object { metadata, spec, status } = wire.object;
+        Self {
+            key: ObjectKey::new(interner.intern(&metadata.namespace), metadata.name),
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            created: metadata.creation_timestamp,
+            deletion_time: metadata.deletion_timestamp,
+            labels: keep.labels.pick(metadata.labels, interner),
+            annotations: keep.annotations.pick(metadata.annotations, interner),
+            finalizers: metadata.finalizers,
+            spec,
+            ingress: status.load_balancer.ingress,
+            conditions: status.conditions,
+        }
     }
+}
+
+core_resource!(ServiceWire, NamespaceResourceScope, "Service", "services");
+
+#[derive(Debug, Clone, Deserialize)]
+struct Object {
+    metadata: Meta,
+    #[serde(default)]
+    spec: ServiceSpec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    load_balancer: LoadBalancerStatus,
+    #[serde(deserialize_with = "or_default")]
+    conditions: Vec<Condition>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct LoadBalancerStatus {
+    #[serde(deserialize_with = "or_default")]
+    ingress: Vec<Ingress>,
 }

@@ -43,6 +43,20 @@ impl Meta {
     }
 }
 
+/// One condition of a Node or a Service.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Condition {
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    pub reason: String,
+    pub message: String,
+    /// When the status last changed.
+    pub last_transition_time: Option<Timestamp>,
+}
+
 /// Reads a value where an explicit null means absence.
 pub(super) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     d: D,
@@ -80,9 +94,23 @@ impl<'de> Deserialize<'de> for PairList {
     }
 }
 
-/// Implements `::kube::Resource` for a wire type of the core group with a `meta: ObjectMeta` field.
+/// The type in which a kind of the core group arrives: `Object` of the same file, as a `::kube::Resource`.
 macro_rules! core_resource {
-    ($wire:ty, $scope:ty, $kind:literal, $plural:literal) => {
+    ($wire:ident, $scope:ty, $kind:literal, $plural:literal) => {
+        #[doc = concat!("A ", $kind, " while it is decoded.")]
+        #[derive(Debug, Clone, serde::Deserialize)]
+        #[serde(from = "Object")]
+        pub struct $wire {
+            meta: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+            object: Object,
+        }
+
+        impl From<Object> for $wire {
+            fn from(object: Object) -> Self {
+                Self { meta: object.metadata.for_watcher(), object }
+            }
+        }
+
         impl ::kube::Resource for $wire {
             type DynamicType = ();
             type Scope = $scope;

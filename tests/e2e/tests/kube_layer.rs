@@ -78,17 +78,17 @@ impl Scene {
     }
 
     async fn node(&self, name: &str) -> Result<Node> {
-        self.writer.get_node(name, &keep()).await?.context("the node exists")
+        self.writer.get(&name.to_owned(), &keep()).await?.context("the node exists")
     }
 
     async fn service(&self, name: &str) -> Result<Service> {
         let key = ObjectKey::new("default", name);
-        self.writer.get_service(&key, &keep()).await?.context("the service exists")
+        self.writer.get(&key, &keep()).await?.context("the service exists")
     }
 
     async fn change_node(&self, before: &Node, change: &NodeChange) -> Result<(), WriteError> {
         match node_main(before, change) {
-            Some(patch) => self.writer.patch_node(&before.name, &patch).await.map(drop),
+            Some(patch) => self.writer.patch::<Node>(&before.name, &patch).await.map(drop),
             None => Err(WriteError::Invalid("nothing differs".to_owned())),
         }
     }
@@ -170,15 +170,15 @@ impl Scene {
         let dual =
             [address("InternalIP", "10.0.0.1"), address("InternalIP", "fd00::1"), address("Hostname", "h")];
         let patch = node_addresses(&before, &dual).context("differs")?;
-        self.writer.patch_node("status", &patch).await?;
+        self.writer.patch::<Node>(&"status".to_owned(), &patch).await?;
         let after = self.node("status").await?;
         ensure!(after.addresses == dual, "two addresses of one type both stay: {after:?}");
-        let error = refused(self.writer.patch_node("status", &patch).await)?;
+        let error = refused(self.writer.patch::<Node>(&"status".to_owned(), &patch).await)?;
         ensure!(error.is_stale(), "NW-14: made from a list that is not there any more: {error:?}");
         for type_ in ["Ready", "NetworkUnavailable"] {
             let wanted = WantedCondition { type_, status: "False", reason: "R", message: "m" };
             let patch = node_condition(&after, &wanted, Timestamp::now()).context("differs")?;
-            self.writer.patch_node("status", &patch).await?;
+            self.writer.patch::<Node>(&"status".to_owned(), &patch).await?;
         }
         let after = self.node("status").await?;
         ensure!(
@@ -194,12 +194,12 @@ impl Scene {
         self.services().create(&Default::default(), &serde_json::from_value(service)?).await?;
         let first = self.service("web").await?;
         let add = service_finalizer(&first, "lb.example/cleanup", true).context("differs")?;
-        self.writer.patch_service(&first.key, &add).await?;
+        self.writer.patch::<Service>(&first.key, &add).await?;
         let stale = json!({"metadata": {"finalizers": ["other.example/keep", "lb.example/cleanup"]}});
         let both = self.service("web").await?;
         self.services().patch("web", &PatchParams::default(), &Patch::Merge(stale)).await?;
         let remove = service_finalizer(&both, "lb.example/cleanup", false).context("differs")?;
-        let error = refused(self.writer.patch_service(&first.key, &remove).await)?;
+        let error = refused(self.writer.patch::<Service>(&first.key, &remove).await)?;
         ensure!(matches!(error, WriteError::Conflict), "another's finalizer would be wiped: {error:?}");
 
         let now = self.service("web").await?;
@@ -213,7 +213,7 @@ impl Scene {
             service_finalizer(&now, "lb.example/cleanup", false),
         ];
         for patch in patches {
-            self.writer.patch_service(&now.key, &patch.context("differs")?).await?;
+            self.writer.patch::<Service>(&now.key, &patch.context("differs")?).await?;
         }
         let after = self.service("web").await?;
         ensure!(after.finalizers == ["other.example/keep"], "{after:?}");
@@ -229,7 +229,7 @@ impl Scene {
         ];
         ensure!(left.iter().all(Option::is_none), "nothing is left to do: {left:?}");
         let clear = service_ingress(&after, &[]).context("differs")?;
-        self.writer.patch_service(&after.key, &clear).await?;
+        self.writer.patch::<Service>(&after.key, &clear).await?;
         ensure!(self.service("web").await?.ingress.is_empty());
         Ok(())
     }
@@ -238,17 +238,17 @@ impl Scene {
         let old = self.create_node("again", json!({})).await?;
         self.nodes().delete("again", &Default::default()).await?;
         let new = self.create_node("again", json!({})).await?;
-        let error = refused(self.writer.delete_node("again", &old.uid).await)?;
+        let error = refused(self.writer.delete::<Node>(&"again".to_owned(), &old.uid).await)?;
         ensure!(matches!(error, WriteError::Gone), "{error:?}");
         let address = [NodeAddress { type_: "InternalIP".to_owned(), address: "10.0.0.9".to_owned() }];
         let patch = node_addresses(&old, &address).context("differs")?;
-        let error = refused(self.writer.patch_node("again", &patch).await)?;
+        let error = refused(self.writer.patch::<Node>(&"again".to_owned(), &patch).await)?;
         ensure!(error.is_stale(), "{error:?}");
         let change = NodeChange { provider_id: Some("x".to_owned()), ..NodeChange::default() };
         let error = refused(self.change_node(&old, &change).await)?;
         ensure!(error.is_stale(), "{error:?}");
-        self.writer.delete_node("again", &new.uid).await?;
-        let error = refused(self.writer.delete_node("again", &new.uid).await)?;
+        self.writer.delete::<Node>(&"again".to_owned(), &new.uid).await?;
+        let error = refused(self.writer.delete::<Node>(&"again".to_owned(), &new.uid).await)?;
         ensure!(matches!(error, WriteError::NotFound), "{error:?}");
         Ok(())
     }

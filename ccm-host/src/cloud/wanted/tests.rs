@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     cloud::{differ_in_backends_only, is_for_another_class},
     kube::{
-        NodeCondition, ServicePort, TargetPort,
+        Condition, ServicePort, TargetPort,
         fixtures::{node, service as service_named},
         service::SOURCE_RANGES,
     },
@@ -97,7 +97,7 @@ fn a_heartbeat_changes_no_digest() {
         .iter()
         .map(|node| {
             let mut beat = Node::clone(node).with_label("noise", "2").version("99");
-            beat.conditions.push(NodeCondition {
+            beat.conditions.push(Condition {
                 type_: "Ready".into(),
                 status: "True".into(),
                 reason: String::new(),

@@ -110,7 +110,7 @@ impl Controller {
     async fn read_afresh(&self, name: &str) -> Result<Option<Node>, WriteError> {
         let kept = self.parts.nodes.keep();
         let all = Keep { labels: KeySet::all(), annotations: kept.annotations.clone() };
-        self.parts.writer.get_node(name, &all).await
+        self.parts.writer.get(&name.to_owned(), &all).await
     }
 
     fn initialised(&self, node: &Node, written: Option<Written>) {
@@ -168,14 +168,14 @@ impl Controller {
 async fn write(writer: &Writer, node: &Node, plan: &Plan) -> Result<Option<Written>, WriteError> {
     let addresses = plan.addresses.as_ref().and_then(|addresses| node_addresses(node, addresses));
     let first = match addresses {
-        Some(patch) => writer.patch_node(&node.name, &patch).await.map(drop),
+        Some(patch) => writer.patch::<Node>(&node.name, &patch).await.map(drop),
         None => Ok(()),
     };
     if !matches!(first, Ok(()) | Err(WriteError::HeldBack(_))) {
         return first.map(|()| None);
     }
     let second = match node_main(node, &plan.change) {
-        Some(patch) => writer.patch_node(&node.name, &patch).await.map(Some),
+        Some(patch) => writer.patch::<Node>(&node.name, &patch).await.map(Some),
         None => Ok(None),
     };
     first.and(second)

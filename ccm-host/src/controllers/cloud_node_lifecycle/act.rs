@@ -81,7 +81,7 @@ impl Controller {
 
     /// Whether the patch was written. A failure is left to the next pass.
     async fn write(&self, node: &Node, patch: &Patch, what: &str) -> bool {
-        match self.parts.writer.patch_node(&node.name, patch).await {
+        match self.parts.writer.patch::<Node>(&node.name, patch).await {
             Ok(_) => {
                 tracing::info!(node = node.name, "{what} written");
                 true
@@ -133,7 +133,7 @@ impl Controller {
 
     async fn delete(&self, provider: &Arc<dyn Provider>, node: &Node) -> Deletion {
         let writer = &self.parts.writer;
-        let live = match writer.get_node(&node.name, &self.parts.nodes.keep()).await {
+        let live = match writer.get::<Node>(&node.name, &self.parts.nodes.keep()).await {
             Ok(Some(live)) => live,
             Ok(None) => return Deletion::NotAnyMore,
             Err(error) => return Deletion::Failed(error.into()),
@@ -146,7 +146,7 @@ impl Controller {
             tracing::info!(node = node.name, "not deleted: its provider is not well");
             return Deletion::NotAnyMore;
         }
-        match writer.delete_node(&node.name, &node.uid).await {
+        match writer.delete::<Node>(&node.name, &node.uid).await {
             Ok(()) => Deletion::Done,
             Err(error)
                 if error.is_stale()

@@ -117,7 +117,7 @@ impl Controller {
     ) -> Result<bool, WriteError> {
         let Some(patch) = certificate_decision(request, decision, reason, message) else { return Ok(false) };
         let Ok(_permit) = self.writing.acquire().await else { return Ok(false) };
-        self.parts.writer.patch_certificate_request(&request.name, &patch).await?;
+        self.parts.writer.patch::<CertificateRequest>(&request.name, &patch).await?;
         Ok(true)
     }
 

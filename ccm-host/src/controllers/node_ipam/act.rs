@@ -62,7 +62,7 @@ impl Controller {
         let texts: Vec<_> = cidrs.iter().map(ToString::to_string).collect();
         let Some(patch) = node_pod_cidrs(node, &texts) else { return Outcome::Done };
         let Ok(_permit) = self.writing.acquire().await else { return Outcome::Done };
-        let Err(error) = self.parts.writer.patch_node(&node.name, &patch).await else {
+        let Err(error) = self.parts.writer.patch::<Node>(&node.name, &patch).await else {
             tracing::info!(node = node.name, cidrs = texts.join(","), "pod CIDRs assigned");
             return Outcome::Done;
         };
@@ -80,7 +80,7 @@ impl Controller {
     /// Resolves a write of unknown outcome by a live read.
     async fn look_again(&self, node: &Arc<Node>, texts: &[String], error: WriteError) -> Outcome {
         let kept = self.parts.nodes.keep();
-        let live = match self.parts.writer.get_node(&node.name, &kept).await {
+        let live = match self.parts.writer.get::<Node>(&node.name, &kept).await {
             Ok(live) => live,
             Err(unread) => return self.not_written(node, texts, unread),
         };

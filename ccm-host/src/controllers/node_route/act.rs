@@ -97,7 +97,7 @@ impl Controller {
     async fn may_remove(&self, cloud: &Cloud, name: &str, node: Option<&Node>, again: &mut Again) -> bool {
         let live = {
             let Ok(_permit) = self.nodes_at_once.acquire().await else { return false };
-            self.parts.writer.get_node(name, &self.parts.nodes.keep()).await
+            self.parts.writer.get::<Node>(&name.to_owned(), &self.parts.nodes.keep()).await
         };
         let live = match live {
             Ok(live) => live,

@@ -8,7 +8,8 @@ use crate::kube::{
     keep::Keep,
     node::{Node, NodeAddress, Taint},
     pressure::WritePressure,
-    service::{Condition, Ingress},
+    service::{Ingress, Service},
+    wire::Condition,
 };
 
 mod answers;
@@ -238,4 +239,18 @@ fn a_services_condition_and_annotations_go_with_the_uid_to_the_status() {
     let patch = service_annotations(&before, &wanted).unwrap();
     assert_eq!((patch.target, patch.body), (Target::Status, Body::Merge(body)));
     assert_eq!(service_annotations(&before, &[("keep".to_owned(), Some("1".to_owned()))].into()), None);
+}
+
+#[test]
+fn guards_of_a_patch_are_no_fields() {
+    let body = json!([
+        {"op": "test", "path": "/metadata/uid", "value": "u"},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
+        {"op": "test", "path": "/metadata/annotations", "value": null},
+        {"op": "add", "path": "/metadata/annotations", "value": {"x/y": "1"}},
+    ]);
+    let (uid, fields) = Patch { target: Target::Main, body: Body::Json(body) }.fields();
+    let want =
+        Field { path: "/metadata/annotations/x~1y".to_owned(), old: Some(Value::Null), new: json!("1") };
+    assert_eq!((uid.as_str(), fields), ("u", vec![want]));
 }

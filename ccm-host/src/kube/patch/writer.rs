@@ -1,24 +1,19 @@
-//! Sends patches and deletions, and reads single objects from the apiserver.
+//! Sends patches and deletions, reads single objects from the apiserver, and says what a failure means.
+
+use std::{fmt::Debug, time::Duration};
 
 use ::kube::{
-    Api, Client, Resource,
+    Api, Client, Error, Resource,
     api::{DeleteParams, Preconditions},
+    core::Status,
 };
 use http::{Request, header};
-use k8s_openapi::api::{certificates::v1::CertificateSigningRequest, core::v1::PersistentVolume};
-use serde::{Deserialize, de::IgnoredAny};
+use serde::{Deserialize, de::DeserializeOwned, de::IgnoredAny};
 
-use super::{Body, Patch, Target, WriteError};
+use super::{Body, Patch, Target};
 use crate::{
     election::Leadership,
-    kube::{
-        cache::Slim,
-        keep::Keep,
-        node::{Node, NodeWire},
-        pairs::Interner,
-        pressure::WritePressure,
-        service::{ObjectKey, Service, ServiceWire},
-    },
+    kube::{cache::Slim, keep::Keep, pairs::Interner, pressure::WritePressure},
     shadow::{Shadow, Subject},
 };
 
@@ -39,7 +34,7 @@ pub struct Writer {
     controller: &'static str,
 }
 
-impl std::fmt::Debug for Writer {
+impl Debug for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Writer").field("pressure", &self.pressure.held()).finish_non_exhaustive()
     }
@@ -95,62 +90,41 @@ impl Writer {
         Self { controller, ..self }
     }
 
-    /// Sends a patch of a Node.
-    pub async fn patch_node(&self, name: &str, patch: &Patch) -> Result<Written, WriteError> {
-        self.patch::<NodeWire>(None, name, patch).await
+    /// Sends a patch of an object.
+    pub async fn patch<T: Slim>(&self, key: &T::Key, patch: &Patch) -> Result<Written, WriteError> {
+        let (api, name) = T::place(key, &self.client);
+        self.patch_in(&api, &name, patch).await
     }
 
-    /// Sends a patch of a Service.
-    pub async fn patch_service(&self, key: &ObjectKey, patch: &Patch) -> Result<Written, WriteError> {
-        self.patch::<ServiceWire>(Some(&key.namespace), &key.name, patch).await
-    }
-
-    /// Sends a patch of a CertificateSigningRequest.
-    pub async fn patch_certificate_request(&self, name: &str, patch: &Patch) -> Result<Written, WriteError> {
-        self.patch::<CertificateSigningRequest>(None, name, patch).await
-    }
-
-    /// Sends a patch of a PersistentVolume.
-    pub async fn patch_persistent_volume(&self, name: &str, patch: &Patch) -> Result<Written, WriteError> {
-        self.patch::<PersistentVolume>(None, name, patch).await
-    }
-
-    /// Deletes the Node of this name if it still has this uid.
-    pub async fn delete_node(&self, name: &str, uid: &str) -> Result<(), WriteError> {
+    /// Deletes the object of this name if it still has this uid.
+    pub async fn delete<T: Slim>(&self, key: &T::Key, uid: &str) -> Result<(), WriteError> {
+        let (api, name) = T::place(key, &self.client);
         if let Some(shadow) = &self.shadow {
-            shadow.hold_deletion(self.controller, &subject::<NodeWire>(None, name), uid);
+            shadow.hold_deletion(self.controller, &subject(&api, &name), uid);
             return Err(WriteError::HeldBack(shadow.again()));
         }
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let params = DeleteParams::default().preconditions(preconditions);
-        let path = NodeWire::url_path(&(), None);
-        let request = ::kube::core::Request::new(path)
-            .delete(name, &params)
-            .map_err(|error| WriteError::Other(Box::new(::kube::Error::BuildRequest(error))))?;
+        let request = ::kube::core::Request::new(api.resource_url())
+            .delete(&name, &params)
+            .map_err(|error| WriteError::Other(Box::new(Error::BuildRequest(error))))?;
         let sent = self.client.request::<IgnoredAny>(request);
         self.while_it_leads(async { sent.await.map(drop).map_err(WriteError::of_delete) }).await
     }
 
-    /// Reads a Node from the apiserver.
-    pub async fn get_node(&self, name: &str, keep: &Keep) -> Result<Option<Node>, WriteError> {
-        self.get(&Api::all(self.client.clone()), name, keep).await
-    }
-
-    /// Reads a Service from the apiserver.
-    pub async fn get_service(&self, key: &ObjectKey, keep: &Keep) -> Result<Option<Service>, WriteError> {
-        let api = Api::namespaced(self.client.clone(), &key.namespace);
-        self.get(&api, &key.name, keep).await
-    }
-
-    async fn get<T: Slim>(
-        &self,
-        api: &Api<T::Wire>,
-        name: &str,
-        keep: &Keep,
-    ) -> Result<Option<T>, WriteError> {
-        let _held = self.pressure.hold();
-        let wire = api.get_opt(name).await.map_err(WriteError::of_request)?;
+    /// Reads an object from the apiserver; `None` if it does not exist.
+    pub async fn get<T: Slim>(&self, key: &T::Key, keep: &Keep) -> Result<Option<T>, WriteError> {
+        let (api, name) = T::place(key, &self.client);
+        let wire = self.get_in(&api, &name).await?;
         Ok(wire.map(|wire| T::project(wire, keep, &Interner::default())))
+    }
+
+    pub(super) async fn get_in<K>(&self, api: &Api<K>, name: &str) -> Result<Option<K>, WriteError>
+    where
+        K: Clone + DeserializeOwned + Debug,
+    {
+        let _held = self.pressure.hold();
+        api.get_opt(name).await.map_err(WriteError::of_request)
     }
 
     pub(super) fn shadow(&self) -> Option<&Shadow> {
@@ -161,29 +135,24 @@ impl Writer {
         self.client.clone()
     }
 
-    pub(super) fn pressure(&self) -> &WritePressure {
-        &self.pressure
-    }
-
     /// The way of every patch: in shadow mode it ends here.
-    pub(super) async fn patch<K: Resource<DynamicType = ()>>(
+    pub(super) async fn patch_in<K: Resource<DynamicType = ()>>(
         &self,
-        namespace: Option<&str>,
+        api: &Api<K>,
         name: &str,
         patch: &Patch,
     ) -> Result<Written, WriteError> {
         if let Some(shadow) = &self.shadow {
             let (uid, fields) = patch.fields();
-            shadow.hold_write(self.controller, &subject::<K>(namespace, name), &uid, fields);
+            shadow.hold_write(self.controller, &subject(api, name), &uid, fields);
             return Err(WriteError::HeldBack(shadow.again()));
         }
-        let collection = K::url_path(&(), namespace);
         let subresource = match patch.target {
             Target::Main => "",
             Target::Status => "/status",
             Target::Approval => "/approval",
         };
-        let request = Request::patch(format!("{collection}/{name}{subresource}"))
+        let request = Request::patch(format!("{}/{name}{subresource}", api.resource_url()))
             .header(header::CONTENT_TYPE, patch.body.content_type());
         self.send(request, &patch.body).await
     }
@@ -196,7 +165,7 @@ impl Writer {
         let request = request
             .header(header::ACCEPT, METADATA_ONLY)
             .body(body.value().to_string().into_bytes())
-            .map_err(|error| WriteError::Other(Box::new(::kube::Error::HttpError(error))))?;
+            .map_err(|error| WriteError::Other(Box::new(Error::HttpError(error))))?;
         let sent = self.client.request::<Answer>(request);
         self.while_it_leads(async {
             let answer = sent.await.map_err(|error| WriteError::of_patch(error, body))?;
@@ -218,10 +187,81 @@ impl Writer {
     }
 }
 
-fn subject<K: Resource<DynamicType = ()>>(namespace: Option<&str>, name: &str) -> Subject {
+fn subject<K: Resource<DynamicType = ()>>(api: &Api<K>, name: &str) -> Subject {
     Subject {
         kind: K::kind(&()).into_owned(),
-        namespace: namespace.unwrap_or_default().to_owned(),
+        namespace: api.namespace().unwrap_or_default().to_owned(),
         name: name.to_owned(),
+    }
+}
+
+/// A write that was not applied, or may not have been.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// There is no object of that name: nothing to do.
+    #[error("the object does not exist")]
+    NotFound,
+    /// The object with that uid is gone and another one has its name: decide again.
+    #[error("the object was replaced by another one of the same name")]
+    Gone,
+    /// Somebody changed the basis of the write: read again and decide again.
+    #[error("the object was changed in the meantime")]
+    Conflict,
+    /// The apiserver refuses the value: retrying will not help until the input changes.
+    #[error("the apiserver refuses the value: {0}")]
+    Invalid(String),
+    /// This process does not lead any more. The write may have been applied.
+    #[error("this process does not lead any more")]
+    NotLeading,
+    /// Shadow mode: certainly not applied. Decide again after this long.
+    #[error("held back: this host runs in shadow mode")]
+    HeldBack(Duration),
+    /// Everything else, timeouts included. It may have been applied.
+    #[error("the apiserver did not take the write")]
+    Other(#[source] Box<Error>),
+}
+
+impl WriteError {
+    /// Whether to read again and decide again.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        matches!(self, Self::Conflict | Self::Gone)
+    }
+
+    /// Interprets the error of a patch.
+    fn of_patch(error: Error, body: &Body) -> Self {
+        match error {
+            Error::Api(status) if status.code == 422 => of_invalid(&status, body),
+            Error::Api(status) if status.code == 409 => Self::Conflict,
+            other => Self::of_request(other),
+        }
+    }
+
+    /// Interprets the error of a deletion with a uid precondition.
+    fn of_delete(error: Error) -> Self {
+        match error {
+            Error::Api(status) if status.code == 409 => Self::Gone,
+            other => Self::of_request(other),
+        }
+    }
+
+    fn of_request(error: Error) -> Self {
+        match error {
+            Error::Api(status) if status.code == 404 => Self::NotFound,
+            other => Self::Other(Box::new(other)),
+        }
+    }
+}
+
+/// A 422 names the fields it refuses, except if an operation of a JSON patch could not be applied: then a `test`
+/// failed, or a key to remove no longer exists.
+fn of_invalid(status: &Status, body: &Body) -> WriteError {
+    let causes = status.details.as_ref().map_or(&[][..], |details| &details.causes);
+    if causes.iter().any(|cause| cause.field == "metadata.uid") {
+        return WriteError::Gone;
+    }
+    match body {
+        Body::Json(_) if causes.is_empty() => WriteError::Conflict,
+        _ => WriteError::Invalid(status.message.clone()),
     }
 }

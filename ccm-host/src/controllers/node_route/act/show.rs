@@ -51,7 +51,7 @@ impl Controller {
         }
         let Some(patch) = node_condition(&node, wanted, crate::clock::now()) else { return };
         let Ok(_permit) = self.nodes_at_once.acquire().await else { return };
-        match self.parts.writer.patch_node(&node.name, &patch).await {
+        match self.parts.writer.patch::<Node>(&node.name, &patch).await {
             Ok(_) => {
                 tracing::info!(node = node.name, status = wanted.status, reason = wanted.reason, "condition");
             }

@@ -57,7 +57,7 @@ impl Act<'_> {
             return self.set_finalizer(service, true).await;
         }
         let parts = &self.controller.parts;
-        match parts.writer.get_service(self.key, &parts.services.keep()).await? {
+        match parts.writer.get::<Service>(self.key, &parts.services.keep()).await? {
             None => Err(WriteError::NotFound),
             Some(fresh) if fresh.uid != service.uid => Err(WriteError::Gone),
             Some(fresh) => self.set_finalizer(&fresh, true).await,
@@ -71,7 +71,7 @@ impl Act<'_> {
             return first;
         }
         let parts = &self.controller.parts;
-        match parts.writer.get_service(self.key, &parts.services.keep()).await? {
+        match parts.writer.get::<Service>(self.key, &parts.services.keep()).await? {
             None => Err(WriteError::NotFound),
             Some(fresh) if fresh.uid != service.uid => Err(WriteError::Gone),
             Some(fresh) if present && fresh.is_deleting() => Err(WriteError::Conflict),
@@ -124,7 +124,7 @@ impl Act<'_> {
 
     async fn write(&self, patch: Option<Patch>) -> Result<(), WriteError> {
         let Some(patch) = patch else { return Ok(()) };
-        self.controller.parts.writer.patch_service(self.key, &patch).await.map(drop)
+        self.controller.parts.writer.patch::<Service>(self.key, &patch).await.map(drop)
     }
 
     /// Handles a failed write.

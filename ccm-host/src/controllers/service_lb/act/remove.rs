@@ -63,7 +63,7 @@ impl Act<'_> {
     /// Whether the API still has the Service that vanished from the cache.
     async fn lives(&self, service: &Service) -> Result<bool, WriteError> {
         let parts = &self.controller.parts;
-        let live = parts.writer.get_service(self.key, &parts.services.keep()).await?;
+        let live = parts.writer.get::<Service>(self.key, &parts.services.keep()).await?;
         Ok(live.is_some_and(|live| live.uid == service.uid))
     }
 

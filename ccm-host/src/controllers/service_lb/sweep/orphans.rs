@@ -26,7 +26,10 @@ use crate::{
         lane::{Lane, Presence},
         wall_micros,
     },
-    kube::{patch::WriteError, service::ObjectKey},
+    kube::{
+        patch::WriteError,
+        service::{ObjectKey, Service},
+    },
 };
 
 /// Maximum concurrent live reads of Services.
@@ -115,7 +118,7 @@ impl Controller {
     /// Whether the API itself has no Service of that uid. False while that is unknown.
     async fn has_no_service(&self, balancer: &LoadBalancer) -> bool {
         let parts = &self.parts;
-        match parts.writer.get_service(&balancer.key, &parts.services.keep()).await {
+        match parts.writer.get::<Service>(&balancer.key, &parts.services.keep()).await {
             Ok(live) => live.is_none_or(|live| live.uid != balancer.service_uid),
             Err(WriteError::NotLeading) => false,
             Err(error) => {

@@ -35,20 +35,20 @@ fn writer(server: &ApiServer) -> Writer {
 async fn refused(refusal: Refusal, patch: &Patch) -> WriteError {
     let server = server();
     server.faults().next(|_| true, Fault::Refuse(refusal));
-    writer(&server).patch_node("a", patch).await.unwrap_err()
+    writer(&server).patch::<Node>(&"a".to_owned(), patch).await.unwrap_err()
 }
 
 #[tokio::test]
 async fn patches_go_to_their_target_and_ask_for_metadata_only() {
     let server = server();
     let writer = writer(&server);
-    let written = writer.patch_node("a", &patch()).await.unwrap();
+    let written = writer.patch::<Node>(&"a".to_owned(), &patch()).await.unwrap();
     assert_eq!(written.resource_version, server.version().to_string());
-    writer.patch_node("a", &status_patch()).await.unwrap();
+    writer.patch::<Node>(&"a".to_owned(), &status_patch()).await.unwrap();
     let before = service("s").in_namespace("n");
     let finalizer = service_finalizer(&before, "lb.example/cleanup", true).unwrap();
-    writer.patch_service(&before.key, &finalizer).await.unwrap();
-    writer.delete_node("a", "a-uid").await.unwrap();
+    writer.patch::<Service>(&before.key, &finalizer).await.unwrap();
+    writer.delete::<Node>(&"a".to_owned(), "a-uid").await.unwrap();
     let calls = server.take_requests();
     let lines: Vec<_> = calls.iter().map(|call| format!("{} {}", call.line(), call.content_type)).collect();
     assert_eq!(
@@ -97,7 +97,7 @@ async fn answers_say_what_to_do_next() {
 #[tokio::test]
 async fn deleting_tells_a_recreated_node_from_a_missing_one() {
     for (name, gone) in [("a", true), ("b", false)] {
-        let error = writer(&server()).delete_node(name, "another-uid").await.unwrap_err();
+        let error = writer(&server()).delete::<Node>(&name.to_owned(), "another-uid").await.unwrap_err();
         assert_eq!(matches!(error, WriteError::Gone), gone, "{error:?}");
         assert_eq!(matches!(error, WriteError::NotFound), !gone, "{error:?}");
     }
@@ -108,7 +108,7 @@ async fn a_write_that_is_dropped_presses_only_while_it_lasts() {
     let (server, pressure) = (server(), WritePressure::default());
     server.faults().next(|_| true, Fault::Hang);
     let writer = Writer::new(server.client("host"), pressure.clone());
-    let patch = patch();
+    let (name, patch) = ("a".to_owned(), patch());
     let sent = async {
         while server.take_requests().is_empty() {
             tokio::task::yield_now().await;
@@ -116,7 +116,7 @@ async fn a_write_that_is_dropped_presses_only_while_it_lasts() {
         assert_eq!(pressure.held(), 1);
     };
     tokio::select! {
-        result = writer.patch_node("a", &patch) => panic!("{result:?}"),
+        result = writer.patch::<Node>(&name, &patch) => panic!("{result:?}"),
         () = sent => {}
     }
     assert_eq!(pressure.held(), 0);
@@ -125,9 +125,9 @@ async fn a_write_that_is_dropped_presses_only_while_it_lasts() {
 #[tokio::test]
 async fn live_reads_are_slim_and_absence_is_no_error() {
     let writer = writer(&server());
-    let node = writer.get_node("a", &Keep::default()).await.unwrap().unwrap();
+    let node = writer.get::<Node>(&"a".to_owned(), &Keep::default()).await.unwrap().unwrap();
     assert_eq!((node.uid.as_str(), node.annotations.len()), ("a-uid", 0));
-    assert!(writer.get_node("b", &Keep::default()).await.unwrap().is_none());
+    assert!(writer.get::<Node>(&"b".to_owned(), &Keep::default()).await.unwrap().is_none());
     let key = service("s").in_namespace("n").key;
-    assert_eq!(writer.get_service(&key, &Keep::default()).await.unwrap().unwrap().key, key);
+    assert_eq!(writer.get::<Service>(&key, &Keep::default()).await.unwrap().unwrap().key, key);
 }
