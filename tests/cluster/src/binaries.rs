@@ -1,12 +1,9 @@
 //! The shipped binaries, built once by cargo.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-    sync::OnceLock,
-};
+use std::{path::PathBuf, sync::OnceLock};
 
 use anyhow::{Context as _, Result, bail};
+use programs::{cargo, target};
 
 /// How the binaries are built.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,16 +28,6 @@ pub(crate) fn folder(profile: Profile) -> Result<PathBuf> {
     }
 }
 
-/// The checkout.
-pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// Where cargo puts what it builds.
-pub(crate) fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
-}
-
 /// `ccmctl`, up to date. Built apart: only tests of it need it.
 pub(crate) fn ccmctl() -> Result<PathBuf> {
     static BUILT: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
@@ -51,25 +38,11 @@ pub(crate) fn ccmctl() -> Result<PathBuf> {
     built.clone().map_err(|error| anyhow::anyhow!(error))
 }
 
-/// Cargo, without what an outer `cargo run` or `cargo test` says of our package: ring's build script reads that, would run
-/// again, and everything above it would be compiled again.
-fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
-            command.env_remove(&name);
-        }
-    }
-    command
-}
-
 fn build(profile: Profile, names: &[&str]) -> Result<PathBuf> {
     let mut command = cargo();
-    command.current_dir(root()).args(["build", "--quiet"]);
+    command.args(["build", "--quiet"]);
     command.args(names.iter().flat_map(|name| ["--bin", name]));
-    // Without a choice of packages the features are those of the whole workspace, as in `cargo test`: nothing is compiled
-    // again. What is shipped has its own.
+    // What is shipped has features of its own.
     if profile == Profile::Release {
         command.arg("--release").args(names.iter().flat_map(|name| ["-p", name]));
     }

@@ -8,18 +8,16 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::binaries;
-
 /// Builds a command, up to date, and answers where it is.
 pub fn built(module: &str, package: &str, name: &str) -> Result<PathBuf> {
-    let folder = binaries::target().join("go");
+    let folder = programs::target().join("go");
     fs::create_dir_all(&folder)?;
     // Tests of several binaries may build at once, and one may run what another one builds.
     let lock = File::create(folder.join(format!("{name}.lock")))?;
     lock.lock()?;
     let (made, new) = (folder.join(name), folder.join(format!("{name}.new")));
     let status = Command::new("go")
-        .current_dir(binaries::root().join(module))
+        .current_dir(programs::root().join(module))
         .args(["build", "-o"])
         .arg(&new)
         .arg(package)

@@ -8,14 +8,12 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::binaries;
-
 /// Puts what a provider needs into its `.venv`, pinned, and answers the script that starts it.
 pub fn installed(provider: &str) -> Result<PathBuf> {
-    let folder = binaries::root().join(provider).canonicalize()?;
-    fs::create_dir_all(binaries::target())?;
+    let folder = programs::root().join(provider).canonicalize()?;
+    fs::create_dir_all(programs::target())?;
     // Tests of several binaries may install at once.
-    let lock = File::create(binaries::target().join("python.lock"))?;
+    let lock = File::create(programs::target().join("python.lock"))?;
     lock.lock()?;
     let status = Command::new(folder.join("tools"))
         .status()

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
 
 async fn run(arguments: &Arguments, screen: &mut Screen) -> Result<()> {
     let begun = Instant::now();
-    screen.say("Starting etcd, kube-apiserver, provider-mock and ccm-host (the first time, they are built).");
+    screen.say("Starting etcd, kube-apiserver, provider-mock and ccm-host.");
     let mut options = Options::default();
     for flag in HOST_FLAGS {
         options = options.host_flag(flag);

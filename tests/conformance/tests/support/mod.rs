@@ -36,19 +36,8 @@ impl Drop for Mock {
 pub fn programs() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = std::process::Command::new(cargo);
-        // What the outer `cargo test` says of our package: ring's build script reads that, would run again, and everything
-        // above it would be compiled again.
-        for (name, _) in std::env::vars_os() {
-            let text = name.to_string_lossy();
-            if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
-                build.env_remove(&name);
-            }
-        }
-        build.current_dir(&root).args(["build", "--quiet", "--bin", "provider-mock"]);
-        assert!(build.status().unwrap().success(), "cargo cannot build provider-mock");
+        let built = programs::cargo().args(["build", "--quiet", "--bin", "provider-mock"]).status();
+        assert!(built.unwrap().success(), "cargo cannot build provider-mock");
         // Our own program stands in the same folder.
         Path::new(env!("CARGO_BIN_EXE_provider-conformance")).parent().unwrap().to_owned()
     })

@@ -1,0 +1,37 @@
+//! Where the programs of this checkout are, and the cargo that builds them.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// The root of the checkout.
+#[must_use]
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Where cargo puts what it builds.
+#[must_use]
+pub fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// Cargo, without what an outer `cargo run` or `cargo test` says of its own package: ring's build script reads that, would
+/// run again, and everything above it would be compiled again.
+///
+/// Choose programs with `--bin`, not packages with `-p`: the features are then those of the whole workspace, as in
+/// `cargo test`, and nothing is compiled twice.
+#[must_use]
+pub fn cargo() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    command.current_dir(root());
+    command
+}
