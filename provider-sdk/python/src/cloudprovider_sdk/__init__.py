@@ -1,6 +1,6 @@
-"""What a provider team builds a sidecar with: implement a class for each service your cloud has, and `main` serves it.
+"""Build a sidecar: implement a class for each service that your cloud has, and `main` serves it.
 
-The README of the package tells the duties that are done for you, and those that are yours.
+The package's README lists what the SDK does for you, and what your provider must do.
 """
 
 from cloudprovider_sdk import errors, logs, proto, results

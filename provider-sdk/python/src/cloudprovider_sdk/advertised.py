@@ -10,7 +10,7 @@ from cloudprovider_sdk import proto as pb
 
 @dataclass(frozen=True, slots=True)
 class Advertised:
-    """The answer as it goes out, and the values that this package acts on."""
+    """The response as it is sent, and the values in it that this package uses."""
 
     answer: pb.GetCapabilitiesResponse
     capabilities: frozenset[int]
@@ -25,7 +25,7 @@ class Advertised:
 
 
 def advertise(answer: pb.GetCapabilitiesResponse) -> Advertised:
-    """Fill in what the answer leaves to the contract."""
+    """Fill in the contract's defaults."""
     limits, intervals = answer.limits, answer.intervals
     return Advertised(
         answer=answer,

@@ -13,8 +13,8 @@ from cloudprovider_sdk import proto as pb
 class Peer:
     """The caller.
 
-    Over a Unix socket gRPC for Python does not tell: the directory of the socket decides who may. Over TCP it is a client
-    with a certificate that a trusted authority signed.
+    Over a Unix socket gRPC for Python cannot identify it: whoever can enter the socket's directory may call. Over TCP it is a
+    client with a certificate that a trusted authority signed.
     """
 
     address: str
@@ -43,8 +43,8 @@ class Call:
     caller_gone: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when nobody waits for the response any more. For information only: a mutation continues."""
     give_up: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when a mutation shall begin no further call of the cloud: leadership ended, and its task is cancelled, which a thread
-    of its own hears only here; or the time for a graceful stop is over, and its task is cancelled a second later."""
+    """Set when a mutation must not start another call to the cloud: its term is over and its task is cancelled, which a thread
+    of its own learns only here; or the grace period of a stop is over, and its task is cancelled a second later."""
 
     def remaining(self) -> float | None:
         """Return the seconds left until the deadline, zero after it: the limit for cloud calls."""
@@ -52,4 +52,4 @@ class Call:
 
 
 current: ContextVar[Call | None] = ContextVar("cloudprovider_sdk_call", default=None)
-"""The call that the running task serves: what log lines name."""
+"""The call that the running task serves; log lines carry it."""

@@ -1,4 +1,4 @@
-"""Checks before a provider is served: everything advertised exists and is within the contract's bounds."""
+"""Checks a provider before it is served: everything advertised exists and is within the contract's bounds."""
 
 import re
 from typing import Final
@@ -32,11 +32,11 @@ _NEEDS: Final = {
     pb.CAPABILITY_LEADERSHIP: (),
     pb.CAPABILITY_FENCING: (contract.INSTANCES, contract.LOAD_BALANCERS, contract.ROUTES),
 }
-"""The services of which one must be served; none where the base is enough."""
+"""The services of which at least one must be served; empty if every provider may have the capability."""
 
 
 def check(info: GetInfoResponse, answer: pb.GetCapabilitiesResponse) -> None:
-    """Raise `ValueError` with the value and the remedy."""
+    """Raise `ValueError` that names the value and the remedy."""
     _identity(info)
     _capabilities(info, answer)
     _limits(answer)

@@ -1,4 +1,4 @@
-"""The names and values that both ends must spell alike; the comments of the `.proto` files are their source."""
+"""Names and values that both ends must agree on. Their source is the comments of the `.proto` files."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ CLUSTERS: Final = "ccm.cloudprovider.v1alpha1.Clusters"
 HEALTH: Final = "grpc.health.v1.Health"
 REFLECTION: Final = "grpc.reflection.v1alpha.ServerReflection"
 
-# What holds where a provider advertises nothing.
+# The contract's defaults, for what a provider does not advertise.
 MAX_BATCH: Final = 500
 MAX_PAGE_SIZE: Final = 500
 MAX_MESSAGE_BYTES: Final = 16 << 20

@@ -1,4 +1,4 @@
-"""The life of a served provider: whether it accepts work, whether it is stopping, and which mutations still run."""
+"""The life of a served provider: whether it accepts work, whether it is stopping, and which mutations are running."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable
@@ -13,45 +13,45 @@ class Lifecycle:
 
     def __init__(self, services: Iterable[str]) -> None:
         self.stop = asyncio.Event()
-        """The provider is stopping: no new work, streams end."""
+        """The provider is stopping: it accepts no new work, and streams end."""
         self.mutations: dict[asyncio.Task[Any], asyncio.Event | None] = {}
-        """What runs, with what tells it to give up."""
+        """The running mutations, each with the event that tells it to give up."""
         self._serving = dict.fromkeys(["", *services], True)
         self.changed = asyncio.Event()
-        """Set, and replaced, when the health of anything changes."""
+        """Set, and replaced, when the health of any service changes."""
 
     def health(self, service: str) -> bool | None:
-        """Whether a service ("" for the whole) accepts work; None when it is not served."""
+        """Return whether a service ("" for the whole provider) accepts work; None if it is not served."""
         serving = self._serving.get(service)
         return None if serving is None else serving and not self.stop.is_set()
 
     def set_serving(self, serving: bool, service: str | None = None) -> bool:
-        """Whether one service, or everything, accepts work. False when the service is not served."""
+        """Set whether one service, or every service, accepts work. False if the service is not served."""
         names = list(self._serving) if service is None else [name for name in self._serving if name == service]
         self._serving.update(dict.fromkeys(names, serving))
         self._tell()
         return bool(names)
 
     def begin_stop(self) -> None:
-        """Begin to stop: health first, so that callers learn of it before their streams end."""
+        """Begin to stop: health first, so that callers see it before their streams end."""
         self.stop.set()
         self._tell()
 
     def spawn(self, mutation: Coroutine[Any, Any, T], give_up: asyncio.Event | None = None) -> asyncio.Task[T]:
-        """Run a mutation as a task that nobody's going away ends."""
+        """Run a mutation as its own task, which does not end when its caller disconnects."""
         task = asyncio.create_task(mutation)
         self.mutations[task] = give_up
         task.add_done_callback(self.mutations.pop)
         return task
 
     def give_up(self) -> None:
-        """Tell mutations that the time for a graceful stop is over."""
+        """Tell all mutations that the grace period is over."""
         for told in self.mutations.values():
             if told is not None:
                 told.set()
 
     async def mutations_end(self, within: float) -> bool:
-        """Wait for the mutations that run; False when the time is over first."""
+        """Wait for the running mutations; False if the time is over first."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 while self.mutations:

@@ -1,4 +1,4 @@
-"""Logs of a sidecar, set up once at its start: to stderr, without anything that looks like a secret, naming the call."""
+"""Sets up a sidecar's logs, once at its start: to stderr, with secrets redacted and the call named on each line."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ _OWN_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "a
 def setup(log_format: LogFormat = "text", level: str = "info", stream: TextIO | None = None) -> None:
     """Set up the root logger. `level` is a level, or directives such as "info,my_package=debug".
 
-    Raises `ValueError` when a level is none.
+    Raises `ValueError` for an unknown level.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(ScrubbingFormatter(log_format))
@@ -33,14 +33,14 @@ def setup(log_format: LogFormat = "text", level: str = "info", stream: TextIO | 
 
 
 class ScrubbingFormatter(logging.Formatter):
-    """Writes a record with its `extra` fields and those of its call, each value scrubbed, in one line for JSON."""
+    """Formats a record with its `extra` fields and those of its call, each value scrubbed; as JSON on one line."""
 
     def __init__(self, log_format: LogFormat = "text") -> None:
         super().__init__()
         self._json = log_format == "json"
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Format one record."""
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         message = scrub.text(record.getMessage())
         cause = scrub.text(self.formatException(record.exc_info)) if record.exc_info else ""

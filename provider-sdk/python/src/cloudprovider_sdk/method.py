@@ -1,4 +1,4 @@
-"""The contract's RPCs, read from its descriptors: the bounded list behind handlers, spans and metrics."""
+"""The contract's RPCs, read from its descriptors: a bounded list for handlers, spans and metrics."""
 
 import re
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Method:
 
     @property
     def path(self) -> str:
-        """As it stands in the head of a call."""
+        """The path in the call's headers."""
         return f"/{self.service}/{self.name}"
 
 
@@ -58,7 +58,7 @@ def _of(method: MethodDescriptor) -> Method:
         name=method.name,
         request=message_factory.GetMessageClass(method.input_type),
         response=message_factory.GetMessageClass(method.output_type),
-        # Lead changes nothing in the cloud.
+        # Lead is idempotent, but changes nothing in the cloud.
         mutates=level == descriptor_pb2.MethodOptions.IDEMPOTENT and method.name != "Lead",
         streams=method.server_streaming,
     )

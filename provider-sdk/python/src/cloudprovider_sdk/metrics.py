@@ -1,4 +1,4 @@
-"""Metrics of every RPC, under the same names as in the host."""
+"""Metrics of every RPC, under the same names as the host's."""
 
 from typing import Final
 
@@ -7,13 +7,13 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram
 from cloudprovider_sdk.method import Method
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0, 600.0)
-"""From a call answered from memory to the longest deadline of the contract."""
+"""From a call answered from memory to the contract's longest deadline."""
 _ITEMS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000)
 _ROLE: Final = "provider"
 
 
 class Metrics:
-    """The metrics of this package, beside those that a provider registers itself."""
+    """The metrics of this package; a provider may register its own on the same registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._durations = Histogram(
@@ -38,14 +38,14 @@ class Metrics:
         )
 
     def started(self, method: Method) -> None:
-        """An RPC arrived."""
+        """Record that an RPC has arrived."""
         self._in_flight.labels(_ROLE, method.service, method.name).inc()
 
     def batch(self, method: Method, items: int) -> None:
-        """It carries this many items."""
+        """Record the number of items in a batch."""
         self._batches.labels(_ROLE, method.service, method.name).observe(items)
 
     def ended(self, method: Method, code: str, reason: str, seconds: float) -> None:
-        """It was answered."""
+        """Record that an RPC has ended."""
         self._in_flight.labels(_ROLE, method.service, method.name).dec()
         self._durations.labels(_ROLE, method.service, method.name, code, reason).observe(seconds)

@@ -1,4 +1,4 @@
-"""How a provider is served: the flags that all sidecars share."""
+"""The options that all sidecars share, and their flags."""
 
 import argparse
 import ipaddress
@@ -11,13 +11,13 @@ from typing import Final, TypeVar, get_args
 from cloudprovider_sdk.logs import LogFormat
 
 _LONGEST_PATH: Final = 100
-"""The longest socket path: every system supports it."""
+"""The longest socket path that every system supports."""
 DEFAULT_ENDPOINT: Final = "unix:///run/cloudprovider/provider.sock"
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a provider listens: a Unix socket by its path, or TCP with mutual TLS by host and port (0: a free one)."""
+    """Where a provider listens: a Unix socket by path, or TCP with mutual TLS by host and port (port 0: any free one)."""
 
     path: Path | None = None
     host: str = ""
@@ -25,7 +25,7 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str) -> "Endpoint":
-        """Read `unix:///path/of/the/socket` or `tcp://address:port`. Raises `ValueError` with problem and remedy."""
+        """Parse `unix:///path/of/the/socket` or `tcp://address:port`. Raises `ValueError` with the value and the remedy."""
         if text.startswith(("unix-abstract:", "@", "unix:@")):
             raise ValueError("abstract sockets have no file permissions; write unix:///path/of/the/socket")
         if text.startswith("http://"):
@@ -56,7 +56,7 @@ def _socket_path(text: str) -> Path:
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """Read `address:port` with an IP address. Raises `ValueError` with problem and remedy."""
+    """Parse `address:port` with an IP address. Raises `ValueError` with the value and the remedy."""
     host, _, port = text.rpartition(":")
     try:
         address = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
@@ -70,7 +70,7 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """How a provider is served. `from_flags` reads it from what `add_flags` parsed."""
+    """How a provider is served. `from_flags` takes the options from the flags of `add_flags`."""
 
     endpoint: Endpoint
     tls_cert_file: Path | None = None
@@ -86,7 +86,7 @@ class ServeOptions:
 
     @classmethod
     def from_flags(cls, flags: argparse.Namespace) -> "ServeOptions":
-        """Take the options out of parsed flags, whatever else is among them."""
+        """Take the options from parsed flags, and ignore all others."""
         return cls(**{name: getattr(flags, name) for name in cls.__dataclass_fields__})
 
 
@@ -94,7 +94,7 @@ T = TypeVar("T")
 
 
 def _checked(read: Callable[[str], T]) -> Callable[[str], T]:
-    """Let argparse tell what is wrong and the remedy; of a bare `ValueError` it tells nothing."""
+    """Make argparse print the problem and the remedy; it drops the text of a bare `ValueError`."""
 
     def checked(text: str) -> T:
         try:
@@ -112,7 +112,7 @@ def _metrics_address(text: str) -> tuple[str, int]:
 def _client_names(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     if not all(names):
-        raise ValueError(f"{text!r} holds an empty name; write for example ccm-host.kube-system")
+        raise ValueError(f"{text!r} contains an empty name; write for example ccm-host.kube-system")
     return names
 
 
@@ -127,7 +127,7 @@ def _seconds(text: str) -> float:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Add the flags of `ServeOptions` to a parser; give your own beside them."""
+    """Add the flags of `ServeOptions` to a parser, which may have others."""
     parser.add_argument(
         "--endpoint",
         type=_checked(Endpoint.parse),
@@ -160,7 +160,7 @@ def add_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         metavar="[ADDRESS:]PORT",
         help="serve metrics over HTTP: a port (on the loopback address) or address:port; off by default",
     )
-    parser.add_argument("--log-format", choices=get_args(LogFormat), default="text", help="how log lines look")
+    parser.add_argument("--log-format", choices=get_args(LogFormat), default="text", help="format of log lines")
     parser.add_argument(
         "--log-level", default="info", help='a level, or directives such as "info,my_package=debug" [default: info]'
     )

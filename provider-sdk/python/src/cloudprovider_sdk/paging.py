@@ -1,8 +1,8 @@
 """Pages of a list, with tokens that keep the contract's promises whatever the cloud's own tokens do.
 
-In: all items of a list, or the token of a cloud that cuts lists itself. Out: a token of at most 1 KiB, which can be used again
-for as long as it is valid, and of which is known whether it was issued: it is signed with a key of this process, together with
-its list, its cluster and the time.
+In: all items of a list, or the page token of a cloud that cuts its lists itself. Out: a token of at most 1 KiB, which can be
+used repeatedly while it is valid. It is signed with a secret of this process, together with its list, its cluster and the time,
+so that a token that was never issued is told from one that has expired.
 """
 
 import base64
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 _SIGNATURE = 32
 _CLAIM = struct.Struct(">d?")
-"""The time, and whether the meaning is kept here."""
+"""When the token was issued, and whether the position is kept in memory."""
 _NUMBER = struct.Struct(">Q")
 _LONGEST_WITHIN = 1024 // 4 * 3 - _SIGNATURE - _CLAIM.size
 """The longest position that fits into a token of 1 KiB."""
@@ -39,13 +39,13 @@ class PageRequest(Protocol):
 
     @property
     def cluster(self) -> pb.ClusterRef:
-        """On whose behalf."""
+        """The cluster that the list belongs to."""
 
 
 class Pager:
-    """Cuts lists into pages, or passes on a cloud's own pages; one per provider suffices.
+    """Cuts lists into pages, or passes on a cloud's own pages; a provider needs only one.
 
-    `validity` is what `Intervals.page_token_validity` promises; a cloud must take its own tokens for as long.
+    `validity` is the advertised `Intervals.page_token_validity`; a cloud must accept its own tokens for as long.
     """
 
     def __init__(self, validity: float = TOKEN_VALIDITY_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
@@ -56,15 +56,15 @@ class Pager:
         self._last = 0
 
     def page(self, request: PageRequest, items: Iterable[T], key: Callable[[T], str]) -> tuple[list[T], str]:
-        """Return the requested page of `items`, and the token of the next one, empty after the last.
+        """Return the requested page of `items`, and the token of the next page, which is empty after the last.
 
-        Keys are unique, and stay the same while an item lives; a walk goes by their order, so that what comes and goes
-        meanwhile hides nothing else. Raises `page_token_expired` and `invalid_token`.
+        Keys are unique, and constant while an item exists. Pages are in the order of keys, so that items that come or go
+        in between hide no others. Raises `page_token_expired` and `invalid_token`.
         """
         after = self.open(request)
         size = request.page_size or MAX_PAGE_SIZE
         rest = (item for item in items if not request.page_token or key(item) > after)
-        # Only what is on the page has to be in order.
+        # Only the items on the page have to be sorted.
         page = heapq.nsmallest(size + 1, rest, key=key)
         if len(page) <= size:
             return page, ""
@@ -74,7 +74,7 @@ class Pager:
     def open(self, request: PageRequest) -> str:
         """Return the cloud's own token from which the request continues; empty for the first page.
 
-        Look at it before the cloud is asked. Raises `page_token_expired` and `invalid_token`.
+        Call it before the cloud. Raises `page_token_expired` and `invalid_token`.
         """
         if not request.page_token:
             return ""
@@ -97,7 +97,7 @@ class Pager:
         return self._kept[number][1]
 
     def seal(self, request: PageRequest, cloud_token: str) -> str:
-        """Return the token of the next page, which represents the cloud's own; empty after the last page."""
+        """Return the token of the next page, which stands for the cloud's own; empty after the last page."""
         if not cloud_token:
             return ""
         now, meaning = self._clock(), cloud_token.encode()

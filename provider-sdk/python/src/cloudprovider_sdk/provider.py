@@ -1,7 +1,7 @@
 """A provider, complete and checked, ready to be served.
 
-In: what a team says of its provider, and an implementation for each service. Out: a `Provider` that is consistent: what it
-advertises it serves. How it is served is decided in `server`.
+In: the provider's properties, and an implementation of each service. Out: a consistent `Provider`, which serves everything
+that it advertises. `server` decides how it is served.
 """
 
 import uuid
@@ -37,21 +37,21 @@ class Leaders(Enum):
     COMPARED = auto()
     """By the highest epoch that this process has seen: CAPABILITY_FENCING."""
     IGNORED = auto()
-    """Not at all. For tests of hosts, and for providers that have better means than memory."""
+    """Not at all. For tests of hosts, and for providers with better means than memory."""
 
 
 class Provider:
-    """A complete and consistent provider. It serves exactly the services that it is given.
+    """A complete and consistent provider. It serves exactly the services that are passed to it.
 
-    `name` is a DNS subdomain of at most 63 bytes, for example `aws`; `provider_id_prefixes` say how provider IDs begin, for
-    example `aws://`. `capabilities` tells limits, intervals, wanted fields, classes, and capabilities that cannot be seen
-    from methods; what can be seen from methods, and how former `leaders` are refused, is added. Register metrics of your own on
+    `name` is a DNS subdomain of at most 63 bytes, for example `aws`; provider IDs begin with one of `provider_id_prefixes`, for
+    example `aws://`. `capabilities` holds limits, intervals, wanted fields, classes, and capabilities that the methods do not
+    show; the SDK adds the others, and the one for refusing former `leaders`. Register metrics of your own on
     `registry`.
 
-    `while_leading` is done for each cluster while somebody leads it: background work that writes to the cloud. It begins with
-    each term, and is cancelled with its end, or when the process stops; so exactly one of two replicas does it at any time.
+    `while_leading` is background work that writes to the cloud, for each cluster while a host leads it. It starts with each
+    term, and is cancelled when the term ends or the process stops, so that exactly one of two replicas runs it at any time.
 
-    Raises `ValueError`, which names what does not fit: a name that is no DNS subdomain, a capability without its service,
+    Raises `ValueError` that names the mistake: a name that is not a DNS subdomain, a capability without its service,
     instances without a provider-ID prefix, a limit or an interval that the contract forbids.
     """
 
@@ -102,22 +102,22 @@ class Provider:
 
     @property
     def service_names(self) -> list[str]:
-        """Fully qualified names of the contract's services that are served."""
+        """The fully qualified names of the contract's services that are served."""
         return [contract.DISCOVERY, contract.CLOUD_PROVIDER, *self.services]
 
     def set_serving(self, serving: bool, service: str | None = None) -> bool:
         """Set whether the provider, or one service by its fully qualified name, accepts work. False if it is not served.
 
-        A cloud that is down or refuses credentials is a condition of GetStatus, not a reason for this.
+        This is not for a cloud that is down or rejects the credentials: report that as a condition of GetStatus.
         """
         return self.lifecycle.set_serving(serving, service)
 
     def stop(self) -> None:
-        """Stop gracefully, like SIGTERM: health turns to not serving, streams end, running mutations finish."""
+        """Stop gracefully, like SIGTERM: health turns to NOT_SERVING, streams end, running mutations finish."""
         self.lifecycle.begin_stop()
 
     def _seen(self, instances: Instances | None, leaders: Leaders) -> list[pb.Capability.ValueType]:
-        """Derive a provider's capabilities from what it implements."""
+        """Derive a provider's capabilities from the methods that it implements."""
         seen = [
             capability
             for capability, method in _OPTIONAL.items()

@@ -5,7 +5,7 @@ from cloudprovider_sdk.errors import ProviderError, to_item
 
 
 def found(key: str, state: pb.InstanceState.ValueType, instance: pb.Instance) -> pb.InstanceResult:
-    """The instance exists, read from the system of record now."""
+    """The instance exists; the system of record was read just now."""
     result = _looked(key, state)
     result.instance.CopyFrom(instance)
     return result
@@ -14,8 +14,8 @@ def found(key: str, state: pb.InstanceState.ValueType, instance: pb.Instance) ->
 def absent(query: pb.InstanceQuery) -> pb.InstanceResult:
     """The provider looked where the instance must be, with permission to see it, and it does not exist.
 
-    With a provider ID in the query this is evidence for deletion: answer `unknown` whenever the look itself failed or saw
-    only a part. Without one it is not, since an instance may be missed by its name.
+    If the query has a provider ID, this is evidence for deletion: return `unknown` whenever the lookup failed or was
+    incomplete. Without one it is not, since a lookup by name may miss an instance.
     """
     result = absent_by_key(query)
     result.authoritative = bool(query.node.provider_id)
@@ -23,7 +23,7 @@ def absent(query: pb.InstanceQuery) -> pb.InstanceResult:
 
 
 def absent_by_key(query: pb.InstanceQuery) -> pb.InstanceResult:
-    """Like `absent`, for a provider with `CAPABILITY_INSTANCES_KEYED_BY_NAME`: here the name alone is evidence."""
+    """Like `absent`, for a provider with `CAPABILITY_INSTANCES_KEYED_BY_NAME`: the name alone is evidence."""
     return _looked(query.key, pb.INSTANCE_STATE_ABSENT)
 
 

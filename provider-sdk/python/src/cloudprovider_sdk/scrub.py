@@ -1,8 +1,8 @@
 """Redacts text that looks like a secret before it leaves the process.
 
-In: any text, a whole log line in any format among them. Out: the same text with values redacted that stand after the
-name of a secret, bearer tokens, private keys, passwords in URLs and long random strings. A net below the rule that no
-secret is ever given to a log or an error: it errs on the side of redacting.
+In: any text, including whole log lines of any format. Out: the same text, with redacted values after the name of a secret,
+bearer tokens, private keys, passwords in URLs and long random strings. A safety net below the rule that no
+secret is ever passed to a log or an error: when in doubt it redacts.
 """
 
 import re
@@ -15,7 +15,7 @@ REDACTED: Final = "[redacted]"
 """Replaces a secret."""
 
 _RANDOM_FROM: Final = 32
-"""Words of mixed letters and digits are examined from this length on."""
+"""Words of mixed letters and digits are checked from this length on."""
 
 _PEM = re.compile(r"-----BEGIN .*?(?:-----END .*?(?:-----|\Z)|\Z)", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z0-9_./+-]+")
@@ -43,8 +43,8 @@ def text(original: str) -> str:
 
 
 def names_a_secret(name: str) -> bool:
-    """Whether a field, a map key or an option of this name holds a secret."""
-    # Reasons such as PAGE_TOKEN_EXPIRED stand before a colon, too.
+    """Return whether a field, a map key or an option of this name holds a secret."""
+    # Reasons such as PAGE_TOKEN_EXPIRED precede a colon, too.
     return bool(_SECRET.search(re.sub(r"[-_. ]", "", name.lower()))) and name not in _REASONS
 
 
@@ -62,7 +62,7 @@ def _scan(piece: str, out: list[str]) -> None:
 
 
 def _word(piece: str, word: str, end: int, out: list[str]) -> int:
-    """Copy or redact a word and, if it names a secret, what belongs to it. Answer where the rest begins."""
+    """Copy or redact a word and, if it names a secret, redact its value. Return where the rest begins."""
     if _is_random(word):
         out.append(REDACTED)
         return end
@@ -71,7 +71,7 @@ def _word(piece: str, word: str, end: int, out: list[str]) -> int:
     if word.lower() in _SCHEMES:
         secret = _after_scheme(piece, end)
     elif names_a_secret(word) and not (word.startswith("//") and not piece.startswith("=", end)):
-        # The end of a URL names a place, even where that is "/token"; what follows is told of it.
+        # The end of a URL names a place, even "/token"; a colon after it introduces a message, not a value.
         secret = _after_key(piece, end)
     if secret is None:
         return end
@@ -80,7 +80,7 @@ def _word(piece: str, word: str, end: int, out: list[str]) -> int:
 
 
 def _is_random(word: str) -> bool:
-    """Whether it looks like a key or a token: long, of all three classes, changing between them as names do not."""
+    """Return whether a word looks like a key or a token: long, and alternating between all three classes, as names do not."""
     if len(word) < _RANDOM_FROM:
         return False
     classes = [1 if c.isupper() else 2 if c.islower() else 3 if c.isdigit() else 0 for c in word]
@@ -89,16 +89,16 @@ def _is_random(word: str) -> bool:
 
 
 def _is_spelled(word: str) -> bool:
-    """Whether it is made of words, as a path of methods is: most of it is runs of small letters.
+    """Return whether a word consists of words, like a method's path: most of it is runs of lowercase letters.
 
-    Of random letters and digits less than one word in five hundred has as many.
+    Fewer than one in five hundred words of random letters and digits pass.
     """
     spelled = sum(map(len, re.findall(r"[a-z]{3,}", word)))
     return spelled * 100 >= sum(map(str.isalnum, word)) * 55
 
 
 class _Value(NamedTuple):
-    """The value that belongs to a name: what goes, and the quote that must stand round the replacement."""
+    """The value after a name: the range to redact, and the quote to put around the replacement."""
 
     start: int
     end: int
@@ -106,7 +106,7 @@ class _Value(NamedTuple):
 
 
 def _after_scheme(piece: str, at: int) -> _Value | None:
-    """`Bearer TOKEN`: a token has at least eight bytes, so that prose stays legible."""
+    """Find TOKEN in `Bearer TOKEN`: it has at least eight bytes, so that prose stays legible."""
     if not piece.startswith(" ", at):
         return None
     end = _plain(piece, at + 1)
@@ -114,7 +114,7 @@ def _after_scheme(piece: str, at: int) -> _Value | None:
 
 
 def _after_key(piece: str, at: int) -> _Value | None:
-    """`name=VALUE`, `name: VALUE`, `"name":"VALUE"`, with any depth of escapes."""
+    """Find VALUE in `name=VALUE`, `name: VALUE`, `"name":"VALUE"`, with any depth of escapes."""
     found = _ASSIGNMENT.match(piece, at)
     if found is None or found.end() == len(piece):
         return None
@@ -132,7 +132,7 @@ def _after_key(piece: str, at: int) -> _Value | None:
 
 
 def _quoted(piece: str, at: int, escapes: int, mark: str) -> int:
-    """Return where the quote of the same depth of escapes begins, without its escapes."""
+    """Return where the closing quote of the same depth of escapes begins, including its escapes."""
     run = 0
     for end in range(at, len(piece)):
         if piece[end] == mark and (run <= escapes or (not escapes and run % 2 == 0)):

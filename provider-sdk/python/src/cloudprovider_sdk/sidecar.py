@@ -1,4 +1,4 @@
-"""The whole main function of a sidecar."""
+"""The complete main function of a sidecar."""
 
 import argparse
 import asyncio
@@ -15,9 +15,9 @@ Build = Callable[[argparse.Namespace], Provider | Awaitable[Provider]]
 
 
 def main(build: Build, parser: argparse.ArgumentParser | None = None) -> None:
-    """Read the flags, set up logs on stderr, make the provider, and serve it until SIGTERM or SIGINT.
+    """Parse the flags, set up logs on stderr, create the provider, and serve it until SIGTERM or SIGINT.
 
-    `parser` may hold flags of your own; those of `ServeOptions` are added. `build` gets all of them; it runs within the event
+    `parser` may have flags of your own; those of `ServeOptions` are added. `build` receives all of them, runs in the event
     loop, and may be async.
     """
     flags = add_flags(parser or argparse.ArgumentParser()).parse_args()

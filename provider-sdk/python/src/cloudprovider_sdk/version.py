@@ -1,3 +1,3 @@
-"""The version of this package: the one place that says it."""
+"""The version of this package; everything else reads it from here."""
 
 __version__ = "0.1.0"

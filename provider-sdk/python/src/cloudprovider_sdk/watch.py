@@ -1,4 +1,4 @@
-"""What a provider gives for a watch: changes, and tokens if it can resume."""
+"""What a provider returns for a watch: changes, and resume tokens if it supports them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ from cloudprovider_sdk import proto as pb
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """All changes up to this token were given: sent at once, and repeated with every heartbeat until the next one."""
+    """All changes up to this token have been sent. Sent at once, and repeated with every heartbeat until the next bookmark."""
 
     resume_token: str
 
@@ -18,19 +18,19 @@ class Bookmark:
 class InstanceWatch:
     """An open watch.
 
-    `events` is read no faster than the caller takes it. When it ends, the caller's stream ends with OK; when it raises, with
-    the error. Either way the host watches again and sweeps.
+    `events` is read no faster than the caller reads. When it ends, the caller's stream ends with OK; when it raises, with
+    that error. Either way the host watches again, and sweeps.
     """
 
     events: AsyncIterator[pb.InstanceChanged | Bookmark]
     resumed: bool = False
-    """The caller's resume token was honoured: nothing since it is missing."""
+    """The caller's resume token was honoured: no change since it is missing."""
 
 
 class ChangeFeed:
-    """A source of changes for any number of watches: publish on one side, hand out watches on the other.
+    """A source of changes for any number of watches: publish changes on one side, open watches on the other.
 
-    It keeps `capacity` changes for a slow reader; a watch that falls behind by more ends, so that no change is lost silently.
+    It buffers `capacity` changes for a slow reader; a watch that falls further behind ends, so that no change is lost silently.
     """
 
     def __init__(self, capacity: int = 1024) -> None:
@@ -38,7 +38,7 @@ class ChangeFeed:
         self._readers: set[_Reader] = set()
 
     def publish(self, change: pb.InstanceChanged) -> None:
-        """Tell every open watch that an instance changed. Without a watch nothing happens: a new one starts with a sweep."""
+        """Tell every open watch that an instance has changed. Does nothing without a watch: a new one starts with a sweep."""
         for reader in list(self._readers):
             if reader.waiting.qsize() < self._capacity:
                 reader.waiting.put_nowait(change)
@@ -47,14 +47,14 @@ class ChangeFeed:
                 reader.waiting.put_nowait(None)
 
     def watch(self) -> InstanceWatch:
-        """Open a watch from now: the answer of `watch_instances`."""
+        """Open a watch from now on, to be returned by `watch_instances`."""
         reader = _Reader(self._readers)
         self._readers.add(reader)
         return InstanceWatch(reader)
 
 
 class _Reader(AsyncIterator[pb.InstanceChanged]):
-    """The changes of one watch. Unlike a generator it can be closed before its first change was asked for."""
+    """The changes of one watch. Unlike a generator, it can be closed before its first change is requested."""
 
     def __init__(self, among: "set[_Reader]") -> None:
         self.waiting: asyncio.Queue[pb.InstanceChanged | None] = asyncio.Queue()
@@ -67,5 +67,5 @@ class _Reader(AsyncIterator[pb.InstanceChanged]):
         return change
 
     async def aclose(self) -> None:
-        """Nobody reads any more."""
+        """Stop buffering changes."""
         self._among.discard(self)

@@ -1,7 +1,7 @@
-"""What is checked of every call before a method sees it, in order: leader epoch, shape, sets by their digests, revision.
+"""The checks of every call before a method sees it, in order: leader epoch, shape, backend sets by digest, revision.
 
-The order is the contract's. The peer comes before; rights in the cloud and existence come after and are the provider's
-to check, in this order.
+The contract fixes the order. The peer is checked before; permissions in the cloud and existence come after, in this order, and
+are the provider's to check.
 """
 
 from cloudprovider_sdk.checks.fences import Fences

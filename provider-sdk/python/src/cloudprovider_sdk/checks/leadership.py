@@ -1,6 +1,6 @@
 """Which host leads which cluster, according to `Lead`.
 
-In: what leaders say of themselves. Out: the `Term` under which a mutation runs, or its refusal.
+In: calls of `Lead`. Out: the `Term` under which a mutation runs, or its refusal.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from cloudprovider_sdk.errors import ProviderError
 
 
 class Term:
-    """How long something is led. Lives on one event loop, by whose clock it is counted."""
+    """One leader's term. Lives on one event loop, and uses its clock."""
 
     def __init__(self, leader: pb.Fencing) -> None:
         self._leader = leader
@@ -19,15 +19,15 @@ class Term:
         self._until: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        """Done when nobody leads under it any more. Never cancel it: give it to `asyncio.wait`."""
+        """Done when the term has ended. Never cancel it: pass it to `asyncio.wait`."""
 
     @property
     def over(self) -> bool:
-        """Looks at the clock, too: a process that was paused may not have heard its timer yet."""
+        """Also checks the clock: in a process that was paused, the timer may not have fired yet."""
         return self.ended.done() or (self._until is not None and self._until <= self._loop.time())
 
     def lasts(self, seconds: float | None) -> None:
-        """Say how long it lasts from now on: without a number, until somebody else leads."""
+        """Let the term last this many seconds from now; with None, until somebody else leads."""
         if self._timer is not None:
             self._timer.cancel()
         self._until = self._timer = None
@@ -40,43 +40,43 @@ class Term:
         self._timer = self._loop.call_at(self._until, self.end)
 
     def end(self) -> None:
-        """Nobody leads under it any more."""
+        """End the term."""
         if not self.ended.done():
             self.ended.set_result(None)
 
     def stale(self) -> ProviderError:
-        """Return what a mutation of it gets once it is over."""
+        """Return the error for mutations of this term once it is over."""
         return stale(self._leader)
 
 
 @dataclass(slots=True)
 class _Office:
-    """What is known of the leaders of one cluster."""
+    """The leaders of one cluster."""
 
     holder: tuple[str, int]
-    """Scope and epoch of the last that led."""
+    """Scope and epoch of the latest leader."""
     term: Term
     former: set[str] = field(default_factory=set)
-    """Leases that were replaced by another one: their leaders never come back."""
+    """Leases that another Lease has replaced: their leaders never come back."""
 
 
 class Leadership:
-    """Who leads, by uid of the cluster."""
+    """Who leads each cluster, by cluster uid."""
 
     def __init__(self) -> None:
         self._offices: dict[str, _Office] = {}
 
     def hear(self, cluster: str, leader: pb.Fencing, valid_for: float | None) -> Term | None:
-        """Hear a leader; without `valid_for` it leads until somebody else does.
+        """Start, renew or replace a term; without `valid_for` it lasts until somebody else leads.
 
-        A term is answered where one begins: a renewed one goes on. Raises STALE_LEADER.
+        Returns the term if a new one begins, None for a renewal. Raises STALE_LEADER.
         """
         holder = (leader.scope, leader.epoch)
         office = self._offices.get(cluster)
         if office is not None:
             scope, epoch = office.holder
             lower = leader.scope == scope and leader.epoch < epoch
-            # A host that was started without leader election by mistake.
+            # Probably a host that was started without leader election by mistake.
             unelected = not leader.scope and bool(scope) and not office.term.over
             if leader.scope in office.former or lower or unelected:
                 raise stale(leader, epoch)
@@ -93,9 +93,9 @@ class Leadership:
         return None if office.term.over else office.term
 
     def term(self, cluster: str, caller: pb.Fencing) -> Term | None:
-        """Return the term under which a mutation runs; None where leader election is off and nobody ever led.
+        """Return the term under which a mutation runs; None if leader election is off and nobody has ever led.
 
-        Raises STALE_LEADER for anybody but the present leader.
+        Raises STALE_LEADER for anybody but the current leader.
         """
         office = self._offices.get(cluster)
         if office is None:
@@ -108,7 +108,7 @@ class Leadership:
 
 
 def stale(caller: pb.Fencing, leader: int | None = None) -> ProviderError:
-    """Return the refusal of who does not lead."""
+    """Return the error for a caller that does not lead."""
     metadata = {"epoch": str(caller.epoch)} | ({} if leader is None else {"leader": str(leader)})
     message = f'epoch {caller.epoch} of lease "{caller.scope}" does not lead'
     return ProviderError(pb.ERROR_REASON_STALE_LEADER, message, metadata=metadata)

@@ -16,39 +16,39 @@ _DIGEST: Final = 128
 
 
 def text(field: str, value: str, most: int) -> None:
-    """A required text of limited length."""
+    """Check a required text of limited length."""
     if not value:
         raise errors.invalid_argument_shape(field, "is missing")
     short(field, value, most)
 
 
 def short(field: str, value: str, most: int) -> None:
-    """An optional text."""
+    """Check an optional text of limited length."""
     if len(value.encode()) > most:
         raise errors.invalid_argument_shape(field, f"has more than {most} bytes")
 
 
 def present(of: Message, field: str, path: str | None = None) -> None:
-    """A required part."""
+    """Check that a required message is present."""
     if not of.HasField(field):
         raise errors.invalid_argument_shape(path or field, "is missing")
 
 
 def cluster(request: Any) -> None:
-    """What every request that reaches a cloud carries."""
+    """Check the cluster, which every request that reaches a cloud carries."""
     present(request, "cluster")
     text("cluster.uid", request.cluster.uid, _UID)
     short("cluster.name", request.cluster.name, _NAME)
 
 
 def mutation(request: Any) -> None:
-    """The fields that every mutation carries."""
+    """Check the fields that every mutation carries."""
     cluster(request)
     present(request, "fencing")
 
 
 def page(request: Any) -> None:
-    """The fields that every page request carries."""
+    """Check the fields that every page request carries."""
     cluster(request)
     if request.page_size < 0:
         raise errors.invalid_argument_shape("page_size", "is negative")
@@ -56,7 +56,7 @@ def page(request: Any) -> None:
 
 
 def batch(field: str, size: int, most: int) -> None:
-    """A batch has at least one item and at most as many as advertised."""
+    """Check that a batch has at least one item, and no more than advertised."""
     if not size:
         raise errors.invalid_argument_shape(field, "is empty")
     if size > most:
@@ -64,30 +64,30 @@ def batch(field: str, size: int, most: int) -> None:
 
 
 def unique(paths: Iterable[tuple[str, str]], most: int = LONG) -> None:
-    """Every value is there once; in: (path, value)."""
+    """Check that all values are unique; `paths` are (path, value)."""
     seen: set[str] = set()
     for path, value in paths:
         text(path, value, most)
         if value in seen:
-            raise errors.invalid_argument_shape(path, "is doubled")
+            raise errors.invalid_argument_shape(path, "is a duplicate")
         seen.add(value)
 
 
 def node(field: str, value: pb.NodeRef) -> None:
-    """A node that is named."""
+    """Check the fields of a node."""
     text(f"{field}.name", value.name, _NAME)
     short(f"{field}.provider_id", value.provider_id, LONG)
 
 
 def service(field: str, value: pb.ServiceRef) -> None:
-    """A Service that is named."""
+    """Check the fields of a Service's reference."""
     text(f"{field}.uid", value.uid, _UID)
     text(f"{field}.name", value.name, _NAME)
     text(f"{field}.namespace", value.namespace, _NAME)
 
 
 def backend_set(field: str, value: pb.BackendSet) -> None:
-    """A set; one with nodes_omitted has a digest and no nodes."""
+    """Check that a set with nodes_omitted has a digest and no nodes."""
     if not value.nodes_omitted:
         short(f"{field}.digest", value.digest, _DIGEST)
     elif value.nodes:
@@ -97,5 +97,5 @@ def backend_set(field: str, value: pb.BackendSet) -> None:
 
 
 def digest(field: str, value: str) -> None:
-    """A digest that must be there."""
+    """Check a required digest."""
     text(field, value, _DIGEST)

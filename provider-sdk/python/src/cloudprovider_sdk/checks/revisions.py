@@ -1,24 +1,24 @@
-"""Refuses overtaken requests: wanted state of a Service that is older than the latest accepted."""
+"""Refuses requests whose revision of a Service is older than the latest accepted one."""
 
 from typing import Final
 
 from cloudprovider_sdk import errors
 
 _REMEMBERED: Final = 1 << 16
-"""Services kept in mind; beyond that, the one whose last change is longest ago is forgotten, as after a restart."""
+"""The number of Services remembered. Beyond it, the least recently changed one is forgotten, as after a restart."""
 
 
 class Revisions:
-    """The highest accepted revision of each Service, by (cluster uid, service uid), oldest change first."""
+    """The highest accepted revision of each Service, by (cluster uid, service uid), least recently changed first."""
 
     def __init__(self, remembered: int = _REMEMBERED) -> None:
         self._accepted: dict[tuple[str, str], int] = {}
         self._remembered = remembered
 
     def accept(self, cluster: str, service: str, revision: int) -> None:
-        """Accept a revision, or refuse it below the highest accepted one.
+        """Accept a revision, or refuse one below the highest accepted one.
 
-        An equal one is the same call again; 0 is never refused nor kept.
+        An equal revision repeats the same call; 0 is neither refused nor recorded.
         """
         if not revision:
             return

@@ -1,4 +1,4 @@
-"""The shape of each request: what must be there, what may not be twice, how much there may be."""
+"""Checks the shape of each request: required fields, unique keys, and sizes."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -23,13 +23,13 @@ def check(request: Any, advertised: Advertised) -> None:
 
 
 def fit(request: Any, advertised: Advertised) -> None:
-    """Put the page size within bounds, so that each method need not: the limit where nothing or more was asked."""
+    """Clamp the page size, so that methods need not: the maximum if the request has none or a larger one."""
     if _is_page(request):
         request.page_size = min(request.page_size or advertised.max_page_size, advertised.max_page_size)
 
 
 def items(request: Any) -> int | None:
-    """How many items a batch has; None for a call about one thing."""
+    """Return the number of items of a batch; None if the request is not a batch."""
     match request:
         case pb.BatchGetInstancesRequest() | pb.BatchGetVolumeLabelsRequest():
             return len(request.queries)
@@ -144,4 +144,4 @@ _SHAPES: Final[dict[type, Callable[[Any, Advertised], None]]] = {
     pb.BatchGetVolumeLabelsRequest: _batch_get_volume_labels,
     pb.GetControlPlaneEndpointRequest: _get_control_plane_endpoint,
 }
-"""Requests for pages have one shape; what is answered without the provider's help has none."""
+"""By type. All page requests share one shape; requests that this package answers itself need none."""

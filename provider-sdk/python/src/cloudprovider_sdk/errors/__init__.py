@@ -1,7 +1,7 @@
 """The error of a provider: a reason of the contract, with its details.
 
-Raise what a function here answers, named by condition, and keep the cause with `from`: it is logged and never leaves
-the process. Code, `ErrorInfo`, `RetryInfo` and the contract's sizes follow from it.
+Raise the error that a function here returns, and keep the cause with `from`: it is logged, but never leaves
+the process. The gRPC code, `ErrorInfo`, `RetryInfo` and the size limits follow from the error.
 
     raise errors.rate_limited(retry_after=30) from cause
 """

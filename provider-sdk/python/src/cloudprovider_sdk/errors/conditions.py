@@ -42,7 +42,7 @@ def invalid_ssh_key(why: str) -> ProviderError:
     return ProviderError(pb.ERROR_REASON_INVALID_SSH_KEY, why)
 
 
-# What is asked for.
+# The request.
 
 
 def method_not_supported(method: str) -> ProviderError:
@@ -91,7 +91,7 @@ def resume_token_expired() -> ProviderError:
     return ProviderError(pb.ERROR_REASON_RESUME_TOKEN_EXPIRED, "the resume token has expired")
 
 
-# Come back later.
+# Retry later.
 
 
 def rate_limited(retry_after: float) -> ProviderError:
@@ -101,7 +101,7 @@ def rate_limited(retry_after: float) -> ProviderError:
 
 def quota_exceeded(subject: str, what: str) -> ProviderError:
     """A quota is exhausted: its subject (an account, a region), and what it limits."""
-    message = f"quota of {subject} is used up: {what}"
+    message = f"quota of {subject} is exhausted: {what}"
     return ProviderError(pb.ERROR_REASON_QUOTA_EXCEEDED, message, quotas=((subject, what),))
 
 
@@ -157,7 +157,7 @@ def needs_ensure(what: str) -> ProviderError:
 
 
 def unknown_backend_set(digests: Sequence[str]) -> ProviderError:
-    """The request refers to backend sets by these unknown digests. The package returns this error by itself."""
+    """The request refers to backend sets by these unknown digests. The SDK raises this error itself."""
     told, *rest = digests
     for digest in rest:
         if len(told) + 1 + len(digest) > MAX_VALUE_BYTES:
@@ -179,7 +179,7 @@ def stale_leader(scope: str, *, epoch: int, highest: int) -> ProviderError:
     return ProviderError(pb.ERROR_REASON_STALE_LEADER, message, metadata=metadata)
 
 
-# Rights, and the cloud itself.
+# Permissions, and the cloud itself.
 
 
 def cloud_credentials_invalid() -> ProviderError:

@@ -1,4 +1,4 @@
-"""The error itself. Which code belongs to which reason is decided in `table`, how it travels in `wire`."""
+"""The error itself. `table` maps its reason to a gRPC code, `wire` encodes it."""
 
 from collections.abc import Mapping
 
@@ -10,9 +10,9 @@ from cloudprovider_sdk.contract import MAX_MESSAGE_TEXT_BYTES
 class ProviderError(Exception):
     """An error with one of the contract's reasons.
 
-    The message is for people: lowercase, the same from call to call, at most 1 KiB (longer ones are cut); text that varies
-    goes into `metadata`. What looks like a secret is redacted in both. `retry_after` is in seconds. `fields` are
-    (Kubernetes field path, why), `quotas` are (subject, what it says).
+    The message is for people: lowercase, stable from call to call, at most 1 KiB (longer ones are cut); text that varies
+    goes into `metadata`. Anything that looks like a secret is redacted in both. `retry_after` is in seconds. `fields` are
+    (Kubernetes field path, why), `quotas` are (subject, description).
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class ProviderError(Exception):
 
     @property
     def reason_name(self) -> str:
-        """The reason as it stands on the wire, for example RATE_LIMITED."""
+        """The reason as sent on the wire, for example RATE_LIMITED."""
         return pb.ErrorReason.Name(self.reason).removeprefix("ERROR_REASON_")
 
 
@@ -44,5 +44,5 @@ def _value(key: str, value: str) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """Return the longest start of a text that has at most so many bytes and ends between characters."""
+    """Return the longest prefix of a text that has at most this many bytes and ends between characters."""
     return text.encode(errors="replace")[:most].decode(errors="ignore")

@@ -1,4 +1,4 @@
-"""Which gRPC code belongs to which reason: read from the options of the enum in `errors.proto`."""
+"""The gRPC code of each reason, read from the options of the enum in `errors.proto`."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ def _code_of(value: EnumValueDescriptor) -> grpc.StatusCode:
 
 
 def read(enum: EnumDescriptor) -> dict[int, grpc.StatusCode]:
-    """Read the codes of all reasons. Raises `ValueError` where one says too little of itself."""
+    """Read the codes of all reasons. Raises `ValueError` if a reason lacks a code or a retry class."""
     return {value.number: _code_of(value) for value in enum.values}
 
 
@@ -26,6 +26,6 @@ _CODES: Final = read(pb.ErrorReason.DESCRIPTOR)
 def code_of(reason: pb.ErrorReason.ValueType) -> grpc.StatusCode:
     """Return the gRPC code of a reason when a whole call fails with it.
 
-    Reasons that the contract knows only beside an item get the code nearest in meaning.
+    Reasons that the contract has only for items get the closest code.
     """
     return _CODES[reason]

@@ -1,4 +1,4 @@
-"""The error as a gRPC status, in both directions, within the contract's sizes; and as the error of one item."""
+"""Converts errors to gRPC statuses and back, within the contract's size limits, and to errors of one item."""
 
 import re
 from collections.abc import Iterable
@@ -19,11 +19,11 @@ D = TypeVar("D", bound=message.Message)
 _DETAILS: Final = "grpc-status-details-bin"
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MAX_VALUE_BYTES: Final = 256
-"""Longest value of one entry of the details, before the sum is looked at."""
+"""Longest value of one entry of the details; the total has its own limit."""
 
 
 class Status(NamedTuple):
-    """What `ServicerContext.abort` takes."""
+    """The arguments of `ServicerContext.abort`."""
 
     code: grpc.StatusCode
     message: str
@@ -31,9 +31,9 @@ class Status(NamedTuple):
 
 
 def to_status(error: ProviderError) -> Status:
-    """Answer code by the table, `ErrorInfo` always, `RetryInfo`, `BadRequest` and `QuotaFailure` where they say something.
+    """Return the code from the table, `ErrorInfo`, and `RetryInfo`, `BadRequest` and `QuotaFailure` if they have content.
 
-    What does not fit into 4 KiB is left out, metadata last.
+    Drops what does not fit into 4 KiB: quotas first, then fields, then metadata.
     """
     code = code_of(error.reason)
     fields, quotas = _short(error.fields), _short(error.quotas)
@@ -46,7 +46,7 @@ def to_status(error: ProviderError) -> Status:
 
 
 def to_item(error: ProviderError) -> pb.ItemError:
-    """Return the error as that of one item; a reason that is not known becomes INTERNAL_ERROR, as the contract reads it."""
+    """Return the error as an item error. UNSPECIFIED becomes INTERNAL_ERROR, as the contract reads it."""
     item = pb.ItemError(reason=error.reason or pb.ERROR_REASON_INTERNAL_ERROR, message=error.message)
     if error.retry_after is not None:
         item.retry_after.FromTimedelta(timedelta(seconds=error.retry_after))
@@ -54,7 +54,7 @@ def to_item(error: ProviderError) -> pb.ItemError:
 
 
 def from_call(failed: grpc.aio.AioRpcError) -> ProviderError | None:
-    """For tests and clients: what a status says, or nothing when it lacks our `ErrorInfo` and so proves nothing."""
+    """Parse a status, for tests and clients; None if it has no `ErrorInfo` of the contract and so proves nothing."""
     encoded = dict(failed.trailing_metadata() or ()).get(_DETAILS)
     if not isinstance(encoded, bytes):
         return None

@@ -1,4 +1,4 @@
-"""Serves a provider: over a Unix socket, or over TCP with mutual TLS, until it is told to stop."""
+"""Serves a provider until it is stopped: over a Unix socket, or over TCP with mutual TLS."""
 
 from cloudprovider_sdk.server.run import Server, serve
 

@@ -15,7 +15,7 @@ _LACKING = "the provider did not return exactly one result for this item"
 def settle(request: Any, answer: Any) -> None:
     """Repair the results of a batch in place: drop unrequested keys, and mark missing or duplicate ones as unknown.
 
-    The host would do the same and count it; here the log names the keys, where the team that can mend it looks.
+    The host would do the same and count it; but only this log, which the provider's team reads, names the keys.
     """
     if not hasattr(answer, "results"):
         return
@@ -42,7 +42,7 @@ def refuse(answer: Any, key: str, error: pb.ItemError) -> None:
 
 
 def keys(request: Any) -> list[str]:
-    """Return what the results of a batch are matched by."""
+    """Return the keys by which the results of a batch are matched."""
     if isinstance(request, pb.BatchUpdateLoadBalancersRequest):
         return [item.service.ref.uid for item in request.items]
     batch: Iterable[Any] = request.queries if hasattr(request, "queries") else request.items

@@ -1,4 +1,4 @@
-"""A provider's background work: started with each term, cancelled at its end."""
+"""Runs a provider's background work: starts it with each term, cancels it when the term ends."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ _log = logging.getLogger("cloudprovider_sdk")
 
 
 class Background:
-    """The work of each cluster's present term."""
+    """The background work of each cluster's current term."""
 
     def __init__(self, work: WhileLeading | None, lifecycle: Lifecycle) -> None:
         self._work = work
@@ -21,7 +21,7 @@ class Background:
         self._last: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, term: Term, cluster: pb.ClusterRef) -> None:
-        """Begin with a term, once the former term's work has ended. A graceful stop waits for its end."""
+        """Start the work of a term, once the former term's work has ended. A graceful stop waits until it has ended."""
         if self._work is not None:
             work = self._run(self._work, term, cluster, self._last.get(cluster.uid))
             self._last[cluster.uid] = self._lifecycle.spawn(work)
@@ -39,4 +39,4 @@ class Background:
         running.cancel()
         await asyncio.wait({running})
         if not running.cancelled() and (failed := running.exception()):
-            _log.error("what is done while leading failed; it begins again with the next term", exc_info=failed)
+            _log.error("the background work failed; it starts again with the next term", exc_info=failed)

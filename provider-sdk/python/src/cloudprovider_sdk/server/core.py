@@ -1,4 +1,4 @@
-"""The path of every call: admitted or refused, run with its context, ended in time and with an error of the contract."""
+"""The path of every call: admitted or refused, run with its context, ended in time, its errors those of the contract."""
 
 import asyncio
 import time
@@ -28,12 +28,12 @@ Context = grpc.aio.ServicerContext[Any, Any]
 Implementation = Callable[[Call, Any], Awaitable[Any]]
 
 _HEADSTART: Final = 0.005
-""""Deadline exceeded" is sent this much earlier, so that it still reaches the caller."""
+"""How much earlier "deadline exceeded" is sent, so that it still reaches the caller."""
 _LONGEST_REQUEST_ID: Final = 64
 
 
 class Core:
-    """Shared by all calls of one provider."""
+    """The state that all calls of one provider share."""
 
     def __init__(self, provider: Provider, client_names: tuple[str, ...] = ()) -> None:
         self._client_names = {form for name in client_names for form in (name, "*." + name.partition(".")[2])}
@@ -47,7 +47,7 @@ class Core:
         self._observer = Observer(Metrics(provider.registry))
 
     async def unary(self, method: Method, run: Implementation, request: Any, context: Context) -> Any:
-        """Serve a call that has one answer. A read ends with its caller; a mutation runs to its end, or its term's."""
+        """Serve a call with one response. A read ends with its caller; a mutation runs until it is done or its term ends."""
         headers = _headers(context)
         call = self._call(method, request, context, headers)
         with self._observer.watch(method, call, headers, checks.items(request)) as outcome:
@@ -61,7 +61,7 @@ class Core:
                 await _abort(context, error)
             except TimeoutError:
                 outcome.code = grpc.StatusCode.DEADLINE_EXCEEDED
-                await context.abort(outcome.code, "the deadline passed; the outcome is not known")
+                await context.abort(outcome.code, "the deadline has passed; the outcome is unknown")
             finally:
                 call.caller_gone.set()
             outcome.ok()
@@ -74,7 +74,7 @@ class Core:
         request: Any,
         context: Context,
     ) -> AsyncIterator[pb.WatchInstancesResponse]:
-        """Serve a watch. What is measured ends when it is open."""
+        """Serve a watch. Metrics and span cover only its opening."""
         headers = _headers(context)
         call = self._call(method, request, context, headers)
         try:
@@ -101,7 +101,7 @@ class Core:
     async def _open(self, run: Implementation, call: Call, request: pb.WatchInstancesRequest) -> InstanceWatch:
         watch: InstanceWatch = await guarded(call, run(call, request))
         if request.resume_token and not watch.resumed:
-            # A provider that issues none, or did not look: the caller must not believe that nothing is missing.
+            # The provider issues no tokens, or ignored this one: the caller must not believe that it has missed nothing.
             await close(watch)
             raise errors.invalid_token()
         return watch
@@ -122,7 +122,7 @@ class Core:
         )
 
     def lead(self, request: pb.LeadRequest) -> None:
-        """Hear what a leader says of itself. What the provider does while it is led begins and ends with the term."""
+        """Handle Lead. The provider's background work starts and ends with the term."""
         given = request.valid_for
         valid_for = given.seconds + given.nanos / 1e9 if request.HasField("valid_for") else None
         begun = self._leadership.hear(request.cluster.uid, request.fencing, valid_for)
@@ -130,15 +130,15 @@ class Core:
             self._background.begin(begun, request.cluster)
 
     def _term(self, method: Method, request: Any) -> checks.Term | None:
-        """Return the term of a mutation, if terms are told at all; raise if it is not the present leader's."""
+        """Return a mutation's term, if the provider uses terms at all; raise if the caller is not the current leader."""
         told = pb.CAPABILITY_LEADERSHIP in self._advertised.capabilities
-        # What is missing is refused by its shape.
+        # The shape check refuses missing fields.
         if not (method.mutates and told and request.HasField("cluster") and request.HasField("fencing")):
             return None
         return self._leadership.term(request.cluster.uid, request.fencing)
 
     def _trust(self, context: Context) -> None:
-        """Refuse a client whose certificate carries no name that is asked for."""
+        """Refuse a client whose certificate has none of the required names."""
         if not self._client_names:
             return
         carried = {name.decode() for name in context.auth_context().get("x509_subject_alternative_name", ())}
@@ -147,8 +147,8 @@ class Core:
             raise ProviderError(pb.ERROR_REASON_PEER_NOT_TRUSTED, message)
 
     def _admit(self, method: Method, request: Any) -> checks.Term | None:
-        """Refuse what must not reach a method, in the contract's order; answer the term under which a mutation runs."""
-        # Who is there and what can it do are answered to the end.
+        """Refuse calls that must not reach a method, in the contract's order; return the term under which a mutation runs."""
+        # Identity and capabilities are answered until the end.
         if self._lifecycle.stop.is_set() and "cluster" in request.DESCRIPTOR.fields_by_name:
             raise errors.shutting_down()
         if method.mutates and pb.CAPABILITY_FENCING in self._advertised.capabilities:
@@ -176,12 +176,12 @@ async def _abort(context: Context, error: ProviderError) -> Never:
 
 
 def _patience(call: Call) -> float | None:
-    """How long the provider works on the call: a little less than the caller waits."""
+    """Return how long the provider works on the call: a little less than the caller waits."""
     left = call.remaining()
     return None if left is None else left - min(_HEADSTART, left / 10)
 
 
 def _headers(context: Context) -> dict[str, str]:
-    """The text headers of a call; of a doubled one, the last."""
+    """Return the text headers of a call; of a duplicate one, the last."""
     metadata = context.invocation_metadata() or ()
     return {key: value for key, value in metadata if isinstance(value, str)}

@@ -1,7 +1,7 @@
-"""The frames of a watch: started, changes, heartbeats, and a timely end.
+"""The frames of a watch: the started frame, changes, heartbeats, and a timely end.
 
-In: the provider's events. Out: the contract's frames. What changed is decided by the provider; when a stream begins, beats
-and ends is decided here.
+In: the provider's events. Out: the contract's frames. The provider decides what has changed; this module decides when a stream
+starts, beats and ends.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ Frames = AsyncGenerator[pb.WatchInstancesResponse, None]
 
 
 async def frames(watch: InstanceWatch, advertised: Advertised, stop: asyncio.Event) -> Frames:
-    """Return the frames of an open watch. Raises SHUTTING_DOWN at a stop, and what the provider raises."""
+    """Return the frames of an open watch. Raises SHUTTING_DOWN on a stop, and whatever the provider raises."""
     yield pb.WatchInstancesResponse(started=pb.WatchStarted(resumed=watch.resumed))
     clock = asyncio.get_running_loop().time
     every = advertised.bookmark_interval * _HEARTBEAT_SHARE
@@ -37,7 +37,7 @@ async def frames(watch: InstanceWatch, advertised: Advertised, stop: asyncio.Eve
                 raise errors.shutting_down()
             if clock() >= end:
                 return
-            # The heartbeat goes before the changes, or a busy stream would never beat.
+            # The heartbeat goes before changes, or a busy stream would never send one.
             if clock() >= beat:
                 beat = clock() + every
                 yield _bookmark(token)
@@ -66,7 +66,7 @@ def _next(watch: InstanceWatch) -> asyncio.Task[Any]:
 
 
 async def close(watch: InstanceWatch) -> None:
-    """Tell the provider that nobody reads any more."""
+    """Tell the provider that nobody reads the watch any more."""
     end = getattr(watch.events, "aclose", None)
     if end is not None:
         await end()

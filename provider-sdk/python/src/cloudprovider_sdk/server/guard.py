@@ -1,4 +1,4 @@
-"""What a method raises becomes an error of the contract; its cause is logged here and never leaves."""
+"""Turns whatever a method raises into an error of the contract; logs its cause, which never leaves the process."""
 
 import logging
 from collections.abc import Awaitable
@@ -13,7 +13,7 @@ _log = logging.getLogger("cloudprovider_sdk")
 
 
 async def guarded(call: Call, work: Awaitable[T]) -> T:
-    """Await a method of a provider."""
+    """Await a provider's method."""
     try:
         return await work
     except ProviderError as error:
@@ -21,8 +21,8 @@ async def guarded(call: Call, work: Awaitable[T]) -> T:
             _log.warning("%s: %s", error, _chain(error.__cause__))
         raise
     except TimeoutError as cause:
-        # The method's own limit for a call of its cloud: the caller's deadline cancels.
-        _log.warning("a call of the cloud took too long: %s", _chain(cause))
+        # The method's own limit for a call to its cloud: the caller's deadline cancels instead.
+        _log.warning("a call to the cloud took too long: %s", _chain(cause))
         raise errors.cloud_api_unavailable() from cause
     except Exception as cause:
         _log.exception("the method failed")

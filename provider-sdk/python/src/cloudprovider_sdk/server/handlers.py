@@ -1,4 +1,4 @@
-"""From the wire to the classes: which method belongs to which RPC. What happens around it is decided in `core`."""
+"""Maps RPCs to the methods that implement them. `core` decides what happens around each method."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -15,7 +15,7 @@ from cloudprovider_sdk.server.health import Health
 
 
 def handlers(provider: Provider, *, reflection: bool, client_names: tuple[str, ...] = ()) -> list[grpc.GenericRpcHandler]:
-    """Return the handlers of all services of a provider, and of nothing that it does not serve."""
+    """Return the handlers of the services that a provider serves, and of no others."""
     core = Core(provider, client_names)
     served = {
         contract.DISCOVERY: Discovery(provider, [contract.HEALTH, *([contract.REFLECTION] if reflection else [])]),
@@ -35,7 +35,7 @@ def _method(core: Core, method: Method, implementation: object) -> "grpc.RpcMeth
     run = getattr(implementation, method.attribute)
     codec = (method.request.FromString, method.response.SerializeToString)
     if method.streams:
-        # gRPC looks for a generator function; a partial of one is none.
+        # gRPC checks for a generator function, and a partial of one does not count.
         async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
             async for frame in core.stream(method, run, request, context):
                 yield frame

@@ -1,6 +1,6 @@
 """`grpc.health.v1.Health`: SERVING means that the provider accepts work, and nothing more.
 
-Streams end when the provider stops, after they told so, or a graceful stop would wait for them.
+When the provider stops, streams report it and end; a graceful stop would otherwise wait for them.
 """
 
 from collections.abc import AsyncIterator
@@ -20,13 +20,13 @@ _SERVING = {
 
 
 class Health:
-    """Serves health from the provider's life."""
+    """Serves health from the provider's lifecycle."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
 
     def handler(self) -> grpc.GenericRpcHandler:
-        """Return what the server is given."""
+        """Return the gRPC handler of the service."""
         codec = (HealthCheckRequest.FromString, HealthCheckResponse.SerializeToString)
         return grpc.method_handlers_generic_handler(
             contract.HEALTH,
@@ -37,7 +37,7 @@ class Health:
         )
 
     async def check(self, request: HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]) -> HealthCheckResponse:
-        """Return the health of a service as it is."""
+        """Return a service's current health."""
         health = self._lifecycle.health(request.service)
         if health is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, "the service is not served")
@@ -46,7 +46,7 @@ class Health:
     async def watch(
         self, request: HealthCheckRequest, _: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[HealthCheckResponse]:
-        """Return the health of a service whenever it changes. The protocol keeps the stream of an unknown one open."""
+        """Send a service's health whenever it changes. The protocol keeps the stream of an unknown service open."""
         told: int | None = None
         while True:
             last, changed = self._lifecycle.stop.is_set(), self._lifecycle.changed

@@ -1,7 +1,7 @@
 """One mutation at a time for each natural key.
 
-A caller that was cut off sends its request again while the first one still runs, and a new leader may send another: neither
-must meet a cloud that is half way. In: what a mutation is about. Out: whether something runs on it, and whether it is the same.
+A caller that lost its connection repeats its request while the first one still runs, and a new leader may send another: they
+must not interleave in the cloud. In: the keys of a mutation. Out: whether a mutation runs on them, and whether it is identical.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from cloudprovider_sdk.lifecycle import Lifecycle
 
 
 class Subject(NamedTuple):
-    """What a mutation, or one item of it, is about: its natural key, and the revision of the wanted state."""
+    """A natural key that a mutation, or one of its items, changes, and the revision of the wanted state."""
 
     kind: str
     cluster: str
@@ -30,7 +30,7 @@ class Subject(NamedTuple):
 
 
 def subjects(request: Any) -> list[Subject]:
-    """Return what a mutation is about: for a batch, one for each item in their order."""
+    """Return what a mutation changes; for a batch, one subject for each item, in their order."""
     cluster = request.cluster.uid
     match request:
         case pb.EnsureLoadBalancerRequest():
@@ -47,7 +47,7 @@ def subjects(request: Any) -> list[Subject]:
 
 
 def _network(cidr: str) -> str:
-    """CIDRs are compared as networks, never as text; the provider refuses a text that is not a CIDR."""
+    """Return a CIDR as a network: CIDRs are never compared as text. The provider refuses a text that is not a CIDR."""
     try:
         return str(ipaddress.ip_network(cidr, strict=False))
     except ValueError:
@@ -55,7 +55,7 @@ def _network(cidr: str) -> str:
 
 
 def fingerprint(request: Any) -> bytes:
-    """Equal for identical requests, whichever leader sends them."""
+    """Return a digest that is equal for identical requests, whichever leader sends them."""
     copy = type(request)()
     copy.CopyFrom(request)
     copy.ClearField("fencing")
@@ -64,11 +64,11 @@ def fingerprint(request: Any) -> bytes:
 
 
 Same = tuple[bytes, Term | None]
-"""What identical mutations have in common. Nobody joins one of a former leader: it is abandoned."""
+"""Identifies identical mutations. Includes the term, since nobody joins a former leader's mutation: it is abandoned."""
 
 
 class Lanes:
-    """The mutations that run, by fingerprint and by what they are about."""
+    """The running mutations, by fingerprint and by natural key."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
@@ -76,11 +76,11 @@ class Lanes:
         self._busy: set[tuple[str, str, str]] = set()
 
     def running(self, same: Same) -> asyncio.Task[Any] | None:
-        """Return the equal mutation that runs, to be joined."""
+        """Return the identical running mutation, to be joined."""
         return self._running.get(same)
 
     def busy(self, subject: Subject) -> bool:
-        """Whether anything runs on it."""
+        """Return whether a mutation runs on a subject."""
         return subject.key in self._busy
 
     def begin(

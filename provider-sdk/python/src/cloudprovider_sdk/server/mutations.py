@@ -1,7 +1,7 @@
-"""Runs mutations: once begun to the end of them or of leadership, one at a time for each natural key, none that was overtaken.
+"""Runs mutations: each until it is done or its term ends, one at a time for each natural key, none with a stale revision.
 
-In: an admitted request and the method that serves it. Out: its answer. What must not run is refused; of a batch, only the
-items in question.
+In: an admitted request and the method that serves it. Out: its response. Refuses what must not run; of a batch, only the
+items concerned.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ Refused = list[tuple[str, pb.ItemError]]
 
 
 class Mutations:
-    """What runs, and what was accepted, of one provider."""
+    """The running mutations and the accepted revisions of one provider."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lanes = Lanes(lifecycle)
         self._revisions = Revisions()
 
     async def run(self, call: Call, term: Term | None, request: Any, empty: Any, work: Work) -> Any:
-        """Run a mutation, or join the same one that runs. The caller may be cancelled; what runs is not, but by its term's end.
+        """Run a mutation, or join the identical running one. It goes on if its caller is cancelled, but ends with its term.
 
-        Items that are refused are taken out of `request` before `work` begins; if none is left, `empty` is filled instead.
+        Refused items are removed from `request` before `work` begins; if none is left, their results go into `empty` instead.
         """
         same = fingerprint(request), term
         running = self._lanes.running(same)
@@ -83,7 +83,7 @@ def _give_up_with(term: Term, running: asyncio.Task[Any], give_up: asyncio.Event
 async def _run(request: Any, empty: Any, work: Work, refused: Refused) -> Any:
     answer = empty
     if not refused or request.items:
-        # Whoever waits has a deadline of their own; this ends what nobody waits for any more.
+        # Callers have their own deadlines; this ends work that nobody waits for any more.
         async with asyncio.timeout(LONGEST_DEADLINE_SECONDS):
             answer = await work()
     for key, error in refused:

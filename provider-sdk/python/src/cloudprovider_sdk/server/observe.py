@@ -1,4 +1,4 @@
-"""The span, the metrics and the log line of every RPC, as its caller sees it."""
+"""The span, the metrics and the log line of every RPC."""
 
 import logging
 import time
@@ -21,22 +21,22 @@ _DEFECTS = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.St
 
 @dataclass(slots=True)
 class Outcome:
-    """How a call ends. Unless something is said, its caller went away."""
+    """How a call ended. Until it is set, the caller disconnected."""
 
     code: grpc.StatusCode = grpc.StatusCode.CANCELLED
     reason: str = ""
 
     def ok(self) -> None:
-        """It was answered."""
+        """Record success."""
         self.code = grpc.StatusCode.OK
 
     def failed(self, error: ProviderError) -> None:
-        """It was answered with an error."""
+        """Record an error."""
         self.code, self.reason = code_of(error.reason), error.reason_name
 
 
 class Observer:
-    """Watches calls."""
+    """Observes calls."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -45,7 +45,7 @@ class Observer:
 
     @contextmanager
     def watch(self, method: Method, call: Call, headers: Mapping[str, str], items: int | None) -> Iterator[Outcome]:
-        """Measure what runs within; the caller's span is the parent of its own."""
+        """Observe the call that runs within the block; the caller's span is its parent."""
         outcome, began = Outcome(), time.monotonic()
         self._metrics.started(method)
         if items is not None:

@@ -1,4 +1,4 @@
-"""From the first connection to the last mutation."""
+"""Runs a server, from the first connection to the last mutation."""
 
 import asyncio
 import logging
@@ -20,19 +20,19 @@ from cloudprovider_sdk.server.tls import Certificates
 _log = logging.getLogger("cloudprovider_sdk")
 
 _LAST_WORDS: Final = 1.0
-"""What a mutation that was told to give up still gets, in seconds."""
+"""How long, in seconds, a mutation that was told to give up may still run."""
 
 
 async def serve(provider: Provider, options: ServeOptions, *, signals: bool = True) -> None:
     """Serve a provider until SIGTERM, SIGINT or `Provider.stop`; then stop gracefully.
 
-    Raises `OSError`, `RuntimeError` or `ValueError` when the endpoint cannot be opened: each names the value and the remedy.
+    Raises `OSError`, `RuntimeError` or `ValueError` if it cannot listen; each names the value and the remedy.
     """
     await Server(provider, options).run(signals=signals)
 
 
 class Server:
-    """A provider whose endpoint is open. Make it within a running event loop."""
+    """A provider with an open endpoint. Create it in a running event loop."""
 
     def __init__(self, provider: Provider, options: ServeOptions) -> None:
         self._provider = provider
@@ -43,7 +43,7 @@ class Server:
             options=[
                 ("grpc.max_receive_message_length", size),
                 ("grpc.max_send_message_length", size),
-                # Two processes on one port would look like one that restarts all the time.
+                # Two processes on one port would look like a single one that keeps restarting.
                 ("grpc.so_reuseport", 0),
             ],
         )
@@ -68,10 +68,10 @@ class Server:
         return Endpoint(host=endpoint.host, port=port)
 
     async def run(self, *, signals: bool = True) -> None:
-        """Serve until it is told to stop.
+        """Serve until the provider is stopped.
 
-        Then it is not serving, streams end, running mutations are finished for as long as `shutdown_grace` says, and the
-        socket's file is removed.
+        Then health turns to NOT_SERVING, streams end, running mutations get `shutdown_grace` to finish, and the
+        socket file is removed.
         """
         provider, life = self._provider, self._provider.lifecycle
         with self._metrics(), _stopping_at_signals(provider, wanted=signals):
@@ -90,7 +90,7 @@ class Server:
         answered = asyncio.create_task(self._server.stop(grace + _LAST_WORDS))
         if not await life.mutations_end(grace):
             extra = {"mutations": len(life.mutations)}
-            _log.warning("the time to stop is over; running mutations are abandoned", extra=extra)
+            _log.warning("the grace period is over; running mutations are abandoned", extra=extra)
             life.give_up()
             await life.mutations_end(_LAST_WORDS)
             for mutation in list(life.mutations):
@@ -99,7 +99,7 @@ class Server:
 
     @contextmanager
     def _metrics(self) -> Iterator[None]:
-        """Serve metrics, if they are, over HTTP from a thread."""
+        """Serve metrics over HTTP from a thread, if there is an address for them."""
         if self._options.metrics_address is None:
             yield
             return
@@ -118,7 +118,7 @@ class Server:
 
 @contextmanager
 def _stopping_at_signals(provider: Provider, *, wanted: bool) -> Iterator[None]:
-    """Stop gracefully at the first SIGTERM or SIGINT; a second one ends the process at once."""
+    """Stop gracefully on the first SIGTERM or SIGINT; a second one ends the process at once."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGTERM, signal.SIGINT) if wanted else ()
 

@@ -1,6 +1,6 @@
 """The Unix socket: in a directory that nobody else can enter, at a path that nobody else uses, removed at the end.
 
-gRPC for Python cannot tell who calls over a socket: the directory is the guard, beside the host's own check of its peer.
+gRPC for Python cannot identify the caller on a socket: the directory is the guard, apart from the host's own check of its peer.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ _FORBIDDEN: Final = 0o027
 _DIRECTORY_MODE: Final = 0o700
 _SOCKET_MODE: Final = 0o660
 _ANSWER_WITHIN: Final = 2.0
-"""A process that takes longer to accept a connection hangs, but exists: its socket is in use."""
+"""A process that takes longer to accept a connection hangs but exists, so its socket is in use."""
 
 
 class SocketFile:
@@ -34,18 +34,18 @@ class SocketFile:
         self._inode = _inode(path)
 
     def remove(self) -> None:
-        """Remove it, unless it is gone or another one has replaced it."""
+        """Remove the file, unless it is gone or another one has replaced it."""
         with suppress(FileNotFoundError):
             if _inode(self._path) == self._inode:
                 self._path.unlink()
 
 
 def listen(server: grpc.aio.Server, path: Path) -> SocketFile:
-    """Open the socket at a path; replace a stale one, but not one that answers.
+    """Listen on a socket; replace a stale one, but not one that answers.
 
     Raises `OSError` or `RuntimeError` with the value and the remedy.
     """
-    # Held until the socket stands: of two that start at once, the second sees the first's socket.
+    # Locked until the socket exists: if two processes start at once, the second sees the first one's socket.
     with _locked(path.parent):
         _remove_stale(path)
         server.add_insecure_port(f"unix:{quote(str(path))}")
@@ -98,12 +98,12 @@ def _remove_stale(path: Path) -> None:
         try:
             probe.connect(str(path))
         except ConnectionRefusedError:
-            _log.info("a stale socket is removed", extra={"path": str(path)})
+            _log.info("removing a stale socket", extra={"path": str(path)})
             path.unlink()
             return
         except PermissionError as error:
-            raise PermissionError(f"cannot listen on unix://{path}: the socket that is there may not be tried") from error
+            raise PermissionError(f"cannot listen on unix://{path}: no permission to test the socket; remove it") from error
         except OSError:
-            # Too busy to answer: somebody is there.
+            # Too busy to answer, but somebody is there.
             pass
-    raise OSError(f"{path} is already in use: a process answers on it; stop that one or choose another --endpoint")
+    raise OSError(f"{path} is already in use: a process listens on it; stop it or choose another --endpoint")

@@ -1,6 +1,6 @@
-"""Mutual TLS: every client shows a certificate that a trusted authority signed. There is no other TCP.
+"""Mutual TLS: every client presents a certificate that a trusted authority signed. Other TCP is not supported.
 
-The files are read again when they change: rotation needs no restart.
+Changed files are reloaded, so that rotation needs no restart.
 """
 
 import logging
@@ -17,11 +17,11 @@ from cloudprovider_sdk.options import ServeOptions
 _log = logging.getLogger("cloudprovider_sdk")
 
 Stamp = tuple[tuple[int, ...], ...]
-"""What tells that a file was changed or replaced."""
+"""Shows that a file has been changed or replaced."""
 
 
 class Certificates:
-    """The certificates in use. gRPC asks for them at each handshake, on a thread of its own."""
+    """The certificates in use. gRPC asks for them on every handshake, on its own thread."""
 
     def __init__(self, options: ServeOptions) -> None:
         named = (options.tls_cert_file, options.tls_key_file, options.tls_client_ca_file)
@@ -32,21 +32,21 @@ class Certificates:
             )
         self._certificate, self._key, self._authorities = self._files = files
         self._lock = threading.Lock()
-        # The stamp is taken first: a change during the reading is then seen the next time.
+        # The stamp is taken first: a change while loading is then noticed the next time.
         self._stamp = self._stamp_now()
         self._initial = self._load()
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Return what a server is given."""
-        # gRPC takes None for "no change", which its stubs do not know.
+        """Return the server's credentials."""
+        # gRPC accepts None for "no change", but its stubs do not allow it.
         changed = cast("Callable[[], grpc.ServerCertificateConfiguration]", self._changed)
         return grpc.dynamic_ssl_server_credentials(self._initial, changed, require_client_authentication=True)
 
     def _changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return what files that changed hold now, None where nothing did.
+        """Return the contents of changed files, or None if nothing has changed.
 
-        When they are no good (half written, or a key that does not fit yet), the last good ones stay and the files are tried
-        again at the next handshake.
+        While they are unusable (half written, or a key that does not match yet), the last good ones stay in use, and the files
+        are tried again on the next handshake.
         """
         with self._lock:
             try:
@@ -68,7 +68,7 @@ class Certificates:
         )
 
     def _load(self) -> grpc.ServerCertificateConfiguration:
-        # OpenSSL tries them first: gRPC would tell of a bad file at a handshake, and not which.
+        # OpenSSL checks them first: gRPC would report a bad file only on a handshake, and not which one.
         trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             trial.load_cert_chain(self._certificate, self._key)
