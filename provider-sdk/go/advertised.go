@@ -19,7 +19,7 @@ const (
 	defaultWatchMaxAge      = 30 * time.Minute
 )
 
-// advertised is what a provider advertises: the response of GetCapabilities, and the values that this package uses.
+// advertised is what a provider advertises: the response of GetCapabilities, and the values in it that this package uses.
 type advertised struct {
 	answer           *pb.GetCapabilitiesResponse
 	limits           checks.Limits

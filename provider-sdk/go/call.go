@@ -11,22 +11,22 @@ import (
 
 // Call is what a method knows about the call that it serves, apart from the request.
 type Call struct {
-	// Service is its fully qualified name, for example "ccm.cloudprovider.v1alpha1.Instances".
+	// Service is the fully qualified name, for example "ccm.cloudprovider.v1alpha1.Instances".
 	Service string
 	// Method is the name of the RPC, for example "BatchGetInstances".
 	Method string
-	// RequestID is the caller's x-request-id, or a random one: the same as in this call's log lines.
+	// RequestID is the caller's x-request-id, or a random one; this call's log lines carry it too.
 	RequestID string
-	// TraceParent is the caller's W3C traceparent, to be handed on to a cloud that takes it; empty when there is none.
+	// TraceParent is the caller's W3C traceparent, to pass on to a cloud that accepts it; empty if there is none.
 	TraceParent string
-	// Cluster is on whose behalf the call is made; nil when the request names none.
+	// Cluster is the cluster on whose behalf the host calls; nil if the request names none.
 	Cluster *pb.ClusterRef
-	// Deadline is when the caller stops waiting; zero for streams, and for a caller that set none. The context of a mutation
-	// outlives it.
+	// Deadline is when the caller stops waiting; zero for streams, and for a caller that set no deadline. The context of a
+	// mutation outlives it.
 	Deadline time.Time
-	// Peer is who calls: PeerUnix or credentials.TLSInfo.
+	// Peer is the caller: PeerUnix or credentials.TLSInfo.
 	Peer credentials.AuthInfo
-	// CallerGone is closed when nobody waits for the answer any more. For information: a mutation goes on.
+	// CallerGone is closed when nobody waits for the response any more. For information only: a mutation continues.
 	CallerGone <-chan struct{}
 
 	method method

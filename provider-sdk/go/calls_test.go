@@ -236,7 +236,7 @@ func TestOvertakenRevisions(t *testing.T) {
 	expect(t, err, codes.Aborted, pb.ErrorReason_ERROR_REASON_STALE_REVISION)
 }
 
-// [R:deadline-honoured] A method that ignores its context does not hold its caller.
+// [R:deadline-honoured] A method that ignores its context does not hold up its caller.
 func TestDeadlinesAreAnsweredInTime(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
@@ -251,7 +251,7 @@ func TestDeadlinesAreAnsweredInTime(t *testing.T) {
 	expect(t, err, codes.DeadlineExceeded, 0)
 }
 
-// A read that nobody waits for is told so.
+// A read that nobody waits for is cancelled.
 func TestAReadEndsWithItsCaller(t *testing.T) {
 	begun, told := make(chan bool, 1), make(chan error, 1)
 	cloud := &cloud{batchGet: func(ctx context.Context, _ *pb.BatchGetInstancesRequest) (*pb.BatchGetInstancesResponse, error) {
@@ -301,7 +301,7 @@ func TestAMutationIsFinishedThoughItsCallerIsGone(t *testing.T) {
 	}
 }
 
-// What a host does after an answer that was lost, or a deadline that passed.
+// What a host does after a lost answer or a passed deadline.
 func TestAnEqualMutationJoinsTheOneThatRuns(t *testing.T) {
 	begun, release := make(chan bool, 9), make(chan bool)
 	cloud := &cloud{ensure: func(context.Context, *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
@@ -421,7 +421,7 @@ func TestOnlyWhatIsThereIsServed(t *testing.T) {
 	expect(t, err, codes.Unimplemented, 0)
 }
 
-// The default limit is 16 MiB, either way: above gRPC's own 4 MiB, and it ends somewhere.
+// The default limit is 16 MiB in both directions: more than gRPC's own 4 MiB, but bounded.
 func TestMessageLimits(t *testing.T) {
 	cloud := &cloud{batchGet: func(_ context.Context, request *pb.BatchGetInstancesRequest) (*pb.BatchGetInstancesResponse, error) {
 		labels := request.GetQueries()[0].GetNode().GetLabels()

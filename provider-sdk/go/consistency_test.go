@@ -76,7 +76,7 @@ func TestDefaultsStandWhereNothingIsAdvertised(t *testing.T) {
 	}
 }
 
-// Every RPC of the contract is in the bounded list, and mutations are told from reads.
+// Every RPC of the contract is in the bounded list, with mutations distinguished from reads.
 func TestMethodsAreKnown(t *testing.T) {
 	kinds := map[kind]int{}
 	for full, method := range methods {

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// mutationBound ends a mutation whose caller is long gone: the longest deadline of the contract.
+	// mutationBound ends a mutation whose caller has long disconnected: the longest deadline of the contract.
 	mutationBound = 10 * time.Minute
-	// headstart: the answer "deadline exceeded" leaves this much earlier, so that it can still arrive.
+	// headstart is how much earlier "deadline exceeded" is sent, so that it still reaches the caller.
 	headstart = 5 * time.Millisecond
 )
 
@@ -125,7 +125,7 @@ func (c *core) gated(call *Call, handler grpc.UnaryHandler) grpc.UnaryHandler {
 	}
 }
 
-// mutate runs a mutation. Once started it finishes, even if the caller is gone, unless leadership ends. It joins an
+// mutate runs a mutation. Once started it finishes, even if the caller disconnects, unless its term ends. It joins an
 // identical running mutation, and is refused if another one works on one of its keys.
 func (c *core) mutate(ctx, term context.Context, request any, handler grpc.UnaryHandler) (any, error) {
 	call, _ := CallFrom(ctx)
@@ -193,13 +193,13 @@ func Outlive(ctx context.Context) (work context.Context, done context.CancelFunc
 	return under.begin(ctx)
 }
 
-// outcome is how a method ended.
+// outcome is a method's response or error.
 type outcome struct {
 	answer any
 	err    error
 }
 
-// begin runs a method beside its caller.
+// begin runs a method in the background.
 func begin(ctx context.Context, request any, handler grpc.UnaryHandler) <-chan outcome {
 	ended := make(chan outcome, 1)
 	go func() {
@@ -214,7 +214,7 @@ func begin(ctx context.Context, request any, handler grpc.UnaryHandler) <-chan o
 		if out.err != nil {
 			out.err = fail(ctx, out.err)
 		} else if missing(out.answer) {
-			out.err = fail(ctx, errors.New("the method answered nil without an error"))
+			out.err = fail(ctx, errors.New("the method returned nil without an error"))
 		}
 	}()
 	return ended

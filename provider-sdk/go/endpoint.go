@@ -17,7 +17,7 @@ type Endpoint struct {
 	network, address string
 }
 
-// ParseEndpoint reads unix:///path/of/the/socket, an absolute path, or tcp://address:port. The error names the remedy.
+// ParseEndpoint parses unix:///path/of/the/socket, an absolute path, or tcp://address:port. The error names the remedy.
 func ParseEndpoint(text string) (Endpoint, error) {
 	if strings.HasPrefix(text, "unix-abstract:") || strings.HasPrefix(text, "@") || strings.HasPrefix(text, "unix:@") {
 		return Endpoint{}, fmt.Errorf("%q: abstract sockets have no file permissions; write unix:///path/of/the/socket", text)

@@ -19,10 +19,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// patience bounds what never should take long: it only ends a test that failed.
+// patience is a limit that only failing tests reach.
 const patience = 20 * time.Second
 
-// cloud is a provider whose methods are given by each test; those that are not answer nothing.
+// cloud is a provider whose methods each test replaces; the others return empty responses.
 type cloud struct {
 	batchGet func(context.Context, *pb.BatchGetInstancesRequest) (*pb.BatchGetInstancesResponse, error)
 	watch    func(context.Context, *pb.WatchInstancesRequest) (*sdk.Watch, error)
@@ -73,7 +73,7 @@ func (c *cloud) ListLoadBalancers(context.Context, *pb.ListLoadBalancersRequest)
 	return &pb.ListLoadBalancersResponse{}, nil
 }
 
-// onlyInstances hides what else a value can do.
+// onlyInstances hides the optional interfaces of a value.
 type onlyInstances struct{ sdk.Instances }
 
 // served is a provider that is being served.
@@ -84,7 +84,7 @@ type served struct {
 	ended chan error
 }
 
-// provider makes one of the whole cloud, with the given options last.
+// provider creates one from the whole cloud, with the given options last.
 func provider(t *testing.T, cloud *cloud, options ...sdk.Option) *sdk.Provider {
 	t.Helper()
 	options = append([]sdk.Option{
@@ -98,7 +98,7 @@ func provider(t *testing.T, cloud *cloud, options ...sdk.Option) *sdk.Provider {
 	return made
 }
 
-// serve serves it on a socket of its own until the test ends.
+// serve serves it on its own socket until the test ends.
 func serve(t *testing.T, made *sdk.Provider, options ...sdk.ServeOption) *served {
 	t.Helper()
 	path := socketPath(t)
@@ -116,7 +116,7 @@ func serve(t *testing.T, made *sdk.Provider, options ...sdk.ServeOption) *served
 	return out
 }
 
-// wait waits for the end of serving.
+// wait waits until serving has ended.
 func (s *served) wait(t *testing.T) {
 	t.Helper()
 	select {
@@ -141,7 +141,7 @@ func (s *served) dial(t *testing.T) *grpc.ClientConn {
 	return conn
 }
 
-// socketPath is short enough wherever the tests' own folders are.
+// socketPath is short enough wherever the tests' own directories are.
 func socketPath(t *testing.T) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "sdk")
@@ -159,7 +159,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// expect checks code and reason of an error; an empty reason means none of ours.
+// expect checks the code and the reason of an error; an empty reason means that it has none of ours.
 func expect(t *testing.T, err error, code codes.Code, reason pb.ErrorReason) {
 	t.Helper()
 	found, ours := fault.FromStatus(err)
@@ -199,7 +199,7 @@ func service(uid string) *pb.Service {
 	return &pb.Service{Ref: &pb.ServiceRef{Namespace: "default", Name: "web", Uid: uid}}
 }
 
-// buffer is a log that many may write to.
+// buffer is a log that supports concurrent writes.
 type buffer struct {
 	mu   sync.Mutex
 	text []byte

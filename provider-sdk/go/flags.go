@@ -38,7 +38,7 @@ func BindFlags(set *flag.FlagSet) *Flags {
 	set.Func("tls-client-names", "`name,...`: DNS names, one of which a client's certificate must carry; by default any certificate of the authorities is accepted", func(text string) error {
 		s.tls.ClientNames = strings.Split(text, ",")
 		if slices.Contains(s.tls.ClientNames, "") {
-			return fmt.Errorf("%q holds an empty name; write for example ccm-host.kube-system", text)
+			return fmt.Errorf("%q contains an empty name; write for example ccm-host.kube-system", text)
 		}
 		return nil
 	})

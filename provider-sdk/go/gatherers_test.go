@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// P6: a vendor's metrics are served wherever they are registered, and what two registries have is served once.
+// P6: a vendor's metrics are served wherever they are registered, and metrics in two registries only once.
 func TestMetricsOfOtherRegistriesAreServed(t *testing.T) {
 	one, other := prometheus.NewRegistry(), prometheus.NewRegistry()
 	for registry, value := range map[*prometheus.Registry]float64{one: 1, other: 2} {

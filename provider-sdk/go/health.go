@@ -39,7 +39,7 @@ func (s *healthServer) Watch(request *healthpb.HealthCheckRequest, stream grpc.S
 		health := s.life.health(request.GetService())
 		now := servingStatus(health.serving)
 		if !health.known {
-			// The protocol keeps such a stream open, since the service might come; here it never does.
+			// The protocol keeps such a stream open, since the service might be registered later; here it never is.
 			now = healthpb.HealthCheckResponse_SERVICE_UNKNOWN
 		}
 		if now != told {

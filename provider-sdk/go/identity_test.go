@@ -163,7 +163,7 @@ func TestReflectionIsOffUnlessAsked(t *testing.T) {
 				FileContainingSymbol: "ccm.cloudprovider.v1alpha1.Instances",
 			},
 		}
-		// Refused already, the stream says EOF here and why when it is read.
+		// The call is already refused: the stream returns EOF here, and the reason when it is read.
 		if err := stream.Send(ask); err != nil && !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}

@@ -16,14 +16,14 @@ type lanes struct {
 	busy map[checks.Subject]*underway
 }
 
-// underway is a running mutation, for every caller that waits for it.
+// underway is a running mutation, shared by all callers that wait for it.
 type underway struct {
 	request proto.Message
 	ended   chan struct{}
 	out     outcome
 }
 
-// wait returns its outcome.
+// wait returns a channel with its outcome.
 func (u *underway) wait() <-chan outcome {
 	out := make(chan outcome, 1)
 	go func() {

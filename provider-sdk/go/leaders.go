@@ -14,11 +14,11 @@ import (
 type Leaders int
 
 const (
-	// Told is by Lead: CAPABILITY_LEADERSHIP.
+	// Told relies on Lead: CAPABILITY_LEADERSHIP.
 	Told Leaders = iota
-	// Compared is by the highest epoch that this process saw: CAPABILITY_FENCING.
+	// Compared relies on the highest epoch that this process has seen: CAPABILITY_FENCING.
 	Compared
-	// Ignored is not at all. For tests of hosts, and for a provider that does it by better means than memory.
+	// Ignored does not distinguish them. For tests of hosts, and for a provider with better means than memory.
 	Ignored
 )
 
@@ -35,11 +35,11 @@ func WithWhileLeading(work func(ctx context.Context, cluster *pb.ClusterRef)) Op
 	return func(p *Provider) { p.whileLeading = work }
 }
 
-// leaders records who leads, and the work done meanwhile.
+// leaders records who leads, and the background work of each term.
 type leaders struct {
 	leadership checks.Leadership
 	mu         sync.Mutex
-	// returned is closed when the work of a cluster's last term has returned; by the cluster's uid.
+	// returned is closed when the work of a cluster's latest term has returned; by the cluster's uid.
 	returned map[string]<-chan struct{}
 }
 
@@ -48,7 +48,7 @@ type leaders struct {
 func (c *core) term(request any) (context.Context, error) {
 	fencing, cluster := checks.Fencing(request), checks.Cluster(request)
 	if fencing == nil || cluster == nil || !c.provider.advertised.has(pb.Capability_CAPABILITY_LEADERSHIP) {
-		return nil, nil // What is missing is refused by its shape.
+		return nil, nil // The shape check refuses missing fields.
 	}
 	return c.leadership.Term(cluster.GetUid(), fencing)
 }

@@ -28,7 +28,7 @@ var (
 	zero = durationpb.New(0)
 )
 
-// waysToEnd are the ways in which leadership ends: how it begins, and what ends it.
+// waysToEnd are the ways in which leadership ends: how it starts, and what ends it.
 var waysToEnd = []struct {
 	how   string
 	first *durationpb.Duration
@@ -49,7 +49,7 @@ func TestAMutationIsGivenUpWhenLeadershipEnds(t *testing.T) {
 				begun <- true
 				<-ctx.Done()
 				ended <- ctx.Err()
-				return &pb.EnsureLoadBalancerResponse{}, nil // Whatever it says then.
+				return &pb.EnsureLoadBalancerResponse{}, nil // Its outcome no longer matters.
 			}}
 			conn := serve(t, provider(t, cloud)).dial(t)
 			lead(t, conn, 1, row.first)
@@ -70,7 +70,7 @@ func TestAMutationIsGivenUpWhenLeadershipEnds(t *testing.T) {
 	}
 }
 
-// A method that does not look at its context holds up no answer, and what it left behind ends, too. [R:lead-ends]
+// A method that ignores its context delays no answer, and the work that it left behind ends too. [R:lead-ends]
 func TestWhatOutlivesItsMutationEndsWithLeadership(t *testing.T) {
 	begun, ended, answered := make(chan bool, 1), make(chan error, 1), make(chan error, 1)
 	release := make(chan struct{})

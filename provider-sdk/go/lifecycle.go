@@ -10,9 +10,9 @@ import (
 // lifecycle is the life of a served provider: whether it accepts work, whether it is stopping, and which mutations
 // still run.
 type lifecycle struct {
-	// stop ends when a stop was asked for: no new work, streams end.
+	// stop is cancelled when the provider begins to stop: it accepts no new work, and streams end.
 	stop context.Context
-	// giveUp ends when the time for a graceful stop is over: what runs gives up.
+	// giveUp is cancelled when the grace period is over: running work is abandoned.
 	giveUp context.Context
 
 	stopNow, giveUpNow context.CancelFunc
@@ -38,9 +38,9 @@ func newLifecycle(services []string) *lifecycle {
 // health is whether a service accepts work at one moment.
 type health struct {
 	known, serving bool
-	// last reports that this is how it stays: the process stops.
+	// last reports that the process is stopping, so this is final.
 	last bool
-	// changed is closed when it changes.
+	// changed is closed when the health changes.
 	changed <-chan struct{}
 }
 
@@ -72,13 +72,13 @@ func (l *lifecycle) set(service string, serving bool) bool {
 	return known
 }
 
-// tell wakes the watchers of the health; the caller holds the lock.
+// tell wakes those who watch the health; the caller holds the lock.
 func (l *lifecycle) tell() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// beginStop begins to stop: health first, so that callers learn of it before their streams end.
+// beginStop begins to stop: health first, so that callers see it before their streams end.
 func (l *lifecycle) beginStop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// door is an open endpoint: trusted peers are served, others get an error with the reason.
+// door is an open endpoint: trusted peers are served, others get an error that says why.
 type door struct {
 	passed, rest net.Listener
 	credentials  credentials.TransportCredentials
@@ -67,7 +67,7 @@ func (s *serving) openTCP(endpoint Endpoint, provider *Provider) (door, error) {
 	return door{listener, nil, credentials.NewTLS(config), endpoint}, nil
 }
 
-// openMetrics opens the address of the metrics; nil when there is none.
+// openMetrics listens on the metrics address; nil if there is none.
 func (s *serving) openMetrics() (net.Listener, error) {
 	address := s.metricsAddress
 	if address == "" {

@@ -31,15 +31,15 @@ type method struct {
 type kind int
 
 const (
-	// always is answered out of memory, whatever state the process is in.
+	// always is answered from memory, in any state of the process.
 	always kind = iota
-	// read may be given up.
+	// read may be cancelled.
 	read
-	// mutation is run to its end, unless leadership ends.
+	// mutation runs until it is done, unless its term ends.
 	mutation
 )
 
-// unknownMethod stands for any RPC that is not in the contract.
+// unknownMethod stands for any RPC outside the contract.
 var unknownMethod = method{service: "other", name: "other"}
 
 // methods holds the contract's RPCs by full name, from its descriptors.
@@ -73,7 +73,7 @@ func kindOf(service protoreflect.ServiceDescriptor, one protoreflect.MethodDescr
 		return always
 	}
 	options, _ := one.Options().(*descriptorpb.MethodOptions)
-	// Lead changes nothing in the cloud, and is over at once.
+	// Lead is idempotent but changes nothing in the cloud, and returns at once.
 	if one.Name() == "Lead" || options.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS {
 		return read
 	}

@@ -28,7 +28,7 @@ func newMetrics() *metrics {
 			Name:        "cloudprovider_rpc_duration_seconds",
 			Help:        "Time from the arrival of an RPC to the head of its answer, by outcome.",
 			ConstLabels: role,
-			// From a call answered out of memory to the longest deadline of the contract.
+			// From a call answered from memory to the longest deadline of the contract.
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30, 120, 600},
 		}, []string{"service", "method", "code", "reason"}),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -64,7 +64,7 @@ func (m *metrics) handler() http.Handler {
 	return mux
 }
 
-// gather returns each metric once: libraries' registries all contain the metrics of the process.
+// gather returns each metric once, since the registries of libraries all contain the metrics of the process.
 func (m *metrics) gather() (all []*dto.MetricFamily, err error) {
 	seen := map[string]bool{}
 	for _, one := range append([]prometheus.Gatherer{m.registry}, m.others...) {

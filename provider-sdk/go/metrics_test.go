@@ -45,7 +45,7 @@ func TestEveryCallIsMeasured(t *testing.T) {
 	for _, request := range []*pb.BatchGetInstancesRequest{queries("a"), queries("a", "b"), queries("a", "b", "c"), {}} {
 		client.BatchGetInstances(soon(t), request)
 	}
-	frame(t, watch(t, server)) // It goes on, but is answered.
+	frame(t, watch(t, server)) // The stream continues, but counts as answered.
 	for _, want := range []string{
 		`cloudprovider_rpc_duration_seconds_count{code="OK",method="BatchGetInstances",reason="",role="provider",service="ccm.cloudprovider.v1alpha1.Instances"} 2`,
 		`cloudprovider_rpc_duration_seconds_count{code="UNAVAILABLE",method="BatchGetInstances",reason="CLOUD_API_UNAVAILABLE",role="provider",service="ccm.cloudprovider.v1alpha1.Instances"} 1`,
@@ -55,7 +55,7 @@ func TestEveryCallIsMeasured(t *testing.T) {
 		`cloudprovider_rpc_batch_size_sum{method="BatchGetInstances",role="provider",service="ccm.cloudprovider.v1alpha1.Instances"} 6`,
 		`cloud_api_calls_total 5`,
 	} {
-		// A stream is measured just after its first frame left.
+		// A stream is measured just after its first frame was sent.
 		text, until := scrape(t, server), time.Now().Add(patience)
 		for !strings.Contains(text, want) && time.Now().Before(until) {
 			text = scrape(t, server)

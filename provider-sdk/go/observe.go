@@ -26,7 +26,7 @@ const (
 	traceParent  = "traceparent"
 )
 
-// observer gives every RPC its context, its log lines and its metrics, as its caller sees it.
+// observer gives every RPC its context, its log lines and its metrics.
 type observer struct {
 	log     *slog.Logger
 	metrics *metrics
@@ -42,7 +42,7 @@ type running struct {
 
 func (o *observer) begin(ctx context.Context, full string) (context.Context, *running) {
 	headers, _ := metadata.FromIncomingContext(ctx)
-	// Outgoing calls of a provider that uses OpenTelemetry go on with the caller's trace.
+	// Outgoing calls of a provider that uses OpenTelemetry continue the caller's trace.
 	ctx = propagation.TraceContext{}.Extract(ctx, carrier(headers))
 	of := methodOf(full)
 	call := &Call{
@@ -95,7 +95,7 @@ func (o *observer) stream(server any, stream grpc.ServerStream, info *grpc.Strea
 	return handler(server, &observedStream{stream, ctx, running})
 }
 
-// observedStream has its outcome with its first response; its end is not awaited.
+// observedStream records its outcome with its first response, not at its end.
 type observedStream struct {
 	grpc.ServerStream
 	ctx     context.Context
@@ -124,16 +124,16 @@ func errPanic(panicked any) error {
 	return fault.Internal(fmt.Errorf("the method panicked: %v\n%s", panicked, debug.Stack()))
 }
 
-// fail is an error that leaves the process: its cause stays in the log, and it has the contract's ErrorInfo.
+// fail turns an error into one that may leave the process: with the contract's ErrorInfo, its cause only in the log.
 func fail(ctx context.Context, err error) error {
 	var found *fault.Error
 	switch {
 	case errors.As(err, &found):
 	case errors.Is(err, context.DeadlineExceeded):
-		// The caller's own deadline was answered before: this one is a bound of the provider on a call of its cloud.
+		// The caller's own deadline was answered before: this is the provider's limit for a call to its cloud.
 		found = fault.CloudAPIUnavailable(fault.WithCause(err))
 	case errors.Is(err, context.Canceled):
-		// So only the end of the time for a graceful stop ends the work of a caller who still waits.
+		// Only the end of the grace period cancels work whose caller still waits.
 		found = fault.ShuttingDown()
 	default:
 		found = fault.Internal(err)

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// claimSize is what a token holds besides its signature and its meaning: the time, and where the meaning stands.
+	// claimSize is the size of the time, and of the byte that says where the cloud's token is.
 	claimSize = 8 + 1
-	// longestWithin is the longest meaning that a token of 1 KiB has room for.
+	// longestWithin is the longest cloud's token that fits into a token of 1 KiB.
 	longestWithin = 1024/4*3 - sha256.Size - claimSize
 	isWithin      = 0
 	isKept        = 1
-	// mostKept tokens of clouds that are too long for ours are kept; the oldest go first, and are then too old.
+	// mostKept is the number of oversized cloud tokens kept in memory; the oldest are dropped first and count as expired.
 	mostKept = 4096
 	// defaultTokenValidity is the contract's.
 	defaultTokenValidity = 5 * time.Minute
@@ -37,9 +37,9 @@ type PageRequest interface {
 	GetPageToken() string
 }
 
-// Pager cuts lists into pages, or passes on a cloud's own pages; one per provider suffices. Its tokens have at most
-// 1 KiB and stay valid for the promised time. They are signed, together with list, cluster and time, with a key of this
-// process, so that a token that was never issued is recognised.
+// Pager cuts lists into pages, or passes on a cloud's own pages; a provider needs only one. Its tokens have at most
+// 1 KiB and stay valid for the promised time. They are signed, together with list, cluster and time, with a secret of this
+// process, so that a token that was never issued is told from one that has expired.
 type Pager struct {
 	validity time.Duration
 	now      func() time.Time
@@ -91,7 +91,7 @@ func (p *Pager) Open(request PageRequest) (string, error) {
 	return found.text, nil
 }
 
-// Seal returns the token of the next page, which represents the cloud's own; empty after the last page.
+// Seal returns the token of the next page, which stands for the cloud's own; empty after the last page.
 func (p *Pager) Seal(request PageRequest, cloudToken string) string {
 	if cloudToken == "" {
 		return ""
@@ -132,8 +132,8 @@ func (p *Pager) sign(request PageRequest, claim []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// Page returns the requested page of items, and the token of the next one, empty after the last. Keys are unique and
-// stable for the life of an item; pages follow their order, so that items that come and go in between never hide
+// Page returns the requested page of items, and the token of the next page, which is empty after the last. Keys are unique,
+// and constant while an item exists. Pages are in the order of keys, so that items that come or go in between hide no
 // others. Errors: fault.PageTokenExpired, fault.InvalidToken.
 func Page[T any](pager *Pager, request PageRequest, items []T, key func(T) string) (page []T, next string, err error) {
 	after, err := pager.Open(request)

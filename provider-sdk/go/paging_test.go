@@ -18,7 +18,7 @@ func page(cluster, token string, size int32) *pb.ListInstancesRequest {
 	return &pb.ListInstancesRequest{Cluster: &pb.ClusterRef{Uid: cluster}, PageToken: token, PageSize: size}
 }
 
-// spelled returns a text; "$3000" is one of 3000 bytes.
+// spelled returns a text; "$3000" means 3000 bytes.
 func spelled(text string) string {
 	if length, long := strings.CutPrefix(text, "$"); long {
 		count, _ := strconv.Atoi(length)

@@ -24,13 +24,13 @@ type PeerUnix struct {
 // AuthType returns "unix".
 func (PeerUnix) AuthType() string { return "unix" }
 
-// unixCredentials pass on the peer of a Unix socket; the modes of the socket's file keep others out.
+// unixCredentials pass on the peer of a Unix socket, whose file mode keeps others out.
 type unixCredentials struct{}
 
 func (unixCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	known, is := conn.(*unixsocket.Conn)
 	if !is {
-		return nil, nil, errors.New("the peer of the connection is not known")
+		return nil, nil, errors.New("the peer of the connection is unknown")
 	}
 	level := credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}
 	return conn, PeerUnix{level, known.Peer}, nil
@@ -48,7 +48,7 @@ func (u unixCredentials) Clone() credentials.TransportCredentials { return u }
 
 func (unixCredentials) OverrideServerName(string) error { return nil }
 
-// trusts reports whether the user of a connection's peer is among these, or by default the process's own user or root.
+// trusts reports whether the peer's user is among the allowed ones, by default the process's own user and root.
 func trusts(allowed []uint32, conn net.Conn) bool {
 	known, is := conn.(*unixsocket.Conn)
 	if !is {
@@ -64,5 +64,5 @@ func notTrusted(peer credentials.AuthInfo) error {
 	if peer, is := peer.(PeerUnix); is {
 		return fault.PeerNotTrusted(fmt.Sprintf("uid %d may not call; see --allowed-peer-uids of the provider", peer.Uid))
 	}
-	return fault.PeerNotTrusted("the peer is not known")
+	return fault.PeerNotTrusted("the peer is unknown")
 }

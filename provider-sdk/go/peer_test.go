@@ -26,7 +26,7 @@ func TestPeersWhoAreNotTrustedAreToldSo(t *testing.T) {
 		if row.fine {
 			continue
 		}
-		// The refusal comes before anything else, Discovery among it.
+		// The refusal comes before everything else, even Discovery.
 		expect(t, err, codes.Unauthenticated, pb.ErrorReason_ERROR_REASON_PEER_NOT_TRUSTED)
 		_, err = discovery.NewDiscoveryClient(conn).GetInfo(soon(t), &discovery.GetInfoRequest{})
 		expect(t, err, codes.Unauthenticated, pb.ErrorReason_ERROR_REASON_PEER_NOT_TRUSTED)

@@ -42,7 +42,7 @@ type Provider struct {
 type Option func(*Provider)
 
 // New creates a provider with this name: a DNS subdomain of at most 63 bytes, for example "aws". It serves exactly the
-// services that it is given.
+// services passed to it.
 //
 // The error names the problem: a name that is not a DNS subdomain, a capability without its methods, instances without
 // a provider ID prefix, a limit or an interval that the contract forbids.
@@ -77,13 +77,13 @@ func WithProviderIDPrefix(prefixes ...string) Option {
 	return func(p *Provider) { p.prefixes = append(p.prefixes, prefixes...) }
 }
 
-// WithCapabilities sets limits, intervals, wanted fields, classes, and capabilities that methods do not show; defaults
-// if not given. Capabilities that methods show, and those of this package itself, are added.
+// WithCapabilities sets limits, intervals, wanted fields, classes, and those capabilities that the methods do not show.
+// Omitted values have their defaults, and New adds the other capabilities.
 func WithCapabilities(capabilities *pb.GetCapabilitiesResponse) Option {
 	return func(p *Provider) { p.capabilities = capabilities }
 }
 
-// WithStatus serves GetStatus. Without it there are no conditions.
+// WithStatus serves GetStatus. Without it, GetStatus returns no conditions.
 func WithStatus(status StatusReporter) Option {
 	return func(p *Provider) { p.status = status }
 }
@@ -114,14 +114,14 @@ func WithClusters(clusters Clusters) Option {
 	return func(p *Provider) { p.clusters = clusters }
 }
 
-// WithMetrics registers the provider's own metrics, for example of calls to the cloud's API, beside those of this
-// package.
+// WithMetrics registers the provider's own metrics, for example of calls to the cloud's API, in addition to this
+// package's.
 func WithMetrics(collectors ...prometheus.Collector) Option {
 	return func(p *Provider) { p.metrics.own = append(p.metrics.own, collectors...) }
 }
 
-// WithGatherers serves the metrics of other registries, for example those of a library. If two registries have a metric
-// of the same name, the earlier one's is served; this package's come first.
+// WithGatherers serves the metrics of other registries, for example a library's. If two registries have a metric
+// of the same name, the first one's is served; this package's comes first.
 func WithGatherers(gatherers ...prometheus.Gatherer) Option {
 	return func(p *Provider) { p.metrics.others = append(p.metrics.others, gatherers...) }
 }
@@ -185,13 +185,13 @@ func (p *Provider) SetServiceServing(service string, serving bool) bool {
 	return p.life.set(service, serving)
 }
 
-// Stop stops gracefully, like SIGTERM: health turns to not serving, streams end, running mutations finish.
+// Stop stops gracefully, like SIGTERM: health turns to NOT_SERVING, streams end, running mutations finish.
 func (p *Provider) Stop() { p.life.beginStop() }
 
-// OnStop runs a function when the provider begins to stop: the provider's background work ends then.
+// OnStop runs a function when the provider begins to stop, for example to end background work.
 func (p *Provider) OnStop(end func()) { context.AfterFunc(p.life.stop, end) }
 
-// advertise adds the capabilities that methods show to those that were set.
+// advertise adds the capabilities that the methods show.
 func (p *Provider) advertise() {
 	_, watches := p.instances.(InstanceWatcher)
 	_, lists := p.instances.(InstanceLister)

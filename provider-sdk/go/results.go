@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// Found is the result of a query whose instance exists, read from the system of record now.
+// Found is the result of a query whose instance exists; the system of record was read just now.
 func Found(key string, state pb.InstanceState, instance *pb.Instance) *pb.InstanceResult {
 	result := looked(key, state)
 	result.Instance = instance
@@ -16,15 +16,15 @@ func Found(key string, state pb.InstanceState, instance *pb.Instance) *pb.Instan
 // Absent is the result of a query whose instance does not exist: the provider looked where it must be, with permission
 // to see it.
 //
-// With a provider ID in the query this is evidence for deletion: return Unknown if the look-up itself failed or covered
-// only part of the cloud. Without a provider ID it is not evidence, because a look-up by name may miss an instance.
+// If the query has a provider ID, this is evidence for deletion: return Unknown if the lookup failed or was incomplete.
+// Without a provider ID it is not evidence, because a lookup by name may miss an instance.
 func Absent(query *pb.InstanceQuery) *pb.InstanceResult {
 	result := AbsentByKey(query)
 	result.Authoritative = query.GetNode().GetProviderId() != ""
 	return result
 }
 
-// AbsentByKey is Absent for a provider with CAPABILITY_INSTANCES_KEYED_BY_NAME: here the name alone is evidence.
+// AbsentByKey is Absent for a provider with CAPABILITY_INSTANCES_KEYED_BY_NAME: the name alone is evidence.
 func AbsentByKey(query *pb.InstanceQuery) *pb.InstanceResult {
 	return looked(query.GetKey(), pb.InstanceState_INSTANCE_STATE_ABSENT)
 }

@@ -34,7 +34,7 @@ func (s *discoveryServer) GetInfo(ctx context.Context, host *discovery.GetInfoRe
 	return s.answer, nil
 }
 
-// baseServer returns capabilities, which are constant, and status, which comes from the provider, and handles Lead.
+// baseServer serves the constant capabilities and the provider's status, and handles Lead.
 type baseServer struct {
 	pb.UnimplementedCloudProviderServer
 	*core

@@ -37,7 +37,7 @@ func (s *instancesServer) AddSshKeyToAllInstances(ctx context.Context, request *
 	return adder.AddSshKeyToAllInstances(ctx, request)
 }
 
-// WatchInstances sends the frames of a provider's watch: started, changes, heartbeats, and a timely end.
+// WatchInstances sends the frames of a provider's watch: the started frame, changes, heartbeats, and a timely end.
 func (s *instancesServer) WatchInstances(request *pb.WatchInstancesRequest, stream grpc.ServerStreamingServer[pb.WatchInstancesResponse]) error {
 	ctx, done := context.WithCancel(stream.Context())
 	defer done()
@@ -57,7 +57,7 @@ func (s *instancesServer) WatchInstances(request *pb.WatchInstancesRequest, stre
 	}
 	watch, err := watcher.WatchInstances(ctx, request)
 	if err == nil && watch == nil {
-		err = errors.New("the method answered nil without an error")
+		err = errors.New("the method returned nil without an error")
 	}
 	if err != nil {
 		return fail(ctx, err)
@@ -72,7 +72,7 @@ func (s *instancesServer) relay(ctx context.Context, watch *Watch, stream grpc.S
 	advertised, life, token := s.core.provider.advertised, s.core.provider.life, ""
 	end := time.NewTimer(advertised.watchMaxAge)
 	defer end.Stop()
-	// A bookmark must follow at least every interval, so it is sent a little more often.
+	// Bookmarks are due at least every interval, so they are sent a little more often.
 	heartbeat := time.NewTicker(max(advertised.bookmarkInterval*3/4, time.Millisecond))
 	defer heartbeat.Stop()
 	for {

@@ -33,12 +33,12 @@ func newServing() *serving {
 }
 
 // WithEndpoint listens there: unix:///path/of/the/socket, or tcp://address:port together with WithTLSFiles. The default
-// is the environment's CLOUDPROVIDER_ENDPOINT, or else unix:///run/cloudprovider/provider.sock.
+// is the environment variable CLOUDPROVIDER_ENDPOINT, or else unix:///run/cloudprovider/provider.sock.
 func WithEndpoint(endpoint string) ServeOption {
 	return func(s *serving) { s.endpoint = endpoint }
 }
 
-// WithAllowedPeerUIDs lets these users call over the Unix socket, instead of the provider's own user and root.
+// WithAllowedPeerUIDs allows these users to call over the Unix socket, instead of the provider's own user and root.
 func WithAllowedPeerUIDs(uids ...uint32) ServeOption {
 	return func(s *serving) { s.allowedUIDs = uids }
 }

@@ -2,7 +2,7 @@ package sdk
 
 import pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 
-// Methods that are passed on unchanged come from the embedded interface of the provider.
+// The embedded interface of the provider implements the methods that need nothing more.
 type (
 	loadBalancersServer struct {
 		pb.UnsafeLoadBalancersServer

@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	// handshakeWithin: a client that says nothing holds a place for this long.
+	// handshakeWithin is how long a silent client may hold a connection.
 	handshakeWithin = 10 * time.Second
-	// leastTime is what a call needs to be begun and answered.
+	// leastTime is the time that starting and answering a call takes.
 	leastTime = 2 * time.Millisecond
-	// lastWords is what a mutation that was told to give up still gets.
+	// lastWords is how long a mutation that was told to give up may still run.
 	lastWords = time.Second
 )
 
@@ -72,7 +72,7 @@ func Listen(provider *Provider, options ...ServeOption) (*Server, error) {
 	return &Server{provider, serving, door, metrics}, nil
 }
 
-// Endpoint returns the address it listens on, with the real port if port 0 was requested.
+// Endpoint returns the address that the server listens on, with the real port if port 0 was requested.
 func (s *Server) Endpoint() Endpoint { return s.door.endpoint }
 
 // MetricsAddress returns the address of the metrics, nil if they are not served.
@@ -83,8 +83,8 @@ func (s *Server) MetricsAddress() net.Addr {
 	return s.metrics.Addr()
 }
 
-// Serve serves until it is stopped. Then health turns to not serving, streams end, running mutations get the grace to
-// finish, and the socket's file is removed.
+// Serve serves until it is stopped. Then health turns to NOT_SERVING, streams end, running mutations get the grace period
+// to finish, and the socket file is removed.
 func (s *Server) Serve(ctx context.Context) error {
 	life, log := s.provider.life, s.provider.log
 	ctx, release := s.untilSignal(ctx)
@@ -102,7 +102,7 @@ func (s *Server) Serve(ctx context.Context) error {
 			if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, grpc.ErrServerStopped) {
 				failed <- err
 			}
-			// Should it ever end by itself, the rest must not wait for a stop that nobody asks for.
+			// If it ended by itself, the rest must not wait for a stop that nobody requests.
 			life.beginStop()
 		})
 	}
@@ -149,7 +149,7 @@ func (s *Server) drain(server *grpc.Server) {
 	if inTime(answered, s.options.grace) {
 		return
 	}
-	log.Warn("the time to stop is over; running mutations are abandoned", "mutations", life.running())
+	log.Warn("the grace period is over; running mutations are abandoned", "mutations", life.running())
 	life.giveUpNow()
 	if !inTime(answered, lastWords) {
 		log.Warn("closing connections", "mutations", life.running())
@@ -168,7 +168,7 @@ func inTime(done <-chan struct{}, limit time.Duration) bool {
 	}
 }
 
-// servers returns the server for trusted peers, and the one that only tells other peers why they are refused.
+// servers returns the server for trusted peers, and one that only tells other peers why they are refused.
 func (s *Server) servers() (main, refusing *grpc.Server) {
 	provider := s.provider
 	observer := &observer{provider.log, provider.metrics}
@@ -187,7 +187,7 @@ func (s *Server) servers() (main, refusing *grpc.Server) {
 	return main, refusing
 }
 
-// inTimeAtAll returns a call whose deadline is about to expire before any work: at the deadline itself the library
+// inTimeAtAll ends a call whose deadline is about to expire before it does any work: at the deadline itself the library
 // resets the stream, and no response arrives.
 func inTimeAtAll(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	if deadline, is := ctx.Deadline(); is && time.Until(deadline) < leastTime {
@@ -240,7 +240,7 @@ func (s *Server) serveMetrics() (stop func()) {
 	go func() {
 		defer close(ended)
 		if err := server.Serve(s.metrics); !errors.Is(err, http.ErrServerClosed) {
-			s.provider.log.Warn("metrics are not served any more", "error", err)
+			s.provider.log.Warn("metrics are no longer served", "error", err)
 		}
 	}()
 	return func() {

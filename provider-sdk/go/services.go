@@ -11,9 +11,9 @@ import (
 type Instances interface {
 	// BatchGetInstances reads many instances at once.
 	//
-	// In: 1 to Limits.max_batch_instances queries, each with a unique key and a named node. Out: one result for each key, in
-	// any order. Existence is a state, never an error: answer an error for one query in its result (Unknown), and fail the
-	// call only when nothing could be asked. Answer ABSENT (Absent) only after a look at the place that decides it.
+	// In: 1 to Limits.max_batch_instances queries, each with a unique key and a node's name. Out: one result for each key, in
+	// any order. Existence is a state, never an error: return an error for one query in its result (Unknown), and fail the
+	// call only if no query could be answered. Return ABSENT (Absent) only after looking in the system of record.
 	BatchGetInstances(context.Context, *pb.BatchGetInstancesRequest) (*pb.BatchGetInstancesResponse, error)
 }
 
@@ -21,9 +21,9 @@ type Instances interface {
 type InstanceWatcher interface {
 	// WatchInstances opens a stream of changed instances, which lives as long as its context.
 	//
-	// The provider gives changes, and tokens if it can resume; the started frame, the heartbeat at
-	// Intervals.bookmark_interval, the end at Intervals.watch_max_age and at a stop of the process are done by this package.
-	// See ChangeFeed for a source that needs three lines. Errors: fault.ResumeTokenExpired, fault.InvalidToken.
+	// The provider sends changes, and tokens if it can resume. The SDK adds the started frame and the heartbeat at
+	// Intervals.bookmark_interval, and ends the stream at Intervals.watch_max_age or when the process stops.
+	// ChangeFeed makes it three lines. Errors: fault.ResumeTokenExpired, fault.InvalidToken.
 	WatchInstances(context.Context, *pb.WatchInstancesRequest) (*Watch, error)
 }
 
@@ -31,7 +31,7 @@ type InstanceWatcher interface {
 type InstanceLister interface {
 	// ListInstances returns one page of this cluster's instances.
 	//
-	// In: page_size is between 1 and Limits.max_page_size. What could not be asked stands in unreachable. Errors:
+	// In: page_size is between 1 and Limits.max_page_size. Report locations that could not be queried in unreachable. Errors:
 	// fault.PageTokenExpired, fault.InvalidToken.
 	ListInstances(context.Context, *pb.ListInstancesRequest) (*pb.ListInstancesResponse, error)
 }
@@ -46,25 +46,26 @@ type SSHKeyAdder interface {
 // LoadBalancers manages the load balancers of Services of type LoadBalancer. The natural key of a load balancer is
 // (cluster uid, service uid).
 //
-// Mutations finish even if the caller is gone: their context is not cancelled with the call, and its deadline is the
+// Mutations finish even if the caller disconnects: their context is not cancelled with the call, and its deadline is the
 // contract's longest, not the caller's (which CallFrom returns). They run one at a time for each key: an identical one
 // joins the running one, any other fails with CONCURRENT_OPERATION. The SDK refuses a revision lower than the highest
 // accepted one of the same key before it calls a method.
 type LoadBalancers interface {
 	// GetLoadBalancer reads one balancer. Absence is LOAD_BALANCER_STATE_ABSENT, never an error.
 	GetLoadBalancer(context.Context, *pb.GetLoadBalancerRequest) (*pb.GetLoadBalancerResponse, error)
-	// EnsureLoadBalancer makes one balancer be as wanted. The same request again leaves one balancer and the same answer.
+	// EnsureLoadBalancer creates or changes one balancer as requested. Repetition leaves one balancer and returns the same
+	// answer.
 	//
-	// Answer in_progress for what merely takes long. Store desired_digest with the balancer when it was applied wholly.
-	// Never take down what works because a later step failed. The backends are shared with the other requests that bring the same
-	// set: read them, and change nothing.
+	// Return in_progress for work that merely takes long. Store desired_digest with the balancer once everything is applied.
+	// Never take down what works because a later step has failed. Other requests with the same backend set share the backends:
+	// treat them as read-only.
 	EnsureLoadBalancer(context.Context, *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error)
-	// BatchUpdateLoadBalancers gives many balancers new backends; it never makes one.
+	// BatchUpdateLoadBalancers gives many balancers new backends; it never creates one.
 	//
-	// In: items with a unique service uid each, and an index of a set that is there; items with a stale revision were
-	// answered already and are not among them. Out: one result for each service uid.
+	// In: items with a unique service uid each, and a valid index of a set. The SDK has already answered items with a stale
+	// revision; they are not in the request. Out: one result for each service uid.
 	BatchUpdateLoadBalancers(context.Context, *pb.BatchUpdateLoadBalancersRequest) (*pb.BatchUpdateLoadBalancersResponse, error)
-	// DeleteLoadBalancer removes the balancer of a Service with all that was made for it, from its natural key alone. Absence
+	// DeleteLoadBalancer deletes the balancer of a Service and everything created for it, by its natural key alone. Absence
 	// is OK.
 	DeleteLoadBalancer(context.Context, *pb.DeleteLoadBalancerRequest) (*pb.DeleteLoadBalancerResponse, error)
 	// ListLoadBalancers returns one page of this cluster's balancers. In: page_size is between 1 and Limits.max_page_size.
@@ -72,14 +73,14 @@ type LoadBalancers interface {
 }
 
 // Routes manages the routes of the nodes' pod CIDRs. The natural key of a route is (cluster uid, destination CIDR).
-// Mutations finish even if the caller is gone.
+// Mutations finish even if the caller disconnects.
 type Routes interface {
 	// ListRoutes returns one page of this cluster's routes. In: page_size is between 1 and Limits.max_page_size.
 	ListRoutes(context.Context, *pb.ListRoutesRequest) (*pb.ListRoutesResponse, error)
-	// BatchEnsureRoutes makes each destination lead to its target; a route with a wrong target is replaced. In: items with
+	// BatchEnsureRoutes makes each destination lead to its target, and replaces a route with a wrong target. In: items with
 	// unique keys and destinations. Out: one result for each key.
 	BatchEnsureRoutes(context.Context, *pb.BatchEnsureRoutesRequest) (*pb.BatchEnsureRoutesResponse, error)
-	// BatchDeleteRoutes removes routes that were listed; one that was re-pointed since stays and is answered ROUTE_CHANGED.
+	// BatchDeleteRoutes deletes listed routes; one whose target has changed since stays, with the result ROUTE_CHANGED.
 	// In: items with unique keys. Out: one result for each key.
 	BatchDeleteRoutes(context.Context, *pb.BatchDeleteRoutesRequest) (*pb.BatchDeleteRoutesResponse, error)
 }
@@ -93,15 +94,15 @@ type Volumes interface {
 
 // Clusters lists the clusters that the cloud hosts.
 type Clusters interface {
-	// ListClusters returns one page of the clusters of the account. In: page_size is between 1 and Limits.max_page_size.
+	// ListClusters returns one page of the account's clusters. In: page_size is between 1 and Limits.max_page_size.
 	ListClusters(context.Context, *pb.ListClustersRequest) (*pb.ListClustersResponse, error)
-	// GetControlPlaneEndpoint says where the apiserver of a cluster is. Errors: fault.ClusterNotFound.
+	// GetControlPlaneEndpoint returns the address of a cluster's apiserver. Errors: fault.ClusterNotFound.
 	GetControlPlaneEndpoint(context.Context, *pb.GetControlPlaneEndpointRequest) (*pb.GetControlPlaneEndpointResponse, error)
 }
 
-// StatusReporter reports the provider's status in conditions. Without one there are none, which the host reads as "not
-// known".
+// StatusReporter reports the provider's status in conditions. Without one, GetStatus returns none, which the host reads as
+// "not known".
 type StatusReporter interface {
-	// GetStatus answers from memory: it is asked every minute and must not call the cloud.
+	// GetStatus answers from memory: the host asks every minute, and this must not call the cloud.
 	GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusResponse, error)
 }

@@ -70,7 +70,7 @@ func TestAStopIsToldAndMutationsFinish(t *testing.T) {
 	}
 }
 
-// A mutation whose caller is gone is waited for, too.
+// A stop also waits for a mutation whose caller has disconnected.
 func TestAStopWaitsForOrphanedMutations(t *testing.T) {
 	begun, release, finished := make(chan bool, 1), make(chan struct{}), make(chan error, 1)
 	cloud := &cloud{ensure: func(ctx context.Context, _ *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
@@ -100,7 +100,7 @@ func TestAStopWaitsForOrphanedMutations(t *testing.T) {
 	served.wait(t)
 }
 
-// Work that goes on after its answer is waited for, and told to give up when the grace is over.
+// A stop waits for work that continues after its answer, and tells it to give up when the grace period is over.
 func TestAStopWaitsForWorkThatOutlivesItsAnswer(t *testing.T) {
 	finished, told := make(chan struct{}), make(chan error, 2)
 	cloud := &cloud{ensure: func(ctx context.Context, request *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
@@ -162,7 +162,7 @@ func TestAfterTheGraceWhatRunsIsToldToGiveUp(t *testing.T) {
 	served.wait(t)
 }
 
-// A method that hangs for ever does not keep the process.
+// A method that hangs for ever does not keep the process alive.
 func TestAHungMutationIsCut(t *testing.T) {
 	begun, release := make(chan bool, 1), make(chan struct{})
 	defer close(release)
@@ -196,7 +196,7 @@ func TestTheContextAndASignalStop(t *testing.T) {
 			ended := make(chan error, 1)
 			made := provider(t, &cloud{})
 			go func() { ended <- sdk.Serve(ctx, made, sdk.WithEndpoint("unix://"+path)) }()
-			// Its first answer shows that it serves, and so listens to signals.
+			// Its first answer shows that it serves, and so handles signals.
 			client := pb.NewInstancesClient((&served{path: path}).dial(t))
 			for ctx := soon(t); ; {
 				if _, err := client.BatchGetInstances(ctx, queries("a")); err == nil {

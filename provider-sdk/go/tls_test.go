@@ -76,7 +76,7 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// files are those of a server, in a folder of their own.
+// files are a server's files, in their own directory.
 type files struct{ certificate, key, ca string }
 
 func newFiles(t *testing.T) files {
@@ -95,7 +95,7 @@ func (f files) write(t *testing.T, pair tls.Certificate, clients *authority) {
 	replace(t, f.certificate, "CERTIFICATE", pair.Certificate[0])
 }
 
-// replace puts a new file in the place of the old one, as a mounted Secret does.
+// replace replaces a file by renaming, as the kubelet does for a mounted Secret.
 func replace(t *testing.T, path, kind string, der []byte) {
 	t.Helper()
 	err := os.WriteFile(path+".new", pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
@@ -114,7 +114,7 @@ func (f files) serve(t *testing.T, made *sdk.Provider, options ...sdk.ServeOptio
 	return strings.TrimPrefix(served.Endpoint().String(), "tcp://")
 }
 
-// call makes one call over a connection of its own.
+// call makes one call over its own connection.
 func call(t *testing.T, address string, transport credentials.TransportCredentials) error {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(transport))
@@ -181,7 +181,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	if err := call(t, address, host); err != nil {
 		t.Fatal(err)
 	}
-	// Half of a rotation: the last good ones stay.
+	// Half of a rotation: the last good files stay in use.
 	replace(t, files.key, "PRIVATE KEY", []byte("half written"))
 	if err := call(t, address, host); err != nil {
 		t.Fatalf("a broken file ended the service: %v", err)

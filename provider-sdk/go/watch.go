@@ -9,10 +9,10 @@ import (
 
 // Watch is an open watch of a provider.
 type Watch struct {
-	// Resumed reports that the caller's resume token was honoured: nothing since it is missing.
+	// Resumed reports that the caller's resume token was honoured: no change since it is missing.
 	Resumed bool
-	// Events are read no faster than the caller takes them. When the channel is closed, the caller's stream ends with OK; after
-	// a Failed event, with that error. Either way the host watches again and sweeps. Whoever sends must stop when the context
+	// Events are read no faster than the caller reads. When the channel is closed, the caller's stream ends with OK; after
+	// a Failed event, with that error. Either way the host watches again, and sweeps. The sender must stop when the context
 	// of WatchInstances is done.
 	Events <-chan WatchEvent
 }
@@ -27,8 +27,8 @@ type WatchEvent struct {
 // Changed means that an instance appeared, changed in any way, or disappeared.
 func Changed(change *pb.InstanceChanged) WatchEvent { return WatchEvent{change: change} }
 
-// Bookmark means that all changes up to this token have been supplied. Sent at once, and repeated with every heartbeat
-// until the next one.
+// Bookmark means that all changes up to this token have been sent. Sent at once, and repeated with every heartbeat until
+// the next bookmark.
 func Bookmark(resumeToken string) WatchEvent { return WatchEvent{bookmark: resumeToken} }
 
 // Failed means that the watch has failed.
@@ -42,13 +42,13 @@ type ChangeFeed struct {
 	watches  map[chan WatchEvent]bool
 }
 
-// NewChangeFeed returns a feed that keeps this many changes (at least one) for a slow reader.
+// NewChangeFeed returns a feed that buffers this many changes (at least one) for a slow reader.
 func NewChangeFeed(capacity int) *ChangeFeed {
 	return &ChangeFeed{capacity: max(capacity, 1), watches: map[chan WatchEvent]bool{}}
 }
 
 // Publish reports a changed instance to every open watch. A watch that falls behind by more than the capacity ends, so
-// that no change is lost silently. No effect without a watch: a new one starts with a read of all instances.
+// that no change is lost silently. It does nothing without a watch: a new one starts with a sweep.
 func (f *ChangeFeed) Publish(change *pb.InstanceChanged) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -61,7 +61,7 @@ func (f *ChangeFeed) Publish(change *pb.InstanceChanged) {
 	}
 }
 
-// Watch opens a watch from now; it ends with its context.
+// Watch opens a watch from now on; it ends with its context.
 func (f *ChangeFeed) Watch(ctx context.Context) *Watch {
 	events := make(chan WatchEvent, f.capacity)
 	f.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// H4: a provider finds a former controller's balancer by its name. Where it is known which ones are ours, another one is not touched
-// without adoption, neither by an Ensure nor by a Delete.
+// H4: a provider finds a former controller's balancer by its name. If the bridge knows which balancers are ours, neither Ensure nor
+// Delete touches another one without adoption.
 func TestAFormerControllersBalancer(t *testing.T) {
 	const refuse, adopt = pb.Adoption_ADOPTION_REFUSE, pb.Adoption_ADOPTION_ADOPT_BY_LEGACY_NAME
 	state, cloud := t.TempDir(), newer()
@@ -54,7 +54,7 @@ func TestAFormerControllersBalancer(t *testing.T) {
 			t.Error(err, ensures)
 		}
 	})
-	// From now on it is ours, also where an Ensure failed, and after a restart.
+	// From now on it is ours, even if an Ensure fails, and after a restart.
 	process(func(conn *grpc.ClientConn) {
 		fails = true
 		if err := ensure(conn, refuse); err == nil {
@@ -69,9 +69,9 @@ func TestAFormerControllersBalancer(t *testing.T) {
 		if err := remove(conn, refuse); err != nil || deletes != 1 {
 			t.Error(err, deletes)
 		}
-		// And then it is not.
+		// Now it no longer is.
 		expect(t, ensure(conn, refuse), codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_ADOPTION_REFUSED)
-		// A new one is made without being asked for adoption.
+		// A new one is created without asking for adoption.
 		cloud.Exists = false
 		if err := ensure(conn, refuse); err != nil {
 			t.Error(err)
@@ -79,7 +79,7 @@ func TestAFormerControllersBalancer(t *testing.T) {
 	})
 }
 
-// Without a state folder nobody knows, after a restart, which balancers are ours: the provider does as it always did.
+// Without a state directory nobody knows, after a restart, which balancers are ours: the provider acts as it always did.
 func TestWithoutAStateFolderNamesDecide(t *testing.T) {
 	cloud := newer()
 	cloud.Exists = true

@@ -51,7 +51,7 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoad
 	return &pb.GetLoadBalancerResponse{LoadBalancer: out}, nil
 }
 
-// look asks the provider for a load balancer. Only the name that the provider gives it shows who owns it.
+// look reads a load balancer from the provider. Only the name that the provider gives it shows who owns it.
 func (l *loadBalancers) look(ctx context.Context, cluster string, service *v1.Service) (*pb.LoadBalancer, error) {
 	status, exists, err := l.balancers.GetLoadBalancer(ctx, cluster, service)
 	switch {
@@ -60,7 +60,7 @@ func (l *loadBalancers) look(ctx context.Context, cluster string, service *v1.Se
 	case !exists:
 		return &pb.LoadBalancer{State: pb.LoadBalancerState_LOAD_BALANCER_STATE_ABSENT}, nil
 	case status == nil:
-		return nil, errors.New("a balancer exists, but its status is nil")
+		return nil, errors.New("the provider returned an existing balancer without its status")
 	}
 	return &pb.LoadBalancer{
 		State: pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE, Ingress: ingressOf(status),
@@ -131,7 +131,7 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 	case err != nil:
 		return out, call.sooner(err)
 	case status == nil:
-		return out, errors.New("the balancer's status is nil")
+		return out, errors.New("the provider returned the balancer without its status")
 	}
 	l.called.applied(key, request.GetService(), status)
 	l.reachable.answered()
@@ -140,9 +140,9 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 	return out, nil
 }
 
-// claim ensures that a load balancer was created by this bridge, or may become so. A provider finds its load balancers
-// by name, and a former controller's have the same names: the two can be told apart only if the state folder holds
-// every one of ours.
+// claim ensures that a load balancer was created by this bridge, or that this bridge may create it. A provider finds its load
+// balancers by name, and a former controller's have the same names: the two can be told apart only if the state directory
+// holds all of ours.
 func (l *loadBalancers) claim(ctx context.Context, key balancerKey, cluster string, request *pb.EnsureLoadBalancerRequest) error {
 	mark := l.ledger.mark(key)
 	if mark.Claimed || !l.ledger.durable() {
@@ -161,17 +161,17 @@ func (l *loadBalancers) claim(ctx context.Context, key balancerKey, cluster stri
 	return l.ledger.keep(key, mark)
 }
 
-// understood refuses what it cannot translate: the provider would see a port without a protocol.
+// understood refuses protocols that the bridge cannot translate: the provider would see a port without a protocol.
 func understood(service *pb.Service) error {
 	for at, port := range service.GetPorts() {
 		if _, known := protocols[port.GetProtocol()]; !known {
-			return fault.UnsupportedFeature(fmt.Sprintf("spec.ports[%d].protocol", at), "this protocol is not known here")
+			return fault.UnsupportedFeature(fmt.Sprintf("spec.ports[%d].protocol", at), "the bridge does not know this protocol")
 		}
 	}
 	return nil
 }
 
-// wanted returns the wanted state of a Service, without its status and without what the host wrote on it for the
+// wanted returns the wanted state of a Service, without its status and without the annotations that the host wrote for the
 // provider.
 func (l *loadBalancers) wanted(service *pb.Service) *pb.Service {
 	out := proto.CloneOf(service)
@@ -209,7 +209,7 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 	case known == nil:
 		return fault.NeedsEnsure(uid)
 	case known.balancer.GetAppliedDigest() == item.GetDesiredDigest():
-		return nil // Done already, and the answer was late or lost.
+		return nil // Already applied; the answer was late or lost.
 	}
 	if err := l.ledger.forget(key); err != nil {
 		return err
@@ -229,8 +229,8 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 	return nil
 }
 
-// asApplied returns the Service that was last applied, with its current status and marks: an update replaces backends
-// and nothing else, but some providers apply the whole Service that they receive.
+// asApplied returns the Service that was last applied, with its current status and provider-written annotations: an update
+// replaces only backends, but some providers apply the whole Service that they receive.
 func (l *loadBalancers) asApplied(applied, now *pb.Service) *pb.Service {
 	out := proto.CloneOf(applied)
 	out.Ingress = now.GetIngress()
@@ -282,7 +282,7 @@ func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalanc
 	}
 	adopts := request.GetAdoption() == pb.Adoption_ADOPTION_ADOPT_BY_LEGACY_NAME
 	if l.completeState && !adopts && !l.ledger.mark(key).Claimed {
-		return nil // Nothing was made here; a balancer of that name is a former controller's, and stays.
+		return nil // This bridge created nothing; a balancer of that name is a former controller's, and stays.
 	}
 	last := l.lastKnown(key, request)
 	if err := l.ledger.forget(key); err != nil {
@@ -294,7 +294,7 @@ func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalanc
 	}
 	defer l.called.end(call)
 	err = l.balancers.EnsureLoadBalancerDeleted(ctx, l.clusterName(request.GetCluster()), service)
-	// Whoever looks after it now keeps a finalizer of their own; ours must not stay for ever.
+	// Whoever serves the Service now has a finalizer of its own; ours must not stay for ever.
 	if err != nil && !errors.Is(err, cloudprovider.ImplementedElsewhere) {
 		return call.sooner(err)
 	}
@@ -303,7 +303,7 @@ func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalanc
 	return nil
 }
 
-// lastKnown returns the most complete Service available: the caller's hint, what was applied here, or its names alone.
+// lastKnown returns the most complete Service available: the caller's hint, the one last applied here, or only its names.
 func (l *loadBalancers) lastKnown(key balancerKey, request *pb.DeleteLoadBalancerRequest) *pb.Service {
 	if hint := request.GetLastKnown(); hint.GetRef().GetUid() == key.service {
 		return hint
@@ -330,7 +330,7 @@ func (l *loadBalancers) ListLoadBalancers(_ context.Context, request *pb.ListLoa
 	if gap := l.ledger.gap(); gap != "" {
 		answer.Unreachable = []*pb.UnreachableLocation{{
 			Location: gap,
-			Error:    fault.Item(fault.UnsupportedFeature("load_balancers", "a bridged provider cannot list what it made before")),
+			Error:    fault.Item(fault.UnsupportedFeature("load_balancers", "a bridged provider cannot list earlier balancers")),
 		}}
 	}
 	return answer, nil

@@ -54,7 +54,7 @@ func updateRequest(items ...*pb.LoadBalancerUpdate) *pb.BatchUpdateLoadBalancers
 	}
 }
 
-// update returns what became of each Service.
+// update returns the outcome for each Service.
 func update(t *testing.T, client pb.LoadBalancersClient, ctx context.Context, items ...*pb.LoadBalancerUpdate) map[string]*pb.LoadBalancerUpdateResult {
 	t.Helper()
 	answer, err := client.BatchUpdateLoadBalancers(ctx, updateRequest(items...))
@@ -129,7 +129,7 @@ func TestWhatAnEnsureAnswers(t *testing.T) {
 			} else if err != nil || answer.GetInProgress().GetRetryAfter().AsDuration() != row.progress || answer.GetLoadBalancer().GetAppliedDigest() != "" {
 				t.Error(answer, err)
 			}
-			// What was not applied is not told as applied, nor updated.
+			// What was not applied is not reported as applied, nor updated.
 			list, err := client.ListLoadBalancers(soon(t), &pb.ListLoadBalancersRequest{Cluster: clusterRef()})
 			if err != nil || len(list.GetLoadBalancers()) != 0 {
 				t.Error(list, err)
@@ -167,7 +167,7 @@ func TestAnUpdateReplacesBackendsOnly(t *testing.T) {
 	var items []*pb.LoadBalancerUpdate
 	for _, uid := range append(uids, "new") {
 		wanted := service(uid)
-		wanted.Ingress = []*pb.LoadBalancerIngress{{Ip: "192.0.2.1"}} // The status is not part of what is wanted.
+		wanted.Ingress = []*pb.LoadBalancerIngress{{Ip: "192.0.2.1"}} // The status is not part of the wanted state.
 		if uid == "changed" {
 			wanted.Ports[0].Port = 81
 		}
@@ -221,7 +221,7 @@ func TestADeleteWorksFromItsKeyAlone(t *testing.T) {
 	}
 }
 
-// Old providers were never called twice at once for a Service.
+// Old providers were never called concurrently for one Service.
 func TestMutationsOfOneServiceQueue(t *testing.T) {
 	var now, most atomic.Int32
 	cloud := newer()

@@ -1,12 +1,12 @@
 // Package bridge serves a provider that was written for cloudprovider.Interface (k8s.io/cloud-provider) as a sidecar.
 //
-// In: such a provider, unchanged. Out: an sdk.Provider. The bridge builds the Nodes and Services that the provider
+// The provider itself is unchanged. The bridge builds the Nodes and Services that the provider
 // reads from what the host sends, calls the provider once per item of a batch, several at a time, and translates
 // sentinel errors, RetryError, panics and incomplete results into those of the contract.
 //
 // The bridge does not invent what the interface cannot express. Only (false, nil) for a provider ID with the provider's
-// own prefix is an authoritative ABSENT. Load balancers are known from what was applied here (ledger); a host that does
-// not accept this as proof ensures each one once, as the in-tree controller did. Resources are found by the provider's
+// own prefix is an authoritative ABSENT. Load balancers are known only if they were applied here (ledger); a host that does
+// not accept this as proof ensures each one once, as the in-tree controller did. The provider finds resources by its
 // own names, not by the cluster's uid.
 package bridge
 
@@ -32,7 +32,7 @@ import (
 
 const (
 	defaultConcurrency = 16
-	// inTimeEach is how many mutations one place of a batch does within a deadline, in a cloud that takes some seconds for each.
+	// inTimeEach is how many mutations of a batch one worker completes within a deadline, if each takes the cloud a few seconds.
 	inTimeEach = 8
 )
 
@@ -64,7 +64,7 @@ type bridge struct {
 	called        *called
 	reads         *reads
 	reachable     reachable
-	// The mutations that run.
+	// balancerWorks and routeWorks are the running mutations.
 	balancerWorks, routeWorks works
 
 	backendLabels, nodeAnnotations, annotationWrites, conditionWrites []string
@@ -97,13 +97,13 @@ func WithProviderIDPrefixes(prefixes ...string) Option {
 }
 
 // WithBackendNodeLabels replaces the node labels whose changes update load balancers; a label that ends in "/" or "*"
-// is a prefix. Other labels have their values from the host's last query of the node's instance.
+// is a prefix. The values of other labels are as of the host's last query of the node's instance.
 func WithBackendNodeLabels(keys ...string) Option {
 	return func(b *bridge) { b.backendLabels = keys }
 }
 
 // WithBackendNodeState also updates every load balancer when one of its nodes is cordoned, tainted, or changes its
-// Ready condition: for providers that select nodes by these. By default they are as of the host's last query of the
+// Ready condition, for providers that select nodes by these. By default they are as of the host's last query of the
 // node's instance.
 func WithBackendNodeState() Option {
 	return func(b *bridge) { b.backendState = true }
@@ -152,7 +152,7 @@ func New(cloud cloudprovider.Interface, options ...Option) (*sdk.Provider, error
 }
 
 // Build creates a provider whose constructor needs more than its configuration (nil if there is none): Kubernetes
-// clients, and informers, which are started after the provider is initialized.
+// clients, and informers, which the bridge starts after it has initialized the provider.
 type Build func(ctx context.Context, config io.Reader, clients cloudprovider.ControllerClientBuilder, informers informers.SharedInformerFactory) (cloudprovider.Interface, error)
 
 // NewWith is New for a provider that build creates.
@@ -191,7 +191,7 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 	case err != nil:
 		return nil, err
 	case b.cloud == nil:
-		return nil, errors.New("there is no cloud provider to bridge")
+		return nil, errors.New("the cloud provider to bridge is nil")
 	case !b.cloud.HasClusterID() && !b.allowUntagged:
 		return nil, fmt.Errorf("the cloud provider %q has no cluster ID, so its resources could be taken for another cluster's; "+
 			"configure one, or use WithAllowUntaggedCloud", b.cloud.ProviderName())
@@ -218,7 +218,7 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 	return provider, nil
 }
 
-// openLedger opens the ledger of load balancers: a folder, or the memory of this process.
+// openLedger opens the ledger of load balancers: a directory, or this process's memory.
 func (b *bridge) openLedger() error {
 	if b.stateDir == "" {
 		known := newMemory()
@@ -231,7 +231,7 @@ func (b *bridge) openLedger() error {
 		return err
 	}
 	b.ledger = kept
-	// What had a balancer before this process began is known to the provider from its start.
+	// The provider sees the Services that had a balancer before this process started.
 	kept.each(func(one *applied, mark mark) {
 		service := proto.CloneOf(one.service)
 		service.Ingress = one.balancer.GetIngress()
@@ -308,7 +308,7 @@ func (b *bridge) nodeFields(labels ...string) *pb.NodeFields {
 	}
 }
 
-// withState adds the node's own state.
+// withState also requests the node's taints, cordon, readiness and deletion time.
 func withState(fields *pb.NodeFields) *pb.NodeFields {
 	fields.Taints, fields.Unschedulable, fields.Readiness, fields.DeletionTime = []string{"*"}, true, true, true
 	return fields
@@ -324,7 +324,7 @@ func (b *bridge) owns(providerID string) bool {
 	return false
 }
 
-// clusterName returns the provider's name of the cluster: that of the flag --cluster-name, by default "kubernetes". The
+// clusterName returns the provider's name of the cluster: the host's --cluster-name, by default "kubernetes". The
 // first name received with a uid stays, since the provider finds its resources by the name, and the contract by the
 // uid.
 func (b *bridge) clusterName(cluster *pb.ClusterRef) string {

@@ -17,25 +17,25 @@ import (
 )
 
 const (
-	// maxEvents is how many Events one answer may tell.
+	// maxEvents is the maximum number of Events in one answer.
 	maxEvents = 8
-	// changedRetry is when to ask again once a provider wrote on the Service that it was called with: upstream's controller sees the
-	// change and asks at once, whatever the provider said.
+	// changedRetry is when the host retries after the provider has written on the Service of its call: upstream's controller
+	// sees the change and retries at once, whatever the provider asked for.
 	changedRetry = time.Second
 )
 
-// called are the Services of the provider's running calls, and what it does to them through Kubernetes.
+// called tracks the Services of the provider's running calls, and what it does to them through Kubernetes.
 type called struct {
 	*bridge
 	mu    sync.Mutex
 	calls map[string]*call
-	// events are those of a Service that no answer has told yet.
+	// events are those that no answer has carried yet, by the Service's uid.
 	events map[string][]*pb.ProviderEvent
-	// warned: once is enough to say that what a provider writes on Services is lost with this process.
+	// warned limits the warning that provider-written changes are lost with this process to one.
 	warned sync.Once
 }
 
-// call is one call with a Service.
+// call is one call for a Service.
 type call struct {
 	key     balancerKey
 	changed bool
@@ -49,15 +49,15 @@ func newCalled(b *bridge) *called {
 	return c
 }
 
-// missed logs once what a provider cannot have: most ask for it at their start.
+// missed logs each kind of refused request once; most providers make it when they start.
 func missed(verb string, of schema.GroupResource) {
-	slog.Warn("the cloud provider asked for what only a real Kubernetes API has, and was refused; what needs it fails until there is a --kubeconfig",
+	slog.Warn("refused a request that needs a real Kubernetes API; set --kubeconfig if the cloud provider depends on it",
 		"verb", verb, "kind", of.String())
 }
 
-// begin creates a Service visible to the provider and returns it in that form. The caller ends the call.
+// begin makes a Service visible to the provider and returns it as the provider sees it. The caller ends the call.
 func (c *called) begin(ctx context.Context, key balancerKey, service *pb.Service) (out *v1.Service, of *call, err error) {
-	// The provider was asked whose balancer it is meanwhile, and leadership may have ended with that call.
+	// The caller has meanwhile asked the provider who owns the balancer, and the term may have ended during that call.
 	if err := context.Cause(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -75,14 +75,13 @@ func (c *called) begin(ctx context.Context, key balancerKey, service *pb.Service
 	return out, of, nil
 }
 
-// applied shows the provider the new state of a Service, as its status would.
+// applied shows the provider a Service with its new status.
 func (c *called) applied(key balancerKey, service *pb.Service, status *v1.LoadBalancerStatus) {
 	now := c.ledger.mark(key).onto(serviceOf(service))
 	now.Status.LoadBalancer = *status.DeepCopy()
 	c.mirror.service(now)
 }
 
-// end ends a call.
 func (c *called) end(of *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,30 +90,30 @@ func (c *called) end(of *call) {
 	}
 }
 
-// written records what a provider writes on a Service during its call.
+// written records a provider's change of the Service of its call.
 func (c *called) written(before, after *v1.Service) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	of := c.calls[string(before.UID)]
 	if of == nil {
-		return errors.New("without --kubeconfig a provider may write only on the Service that it is called with, while it is called")
+		return errors.New("without --kubeconfig a provider may write only to the Service that it is called with, while it is called")
 	}
 	if c.stateDir == "" && len(c.annotationWrites) == 0 {
 		c.warned.Do(func() {
-			slog.Warn("the cloud provider writes on Services; that is lost when this process ends: give --state-dir, or name the annotations in --service-annotation-writes",
+			slog.Warn("the cloud provider writes to Services, and that is lost when this process ends: set --state-dir, or list the annotations in --service-annotation-writes",
 				"service", after.Namespace+"/"+after.Name)
 		})
 	}
 	if err := c.ledger.keep(of.key, c.ledger.mark(of.key).after(before, after)); err != nil {
-		return fmt.Errorf("what the provider wrote cannot be kept: %w", err)
+		return fmt.Errorf("cannot store the provider's change of the Service: %w", err)
 	}
 	of.changed = true
 	return nil
 }
 
-// told keeps an Event for the next response about its Service; all others go to the log.
+// told keeps an Event on a Service for the next answer about that Service. The log has all Events.
 func (c *called) told(on v1.ObjectReference, kind, reason, message string) {
-	// Events are recorded in the background, so the call may have ended; the next one tells them.
+	// Events are recorded in the background, so the call may have ended; the next one then carries them.
 	if on.Kind != "Service" || on.UID == "" || reason == "" || c.mirror.api.UID("services", on.Namespace, on.Name) != on.UID {
 		return
 	}
@@ -140,7 +139,7 @@ func (c *called) takeEvents(uid string) []*pb.ProviderEvent {
 	return events
 }
 
-// sooner returns when to retry the work of a call.
+// sooner shortens the retry of a call during which the provider has changed the Service.
 func (of *call) sooner(err error) error {
 	if after, retry := retryAfter(err); retry && of.changed && after > changedRetry {
 		progress := inProgress(err)

@@ -9,10 +9,10 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// inCluster is the value of --kubeconfig for the service account of the pod.
+// inCluster is the value of --kubeconfig that selects the pod's service account.
 const inCluster = "in-cluster"
 
-// clients builds a provider's clients of one Kubernetes API, each with its own name.
+// clients builds a provider's clients of one Kubernetes API, each with its own user agent.
 type clients struct{ config *rest.Config }
 
 var _ cloudprovider.ControllerClientBuilder = clients{}
@@ -30,16 +30,16 @@ func (c clients) Client(name string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(c.ConfigOrDie(name))
 }
 
-// ClientOrDie panics as its contract says; Initialize is guarded.
+// ClientOrDie panics, as its interface requires; the bridge guards Initialize.
 func (c clients) ClientOrDie(name string) kubernetes.Interface {
 	client, err := c.Client(name)
 	if err != nil {
-		panic(fmt.Sprintf("no client for %s: %v", name, err))
+		panic(fmt.Sprintf("cannot create a Kubernetes client for %s: %v", name, err))
 	}
 	return client
 }
 
-// kubernetesConfig reads a kubeconfig, or the pod's own service account.
+// kubernetesConfig reads a kubeconfig, or uses the pod's own service account.
 func kubernetesConfig(path string) (config *rest.Config, err error) {
 	if path == inCluster {
 		config, err = rest.InClusterConfig()
@@ -50,7 +50,7 @@ func kubernetesConfig(path string) (config *rest.Config, err error) {
 		return nil, fmt.Errorf("--kubeconfig=%s: %w", path, err)
 	}
 	if config.QPS == 0 {
-		// What cloud controller managers give their providers; the library's own default is a quarter of it.
+		// The limits of cloud controller managers; client-go's own default is a quarter of them.
 		config.QPS, config.Burst = 20, 30
 	}
 	return config, nil

@@ -33,7 +33,7 @@ type life struct {
 	shop   *pb.Service
 }
 
-// begin serves a provider with one habit over a folder that has two machines.
+// begin serves a provider with one habit over a directory with two machines.
 func begin(t *testing.T, habit habits.Habit, options ...bridge.Option) *life {
 	t.Helper()
 	folder := t.TempDir()
@@ -49,7 +49,7 @@ func begin(t *testing.T, habit habits.Habit, options ...bridge.Option) *life {
 	return &life{T: t, folder: folder, conn: serve(t, cloud, options...), shop: requestNamed("2", "shop").GetService()}
 }
 
-// node is one that joins; what it is asked for is what a host asks for.
+// node is a node that joins; the queries are those of a host.
 func (l *life) node(name string) *pb.NodeRef {
 	l.Helper()
 	node := &pb.NodeRef{Name: name, Uid: name, Labels: map[string]string{"kubernetes.io/hostname": name}}
@@ -72,7 +72,7 @@ func (l *life) node(name string) *pb.NodeRef {
 	return node
 }
 
-// ensure asks until it is done; a refusal ends it.
+// ensure repeats until it is done; a refusal ends it.
 func (l *life) ensure(service *pb.Service, digest string, nodes ...*pb.NodeRef) (*pb.LoadBalancer, error) {
 	l.Helper()
 	request := &pb.EnsureLoadBalancerRequest{
@@ -92,7 +92,7 @@ func (l *life) ensure(service *pb.Service, digest string, nodes ...*pb.NodeRef) 
 func (l *life) mustEnsure(service *pb.Service, digest string, nodes ...*pb.NodeRef) {
 	l.Helper()
 	made, err := l.ensure(service, digest, nodes...)
-	if err != nil && strings.Contains(err.Error(), "see the provider's log") { // A panic is told once, and the next call succeeds.
+	if err != nil && strings.Contains(err.Error(), "see the provider's log") { // A panic is reported once, and the next call succeeds.
 		made, err = l.ensure(service, digest, nodes...)
 	}
 	if err != nil || made.GetIngress()[0].GetIp() != "192.0.2.1" || made.GetAppliedDigest() != digest {
@@ -108,7 +108,7 @@ func (l *life) remove(service *pb.Service) {
 	}
 }
 
-// names returns the files of a part of the cloud.
+// names returns the files of one part of the cloud.
 func (l *life) names(part string) string {
 	files, _ := filepath.Glob(filepath.Join(l.folder, part, "*"))
 	for at, file := range files {
@@ -122,7 +122,7 @@ func (l *life) text(file string) string {
 	return string(text)
 }
 
-// run is from the first node to the last Service.
+// run goes from the first node to the last Service.
 func (l *life) run(habit habits.Habit) {
 	a, b := l.node("a"), l.node("b")
 	web := service("1")
@@ -163,8 +163,8 @@ func (l *life) run(habit habits.Habit) {
 	}
 }
 
-// P1 to P8, V2, V3: each habit of a published provider, without credentials in the cluster, and with them: the node is described, the
-// Service gets its balancer, the edit arrives, the Service goes and leaves nothing.
+// P1 to P8, V2, V3: each habit of a published provider, without and with credentials for the cluster: the node is described, the
+// Service gets its balancer, an edit arrives, and the Service leaves nothing behind.
 func TestADifficultProviderLives(t *testing.T) {
 	for _, habit := range []habits.Habit{
 		habits.RefusesEmptyID, habits.PatchesLate, habits.PatchesID, habits.OwnFinalizer, habits.ListsServices, habits.WantsNodeLister,
@@ -174,7 +174,7 @@ func TestADifficultProviderLives(t *testing.T) {
 	}
 }
 
-// Of a real API there is here only what the private one has, with all rights; tests/e2e has the rest.
+// The real API here holds only what the private one does, and grants everything; tests/e2e covers the rest.
 func TestADifficultProviderLivesWithARealAPI(t *testing.T) {
 	for _, habit := range []habits.Habit{
 		habits.PatchesLate, habits.PatchesID, habits.OwnFinalizer, habits.ListsServices, habits.WantsNodeLister, habits.RunsLoops,
@@ -210,7 +210,7 @@ func set(t *testing.T, api *privateapi.API, resource string, object runtime.Obje
 	}
 }
 
-// P6: a registry of the provider's own is served where main names it, and component-base's always.
+// P6: a provider's own registry is served if main names it, component-base's always.
 func TestADifficultProvidersMetricsAreServed(t *testing.T) {
 	provider, err := bridge.New(withHabits(t, habits.OwnMetrics), bridge.WithSDKOptions(sdk.WithGatherers(habits.Registry)))
 	if err != nil {
@@ -245,7 +245,7 @@ func TestADifficultProvidersMetricsAreServed(t *testing.T) {
 	}
 }
 
-// P4: what a provider needs of Kubernetes beside nodes and Services is said in the error, which becomes an Event; the node is there.
+// P4: if a provider needs more of Kubernetes than nodes and Services, the error, which becomes an Event, says so; the node exists.
 func TestADifficultProviderSaysWhatItNeeds(t *testing.T) {
 	for habit, kind := range map[habits.Habit]string{habits.ReadsConfigMap: "configmaps", habits.LocksLease: "leases.coordination.k8s.io"} {
 		t.Run(string(habit), func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestADifficultProviderSaysWhatItNeeds(t *testing.T) {
 	}
 }
 
-// V2: after a restart the Services of before are there, with their status, so that no rule of another one goes.
+// V2: after a restart the earlier Services are known with their status, so that no rule of another Service is removed.
 func TestADifficultProviderForgetsNoService(t *testing.T) {
 	state := t.TempDir()
 	life := begin(t, habits.ListsServices, bridge.WithStateDir(state))
@@ -276,8 +276,8 @@ func TestADifficultProviderForgetsNoService(t *testing.T) {
 	}
 }
 
-// V2: what the bridge knows of Services, the provider's informer knows before the provider is called: a list that is a moment old
-// takes the newest Service's rule away, or leaves that of one that is gone.
+// V2: the provider's informer knows the bridge's Services before the provider is called: a list that is slightly out of date would
+// remove the newest Service's rule, or keep that of a deleted one.
 func TestADifficultProviderSeesTheNewestServices(t *testing.T) {
 	life := begin(t, habits.ListsServices)
 	a := life.node("a")
@@ -295,7 +295,7 @@ func TestADifficultProviderSeesTheNewestServices(t *testing.T) {
 	}
 }
 
-// One Service hangs; it is in progress, and costs no other anything.
+// One Service hangs; it is in progress, and delays no other.
 func TestADifficultProviderHangs(t *testing.T) {
 	life := begin(t, habits.Hangs)
 	hang := filepath.Join(life.folder, "hang")

@@ -59,8 +59,8 @@ func retryAfter(err error) (time.Duration, bool) {
 	return min(max(retry.RetryAfter(), time.Second), latestRetry), true
 }
 
-// inProgress recognises work that merely takes long: the provider returns a RetryError, or has not returned yet; nil
-// for anything else.
+// inProgress recognises work that merely takes long: the provider returned a RetryError, or has not returned yet. It
+// returns nil for anything else.
 func inProgress(err error) *pb.InProgress {
 	var unfinished *unfinished
 	if errors.As(err, &unfinished) {
@@ -77,7 +77,7 @@ func inProgress(err error) *pb.InProgress {
 	return &pb.InProgress{RetryAfter: durationpb.New(after), Reason: "RETRY", Message: text}
 }
 
-// guarded runs a call of the provider; a panic becomes an error, whose text is only logged.
+// guarded calls the provider and turns a panic into an error, whose text is only logged.
 func guarded(call func() error) (err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/cloud-provider/api"
 )
 
-// H8: texts become Events, which are one as long as they are equal. The ids of requests are in metadata.
+// H8: error texts become Events, which are aggregated only while they are equal. Request ids are in the metadata.
 func TestRequestIDsAreNoPartOfATextForPeople(t *testing.T) {
 	for _, row := range []struct{ text, want, id string }{
 		{"operation error Elastic Load Balancing: CreateLoadBalancer, https response error StatusCode: 400, RequestID: 6f1c1f9e-3f0f-4c70-9d1e-9d3f0d2b7a51, DuplicateLoadBalancerName: taken",
@@ -34,7 +34,7 @@ func TestRequestIDsAreNoPartOfATextForPeople(t *testing.T) {
 	}
 }
 
-// P8: what a provider asks for is bounded on either side.
+// P8: the delay that a provider asks for is bounded on both sides.
 func TestARetryIsNeitherAtOnceNorNever(t *testing.T) {
 	for asked, want := range map[time.Duration]time.Duration{0: time.Second, 15 * time.Second: 15 * time.Second, 24 * 36500 * time.Hour: latestRetry} {
 		if got := inProgress(api.NewRetryError("x", asked)).GetRetryAfter().AsDuration(); got != want {

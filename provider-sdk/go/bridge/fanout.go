@@ -10,28 +10,28 @@ import (
 )
 
 const (
-	// spare is the part of a call's time that is kept to answer for what was not answered in it: a tenth.
+	// spare is the fraction of a call's time that is reserved for answering unfinished items: a tenth.
 	spare = 10
-	// stragglerAfter is the least time that an item gets while others of its batch wait for it.
+	// stragglerAfter is the minimum time that an item gets while others of its batch wait for it.
 	stragglerAfter = 10 * time.Second
-	// stragglerFactor: an item straggles when it takes so many times as long as the slowest one that was answered.
+	// stragglerFactor: an item is late if it takes this many times as long as the slowest finished one.
 	stragglerFactor = 3
 )
 
 // batch controls how the items of a batch are processed.
 type batch[I, O any] struct {
-	// concurrency is how many at a time.
+	// concurrency is the maximum number of items in progress.
 	concurrency int
-	// patience is stragglerAfter.
+	// patience is the minimum time that an item gets; by default stragglerAfter.
 	patience time.Duration
 	// work must return when its context ends, whatever the provider does.
 	work func(context.Context, I) O
-	// late returns an item in place of work; begun is false for one that had no turn.
+	// late returns the result of an unfinished item; begun is false if its work has not started.
 	late func(item I, begun bool) O
 }
 
-// answer processes all items and returns their results in order before the caller's deadline: an item that hangs costs
-// other items no more than a moment.
+// answer processes all items and returns their results in order before the caller's deadline. A hanging item hardly delays
+// the others.
 func (b batch[I, O]) answer(ctx context.Context, items []I) []O {
 	ctx, done := withSpare(ctx)
 	defer done()
@@ -58,7 +58,7 @@ func (b batch[I, O]) answer(ctx context.Context, items []I) []O {
 	return outs
 }
 
-// running are the items of a batch that are being processed.
+// running are the items of a batch that are in progress.
 type running[O any] struct {
 	turns    map[int]turn
 	answers  chan answer[O]
@@ -84,7 +84,7 @@ func (r *running[O]) begin(ctx context.Context, at int, work func(context.Contex
 	go func() { r.answers <- answer[O]{at: at, out: work(ctx)} }()
 }
 
-// wait returns the next finished item, or the late ones.
+// wait returns the next finished item, or all late ones.
 func (r *running[O]) wait(ctx context.Context) (done []answer[O]) {
 	straggling := r.straggling()
 	defer straggling.Stop()
@@ -104,10 +104,10 @@ func (r *running[O]) wait(ctx context.Context) (done []answer[O]) {
 	}
 }
 
-// limit is how long an item may take, once another item has shown how long it usually takes.
+// limit is how long an item may take, relative to the slowest finished one.
 func (r *running[O]) limit() time.Duration { return max(r.patience, stragglerFactor*r.slowest) }
 
-// straggling fires when the oldest item takes too long; never before a first item has finished.
+// straggling fires when the oldest item is late; never before a first item has finished.
 func (r *running[O]) straggling() *time.Timer {
 	if r.slowest == 0 {
 		timer := time.NewTimer(time.Hour)
@@ -123,7 +123,7 @@ func (r *running[O]) straggling() *time.Timer {
 	return time.NewTimer(time.Until(oldest.Add(r.limit())))
 }
 
-// late ends the items that have taken that long.
+// late gives up all items that have taken at least this long.
 func (r *running[O]) late(limit time.Duration) (late []answer[O]) {
 	for at, turn := range r.turns {
 		if time.Since(turn.began) >= limit {
@@ -175,7 +175,7 @@ func eachInTime[I, O any](ctx context.Context, b *bridge, items []I, key func(I)
 	}.answer(ctx, items)
 }
 
-// one is eachInTime for a single read, which may also panic.
+// one is eachInTime for a single read, and also turns panics into errors.
 func one[O any](ctx context.Context, b *bridge, key string, read func(context.Context) (O, error)) (O, error) {
 	ctx, done := forCaller(ctx)
 	defer done()
@@ -190,7 +190,7 @@ func one[O any](ctx context.Context, b *bridge, key string, read func(context.Co
 	case answered:
 		return ended.out, ended.err
 	case ctx.Err() != nil:
-		return ended.out, ctx.Err() // The caller has been told already that its time is over.
+		return ended.out, ctx.Err() // The caller's time is over, and it has its answer.
 	}
 	return ended.out, tooLate()
 }
@@ -200,7 +200,7 @@ func tooLate() *fault.Error {
 	return fault.New(pb.ErrorReason_ERROR_REASON_LOCATION_UNREACHABLE, "the cloud provider did not answer in time")
 }
 
-// withSpare ends a little before the caller's deadline, so that a response with the results so far can still be sent.
+// withSpare returns a context that ends a little before the caller's deadline, so that the results so far can still be sent.
 func withSpare(ctx context.Context) (context.Context, context.CancelFunc) {
 	if left, is := remaining(ctx); is {
 		return context.WithTimeout(ctx, left-left/spare)
@@ -208,7 +208,8 @@ func withSpare(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }
 
-// forCaller ends with the caller's deadline even in a mutation, whose context outlives it: for what precedes the work.
+// forCaller returns a context that ends with the caller's deadline even in a mutation, whose own context outlives it: for
+// what precedes the work.
 func forCaller(ctx context.Context) (context.Context, context.CancelFunc) {
 	if left, is := remaining(ctx); is {
 		return context.WithTimeout(ctx, left)

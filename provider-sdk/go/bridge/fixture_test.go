@@ -24,7 +24,7 @@ import (
 
 const patience = 20 * time.Second
 
-// cloud is upstream's test double with some methods given by each test.
+// cloud is upstream's test double, with methods that each test replaces.
 type cloud struct {
 	*fake.Cloud
 	noClusterID bool
@@ -89,7 +89,7 @@ func newer() *cloud { return &cloud{Cloud: &fake.Cloud{EnableInstancesV2: true}}
 
 func older() *cloud { return &cloud{Cloud: &fake.Cloud{}} }
 
-// serve serves a bridged provider on a socket of its own until the test ends.
+// serve serves a bridged provider on its own socket until the test ends.
 func serve(t testing.TB, cloud cloudprovider.Interface, options ...bridge.Option) *grpc.ClientConn {
 	t.Helper()
 	quiet := sdk.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
@@ -130,7 +130,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// expect checks code and reason of an error.
+// expect checks the code and the reason of an error.
 func expect(t *testing.T, err error, code codes.Code, reason pb.ErrorReason) {
 	t.Helper()
 	found, ours := fault.FromStatus(err)

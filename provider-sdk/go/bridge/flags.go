@@ -19,16 +19,16 @@ type flags struct {
 	completeState bool
 	tokenValidity time.Duration
 	prefixes      list
-	// backendLabels is nil unless it was given: then what the sidecar's main says stays.
+	// backendLabels is nil unless the flag is set: then the option in the sidecar's main applies.
 	backendLabels, nodeAnnotations list
 	backendState                   bool
 	annotationWrites               list
 	conditionWrites                list
-	// initializeAtStart is nil unless it was given, likewise.
+	// initializeAtStart is nil unless the flag is set, likewise.
 	initializeAtStart *bool
 }
 
-// list is a flag of comma-separated texts.
+// list is a flag of comma-separated values.
 type list []string
 
 func (l *list) String() string { return strings.Join(*l, ",") }
@@ -43,7 +43,7 @@ func (l *list) Set(text string) error {
 	return nil
 }
 
-// bindFlags adds them to a set, together with the vendor's and klog's flags.
+// bindFlags adds the bridge's, the vendor's and klog's flags to a set.
 func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 	out := &flags{}
 	vendor.VisitAll(func(theirs *pflag.Flag) {
@@ -63,30 +63,30 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 	own.BoolVar(&out.allowUntagged, "allow-untagged-cloud", false, "serve a cloud provider that has no cluster ID")
 	own.StringVar(&out.kubeconfig, "kubeconfig", "", "give the cloud provider clients of the Kubernetes API in this `file`, or of "+
 		"the pod's service account (\"in-cluster\"); without it, it sees only the nodes and Services that the host names")
-	own.StringVar(&out.stateDir, "state-dir", "", "keep in this `folder` what was applied to load balancers, over restarts; it must "+
-		"be the same one for all replicas, or there must be one replica only")
-	own.BoolVar(&out.completeState, "state-dir-is-complete", false, "the folder of --state-dir holds every load balancer that this provider "+
-		"made behind the bridge, from the first one on: lists are complete, and others of its names are a former controller's")
-	own.DurationVar(&out.tokenValidity, "page-token-validity", tokenValidity, "how long a page of a list can be followed by the next")
-	own.Var(&out.prefixes, "provider-id-prefixes", "how the provider IDs begin, as `PREFIX,...`, where that is not NAME://")
-	own.Var(&out.backendLabels, "backend-node-labels", "`KEY,...`: a balancer is updated when one of its nodes changes these labels; one "+
+	own.StringVar(&out.stateDir, "state-dir", "", "keep in this `directory`, across restarts, what was applied to load balancers; "+
+		"use the same one for all replicas, or run only one replica")
+	own.BoolVar(&out.completeState, "state-dir-is-complete", false, "the directory of --state-dir holds every load balancer that this "+
+		"provider has ever created behind the bridge: lists are complete, and others with its names belong to a former controller")
+	own.DurationVar(&out.tokenValidity, "page-token-validity", tokenValidity, "how long a page token is valid")
+	own.Var(&out.prefixes, "provider-id-prefixes", "`PREFIX,...`: the prefixes of provider IDs, if not NAME://")
+	own.Var(&out.backendLabels, "backend-node-labels", "`KEY,...`: node labels whose changes update the balancers of the node; a key "+
 		"that ends in \"/\" or \"*\" is a prefix (default "+strings.Join(backendLabels, ",")+")")
 	own.BoolVar(&out.backendState, "backend-node-state", false, "update each balancer when one of its nodes is cordoned, tainted, or changes its "+
-		"condition Ready: for a cloud provider that chooses among the nodes by that")
-	own.Var(&out.nodeAnnotations, "node-annotations", "`KEY,...`: annotations of nodes that the cloud provider reads; one that ends in \"/\" or "+
+		"condition Ready: for a cloud provider that selects nodes by these")
+	own.Var(&out.nodeAnnotations, "node-annotations", "`KEY,...`: node annotations that the cloud provider reads; a key that ends in \"/\" or "+
 		"\"*\" is a prefix")
 	own.Var(&out.annotationWrites, "service-annotation-writes", "`PREFIX,...`: annotations that the cloud provider writes on Services; the host "+
-		"writes them on the real ones")
+		"writes them to the real ones")
 	own.Var(&out.conditionWrites, "service-condition-writes", "`TYPE,...`: conditions that the cloud provider sets on Services; the host sets "+
 		"them on the real ones")
-	own.BoolFunc("initialize-at-start", "initialize the cloud provider at once, not when it is first led: for shadow mode, and for providers "+
-		"that start nothing in Initialize that writes to the cloud", func(text string) error {
+	own.BoolFunc("initialize-at-start", "initialize the cloud provider at once, not when somebody first leads: for shadow mode, and for "+
+		"providers whose Initialize starts nothing that writes to the cloud", func(text string) error {
 		atStart, err := strconv.ParseBool(text)
 		out.initializeAtStart = &atStart
 		return err
 	})
 	own.VisitAll(func(ours *flag.Flag) {
-		// A vendor's flag of the same name is heard as well.
+		// A vendor's flag of the same name is set as well.
 		if theirs := set.Lookup(ours.Name); theirs != nil {
 			theirs.Value = both{ours.Value, theirs.Value}
 			return
@@ -145,7 +145,7 @@ type vendorFlag struct{ *pflag.Flag }
 
 func (f vendorFlag) String() string {
 	if f.Flag == nil {
-		return "" // The flag package asks a zero value what its default looks like.
+		return "" // The flag package formats a zero value to find the default.
 	}
 	return f.Value.String()
 }
@@ -158,7 +158,7 @@ func (f vendorFlag) Set(text string) error {
 // IsBoolFlag reports that the flag needs no value.
 func (f vendorFlag) IsBoolFlag() bool { return f.NoOptDefVal == "true" }
 
-// both sets two flags of one name.
+// both sets two flags of the same name.
 type both struct{ ours, theirs flag.Value }
 
 func (b both) String() string {
@@ -175,7 +175,7 @@ func (b both) Set(text string) error {
 	return b.ours.Set(text)
 }
 
-// IsBoolFlag reports whether the flag needs no value, like ours.
+// IsBoolFlag reports whether our flag needs no value.
 func (b both) IsBoolFlag() bool {
 	ours, is := b.ours.(interface{ IsBoolFlag() bool })
 	return is && ours.IsBoolFlag()

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A vendor's flags keep working beside ours, whichever flag package it uses.
+// A vendor's flags work together with ours, whichever flag package it uses.
 func TestVendorsFlagsKeepWorking(t *testing.T) {
 	set := flag.NewFlagSet("sidecar", flag.ContinueOnError)
 	set.SetOutput(io.Discard)

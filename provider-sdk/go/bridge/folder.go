@@ -17,14 +17,14 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// WithStateDir keeps in a folder what was applied to load balancers, so that it survives a restart of the sidecar and
+// WithStateDir keeps in a directory what was applied to load balancers, so that it survives restarts of the sidecar and
 // of the host. Its user promises that nobody else changes this cluster's load balancers: either all replicas share the
-// folder, or there is only one replica.
+// directory, or there is only one replica.
 func WithStateDir(path string) Option {
 	return func(b *bridge) { b.stateDir = path }
 }
 
-// WithCompleteState declares that the folder of WithStateDir holds every load balancer that this provider has ever
+// WithCompleteState declares that the directory of WithStateDir holds every load balancer that this provider has ever
 // created behind the bridge: lists are then complete, and other load balancers with its names belong to a former
 // controller.
 func WithCompleteState() Option {
@@ -36,23 +36,23 @@ const (
 	markSuffix  = ".mark"
 )
 
-// folder is a ledger with one file per load balancer, in one folder per cluster. It is always read anew, since another
-// replica may write to it.
+// folder is a ledger with one file per load balancer, in one directory per cluster. It reads the files every time, since
+// another replica may write them.
 type folder struct {
 	path     string
 	complete bool
-	// names spares a look at the files.
+	// names caches the clusters' names.
 	names *memory
 }
 
-// newFolder creates the folder and verifies that it is writable.
+// newFolder creates the directory and verifies that it is writable.
 func newFolder(path string, complete bool) (*folder, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
 	probe, err := os.CreateTemp(path, "probe-*")
 	if err != nil {
-		return nil, fmt.Errorf("--state-dir: %w; give a folder that the sidecar may write", err)
+		return nil, fmt.Errorf("--state-dir: %w; use a directory that the sidecar can write", err)
 	}
 	probe.Close()
 	return &folder{path, complete, newMemory()}, os.Remove(probe.Name())
@@ -66,7 +66,7 @@ type entry struct {
 
 func (f *folder) now() moment { return 0 }
 
-// of returns the folder of a cluster. Uids are untrusted, so they are not used as file names.
+// of returns a cluster's directory. Uids are untrusted, so it does not use them as file names.
 func (f *folder) of(cluster string) string { return filepath.Join(f.path, hashed(cluster)) }
 
 func (f *folder) file(key balancerKey) string {
@@ -94,7 +94,7 @@ func read(path string) *applied {
 		err = errors.Join(lenient.Unmarshal(held.Service, out.service), lenient.Unmarshal(held.Balancer, out.balancer))
 	}
 	if err != nil {
-		slog.Warn("what was applied to a balancer cannot be read, so it is not known", "file", path, "error", err)
+		slog.Warn("cannot read what was applied to a balancer, so its state is unknown", "file", path, "error", err)
 		return nil
 	}
 	return out
@@ -110,7 +110,7 @@ func (f *folder) forget(key balancerKey) error {
 
 func (f *folder) remember(key balancerKey, _ moment, what *applied) {
 	if err := f.write(key, what); err != nil {
-		slog.Warn("what was applied to a balancer cannot be kept, so it will not be known", "service", key.service, "error", err)
+		slog.Warn("cannot store what was applied to a balancer, so its state will be unknown", "service", key.service, "error", err)
 	}
 }
 
@@ -151,8 +151,7 @@ func (f *folder) markFile(key balancerKey) string {
 	return filepath.Join(f.of(key.cluster), hashed(key.service)+markSuffix)
 }
 
-// mark returns the mark of a load balancer. Load balancers from before marks existed are ours, and so are unreadable
-// ones: they were marked.
+// mark returns the mark of a load balancer. Those older than marks are ours, and so are those with an unreadable mark.
 func (f *folder) mark(key balancerKey) mark {
 	out, there := readMark(f.markFile(key))
 	return mark{out.Claimed || (!there && f.recall(key) != nil), out.Annotations, out.Finalizers, out.Conditions}
@@ -164,7 +163,7 @@ func readMark(path string) (out mark, there bool) {
 		return out, false
 	}
 	if err = errors.Join(err, json.Unmarshal(text, &out)); err != nil {
-		slog.Warn("what a provider wrote on a Service cannot be read", "file", path, "error", err)
+		slog.Warn("cannot read what the provider wrote to a Service", "file", path, "error", err)
 		return mark{Claimed: true}, true
 	}
 	return out, true
@@ -185,14 +184,14 @@ func (f *folder) keep(key balancerKey, now mark) error { return f.store(key, mar
 
 func (f *folder) erase(key balancerKey) {
 	if err := os.Remove(f.markFile(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		slog.Warn("what is known of a Service cannot be forgotten", "service", key.service, "error", err)
+		slog.Warn("cannot delete the mark of a Service", "service", key.service, "error", err)
 	}
 }
 
 func (f *folder) all(cluster string) (all []*applied) {
 	files, err := os.ReadDir(f.of(cluster))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		slog.Warn("what was applied to balancers cannot be listed", "error", err)
+		slog.Warn("cannot list what was applied to balancers", "error", err)
 	}
 	for _, file := range files {
 		if !strings.HasSuffix(file.Name(), entrySuffix) {
@@ -206,7 +205,7 @@ func (f *folder) all(cluster string) (all []*applied) {
 }
 
 func (f *folder) elsewhere(key balancerKey) bool {
-	// The pattern holds nothing that comes from elsewhere but a hash.
+	// A hash is the only foreign part of the pattern.
 	files, _ := filepath.Glob(filepath.Join(f.path, "*", hashed(key.service)+entrySuffix))
 	return slices.ContainsFunc(files, func(file string) bool { return file != f.file(key) })
 }
@@ -222,7 +221,7 @@ func (f *folder) clusterName(uid, given string) string {
 	name := f.names.clusterName(uid, given)
 	if name != "" {
 		if err := errors.Join(os.MkdirAll(f.of(uid), 0o700), os.WriteFile(file, []byte(name), 0o600)); err != nil {
-			slog.Warn("the name of a cluster cannot be kept", "cluster", uid, "error", err)
+			slog.Warn("cannot store the name of a cluster", "cluster", uid, "error", err)
 		}
 	}
 	return name

@@ -13,10 +13,10 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// impatient lets items of a batch straggle soon.
+// impatient shortens the time until items of a batch are late.
 var impatient = bridge.WithPatience(100 * time.Millisecond)
 
-// gate lets calls of some names hang until it opens, whatever their contexts say, and counts all calls.
+// gate lets calls with some names hang until it opens, whatever their contexts say, and counts all calls.
 type gate struct {
 	mu    sync.Mutex
 	calls map[string]int
@@ -59,7 +59,7 @@ func (g *gate) called(name string) int {
 	return g.calls[name]
 }
 
-// updating serves so many Services, whose updates pass a gate, and answers the updates.
+// updating serves this many Services, whose updates pass a gate, and returns the updates.
 func (g *gate) updating(t *testing.T, services int, options ...bridge.Option) (pb.LoadBalancersClient, []*pb.LoadBalancerUpdate) {
 	t.Helper()
 	cloud := newer()
@@ -79,7 +79,7 @@ func (g *gate) updating(t *testing.T, services int, options ...bridge.Option) (p
 	return client, items
 }
 
-// S3: of 20 updates one hangs. The other 19 are done, once; the one goes on, and its outcome is picked up.
+// S3: one of 20 updates hangs. The other 19 are done, once; the hanging one continues, and a later call gets its outcome.
 func TestAnUpdateThatHangsCostsNoOther(t *testing.T) {
 	gate := hangingFor(t, "7")
 	client, items := gate.updating(t, 20, impatient)
@@ -105,7 +105,7 @@ func TestAnUpdateThatHangsCostsNoOther(t *testing.T) {
 	}
 }
 
-// S3: calls that hang take every place of a batch; what had no turn has one in the next.
+// S3: hanging calls take every place of a batch; items that were not started are done by the next call.
 func TestUpdatesThatHangTakeNoPlaceForEver(t *testing.T) {
 	client, items := hangingFor(t, "0", "1").updating(t, 6, impatient, bridge.WithConcurrency(2))
 	updated := 0
@@ -127,7 +127,7 @@ func TestUpdatesThatHangTakeNoPlaceForEver(t *testing.T) {
 	}
 }
 
-// S3: an Ensure or a Delete that takes longer than its caller waits is in progress, and is not begun again.
+// S3: an Ensure or a Delete that outlasts its caller is in progress, and is not started again.
 func TestAMutationThatHangsIsInProgress(t *testing.T) {
 	gate := hangingFor(t, "ensure", "delete")
 	cloud := newer()
@@ -178,7 +178,7 @@ func TestAMutationThatHangsIsInProgress(t *testing.T) {
 	}
 }
 
-// hangingRoutes lets the making of routes hang, by destination.
+// hangingRoutes lets the creation of routes hang, by destination.
 type hangingRoutes struct {
 	*cloud
 	gate *gate
@@ -191,7 +191,7 @@ func (h hangingRoutes) CreateRoute(ctx context.Context, cluster, hint string, ro
 	return h.cloud.CreateRoute(ctx, cluster, hint, route)
 }
 
-// S3: one route that hangs costs its batch nothing, nor any later batch.
+// S3: one hanging route delays neither its batch nor a later one.
 func TestARouteThatHangsCostsNoOther(t *testing.T) {
 	gate := hangingFor(t, "10.0.2.0/24")
 	client := pb.NewRoutesClient(serve(t, hangingRoutes{routed(), gate}, impatient))
@@ -205,7 +205,7 @@ func TestARouteThatHangsCostsNoOther(t *testing.T) {
 	if got["2"].GetInProgress() == nil || got["4"].GetRoute() == nil {
 		t.Error(got)
 	}
-	// Where it leads to is not known while it is worked on, so nothing else is done to it.
+	// Its target is unknown while a call works on it, so nothing else is done to it.
 	if got = ensureRoutes(t, client, item("2", "d", "10.0.2.0/24")); got["2"].GetInProgress() == nil {
 		t.Error(got)
 	}

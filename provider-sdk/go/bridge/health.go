@@ -11,10 +11,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// hangingPerCall is how many calls may hang for each that may run: enough for one unresponsive location, but bounded.
+// hangingPerCall is how many calls may hang for each call that may run: enough for one unresponsive location, but bounded.
 const hangingPerCall = 16
 
-// health detects a provider that does not respond, as far as its calls show it.
+// health reports whether the cloud responds, as far as the provider's calls show it.
 type health struct{ *bridge }
 
 func (h health) GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusResponse, error) {
@@ -31,11 +31,11 @@ func (h health) GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusR
 	}
 	if calls, stuck := h.reads.hangs(); stuck {
 		return unreachable("CallsHang",
-			fmt.Sprintf("%d calls of the cloud provider do not return; nothing more is read until some do", calls))
+			fmt.Sprintf("%d calls of the cloud provider hang; reads are suspended until some return", calls))
 	}
 	switch failing, known := h.reachable.failing(); {
 	case failing >= proof:
-		return unreachable("ReadsFail", fmt.Sprintf("the cloud provider could answer for none of the last %d instances", failing))
+		return unreachable("ReadsFail", fmt.Sprintf("the cloud provider failed to read each of the last %d instances", failing))
 	case known && failing == 0:
 		return &pb.GetStatusResponse{Conditions: []*pb.ProviderCondition{{
 			Type:   pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE,
@@ -45,7 +45,7 @@ func (h health) GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusR
 		return &pb.GetStatusResponse{Conditions: []*pb.ProviderCondition{{
 			Type:   pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE,
 			Status: pb.ConditionStatus_CONDITION_STATUS_TRUE, Reason: "SomeReadsFail",
-			Message: fmt.Sprintf("%d instances cannot be read; too few to say that the cloud does not answer", failing),
+			Message: fmt.Sprintf("%d instances cannot be read, too few to conclude that the cloud does not answer", failing),
 		}}}, nil
 	}
 	return &pb.GetStatusResponse{}, nil
@@ -55,8 +55,8 @@ func (h health) GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusR
 // fewer may fail permanently for their own reasons.
 const proof = 3
 
-// reachable records the instances that failed since the cloud last responded. An error of the old interface does not
-// explain itself, but while no query succeeds, nothing may be destroyed. "Not found" is a response.
+// reachable records the instances that failed since the cloud last responded. Errors of the old interface do not say
+// whether the cloud responded, but while no query succeeds, nothing may be destroyed. "Not found" is a response.
 type reachable struct {
 	mu     sync.Mutex
 	failed map[string]bool
@@ -71,14 +71,14 @@ func (r *reachable) answered() {
 	r.known = true
 }
 
-// failing returns how many instances have failed since then, and whether the cloud has been queried at all.
+// failing returns how many instances have failed since the last response, and whether that says anything yet.
 func (r *reachable) failing() (instances int, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.failed), r.known || len(r.failed) >= proof
 }
 
-// saw records the results of a batch; their keys identify nodes.
+// saw records the results of a batch; nodes are by the results' keys.
 func (r *reachable) saw(results []*pb.InstanceResult, nodes map[string]*v1.Node) {
 	failed := map[string]bool{}
 	for _, result := range results {
@@ -101,11 +101,11 @@ func (r *reachable) saw(results []*pb.InstanceResult, nodes map[string]*v1.Node)
 	maps.Copy(r.failed, failed)
 }
 
-// hangingCalls is the metric of hanging calls.
+// hangingCalls returns the metric of hanging calls.
 func (b *bridge) hangingCalls() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "cloudprovider_bridge_hanging_calls",
-		Help:        "Calls of the bridged provider that run though nobody waits for them any more.",
+		Help:        "Running calls of the bridged provider that nobody waits for any more.",
 		ConstLabels: prometheus.Labels{"role": "provider"},
 	}, func() float64 {
 		calls, _ := b.reads.hangs()

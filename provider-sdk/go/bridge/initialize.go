@@ -17,23 +17,22 @@ import (
 	"cloudprovider.ccm/sdk/bridge/internal/privateapi"
 )
 
-// How long a start waits for the provider's informers: those of a real API, and those of the private one, which is in
-// memory.
+// syncedWithin is how long a start waits for the provider's informers of a real API, syncedPrivateWithin for those of the
+// private one, which is in memory.
 const (
 	syncedWithin        = time.Minute
 	syncedPrivateWithin = 3 * time.Second
 )
 
-// surroundings are what a controller manager provides to a provider.
+// surroundings are what a controller manager passes to a provider.
 type surroundings struct {
 	clients cloudprovider.ControllerClientBuilder
 	shared  informers.SharedInformerFactory
 	stop    <-chan struct{}
 }
 
-// WithKubernetes gives the provider clients and informers of this Kubernetes API instead of the private one, and the
-// real objects. The credentials are then the sidecar's own: they read nodes and Services, and do whatever else the
-// provider does.
+// WithKubernetes gives the provider clients and informers of this Kubernetes API instead of the private one, and so the
+// real objects. The provider then acts with these credentials; the bridge reads nodes and Services with them.
 func WithKubernetes(config *rest.Config) Option {
 	return func(b *bridge) { b.kubernetes = config }
 }
@@ -111,7 +110,7 @@ func (b *bridge) initialize() error {
 	return err
 }
 
-// waitForSync waits for the informers. An informer that never syncs would report that there are no objects.
+// waitForSync waits for the informers: the lister of one that has not synced would report that there are no objects.
 func waitForSync(around *surroundings, within time.Duration) (map[reflect.Type]bool, error) {
 	soon := make(chan struct{})
 	timer := time.AfterFunc(within, func() { close(soon) })
@@ -127,8 +126,8 @@ func waitForSync(around *surroundings, within time.Duration) (map[reflect.Type]b
 		return synced, nil
 	}
 	slices.Sort(missing)
-	return nil, errors.New("the informers of " + strings.Join(missing, ", ") + " have no objects; " +
-		fmt.Sprintf("give a --kubeconfig that has the right to list and watch them (waited %v)", within))
+	return nil, errors.New("the informers of " + strings.Join(missing, ", ") + " have not synced; " +
+		fmt.Sprintf("set a --kubeconfig with permission to list and watch them (waited %v)", within))
 }
 
 // either is closed when either of the two is.

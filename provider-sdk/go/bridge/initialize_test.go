@@ -67,7 +67,7 @@ func TestAProviderGetsItsClientsAndInformersFirst(t *testing.T) {
 	}
 }
 
-// A legacy provider that looks nodes up in its informer finds those about which it is asked, without any Kubernetes.
+// A legacy provider that looks up nodes in its informer finds those that it is asked about, without any Kubernetes.
 func TestInformersAreFedFromTheNodesThatTheHostSends(t *testing.T) {
 	cloud := &informed{cloud: newer()}
 	cloud.exists = func(_ context.Context, node *v1.Node) (bool, error) {
@@ -105,7 +105,7 @@ func TestInformersAreFedFromTheNodesThatTheHostSends(t *testing.T) {
 	}
 }
 
-// routing looks the targets of routes up in its informer.
+// routing looks up the targets of routes in its informer.
 type routing struct{ *informed }
 
 func (r routing) Routes() (cloudprovider.Routes, bool) { return r, true }
@@ -127,7 +127,7 @@ func TestInformersAreFedFromTheTargetsOfRoutes(t *testing.T) {
 	}
 }
 
-// What the private API cannot give is said, and nothing is written behind the host's back.
+// The private API says what it cannot give, and nothing is written behind the host's back.
 func TestThePrivateAPIForbidsWritesAndSaysTheRemedy(t *testing.T) {
 	cloud := &informed{cloud: newer()}
 	balancers := pb.NewLoadBalancersClient(serve(t, cloud))

@@ -74,7 +74,7 @@ func (i *instances) BatchGetInstances(ctx context.Context, request *pb.BatchGetI
 			return err
 		})
 		if err != nil {
-			sdk.Logger(ctx).Warn("a node's instance is not known", "node", node.Name, "error", err, "cause", errors.Unwrap(err))
+			sdk.Logger(ctx).Warn("cannot look up a node's instance", "node", node.Name, "error", err, "cause", errors.Unwrap(err))
 			return sdk.Unknown(key, mapped(err, node.Name))
 		}
 		return result
@@ -89,7 +89,7 @@ func (i *instances) BatchGetInstances(ctx context.Context, request *pb.BatchGetI
 }
 
 // ask makes exactly the calls that a cloud controller manager makes for the same purpose: only the description to
-// initialise a node and to keep it current; existence and shutdown before it taints or deletes one.
+// initialise a node and to keep it up to date; existence and shutdown before it taints or deletes one.
 func (i *instances) ask(ctx context.Context, query *pb.InstanceQuery, node *v1.Node, view pb.InstanceView) (*pb.InstanceResult, error) {
 	key, id := query.GetKey(), node.Spec.ProviderID
 	switch {
@@ -116,15 +116,15 @@ func (i *instances) ask(ctx context.Context, query *pb.InstanceQuery, node *v1.N
 	}
 	result, err := i.described(ctx, key, node, state)
 	if err != nil {
-		// That it is there is known all the same.
+		// The instance is known to exist all the same.
 		result = sdk.Found(key, state, nil)
 		result.Error = fault.Item(mapped(err, node.Name))
 	}
 	return result, nil
 }
 
-// askByName queries a node without a provider ID. Some providers refuse every such query but that for its description,
-// from which they learn the ID.
+// askByName queries a node without a provider ID. Some providers refuse every such query except for the description,
+// which returns the ID.
 func (i *instances) askByName(ctx context.Context, query *pb.InstanceQuery, node *v1.Node, view pb.InstanceView) (*pb.InstanceResult, error) {
 	result, err := i.described(ctx, query.GetKey(), node, pb.InstanceState_INSTANCE_STATE_EXISTS)
 	if errors.Is(err, cloudprovider.InstanceNotFound) {
@@ -180,7 +180,7 @@ func (i *instances) instanceOf(found *cloudprovider.InstanceMetadata, known stri
 		return nil, fault.MetadataNotReady(notReadyFor)
 	case !i.owns(id):
 		return nil, fault.New(pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR,
-			"the cloud provider answered a provider ID without its own prefix", fault.WithMetadata("provider_id", id))
+			"the cloud provider returned a provider ID without its own prefix", fault.WithMetadata("provider_id", id))
 	}
 	return &pb.Instance{
 		ProviderId: id, InstanceType: found.InstanceType, Addresses: addressesOf(found.NodeAddresses),

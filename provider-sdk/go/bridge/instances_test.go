@@ -94,7 +94,7 @@ func TestWhatTheNewerInterfaceSays(t *testing.T) {
 func TestNodesAndDescriptionsAreTranslated(t *testing.T) {
 	cloud := newer()
 	cloud.metadata = func(_ context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
-		node.Annotations["written"] = "by the provider" // Read-only for it, and yet some write.
+		node.Annotations["written"] = "by the provider" // Read-only for providers, yet some write.
 		if node.UID != "uid" || node.Labels["zone"] != "z" || node.Status.NodeInfo.SystemUUID != "su" ||
 			node.Annotations["alpha.kubernetes.io/provided-node-ip"] != "10.0.0.1,fd00::1" || node.Spec.PodCIDR != "10.1.0.0/24" ||
 			node.Status.Addresses[0] != (v1.NodeAddress{Type: v1.NodeInternalIP, Address: "10.0.0.1"}) {
@@ -152,7 +152,7 @@ func TestWhatTheOlderInterfacesSay(t *testing.T) {
 	}
 }
 
-// A batch makes some calls at once and not all, and what one machine costs no other pays.
+// A batch makes some calls concurrently but not all, and a slow instance does not delay the others.
 func TestABatchIsAskedSomeAtATime(t *testing.T) {
 	var now, most atomic.Int32
 	cloud := newer()
@@ -162,7 +162,7 @@ func TestABatchIsAskedSomeAtATime(t *testing.T) {
 		}
 		defer now.Add(-1)
 		if node.Name == "node-3" {
-			<-make(chan bool) // For ever, whatever its context says.
+			<-make(chan bool) // Hangs for ever, whatever its context says.
 		}
 		time.Sleep(time.Millisecond)
 		return true, nil
@@ -190,8 +190,8 @@ func TestABatchIsAskedSomeAtATime(t *testing.T) {
 	}
 }
 
-// E8: a view costs the calls that a cloud controller manager makes where it wants to know the same, and no more. P1: a node without
-// a provider ID is described; digitalocean and kubevirt refuse every other question about it.
+// E8: a view costs exactly the calls that a cloud controller manager makes to learn the same. P1: a node without
+// a provider ID is described; digitalocean and kubevirt refuse every other query about it.
 func TestAViewCostsWhatItCostsUpstream(t *testing.T) {
 	for _, row := range []struct {
 		view  pb.InstanceView
@@ -236,7 +236,7 @@ func TestAViewCostsWhatItCostsUpstream(t *testing.T) {
 	}
 }
 
-// What InstanceMetadata alone says: an error proves nothing, and what is not described yet is there.
+// With InstanceMetadata alone, an error proves nothing, and an instance that cannot be described yet exists.
 func TestADescriptionThatFails(t *testing.T) {
 	for name, row := range map[string]struct {
 		found  *cloudprovider.InstanceMetadata

@@ -25,7 +25,7 @@ type instancesWithKeys struct {
 
 func (i *instancesWithKeys) AddSshKeyToAllInstances(ctx context.Context, request *pb.AddSshKeyToAllInstancesRequest) (*pb.AddSshKeyToAllInstancesResponse, error) {
 	if !isPublicKey(request.GetPublicKey()) {
-		return nil, fault.InvalidSSHKey("it is not one line of algorithm, blank and base64")
+		return nil, fault.InvalidSSHKey("the key is not one line in OpenSSH format: algorithm, space, base64")
 	}
 	err := guarded(func() error {
 		return i.keys.AddSSHKeyToAllInstances(ctx, request.GetUser(), []byte(request.GetPublicKey()))

@@ -14,7 +14,7 @@ import (
 
 const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGJr3m0vMmHqzVUV9jpZT0zfD2sC0kqcRkqGkqcRkqGk someone"
 
-// keyed spreads keys.
+// keyed adds SSH keys.
 type keyed struct {
 	*cloud
 	err  error

@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	// notLedRetry is when to ask again a provider that nobody has led yet.
+	// notLedRetry is when to retry while nobody has led the provider yet.
 	notLedRetry = time.Second
-	notLed      = "the cloud provider is initialized when somebody leads it for the first time"
-	// lastWords is what calls that were given up get to be answered before the process ends.
+	notLed      = "the cloud provider will be initialized when a host first leads"
+	// lastWords is how long abandoned calls get to be answered before the process exits.
 	lastWords = 100 * time.Millisecond
 )
 
 // WithInitializeAtStart initializes the provider at once instead of when it is first led. What a provider starts in
-// Initialize may write to the cloud, which only the leader's provider may do. Starting at once suits shadow mode, and
+// Initialize may write to the cloud, which only the leader's provider may do. Initializing at once suits shadow mode, and
 // providers without such work. Main waits by default; New does not.
 //
-// While the bridge waits, reads return RETRY_LATER. The process ends with leadership, like a controller manager that
-// loses its Lease, since a provider cannot be initialized twice. The parts that a provider supports are queried before.
+// While the bridge waits, reads return RETRY_LATER. The process exits when its term ends, like a controller manager that
+// loses its Lease, since a provider cannot be initialized twice. The bridge asks which parts the provider supports before.
 func WithInitializeAtStart(atStart bool) Option {
 	return func(b *bridge) { b.leading.atStart = atStart }
 }
 
-// leading controls when the provider is initialized, and what ends with leadership.
+// leading controls when the provider is initialized, and what ends with the term.
 type leading struct {
 	atStart    bool
 	begin, end sync.Once
-	// initialized is closed when it is, over when it is led no more.
+	// initialized is closed once the provider is initialized, over when its term ends.
 	initialized, over chan struct{}
 	// exit ends the process.
 	exit func(error)
@@ -45,12 +45,12 @@ func newLeading() *leading {
 }
 
 func exit(err error) {
-	slog.Error("this process ends", "error", err)
+	slog.Error("this process exits", "error", err)
 	time.Sleep(lastWords)
 	os.Exit(1)
 }
 
-// waits reports whether the provider is still to be initialized.
+// waits reports whether the provider has yet to be initialized.
 func (l *leading) waits() bool {
 	select {
 	case <-l.initialized:
@@ -72,8 +72,8 @@ func (b *bridge) initializeOnce() (err error) {
 	return err
 }
 
-// gate keeps calls away from an uninitialized provider. A mutation comes on behalf of the leader, or of a host without
-// leader election.
+// gate delays calls until the provider is initialized. A mutation initializes it: it comes from the leader, or from a host
+// without leader election.
 func (b *bridge) gate(_ context.Context, mutation bool) error {
 	if mutation {
 		b.initializeLed()
@@ -90,8 +90,8 @@ func (b *bridge) initializeLed() {
 	}
 }
 
-// whileLed is the work of one term. It does not wait for Initialize, which may hang; what Initialize started ends in
-// time.
+// whileLed is the background work of one term. It does not wait for Initialize, which may hang; what Initialize started
+// ends when the term ends.
 func (b *bridge) whileLed(ctx context.Context, _ *pb.ClusterRef) {
 	go b.initializeLed()
 	<-ctx.Done()

@@ -56,7 +56,7 @@ func (w *writers) now() []string {
 	return slices.Sorted(maps.Keys(w.running))
 }
 
-// until waits for exactly these.
+// until waits for exactly these writers.
 func (w *writers) until(t *testing.T, wanted ...string) {
 	t.Helper()
 	eventually(t, func() bool { return slices.Equal(w.now(), wanted) })
@@ -71,7 +71,7 @@ func eventually(t *testing.T, holds func() bool) {
 	}
 }
 
-// looping is a provider whose Initialize starts a loop that writes.
+// looping is a provider whose Initialize starts a writing loop.
 type looping struct {
 	*cloud
 	name   string
@@ -95,7 +95,7 @@ func (l *looping) Initialize(_ cloudprovider.ControllerClientBuilder, stop <-cha
 	}()
 }
 
-// replica is a bridge that is initialized when it is led.
+// replica is a bridge that initializes its provider when it is led.
 type replica struct {
 	*looping
 	conn   *grpc.ClientConn
@@ -144,7 +144,7 @@ func (r *replica) status(t *testing.T) string {
 	return ""
 }
 
-// waits reports that the replica answers what it knows without its cloud, and nothing else.
+// waits checks that the replica answers from memory what it can, and nothing else.
 func (r *replica) waits(t *testing.T) {
 	t.Helper()
 	err := r.read(t)
@@ -157,7 +157,7 @@ func (r *replica) waits(t *testing.T) {
 	}
 }
 
-// V1: a vendor's loop runs on exactly one of two replicas, whoever leads.
+// V1: a vendor's loop runs on exactly one of two replicas, whichever leads.
 func TestBackgroundWorkRunsOnExactlyOneReplica(t *testing.T) {
 	of := &writers{running: map[string]bool{}}
 	a, b := newReplica(t, "a", of, nil), newReplica(t, "b", of, nil)
@@ -213,7 +213,7 @@ func TestWithoutLeaderElectionAMutationOrLeadInitializes(t *testing.T) {
 	}
 }
 
-// V4: a provider's call is given up with leadership.
+// V4: a provider's call is abandoned when leadership ends.
 func TestAProvidersCallIsGivenUpWhenLeadershipEnds(t *testing.T) {
 	begun, ended, answered := make(chan bool, 1), make(chan error, 1), make(chan error, 1)
 	one := newReplica(t, "a", &writers{running: map[string]bool{}}, func(l *looping) {
@@ -248,7 +248,7 @@ func TestAProviderThatCannotBeInitializedEndsTheProcess(t *testing.T) {
 	one.waits(t)
 }
 
-// The end of the process is its exit code and one line.
+// The process exits with its code and one log line.
 func TestTheProcessEndsWithLeadership(t *testing.T) {
 	folder, err := os.MkdirTemp("", "bridge")
 	if err != nil {
@@ -279,7 +279,7 @@ func TestTheProcessEndsWithLeadership(t *testing.T) {
 	}
 }
 
-// Not a test of its own: the process of the one above.
+// The process of the test above, not a test of its own.
 func TestServeAReplica(t *testing.T) {
 	path := os.Getenv("REPLICA_SOCKET")
 	if path == "" {

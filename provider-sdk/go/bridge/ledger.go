@@ -9,38 +9,38 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
-// ledger holds what was applied to load balancers, since a provider of the old interface stores none of it.
+// ledger records what was applied to load balancers, since a provider of the old interface stores none of it.
 type ledger interface {
-	// now returns the moment at which a mutation begins.
+	// now returns the logical time, which a mutation notes when it begins.
 	now() moment
-	// recall returns what is applied to a balancer; nil when that is not known.
+	// recall returns what was last applied to a balancer; nil if that is unknown.
 	recall(balancerKey) *applied
-	// forget makes it not known, before anything is changed. Without that nothing may be changed.
+	// forget makes a balancer's state unknown, before anything changes. If it fails, nothing may change.
 	forget(balancerKey) error
-	// remember keeps what was applied by a mutation that began at a moment. When it cannot, it is not known.
+	// remember records what a mutation that began at this moment has applied. If it fails, the state stays unknown.
 	remember(balancerKey, moment, *applied)
-	// all returns what is known of a cluster's balancers, in a stable order.
+	// all returns everything known about a cluster's balancers, in a stable order.
 	all(cluster string) []*applied
-	// elsewhere reports whether a Service of this uid has a balancer for another cluster: names alone do not tell.
+	// elsewhere reports whether a Service of this uid has a balancer for another cluster, which names alone do not show.
 	elsewhere(balancerKey) bool
 	// clusterName returns the first name that was given with a uid.
 	clusterName(uid, given string) string
-	// mark returns what is marked on a Service, keep marks it, and erase takes it back: its balancer is gone.
+	// mark returns the mark of a Service, keep stores it, and erase deletes it once the Service has no balancer.
 	mark(balancerKey) mark
 	keep(balancerKey, mark) error
 	erase(balancerKey)
-	// leads reports that a host of this term changes something: while that is the one which applied what is known, it still holds.
+	// leads reports a mutation by this leader. Entries that the same leader applied remain valid.
 	leads(*pb.Fencing)
-	// durable reports whether what is known outlives this process.
+	// durable reports whether entries outlive this process.
 	durable() bool
-	// gap names what cannot be known; empty when there is no such thing.
+	// gap names what the ledger cannot know; empty if it knows everything.
 	gap() string
 }
 
 // balancerKey is the natural key of a load balancer.
 type balancerKey struct{ cluster, service string }
 
-// applied is what was fully applied.
+// applied is the last state that was fully applied.
 type applied struct {
 	service  *pb.Service
 	balancer *pb.LoadBalancer
@@ -69,7 +69,7 @@ func newMemory() *memory {
 	return &memory{known: map[balancerKey]*applied{}, marks: map[balancerKey]mark{}, names: map[string]string{}}
 }
 
-// introduced records a call of GetInfo: a host connects or reconnects, or somebody only looks who is here.
+// introduced records a call of GetInfo: a host connects or reconnects, or somebody merely asks for the provider's identity.
 func (m *memory) introduced() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// listed returns the digests that a list tells, by Service, and whether the list is complete.
+// listed returns the digests in a list, by Service, and whether the list is complete.
 func listed(t *testing.T, conn *grpc.ClientConn) (digests map[string]string, complete bool) {
 	t.Helper()
 	answer, err := pb.NewLoadBalancersClient(conn).ListLoadBalancers(soon(t), &pb.ListLoadBalancersRequest{Cluster: clusterRef()})
@@ -37,8 +37,8 @@ func ensure(t *testing.T, conn *grpc.ClientConn, uid string) error {
 	return err
 }
 
-// Another host that introduces itself may come after another leader elsewhere: what is in memory is no proof any more. Who only looks
-// who is here changes nothing: it counts again as soon as the same leader changes something.
+// Another host that introduces itself may follow another leader elsewhere, so entries in memory are no longer proof. A mere look
+// changes nothing: the entries count again as soon as the same leader changes something.
 func TestMemoryHoldsForTheTermOfItsLeader(t *testing.T) {
 	updates := 0
 	cloud := newer()
@@ -113,7 +113,7 @@ func TestAStateFolderSurvivesARestart(t *testing.T) {
 		if len(digests) != 2 || digests["a"] != "digest-1" || digests["../../c"] != "digest-1" || !complete {
 			t.Error(digests, complete)
 		}
-		// An update needs no Ensure, since it is known what is applied.
+		// An update needs no Ensure, since the applied state is known.
 		answer, err := pb.NewLoadBalancersClient(conn).BatchUpdateLoadBalancers(soon(t),
 			updateRequest(&pb.LoadBalancerUpdate{Service: service("a"), DesiredDigest: "digest-2"}))
 		if err != nil || answer.GetResults()[0].GetOutcome() != pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED {
@@ -128,7 +128,7 @@ func TestAStateFolderSurvivesARestart(t *testing.T) {
 	})
 }
 
-// Nothing is changed in the cloud while what is known of it cannot be taken back first.
+// Nothing changes in the cloud unless the known state can be dropped first.
 func TestAStateFolderThatCannotBeWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -146,7 +146,7 @@ func TestAStateFolderThatCannotBeWritten(t *testing.T) {
 	if err != nil || len(entries) != 1 {
 		t.Fatal(entries, err)
 	}
-	// What is no entry is not known; what cannot be removed stops the change.
+	// An unreadable entry is unknown; one that cannot be removed prevents the change.
 	if err := os.Remove(entries[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestAStateFolderThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// A name does not tell clusters apart; what was applied does. [R:cluster-owns-by-uid]
+// A name does not distinguish clusters; what was applied does. [R:cluster-owns-by-uid]
 func TestAnotherClustersBalancerIsNotTouched(t *testing.T) {
 	for _, options := range [][]bridge.Option{nil, {bridge.WithStateDir(t.TempDir())}} {
 		cloud, deleted := newer(), 0
@@ -191,7 +191,7 @@ func TestAnotherClustersBalancerIsNotTouched(t *testing.T) {
 	}
 }
 
-// The provider finds what it made by the cluster's name, the contract by its uid: the first name of a uid stays.
+// The provider finds its resources by the cluster's name, the contract by its uid: the first name of a uid stays.
 func TestTheFirstNameOfAClusterStays(t *testing.T) {
 	state := t.TempDir()
 	names := map[string]bool{}
@@ -211,7 +211,7 @@ func TestTheFirstNameOfAClusterStays(t *testing.T) {
 	}
 }
 
-// named notes the names of clusters.
+// named records the names of clusters.
 type named struct {
 	*cloud
 	names map[string]bool
@@ -231,7 +231,7 @@ func TestAPortWithoutAProtocolIsRefused(t *testing.T) {
 	expect(t, err, codes.InvalidArgument, pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE)
 }
 
-// Only where a folder holds what was applied is it known after a restart.
+// Only a state directory makes the applied state known after a restart.
 func TestADigestIsDurableInAFolder(t *testing.T) {
 	for folder, want := range map[string]bool{"": false, t.TempDir(): true} {
 		var options []bridge.Option

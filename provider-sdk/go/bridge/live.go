@@ -23,7 +23,7 @@ type live struct {
 	synced cache.InformerSynced
 }
 
-// follow reads nodes from the API. Without permission for that, providers read nodes as sent by the host.
+// follow reads nodes from the API. Without permission for that, providers see nodes as the host sent them.
 func (l *live) follow(nodes informersv1.NodeInformer) {
 	l.nodes, l.synced = nodes.Lister(), nodes.Informer().HasSynced
 }
@@ -46,9 +46,9 @@ func (l *live) service(ctx context.Context, service *pb.Service) (*v1.Service, e
 	found, err := l.client.CoreV1().Services(ref.GetNamespace()).Get(ctx, ref.GetName(), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), err == nil && string(found.UID) != ref.GetUid():
-		return serviceOf(service), nil // It is gone, and its balancer goes by what was known of it.
+		return serviceOf(service), nil // It has been deleted; its balancer is deleted by its last known state.
 	case err != nil:
-		return nil, fault.RetryLater(notReadyFor, fmt.Sprintf("the Service cannot be read with --kubeconfig: %v", err), fault.WithCause(err))
+		return nil, fault.RetryLater(notReadyFor, fmt.Sprintf("cannot read the Service with --kubeconfig: %v", err), fault.WithCause(err))
 	}
 	found.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}
 	if found.Annotations == nil {

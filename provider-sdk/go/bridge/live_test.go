@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// P2: where there is a real API, a provider is called with the objects as they are there, by their uids.
+// P2: with a real API, a provider is called with its objects, by their uids.
 func TestAProviderGetsTheRealObjects(t *testing.T) {
 	stop := make(chan struct{})
 	t.Cleanup(func() { close(stop) })
@@ -53,13 +53,13 @@ func TestAProviderGetsTheRealObjects(t *testing.T) {
 	if len(nodes) != 2 || len(nodes[0].Spec.Taints) != 1 || len(nodes[1].Spec.Taints) != 0 || nodes[1].UID != "b" {
 		t.Error(nodes)
 	}
-	// One of another uid is another Service.
+	// One with another uid is another Service.
 	if ensured(t, conn, ensureRequest("other")); seen.UID != "other" || seen.DeletionTimestamp != nil {
 		t.Error(seen)
 	}
 }
 
-// A kubeconfig without the rights that this takes ends in a reason and a text that says so.
+// A kubeconfig that lacks permissions leads to a reason and a message that say so.
 func TestAKubeconfigWithoutRights(t *testing.T) {
 	stop := make(chan struct{})
 	t.Cleanup(func() { close(stop) })
@@ -69,7 +69,7 @@ func TestAKubeconfigWithoutRights(t *testing.T) {
 	expect(t, err, codes.Unavailable, pb.ErrorReason_ERROR_REASON_RETRY_LATER)
 }
 
-// The habits of the difficult provider with a real API: what it writes is on the real Service, and the host hears of no annotation.
+// The habits of the difficult provider with a real API: it writes to the real Service, and the host receives no annotations.
 func TestADifficultProviderWithARealAPI(t *testing.T) {
 	for _, habit := range []habits.Habit{habits.PatchesLate, habits.PatchesID, habits.OwnFinalizer, habits.TellsEvents} {
 		t.Run(string(habit), func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Main is the complete main function of a bridged provider that registered itself under a name
+// Main is the complete main function of a bridged provider that has registered itself under a name
 // (cloudprovider.RegisterCloudProvider), like the in-tree providers. It adds --cloud-config, --allow-untagged-cloud,
 // --kubeconfig, --state-dir and klog's -v and --vmodule to the flags of every sidecar. The vendor's flags on
 // flag.CommandLine or pflag.CommandLine keep working; flags that already exist are not added.
@@ -24,7 +24,7 @@ func Main(name string, options ...Option) {
 	MainWith(func(_ context.Context, config io.Reader, _ cloudprovider.ControllerClientBuilder, _ informers.SharedInformerFactory) (cloudprovider.Interface, error) {
 		cloud, err := cloudprovider.GetCloudProvider(name, config)
 		if cloud == nil && err == nil {
-			return nil, fmt.Errorf("no cloud provider registered itself as %q", name)
+			return nil, fmt.Errorf("no cloud provider has registered itself as %q: import its package", name)
 		}
 		return cloud, err
 	}, options...)
@@ -35,7 +35,7 @@ func Main(name string, options ...Option) {
 func MainWith(build Build, options ...Option) {
 	flags := bindFlags(flag.CommandLine, pflag.CommandLine)
 	sdk.Main(func(ctx context.Context) (*sdk.Provider, error) {
-		// What the provider logs goes where the SDK's lines go, through the scrubber.
+		// The provider's klog output goes to the SDK's logger, through the scrubber.
 		klog.SetSlogLogger(slog.Default())
 		told, err := flags.options()
 		if err != nil {

@@ -11,11 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// mark is what must be remembered of a Service for as long as it has a load balancer, whichever host leads: that the
-// load balancer is ours, and what the provider wrote on the Service. Without a real Service to write to, this is where
-// it is stored.
+// mark is what the bridge must remember about a Service for as long as it has a load balancer, whichever host leads: that
+// the load balancer is ours, and what the provider wrote to the Service, if there is no real Service to write to.
 type mark struct {
-	// Claimed reports that a balancer was, or may have been, made here.
+	// Claimed reports that this bridge has created a balancer, or may have.
 	Claimed bool `json:"claimed,omitempty"`
 	// Annotations that the provider set; nil for those that it removed.
 	Annotations map[string]*string `json:"annotations,omitempty"`
@@ -25,10 +24,10 @@ type mark struct {
 	Conditions map[string]metav1.Condition `json:"conditions,omitempty"`
 }
 
-// cleanupFinalizer is on every Service of the provider's calls, since the host adds it first, as upstream does.
+// cleanupFinalizer is on every Service that the provider is called with, since the host adds it first, as upstream does.
 const cleanupFinalizer = "service.kubernetes.io/load-balancer-cleanup"
 
-// onto returns a Service as the provider left it.
+// onto applies the provider's own changes to a Service, and returns it.
 func (m mark) onto(service *v1.Service) *v1.Service {
 	if !slices.Contains(service.Finalizers, cleanupFinalizer) {
 		service.Finalizers = append(service.Finalizers, cleanupFinalizer)

@@ -19,39 +19,40 @@ import (
 )
 
 const (
-	// forgottenAfter: a node that the host has not named for so long is none any more. Every sweep of the host names all.
+	// forgottenAfter is how long a node is kept that the host no longer names. Every sweep of the host names all nodes.
 	forgottenAfter = time.Hour
-	// informedWithin is how long a call waits until the provider's own informer knows the nodes that it is about.
+	// informedWithin is how long a call waits for the provider's own informer to see the objects of the call.
 	informedWithin = 2 * time.Second
 )
 
 // mirror keeps what the host sends: Nodes and Services in the private API, and the nodes as providers read them.
 type mirror struct {
-	// api is nil when the provider has another Kubernetes API, which live reads.
+	// api is nil if the provider has a real Kubernetes API, which live reads.
 	api  *privateapi.API
 	live *live
-	// wants says which fields the host sends of a node, by what it names it for.
+	// wants says which fields of a node the host sends, for each purpose.
 	wants *pb.Wants
 
 	mu      sync.Mutex
 	named   map[string]*namedNode
 	cleaned time.Time
-	// changes counts what became of the nodes, so that a set of them is known to be as it was.
+	// changes counts changes of nodes, so that an unchanged backend set is recognised.
 	changes uint64
 	sets    []*namedSet
 
-	// informed and informedOfServices are how far the provider's informers are, services which version of all Services it shall know.
+	// informed and informedOfServices are the versions that the provider's informers have seen, services the version that they
+	// must see.
 	informed, informedOfServices informed
 	services                     atomic.Int64
 }
 
-// namedNode is a node as last sent in any request. It is replaced, never changed.
+// namedNode is a node as last sent in any request. It is replaced, never modified.
 type namedNode struct {
-	// ref holds all that is known of it.
+	// ref holds everything known about the node.
 	ref *pb.NodeRef
-	// node is what providers read.
+	// node is the Node that providers read.
 	node *v1.Node
-	// version is at which the private API has it.
+	// version is the node's version in the private API.
 	version int64
 	last    time.Time
 }
@@ -76,7 +77,7 @@ func (m *mirror) nodesOf(known []*namedNode) []*v1.Node {
 			continue
 		}
 		real := m.live.node(one.node.Name)
-		// One that does not know the provider ID yet is older than what the host says.
+		// A real node without the provider ID is older than what the host sent.
 		if real != nil && real.UID == one.node.UID && real.Spec.ProviderID == one.node.Spec.ProviderID {
 			nodes[at] = real
 		}
@@ -106,7 +107,7 @@ func (m *mirror) note(fields *pb.NodeFields, refs []*pb.NodeRef, now time.Time) 
 		if all := completed(ref, fields, one); one == nil || !proto.Equal(one.ref, all) {
 			one = &namedNode{ref: all, node: nodeOf(all)}
 			if m.api != nil {
-				// What the converter cannot convert there is not: it is a Node.
+				// Conversion cannot fail: it is a Node.
 				one.version, _ = m.api.Set("nodes", one.node)
 			}
 			m.named[ref.GetName()] = one
@@ -119,8 +120,8 @@ func (m *mirror) note(fields *pb.NodeFields, refs []*pb.NodeRef, now time.Time) 
 	return known, newest
 }
 
-// completed returns a node completed with known fields that this request may not contain: an Ensure carries less of a
-// node than a query of its instance, and must not remove anything.
+// completed adds to a node the known fields that this request cannot contain: an Ensure carries fewer fields than a query of
+// the instance, and must not remove any.
 func completed(ref *pb.NodeRef, fields *pb.NodeFields, before *namedNode) *pb.NodeRef {
 	if before == nil || before.ref.GetUid() != ref.GetUid() {
 		return ref
@@ -200,10 +201,10 @@ func (m *mirror) forget(now time.Time) {
 	}
 }
 
-// service creates a Service visible.
+// service makes a Service visible to the provider.
 func (m *mirror) service(service *v1.Service) {
 	if m.api != nil {
-		version, _ := m.api.Set("services", service) // As in nodes: it is a Service.
+		version, _ := m.api.Set("services", service) // Conversion cannot fail: it is a Service.
 		m.knows(version)
 	}
 }
@@ -227,7 +228,7 @@ func (m *mirror) knows(version int64) {
 // which rules of other Services to keep.
 func (m *mirror) allServices(ctx context.Context) { m.informedOfServices.wait(ctx, m.services.Load()) }
 
-// follow tracks the progress of the provider's own informers. Those of a real API follow it at their own pace.
+// follow tracks the progress of the provider's own informer. One of a real API is not tracked.
 func (i *informed) follow(informer cache.SharedIndexInformer) error {
 	i.changed = make(chan struct{})
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -189,7 +189,7 @@ func statusOf(ingress []*pb.LoadBalancerIngress) (out v1.LoadBalancerStatus) {
 	return out
 }
 
-// ingressOf returns a provider's ingress entries; those without an address are left out.
+// ingressOf returns a provider's ingress entries, except those without an address.
 func ingressOf(status *v1.LoadBalancerStatus) []*pb.LoadBalancerIngress {
 	var out []*pb.LoadBalancerIngress
 	for _, one := range status.Ingress {
@@ -220,7 +220,7 @@ func ingressOf(status *v1.LoadBalancerStatus) []*pb.LoadBalancerIngress {
 	return out
 }
 
-// copied returns a map that a provider may write to; never nil, since some providers do write.
+// copied returns a copy that a provider may write to; never nil, since some providers do.
 func copied(from map[string]string) map[string]string {
 	out := make(map[string]string, len(from))
 	for key, value := range from {

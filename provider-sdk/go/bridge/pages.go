@@ -13,14 +13,14 @@ import (
 const (
 	// tokenValidity is the contract's default.
 	tokenValidity = 5 * time.Minute
-	// maxWalks is how many walks are kept; whose walk is dropped begins again.
+	// maxWalks is how many lists are kept at once; the caller of a dropped one starts again.
 	maxWalks = 64
 )
 
-// pages splits a list into pages: all pages of one list come from one query of the provider, kept for as long as a
-// token is valid.
+// pages splits a list into pages. All pages of a list come from one query of the provider, which is kept while a token is
+// valid.
 type pages[T any] struct {
-	// validity is how long a token is good.
+	// validity is how long a token is valid.
 	validity time.Duration
 	now      func() time.Time
 	mu       sync.Mutex
@@ -32,7 +32,7 @@ type walk[T any] struct {
 	until time.Time
 }
 
-// page returns the items of one page, and the token of the next one; look is called for the first page only.
+// page returns the items of one page, and the token of the next one; it calls look for the first page only.
 func (p *pages[T]) page(token string, size int32, look func() ([]T, error)) ([]T, string, error) {
 	id, items, start := rand.Text(), []T(nil), 0
 	if token == "" {

@@ -74,7 +74,7 @@ func TestTokensAgeAndGarbageIsTold(t *testing.T) {
 	}
 }
 
-// Who begins walks and never ends them costs a bounded memory; the newest walks go on.
+// Callers that start lists and never finish them cost bounded memory; the newest lists continue.
 func TestWalksAreBounded(t *testing.T) {
 	now := time.Unix(0, 0)
 	pages := pages[int]{validity: tokenValidity, now: func() time.Time { return now }}

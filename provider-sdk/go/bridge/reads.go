@@ -10,7 +10,7 @@ import (
 type reads struct {
 	// limit is how many calls may hang.
 	limit int
-	// stuck is told when the limit is reached, and when it is so no more.
+	// stuck is called when the limit is reached, and again when that is over.
 	stuck func(bool)
 
 	mu      sync.Mutex
@@ -21,11 +21,11 @@ type reads struct {
 // reading is one call.
 type reading struct {
 	ended chan struct{}
-	// hangs reports that nobody waits for it any more, and yet it runs.
+	// hangs reports that the call still runs though nobody waits for it any more.
 	hangs bool
 }
 
-// inTime does one read of a key; false if it did not finish before the context ended, or could not start.
+// inTime runs one read of a key; false if it did not finish before the context ended, or could not start.
 func inTime[O any](ctx context.Context, r *reads, key string, read func(context.Context) O) (out O, answered bool) {
 	mine, may := r.enter(ctx, key)
 	if !may {
@@ -63,7 +63,7 @@ func (r *reads) enter(ctx context.Context, key string) (*reading, bool) {
 	}
 }
 
-// tryEnter returns the read that starts, or the end of the read to wait for, or neither if none may start.
+// tryEnter returns the new read, or a channel that closes when the read to wait for ends, or neither if none may start.
 func (r *reads) tryEnter(key string) (before <-chan struct{}, mine *reading) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +84,7 @@ func (r *reads) tryEnter(key string) (before <-chan struct{}, mine *reading) {
 	return nil, mine
 }
 
-// leave ends a read. Always false.
+// leave ends a read. It always returns false.
 func (r *reads) leave(key string, mine *reading) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +111,7 @@ func (r *reads) giveUp(mine *reading) {
 	r.tell(r.hanging == r.limit, true)
 }
 
-// tell reports changes in their order; the caller holds the lock.
+// tell reports changes to stuck in order; the caller holds the lock.
 func (r *reads) tell(changed, stuck bool) {
 	if changed && r.stuck != nil {
 		r.stuck(stuck)

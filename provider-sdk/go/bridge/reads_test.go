@@ -15,14 +15,14 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// A call that never returns is answered at the deadline, hangs once only, and health tells when too many do.
+// A call that never returns is answered at the deadline and hangs only once, and health reports too many of them.
 func TestCallsThatNeverReturnAreBounded(t *testing.T) {
-	const limit = 16 // hanging calls for each that may run
+	const limit = 16 // Hanging calls for each call that may run.
 	release, calls := make(chan struct{}), atomic.Int32{}
 	cloud := newer()
 	cloud.exists = func(context.Context, *v1.Node) (bool, error) {
 		calls.Add(1)
-		<-release // Looks at no context.
+		<-release // Ignores its context.
 		return true, nil
 	}
 	conn := serve(t, cloud, bridge.WithConcurrency(1))
@@ -58,7 +58,7 @@ func TestCallsThatNeverReturnAreBounded(t *testing.T) {
 	if serving() != healthpb.HealthCheckResponse_SERVING {
 		t.Error("one machine that hangs made the provider not serving")
 	}
-	// Whether the bridge or the library tells that the time is over is all the same here.
+	// It does not matter here whether the bridge or the library reports the deadline.
 	for i, end := 0, time.Now().Add(patience); serving() == healthpb.HealthCheckResponse_SERVING && time.Now().Before(end); i++ {
 		_, _ = ask(fmt.Sprint("b", i), 100*time.Millisecond)
 	}
@@ -81,8 +81,8 @@ func TestCallsThatNeverReturnAreBounded(t *testing.T) {
 	}
 }
 
-// While nothing can be learned of any machine, nothing shall be destroyed; "not found" is an answer. H7: what fails for one machine, or
-// two, proves nothing of the cloud; and what it answers about anything else proves that it is there.
+// While nothing can be learned of any instance, nothing must be destroyed; "not found" is an answer. H7: failures for one or two
+// instances prove nothing about the cloud; an answer about any other proves that it responds.
 func TestWhenTheCloudDoesNotAnswer(t *testing.T) {
 	failing, failure := map[string]bool{}, errors.New("503")
 	cloud := newer()
@@ -131,7 +131,7 @@ func TestWhenTheCloudDoesNotAnswer(t *testing.T) {
 	}{
 		{"", []string{"a", "b"}, false, yes},
 		{"a", []string{"a"}, false, yes},
-		{"a", []string{"a"}, false, yes}, // The poisoned one is the only one asked, again and again.
+		{"a", []string{"a"}, false, yes}, // Only the failing one is queried, repeatedly.
 		{"a", []string{"a"}, false, yes},
 		{"all", []string{"b"}, false, yes},
 		{"all", []string{"c"}, false, no},

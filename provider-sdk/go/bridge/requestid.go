@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// requestIDs are the forms in which clouds' libraries write a request's id into an error's text. Texts become Events,
-// and a different id would make a different Event.
+// requestIDs are the forms in which clouds' libraries write a request's id into an error's text. Texts become Events, and
+// a different id would make a different Event.
 var requestIDs = []*regexp.Regexp{
 	// "RequestID: 6f1c", "request id: 6f1c", "x-ms-request-id: 6f1c", "Correlation ID: 6f1c", "(request "6f1c")"
 	regexp.MustCompile(`(?i)[,;]?\s*\(?["']?\b(?:x-[a-z-]*)?(?:request|correlation|trace|activity)(?:[ _-]?id["']?\s*[:=]\s*["']?|\s+["'])([0-9a-z][0-9a-z_-]{6,63}[0-9a-z])["']?\)?`),
@@ -24,7 +24,7 @@ func withoutRequestID(text string) (same, id string) {
 			groups := pattern.FindStringSubmatch(match)
 			one := groups[len(groups)-1]
 			if !strings.ContainsAny(one, "0123456789") {
-				return match // A word, and no id.
+				return match // A word, not an id.
 			}
 			if found == "" {
 				found = one

@@ -25,7 +25,7 @@ type routes struct {
 	*bridge
 	routes cloudprovider.Routes
 	pages  pages[*pb.Route]
-	// One batch changes routes at a time: what it does depends on what it listed.
+	// changing admits one batch of changes at a time, since a batch acts on the routes that it listed.
 	changing chan struct{}
 }
 
@@ -33,7 +33,7 @@ func newRoutes(b *bridge, of cloudprovider.Routes) *routes {
 	return &routes{bridge: b, routes: of, pages: pages[*pb.Route]{validity: b.tokenValidity, now: time.Now}, changing: make(chan struct{}, 1)}
 }
 
-// listed is a route as the provider and as the contract has it.
+// listed is a route in the provider's and in the contract's form.
 type listed struct {
 	theirs *cloudprovider.Route
 	ours   *pb.Route
@@ -109,8 +109,8 @@ func (r *routes) ListRoutes(ctx context.Context, request *pb.ListRoutesRequest) 
 // change is the starting point of a batch that changes routes.
 type change struct {
 	cluster *pb.ClusterRef
-	// standing are the routes that were there, and busy the destinations on which an earlier call still worked: what was listed of
-	// them may be older than what that call does.
+	// standing are the existing routes. busy are the destinations that an earlier call was still changing: their listed routes
+	// may be out of date.
 	standing []listed
 	busy     map[string]bool
 }
@@ -217,7 +217,7 @@ func (r *routes) leadsTo(one listed, target *v1.Node) bool {
 	return !one.theirs.EnableNodeAddresses || sameAddresses(one.theirs.TargetNodeAddresses, target.Status.Addresses)
 }
 
-// sameAddresses compares without regard to order.
+// sameAddresses compares addresses regardless of their order.
 func sameAddresses(a, b []v1.NodeAddress) bool {
 	order := func(a, b v1.NodeAddress) int {
 		return strings.Compare(string(a.Type)+a.Address, string(b.Type)+b.Address)
@@ -257,7 +257,7 @@ func (r *routes) BatchDeleteRoutes(ctx context.Context, request *pb.BatchDeleteR
 	return &pb.BatchDeleteRoutesResponse{Results: changeEach(ctx, r.bridge, &r.routeWorks, request.GetItems(), named, remove, deletion)}, nil
 }
 
-// remove deletes a route that still matches its listing. A missing route is fine; one with another target stays.
+// remove deletes a route that is still as listed. A missing route is fine; one with another target stays.
 func (r *routes) remove(ctx context.Context, of *change, asListed *pb.Route) error {
 	if of.busy[of.key(asListed.GetDestinationCidr())] {
 		return queued

@@ -12,7 +12,7 @@ import (
 	"k8s.io/cloud-provider/fake"
 )
 
-// routed is a cloud with routes of the cluster, by name.
+// routed is a cloud with the cluster's routes, by name.
 func routed(routes ...cloudprovider.Route) *cloud {
 	cloud := newer()
 	cloud.RouteMap = map[string]*fake.Route{}
@@ -161,7 +161,7 @@ func TestAListThatFailsIsNoEmptyList(t *testing.T) {
 	expect(t, err, codes.Unimplemented, pb.ErrorReason_ERROR_REASON_METHOD_NOT_SUPPORTED)
 }
 
-// A provider knows its routes' targets by name only; the host gets back the provider ID that it sent.
+// A provider knows its routes' targets only by name; the host gets back the provider ID that it sent.
 func TestTargetsAreEchoedWithTheirProviderIDs(t *testing.T) {
 	cloud := newer()
 	cloud.RouteMap = map[string]*fake.Route{}

@@ -14,14 +14,14 @@ const keptSets = 16
 
 // namedSet is a backend set, converted and made visible once for all Services that share it.
 type namedSet struct {
-	// set is shared by all requests of a cluster that name it, whole or by its digest.
+	// set is shared by all requests of a cluster that refer to it, whole or by its digest.
 	set     *pb.BackendSet
 	changes uint64
 	known   []*namedNode
 	version int64
 }
 
-// backends is nodes for a backend set: the slice is the caller's own, the nodes are shared, like those of an informer.
+// backends returns the nodes of a backend set. The slice is the caller's own; the nodes are shared, like an informer's.
 func (m *mirror) backends(ctx context.Context, set *pb.BackendSet) []*v1.Node {
 	if set.GetDigest() == "" {
 		return m.nodes(ctx, m.wants.GetBackend(), set.GetNodes()...)
@@ -33,7 +33,7 @@ func (m *mirror) backends(ctx context.Context, set *pb.BackendSet) []*v1.Node {
 	return m.nodesOf(found.known)
 }
 
-// set returns a known set, or makes it known. The caller holds the lock.
+// set returns a backend set that is already converted, or converts it. The caller holds the lock.
 func (m *mirror) set(set *pb.BackendSet, now time.Time) *namedSet {
 	at := slices.IndexFunc(m.sets, func(one *namedSet) bool { return one.set == set })
 	var found *namedSet

@@ -31,7 +31,7 @@ func workers(count int) *pb.BackendSet {
 	return set
 }
 
-// BenchmarkEnsures is what 100 Services cost that are made at once on 2,000 nodes: the processor's time, over a socket, with a
+// BenchmarkEnsures measures the CPU time of 100 Services that are created at once on 2,000 nodes: over a socket, with a
 // provider that has an informer of nodes.
 func BenchmarkEnsures(b *testing.B) {
 	cloud := &informed{cloud: newer()}
@@ -46,7 +46,7 @@ func BenchmarkEnsures(b *testing.B) {
 		if err != nil || answer.GetInProgress() != nil {
 			b.Fatal(answer, err)
 		}
-		set = &pb.BackendSet{Digest: set.GetDigest(), NodesOmitted: true} // As the host sends it from then on.
+		set = &pb.BackendSet{Digest: set.GetDigest(), NodesOmitted: true} // From then on the host sends it so.
 	}
 	rounds := 0
 	before := processorTime(b)
@@ -67,7 +67,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// A digest names a set. One that lies does not give a balancer the wrong machines, and what changed of a node is seen.
+// A digest names a set. A false one does not give a balancer the wrong nodes, and changes of a node are noticed.
 func TestASetIsKnownByItsDigest(t *testing.T) {
 	cloud, seen := newer(), ""
 	cloud.ensure = func(_ context.Context, _ *v1.Service, nodes []*v1.Node) (*v1.LoadBalancerStatus, error) {
@@ -75,7 +75,7 @@ func TestASetIsKnownByItsDigest(t *testing.T) {
 		for _, node := range nodes {
 			seen += node.Name + "=" + node.Labels["topology.kubernetes.io/zone"] + node.Spec.ProviderID + " "
 		}
-		slices.Reverse(nodes) // The slice is the provider's own.
+		slices.Reverse(nodes) // The provider owns the slice.
 		return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{IP: "192.0.2.1"}}}, nil
 	}
 	conn := serve(t, cloud)
@@ -101,7 +101,7 @@ func TestASetIsKnownByItsDigest(t *testing.T) {
 	}
 }
 
-// What a node says of its own state reaches the provider: as of the last question about its machine, or with each set.
+// A node's own state reaches the provider: as of the last query about its instance, or with each set.
 func TestTheStateOfANodeIsKnown(t *testing.T) {
 	const drain = "x.example/drain"
 	for _, row := range []struct {
@@ -134,7 +134,7 @@ func TestTheStateOfANodeIsKnown(t *testing.T) {
 	}
 }
 
-// state tells a node's own state in words.
+// state describes a node's own state in words.
 func state(node *v1.Node) string {
 	var words []string
 	if node.Spec.Unschedulable {
@@ -152,7 +152,7 @@ func state(node *v1.Node) string {
 	return strings.Join(words, " ")
 }
 
-// S12: a label that says nothing of where or what a machine is is not wanted of backends, and yet known to the provider.
+// S12: the bridge does not ask for labels of backends that say nothing of an instance's place or kind, yet the provider knows them.
 func TestBackendsKeepWhatIsKnownOfTheirMachines(t *testing.T) {
 	cloud, labels := newer(), map[string]string{}
 	cloud.ensure = func(_ context.Context, _ *v1.Service, nodes []*v1.Node) (*v1.LoadBalancerStatus, error) {
@@ -180,7 +180,7 @@ func TestBackendsKeepWhatIsKnownOfTheirMachines(t *testing.T) {
 	if labels["pool"] != "blue" || labels["topology.kubernetes.io/zone"] != "y" || labels["node.kubernetes.io/old"] != "" {
 		t.Error(labels)
 	}
-	// Another node of the same name is another node.
+	// Another node with the same name is another node.
 	request.Backends = &pb.BackendSet{Digest: "2", Nodes: []*pb.NodeRef{{Name: "a", Uid: "b"}}}
 	if _, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request); err != nil || len(labels) != 0 {
 		t.Error(labels, err)

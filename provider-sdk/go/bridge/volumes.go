@@ -28,7 +28,7 @@ func (v *volumes) BatchGetVolumeLabels(ctx context.Context, request *pb.BatchGet
 			return err
 		})
 		if err != nil {
-			sdk.Logger(ctx).Warn("a volume's labels are not known", "volume", query.GetName(), "error", err, "cause", errors.Unwrap(err))
+			sdk.Logger(ctx).Warn("cannot read a volume's labels", "volume", query.GetName(), "error", err, "cause", errors.Unwrap(err))
 			return &pb.VolumeResult{Key: query.GetKey(), Error: fault.Item(mapped(err, query.GetName()))}
 		}
 		return result
@@ -45,7 +45,7 @@ func (v *volumes) ask(ctx context.Context, query *pb.VolumeQuery) (*pb.VolumeRes
 	if !known {
 		return &pb.VolumeResult{
 			Key: query.GetKey(), State: pb.VolumeState_VOLUME_STATE_NOT_OWNED,
-			Error: fault.Item(fault.UnsupportedFeature("plugin", "this kind of volume is not known here")),
+			Error: fault.Item(fault.UnsupportedFeature("plugin", "the bridge does not know this kind of volume")),
 		}, nil
 	}
 	labels, err := v.labeler.GetLabelsForVolume(ctx, volume)
@@ -57,7 +57,7 @@ func (v *volumes) ask(ctx context.Context, query *pb.VolumeQuery) (*pb.VolumeRes
 	case err != nil:
 		return nil, err
 	case labels == nil:
-		// So providers answer for a volume of another cloud's kind.
+		// Providers return this for a volume of another cloud.
 		return &pb.VolumeResult{Key: query.GetKey(), State: pb.VolumeState_VOLUME_STATE_NOT_OWNED}, nil
 	}
 	return &pb.VolumeResult{Key: query.GetKey(), State: pb.VolumeState_VOLUME_STATE_PRESENT, Labels: labels}, nil

@@ -10,29 +10,29 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
-// keptFor is how long the outcome of a mutation is kept for a caller that retries: older work is done again.
+// keptFor is how long the outcome of a mutation is kept for a caller that retries; after that, the mutation runs again.
 const keptFor = time.Minute
 
-// works run mutations, one per key at a time: providers have never been called otherwise.
+// works runs mutations, one per key at a time, as upstream's controllers always call providers.
 //
-// A mutation that outlasts its caller continues. The next call with the same wish joins it or gets its outcome; another
-// wish waits until it has ended.
+// A mutation that outlasts its caller continues. The next call with the same wish joins it or gets its outcome; one with
+// another wish waits until it has ended.
 type works struct {
 	mu    sync.Mutex
 	byKey map[string]*work
 }
 
 type work struct {
-	// wish identifies what is done: works with equal wishes are one.
+	// wish identifies the mutation: works with equal wishes are the same.
 	wish    string
 	waiting int
 	ended   chan struct{}
-	// outcome and at are there once ended is closed.
+	// outcome and at are set once ended is closed.
 	outcome any
 	at      time.Time
 }
 
-// unfinished is a mutation that continues or has not started: nothing is wrong, the caller retries.
+// unfinished means that a mutation continues or has not started: nothing is wrong, and the caller retries.
 type unfinished struct {
 	reason, message string
 	retryAfter      time.Duration
@@ -40,14 +40,14 @@ type unfinished struct {
 
 func (u *unfinished) Error() string { return u.message }
 
-// Their texts are stable from call to call, so that Events are too.
+// Their messages are stable from call to call, so that Events are too.
 var (
 	goesOn = &unfinished{"CALL_RUNS", "the cloud provider's call has not returned yet", 5 * time.Second}
-	queued = &unfinished{"QUEUED", "other calls of the cloud provider come first", time.Second}
+	queued = &unfinished{"QUEUED", "waiting for other calls of the cloud provider", time.Second}
 )
 
-// wishOf identifies what a request wants. Another leader's request is another wish, since a third leader may have been
-// in between.
+// wishOf identifies what a request wants. Another leader's request is another wish, since a third leader may have acted in
+// between.
 func wishOf(verb string, request interface {
 	GetCluster() *pb.ClusterRef
 	GetFencing() *pb.Fencing
@@ -100,7 +100,7 @@ func doAfter[O any](ctx, before context.Context, w *works, key, wish string, mut
 }
 
 // enter returns the work of a key to wait for: the running one, the unread outcome of an identical one, or one that
-// starts now, for which mine is true.
+// it starts now, for which mine is true.
 func (w *works) enter(ctx context.Context, key, wish string, mutate func(context.Context) any) (one *work, mine bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,7 +152,7 @@ func (w *works) wait(ctx context.Context, one *work) bool {
 	return false
 }
 
-// end passes an outcome to everybody who waits, or keeps it for the next caller.
+// end passes an outcome to all that wait, or keeps it for the next caller.
 func (w *works) end(key string, one *work, outcome any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,7 +172,7 @@ func (w *works) forgetOld(now time.Time) {
 	}
 }
 
-// late counts works that still run though nobody waits for them any more.
+// late counts running works that nobody waits for any more.
 func (w *works) late() (late int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// withHabits is the difficult provider over a folder of the test's own.
+// withHabits is the difficult provider over the test's own directory.
 func withHabits(t *testing.T, all ...habits.Habit) *habits.Cloud {
 	t.Helper()
 	cloud, err := habits.New(t.TempDir(), all...)
@@ -32,7 +32,7 @@ func withHabits(t *testing.T, all ...habits.Habit) *habits.Cloud {
 	return cloud
 }
 
-// updating is a difficult provider whose update is that of the test.
+// updating is a difficult provider whose update the test replaces.
 type updating struct {
 	*habits.Cloud
 	update func()
@@ -60,7 +60,7 @@ func ensured(t *testing.T, conn *grpc.ClientConn, request *pb.EnsureLoadBalancer
 	return answer
 }
 
-// V3, P3: what a provider writes on the Service that it is called with is there at the next call, also after a restart, and the host
+// V3, P3: what a provider writes to the Service of its call is there in the next call, even after a restart, and the host
 // learns of it; without Kubernetes credentials.
 func TestWhatAProviderWritesOnItsServiceStays(t *testing.T) {
 	const cleanup = "service.kubernetes.io/load-balancer-cleanup"
@@ -94,7 +94,7 @@ func TestWhatAProviderWritesOnItsServiceStays(t *testing.T) {
 				if seen.Annotations[row.annotation] != written || !slices.Equal(seen.Finalizers, row.finalizers) || len(cloud.IDs()) != row.balancers {
 					t.Error(seen, cloud.IDs())
 				}
-				// The host wrote it on the Service meanwhile; that is no other wish.
+				// The host has meanwhile written it to the Service; that does not change the wish.
 				update := &pb.LoadBalancerUpdate{Service: service("s"), DesiredDigest: "digest-2"}
 				update.Service.Annotations[row.annotation] = written
 				delete(update.Service.Annotations, "")
@@ -105,7 +105,7 @@ func TestWhatAProviderWritesOnItsServiceStays(t *testing.T) {
 				if _, err := pb.NewLoadBalancersClient(conn).DeleteLoadBalancer(soon(t), deleteRequest("s")); err != nil || len(cloud.IDs()) != 0 {
 					t.Error(cloud.IDs(), err)
 				}
-				// Another Service of that uid begins with nothing.
+				// Another Service begins with no annotations.
 				if again := ensured(t, conn, ensureRequest("s")).GetServiceAnnotations()[row.annotation]; habit == habits.PatchesID && again == written {
 					t.Error(again)
 				}
@@ -114,7 +114,7 @@ func TestWhatAProviderWritesOnItsServiceStays(t *testing.T) {
 	}
 }
 
-// V2: what is not known is refused, with the remedy, and is never taken for empty.
+// V2: requests for unknown kinds are refused with the remedy, and never answered with an empty result.
 func TestEmptyNeverMeansUnknown(t *testing.T) {
 	cloud := withHabits(t)
 	conn := serve(t, cloud)
@@ -145,7 +145,7 @@ func TestEmptyNeverMeansUnknown(t *testing.T) {
 	ensured(t, conn, ensureRequest("s"))
 }
 
-// P4: an informer that never has its objects would answer that there are none, so a start says what is missing.
+// P4: an informer that never syncs would report no objects, so the start fails and says which.
 func TestAStartSaysWhatCannotWork(t *testing.T) {
 	_, err := bridge.New(withHabits(t, habits.ReadsSecrets))
 	if err == nil || !strings.Contains(err.Error(), "*v1.Secret") || !strings.Contains(err.Error(), "--kubeconfig") {
@@ -153,7 +153,7 @@ func TestAStartSaysWhatCannotWork(t *testing.T) {
 	}
 }
 
-// V3: Events reach the host, without what differs from call to call.
+// V3: Events reach the host, without the parts that differ from call to call.
 func TestEventsAreTold(t *testing.T) {
 	conn := serve(t, withHabits(t, habits.TellsEvents))
 	answer := ensured(t, conn, ensureRequest("s"))
@@ -163,8 +163,8 @@ func TestEventsAreTold(t *testing.T) {
 	}
 }
 
-// P8: a provider that wrote on its Service is asked again soon, as its own controller manager would, which sees the change; after
-// that, when it said.
+// P8: after a provider has written to its Service, it is called again soon, as by its own controller manager, which sees the
+// change; otherwise when it asked for.
 func TestAProviderThatWroteIsAskedAgainSoon(t *testing.T) {
 	cloud := withHabits(t, habits.PatchesID, habits.Retries)
 	conn := serve(t, cloud)
@@ -180,7 +180,7 @@ func TestAProviderThatWroteIsAskedAgainSoon(t *testing.T) {
 	}
 }
 
-// V3: nothing else may be written, and nothing at another time.
+// V3: nothing else may be written, and nothing outside a call.
 func TestAProviderWritesNothingElse(t *testing.T) {
 	cloud := withHabits(t)
 	conn := serve(t, cloud)
@@ -216,7 +216,7 @@ func TestAProviderWritesNothingElse(t *testing.T) {
 	}
 }
 
-// P5: a constructor that wants them gets clients and informers, and a panic in it is an error.
+// P5: a constructor that needs them gets clients and informers, and its panic becomes an error.
 func TestAConstructorGetsClientsAndInformers(t *testing.T) {
 	var nodes listers.NodeLister
 	provider, err := bridge.NewWith(soon(t), strings.NewReader("region: x"), func(_ context.Context, _ io.Reader,
@@ -240,7 +240,7 @@ func TestAConstructorGetsClientsAndInformers(t *testing.T) {
 	}
 }
 
-// A condition that a provider sets stands on the Service as it sees it, and the host sets it on the real one if it is named.
+// A condition that a provider sets is on its view of the Service, and the host sets it on the real one if its type is listed.
 func TestConditionsThatAProviderSetsReachTheHost(t *testing.T) {
 	cloud, seen := &informed{cloud: newer()}, 0
 	cloud.ensure = func(ctx context.Context, service *v1.Service, _ []*v1.Node) (*v1.LoadBalancerStatus, error) {

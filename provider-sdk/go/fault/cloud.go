@@ -15,7 +15,7 @@ func RateLimited(retryAfter time.Duration) *Error {
 // QuotaExceeded means that a quota is exhausted: its subject (an account, a region), and what it limits.
 func QuotaExceeded(subject, what string) *Error {
 	return New(pb.ErrorReason_ERROR_REASON_QUOTA_EXCEEDED,
-		fmt.Sprintf("quota of %s is used up: %s", subject, what), WithQuota(subject, what))
+		fmt.Sprintf("quota of %s is exhausted: %s", subject, what), WithQuota(subject, what))
 }
 
 // CapacityUnavailable means that the cloud is out of capacity.

@@ -10,14 +10,14 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// codeOf is read from the options of the enum, once.
+// codeOf holds the gRPC code of each reason, from the options of the enum.
 var codeOf = func() map[pb.ErrorReason]codes.Code {
 	read := map[pb.ErrorReason]codes.Code{}
 	values := pb.ErrorReason(0).Descriptor().Values()
 	for at := range values.Len() {
 		code, err := codeFrom(values.Get(at))
 		if err != nil {
-			panic(err) // The contract that this was built with is broken: no test passes.
+			panic(err) // Only a broken contract gets here, and then no test passes.
 		}
 		read[pb.ErrorReason(values.Get(at).Number())] = code
 	}

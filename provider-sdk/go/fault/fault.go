@@ -1,7 +1,7 @@
-// Package fault has the error of a provider: a reason of the contract, with its details.
+// Package fault provides the error of a provider: a reason of the contract, with its details.
 //
-// In: a condition, one constructor each. Out: a gRPC status with ErrorInfo within the contract's sizes, or the error of
-// one item of a batch.
+// Each condition has a constructor. An error becomes a gRPC status with ErrorInfo, within the contract's size limits, or
+// the error of one item of a batch.
 package fault
 
 import (
@@ -67,8 +67,8 @@ func WithRetryAfter(after time.Duration) Option {
 	return func(e *Error) { e.retryAfter = after }
 }
 
-// WithMetadata adds text that varies from call to call, such as the cloud's request id. What looks like a secret is
-// redacted.
+// WithMetadata adds text that varies from call to call, such as the cloud's request id. Anything that looks like a secret
+// is redacted.
 func WithMetadata(key, value string) Option {
 	return func(e *Error) {
 		if e.metadata == nil {
@@ -112,13 +112,13 @@ func (e *Error) Reason() pb.ErrorReason { return e.reason }
 // Code returns the reason's gRPC code.
 func (e *Error) Code() codes.Code { return CodeOf(e.reason) }
 
-// Message returns the human-readable message.
+// Message returns the message for humans.
 func (e *Error) Message() string { return e.message }
 
 // RetryAfter returns when the host retries, or zero if not set.
 func (e *Error) RetryAfter() time.Duration { return e.retryAfter }
 
-// Metadata returns one text that varies from call to call, empty if not set.
+// Metadata returns the value of a key, empty if not set.
 func (e *Error) Metadata(key string) string { return e.metadata[key] }
 
 // Fields returns the invalid fields.
@@ -127,7 +127,7 @@ func (e *Error) Fields() []Field { return e.fields }
 // Quotas returns the exhausted quotas.
 func (e *Error) Quotas() []Quota { return e.quotas }
 
-// Error returns reason and message, without the cause.
+// Error returns message and reason, without the cause.
 func (e *Error) Error() string { return fmt.Sprintf("%s (%s)", e.message, WireName(e.reason)) }
 
 // Unwrap returns the cause, or nil.
@@ -151,7 +151,7 @@ func WireName(reason pb.ErrorReason) string {
 	return strings.TrimPrefix(name, reasonPrefix)
 }
 
-// clean returns a text that may leave the process: without secrets, and in valid UTF-8, which encoding the details
+// clean prepares a text for leaving the process: without secrets, and in valid UTF-8, which encoding the details
 // requires.
 func clean(text string) string {
 	return scrub.Text(strings.ToValidUTF8(text, "\uFFFD"))

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// [R:error-info] Every reason has a code and arrives as it left.
+// [R:error-info] Every reason has a code and survives encoding.
 func TestEveryReasonSurvivesTheWire(t *testing.T) {
 	for number := range pb.ErrorReason_name {
 		reason := pb.ErrorReason(number)

@@ -22,13 +22,13 @@ func MetadataNotReady(retryAfter time.Duration) *Error {
 
 // LocationUnreachable means that a region, zone or account could not be queried.
 func LocationUnreachable(location string) *Error {
-	return New(pb.ErrorReason_ERROR_REASON_LOCATION_UNREACHABLE, fmt.Sprintf("location %q cannot be asked", location))
+	return New(pb.ErrorReason_ERROR_REASON_LOCATION_UNREACHABLE, fmt.Sprintf("location %q could not be queried", location))
 }
 
 // InstanceAmbiguous means that more than one instance matches the node.
 func InstanceAmbiguous(node string) *Error {
 	return New(pb.ErrorReason_ERROR_REASON_INSTANCE_AMBIGUOUS,
-		fmt.Sprintf("more than one instance claims node %q", node))
+		fmt.Sprintf("node %q is claimed by more than one instance", node))
 }
 
 // InvalidSSHKey means that the text is not an SSH public key, or its type is not accepted.

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Item returns any error as an item error. Any other error than Error becomes INTERNAL_ERROR, without its text.
+// Item returns any error as an item error. An error without an Error in its chain becomes INTERNAL_ERROR, without its text.
 func Item(err error) *pb.ItemError {
 	var fault *Error
 	if !errors.As(err, &fault) {

@@ -20,7 +20,7 @@ func UnsupportedFeature(field, why string) *Error {
 
 // ImplementedElsewhere means that another controller serves this Service. Never legal in response to a delete.
 func ImplementedElsewhere() *Error {
-	return New(pb.ErrorReason_ERROR_REASON_IMPLEMENTED_ELSEWHERE, "another controller looks after this Service")
+	return New(pb.ErrorReason_ERROR_REASON_IMPLEMENTED_ELSEWHERE, "another controller serves this Service")
 }
 
 // InvalidConfiguration means that the user's Service or its annotations are invalid; field is a Kubernetes field path.

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// maxDetails bounds all details together: they travel in trailers.
+	// maxDetails bounds all details together, since they travel in trailers.
 	maxDetails = 4 << 10
-	// maxValue bounds one entry of the details, before the sum is looked at.
+	// maxValue bounds each entry of the details; maxDetails bounds the total.
 	maxValue = 256
 )
 
 var metadataKey = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // GRPCStatus returns the error as a status: the code of the reason, ErrorInfo always, RetryInfo, BadRequest and
-// QuotaFailure if they have content. What does not fit into 4 KiB is left out, metadata last.
+// QuotaFailure if they have content. Drops what does not fit into 4 KiB: quotas first, then fields, then metadata.
 func (e *Error) GRPCStatus() *status.Status {
 	fields, quotas := slices.Clone(e.fields), slices.Clone(e.quotas)
 	keys := make([]string, 0, len(e.metadata))
@@ -80,7 +80,7 @@ func (e *Error) encode(fields []Field, quotas []Quota, keys []string) *spb.Statu
 	}
 	out := &spb.Status{Code: int32(e.Code()), Message: e.message}
 	for _, detail := range details {
-		// Messages of known types whose texts are UTF-8 always encode.
+		// Known message types with UTF-8 texts always encode.
 		if packed, err := anypb.New(detail); err == nil {
 			out.Details = append(out.Details, packed)
 		}

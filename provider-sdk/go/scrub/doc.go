@@ -2,7 +2,7 @@
 //
 // In: any text or slog record. Out: the same with redacted values after names of secrets, bearer tokens, private keys,
 // passwords in URLs and long random strings. It is a safety net below the rule that logs and errors never contain
-// secrets, and errs on the side of redacting.
+// secrets: when in doubt it redacts.
 package scrub
 
 // Redacted replaces a secret.

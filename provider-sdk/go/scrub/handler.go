@@ -8,7 +8,7 @@ import (
 
 // NewHandler wraps a log handler and redacts everything that looks like a secret.
 //
-// Attributes whose key is the name of a secret are redacted entirely; in others, the text is.
+// Attributes whose key names a secret are redacted entirely; of others, only what looks like a secret.
 func NewHandler(inner slog.Handler) slog.Handler {
 	if _, wrapped := inner.(*handler); wrapped {
 		return inner
@@ -59,7 +59,7 @@ func scrubbed(attr slog.Attr) slog.Attr {
 	case slog.KindString:
 		return slog.String(attr.Key, Text(value.String()))
 	case slog.KindAny:
-		// As text, since a structure could hold anything, and a handler would look into it.
+		// As text: a structure could hold anything, and the inner handler would encode it unscrubbed.
 		return slog.String(attr.Key, Text(fmt.Sprintf("%+v", value.Any())))
 	default:
 		return slog.Attr{Key: attr.Key, Value: value}

@@ -13,7 +13,7 @@ type config struct {
 	Password string
 }
 
-// The canary test: whichever way a secret is logged, it does not arrive, and what stands beside it does.
+// The canary test: however a secret is logged, it does not get through, and the text next to it does.
 func TestCanaryNeverReachesTheLog(t *testing.T) {
 	formats := map[string]func(*bytes.Buffer) slog.Handler{
 		"text": func(out *bytes.Buffer) slog.Handler { return slog.NewTextHandler(out, nil) },

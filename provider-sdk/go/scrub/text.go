@@ -6,7 +6,7 @@ const (
 	blockBegin = "-----BEGIN "
 	blockEnd   = "-----END "
 	dashes     = "-----"
-	// From this length on a word of mixed letters and digits is looked at.
+	// randomFrom is the length from which words of mixed letters and digits are checked.
 	randomFrom = 32
 )
 
@@ -94,7 +94,7 @@ func word(out *strings.Builder, text string, length int) int {
 	case isScheme(head):
 		found = afterScheme(tail)
 	case strings.HasPrefix(head, "//") && !strings.HasPrefix(tail, "="):
-		// The end of a URL names a place, even where that is "/token"; what follows is told of it.
+		// The end of a URL names a place, even "/token"; a colon after it introduces a message, not a value.
 	case NamesSecret(head):
 		found = afterName(tail)
 	}
@@ -164,6 +164,6 @@ func isSpelled(word string) bool {
 		end()
 	}
 	end()
-	// Of random letters and digits less than one word in five hundred has as many.
+	// Fewer than one in five hundred words of random letters and digits pass.
 	return spelled*100 >= all*55
 }

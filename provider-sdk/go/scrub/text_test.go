@@ -9,7 +9,7 @@ import (
 
 const canary = "canary-hunter2"
 
-// The texts of proto/vectors: what must go, and what must stay legible.
+// The texts of proto/vectors: what is redacted, and what stays legible.
 func TestTextsAreScrubbedAsInEverySDK(t *testing.T) {
 	file, err := os.ReadFile("../../../proto/vectors/scrubbing.json")
 	if err != nil {

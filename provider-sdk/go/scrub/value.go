@@ -7,7 +7,7 @@ import "strings"
 type value struct {
 	gap    int
 	length int
-	// quote must stand round the replacement, so that JSON stays JSON.
+	// quote goes around the replacement, so that JSON stays JSON.
 	quote string
 }
 
@@ -18,7 +18,7 @@ func isScheme(word string) bool {
 	return strings.EqualFold(word, "bearer") || strings.EqualFold(word, "basic")
 }
 
-// afterScheme finds TOKEN in "Bearer TOKEN": one of at least eight bytes, so that prose stays legible.
+// afterScheme finds TOKEN in "Bearer TOKEN": it has at least eight bytes, so that prose stays legible.
 func afterScheme(tail string) value {
 	token, spaced := strings.CutPrefix(tail, " ")
 	length := plain(token)
@@ -54,7 +54,7 @@ func afterName(tail string) value {
 	return value{gap: gap, length: withScheme(rest), quote: quote}
 }
 
-// quoted counts up to the quote of the same depth of escapes, without its escapes.
+// quoted counts the bytes up to the closing quote of the same depth of escapes, without the quote's escapes.
 func quoted(text string, escapes int, mark byte) int {
 	run := 0
 	for i := range len(text) {
@@ -70,7 +70,7 @@ func quoted(text string, escapes int, mark byte) int {
 	return len(text)
 }
 
-// closes reports whether a quote behind a run of backslashes ends what began at a depth of escapes.
+// closes reports whether a quote after a run of backslashes closes one at a depth of escapes.
 func closes(run, escapes int) bool {
 	if escapes == 0 {
 		return run%2 == 0

@@ -7,7 +7,7 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
-// each checks the size of a batch and then its items, whose fields are named by their index.
+// each checks the size of a batch, and then its items, whose fields it names by their index.
 func each[T any](field string, items []T, max uint32, check func(at string, item T) error) error {
 	if err := batch(field, len(items), max); err != nil {
 		return err

@@ -12,7 +12,7 @@ type Limits struct {
 	BatchInstances, BatchLoadBalancers, BatchRoutes, BatchVolumes, PageSize uint32
 }
 
-// What requests have in common, by their generated getters.
+// The fields that requests have in common, by their generated getters.
 type (
 	clustered interface{ GetCluster() *pb.ClusterRef }
 	fenced    interface{ GetFencing() *pb.Fencing }

@@ -34,7 +34,7 @@ func vectors[T any](t *testing.T, name string) (rows []T) {
 	return rows
 }
 
-// unsigned is a number, or a text of one that JSON cannot hold.
+// unsigned is a number, or a text for one that JSON cannot represent.
 type unsigned uint64
 
 func (u *unsigned) UnmarshalJSON(text []byte) error {

@@ -19,11 +19,11 @@ type Leadership struct {
 
 // office holds the leaders of one cluster.
 type office struct {
-	// scope and epoch are those of the last that led.
+	// scope and epoch are those of the latest leader.
 	scope string
 	epoch uint64
 	term  *term
-	// former are Leases that were replaced by another one: their leaders never come back.
+	// former are Leases that another Lease has replaced: their leaders never come back.
 	former map[string]bool
 }
 
@@ -31,7 +31,7 @@ type office struct {
 type term struct {
 	context.Context
 	cancel context.CancelCauseFunc
-	// until is its end by the monotonic clock; zero while none is foreseen.
+	// until is the term's end by the monotonic clock; zero if it lasts until somebody else leads.
 	until time.Time
 	timer *time.Timer
 }
@@ -50,7 +50,7 @@ func (l *Leadership) Hear(cluster string, leader *pb.Fencing, validFor *time.Dur
 		}
 		l.offices[cluster] = of
 	case of.former[leader.GetScope()], of.scope == leader.GetScope() && leader.GetEpoch() < of.epoch,
-		// A host that was started without leader election by mistake.
+		// Probably a host that was started without leader election by mistake.
 		leader.GetScope() == "" && of.scope != "" && !of.term.over():
 		return nil, of.stale(leader)
 	case of.heldBy(leader) && !of.term.over():
@@ -104,7 +104,7 @@ func (l *Leadership) Term(cluster string, caller *pb.Fencing) (context.Context, 
 	case of == nil && caller.GetEpoch() == 0:
 		return nil, nil
 	case of == nil:
-		return nil, stale(caller, "nobody led yet")
+		return nil, stale(caller, "nobody has led yet")
 	case of.heldBy(caller) && !of.term.over():
 		return of.term, nil
 	default:

@@ -13,7 +13,7 @@ import (
 
 const long = 10 * time.Second
 
-// bench is a Leadership, and the clock of a test.
+// bench is a Leadership with the clock of a test.
 type bench struct {
 	*testing.T
 	Leadership
@@ -169,7 +169,7 @@ func TestWithoutLeaderElectionATermEndsWhenSomebodyElseLeads(t *testing.T) {
 	})
 }
 
-// A step down that comes after a renewal of another leader, or before anything, begins nothing.
+// A host that steps down after another leader's renewal, or before anybody led, starts no term.
 func TestNothingBeginsWithAStepDown(t *testing.T) {
 	atBench(t, func(b *bench) {
 		if b.hear(leader("lease", 1), -long) != nil {

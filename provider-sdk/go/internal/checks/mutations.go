@@ -19,8 +19,9 @@ type Subject struct {
 // May decides whether a mutation may work on a key at this revision of its wanted state.
 type May func(subject Subject, revision uint64) error
 
-// Admit asks for every key of a mutation. A single mutation ends with the refusal. For a batch, left holds the admitted
-// items, nil if there are none, and the response the results of the refused ones. The request is not modified.
+// Admit asks may about every key of a mutation. A single mutation fails with the refusal. For a batch, left is the request
+// with the admitted items, nil if there are none, and refused the response with the results of the others. The request is
+// not modified.
 func Admit(request any, may May) (left any, refused proto.Message, err error) {
 	switch request := request.(type) {
 	case *pb.EnsureLoadBalancerRequest:

@@ -8,7 +8,7 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
-// Longest texts in bytes: keys, provider IDs, tokens and ids of volumes; uids; names; digests; CIDRs.
+// Longest texts in bytes: keys, provider IDs, tokens and volume ids; uids; names; digests; CIDRs.
 const (
 	maxLong   = 1 << 10
 	maxUID    = 64
@@ -35,7 +35,7 @@ func text(field, value string, max int) error {
 	return short(field, value, max)
 }
 
-// short checks an optional text.
+// short checks an optional text of limited length.
 func short(field, value string, max int) error {
 	if len(value) > max {
 		return fault.InvalidArgumentShape(field, fmt.Sprintf("has more than %d bytes", max))
@@ -88,13 +88,13 @@ func batch(field string, items int, max uint32) error {
 // keys holds the keys of a batch.
 type keys map[string]bool
 
-// add refuses a key that is missing, too long or duplicate.
+// add refuses a key that is missing, too long or a duplicate.
 func (k keys) add(field, key string, max int) error {
 	if err := text(field, key, max); err != nil {
 		return err
 	}
 	if k[key] {
-		return fault.InvalidArgumentShape(field, "is doubled")
+		return fault.InvalidArgumentShape(field, "is a duplicate")
 	}
 	k[key] = true
 	return nil

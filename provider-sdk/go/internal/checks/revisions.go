@@ -8,11 +8,11 @@ import (
 	"cloudprovider.ccm/sdk/fault"
 )
 
-// remembered is how many Services are remembered. Beyond it, the least recently changed ones are forgotten, as after a
+// remembered is the number of Services remembered. Beyond it, the least recently changed ones are forgotten, as after a
 // restart.
 const remembered = 1 << 16
 
-// Revisions refuses overtaken requests: wanted state of a Service that is older than the latest accepted.
+// Revisions refuses requests whose revision of a Service is older than the latest accepted one.
 type Revisions struct {
 	mu      sync.Mutex
 	highest map[Subject]accepted

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// keptSets is how many sets are kept; beyond that, those whose last use is longest ago are forgotten, as after a restart.
+	// keptSets is the number of sets kept. Beyond it, the least recently used ones are forgotten, as after a restart.
 	keptSets = 16
-	// keptMessages is how many messages of the largest size they may fill together: the contract's last four are always known.
+	// keptMessages limits their memory, in messages of the largest size: the last four sets, which the contract requires, fit.
 	keptMessages = 4
 )
 
 // BackendSets keeps backend sets received with their nodes, so that later requests may refer to them by digest alone.
 // Methods always receive complete sets, which the requests of a cluster share.
 type BackendSets struct {
-	// MessageBytes is the largest message.
+	// MessageBytes is the size of the largest message.
 	MessageBytes int
 
 	mu sync.Mutex
-	// sets holds the one used last at the end.
+	// sets ends with the most recently used one.
 	sets  []knownSet
 	bytes int
 }

@@ -19,7 +19,7 @@ func whole(digest string, nodes int) *pb.BackendSet {
 
 func named(digest string) *pb.BackendSet { return &pb.BackendSet{Digest: digest, NodesOmitted: true} }
 
-// unknown returns the digests that a request is refused for, "" when it is not.
+// unknown returns the digests that a request is refused for, "" if it is accepted.
 func unknown(t *testing.T, err error) string {
 	t.Helper()
 	var found *fault.Error
@@ -50,7 +50,7 @@ func TestASetThatCameIsKnownByItsDigestInItsCluster(t *testing.T) {
 		{"two", named("a"), nil},
 		{"two", whole("a", 1), whole("a", 1)},
 		{"one", named("a"), whole("a", 3)},
-		// What comes again counts: nobody here can tell which of two sets a digest is of.
+		// The latest set counts: nobody here can tell which of two sets a digest belongs to.
 		{"one", whole("a", 2), whole("a", 2)},
 		{"one", named("a"), whole("a", 2)},
 	} {

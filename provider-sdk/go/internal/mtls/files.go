@@ -14,10 +14,11 @@ import (
 	"syscall"
 )
 
-// Files names the PEM files, and who may call.
+// Files names the PEM files, and the clients that may call.
 type Files struct {
 	Certificate, Key, ClientCA string
-	// ClientNames are DNS names, one of which a client's certificate must carry; by default any certificate of the authorities is accepted.
+	// ClientNames are DNS names, one of which a client's certificate must carry; by default any certificate of the authorities
+	// is accepted.
 	ClientNames []string
 }
 
@@ -29,7 +30,7 @@ func (f Files) IsZero() bool {
 // Config reads the files and returns a TLS 1.3 configuration that reloads changed ones at the next handshake. While
 // they are unusable (half written, or a key that does not match yet), the last good ones stay in use.
 func (f Files) Config(log *slog.Logger) (*tls.Config, error) {
-	// The stamp is taken first: a change during the reading is then seen the next time.
+	// The stamp is taken first: a change while loading is then noticed the next time.
 	stamp, _ := f.stamp()
 	config, err := f.load()
 	if err != nil {
@@ -48,11 +49,11 @@ func (f Files) load() (*tls.Config, error) {
 	}
 	authorities, err := os.ReadFile(f.ClientCA)
 	if err != nil {
-		return nil, fmt.Errorf("the client authorities cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot read the client authorities: %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(authorities) {
-		return nil, fmt.Errorf("the client authorities in %s cannot be used: it holds no certificate", f.ClientCA)
+		return nil, fmt.Errorf("the client authorities in %s cannot be used: the file contains no certificate", f.ClientCA)
 	}
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,
@@ -67,12 +68,12 @@ func (f Files) load() (*tls.Config, error) {
 			}
 			return errors.New("the client's certificate carries no name of --tls-client-names")
 		},
-		// A ticket would let a client in on an authority that is trusted no more.
+		// A ticket would admit a client of an authority that is no longer trusted.
 		SessionTicketsDisabled: true,
 	}, nil
 }
 
-// stamp shows that a file was changed or replaced.
+// stamp shows that a file has been changed or replaced.
 type stamp [3]struct {
 	dev, inode       uint64
 	size             int64

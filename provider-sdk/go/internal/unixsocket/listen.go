@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// forbidden: the group may not write, others may do nothing.
+	// forbidden is write access for the group, and any access for others.
 	forbidden     = 0o027
 	directoryMode = 0o700
 	socketMode    = 0o660
-	// answerWithin: who takes longer to accept a connection is there, but hung; its socket is in use.
+	// answerWithin: a process that takes longer to accept a connection hangs but exists, so its socket is in use.
 	answerWithin = 2 * time.Second
 )
 
-// Listen opens the socket at a path; it replaces a stale one, but not one that answers.
+// Listen listens on a socket; it replaces a stale one, but not one that answers.
 func Listen(path string) (*Listener, error) {
-	// Held until the socket stands: of two that start at once, the second sees the first's socket.
+	// Locked until the socket exists: if two processes start at once, the second sees the first one's socket.
 	lock, err := prepare(filepath.Dir(path))
 	if err != nil {
 		return nil, err
@@ -51,11 +51,11 @@ func Listen(path string) (*Listener, error) {
 // prepare creates the directory if it is missing, checks it, and locks it.
 func prepare(directory string) (*os.File, error) {
 	if err := os.MkdirAll(directory, directoryMode); err != nil {
-		return nil, fmt.Errorf("the directory of the socket cannot be made: %w", err)
+		return nil, fmt.Errorf("cannot create the directory of the socket: %w", err)
 	}
 	open, err := os.Open(directory)
 	if err != nil {
-		return nil, fmt.Errorf("the directory of the socket cannot be used: %w", err)
+		return nil, fmt.Errorf("cannot open the directory of the socket: %w", err)
 	}
 	if err := errors.Join(checkDirectory(open), syscall.Flock(int(open.Fd()), syscall.LOCK_EX)); err != nil {
 		return nil, errors.Join(err, open.Close())
@@ -100,6 +100,6 @@ func removeStale(path string) error {
 	case err == nil:
 		conn.Close()
 	}
-	// It answers, or is too busy to: either way somebody is there.
-	return fmt.Errorf("%s is already in use: a process answers on it; stop that one or choose another --endpoint", path)
+	// It answers, or is too busy to; either way somebody is there.
+	return fmt.Errorf("%s is already in use: a process listens on it; stop it or choose another --endpoint", path)
 }

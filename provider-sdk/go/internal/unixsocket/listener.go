@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// Listener accepts connections with their peers.
+// Listener accepts connections and identifies their peers.
 type Listener struct {
 	*net.UnixListener
 	path string
@@ -16,7 +16,7 @@ type Listener struct {
 // Conn is a connection whose peer is known.
 type Conn struct {
 	*net.UnixConn
-	// Peer is the process that connected, as the kernel names it.
+	// Peer is the process that connected, as reported by the kernel.
 	Peer syscall.Ucred
 }
 
@@ -31,7 +31,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err == nil {
 			return &Conn{UnixConn: conn, Peer: *peer}, nil
 		}
-		// Gone already, or not to be known: nobody that could be answered.
+		// Its peer has already gone or cannot be identified, so there is nobody to answer.
 		conn.Close()
 	}
 }

@@ -1,4 +1,4 @@
-// A cloud with the habits of published providers, served through the bridge: what tests switch on, one habit at a time.
+// A cloud with the habits of published providers, served through the bridge. Tests switch the habits on, one at a time.
 package main
 
 import (

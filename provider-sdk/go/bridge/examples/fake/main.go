@@ -1,4 +1,4 @@
-// Upstream's fake cloud, served through the bridge: what a vendor writes is this file.
+// Upstream's fake cloud, served through the bridge. This file is all that a vendor writes.
 package main
 
 import (

@@ -1,9 +1,9 @@
 // Package privateapi is the Kubernetes API that a provider sees without credentials for the real one: an apiserver
-// without a network, within this process.
+// within this process, without a network.
 //
 // In: the Nodes and Services that the host sends. Out: a rest.Config for ordinary clients and informers, which list and
 // watch those Nodes and Services. Annotations, finalizers and conditions of Services are writable if the Listener
-// allows it, and Events are passed to it. Everything else is forbidden, with a text that names the remedy: an empty
+// allows it, and Events are passed to it. Everything else is forbidden, with an error that names the remedy: an empty
 // response would mean that nothing exists.
 package privateapi
 
@@ -22,13 +22,13 @@ import (
 // kept is how many past events a watch can start from.
 const kept = 4096
 
-// API is such an apiserver. Its zero value is not usable: see New.
+// API is such an apiserver. Its zero value is not usable; create one with New.
 type API struct {
 	mu      sync.Mutex
 	version int64
 	objects map[key]*unstructured.Unstructured
 	history []event
-	// changed is closed, and replaced, at every change.
+	// changed is closed, and replaced, on every change.
 	changed chan struct{}
 	// stop ends all watches.
 	stop <-chan struct{}
@@ -53,17 +53,17 @@ func New(stop <-chan struct{}) *API {
 	return &API{version: 1, objects: map[key]*unstructured.Unstructured{}, changed: make(chan struct{}), stop: stop, told: map[string]bool{}}
 }
 
-// Config returns how to reach it. The address cannot be dialled.
+// Config returns the client configuration. The address cannot be dialled.
 func (a *API) Config() *rest.Config {
 	return &rest.Config{
 		Host: "http://private-api.invalid", Transport: transport{a},
-		// There is nothing to protect: this is memory of the same process.
+		// No rate limit: the API is in this process's memory.
 		QPS: -1,
 	}
 }
 
-// Set creates an object be as given, and answers the version at which it is. An object of another uid is deleted first; nothing
-// happens when it is as given already.
+// Set creates an object or replaces it, and returns its version. It first deletes an object with another uid, and does
+// nothing if the object is unchanged.
 func (a *API) Set(resource string, object runtime.Object) (int64, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -99,7 +99,7 @@ func (a *API) UID(resource, namespace, name string) types.UID {
 	return object.GetUID()
 }
 
-// Delete removes an object and returns the version at which it is gone; 0 if it did not exist.
+// Delete removes an object and returns the version of the deletion; 0 if it did not exist.
 func (a *API) Delete(resource, namespace, name string) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -115,7 +115,7 @@ func (a *API) remove(of key) int64 {
 	return a.version
 }
 
-// tell creates a change and wakes those who watch; the caller holds the lock.
+// tell records a change and wakes all watches; the caller holds the lock.
 func (a *API) tell(of key, kind string, object *unstructured.Unstructured) {
 	a.version++
 	object.SetResourceVersion(formatted(a.version))
@@ -132,7 +132,7 @@ func (a *API) tell(of key, kind string, object *unstructured.Unstructured) {
 	a.changed = make(chan struct{})
 }
 
-// list returns the objects of a resource, in a namespace unless that is empty, and the version of the whole.
+// list returns the objects of a resource, in one namespace unless it is empty, and the API's version.
 func (a *API) list(resource, namespace string) (all []*unstructured.Unstructured, version int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -18,10 +18,10 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// transport answers requests of clients without a network.
+// transport answers clients' requests without a network.
 type transport struct{ api *API }
 
-// target is what a request is about.
+// target is the resource or object of a request.
 type target struct {
 	of          schema.GroupVersionResource
 	namespace   string
@@ -60,9 +60,9 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return refused(request, forbidden(about)), nil
 }
 
-// remedy explains how to get what does not exist here: an empty response would be taken for the truth.
-const remedy = "this provider has no Kubernetes credentials, so it sees the nodes and Services that the host names, and nothing else; " +
-	"give it some with --kubeconfig"
+// remedy explains how to get what is not served here: an empty response would be taken for the truth.
+const remedy = "this provider has no Kubernetes credentials, so it sees only the nodes and Services that the host names; " +
+	"set --kubeconfig to give it some"
 
 func forbidden(about target) *apierrors.StatusError {
 	return apierrors.NewForbidden(about.of.GroupResource(), about.name, errors.New(remedy))
@@ -72,7 +72,7 @@ var (
 	services           = schema.GroupResource{Resource: "services"}
 	events             = schema.GroupResource{Resource: "events"}
 	eventsOfTheirGroup = schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
-	// held are the kinds that are here.
+	// held are the kinds that this API holds.
 	held = map[schema.GroupVersionResource]bool{
 		{Version: "v1", Resource: "nodes"}: true, {Version: "v1", Resource: "services"}: true,
 	}
@@ -102,7 +102,7 @@ func parse(path string) (about target, is bool) {
 	return about, true
 }
 
-// kinds are those that clients know, by resource.
+// kinds are the kinds of the resources, as clients know them.
 var kinds = func() map[schema.GroupVersionResource]schema.GroupVersionKind {
 	all := map[schema.GroupVersionResource]schema.GroupVersionKind{}
 	for kind := range scheme.Scheme.AllKnownTypes() {
@@ -124,16 +124,16 @@ func (t transport) list(request *http.Request, about target) *http.Response {
 			items = append(items, object.Object)
 		}
 	}
-	// Without a kind: whoever asks knows of which list it is.
+	// Without a kind: the client knows which list it requested.
 	return answered(request, http.StatusOK, map[string]any{
 		"metadata": map[string]any{"resourceVersion": fmt.Sprint(version)}, "items": items,
 	})
 }
 
-// event accepts an Event as if it were stored, and passes it on. There are none to read.
+// event accepts an Event as if it were stored, and passes it on. Events cannot be read.
 func (t transport) event(request *http.Request, about target) (*http.Response, error) {
 	if request.Method != http.MethodPost {
-		// A patch of one that was told before: it is told once more, as a new one.
+		// A patch repeats an Event that was told before: not found makes the client create it anew.
 		if request.Method == http.MethodPatch {
 			return refused(request, apierrors.NewNotFound(about.of.GroupResource(), about.name)), nil
 		}
@@ -165,7 +165,7 @@ func refused(request *http.Request, err *apierrors.StatusError) *http.Response {
 func answered(request *http.Request, code int, body any) *http.Response {
 	text, err := json.Marshal(body)
 	if err != nil {
-		// Objects came in as values of this process; there is nothing that has no JSON.
+		// Cannot happen: all bodies are values of this process that have JSON.
 		code, text = http.StatusInternalServerError, nil
 	}
 	return response(request, code, io.NopCloser(bytes.NewReader(text)))

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// selected returns which objects a request is about, by its selectors.
+// selected returns a filter for the objects that a request's selectors match.
 func selected(request *http.Request) (func(*unstructured.Unstructured) bool, *apierrors.StatusError) {
 	byLabel, err := labels.Parse(request.URL.Query().Get("labelSelector"))
 	if err != nil {
@@ -58,7 +58,7 @@ type stream struct {
 	out    *json.Encoder
 }
 
-// run ends without an error when the reader is gone, the API stops, or the stream has fallen too far behind: the reader
+// run ends without an error when the reader disconnects, the API stops, or the stream has fallen too far behind: the reader
 // then lists again.
 func (s *stream) run(ctx context.Context, from string, initial bool) error {
 	at := parsed(from)
@@ -104,7 +104,7 @@ func (s *stream) send(kind string, object *unstructured.Unstructured) error {
 	return s.out.Encode(map[string]any{"type": kind, "object": object.Object})
 }
 
-// mark reports that everything that was there has been sent.
+// mark reports that all initial objects have been sent.
 func (s *stream) mark(version int64, wanted bool) error {
 	if !wanted {
 		return nil

@@ -19,17 +19,17 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// Listener receives what a provider writes to the API.
+// Listener is called for a provider's requests.
 type Listener struct {
-	// Written decides whether the annotations, finalizers and conditions of a Service may become those of after; an error forbids it.
+	// Written is called before a Service's annotations, finalizers and conditions become those of after; an error forbids it.
 	Written func(before, after *corev1.Service) error
-	// Told hears an Event.
+	// Told is called for each Event.
 	Told func(on corev1.ObjectReference, kind, reason, message string)
-	// Missed hears of a request that would need a Kubernetes API, once for each verb and kind.
+	// Missed is called for a refused request that a real Kubernetes API would serve, once for each verb and kind.
 	Missed func(verb string, of schema.GroupResource)
 }
 
-// Listen sets the listener. Until then, Events are accepted, and nothing else is writable.
+// Listen sets the listener. Until then, the API accepts Events, and refuses all other writes.
 func (a *API) Listen(to Listener) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -53,7 +53,7 @@ func (a *API) missed(verb string, of schema.GroupResource) {
 }
 
 func (a *API) tellEvent(on corev1.ObjectReference, kind, reason, message string) {
-	slog.Info("the cloud provider tells an Event", "kind", on.Kind, "namespace", on.Namespace, "name", on.Name, "type", kind,
+	slog.Info("the cloud provider recorded an Event", "kind", on.Kind, "namespace", on.Namespace, "name", on.Name, "type", kind,
 		"reason", reason, "message", message)
 	if hear := a.heard().Told; hear != nil {
 		hear(on, kind, reason, message)
@@ -74,7 +74,7 @@ func (t transport) write(request *http.Request, about target) *http.Response {
 		return refused(request, refusal)
 	}
 	if version := after.ResourceVersion; version != "" && version != before.ResourceVersion {
-		return refused(request, apierrors.NewConflict(about.of.GroupResource(), about.name, fmt.Errorf("the Service changed; read it again")))
+		return refused(request, apierrors.NewConflict(about.of.GroupResource(), about.name, fmt.Errorf("the Service has changed; read it again")))
 	}
 	allowed := before.DeepCopy()
 	allowed.Annotations, allowed.Finalizers, allowed.Status.Conditions = after.Annotations, after.Finalizers, after.Status.Conditions
@@ -103,7 +103,7 @@ func sameBut(allowed, after *corev1.Service) bool {
 	return equality.Semantic.DeepEqual(plain(allowed), plain(after))
 }
 
-// changed reads the wanted Service.
+// changed decodes the Service that a request wants into after.
 func changed(request *http.Request, before, after *corev1.Service) *apierrors.StatusError {
 	body, err := io.ReadAll(request.Body)
 	if err != nil {

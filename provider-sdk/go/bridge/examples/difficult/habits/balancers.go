@@ -22,7 +22,7 @@ import (
 	"k8s.io/cloud-provider/service/helpers"
 )
 
-// RetryAfter is what Retries asks for.
+// RetryAfter is the delay that Retries asks for.
 const RetryAfter = 5 * time.Second
 
 func (c *Cloud) EnsureLoadBalancer(ctx context.Context, cluster string, service *v1.Service, nodes []*v1.Node) (status *v1.LoadBalancerStatus, err error) {
@@ -62,7 +62,7 @@ func (c *Cloud) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, s
 	c.saw(service)
 	c.hang(service.Name)
 	if c.has(OwnFinalizer) && !slices.Contains(service.Finalizers, Finalizer) {
-		return nil // Not one of its own, as it thinks.
+		return nil // Without its finalizer it takes the balancer for somebody else's.
 	}
 	err := errors.Join(c.readConfigMap(ctx), c.lock(ctx), c.share(service, false), c.drop("ids", service.Annotations[IDKey]), c.drop("ports", service.Name))
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *Cloud) drop(part, name string) error {
 	return err
 }
 
-// patch is how upstream's helpers do it.
+// patch writes a Service in the way of upstream's helpers.
 func (c *Cloud) patch(service *v1.Service, change func(*v1.Service)) error {
 	after := service.DeepCopy()
 	if after.Annotations == nil {
@@ -182,7 +182,7 @@ func (c *Cloud) unfinalize(ctx context.Context, service *v1.Service) error {
 	})
 }
 
-// identify creates a balancer and writes its ID on the Service: its name is the user's choice, so only the ID finds it again.
+// identify creates a balancer and writes its ID on the Service: users choose its name, so only the ID finds it again.
 func (c *Cloud) identify(service *v1.Service) error {
 	if !c.has(PatchesID) || service.Annotations[IDKey] != "" {
 		return nil
@@ -194,7 +194,7 @@ func (c *Cloud) identify(service *v1.Service) error {
 	return c.patch(service, func(after *v1.Service) { after.Annotations[IDKey] = id })
 }
 
-// share lets the rules of the shared address be those of the Services that have it, beside the one that is worked on.
+// share keeps the rules of the shared address for this Service, if it stays, and for all others that have the address.
 func (c *Cloud) share(service *v1.Service, stays bool) error {
 	if !c.has(ListsServices) {
 		return nil

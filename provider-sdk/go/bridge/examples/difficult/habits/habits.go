@@ -1,7 +1,7 @@
-// Package habits is the example cloud with what published providers do beside calling their cloud. Each habit is named with one
-// provider that has it, and is switched on alone: by New in a test, by --habits in a process.
+// Package habits is the example cloud with things that published providers do besides calling their cloud. Each habit names a
+// provider that has it, and is switched on separately: by New in a test, by --habits in a process.
 //
-// It says nothing of the bridge: upstream's controllers run it in their own process, too, and leave the same.
+// It does not know the bridge: upstream's controllers run it in their own process, too, and leave the same state.
 package habits
 
 import (
@@ -22,45 +22,45 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// Habit is one of them.
+// Habit is a habit of a published provider.
 type Habit string
 
 const (
-	// RefusesEmptyID: digitalocean and kubevirt fail when they are asked whether a machine without a provider ID exists.
+	// RefusesEmptyID: digitalocean and kubevirt fail when asked whether an instance without a provider ID exists.
 	RefusesEmptyID Habit = "refuses-empty-id"
-	// PatchesLate: openstack patches annotations in a defer, and an error of that is an error of the Ensure.
+	// PatchesLate: openstack patches annotations in a defer, and an error of the patch becomes an error of the Ensure.
 	PatchesLate Habit = "patches-late"
-	// PatchesID: digitalocean writes the balancer's ID on the Service, and finds the balancer by nothing else.
+	// PatchesID: digitalocean writes the balancer's ID on the Service, and finds the balancer only by it.
 	PatchesID Habit = "patches-id"
-	// OwnFinalizer: gce adds a finalizer, and deletes nothing of a Service that does not carry it.
+	// OwnFinalizer: gce adds a finalizer, and deletes nothing for a Service without it.
 	OwnFinalizer Habit = "own-finalizer"
-	// ReadsConfigMap: gce keeps its cluster's ID in a ConfigMap, and makes it where there is none.
+	// ReadsConfigMap: gce keeps its cluster's ID in a ConfigMap, which it creates if it is missing.
 	ReadsConfigMap Habit = "reads-configmap"
 	// ReadsSecrets: vsphere has an informer of Secrets, for its credentials.
 	ReadsSecrets Habit = "reads-secrets"
-	// LocksLease: azure takes a Lease before it changes what several controllers change.
+	// LocksLease: azure takes a Lease before it changes something that other controllers change too.
 	LocksLease Habit = "locks-lease"
-	// ListsServices: azure lists all Services to decide which rules of a shared address stay.
+	// ListsServices: azure lists all Services to decide which rules of a shared address to keep.
 	ListsServices Habit = "lists-services"
-	// WantsNodeLister: hcloud looks nodes up in a lister that its constructor wants.
+	// WantsNodeLister: hcloud looks up nodes in a lister that its constructor needs.
 	WantsNodeLister Habit = "wants-node-lister"
-	// RunsLoops: digitalocean rewrites a firewall every now and then, from the Services that its informer has.
+	// RunsLoops: digitalocean rewrites a firewall regularly, from the Services in its informer.
 	RunsLoops Habit = "runs-loops"
-	// Retries: digitalocean answers RetryError until a new balancer is active.
+	// Retries: digitalocean returns RetryError until a new balancer is active.
 	Retries Habit = "retries"
-	// WritesNodes: scaleway and linode start a controller in Initialize, which writes labels and taints on nodes.
+	// WritesNodes: scaleway and linode start a controller in Initialize that writes labels and taints on nodes.
 	WritesNodes Habit = "writes-nodes"
-	// OwnMetrics: hcloud has a registry of its own, openstack uses component-base's.
+	// OwnMetrics: hcloud has its own registry, openstack uses component-base's.
 	OwnMetrics Habit = "own-metrics"
-	// TellsEvents: most record Events on the Service, with the id of a request in them.
+	// TellsEvents: most record Events on the Service, with a request's id in them.
 	TellsEvents Habit = "tells-events"
-	// Panics: aws dereferences what an answer of its cloud does not hold.
+	// Panics: aws dereferences a field that its cloud's answer lacks.
 	Panics Habit = "panics"
 	// Hangs: vsphere calls its cloud without a deadline.
 	Hangs Habit = "hangs"
 )
 
-// What the habits write.
+// The objects that the habits write.
 const (
 	IDKey      = "difficult.example/load-balancer-id"
 	AddressKey = "difficult.example/address"
@@ -72,13 +72,13 @@ const (
 	Namespace, Name = "kube-system", "difficult-provider"
 )
 
-var given = pflag.String("habits", "", "`HABIT,...`: what the cloud provider does beside calling its cloud")
+var given = pflag.String("habits", "", "`HABIT,...`: what the cloud provider does besides calling its cloud")
 
 func init() {
 	cloudprovider.RegisterCloudProvider("difficult", func(io.Reader) (cloudprovider.Interface, error) { return flagged(nil) })
 }
 
-// Build makes it with a lister of nodes, as hcloud's routes want it.
+// Build creates it with a lister of nodes, as hcloud's routes need it.
 func Build(_ context.Context, _ io.Reader, _ cloudprovider.ControllerClientBuilder, shared informers.SharedInformerFactory) (cloudprovider.Interface, error) {
 	return flagged(shared)
 }
@@ -95,14 +95,14 @@ func flagged(shared informers.SharedInformerFactory) (cloudprovider.Interface, e
 	return made, err
 }
 
-// Cloud is the cloud in a folder, see package cloud, which holds in addition:
+// Cloud is the cloud in a directory, see package cloud, which also contains:
 //
 //	ports/SERVICE     the ports of its balancer
 //	ids/ID            a balancer that is found by its ID: "NAMESPACE/SERVICE"
-//	rules/SERVICE     a rule of the address that all share
+//	rules/SERVICE     a rule of the shared address
 //	firewall          a line for each Service that the loop saw
-//	begun/...         what was asked for once
-//	hang              while it is there, calls about the object of this name hang
+//	begun/...         calls that have happened once
+//	hang              while it exists, calls about the object that it names hang
 type Cloud struct {
 	*cloud.Cloud
 	folder string
@@ -117,7 +117,7 @@ type Cloud struct {
 	seen *v1.Service
 }
 
-// New makes it over a folder.
+// New creates the cloud over a directory.
 func New(folder string, habits ...Habit) (*Cloud, error) {
 	inner, err := cloud.New(folder)
 	if err != nil {
@@ -140,10 +140,10 @@ func New(folder string, habits ...Habit) (*Cloud, error) {
 
 func (c *Cloud) has(habit Habit) bool { return c.habits[habit] }
 
-// Client is the one that Initialize made.
+// Client returns the client that Initialize created.
 func (c *Cloud) Client() kubernetes.Interface { return c.client }
 
-// Nodes is the lister that the constructor or SetInformers got.
+// Nodes returns the lister passed to the constructor or SetInformers.
 func (c *Cloud) Nodes() listers.NodeLister { return c.nodes }
 
 // Seen returns the Service of the last call.
@@ -194,7 +194,7 @@ func (c *Cloud) about(name, providerID string) error {
 	return nil
 }
 
-// hang does not return for as long as the folder names the object, whatever the context says.
+// hang does not return while the file names the object, whatever the context says.
 func (c *Cloud) hang(name string) {
 	for c.has(Hangs) {
 		text, err := os.ReadFile(filepath.Join(c.folder, "hang"))
@@ -211,7 +211,7 @@ func (c *Cloud) panicOnce(name string) {
 	}
 }
 
-// first reports whether something is asked for the first time, also over restarts.
+// first reports whether this happens for the first time, even across restarts.
 func (c *Cloud) first(what string) bool {
 	path := filepath.Join(c.folder, "begun", what)
 	if _, err := os.Stat(path); err == nil {

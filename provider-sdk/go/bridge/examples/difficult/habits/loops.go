@@ -21,7 +21,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// between is how long the loops wait between two looks.
+// between is the interval of the loops.
 const between = 100 * time.Millisecond
 
 func pause() { time.Sleep(between) }
@@ -61,7 +61,7 @@ func (c *Cloud) SetInformers(shared informers.SharedInformerFactory) {
 	}
 }
 
-// writeFirewall opens what the Services need, and closes everything else.
+// writeFirewall opens the ports that the Services need, and closes all others.
 func (c *Cloud) writeFirewall() {
 	all, err := c.services.List(labels.Everything())
 	if err != nil {
@@ -98,10 +98,10 @@ func (c *Cloud) writeNode(seen *v1.Node) {
 	}
 }
 
-// Registry is one of hcloud's kind; whoever serves the provider serves it, too.
+// Registry is the provider's own registry, like hcloud's; whoever serves the provider must serve it too.
 var Registry = prometheus.NewRegistry()
 
-// registerMetrics registers in the registry of each kind.
+// registerMetrics registers one metric in each kind of registry.
 func registerMetrics() {
 	ours := prometheus.NewCounter(prometheus.CounterOpts{Name: "difficult_own_total", Help: "In a registry of its own."})
 	_ = Registry.Register(ours)

@@ -17,7 +17,7 @@ func (c *Cloud) balancer(ctx context.Context, cluster string, service *v1.Servic
 	return filepath.Join(c.folder, "balancers", filepath.Base(c.GetLoadBalancerName(ctx, cluster, service)))
 }
 
-// write stores a balancer as a whole or not at all.
+// write stores a balancer atomically.
 func (c *Cloud) write(path string, service *v1.Service, nodes []*v1.Node) error {
 	lines := []string{service.Namespace + "/" + service.Name}
 	for _, node := range nodes {
@@ -76,7 +76,7 @@ func (c *Cloud) EnsureLoadBalancer(ctx context.Context, cluster string, service 
 	return c.reached(c.balancer(ctx, cluster, service), status), err
 }
 
-// reached returns another address where upstream's fake knows one only.
+// reached replaces the address of an IPv6 balancer: upstream's fake has only one address.
 func (c *Cloud) reached(balancer string, status *v1.LoadBalancerStatus) *v1.LoadBalancerStatus {
 	made, err := c.stands(balancer)
 	if err == nil && status != nil && made.Families[0] == v1.IPv6Protocol {
@@ -85,7 +85,7 @@ func (c *Cloud) reached(balancer string, status *v1.LoadBalancerStatus) *v1.Load
 	return status
 }
 
-// built waits, as providers do, by an error that says when to come back: while there is a file "slow", a new balancer takes two
+// built waits as providers do, with an error that says when to retry: while there is a file "slow", a new balancer takes two
 // seconds.
 func (c *Cloud) built(path string) error {
 	if _, err := os.Stat(path); err == nil {

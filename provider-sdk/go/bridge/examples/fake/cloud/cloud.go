@@ -1,18 +1,18 @@
-// Package cloud is upstream's fake cloud (k8s.io/cloud-provider/fake) with a memory of its own: a folder, by which tests in any
-// language look at the cloud and change it.
+// Package cloud is upstream's fake cloud (k8s.io/cloud-provider/fake) with its state in a directory, in which tests in any
+// language see and change the cloud.
 //
 //	machines/NAME     one line: "STATE ZONE ADDRESS", for example "running zone-a 10.0.0.1"; states are running and stopped
 //	balancers/NAME    one line: "NAMESPACE/SERVICE", then one line for each backend
-//	standing/NAME     what the cloud has of it, as JSON: ports, families, source ranges, targets, health check
-//	routes/...        as the cloud likes
+//	standing/NAME     its state in the cloud, as JSON: ports, families, source ranges, targets, health check
+//	routes/...        in the cloud's own format
 //	disks/NAME        one line: its zone
 //	clusters/NAME     one line: the address of its control plane
-//	slow              while it is there, a new balancer takes two seconds
-//	latency           while it is there, every call takes as long as it says, for example "1s"
-//	outage            while it is there, every call fails with its text
-//	calls/METHOD      grows by one byte with each call, where the folder "calls" is there
+//	slow              while it exists, a new balancer takes two seconds
+//	latency           while it exists, every call takes as long as it says, for example "1s"
+//	outage            while it exists, every call fails with its text
+//	calls/METHOD      grows by one byte with each call, if the directory "calls" exists
 //
-// It says nothing of the bridge: it is written as a vendor's provider is.
+// It does not know the bridge: it is written like a vendor's provider.
 package cloud
 
 import (
@@ -36,9 +36,9 @@ import (
 
 const prefix = "fake://"
 
-// A vendor's own flags.
+// Flags of the vendor's own.
 var (
-	dir     = pflag.String("fake-cloud-dir", "", "`folder` that is the cloud")
+	dir     = pflag.String("fake-cloud-dir", "", "`directory` with the cloud's state")
 	latency = pflag.Duration("fake-cloud-latency", 0, "how long the cloud takes for each call")
 )
 
@@ -46,22 +46,22 @@ func init() {
 	cloudprovider.RegisterCloudProvider("fake", func(io.Reader) (cloudprovider.Interface, error) { return New(*dir) })
 }
 
-// Folder is that of --fake-cloud-dir.
+// Folder returns the directory of --fake-cloud-dir.
 func Folder() string { return *dir }
 
-// Cloud overrides those parts of upstream's fake that answer the same for all nodes and Services.
+// Cloud overrides the parts of upstream's fake that answer the same for all nodes and Services.
 type Cloud struct {
 	*fake.Cloud
 	folder string
-	// mu: upstream's fake was not made to be called at once.
+	// mu guards upstream's fake, which does not support concurrent calls.
 	mu    sync.Mutex
 	begun map[string]time.Time
 }
 
-// New returns the cloud in a folder, which is made where it is missing.
+// New returns the cloud in a directory, which it creates if it is missing.
 func New(folder string) (*Cloud, error) {
 	if folder == "" {
-		return nil, errors.New("there is no cloud: give --fake-cloud-dir")
+		return nil, errors.New("no directory for the cloud: set --fake-cloud-dir")
 	}
 	for _, part := range []string{"machines", "balancers", "standing", "routes", "disks", "clusters"} {
 		if err := os.MkdirAll(filepath.Join(folder, part), 0o700); err != nil {
@@ -81,7 +81,7 @@ func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return c, tr
 
 func (c *Cloud) Routes() (cloudprovider.Routes, bool) { return c, true }
 
-// called counts a call of the cloud, and takes the time that it takes.
+// called counts a call and takes the time that a call takes.
 func (c *Cloud) called(method string) {
 	defer time.Sleep(c.takes())
 	file, err := os.OpenFile(filepath.Join(c.folder, "calls", method), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -92,7 +92,7 @@ func (c *Cloud) called(method string) {
 	_, _ = file.WriteString(".")
 }
 
-// takes returns how long a call takes now.
+// takes returns how long a call takes at the moment.
 func (c *Cloud) takes() time.Duration {
 	text, err := os.ReadFile(filepath.Join(c.folder, "latency"))
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *Cloud) takes() time.Duration {
 	return now
 }
 
-// outage returns why the cloud answers nothing now.
+// outage returns the reason why every call fails at the moment, nil if none does.
 func (c *Cloud) outage() error {
 	text, err := os.ReadFile(filepath.Join(c.folder, "outage"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,7 +113,7 @@ func (c *Cloud) outage() error {
 
 type machine struct{ state, zone, address string }
 
-// machine looks for the machine of a node, by its provider ID or else by its name; nil when there is none.
+// machine finds a node's machine by provider ID or else by name; nil if there is none.
 func (c *Cloud) machine(node *v1.Node) (*machine, error) {
 	if err := c.outage(); err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (c *Cloud) machine(node *v1.Node) (*machine, error) {
 	}
 	words := strings.Fields(string(text))
 	if err != nil || len(words) != 3 {
-		return nil, fmt.Errorf("machine %s is not readable: %q, %w", name, text, err)
+		return nil, fmt.Errorf("cannot parse machine %s: %q: %w", name, text, err)
 	}
 	return &machine{words[0], words[1], words[2]}, nil
 }

@@ -25,7 +25,7 @@ func (c *Cloud) ListClusters(context.Context) (names []string, err error) {
 	return names, err
 }
 
-// Master returns nothing for a cluster that is not there, as upstream's does without a name.
+// Master returns an empty address for an unknown cluster, as upstream's fake does for an empty name.
 func (c *Cloud) Master(_ context.Context, name string) (string, error) {
 	return c.line("clusters", name)
 }
@@ -43,7 +43,7 @@ func (c *Cloud) GetLabelsForVolume(_ context.Context, volume *v1.PersistentVolum
 	return map[string]string{v1.LabelTopologyZone: zone}, err
 }
 
-// line reads a file of one line; nothing where there is none.
+// line reads a file of one line; empty if the file does not exist.
 func (c *Cloud) line(part, name string) (string, error) {
 	if err := c.outage(); err != nil {
 		return "", err

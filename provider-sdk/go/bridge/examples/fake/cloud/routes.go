@@ -12,7 +12,7 @@ import (
 	"k8s.io/cloud-provider/fake"
 )
 
-// changed does something to upstream's routes as they stand in the folder, and stores what becomes of them.
+// changed loads the stored routes into upstream's fake, changes them, and stores the result.
 func (c *Cloud) changed(work func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -26,7 +26,7 @@ func (c *Cloud) changed(work func() error) error {
 			return err
 		}
 	}
-	// Upstream's fake keeps an error for ever.
+	// Upstream's fake would keep an error for ever.
 	defer func() { c.Err = nil }()
 	if err := work(); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// standing is what the cloud has of a balancer, as the conformance suite reads it.
+// standing is a balancer's state in the cloud, as the conformance suite reads it.
 type standing struct {
 	Ports        []standingPort `json:"ports"`
 	Families     []v1.IPFamily  `json:"families"`
@@ -44,7 +44,7 @@ func asked(service *v1.Service) *standing {
 	return made
 }
 
-// attach puts these nodes, and no others, behind a balancer; a node without a machine gets nothing.
+// attach puts exactly these nodes behind a balancer; a node without a machine gets nothing.
 func (c *Cloud) attach(made *standing, nodes []*v1.Node) error {
 	made.Targets = []string{}
 	for _, node := range nodes {
@@ -60,12 +60,12 @@ func (c *Cloud) attach(made *standing, nodes []*v1.Node) error {
 	return nil
 }
 
-// standingAt is where a balancer's own file stands, beside the one that names its Service.
+// standingAt returns the path of a balancer's state, next to the file that names its Service.
 func (c *Cloud) standingAt(balancer string) string {
 	return filepath.Join(c.folder, "standing", filepath.Base(balancer))
 }
 
-// stands reads what the cloud has; nothing for the balancer of a former controller.
+// stands reads a balancer's state, which a former controller's balancer lacks.
 func (c *Cloud) stands(balancer string) (*standing, error) {
 	made := &standing{}
 	text, err := os.ReadFile(c.standingAt(balancer))
