@@ -1,4 +1,4 @@
-"""A cloud whose machines and balancers behave as their names say."""
+"""A cloud whose instances and balancers behave as their names say."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Serves a provider on a socket of its own, and clients for it."""
+"""Serves a provider on its own socket, and creates clients for it."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ class Served:
     def channel(self) -> grpc.aio.Channel:
         size = 64 << 20
         options = [("grpc.max_send_message_length", size), ("grpc.max_receive_message_length", size)]
-        # Channels of equal arguments share a connection; each test wants its own.
+        # Channels with equal arguments share a connection, but each test needs its own.
         return grpc.aio.insecure_channel(f"unix:{self.socket}", [*options, ("grpc.use_local_subchannel_pool", 1)])
 
 
@@ -77,7 +77,7 @@ async def served(provider: Provider, directory: Path, **options: Any) -> AsyncIt
 
 
 async def refused(call: Any) -> ProviderError:
-    """The error of a call that carries our details."""
+    """The error of a call that carries the contract's details."""
     with pytest.raises(grpc.aio.AioRpcError) as raised:
         async with asyncio.timeout(PATIENCE):
             await call
@@ -88,7 +88,7 @@ async def refused(call: Any) -> ProviderError:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Fails rather than hangs."""
+    """Fails instead of hanging."""
     async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.005)

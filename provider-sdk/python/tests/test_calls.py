@@ -96,7 +96,7 @@ async def test_equal_mutations_at_once_are_one(tmp_path: Path) -> None:
         first = there.load_balancers.EnsureLoadBalancer(ensure("slow", epoch=1))
         await until(lambda: cloud.began == 1)
         second = there.load_balancers.EnsureLoadBalancer(ensure("slow", epoch=2))
-        # An answered call behind it shows that the second one arrived.
+        # An answered later call shows that the second one has arrived.
         await there.instances.BatchGetInstances(batch("fine"))
         cloud.go.set()
         assert (await first).load_balancer.id == (await second).load_balancer.id == "lb-1"

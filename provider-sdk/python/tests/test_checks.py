@@ -1,4 +1,4 @@
-"""What each request must hold, and what was overtaken: the rows that all SDKs share."""
+"""Shape, revisions and epochs of requests: the rows that all SDKs share."""
 
 import re
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def test_requests_are_refused_as_in_every_sdk(row: dict[str, str]) -> None:
         checks.check(message(row), ADVERTISED)
     assert refused.value.reason_name == row["reason"]
     told = [path for path, _ in refused.value.fields]
-    # A missing message is told by the first field that it lacks: here, absent and empty are alike.
+    # The error for a missing message names its first required field: here, absent and empty are alike.
     assert told in ([], [row.get("field")]) or told[0].startswith(row["field"] + ".")
     assert bool(told) == ("field" in row)
 

@@ -1,4 +1,4 @@
-"""The one error: its code, its details, its sizes."""
+"""The one error type: its code, its details, its sizes."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""Health, reflection, and what a provider says of itself."""
+"""Health, reflection, and Discovery."""
 
 from pathlib import Path
 from typing import Any

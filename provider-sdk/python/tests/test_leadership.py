@@ -1,4 +1,4 @@
-"""Leaders: whose mutations are run, and until when; and what is done only while somebody leads."""
+"""Leaders: whose mutations run, and until when; and background work while somebody leads."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def leader(scope: str, epoch: int) -> pb.Fencing:
 
 
 class Bench(Leadership):
-    """A Leadership of one cluster, and the clock of a test."""
+    """A Leadership of one cluster, with the clock of a test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ async def test_only_the_present_leader_may_change_anything(monkeypatch: pytest.M
     for other in (leader("", 0), leader("lease", 0), leader("lease", 2), leader("other", 1)):
         assert not bench.may(other), other
     assert bench.may(leader("", 0), cluster="d")
-    # A process that was paused for so long asks the clock first.
+    # A process that was paused this long checks the clock first.
     bench.now += LONG + 1
     for anybody in (leader("lease", 1), leader("", 0)):
         assert not bench.may(anybody), "nobody leads any more"

@@ -1,4 +1,4 @@
-"""What can be seen from outside: metrics and traces."""
+"""Metrics and traces."""
 
 import asyncio
 import urllib.request

@@ -1,4 +1,4 @@
-"""Flags, and what must hold of a provider before it is served."""
+"""Flags, and the checks of a provider before it is served."""
 
 import argparse
 from datetime import timedelta

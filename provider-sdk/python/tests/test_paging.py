@@ -46,7 +46,7 @@ def test_what_goes_and_comes_during_a_walk_costs_the_others_nothing() -> None:
 
 
 def spelled(text: str) -> str:
-    """`$3000` is a text of 3000 bytes."""
+    """`$3000` means a text of 3000 bytes."""
     return "x" * int(text[1:]) if text.startswith("$") else text
 
 

@@ -1,4 +1,4 @@
-"""The texts of `proto/vectors`: what must go, and what must stay legible."""
+"""The texts of `proto/vectors`: what is redacted, and what stays legible."""
 
 import pytest
 from vectors import rows

@@ -1,4 +1,4 @@
-"""Sets of backends that are named by their digests."""
+"""Backend sets that requests name by digest."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def named(digest: str) -> pb.BackendSet:
 
 
 def seen(sets: BackendSets, given: pb.BackendSet, cluster: str = "one") -> pb.BackendSet | str:
-    """What a method sees of a set, or the digests that are not known."""
+    """What a method sees of a set, or the unknown digests."""
     request = ensure("s")
     request.cluster.uid = cluster
     request.backends.CopyFrom(given)
@@ -43,7 +43,7 @@ def test_a_set_that_came_is_known_by_its_digest_in_its_cluster() -> None:
     assert seen(sets, named("a"), "two") == "a"
     assert seen(sets, whole("a", 1), "two") == whole("a", 1)
     assert seen(sets, named("a")) == whole("a", 3)
-    # What comes again counts: nobody here can tell which of two sets a digest is of.
+    # The latest set counts: nobody here can tell which of two sets a digest belongs to.
     assert seen(sets, whole("a", 2)) == whole("a", 2)
     assert seen(sets, named("a")) == whole("a", 2)
 

@@ -1,4 +1,4 @@
-"""The socket: who can reach it, and whose it is."""
+"""The socket: who can reach it, and who owns it."""
 
 import asyncio
 import os

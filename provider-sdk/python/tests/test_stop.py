@@ -1,4 +1,4 @@
-"""The end: what began is finished, and no longer than agreed."""
+"""The stop: running work is finished, but for no longer than agreed."""
 
 import asyncio
 import contextlib

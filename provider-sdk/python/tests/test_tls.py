@@ -55,7 +55,7 @@ class Files:
     directory: Path
 
     def put(self, name: str, text: bytes) -> Path:
-        """As a rotation does: whole, under another name first."""
+        """Replaces files by renaming, as a rotation does."""
         path = self.directory / name
         (self.directory / "new").write_bytes(text)
         (self.directory / "new").replace(path)
@@ -131,7 +131,7 @@ async def test_certificates_are_read_again_when_they_change(
     async with serving(Cloud().provider(), tmp_path, endpoint=LOOPBACK, **options) as it:
         client = issue("host", authority)
         await call(it.server.endpoint, authority, client)
-        # Half a rotation: the key does not fit yet.
+        # Half of a rotation: the key does not match yet.
         renewed = issue("renewed", next_authority)
         files.put("tls.crt", renewed.pem())
         await call(it.server.endpoint, authority, client)

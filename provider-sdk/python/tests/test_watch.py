@@ -1,4 +1,4 @@
-"""A watch: its frames, its heart, its end."""
+"""A watch: its frames, its heartbeat, its end."""
 
 from datetime import timedelta
 from pathlib import Path

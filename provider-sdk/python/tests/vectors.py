@@ -8,7 +8,7 @@ _FOLDER = Path(__file__).parents[3] / "proto/vectors"
 
 
 def rows(name: str) -> list[dict[str, Any]]:
-    """Answer all rows of a file."""
+    """Return all rows of a file."""
     found: list[dict[str, Any]] = json.loads((_FOLDER / f"{name}.json").read_text())
     assert found
     return found
