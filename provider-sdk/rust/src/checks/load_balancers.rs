@@ -67,7 +67,7 @@ impl Shape for BatchUpdateLoadBalancersRequest {
             let uid = update(&format!("items[{at}]"), item, self.backend_sets.len())?;
             if !seen.insert(uid) {
                 let field = format!("items[{at}].service.ref.uid");
-                return Err(ProviderError::invalid_argument_shape(&field, "is doubled"));
+                return Err(ProviderError::invalid_argument_shape(&field, "is a duplicate"));
             }
         }
         Ok(())

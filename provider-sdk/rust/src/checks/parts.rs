@@ -83,7 +83,10 @@ pub(super) fn keys<'a>(field: &str, keys: impl Iterator<Item = &'a str>) -> Resu
     for (at, key) in keys.enumerate() {
         text(&format!("{field}[{at}].key"), key, LONG)?;
         if !seen.insert(key) {
-            return Err(ProviderError::invalid_argument_shape(&format!("{field}[{at}].key"), "is doubled"));
+            return Err(ProviderError::invalid_argument_shape(
+                &format!("{field}[{at}].key"),
+                "is a duplicate",
+            ));
         }
     }
     Ok(())

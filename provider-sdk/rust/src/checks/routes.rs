@@ -49,7 +49,7 @@ impl Shape for BatchEnsureRoutesRequest {
             parts::text(&field, &item.destination_cidr, CIDR)?;
             parts::node(&format!("items[{at}].target"), &item.target)?;
             if !seen.insert(item.destination_cidr.as_str()) {
-                return Err(ProviderError::invalid_argument_shape(&field, "is doubled"));
+                return Err(ProviderError::invalid_argument_shape(&field, "is a duplicate"));
             }
         }
         Ok(())

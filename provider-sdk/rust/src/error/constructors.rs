@@ -110,7 +110,7 @@ impl ProviderError {
     /// A quota is exhausted: its subject (an account, a region), and what it limits.
     #[must_use]
     pub fn quota_exceeded(subject: &str, what: &str) -> Self {
-        Self::new(R::QuotaExceeded, format!("quota of {subject} is used up: {what}"))
+        Self::new(R::QuotaExceeded, format!("quota of {subject} is exhausted: {what}"))
             .with_quota(subject, what)
     }
 

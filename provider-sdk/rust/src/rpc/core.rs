@@ -239,7 +239,7 @@ async fn within<T>(timeout: Option<Duration>, work: impl Future<Output = T>) -> 
     let Some(timeout) = timeout else { return Ok(work.await) };
     time::timeout(deadline::patience(timeout), work)
         .await
-        .map_err(|_| Status::deadline_exceeded("the deadline passed; the outcome is not known"))
+        .map_err(|_| Status::deadline_exceeded("the deadline has passed; the outcome is unknown"))
 }
 
 type Ended<A> = Result<Result<A>, Box<dyn Any + Send>>;

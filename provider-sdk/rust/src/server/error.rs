@@ -44,7 +44,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// Another process answers on the socket.
-    #[error("{} is already in use: a process answers on it; stop that one or choose another --endpoint", .path.display())]
+    #[error("{} is already in use: a process listens on it; stop it or choose another --endpoint", .path.display())]
     InUse {
         /// The path.
         path: PathBuf,

@@ -38,7 +38,7 @@ impl Trust {
             }
             (Self::Certificate, Some(Peer::Tls { certificate: Some(_), .. })) => None,
             (Self::WithinTheProcess, _) => None,
-            _ => Some(ProviderError::peer_not_trusted("the peer is not known")),
+            _ => Some(ProviderError::peer_not_trusted("the peer is unknown")),
         }
     }
 }

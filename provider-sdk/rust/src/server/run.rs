@@ -124,7 +124,7 @@ async fn drained(
     }
     tracing::warn!(
         mutations = life.mutations.len(),
-        "the time to stop is over; running mutations are abandoned"
+        "the grace period is over; running mutations are abandoned"
     );
     life.give_up.cancel();
     if let Ok(ended) = time::timeout(LAST_WORDS, &mut all).await {

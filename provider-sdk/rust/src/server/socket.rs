@@ -92,7 +92,7 @@ async fn remove_stale(path: &Path) -> Result<(), ServeError> {
     }
     match time::timeout(ANSWER_WITHIN, UnixStream::connect(path)).await {
         Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => {
-            tracing::info!(path = %path.display(), "a stale socket is removed");
+            tracing::info!(path = %path.display(), "removing a stale socket");
             fs::remove_file(path).map_err(|source| listen(path, source))
         }
         Ok(Err(source)) if source.kind() == ErrorKind::PermissionDenied => Err(listen(path, source)),
