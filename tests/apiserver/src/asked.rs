@@ -1,4 +1,4 @@
-//! One request, as it arrived and as it is understood.
+//! One request, as received and as parsed.
 
 use std::{fmt, sync::Arc};
 
@@ -7,24 +7,24 @@ use hyper::body::Bytes;
 use kube::client::Body;
 use serde_json::Value;
 
-/// What a request wants, in Kubernetes' words.
+/// What a request does, in Kubernetes' words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
     /// One object.
     Get,
-    /// All of a kind.
+    /// All objects of a kind.
     List,
-    /// Changes, perhaps after all of a kind.
+    /// Changes, optionally after all objects of a kind.
     Watch,
     /// A new object.
     Create,
     /// The whole object.
     Update,
-    /// A part of it.
+    /// Part of an object.
     Patch,
-    /// Away with it.
+    /// Deletes the object.
     Delete,
-    /// Away with all of them.
+    /// Deletes all objects of a collection.
     DeleteCollection,
 }
 
@@ -46,19 +46,19 @@ impl fmt::Display for Verb {
 /// One request.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// Who asks.
+    /// The client that sent it.
     pub client: Arc<str>,
-    /// What it wants; none if the path is none of a resource.
+    /// The verb; none if the path is not that of a resource.
     pub verb: Option<Verb>,
-    /// `GET` and so on.
+    /// The HTTP method.
     pub method: Method,
     /// The path alone.
     pub path: String,
-    /// What stands behind the question mark.
+    /// The query, without the question mark.
     pub query: String,
     /// The API group of the path; empty for the core group.
     pub group: String,
-    /// `nodes` and so on; empty if the path is none of a resource.
+    /// `nodes` and so on; empty if the path is not that of a resource.
     pub resource: String,
     /// Empty for cluster-scoped objects and for all namespaces.
     pub namespace: String,
@@ -66,11 +66,10 @@ pub struct Asked {
     pub name: String,
     /// `status`, or empty.
     pub subresource: String,
-    /// What the body is.
+    /// The content type of the body.
     pub content_type: String,
-    /// What the answer shall be.
+    /// The content types that the client accepts.
     pub accept: String,
-    /// The body.
     pub body: Bytes,
 }
 
@@ -151,19 +150,19 @@ impl Asked {
         self.parameter(name).is_some_and(|value| matches!(value.as_str(), "true" | "1"))
     }
 
-    /// The body as JSON, null if it is none.
+    /// The body as JSON, null if it is not JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// Method and path in one word, for assertions.
+    /// Method and path as one text, for assertions.
     #[must_use]
     pub fn line(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
 
-    /// Verb, resource and subresource in one word: `patch services/status`.
+    /// Verb, resource and subresource as one text: `patch services/status`.
     #[must_use]
     pub fn word(&self) -> String {
         let verb = self.verb.map_or_else(|| self.method.to_string(), |verb| verb.to_string());

@@ -1,4 +1,4 @@
-//! Bad days, at will and at any moment: for one client or for all of them.
+//! Faults on demand, at any moment: for one client or for all of them.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,16 +8,16 @@ use tokio::sync::watch;
 
 use crate::{asked::Asked, refusal::Refusal};
 
-/// What happens to one request, instead of or on top of what would have happened.
+/// What happens to one request, instead of or in addition to the usual.
 #[derive(Debug, Clone)]
 pub enum Fault {
-    /// It is heard so much later, and then as if nothing had been.
+    /// It is processed this much later, and then as usual.
     Delay(Duration),
-    /// It is applied, and answered so much later.
+    /// It is applied, but answered this much later.
     AnswerAfter(Duration),
     /// It is not applied but refused.
     Refuse(Refusal),
-    /// It is applied, and answered with this all the same, as a timeout between the apiserver and etcd is.
+    /// It is applied, but answered with this refusal, as on a timeout between the apiserver and etcd.
     RefuseAfter(Refusal),
     /// It is not applied; the connection breaks.
     Lose,
@@ -34,46 +34,46 @@ pub enum Fault {
         /// Anything, JSON or not.
         body: Bytes,
     },
-    /// The head of the answer comes, and half of the body, and no more.
+    /// The client receives the head and half of the body, and nothing more.
     Stall,
-    /// A watch that ends after so many lines.
+    /// A watch ends after this many lines.
     EndWatch {
-        /// None is: at once.
+        /// Without a value, at once.
         after: usize,
-        /// How.
+        /// How it ends.
         cut: Cut,
     },
 }
 
-/// How a watch ends before its time.
+/// How a watch ends early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
     /// As if it had timed out.
     End,
     /// The connection breaks, in the middle of a line.
     Break,
-    /// Nothing more comes, not even an end.
+    /// Nothing more arrives, not even an end.
     Silence,
 }
 
-/// Which state a client is shown where it accepts an older one: LIST and GET with resourceVersion 0, watches, streaming
+/// Which state a client sees where it accepts an older one: LIST and GET with resourceVersion 0, watches, streaming
 /// lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum View {
-    /// The newest one.
+    /// The newest state.
     #[default]
     Current,
-    /// That of so many writes ago.
+    /// The state of this many writes ago.
     Behind(u64),
-    /// That of a replica that stopped following at this version.
+    /// The state of a replica that stopped following at this version.
     StoppedAt(u64),
-    /// That of so long ago.
+    /// The state of this long ago.
     Late(Duration),
 }
 
 type Interceptor = Arc<Mutex<dyn FnMut(&Asked) -> Option<Fault> + Send>>;
 
-/// The faults of one client, or of all. Cheap to clone. Changes take effect at once, on open watches too.
+/// The faults of one client, or of all. Cheap to clone. Changes take effect at once, even on open watches.
 #[derive(Clone)]
 pub struct Faults {
     state: Arc<Mutex<State>>,
@@ -92,15 +92,15 @@ pub(crate) struct State {
     numbered: u64,
 }
 
-/// What a client has to bear, its own faults and everybody's together.
+/// The faults that apply to one client: its own and everybody's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bearing {
-    /// Before and after it is applied.
+    /// Before and after the request is applied.
     pub(crate) delays: [Duration; 2],
     pub(crate) view: View,
     pub(crate) streaming_lists: bool,
     pub(crate) silent: bool,
-    /// Counts cuts; a watch ends when it differs from when it began.
+    /// Counts cuts; a watch ends when this differs from its value when the watch began.
     pub(crate) cuts: [u64; 2],
     pub(crate) cut: [Option<Cut>; 2],
 }
@@ -121,23 +121,23 @@ impl Faults {
         Self { state: Arc::default(), switched }
     }
 
-    /// Every request takes so long before it is applied and until it is answered.
+    /// Delays every request by this much before it is applied, and its answer by this much.
     pub fn latency(&self, before: Duration, after: Duration) {
         self.state.lock().delays = [before, after];
     }
 
-    /// Which state is shown where an older one is accepted.
+    /// Sets which state clients see where they accept an older one.
     pub fn view(&self, view: View) {
         self.state.lock().view = view;
         self.switched.send_replace(());
     }
 
-    /// Whether there are streaming lists; open watches stay.
+    /// Whether streaming lists are supported; open watches stay.
     pub fn streaming_lists(&self, on: bool) {
         self.state.lock().no_streaming_lists = !on;
     }
 
-    /// Whether watches stay open and say nothing. What they missed comes when they may speak again.
+    /// Keeps watches open but silent. They deliver what they missed once they may speak again.
     pub fn silence_watches(&self, on: bool) {
         self.state.lock().silent = on;
         self.switched.send_replace(());
@@ -152,8 +152,8 @@ impl Faults {
         self.switched.send_replace(());
     }
 
-    /// Asks `interceptor` about every request before it is looked at. It may change the world, and returns a fault or
-    /// none; the first that is no delay counts. It stays until the answer of this is dropped.
+    /// Calls `interceptor` for every request before it is processed. It may change the world, and returns a fault or
+    /// none; the first that is not a delay counts. It stays until the returned value is dropped.
     pub fn intercept(
         &self,
         interceptor: impl FnMut(&Asked) -> Option<Fault> + Send + 'static,
@@ -165,18 +165,18 @@ impl Faults {
         Interception { faults: Some(self.clone()), number }
     }
 
-    /// The next request that `matches` gets this fault.
+    /// Gives the next request that `matches` this fault.
     pub fn next(&self, matches: impl Fn(&Asked) -> bool + Send + 'static, fault: Fault) {
         let mut fault = Some(fault);
         self.intercept(move |asked| if matches(asked) { fault.take() } else { None }).stay();
     }
 
-    /// All requests that `matches` get this fault, until it is cleared.
+    /// Gives all requests that `matches` this fault, until it is cleared.
     pub fn every(&self, matches: impl Fn(&Asked) -> bool + Send + 'static, fault: Fault) -> Interception {
         self.intercept(move |asked| matches(asked).then(|| fault.clone()))
     }
 
-    /// A fair day again. Watches that were cut stay so.
+    /// Clears all faults. Watches that were cut stay so.
     pub fn clear(&self) {
         let mut state = self.state.lock();
         let (cuts, cut, numbered) = (state.cuts, state.cut, state.numbered);
@@ -185,9 +185,9 @@ impl Faults {
         self.switched.send_replace(());
     }
 
-    /// What the interceptors say to a request: faults in their order, up to the first that is no delay.
+    /// The faults that the interceptors return for a request, in order, up to the first that is not a delay.
     pub(crate) fn told(&self, asked: &Asked) -> Vec<Fault> {
-        // They run without the lock: they may switch faults.
+        // They run without the lock, since they may change faults.
         let interceptors: Vec<_> =
             self.state.lock().interceptors.iter().map(|(_, one)| one.clone()).collect();
         let mut faults = Vec::new();
@@ -203,7 +203,7 @@ impl Faults {
         faults
     }
 
-    /// With those of everybody.
+    /// Combines these faults with everybody's.
     pub(crate) fn with(&self, all: &Self) -> Bearing {
         let (own, all) = (self.state.lock(), all.state.lock());
         Bearing {
@@ -218,13 +218,13 @@ impl Faults {
 }
 
 impl Bearing {
-    /// How a watch that began under `before` was cut since, if it was.
+    /// How a watch that began under `before` has been cut since, if it was.
     pub(crate) fn cut_since(&self, before: &Self) -> Option<Cut> {
         (0..2).find(|at| self.cuts[*at] != before.cuts[*at]).and_then(|at| self.cut[at])
     }
 }
 
-/// An interceptor at work; it goes with this.
+/// An active interceptor; dropping this removes it.
 #[derive(Debug)]
 #[must_use = "the interceptor goes with it"]
 pub struct Interception {
@@ -233,7 +233,7 @@ pub struct Interception {
 }
 
 impl Interception {
-    /// It stays until [`Faults::clear`].
+    /// Keeps it until [`Faults::clear`].
     pub fn stay(mut self) {
         self.faults = None;
     }

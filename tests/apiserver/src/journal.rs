@@ -1,4 +1,4 @@
-//! What was written, by whom.
+//! The journal of writes.
 
 use std::sync::Arc;
 
@@ -9,33 +9,32 @@ use crate::{
     object::{Key, Object},
 };
 
-/// One committed write. A deletion that finalizers hold back is one without being [`Write::is_deletion`].
+/// One committed write. A deletion that finalizers hold back is a write, but not [`Write::is_deletion`].
 #[derive(Debug, Clone)]
 pub struct Write {
-    /// When, on the server's clock.
+    /// When, by the server's clock.
     pub at: Timestamp,
-    /// Who: the name given to [`crate::ApiServer::client`], `world`, or `apiserver` for an Event that expired.
+    /// The writer: the name given to [`crate::ApiServer::client`], `world`, or `apiserver` for an Event that expired.
     pub client: Arc<str>,
-    /// How.
     pub verb: Verb,
     /// `status`, or empty.
     pub subresource: &'static str,
     /// The plural, such as `nodes`.
     pub resource: &'static str,
-    /// What names the object.
+    /// The object's namespace and name.
     pub key: Key,
     /// Its uid.
     pub uid: String,
-    /// The resource version that the write got.
+    /// The resource version of the write.
     pub version: u64,
-    /// The object before; none if it is new.
+    /// The object before; none if it was created.
     pub before: Option<Arc<Object>>,
-    /// The object after; none if it is gone.
+    /// The object after; none if it was removed.
     pub after: Option<Arc<Object>>,
 }
 
 impl Write {
-    /// Whether the object is gone with it.
+    /// Whether the write removed the object.
     #[must_use]
     pub fn is_deletion(&self) -> bool {
         self.after.is_none()

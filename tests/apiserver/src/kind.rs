@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::rules::Special;
 
-/// One kind of object. The usual ones are there; others are added with [`crate::Options::kinds`].
+/// One kind of object. The usual ones are built in; add others with [`crate::Options::kinds`].
 #[derive(Debug, Clone)]
 pub struct Kind {
     pub(crate) group: &'static str,
@@ -28,14 +28,14 @@ pub struct Kind {
     pub(crate) ttl: Option<Duration>,
     pub(crate) special: Special,
     pub(crate) decode: fn(&Value) -> Result<Value, serde_json::Error>,
-    /// Lists that a strategic merge patch merges: the path, and the key of their items (none: plain values).
+    /// Lists that a strategic merge patch merges: the path, and the key of their items (none for plain values).
     pub(crate) merged_lists: &'static [(&'static str, Option<&'static str>)],
-    /// What a field selector may name besides the metadata.
+    /// The fields that a field selector may name besides the metadata.
     pub(crate) selectable: &'static [&'static str],
 }
 
 impl Kind {
-    /// A kind without rules of its own, its fields unknown.
+    /// A kind without rules of its own, whose fields are unknown.
     #[must_use]
     pub fn plain(
         group: &'static str,
@@ -63,20 +63,20 @@ impl Kind {
         }
     }
 
-    /// With a status subresource.
+    /// Adds a status subresource.
     #[must_use]
     pub fn with_status(mut self) -> Self {
         self.status = true;
         self
     }
 
-    /// As in `kind: Node`.
+    /// The kind's name, for example `Node`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// As in a path: `nodes`.
+    /// The name in paths, for example `nodes`.
     #[must_use]
     pub fn plural(&self) -> &'static str {
         self.plural
@@ -97,7 +97,7 @@ impl Kind {
     }
 }
 
-/// What is served without being asked for.
+/// The kinds that are always served.
 pub(crate) fn builtin() -> Vec<Arc<Kind>> {
     let plain = |name, plural, namespaced| Kind::plain("", "v1", name, plural, namespaced);
     let kinds = [

@@ -1,15 +1,15 @@
 //! A kube-apiserver in memory, for tests and simulations.
 //!
-//! In: an [`ApiServer`], and for each process that talks to it a name. Out: a [`kube::Client`] for that process, a log of
-//! every write, and every bad day that an apiserver can have: latency, throttling, lost requests and answers, watches that
-//! break or fall silent, reads from a replica that lags, compaction, restarts.
+//! In: an [`ApiServer`], and a name for each process that talks to it. Out: a [`kube::Client`] for that process, a log
+//! of every write, and every fault that an apiserver can have: latency, throttling, lost requests and answers, watches
+//! that break or fall silent, reads from a replica that lags, compaction, restarts.
 //!
-//! It answers as kube-apiserver v1.36 does: `tests/parity.rs` puts the same requests to both and compares. What is
-//! stored is stamped, defaulted, validated and versioned; a write that changes nothing writes nothing; LIST pages are
+//! It answers as kube-apiserver v1.36 does: `tests/parity.rs` sends the same requests to both and compares. It stamps,
+//! defaults, validates and versions what it stores; a write that changes nothing is not a write; LIST pages are
 //! of one version; watches resume, bookmark, stream lists and expire.
 //!
-//! Everything runs in the caller's task on tokio's clock, paused or not, and nothing is random but by the seed in
-//! [`Options`]: the same calls at the same times give the same answers, to the byte.
+//! Everything runs in the caller's task on tokio's clock, paused or not, and all randomness comes from the seed in
+//! [`Options`]: the same calls at the same times get the same answers, byte for byte.
 //!
 //! ```
 //! # use k8s_openapi::api::core::v1::Node;
@@ -21,7 +21,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Not there, because nobody here needs it: authorisation, server-side apply, protobuf, webhooks, garbage collection.
+//! Missing, because nothing here needs it: authorisation, server-side apply, protobuf, webhooks, garbage collection.
 
 mod asked;
 mod faults;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::kind::Kind;
 
-/// What names an object within its kind. They sort as etcd's keys do.
+/// An object's namespace and name. Keys sort as etcd's keys do.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     path: Box<str>,
@@ -17,7 +17,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// An object in a namespace; an empty namespace is none.
+    /// A key; an empty namespace means none.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
         if namespace.is_empty() {
@@ -33,7 +33,6 @@ impl Key {
         &self.path[..self.name.saturating_sub(1)]
     }
 
-    /// The name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.path[self.name..]
@@ -59,13 +58,13 @@ pub struct Object {
     key: Key,
     uid: String,
     version: u64,
-    /// How much of `body` names the kind.
+    /// The length of the head of `body`, which names the kind.
     head: usize,
     body: Bytes,
 }
 
 impl Object {
-    /// Takes what is complete but for the kind.
+    /// Creates a version from a value that is complete except for the kind.
     pub(crate) fn new(kind: &Arc<Kind>, key: Key, version: u64, mut value: Value) -> Self {
         let head = format!(r#"{{"kind":"{}","apiVersion":"{}","#, kind.name, kind.api_version());
         if let Some(map) = value.as_object_mut() {
@@ -84,13 +83,13 @@ impl Object {
         }
     }
 
-    /// Of which kind it is.
+    /// The object's kind.
     #[must_use]
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
 
-    /// What names it.
+    /// The object's namespace and name.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
@@ -108,19 +107,19 @@ impl Object {
         self.version
     }
 
-    /// As it is sent, kind included.
+    /// The object as sent, kind included.
     #[must_use]
     pub fn body(&self) -> &Bytes {
         &self.body
     }
 
-    /// As JSON, parsed anew with each call.
+    /// The object as JSON, parsed on each call.
     #[must_use]
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// Some of it: `T` may hold only what is looked at.
+    /// Decodes part of the object: `T` may have only the fields of interest.
     ///
     /// # Errors
     /// `T` does not fit.
@@ -128,7 +127,7 @@ impl Object {
         serde_json::from_slice(&self.body)
     }
 
-    /// As an item of a list, where the kind is told once.
+    /// Appends the object as an item of a list, without the kind.
     pub(crate) fn push_item(&self, list: &mut Vec<u8>) {
         list.push(b'{');
         list.extend_from_slice(&self.body[self.head..]);

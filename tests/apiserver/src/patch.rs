@@ -36,11 +36,11 @@ fn json(object: &mut Value, patch: Value) -> Result<(), Refusal> {
         .map_err(|error| Refusal::bad_request(format!("error decoding patch: {error}")))?;
     for operation in operations {
         let operation = match operation {
-            // The apiserver's library takes a test against null as one for absence …
+            // The apiserver's library accepts a test against null if the value is absent …
             PatchOperation::Test(test) if test.value.is_null() && is_absent(object, test.path.as_str()) => {
                 continue;
             }
-            // … and replaces what is not there.
+            // … and a replacement of an absent value.
             PatchOperation::Replace(replace) if is_absent(object, replace.path.as_str()) => {
                 PatchOperation::Add(AddOperation { path: replace.path, value: replace.value })
             }
@@ -51,7 +51,7 @@ fn json(object: &mut Value, patch: Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether the parent is there and the value is not.
+/// Whether the value is absent although its parent exists.
 fn is_absent(object: &Value, path: &str) -> bool {
     path.rsplit_once('/').is_some_and(|(parent, _)| {
         object.pointer(parent).is_some_and(Value::is_object) && object.pointer(path).is_none()
@@ -125,7 +125,7 @@ fn strategic(
     Ok(())
 }
 
-/// The apiserver calls it an error of its own.
+/// The apiserver reports this as an internal error.
 fn unmergeable(message: String) -> Refusal {
     Refusal::new(500, "", message)
 }
@@ -176,7 +176,7 @@ fn list(
     Ok(in_order(left, named, old, |item| item[key].clone()))
 }
 
-/// What the patch does not name keeps its place before what it names only if it stood there before.
+/// Orders the items: those that the patch does not name keep their place before named ones only if they preceded them.
 fn in_order(left: Vec<Value>, named: Vec<Value>, old: &[Value], key: impl Fn(&Value) -> Value) -> Vec<Value> {
     let place = |item: &Value| old.iter().position(|one| key(one) == key(item));
     let (mut left, mut named) = (left.into_iter().peekable(), named.into_iter().peekable());

@@ -1,4 +1,4 @@
-//! What the apiserver says when it refuses.
+//! The apiserver's refusals.
 
 use std::time::Duration;
 
@@ -14,33 +14,33 @@ pub struct Refusal {
     pub code: u16,
     /// Empty for an internal error without a reason.
     pub reason: &'static str,
-    /// For people.
+    /// The message for people.
     pub message: String,
-    /// Which object.
+    /// The object concerned.
     pub about: Option<Box<About>>,
-    /// The fields that are wrong.
+    /// The invalid fields.
     pub causes: Vec<Cause>,
-    /// When to come again.
+    /// When to retry.
     pub retry_after: Option<Duration>,
 }
 
-/// What a refusal is about. Empty parts are left out.
+/// The object that a refusal concerns. Empty parts are omitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct About {
     /// The object's name.
     pub name: String,
     /// Its API group.
     pub group: &'static str,
-    /// Its kind, or the plural of it.
+    /// Its kind, or the kind's plural.
     pub kind: &'static str,
 }
 
-/// One field that is wrong.
+/// One invalid field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
     /// `FieldValueInvalid`, `FieldValueRequired` and so on.
     pub reason: &'static str,
-    /// Which one, as a path with dots.
+    /// The field, as a path with dots.
     pub field: String,
     /// What is wrong with it.
     pub message: String,
@@ -82,7 +82,7 @@ impl Refusal {
         Self { code, reason, message: message.into(), about: None, causes: Vec::new(), retry_after: None }
     }
 
-    /// Priority and fairness, or the limit of requests in flight, sends it away.
+    /// Priority and fairness, or the limit of requests in flight, rejects the request.
     #[must_use]
     pub fn too_many_requests(retry_after: Duration) -> Self {
         let message = "Too many requests, please try again later.";

@@ -68,18 +68,18 @@ const KEPT: [&str; 13] = [
     "operatingSystem",
     "architecture",
 ];
-/// Numbers and truth values that are left out if zero.
+/// Numbers and booleans that are omitted if zero.
 const DROPPED: [&str; 6] =
     ["nodePort", "healthCheckNodePort", "unschedulable", "publishNotReadyAddresses", "generation", "count"];
 
-/// An object as the apiserver decodes and encodes it: unknown fields and empty values are gone.
+/// An object as the apiserver decodes and encodes it: without unknown fields and empty values.
 ///
 /// # Errors
 /// A field is of another type.
 pub(crate) fn decoded(kind: &Kind, value: Value) -> Result<Value, serde_json::Error> {
     let value = match (kind.decode)(&value) {
         Ok(typed) => typed,
-        // What is missing is zero there, and validation may have a word on it.
+        // Missing fields are zero there, and left to validation.
         Err(error) if error.to_string().starts_with("missing field") => value,
         Err(error) => return Err(error),
     };
@@ -95,7 +95,7 @@ pub(crate) fn encoded(kind: &Kind, mut value: Value) -> Value {
     value
 }
 
-/// Puts an empty object where nothing stands.
+/// Adds an empty object where there is none.
 fn complete(object: &mut Value, path: &[&str]) {
     let part = path.iter().fold(object, |object, field| &mut object[*field]);
     if part.is_null() {
@@ -128,7 +128,7 @@ fn tidy(kind: &Kind, value: &mut Value) {
     }
 }
 
-/// Fills in what a user may leave out.
+/// Fills in the defaults.
 pub(crate) fn default(kind: &Kind, object: &mut Value) {
     match kind.special {
         Special::Service => service::default(object),
@@ -156,7 +156,7 @@ fn set_default(object: &mut Value, key: &str, value: Value) {
     }
 }
 
-/// `stringData` is for writing only.
+/// `stringData` is write-only.
 fn move_texts(secret: &mut Value) {
     use base64::{Engine, engine::general_purpose::STANDARD};
     let texts = secret.as_object_mut().and_then(|map| map.remove("stringData"));
@@ -165,7 +165,7 @@ fn move_texts(secret: &mut Value) {
     }
 }
 
-/// What a new object may not bring along, and what it gets without asking.
+/// Drops what a new object may not have, and adds what it gets automatically.
 pub(crate) fn prepare_new(kind: &Kind, object: &mut Value, allocator: &mut Allocator) {
     match kind.special {
         Special::Node => node::taint_not_ready(object),
@@ -183,7 +183,7 @@ pub(crate) fn prepare_new(kind: &Kind, object: &mut Value, allocator: &mut Alloc
     }
 }
 
-/// The main resource keeps the status, the status subresource everything else but metadata.
+/// The main resource keeps the old status, the status subresource everything else except metadata.
 pub(crate) fn prepare_changed(
     kind: &Kind,
     of_status: bool,
@@ -216,7 +216,7 @@ pub(crate) fn prepare_changed(
     }
 }
 
-/// What is wrong with an object, new or changed.
+/// The errors of an object, new or changed.
 pub(crate) fn wrong(kind: &Kind, of_status: bool, object: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = match kind.special {
         Special::Node => node::wrong(of_status, object, old),
@@ -253,7 +253,7 @@ fn event(event: &Value) -> Vec<Cause> {
     vec![Cause::invalid("involvedObject.namespace", &json!(about), "does not match event.namespace")]
 }
 
-/// Nothing new comes into a namespace that goes.
+/// Nothing can be created in a namespace that is being deleted.
 pub(crate) fn refuse_in_namespace(
     kind: &Kind,
     name: &str,

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{kind::Kind, object::Object, refusal::Refusal};
 
-/// Which objects of a kind a request is about. The default is all of them.
+/// The objects of a kind that a request selects; by default all.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selector {
     labels: Vec<(String, Rule)>,
@@ -63,7 +63,7 @@ impl Selector {
     }
 }
 
-/// A field as a selector sees it: what is absent is the zero value.
+/// A field as a selector sees it: an absent field is the zero value.
 fn text(value: &Value, field: &str) -> String {
     let found = field.split('.').fold(value, |value, part| &value[part]);
     match found {
@@ -109,7 +109,7 @@ fn parse_labels(text: &str) -> Result<Vec<(String, Rule)>, Refusal> {
     Ok(rules)
 }
 
-/// Up to the next comma outside of parentheses.
+/// The position of the next comma outside of parentheses.
 fn end_of_term(text: &str) -> usize {
     let mut depth = 0_i32;
     for (at, c) in text.char_indices() {

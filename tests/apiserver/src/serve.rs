@@ -1,4 +1,4 @@
-//! One request: through the faults, to the store, and back.
+//! The path of one request: through the faults, to the store, and back.
 
 mod events;
 mod read;
@@ -31,20 +31,20 @@ use crate::{
     write::{Deleted, Deletion, Target},
 };
 
-/// A request or an answer that did not arrive.
+/// A request or an answer that was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
     /// Nobody listens.
     #[error("connection refused")]
     Refused,
-    /// It broke.
+    /// The connection broke.
     #[error("connection reset by peer")]
     Reset,
 }
 
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, Lost>>;
 
-/// The way of one client to the server.
+/// One client's connection to the server.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     server: ApiServer,
@@ -138,7 +138,7 @@ impl Endpoint {
         answered.unwrap_or_else(|refusal| refuse(&refusal))
     }
 
-    /// Paths that are none of a resource.
+    /// Answers paths that are not those of a resource.
     fn other(&self, asked: &Asked) -> Answer {
         match asked.path.as_str() {
             "/readyz" | "/livez" | "/healthz" => respond(200, Bytes::from_static(b"ok")),
@@ -161,7 +161,7 @@ impl Endpoint {
         group == "events.k8s.io" || store.collections.iter().any(|one| one.kind.group == group)
     }
 
-    /// Which collection is asked for, and in which shape.
+    /// The collection of a request, and the shape in which it is served.
     fn resource(&self, asked: &Asked) -> Result<(usize, Shape), Refusal> {
         let (group, shape) = match (asked.group.as_str(), asked.resource.as_str()) {
             ("events.k8s.io", "events") => ("", Shape::NewEvent),
@@ -256,17 +256,17 @@ impl Endpoint {
     }
 }
 
-/// In which form objects are answered.
+/// The form in which objects are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     Whole,
     Partial,
-    /// As `events.k8s.io` has it.
+    /// The form of `events.k8s.io`.
     NewEvent,
 }
 
 impl Shape {
-    /// Kind and version of an object on the wire.
+    /// Kind and API version of an object on the wire.
     fn names(self, kind: &Kind) -> (&'static str, String) {
         match self {
             Self::Whole => (kind.name, kind.api_version()),
@@ -335,7 +335,7 @@ fn object_answer(code: u16, shape: Shape, object: &Object) -> Answer {
     respond(code, shape.render(object))
 }
 
-/// As a path is answered that nobody serves.
+/// The answer for a path that nobody serves.
 fn not_found() -> Answer {
     respond(404, Bytes::from_static(b"404 page not found\n"))
 }
@@ -361,7 +361,7 @@ fn with_head(code: u16, body: UnsyncBoxBody<Bytes, Lost>) -> Answer {
     answer
 }
 
-/// The head and half of the body, and then nothing.
+/// Sends the head and half of the body, and then nothing.
 async fn stalled(answer: Answer) -> Answer {
     let (head, body) = answer.into_parts();
     let whole = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
@@ -376,7 +376,7 @@ async fn pause(time: Duration) {
     }
 }
 
-/// What a generated name ends with.
+/// The suffix of a generated name.
 pub(crate) fn suffix(server: &ApiServer) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut random = server.0.random.lock();

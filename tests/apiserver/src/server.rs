@@ -1,4 +1,4 @@
-//! The server: its options, its clients, its log, its end and its return.
+//! The server: its options, its clients, its journal, its stops and starts.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -22,24 +22,24 @@ use crate::{
     world::World,
 };
 
-/// How a server is made. The default is what most want.
+/// The options of a server. The defaults suit most uses.
 #[derive(Clone)]
 pub struct Options {
-    /// What time it is when the server starts; it goes on as tokio's clock does.
+    /// The time at which the server starts; from there it follows tokio's clock.
     pub start: Timestamp,
-    /// A clock instead, if one is given.
+    /// A clock to use instead.
     pub clock: Option<Arc<dyn Fn() -> Timestamp + Send + Sync>>,
-    /// For generated names and the length of watches that name none.
+    /// For generated names, and for the length of watches that do not set it.
     pub seed: u64,
-    /// How many changes of each kind are kept for watches that resume; with more, they expire.
+    /// How many changes of each kind are kept for watches that resume; older ones expire.
     pub history: usize,
     /// How many writes the journal keeps.
     pub journal: usize,
     /// Whether requests are kept for [`ApiServer::take_requests`].
     pub keep_requests: bool,
-    /// More kinds than the usual ones.
+    /// Kinds in addition to the built-in ones.
     pub kinds: Vec<Kind>,
-    /// How often a watch is told how far it is.
+    /// The interval of bookmarks.
     pub bookmarks: Duration,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Debug for Options {
     }
 }
 
-/// What a restart leaves of the past.
+/// What a restart keeps of the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum History {
     /// Watches resume where they were.
@@ -94,13 +94,13 @@ pub(crate) struct Inner {
     counts: Mutex<BTreeMap<(Arc<str>, String), u64>>,
     life: Mutex<Life>,
     pub(crate) random: Mutex<fastrand::Rng>,
-    /// Whenever faults or the server's life change.
+    /// Signals changes of faults and of the server's life.
     pub(crate) switched: watch::Sender<()>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Life {
-    /// Counts its ends.
+    /// Counts the lives of the server.
     number: u64,
     down_until: Option<Instant>,
     down: bool,
@@ -145,19 +145,19 @@ impl ApiServer {
         server
     }
 
-    /// A client of that name. Has to be called inside of a tokio runtime.
+    /// A client with this name. Call it within a tokio runtime.
     #[must_use]
     pub fn client(&self, name: &str) -> Client {
         Client::new(self.endpoint(name), "default")
     }
 
-    /// What a client is made of, for those who put something around it.
+    /// The service that a client consists of, for callers that wrap it.
     #[must_use]
     pub fn endpoint(&self, name: &str) -> Endpoint {
         Endpoint::new(self.clone(), name, self.faults_of(name))
     }
 
-    /// The faults that all clients have to bear.
+    /// The faults that all clients have.
     #[must_use]
     pub fn faults(&self) -> Faults {
         self.0.all.clone()
@@ -170,13 +170,13 @@ impl ApiServer {
         clients.entry(client.into()).or_insert_with(|| Faults::new(self.0.switched.clone())).clone()
     }
 
-    /// The objects themselves, past HTTP and past all faults.
+    /// The objects themselves, bypassing HTTP and all faults.
     #[must_use]
     pub fn world(&self) -> World {
         World::new(self.clone())
     }
 
-    /// What time it is.
+    /// The server's time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         match &self.0.options.clock {
@@ -191,7 +191,7 @@ impl ApiServer {
         self.0.store.lock().version
     }
 
-    /// Calls `hook` after each write, when it is visible and before it is answered. It may read the world, and write.
+    /// Calls `hook` after each write, when it is visible but not yet answered. It may read the world, and write.
     pub fn on_write(&self, hook: impl Fn(&Write) + Send + Sync + 'static) {
         self.0.hooks.write().push(Arc::new(hook));
     }
@@ -217,12 +217,12 @@ impl ApiServer {
             .collect()
     }
 
-    /// Forgets the past: what wants to resume from it expires.
+    /// Drops the history: resuming from it fails as expired.
     pub fn compact(&self) {
         self.0.store.lock().compact();
     }
 
-    /// Stops: requests under way get no answer, watches end, nobody is let in until [`ApiServer::start`].
+    /// Stops: requests in flight get no answer, watches end, and connections are refused until [`ApiServer::start`].
     pub fn stop(&self) {
         let mut life = self.0.life.lock();
         life.number += 1;
@@ -231,7 +231,7 @@ impl ApiServer {
         self.0.switched.send_replace(());
     }
 
-    /// Comes back from [`ApiServer::stop`].
+    /// Starts again after [`ApiServer::stop`].
     pub fn start(&self, history: History) {
         if history == History::Compacted {
             self.compact();
@@ -241,14 +241,14 @@ impl ApiServer {
         life.down_until = None;
     }
 
-    /// Stops and is back after a while.
+    /// Stops, and starts again after this long.
     pub fn restart(&self, after: Duration, history: History) {
         self.stop();
         self.start(history);
         self.0.life.lock().down_until = Some(Instant::now() + after);
     }
 
-    /// Which life it lives; none while it is down.
+    /// The number of the current life; none while the server is down.
     pub(crate) fn life(&self) -> Option<u64> {
         let life = *self.0.life.lock();
         let down = life.down || life.down_until.is_some_and(|until| Instant::now() < until);
@@ -263,7 +263,7 @@ impl ApiServer {
         }
     }
 
-    /// Works on the store, then tells the hooks what was written.
+    /// Runs work on the store, then calls the hooks for its writes.
     pub(crate) fn work<R>(&self, by: &By<'_>, work: impl FnOnce(&mut Store) -> R) -> R {
         let (result, expired, written) = {
             let mut store = self.0.store.lock();
@@ -303,7 +303,7 @@ impl ApiServer {
     }
 }
 
-/// Who writes, and how.
+/// The writer, and how it writes.
 #[derive(Debug)]
 pub(crate) struct By<'a> {
     pub(crate) client: &'a Arc<str>,

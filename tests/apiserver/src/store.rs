@@ -1,4 +1,4 @@
-//! All objects, their versions, and what happened to them of late.
+//! All objects, their versions, and their recent history.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -15,20 +15,20 @@ use crate::{
     object::{Key, Object},
 };
 
-/// One change. What watches say of it is put into bytes once, however many they are.
+/// One change. Its line for watches is serialised once, however many watches there are.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) version: u64,
     pub(crate) at: Instant,
     pub(crate) before: Option<Arc<Object>>,
-    /// As it was last, if [`Event::gone`].
+    /// The last state, if [`Event::gone`].
     pub(crate) object: Arc<Object>,
     pub(crate) gone: bool,
     line: OnceLock<Bytes>,
 }
 
 impl Event {
-    /// The line of a watch that sees all objects whole.
+    /// The line for a watch that sees all objects whole.
     pub(crate) fn line(&self) -> Bytes {
         let type_ = match (&self.before, self.gone) {
             (_, true) => "DELETED",
@@ -55,12 +55,12 @@ pub(crate) struct Collection {
     pub(crate) objects: BTreeMap<Key, Arc<Object>>,
     /// The newest last.
     pub(crate) events: VecDeque<Arc<Event>>,
-    /// Nothing is known of what was before this version.
+    /// The history before this version is unknown.
     pub(crate) floor: u64,
-    /// The version of the newest event that was forgotten.
+    /// The version of the newest forgotten event.
     pub(crate) forgotten: u64,
     pub(crate) changed: watch::Sender<()>,
-    /// When objects expire, the oldest first; a later write makes an entry void.
+    /// When objects expire, the oldest first; a later write invalidates an entry.
     expiries: VecDeque<(Instant, Key, u64)>,
 }
 
@@ -83,7 +83,7 @@ impl Collection {
         self.events.range(from..)
     }
 
-    /// All objects behind a key as they were at a version, which is not below the floor.
+    /// All objects after a key as they were at a version, which is not below the floor.
     pub(crate) fn at(
         &self,
         version: u64,
@@ -106,7 +106,7 @@ impl Collection {
     }
 }
 
-/// Addresses and ports of Services. None is given twice before all were given.
+/// Addresses and ports of Services. None is assigned twice before all have been assigned.
 #[derive(Debug, Default)]
 pub(crate) struct Allocator {
     addresses: u32,
@@ -114,29 +114,29 @@ pub(crate) struct Allocator {
 }
 
 impl Allocator {
-    /// Out of 10.96.0.0/12.
+    /// Takes an address from 10.96.0.0/12.
     pub(crate) fn cluster_ip(&mut self) -> String {
         self.addresses = self.addresses % 0xF_FFFE + 1;
         std::net::Ipv4Addr::from(0x0A60_0000 + self.addresses).to_string()
     }
 
-    /// From 30000; there are more than a real cluster has by default.
+    /// Takes a port from 30000; there are more than a real cluster has by default.
     pub(crate) fn node_port(&mut self) -> u32 {
         self.ports = self.ports % 30_000 + 1;
         29_999 + self.ports
     }
 }
 
-/// See the module.
+/// The objects of all kinds.
 pub(crate) struct Store {
     pub(crate) collections: Vec<Collection>,
     /// The version of the last write.
     pub(crate) version: u64,
     pub(crate) allocator: Allocator,
     uids: u64,
-    /// How many events are kept for each kind.
+    /// How many events of each kind are kept.
     kept: usize,
-    /// What was written and not told yet.
+    /// Written, but not yet reported to hooks.
     pub(crate) written: Vec<Arc<Event>>,
 }
 
@@ -152,15 +152,15 @@ impl Store {
         }
     }
 
-    /// A uid that nothing else has.
+    /// A unique uid.
     pub(crate) fn uid(&mut self) -> String {
         self.uids += 1;
-        // Spread over all digits: there are clouds whose names hold only the first ones.
+        // Spread over all digits: some clouds put only the first ones into names.
         let mixed = self.uids.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         format!("{:08x}-{:04x}-4000-8000-{:012x}", mixed >> 32, (mixed >> 16) & 0xffff, self.uids)
     }
 
-    /// Writes an object, which has everything but its version.
+    /// Writes an object that is complete except for its version.
     pub(crate) fn put(&mut self, of: usize, key: Key, mut value: Value) -> Arc<Object> {
         self.version += 1;
         value["metadata"]["resourceVersion"] = json!(self.version.to_string());
@@ -205,7 +205,7 @@ impl Store {
         self.written.push(event);
     }
 
-    /// Forgets what led to the present state.
+    /// Drops the history.
     pub(crate) fn compact(&mut self) {
         for collection in &mut self.collections {
             collection.forgotten = collection.events.back().map_or(collection.forgotten, |last| last.version);
@@ -214,7 +214,7 @@ impl Store {
         }
     }
 
-    /// Removes what has outlived its kind's time.
+    /// Removes the objects that have expired.
     pub(crate) fn expire(&mut self) {
         let now = Instant::now();
         for of in 0..self.collections.len() {

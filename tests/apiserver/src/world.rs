@@ -1,4 +1,4 @@
-//! The objects themselves, for those who play the users, kubelets and controllers of a test.
+//! The objects themselves, for callers that act as a test's users, kubelets and controllers.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::{
     write::{Deleted, Deletion, Target},
 };
 
-/// The objects, past HTTP and past all faults. Writes are told to watches and hooks as all others, by the client `world`.
+/// The objects, past HTTP and past all faults. Watches and hooks see its writes as all others, by the client `world`.
 #[derive(Debug, Clone)]
 pub struct World {
     server: ApiServer,
     name: Arc<str>,
 }
 
-/// What the world holds: a type of k8s-openapi, or one's own that is a [`kube::Resource`].
+/// The types of objects in the world: those of k8s-openapi, or other [`kube::Resource`]s.
 pub trait Held: Resource<DynamicType = ()> + Serialize + DeserializeOwned {}
 
 impl<T: Resource<DynamicType = ()> + Serialize + DeserializeOwned> Held for T {}
@@ -33,14 +33,14 @@ impl World {
         Self { server, name: "world".into() }
     }
 
-    /// The same world, written under another name in the journal.
+    /// The same world, whose writes have another name in the journal.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Makes a namespace, unless it is there.
+    /// Creates a namespace, unless it exists.
     pub fn namespace(&self, name: &str) {
         let object = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}});
         let _there = self.create_value(object).is_err();
@@ -55,7 +55,7 @@ impl World {
         created.read().map_err(unreadable)
     }
 
-    /// As [`World::create`], of any kind.
+    /// Like [`World::create`], for any kind.
     ///
     /// # Errors
     /// The apiserver would refuse it.
@@ -67,8 +67,8 @@ impl World {
         self.work(Verb::Create, |store| store.create(to(&key), object, suffix))
     }
 
-    /// Stores an object as it is, status and all, new or not. What it lacks of uid, creation time and namespace, it
-    /// gets; nothing is validated or defaulted. An object that is being deleted and has no finalizer goes.
+    /// Stores an object as it is, status and all, new or not. It adds a missing uid, creation time and namespace, but
+    /// validates and defaults nothing. An object that is being deleted and has no finalizer is removed.
     ///
     /// # Errors
     /// Its kind is not served.
@@ -76,7 +76,7 @@ impl World {
         self.store(object)?.read().map_err(unreadable)
     }
 
-    /// As [`World::put`], for those who need nothing back.
+    /// Like [`World::put`], for callers that need no result.
     ///
     /// # Errors
     /// Its kind is not served.
@@ -84,7 +84,7 @@ impl World {
         self.put_as(with_kind(object)?, |kind, object| Ok(rules::encoded(kind, object)))
     }
 
-    /// As [`World::put`], of any kind.
+    /// Like [`World::put`], for any kind.
     ///
     /// # Errors
     /// Its kind is not served.
@@ -122,10 +122,10 @@ impl World {
         })
     }
 
-    /// Changes an object in place, past all rules.
+    /// Changes an object in place, bypassing all rules.
     ///
     /// # Errors
-    /// It is not there.
+    /// It does not exist.
     pub fn change<T: Held>(
         &self,
         namespace: &str,
@@ -138,13 +138,13 @@ impl World {
         self.put(&object)
     }
 
-    /// The object of that name.
+    /// The object with this name.
     #[must_use]
     pub fn get<T: Held>(&self, namespace: &str, name: &str) -> Option<T> {
         self.object::<T>(namespace, name)?.read().ok()
     }
 
-    /// As [`World::get`], as it is stored.
+    /// Like [`World::get`], but as stored.
     #[must_use]
     pub fn object<T: Held>(&self, namespace: &str, name: &str) -> Option<Arc<Object>> {
         let (of, key) = self.named_place::<T>(namespace, name).ok()?;
@@ -157,17 +157,17 @@ impl World {
         self.objects::<T>().iter().filter_map(|object| object.read().ok()).collect()
     }
 
-    /// As [`World::list`], as they are stored.
+    /// Like [`World::list`], but as stored.
     #[must_use]
     pub fn objects<T: Held>(&self) -> Vec<Arc<Object>> {
         let Ok((of, _)) = self.named_place::<T>("", "") else { return Vec::new() };
         self.work(Verb::List, |store| store.collections[of].objects.values().cloned().collect())
     }
 
-    /// Deletes an object as a user does: finalizers hold it back. Says whether it is gone.
+    /// Deletes an object as a user does: finalizers hold it back. Returns whether it is gone.
     ///
     /// # Errors
-    /// It is not there.
+    /// It does not exist.
     pub fn delete<T: Held>(&self, namespace: &str, name: &str) -> Result<bool, Refusal> {
         let (of, key) = self.named_place::<T>(namespace, name)?;
         let to = Target { of, key: &key, of_status: false, dry: false, now: self.server.now() };
@@ -178,7 +178,7 @@ impl World {
     /// Removes an object whatever its finalizers say.
     ///
     /// # Errors
-    /// It is not there.
+    /// It does not exist.
     pub fn remove<T: Held>(&self, namespace: &str, name: &str) -> Result<(), Refusal> {
         let (of, key) = self.named_place::<T>(namespace, name)?;
         self.work(Verb::Delete, |store| {

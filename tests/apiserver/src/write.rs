@@ -1,4 +1,4 @@
-//! Creating, changing and deleting, as the generic registry of the apiserver does it.
+//! Creates, changes and deletes objects as the apiserver's generic registry does.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use crate::{
     store::Store,
 };
 
-/// Where a write goes.
+/// The target of a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target<'a> {
-    /// Which collection.
+    /// The collection.
     pub(crate) of: usize,
     pub(crate) key: &'a Key,
     /// Through the status subresource.
     pub(crate) of_status: bool,
-    /// Nothing is stored.
+    /// A dry run: nothing is stored.
     pub(crate) dry: bool,
     pub(crate) now: Timestamp,
 }
 
-/// What a deletion asks for.
+/// The options of a deletion.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Deletion {
     pub(crate) uid: Option<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Deletion {
     pub(crate) foreground: bool,
 }
 
-/// What became of a deletion.
+/// The outcome of a deletion.
 #[derive(Debug)]
 pub(crate) enum Deleted {
     Gone(Arc<Object>),
@@ -52,7 +52,7 @@ impl Store {
         collection.objects.get(key).cloned().ok_or_else(|| Refusal::not_found(&collection.kind, key.name()))
     }
 
-    /// Stores a new object. The name in `to` may be empty: the object has it then, or is given one.
+    /// Stores a new object. If the name in `to` is empty, the object has it, or gets a generated one.
     pub(crate) fn create(
         &mut self,
         to: Target<'_>,
@@ -132,7 +132,7 @@ impl Store {
         Ok((self.change(to, &old, object)?, false))
     }
 
-    /// Changes an object by a patch, which is given the object as it is.
+    /// Changes an object by a patch, which receives the current object.
     pub(crate) fn patch(
         &mut self,
         to: Target<'_>,
@@ -256,7 +256,7 @@ fn wrong_name(named: &str, key: &Key) -> Refusal {
     })
 }
 
-/// The namespace is the request's, and the kind the collection's.
+/// Checks that the namespace is the request's, and the kind the collection's.
 fn check_place(kind: &Kind, key: &Key, object: &mut Value) -> Result<(), Refusal> {
     if !object.is_object() {
         return Err(Refusal::bad_request(format!(
@@ -283,7 +283,7 @@ fn check_place(kind: &Kind, key: &Key, object: &mut Value) -> Result<(), Refusal
     Ok(())
 }
 
-/// Nobody changes these: an update that leaves them out keeps them, one that names others is not heard.
+/// Immutable stamps: an update that omits them keeps them, and other values are ignored.
 fn keep_stamps(meta: &mut Value, old: &Value) {
     if meta["uid"].is_null() {
         meta["uid"] = old["uid"].clone();

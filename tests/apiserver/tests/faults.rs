@@ -1,4 +1,4 @@
-//! Every bad day, as a client sees it, on a paused clock.
+//! Every fault, as a client sees it, on a paused clock.
 
 #![allow(clippy::unwrap_used, reason = "a helper that gets no answer has failed the test")]
 
@@ -42,7 +42,7 @@ async fn watch(server: &ApiServer, from: &str) -> Events {
     nodes(server, "host").watch(&WatchParams::default(), from).await.unwrap().boxed()
 }
 
-/// The names of what a watch says, until it says nothing more.
+/// The names in a watch's events, until it is silent.
 async fn heard(events: &mut Events) -> Vec<String> {
     let mut heard = Vec::new();
     while let Ok(Some(event)) = timeout(Duration::from_millis(1), events.next()).await {
@@ -58,7 +58,7 @@ async fn heard(events: &mut Events) -> Vec<String> {
     heard
 }
 
-/// Whether it has ended, and does not only say nothing.
+/// Whether the watch has ended, rather than being silent.
 async fn has_ended(events: &mut Events) -> bool {
     matches!(timeout(Duration::from_millis(1), events.next()).await, Ok(None))
 }
@@ -332,7 +332,7 @@ async fn hooks_and_the_journal_see_every_write() {
     let created = api.create(&PostParams::default(), &node("n")).await.unwrap();
     let label = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
     for _ in 0..2 {
-        // The second changes nothing, and is no write.
+        // The second changes nothing, so it is not a write.
         api.patch_status("n", &PatchParams::default(), &label).await.unwrap();
     }
     api.delete("n", &Default::default()).await.unwrap();
@@ -401,7 +401,7 @@ async fn the_same_seed_gives_the_same_answers() {
     assert_eq!(first, run().await);
 }
 
-/// As many nodes as the largest cluster that anybody sells, seen by many watches: each version is put into bytes once.
+/// A cluster of the largest size that anybody offers, seen by many watches: each version is serialised once.
 #[tokio::test(start_paused = true)]
 #[ignore = "takes half a minute without optimisation; prints what it took"]
 async fn a_large_cluster_is_cheap() {

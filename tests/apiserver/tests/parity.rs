@@ -1,7 +1,7 @@
-//! The same requests to kube-apiserver and to this crate: the answers are the same.
+//! Sends the same requests to kube-apiserver and to this crate, and compares the answers.
 //!
-//! Compared are the status, the reason, which fields are wrong and why, and the objects; not what differs by nature
-//! (uids, times, addresses out of a pool, the numbers of versions) and not the wording.
+//! It compares the status, the reason, which fields are wrong and why, and the objects; not what differs by nature
+//! (uids, times, addresses from a pool, version numbers), and not the wording.
 
 mod parity_table;
 
@@ -24,10 +24,10 @@ use tokio::time::timeout;
 /// The longest watch takes five seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One server under test, and what it called things.
+/// One server under test, and the names it assigned.
 struct Side {
     client: Client,
-    /// Versions and tokens that were remembered, by the name that the table gives them.
+    /// Remembered versions and tokens, by the name that the table gives them.
     names: BTreeMap<&'static str, String>,
 }
 
@@ -69,7 +69,7 @@ impl Side {
     }
 }
 
-/// What both have to agree on.
+/// The parts on which both must agree.
 fn comparable(body: Value) -> Value {
     let mut body = body;
     if body["status"] == "Failure" {
@@ -102,7 +102,7 @@ const BY_NATURE: [&str; 14] = [
     "clusterIPs",
     "nodePort",
     "healthCheckNodePort",
-    // Zero values that the real one spells out.
+    // Zero values that the real apiserver writes out.
     "nodeInfo",
     "daemonEndpoints",
     "deprecatedSource",
@@ -114,7 +114,7 @@ fn strip(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(strip),
         Value::Object(fields) => fields.retain(|key, value| {
             if BY_NATURE.contains(&key.as_str()) {
-                // That it is there is compared, not what it says.
+                // Only its presence is compared, not its value.
                 let there = !value.is_null() && key != "managedFields" && !value.is_object();
                 *value = json!("…");
                 return there;
@@ -126,7 +126,7 @@ fn strip(value: &mut Value) {
     }
 }
 
-/// The administrator, who tries nothing twice.
+/// The administrator's client, which does not retry.
 async fn administrator(control_plane: &ControlPlane) -> Result<Client> {
     let kubeconfig = Kubeconfig::read_from(control_plane.admin_kubeconfig())?;
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;

@@ -1,6 +1,6 @@
-//! An apiserver in trouble: a proxy on loopback in front of the real one, which answers in its place while it is told to.
+//! An apiserver in trouble: a loopback proxy in front of the real one that can answer in its place.
 //!
-//! In: requests in plain HTTP, from a host that has no credentials. Out: the same requests by the host's user, or the
+//! In: plain HTTP requests of a host that has no credentials. Out: the same requests as the host's user, or the
 //! answer of an apiserver that is overloaded, broken or silent.
 
 use std::{
@@ -29,22 +29,22 @@ use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
 use crate::{Cluster, HOST_GROUPS, HOST_USER};
 
-/// What every request meets.
+/// What happens to every request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
-    /// The apiserver itself.
+    /// The apiserver answers.
     None,
-    /// 429, to be repeated after a second.
+    /// 429, to be retried after a second.
     TooManyRequests,
     /// 500.
     InternalError,
-    /// No answer; the connection is closed when this is over.
+    /// No answer; the connection is closed when this ends.
     Silence,
-    /// Watches break as soon as they are open; everything else is answered.
+    /// Watches break as soon as they are open; all other requests are answered.
     BrokenWatches,
 }
 
-/// Gone when dropped.
+/// The running proxy; ends when dropped.
 #[derive(Debug)]
 pub struct ApiProxy {
     way: Way,
@@ -61,7 +61,7 @@ struct Way {
 type Answer = Response<UnsyncBoxBody<Bytes, anyhow::Error>>;
 
 impl ApiProxy {
-    /// In front of this cluster's apiserver, with no trouble yet.
+    /// Starts in front of this cluster's apiserver, without trouble.
     pub async fn start(cluster: &Cluster) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let here = json!({ "server": format!("http://{}", listener.local_addr()?) });
@@ -80,19 +80,19 @@ impl ApiProxy {
         Ok(Self { way, kubeconfig: path, task })
     }
 
-    /// What sends the host over it.
+    /// The flag that sends the host through the proxy.
     #[must_use]
     pub fn host_flag(&self) -> String {
         format!("--kubeconfig={}", self.kubeconfig.display())
     }
 
-    /// From now on, for open watches as well: they break at each change.
+    /// Sets the trouble from now on, for open watches as well, which break at each change.
     pub fn set(&self, trouble: Trouble) {
         self.way.met.store(0, Ordering::SeqCst);
         self.way.trouble.send_replace(trouble);
     }
 
-    /// How many requests have met the trouble of now.
+    /// The number of requests since the trouble was set.
     #[must_use]
     pub fn met(&self) -> usize {
         self.way.met.load(Ordering::SeqCst)
@@ -106,15 +106,15 @@ impl Drop for ApiProxy {
 }
 
 async fn accept(listener: TcpListener, client: Client, way: Way) {
-    // Connections live in here, so that they end with it.
+    // Owns the connections, so that they end with the proxy.
     let mut connections = tokio::task::JoinSet::new();
     loop {
-        // An error is a peer that went away at once.
+        // An error means that a peer has already disconnected.
         let Ok((stream, _)) = listener.accept().await else { continue };
         let (client, way) = (client.clone(), way.clone());
         connections.spawn(async move {
             let service = service_fn(|request| answer(request, client.clone(), way.clone()));
-            // It ends with an error when an answer was broken on purpose.
+            // Ends with an error if an answer was broken on purpose.
             drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
         });
     }

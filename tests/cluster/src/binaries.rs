@@ -18,7 +18,7 @@ pub enum Profile {
 static BUILT: [OnceLock<std::result::Result<PathBuf, String>>; 2] = [OnceLock::new(), OnceLock::new()];
 const PARTS: [&str; 2] = ["ccm-host", "provider-mock"];
 
-/// The folder with `ccm-host` and `provider-mock`, up to date. Cargo is asked once per process.
+/// The directory of `ccm-host` and `provider-mock`, up to date. Runs cargo once per process.
 pub(crate) fn folder(profile: Profile) -> Result<PathBuf> {
     let built =
         BUILT[profile as usize].get_or_init(|| build(profile, &PARTS).map_err(|error| format!("{error:#}")));
@@ -28,7 +28,7 @@ pub(crate) fn folder(profile: Profile) -> Result<PathBuf> {
     }
 }
 
-/// `ccmctl`, up to date. Built apart: only tests of it need it.
+/// `ccmctl`, up to date. Built separately, since only its own tests need it.
 pub(crate) fn ccmctl() -> Result<PathBuf> {
     static BUILT: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
@@ -42,7 +42,7 @@ fn build(profile: Profile, names: &[&str]) -> Result<PathBuf> {
     let mut command = cargo();
     command.args(["build", "--quiet"]);
     command.args(names.iter().flat_map(|name| ["--bin", name]));
-    // What is shipped has features of its own.
+    // Release binaries have their own features.
     if profile == Profile::Release {
         command.arg("--release").args(names.iter().flat_map(|name| ["-p", name]));
     }

@@ -1,4 +1,4 @@
-//! The cloud behind the provider, in the words of a test: machines by the name of their node, balancers by Service.
+//! The cloud behind the provider, in the words of a test: machines by their node's name, balancers by Service.
 
 use std::{fs, net::SocketAddr, path::Path};
 
@@ -23,13 +23,13 @@ impl Cloud {
         Ok(Self(Client::new(address)))
     }
 
-    /// Everything else that the door can do.
+    /// The whole API of the door.
     #[must_use]
     pub fn door(&self) -> &Client {
         &self.0
     }
 
-    /// A machine that runs, for the node of this name.
+    /// Creates a running machine for the node with this name.
     pub async fn create_instance(&self, name: &str, zone: &str) -> Result<()> {
         let wish = NewInstances {
             name: Some(name.to_owned()),
@@ -40,32 +40,32 @@ impl Cloud {
         Ok(())
     }
 
-    /// The machine ends, at once.
+    /// Terminates the machine at once.
     pub async fn terminate_instance(&self, name: &str) -> Result<()> {
         self.0.terminate_instance(name, &Termination { linger_ms: Some(0) }).await?;
         Ok(())
     }
 
-    /// The machine stops; it can be started again.
+    /// Stops the machine; it can be started again.
     pub async fn stop_instance(&self, name: &str) -> Result<()> {
         self.0.stop_instance(name).await?;
         Ok(())
     }
 
-    /// The machine runs again.
+    /// Starts the machine again.
     pub async fn start_instance(&self, name: &str) -> Result<()> {
         self.0.start_instance(name).await?;
         Ok(())
     }
 
-    /// The machine has this internal address only.
+    /// Gives the machine this internal address only.
     pub async fn set_internal_ip(&self, name: &str, address: &str) -> Result<()> {
         let addresses = Some(vec![Address::new(AddressKind::InternalIp, address)]);
         self.0.patch_instance(name, &InstancePatch { addresses, ..InstancePatch::default() }).await?;
         Ok(())
     }
 
-    /// The machine stands in another zone now, and is of another type.
+    /// Moves the machine to another zone and type.
     pub async fn move_instance(&self, name: &str, zone: &str, instance_type: &str) -> Result<()> {
         let (zone, instance_type) = (Some(zone.to_owned()), Some(instance_type.to_owned()));
         self.0
@@ -74,28 +74,28 @@ impl Cloud {
         Ok(())
     }
 
-    /// The provider wants these further labels on the machine's node.
+    /// Adds labels that the provider wants on the machine's node.
     pub async fn set_labels(&self, name: &str, labels: &[(&str, &str)]) -> Result<()> {
         let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         self.0.patch_instance(name, &InstancePatch { labels, ..InstancePatch::default() }).await?;
         Ok(())
     }
 
-    /// The provider wants these labels gone.
+    /// Removes labels that the provider wants.
     pub async fn remove_labels(&self, name: &str, keys: &[&str]) -> Result<()> {
         let remove_labels = keys.iter().map(|key| (*key).to_owned()).collect();
         self.0.patch_instance(name, &InstancePatch { remove_labels, ..InstancePatch::default() }).await?;
         Ok(())
     }
 
-    /// Whether the provider's health is SERVING.
+    /// Sets whether the provider's health is SERVING.
     pub async fn set_serving(&self, serving: bool) -> Result<()> {
         let patch = ConditionsPatch { serving: Some(serving), ..ConditionsPatch::default() };
         self.0.patch_conditions(&patch).await?;
         Ok(())
     }
 
-    /// Whether the cloud's own API answers the provider.
+    /// Sets whether the cloud's own API answers the provider.
     pub async fn set_reachable(&self, reachable: bool) -> Result<()> {
         let patch = ConditionsPatch { cloud_reachable: Some(reachable), ..ConditionsPatch::default() };
         self.0.patch_conditions(&patch).await?;
@@ -107,7 +107,7 @@ impl Cloud {
         Ok(self.0.balancers().await?)
     }
 
-    /// Ids of the balancers that have this node behind them.
+    /// The ids of the balancers that have this node behind them.
     pub async fn balancers_with(&self, node: &str) -> Result<Vec<String>> {
         Ok(self.0.balancers_with(node).await?)
     }
@@ -119,14 +119,14 @@ impl Cloud {
         Ok(balancer.map(backend_names).unwrap_or_default())
     }
 
-    /// Does something to calls on purpose, for example `lost-answer,method=EnsureLoadBalancer,times=1`.
+    /// Makes calls fail on purpose, for example `lost-answer,method=EnsureLoadBalancer,times=1`.
     pub async fn fault(&self, fault: &str) -> Result<()> {
         let fault: Fault = fault.parse().with_context(|| format!("{fault:?} is no fault"))?;
         self.0.add_fault(&fault).await?;
         Ok(())
     }
 
-    /// No more of it.
+    /// Ends all such faults.
     pub async fn clear_faults(&self) -> Result<()> {
         self.0.clear_faults().await?;
         Ok(())
@@ -137,18 +137,18 @@ impl Cloud {
         Ok(self.0.reset_calls().await?)
     }
 
-    /// Every call since, for the message of a failed test.
+    /// Every call since the reset, for the message of a failed test.
     pub async fn all_calls(&self) -> Result<Vec<Call>> {
         Ok(self.0.calls().await?)
     }
 
-    /// How often this RPC was called since, and with how many items in all.
+    /// How often this RPC was called since the reset, and with how many items in total.
     pub async fn calls_and_items(&self, method: &str) -> Result<(u64, u64)> {
         let summary = self.0.call_summary().await?;
         Ok(summary.methods.get(method).map_or((0, 0), |seen| (seen.calls, seen.items)))
     }
 
-    /// How often each RPC was called since.
+    /// How often each RPC was called since the reset.
     pub async fn call_counts(&self) -> Result<Vec<(String, u64)>> {
         let summary = self.0.call_summary().await?;
         Ok(summary.methods.into_iter().map(|(method, seen)| (method, seen.calls)).collect())

@@ -1,12 +1,12 @@
-//! A cloud that is a folder: what small providers of any language serve in tests.
+//! A cloud in a directory, which small providers of any language serve in tests.
 //!
 //! ```text
 //! machines/NAME     one line: "STATE ZONE ADDRESS", for example "running zone-a 10.0.0.1"; or "stopped ..."
 //! balancers/NAME    first line: "NAMESPACE/SERVICE", then the name of each node behind it; written by the provider
-//! outage            while it is there, every call of the cloud fails with its text
+//! outage            while it exists, every call to the cloud fails with its text
 //! ```
 //!
-//! Whoever writes a file writes it beside its place first, with a `~` at the end of its name, and renames it.
+//! To write a file, write it under its name with `~` appended, then rename it.
 
 use std::{
     collections::BTreeMap,
@@ -18,12 +18,12 @@ use anyhow::{Context as _, Result};
 
 use crate::steered::Steered;
 
-/// See the module.
+/// A cloud in a directory.
 #[derive(Debug, Clone)]
 pub struct CloudFolder(PathBuf);
 
 impl CloudFolder {
-    /// The cloud in this folder, which is made where it is missing.
+    /// The cloud in this directory, which is created if it is missing.
     pub fn new(path: impl Into<PathBuf>) -> Result<Self> {
         let folder = path.into();
         for part in ["machines", "balancers"] {
@@ -73,7 +73,7 @@ impl Steered for CloudFolder {
             if path.display().to_string().ends_with('~') {
                 continue;
             }
-            // It may go between the two looks.
+            // It may have been removed since it was listed.
             let text = match fs::read_to_string(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 text => text?,

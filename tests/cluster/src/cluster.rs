@@ -1,4 +1,4 @@
-//! The three parts together, and how to hurt them.
+//! Control plane, provider and host together, and ways to disturb them.
 
 use std::{
     fs::{self, File},
@@ -34,58 +34,58 @@ const RBAC: &str = include_str!("../../../deploy/rbac.yaml");
 pub struct Options {
     /// How host and provider are built.
     pub profile: Profile,
-    /// More flags for the host; later ones win over ours.
+    /// More flags for the host; they override ours.
     pub host: Vec<String>,
     /// More flags for the provider.
     pub provider: Vec<String>,
-    /// A provider other than the mock; without it [`Cluster::cloud`] has a door.
+    /// A provider instead of the mock; it has no [`Cluster::cloud`].
     pub provider_under_test: Option<ProviderUnderTest>,
-    /// The control plane.
+    /// The options of the control plane.
     pub control_plane: control_plane::Options,
-    /// Whether `deploy/rbac.yaml` is left out: the caller grants the host its rights.
+    /// Whether to omit `deploy/rbac.yaml`: the caller grants the host its permissions.
     pub without_rights: bool,
-    /// For the bench: neither are the host's requests recorded, which costs the apiserver time, nor is the cloud kept in
-    /// a file, which costs the provider time. Its provider must not be restarted.
+    /// For the bench: neither records the host's requests, which costs the apiserver time, nor keeps the cloud in
+    /// a file, which costs the provider time. The provider must not be restarted.
     pub unrecorded: bool,
 }
 
 impl Options {
-    /// For the bench: nothing is recorded that costs time.
+    /// For the bench: records nothing that costs time.
     #[must_use]
     pub fn unrecorded(mut self) -> Self {
         self.unrecorded = true;
         self
     }
 
-    /// The caller grants the host its rights.
+    /// Lets the caller grant the host its permissions.
     #[must_use]
     pub fn without_rights(mut self) -> Self {
         self.without_rights = true;
         self
     }
 
-    /// One more flag for the host.
+    /// Adds a flag for the host.
     #[must_use]
     pub fn host_flag(mut self, flag: impl Into<String>) -> Self {
         self.host.push(flag.into());
         self
     }
 
-    /// One more flag for the provider.
+    /// Adds a flag for the provider.
     #[must_use]
     pub fn provider_flag(mut self, flag: impl Into<String>) -> Self {
         self.provider.push(flag.into());
         self
     }
 
-    /// This provider instead of the mock.
+    /// Starts this provider instead of the mock.
     #[must_use]
     pub fn provider_under_test(mut self, provider: ProviderUnderTest) -> Self {
         self.provider_under_test = Some(provider);
         self
     }
 
-    /// Starts the control plane, the provider and the host, in this order; the host is ready then.
+    /// Starts the control plane, the provider and the host, in this order, and returns when the host is ready.
     pub async fn start(self) -> Result<Cluster> {
         let mut cluster = self.start_without_host().await?;
         cluster.start_host()?;
@@ -102,7 +102,7 @@ impl Options {
 
     /// Starts the control plane only.
     pub async fn start_control_plane(self) -> Result<Cluster> {
-        // A second call would fail, but another test of this binary may have been first.
+        // A second call would fail, but another test of this binary may already have made the first.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let binaries = tokio::task::spawn_blocking(move || binaries::folder(self.profile)).await??;
         let options =
@@ -113,7 +113,8 @@ impl Options {
         }
         let client = control_plane.admin_client()?;
         let host_kubeconfig = control_plane.kubeconfig_for(HOST_USER, &HOST_GROUPS)?;
-        // Inside of the control plane's folder, so that its guardian removes it. Private, as a socket's folder must be.
+        // Inside the control plane's directory, so that its guardian removes it. Private, as a socket's directory must
+        // be.
         let folder = control_plane.dir().join("parts");
         fs::create_dir(&folder)?;
         let sockets = folder.join("socket");
@@ -141,7 +142,7 @@ pub struct Cluster {
     provider: Option<Process>,
     /// A member of `system:masters`.
     pub client: Client,
-    /// Where the host's requests are counted.
+    /// Counts the host's requests.
     pub control_plane: ControlPlane,
     folder: PathBuf,
     binaries: PathBuf,
@@ -167,11 +168,11 @@ impl std::fmt::Debug for Parts<'_> {
     }
 }
 
-/// What host and provider printed last, for the message of a failed test.
+/// The last output of host and provider, for the message of a failed test.
 pub struct Parts<'a>(&'a Cluster);
 
 impl Cluster {
-    /// Who the host is at the apiserver.
+    /// The kubeconfig of the host's user.
     #[must_use]
     pub fn host_kubeconfig(&self) -> &std::path::Path {
         &self.host_kubeconfig
@@ -183,18 +184,18 @@ impl Cluster {
         self.folder.join("socket/provider.sock")
     }
 
-    /// A private folder that goes with the cluster.
+    /// A private directory that is removed with the cluster.
     #[must_use]
     pub fn folder(&self) -> &std::path::Path {
         &self.folder
     }
 
-    /// Starts the provider, and returns when its socket is open, and so is the mock's admin door.
+    /// Starts the provider, and returns when its socket is open, and the mock's admin door too.
     pub async fn start_provider(&mut self) -> Result<()> {
         let provider = self.provider_under_test.clone();
         let provider = provider
             .unwrap_or_else(|| ProviderUnderTest::mock(&self.binaries, &self.folder, !self.unrecorded));
-        // The one before it holds the socket and the state.
+        // The former one holds the socket and the state.
         self.provider = None;
         let process = provider.start(&self.socket(), &self.folder, &self.provider_flags).await?;
         self.provider = Some(process);
@@ -206,12 +207,12 @@ impl Cluster {
         Neighbour::start(name, flags, &self.binaries, self.folder.join(name)).await
     }
 
-    /// One more flag for the next start of the host.
+    /// Adds a flag for the next start of the host.
     pub fn add_host_flag(&mut self, flag: impl Into<String>) {
         self.host_flags.push(flag.into());
     }
 
-    /// Flags for the next start of the provider, instead of those of [`Options`].
+    /// Sets the flags for the next start of the provider, instead of those of [`Options`].
     pub fn set_provider_flags(&mut self, flags: Vec<String>) {
         self.provider_flags = flags;
     }
@@ -222,7 +223,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts the host with these arguments and none of ours. [`Cluster::host_ready`] finds it if `--serving-address-file` is
+    /// Starts the host with only these arguments. [`Cluster::host_ready`] finds it if `--serving-address-file` is
     /// `host-address` and `--cert-dir` `host-certificate`, both in [`Cluster::folder`].
     pub fn start_host_as(&mut self, arguments: &[String]) -> Result<()> {
         let log = self.folder.join("host.log");
@@ -230,7 +231,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// A kubeconfig with a token of the ServiceAccount `kube-system/NAME`, as a pod has one.
+    /// A kubeconfig with a token of the ServiceAccount `kube-system/NAME`, like a pod's.
     pub async fn service_account(&self, name: &str) -> Result<PathBuf> {
         let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), "kube-system");
         let spec = TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() };
@@ -255,7 +256,7 @@ impl Cluster {
         Ok(path)
     }
 
-    /// Starts one more host beside the first, with the same flags and these. The caller ends it.
+    /// Starts another host next to the first, with the same flags and these. The caller ends it.
     pub fn start_replica(&self, name: &str, more: &[String]) -> Result<Process> {
         let address = self.folder.join(format!("{name}-address"));
         let _ = fs::remove_file(&address);
@@ -264,7 +265,7 @@ impl Cluster {
             format!("--provider={provider}=unix://{}", self.socket().display()),
             format!("--kubeconfig={}", self.host_kubeconfig.display()),
             "--bind-address=127.0.0.1".to_owned(),
-            // One host, which shall not wait for the Lease of the one before it.
+            // A single host, which must not wait for its predecessor's Lease.
             "--leader-elect=false".to_owned(),
             "--secure-port=auto".to_owned(),
             format!("--cert-dir={}", self.folder.join(format!("{name}-certificate")).display()),
@@ -275,14 +276,14 @@ impl Cluster {
         Process::start("ccm-host", &self.binaries.join("ccm-host"), &flags, &[], &log)
     }
 
-    /// Kills the provider and starts it again, with more flags; later ones win over earlier ones.
+    /// Kills the provider and starts it again with more flags, which override earlier ones.
     pub async fn restart_provider_with(&mut self, flags: &[String]) -> Result<()> {
         self.provider()?.kill()?;
         self.provider_flags.extend_from_slice(flags);
         self.start_provider().await
     }
 
-    /// Ends the host and starts it again, with more flags; later ones win over earlier ones. It is ready then.
+    /// Ends the host and starts it again with more flags, which override earlier ones. Returns when it is ready.
     pub async fn restart_host_with(&mut self, flags: &[String]) -> Result<()> {
         let status = self.host()?.terminate().await?;
         anyhow::ensure!(status.success(), "ccm-host ended with {status} after SIGTERM");
@@ -291,7 +292,7 @@ impl Cluster {
         self.host_ready().await
     }
 
-    /// Waits until `/readyz` of the host says yes.
+    /// Waits until the host's `/readyz` succeeds.
     pub async fn host_ready(&mut self) -> Result<()> {
         wait::until("the host's /readyz", async || {
             let host = self.host.as_mut().context("the host was not started")?;
@@ -317,31 +318,31 @@ impl Cluster {
         Cloud::behind(&self.folder.join(DOOR))
     }
 
-    /// GET on the host's serving port, by the administrator.
+    /// Sends a GET to the host's serving port as the administrator.
     pub async fn host_get(&self, path: &str) -> Result<(u16, String)> {
         self.host_get_as(&Caller::of(&self.control_plane.admin_kubeconfig())?, path).await
     }
 
-    /// GET on the host's serving port.
+    /// Sends a GET to the host's serving port.
     pub async fn host_get_as(&self, caller: &Caller, path: &str) -> Result<(u16, String)> {
         let certificate = self.folder.join("host-certificate/cloud-controller-manager.crt");
         http::get(&self.host_address()?, &certificate, path, caller).await
     }
 
-    /// Where the host serves.
+    /// The host's serving address.
     pub fn host_address(&self) -> Result<String> {
         let address =
             fs::read_to_string(self.folder.join("host-address")).context("the host serves nothing yet")?;
         Ok(address.trim().to_owned())
     }
 
-    /// Runs `ccmctl` with these arguments and a kubeconfig, to its end.
+    /// Runs `ccmctl` to completion with these arguments and a kubeconfig.
     pub async fn ccmctl(&self, kubeconfig: &std::path::Path, arguments: &[&str]) -> Result<Output> {
         let mut command = self.ccmctl_command(kubeconfig).await?;
         command.args(arguments).output().await.context("ccmctl cannot be run")
     }
 
-    /// `ccmctl` with a kubeconfig, before it is given a command.
+    /// `ccmctl` with a kubeconfig, without a subcommand.
     pub async fn ccmctl_command(&self, kubeconfig: &std::path::Path) -> Result<tokio::process::Command> {
         let program = tokio::task::spawn_blocking(binaries::ccmctl).await??;
         let mut command = tokio::process::Command::new(program);
@@ -349,7 +350,7 @@ impl Cluster {
         Ok(command)
     }
 
-    /// How `ccmctl` reaches this host without a pod.
+    /// The arguments with which `ccmctl` reaches this host without a pod.
     pub fn ccmctl_way(&self) -> Result<[String; 3]> {
         let certificate = self.folder.join("host-certificate/cloud-controller-manager.crt");
         Ok([
@@ -364,7 +365,7 @@ impl Cluster {
         Ok(self.host_get("/metrics").await?.1)
     }
 
-    /// What host and provider printed last.
+    /// The last output of host and provider.
     #[must_use]
     pub fn parts(&self) -> Parts<'_> {
         Parts(self)

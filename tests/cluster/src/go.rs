@@ -1,4 +1,4 @@
-//! Commands of Go modules of this checkout.
+//! Builds commands of this checkout's Go modules.
 
 use std::{
     fs::{self, File},
@@ -8,11 +8,11 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 
-/// Builds a command, up to date, and answers where it is.
+/// Builds a command if necessary, and returns its path.
 pub fn built(module: &str, package: &str, name: &str) -> Result<PathBuf> {
     let folder = programs::target().join("go");
     fs::create_dir_all(&folder)?;
-    // Tests of several binaries may build at once, and one may run what another one builds.
+    // Tests of several binaries may build at once, and one may run what another is building.
     let lock = File::create(folder.join(format!("{name}.lock")))?;
     lock.lock()?;
     let (made, new) = (folder.join(name), folder.join(format!("{name}.new")));

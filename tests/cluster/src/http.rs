@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// How whoever asks shows who it is.
+/// How the caller authenticates.
 #[derive(Debug, Clone, Default)]
 pub enum Caller {
     /// Not at all.
@@ -25,7 +25,7 @@ pub enum Caller {
 }
 
 impl Caller {
-    /// Whoever a kubeconfig is of.
+    /// The user of a kubeconfig.
     pub fn of(kubeconfig: &Path) -> Result<Self> {
         let text = fs::read(kubeconfig).with_context(|| format!("cannot read {}", kubeconfig.display()))?;
         let config: Value = serde_json::from_slice(&text)?;
@@ -42,7 +42,7 @@ impl Caller {
     }
 }
 
-/// Status and body, from whoever shows a certificate that this file vouches for.
+/// Sends a GET to a server whose certificate this file vouches for, and returns status and body.
 pub async fn get(address: &str, trusted: &Path, path: &str, caller: &Caller) -> Result<(u16, String)> {
     let stream = TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
     let connector = TlsConnector::from(Arc::new(config(trusted, caller)?));

@@ -1,6 +1,7 @@
-//! The cloud of `providers/inventory-python`: a file of machines, and one in which the provider keeps who got which address.
+//! The cloud of `providers/inventory-python`: a file of machines, and one in which the provider keeps allocated
+//! addresses.
 //!
-//! JSON is YAML, so the inventory is written as JSON, with the line that says that it is whole.
+//! The inventory is written as JSON, which is YAML, followed by the line that marks it as complete.
 
 use std::{
     collections::BTreeMap,
@@ -13,10 +14,10 @@ use serde_json::{Map, Value, json};
 
 use crate::steered::Steered;
 
-/// What ends an inventory.
+/// The end of an inventory.
 const END: &str = "\n...\n";
 
-/// See the module.
+/// The two files.
 #[derive(Debug, Clone)]
 pub struct InventoryFile {
     machines: PathBuf,
@@ -24,7 +25,7 @@ pub struct InventoryFile {
 }
 
 impl InventoryFile {
-    /// The inventory in this folder, with one machine that is nobody's where there is none: an empty one is an outage.
+    /// The inventory in this directory. A new one has a machine without a node: an empty inventory is an outage.
     pub fn new(folder: &Path) -> Result<Self> {
         let inventory =
             Self { machines: folder.join("machines.yaml"), allocations: folder.join("allocations.json") };
@@ -34,7 +35,7 @@ impl InventoryFile {
         Ok(inventory)
     }
 
-    /// How the provider is told where its cloud is.
+    /// The flags that tell the provider where its cloud is.
     #[must_use]
     pub fn flags(&self) -> Vec<String> {
         vec![

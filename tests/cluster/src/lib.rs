@@ -1,11 +1,11 @@
-//! A whole cluster for tests, demo and bench: a control plane, a provider and the host, each the process that an operator
-//! would run.
+//! A whole cluster for tests, demo and bench: a control plane, a provider and the host, each as the process that an
+//! operator would run.
 //!
 //! In: [`Options`]. Out: a [`Cluster`] whose host runs under the shipped rights (`deploy/rbac.yaml`) as its own service
-//! account, and reaches the mock, or a provider under test, over a Unix socket. Host and provider can be killed, stopped and
-//! started again; nothing is left behind, however the process that uses it ends.
+//! account, and reaches the mock, or a provider under test, over a Unix socket. Host and provider can be killed,
+//! stopped and started again; nothing is left behind, however the process that uses it ends.
 //!
-//! Nodes and Services are made by [`nodes`] and [`services`] as a kubelet and a user make them; [`wait`] waits on conditions.
+//! [`nodes`] and [`services`] create Nodes and Services as a kubelet and a user do; [`wait`] waits for conditions.
 
 mod api_proxy;
 mod binaries;

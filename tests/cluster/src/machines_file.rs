@@ -11,12 +11,12 @@ use serde_json::{Map, Value, json};
 
 use crate::steered::Steered;
 
-/// See the module.
+/// The file of machines.
 #[derive(Debug, Clone)]
 pub struct MachinesFile(PathBuf);
 
 impl MachinesFile {
-    /// The file in this folder; an empty one where there is none.
+    /// The file in this directory, which is created empty if it is missing.
     pub fn new(folder: &Path) -> Result<Self> {
         let file = Self(folder.join("machines.json"));
         if !file.0.exists() {
@@ -25,7 +25,7 @@ impl MachinesFile {
         Ok(file)
     }
 
-    /// How the provider is told where its cloud is.
+    /// The flag that tells the provider where its cloud is.
     #[must_use]
     pub fn flag(&self) -> String {
         format!("--machines={}", self.0.display())

@@ -1,6 +1,6 @@
-//! Reading a metric out of an exposition.
+//! Reads metrics from an exposition.
 
-/// Sum of all samples with this name whose labels contain all of these texts, for example `method="GetInfo"`.
+/// The sum of all samples with this name whose labels contain all of these texts, for example `method="GetInfo"`.
 #[must_use]
 pub fn sum(exposition: &str, name: &str, labels: &[&str]) -> f64 {
     exposition

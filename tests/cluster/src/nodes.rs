@@ -8,10 +8,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-/// The taint that a kubelet puts on a node that no cloud has looked at yet.
+/// The taint that a kubelet puts on a node that no cloud controller has initialised yet.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// A node as it is registered: tainted, with its host name as only address, not ready yet.
+/// A node as registered: tainted, with its host name as the only address, not ready.
 #[must_use]
 pub fn as_registered(name: &str) -> Value {
     json!({
@@ -37,13 +37,13 @@ pub fn as_registered(name: &str) -> Value {
     })
 }
 
-/// Registers a node. Its `status` is part of the create, as the kubelet does it.
+/// Registers a node. The create includes its `status`, as the kubelet's does.
 pub async fn register(client: &Client, node: Value) -> Result<Node> {
     let node: Node = serde_json::from_value(node)?;
     Ok(Api::all(client.clone()).create(&PostParams::default(), &node).await?)
 }
 
-/// Says that a node is ready (`"True"`), is not (`"False"`), or was not heard of (`"Unknown"`).
+/// Sets whether a node is ready (`"True"`), not ready (`"False"`), or `"Unknown"`.
 pub async fn set_ready(client: &Client, name: &str, status: &str) -> Result<()> {
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let body = json!({ "status": { "conditions": [{
@@ -56,19 +56,19 @@ pub async fn set_ready(client: &Client, name: &str, status: &str) -> Result<()> 
     Ok(())
 }
 
-/// Whether the node still waits for its cloud.
+/// Whether the node is not initialised yet.
 #[must_use]
 pub fn is_uninitialized(node: &Node) -> bool {
     has_taint(node, UNINITIALIZED)
 }
 
-/// Whether a taint with this key is on the node.
+/// Whether the node has a taint with this key.
 #[must_use]
 pub fn has_taint(node: &Node, key: &str) -> bool {
     node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).any(|taint| taint.key == key)
 }
 
-/// Addresses of one type, in their order.
+/// The addresses of one type, in order.
 #[must_use]
 pub fn addresses(node: &Node, kind: &str) -> Vec<String> {
     node.status

@@ -20,7 +20,7 @@ pub struct Process {
     name: String,
     log: PathBuf,
     child: Child,
-    /// Kills the child when the pipe to it closes, that is when we end in whatever way.
+    /// Kills the child when the pipe to it closes, which happens however this process ends.
     watchdog: Child,
 }
 
@@ -48,7 +48,7 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
-            // A Ctrl-C in the terminal is for us; we end the child in our own order.
+            // A Ctrl-C in the terminal is for us; we end the child in the right order.
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
@@ -75,15 +75,15 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Everything it has printed so far, over all its starts.
+    /// All its output so far, over all its starts.
     #[must_use]
     pub fn output(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// SIGKILL, and waits until it is gone.
+    /// Sends SIGKILL, and waits until the process is gone.
     pub fn kill(&mut self) -> Result<()> {
-        // The watchdog first: once the child is waited for, its number may be another's.
+        // The watchdog first: once the child is reaped, its process id may be reused.
         self.watchdog.kill()?;
         self.child.kill()?;
         self.child.wait()?;
@@ -91,13 +91,13 @@ impl Process {
         Ok(())
     }
 
-    /// SIGTERM, and waits until it has ended by itself.
+    /// Sends SIGTERM, and waits until the process has exited.
     pub async fn terminate(&mut self) -> Result<ExitStatus> {
         self.signal(Signal::TERM)?;
         self.ended(Duration::from_secs(40)).await
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the process has exited by itself.
     pub async fn ended(&mut self, within: Duration) -> Result<ExitStatus> {
         let deadline = tokio::time::Instant::now() + within;
         loop {
@@ -113,17 +113,17 @@ impl Process {
         }
     }
 
-    /// Stops it without its knowledge (SIGSTOP): it hangs.
+    /// Suspends it (SIGSTOP), so that it hangs.
     pub fn pause(&self) -> Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Lets it continue (SIGCONT).
     pub fn resume(&self) -> Result<()> {
         self.signal(Signal::CONT)
     }
 
-    /// The last lines it printed.
+    /// The last lines of its output.
     #[must_use]
     pub fn tail(&self) -> String {
         let output = self.output();
@@ -142,7 +142,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
+        // Errors mean that it has already ended.
         let _ = self.kill();
     }
 }

@@ -1,4 +1,4 @@
-//! What is started as the provider.
+//! The process that is started as the provider.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 
 use crate::{Cloud, Process, wait};
 
-/// A mock beside the first one, with a cloud of its own. It ends with this value.
+/// A second mock, with its own cloud. Ends when dropped.
 #[derive(Debug)]
 pub struct Neighbour {
     name: String,
@@ -35,7 +35,7 @@ impl Neighbour {
         Ok(Self { name: name.to_owned(), process, folder })
     }
 
-    /// The flag by which a host knows it.
+    /// The host's flag for it.
     #[must_use]
     pub fn host_flag(&self) -> String {
         format!("--provider={}=unix://{}", self.name, self.folder.join("provider.sock").display())
@@ -52,24 +52,24 @@ impl Neighbour {
     }
 }
 
-/// The file in which the mock leaves the address of its admin door.
+/// The file to which the mock writes the address of its admin door.
 pub(crate) const DOOR: &str = "admin-address";
 
-/// A program that serves the contract where its flag `--endpoint` says. Its cloud is the test's own matter.
+/// A program that serves the contract at its flag `--endpoint`. The test itself cares for its cloud.
 #[derive(Debug, Clone)]
 pub struct ProviderUnderTest {
-    /// As it names itself.
+    /// The provider's name, as it reports it.
     pub name: String,
-    /// What is started.
+    /// The program to start.
     pub program: PathBuf,
-    /// Its flags, beside `--endpoint`.
+    /// Its flags besides `--endpoint`.
     pub flags: Vec<String>,
-    /// Variables of its environment, beside the test's own.
+    /// Environment variables in addition to the test's own.
     pub environment: Vec<(String, String)>,
 }
 
 impl ProviderUnderTest {
-    /// The mock, with its admin door and, if wanted, a cloud that outlives it.
+    /// The mock, with its admin door and, on request, a cloud that outlives it.
     pub(crate) fn mock(binaries: &Path, folder: &Path, kept: bool) -> Self {
         let mut flags = vec![
             "--reflection".to_owned(),

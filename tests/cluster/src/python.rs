@@ -1,4 +1,4 @@
-//! Providers in Python of this checkout.
+//! Installs this checkout's Python providers.
 
 use std::{
     fs::{self, File},
@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 
-/// Puts what a provider needs into its `.venv`, pinned, and answers the script that starts it.
+/// Installs what a provider needs into its `.venv`, pinned, and returns the script that starts it.
 pub fn installed(provider: &str) -> Result<PathBuf> {
     let folder = programs::root().join(provider).canonicalize()?;
     fs::create_dir_all(programs::target())?;

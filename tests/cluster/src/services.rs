@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::{Api, Client, api::PostParams};
 use serde_json::{Value, json};
 
-/// What guards a balancer.
+/// The finalizer that protects a balancer.
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// A Service of type LoadBalancer in the namespace `default`, with one TCP port 80.
@@ -23,7 +23,7 @@ pub fn load_balancer(name: &str) -> Value {
     })
 }
 
-/// Makes a Service.
+/// Creates a Service.
 pub async fn create(client: &Client, service: Value) -> Result<Service> {
     let service: Service = serde_json::from_value(service)?;
     let namespace = service.metadata.namespace.clone().unwrap_or_else(|| "default".to_owned());
@@ -42,7 +42,7 @@ pub fn ingress(service: &Service) -> Vec<String> {
         .collect()
 }
 
-/// Whether the finalizer is on it.
+/// Whether it has the finalizer.
 #[must_use]
 pub fn has_finalizer(service: &Service) -> bool {
     service.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)

@@ -1,4 +1,4 @@
-//! A cloud as a history sees it, whichever provider is in front of it.
+//! A cloud as a test history uses it, whichever provider is in front of it.
 
 use std::{collections::BTreeMap, future::Future};
 
@@ -7,15 +7,15 @@ use provider_mock::cloud::Balancer;
 
 use crate::{Cloud, cloud::backend_names};
 
-/// What a history does to a cloud, and what it looks at.
+/// What a history changes and reads in a cloud.
 pub trait Steered {
-    /// A machine that runs, for the node of this name, with this internal address.
+    /// Creates a running machine for the node with this name, with this internal address.
     fn create_machine(&self, name: &str, zone: &str, address: &str) -> impl Future<Output = Result<()>>;
-    /// It stops; it can be started again.
+    /// Stops a machine; it can be started again.
     fn stop_machine(&self, name: &str) -> impl Future<Output = Result<()>>;
-    /// It runs again.
+    /// Starts a stopped machine.
     fn start_machine(&self, name: &str) -> impl Future<Output = Result<()>>;
-    /// It is gone for good.
+    /// Terminates a machine for good.
     fn terminate_machine(&self, name: &str) -> impl Future<Output = Result<()>>;
     /// The nodes behind each balancer, sorted, by "NAMESPACE/SERVICE".
     fn backends(&self) -> impl Future<Output = Result<BTreeMap<String, Vec<String>>>>;

@@ -1,22 +1,22 @@
-//! Waiting on conditions.
+//! Waits for conditions.
 
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use tokio::time::Instant;
 
-/// Between two looks.
+/// The interval between two checks.
 pub const STEP: Duration = Duration::from_millis(50);
 
-/// Generous: a loaded machine is slow, and a condition that holds ends the wait at once.
+/// Generous, for loaded machines; a wait ends as soon as its condition holds.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// Waits until `look` gives a value; `what` says what was waited for.
+/// Waits until `look` returns a value; `what` says what was awaited.
 pub async fn until<T>(what: &str, look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
     until_within(LIMIT, what, look).await
 }
 
-/// As [`until`], with another limit.
+/// Like [`until`], with another limit.
 pub async fn until_within<T>(
     limit: Duration,
     what: &str,

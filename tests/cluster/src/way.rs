@@ -1,4 +1,5 @@
-//! The way of one host to the apiserver. It can be cut, and by its source address the audit log tells who came over it.
+//! One host's own connection to the apiserver. It can be cut, and its source address identifies the host in the audit
+//! log.
 
 use std::{
     fs,
@@ -16,7 +17,7 @@ use tokio::{
 
 use crate::Cluster;
 
-/// Open until it is cut. Gone when dropped.
+/// Open until it is cut; ends when dropped.
 #[derive(Debug)]
 pub struct Way {
     source: Ipv4Addr,
@@ -26,7 +27,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// For the host with this number, which no other way of the cluster has: its source address is made of it.
+    /// Opens a way for the host with this number, which must be unique in the cluster: the source address contains it.
     pub async fn open(cluster: &Cluster, number: u16) -> Result<Self> {
         let [high, low] = number.to_be_bytes();
         let source = Ipv4Addr::new(127, 1, high, low);
@@ -42,19 +43,19 @@ impl Way {
         Ok(Self { source, kubeconfig, cut, task })
     }
 
-    /// What the audit log calls whoever comes over it.
+    /// The source address in the audit log.
     #[must_use]
     pub fn source(&self) -> String {
         self.source.to_string()
     }
 
-    /// What sends the host over it.
+    /// The flag that sends the host through it.
     #[must_use]
     pub fn host_flag(&self) -> String {
         format!("--kubeconfig={}", self.kubeconfig.display())
     }
 
-    /// From now on nothing gets through, in neither direction, and nobody is told.
+    /// Cuts it: from now on nothing gets through in either direction, and neither side is told.
     pub fn cut(&self) {
         self.cut.send_replace(true);
     }
@@ -67,7 +68,7 @@ impl Drop for Way {
 }
 
 async fn accept(listener: TcpListener, source: IpAddr, apiserver: SocketAddr, cut: watch::Receiver<bool>) {
-    // An error is a peer that went away at once.
+    // An error means that a peer has already disconnected.
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
         tokio::spawn(carry(stream, source, apiserver, cut.clone()));
@@ -89,7 +90,7 @@ async fn carry(
         carried = copy_bidirectional(&mut from, &mut to) => drop(carried?),
         () = async { drop(cut.wait_for(|cut| *cut).await) } => {}
     }
-    // A cut way keeps both ends open: a peer that hears nothing, not one that was sent away.
+    // A cut way keeps both ends open: the peers hear nothing, but are not disconnected.
     while *cut.borrow() && cut.changed().await.is_ok() {}
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Manifests as people write them, several documents in one text, put into the cluster by server-side apply.
+//! Applies manifests as people write them, several documents in one text, by server-side apply.
 
 use anyhow::{Context as _, Result};
 use kube::{
@@ -12,7 +12,7 @@ use serde_json::Value;
 const FIELD_MANAGER: &str = "control-plane";
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// Applies in the order given; stops at the first that is refused.
+/// Applies in the order given; stops at the first refused one.
 pub(crate) async fn apply_yaml(client: &Client, yaml: &str) -> Result<Vec<DynamicObject>> {
     let mut applied = Vec::new();
     for object in parse(yaml)? {
@@ -21,7 +21,7 @@ pub(crate) async fn apply_yaml(client: &Client, yaml: &str) -> Result<Vec<Dynami
     Ok(applied)
 }
 
-/// Documents that hold nothing (a comment, a doubled `---`) are common in rendered charts.
+/// Empty documents (a comment, a doubled `---`) are common in rendered charts.
 fn parse(yaml: &str) -> Result<Vec<DynamicObject>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).context("no YAML")?;
     let objects = documents.into_iter().filter(|document| !document.is_null());

@@ -1,7 +1,7 @@
 //! Where the two servers come from: `KUBEBUILDER_ASSETS`, else `PATH`, else built once into a cache.
 //!
-//! In: the environment. Out: two programs to run. How they are built is in [`build`], how several processes share one
-//! build in [`cache`].
+//! In: the environment. Out: two programs to run. [`build`] builds them, and [`cache`] lets several processes share one
+//! build.
 
 mod build;
 mod cache;
@@ -20,7 +20,7 @@ const VARIABLE: &str = "KUBEBUILDER_ASSETS";
 const ETCD: &str = "etcd";
 const APISERVER: &str = "kube-apiserver";
 
-/// The programs a control plane is made of.
+/// The programs of a control plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assets {
     /// The program `etcd`.
@@ -34,13 +34,13 @@ impl Assets {
     /// error. Blocks. Any number of processes may call this at once; one builds and the others wait.
     ///
     /// # Errors
-    /// `KUBEBUILDER_ASSETS` names a folder without them, or they have to be built and cannot be.
+    /// `KUBEBUILDER_ASSETS` names a directory without them, or building them fails.
     pub fn find() -> Result<Self> {
         let installed = Self::installed(env::var_os(VARIABLE).as_deref(), env::var_os("PATH").as_deref())?;
         installed.map_or_else(cache::find_or_build, Ok)
     }
 
-    /// What somebody put there on purpose. A variable that is set is never overruled by what else lies about.
+    /// The installed programs. A variable that is set always wins over `PATH`.
     fn installed(variable: Option<&OsStr>, path: Option<&OsStr>) -> Result<Option<Self>> {
         if let Some(dir) = variable.filter(|dir| !dir.is_empty()) {
             return Self::in_dir(Path::new(dir)).map(Some);

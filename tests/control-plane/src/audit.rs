@@ -1,4 +1,5 @@
-//! What chosen users asked of the apiserver: exact, from its own audit log, restricted to those users by a policy.
+//! What chosen users requested from the apiserver: exact, from its own audit log, which a policy restricts to those
+//! users.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,12 +11,12 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use serde_json::json;
 
-/// The policy: metadata of every request by these users, nothing of anybody else.
+/// The policy: metadata of every request of these users, nothing of anybody else.
 pub(crate) fn policy(users: &[String]) -> String {
     json!({
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
-        // A watch that is still open has had its response started, and nothing after that.
+        // An open watch has only the stage in which its response started.
         "omitStages": ["RequestReceived"],
         "rules": [{ "level": "Metadata", "users": users }, { "level": "None" }],
     })
@@ -25,25 +26,25 @@ pub(crate) fn policy(users: &[String]) -> String {
 /// One request, in the order in which the apiserver recorded them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEvent {
-    /// Who asked.
+    /// The user.
     pub user: String,
-    /// With which program.
+    /// The user agent.
     pub user_agent: String,
-    /// `get`, `list`, `watch`, `create`, `patch`, ...; lowercase HTTP method for a path that is no resource.
+    /// `get`, `list`, `watch`, `create`, `patch`, ...; the lowercase HTTP method for a path that is not a resource's.
     pub verb: String,
-    /// `nodes`, `nodes/status`, ...; the path, for what is no resource.
+    /// `nodes`, `nodes/status`, ...; or the path, if it is not a resource's.
     pub resource: String,
-    /// Empty for what has none.
+    /// Empty if there is none.
     pub namespace: String,
     /// Empty for lists.
     pub name: String,
     /// The HTTP status; 0 while there is none.
     pub code: u16,
-    /// From which address.
+    /// The client's address.
     pub source: String,
     /// When the request arrived, as the apiserver wrote it (RFC 3339 with microseconds).
     pub received: String,
-    /// When its last recorded stage was: its answer was complete, unless it is a watch.
+    /// The time of the last recorded stage: when the answer was complete, except for a watch.
     pub answered: String,
 }
 
@@ -85,7 +86,7 @@ struct Status {
     code: Option<u16>,
 }
 
-/// Reads what has been recorded so far. A line that is just being written is left for the next time.
+/// Reads what has been recorded so far, except a line that is still being written.
 pub(crate) fn read(log: &Path) -> Result<Vec<AuditEvent>> {
     let text = match fs::read_to_string(log) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
@@ -95,7 +96,8 @@ pub(crate) fn read(log: &Path) -> Result<Vec<AuditEvent>> {
     parse(complete)
 }
 
-/// A request has up to two lines, when its response starts and when it is complete: they share an ID, the later counts.
+/// A request has up to two lines, when its response starts and when it is complete. They share an ID; the later one
+/// counts.
 fn parse(text: &str) -> Result<Vec<AuditEvent>> {
     let mut events: Vec<AuditEvent> = Vec::new();
     let mut by_id = HashMap::new();
@@ -111,7 +113,7 @@ fn parse(text: &str) -> Result<Vec<AuditEvent>> {
     Ok(events)
 }
 
-/// Requests of one user by (verb, resource).
+/// The requests of one user by (verb, resource).
 pub(crate) fn count(events: &[AuditEvent], user: &str) -> BTreeMap<(String, String), u64> {
     let mut counts = BTreeMap::new();
     for event in events.iter().filter(|event| event.user == user) {

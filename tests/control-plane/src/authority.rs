@@ -10,7 +10,7 @@ use rcgen::{
 /// The object identifier of "organisation".
 const ORGANISATION: &[u64] = &[2, 5, 4, 10];
 
-/// Signs for one control plane, for as long as it lives.
+/// Signs certificates for one control plane while it lives.
 #[derive(Debug)]
 pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -41,7 +41,7 @@ impl Authority {
         self.issuer.der()
     }
 
-    /// What the apiserver shows to its clients.
+    /// The apiserver's certificate.
     pub(crate) fn serving(&self) -> Result<Certificate> {
         let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
         let mut params =
@@ -51,7 +51,7 @@ impl Authority {
         self.sign(params)
     }
 
-    /// What a user shows to the apiserver.
+    /// A user's certificate.
     pub(crate) fn client(&self, user: &str, groups: &[&str]) -> Result<Certificate> {
         let mut params = CertificateParams::default();
         params.distinguished_name = subject(user, groups)?;
@@ -77,8 +77,8 @@ fn common_name(name: &str) -> DistinguishedName {
     subject
 }
 
-/// The library keeps one value of each type, yet tells "organisation" from the same type given as a number: that makes
-/// two, which is what a service account has. A third needs another way, so it is refused rather than lost.
+/// The library keeps one value of each type, but treats "organisation" and the same type given as a number as two
+/// types: enough for a service account's groups. A third group is refused rather than lost.
 fn subject(user: &str, groups: &[&str]) -> Result<DistinguishedName> {
     let mut subject = common_name(user);
     let types = [DnType::OrganizationName, DnType::CustomDnType(ORGANISATION.to_vec())];

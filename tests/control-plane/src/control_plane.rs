@@ -1,4 +1,4 @@
-//! One running control plane: started, used, hurt on purpose, gone when dropped.
+//! One running control plane: started, used, disturbed on purpose, removed when dropped.
 
 mod faults;
 mod start;
@@ -26,10 +26,10 @@ use crate::{
     servers::{Layout, Server},
 };
 
-/// A real etcd and kube-apiserver. Ends at once, with all its files, when dropped.
+/// A real etcd and kube-apiserver. Dropping it ends both at once and removes their files.
 ///
-/// Methods take `&self`: tests of one binary can share it from a `static`. A [`Client`] belongs to the runtime that it
-/// was made in, so each test makes its own.
+/// Methods take `&self`: tests of one binary can share it through a `static`. A [`Client`] belongs to the runtime that
+/// created it, so each test creates its own.
 #[derive(Debug)]
 pub struct ControlPlane {
     layout: Layout,
@@ -52,7 +52,7 @@ struct Servers {
 }
 
 impl ControlPlane {
-    /// Starts one with nothing special; returns when it is ready, after about two seconds.
+    /// Starts one with the default options; returns when it is ready, after about two seconds.
     ///
     /// # Errors
     /// See [`Options::start`].
@@ -66,13 +66,13 @@ impl ControlPlane {
         &self.url
     }
 
-    /// The folder of everything, logs included (`apiserver.log`, `etcd.log`). Goes with the control plane.
+    /// The directory of all files, logs included (`apiserver.log`, `etcd.log`). Removed with the control plane.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.layout.dir()
     }
 
-    /// The certificate that the apiserver's is signed by.
+    /// The certificate that signed the apiserver's.
     #[must_use]
     pub fn ca_pem(&self) -> String {
         self.authority.pem()
@@ -84,7 +84,7 @@ impl ControlPlane {
         self.layout.admin_kubeconfig()
     }
 
-    /// A client of a member of `system:masters`; neither RBAC nor priority and fairness holds it back.
+    /// A client of a member of `system:masters`; neither RBAC nor priority and fairness limits it.
     ///
     /// # Errors
     /// None is expected of a control plane that has started. Panics outside a tokio runtime.
@@ -94,7 +94,7 @@ impl ControlPlane {
 
     /// A kubeconfig of any user, such as `system:serviceaccount:kube-system:cloud-controller-manager` with the groups
     /// `system:serviceaccounts` and `system:serviceaccounts:kube-system`. It holds a client certificate. The apiserver
-    /// adds `system:authenticated` by itself. Each call makes a new file, readable by its owner only.
+    /// adds `system:authenticated` by itself. Each call creates a new file, readable only by its owner.
     ///
     /// # Errors
     /// There are more than two groups, or the file cannot be written.
@@ -119,13 +119,13 @@ impl ControlPlane {
     /// Namespaced objects without a namespace go to `default`. Returns them as the apiserver has stored them.
     ///
     /// # Errors
-    /// The text is no manifest, or the apiserver refuses one of them: those before it are then applied.
+    /// The text is not a manifest, or the apiserver refuses one of them: those before it are then applied.
     pub async fn apply_yaml(&self, yaml: &str) -> Result<Vec<DynamicObject>> {
         apply::apply_yaml(&self.admin_client()?, yaml).await
     }
 
-    /// Every request so far of the users named with [`Options::audit_user`], over restarts. A response can reach its
-    /// client a moment before it is recorded here: wait until the figures stand still.
+    /// Every request so far of the users named with [`Options::audit_user`], across restarts. A response can reach its
+    /// client a moment before it is recorded: wait until the numbers no longer change.
     ///
     /// # Errors
     /// No user is audited, or the log cannot be read.

@@ -1,8 +1,8 @@
-//! The small process that makes sure that nothing is left behind.
+//! The small process that ensures that nothing is left behind.
 //!
-//! A shell script (`guardian.sh`) makes the folder, starts the servers as its own children and blocks on a pipe from us.
-//! When we end, even by SIGKILL, the pipe closes: it kills the servers at once and removes the folder. It runs in a
-//! process group of its own, so that a Ctrl-C in the terminal reaches us and not it.
+//! A shell script (`guardian.sh`) creates the directory, starts the servers as its own children and blocks on a pipe
+//! from us. When we end, even by SIGKILL, the pipe closes: it kills the servers at once and removes the directory. It
+//! runs in its own process group, so that a Ctrl-C in the terminal reaches us and not it.
 //!
 //! Calls block for as long as the shell needs to answer: milliseconds.
 
@@ -21,23 +21,23 @@ use crate::servers::Server;
 
 const SCRIPT: &str = include_str!("guardian.sh");
 
-/// Owns the folder and the servers in it.
+/// Owns the directory and the servers in it.
 #[derive(Debug)]
 pub(crate) struct Guardian {
     child: Child,
-    /// Only taken on drop: closing it is the order to end everything.
+    /// Only taken on drop: closing it orders the end of everything.
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
 impl Guardian {
-    /// Makes `dir`, which must not exist yet, and guards it from then on.
+    /// Creates `dir`, which must not exist yet, and guards it from then on.
     pub(crate) fn start(dir: &Path) -> Result<Self> {
         let mut child = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "control-plane-guardian"])
             .arg(dir)
             .process_group(0)
-            // No ETCD_* variable, proxy or GOGC of the caller may change what the servers do.
+            // No ETCD_* variable, proxy or GOGC of the caller may affect the servers.
             .env_clear()
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
             .stdin(Stdio::piped())
@@ -66,7 +66,7 @@ impl Guardian {
             .ok_or_else(|| anyhow!("the guardian answered {answer:?} where a process id was expected"))
     }
 
-    /// Kills a server that is running, and returns when it is gone.
+    /// Kills a running server, and returns when it is gone.
     pub(crate) fn kill(&mut self, name: &str) -> Result<()> {
         self.order("kill", name).map(drop)
     }
@@ -89,7 +89,7 @@ impl Guardian {
 impl Drop for Guardian {
     fn drop(&mut self) {
         drop(self.orders.take());
-        // Returns once the servers are dead and the folder is removed.
+        // Returns once the servers are dead and the directory is removed.
         if let Err(error) = self.child.wait() {
             tracing::warn!(%error, "the guardian of a control plane could not be waited for");
         }

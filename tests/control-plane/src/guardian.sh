@@ -1,11 +1,11 @@
 # Starts the servers of one control plane, and ends them when its standard input ends.
 #
-# The other end of that pipe is held by one process only. When that process ends, in whatever way, the kernel closes
-# it, the read below fails, and the servers and the folder go. Being their parent, this script can never hit a stranger
-# by a reused process id, and no moment exists in which a server runs that nobody looks after.
+# Only one process holds the other end of that pipe. However that process ends, the kernel closes the pipe, the read
+# below fails, and the servers and the directory are removed. As their parent, this script can never kill a foreign
+# process with a reused process id, and no server ever runs unguarded.
 set -u
 dir=$1
-# Signals meant for the group in the foreground (Ctrl-C, a closed terminal) are not for us.
+# Signals for the foreground process group (Ctrl-C, a closed terminal) are not for us.
 trap '' HUP INT QUIT PIPE TERM
 
 mkdir -m 700 "$dir" 2>&1 || exit 1

@@ -1,4 +1,4 @@
-//! A kubeconfig, and a client, for one identity at one apiserver. Both are made of the same values.
+//! A kubeconfig, and a client, for one identity at one apiserver, from the same values.
 
 use std::{fs::OpenOptions, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::authority::{Authority, Certificate};
 
-/// How a user shows who it is.
+/// How a user authenticates.
 #[derive(Debug)]
 pub(crate) enum Identity {
     Token(String),
@@ -28,7 +28,7 @@ impl Identity {
     }
 }
 
-/// Text for clients of every language: JSON, which is YAML as well.
+/// The kubeconfig's text, for clients in every language: JSON, which is also YAML.
 pub(crate) fn text(url: &str, authority: &Authority, identity: &Identity) -> String {
     let cluster = json!({ "server": url, "certificate-authority-data": STANDARD.encode(authority.pem()) });
     let kubeconfig = json!({
@@ -42,7 +42,7 @@ pub(crate) fn text(url: &str, authority: &Authority, identity: &Identity) -> Str
     format!("{kubeconfig:#}\n")
 }
 
-/// Writes a file that only its owner may read.
+/// Writes a file that only its owner can read.
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     OpenOptions::new()
         .write(true)
@@ -53,7 +53,7 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The settings of a client. kube's pool of connections has no upper bound: as many requests as are asked for run at once.
+/// The configuration of a client. kube's connection pool is unbounded: all requests run concurrently.
 pub(crate) fn client_config(url: &str, authority: &Authority, identity: &Identity) -> Result<kube::Config> {
     let mut config = kube::Config::new(url.parse().with_context(|| format!("{url} is no URI"))?);
     config.root_cert = Some(vec![authority.der().to_vec()]);

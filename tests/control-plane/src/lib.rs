@@ -1,8 +1,8 @@
 //! A real etcd and kube-apiserver on loopback, for tests, the demo and the bench.
 //!
-//! In: [`Options`] (none are needed). Out: a [`ControlPlane`] that is ready: RBAC on, the namespaces `default` and
-//! `kube-system` there, an administrator's client, and kubeconfigs for anybody else ([`ControlPlane::kubeconfig_for`]).
-//! It can be hurt on purpose (apiserver killed, restarted, paused) and can tell what one user asked of it.
+//! In: [`Options`] (none are needed). Out: a [`ControlPlane`] that is ready: with RBAC, the namespaces `default` and
+//! `kube-system`, an administrator's client, and kubeconfigs for anybody else ([`ControlPlane::kubeconfig_for`]).
+//! It can be disturbed on purpose (apiserver killed, restarted, paused), and can report what a user requested.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -12,11 +12,11 @@
 //! # drop(kubeconfig); Ok(()) }
 //! ```
 //!
-//! Nothing stays behind, not even when the process that uses it gets SIGKILL: a guardian process
-//! on the other end of a pipe ends the servers and removes the folder. There is no kubelet,
+//! Nothing is left behind, not even if the process that uses it gets SIGKILL: a guardian process
+//! on the other end of a pipe ends the servers and removes the directory. There is no kubelet,
 //! scheduler or kube-controller-manager: no pod runs, no garbage is collected, and a deleted namespace stays.
 //!
-//! Decided elsewhere: what is installed into it (the callers apply the manifests of `deploy/`).
+//! Callers decide what is installed into it (they apply the manifests of `deploy/`).
 
 mod apply;
 mod assets;

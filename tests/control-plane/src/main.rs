@@ -1,5 +1,5 @@
-//! A control plane for a developer's hands: starts one, says how to reach it, and stays until Ctrl-C.
-//! `control-plane build` only makes sure that etcd and kube-apiserver are there.
+//! A control plane for manual use: starts one, prints how to reach it, and stays until Ctrl-C.
+//! `control-plane build` only ensures that etcd and kube-apiserver are built.
 #![allow(clippy::print_stdout, reason = "prints for people")]
 
 use std::env;
@@ -19,7 +19,7 @@ async fn main() -> Result<()> {
 
 async fn stay_until_interrupted() -> Result<()> {
     let control_plane = ControlPlane::start().await?;
-    // Before anything is printed: who reads that may interrupt at once.
+    // Before anything is printed, since whoever reads it may interrupt at once.
     let mut interrupt = signal(SignalKind::interrupt())?;
     println!(
         "export KUBECONFIG={}\n# logs: {}; Ctrl-C ends it",

@@ -1,4 +1,4 @@
-//! What a caller may ask for beyond the ordinary control plane.
+//! The options of a control plane.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -6,10 +6,10 @@ use anyhow::Result;
 
 use crate::ControlPlane;
 
-/// Loaded machines start several at once; alone it takes about two seconds.
+/// Loaded machines start several at once; alone, one takes about two seconds.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 
-/// How to start a control plane. `Options::default()` is what most want.
+/// How to start a control plane. The defaults suit most uses.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub(crate) apiserver_flags: Vec<String>,
@@ -32,28 +32,28 @@ impl Default for Options {
 }
 
 impl Options {
-    /// One more flag for the apiserver, such as `--event-ttl=1m`; it wins over ours.
+    /// Adds a flag for the apiserver, such as `--event-ttl=1m`; it overrides ours.
     #[must_use]
     pub fn apiserver_flag(mut self, flag: impl Into<String>) -> Self {
         self.apiserver_flags.push(flag.into());
         self
     }
 
-    /// An environment variable of the apiserver, such as `GOMEMLIMIT`. It inherits none of ours.
+    /// Sets an environment variable of the apiserver, such as `GOMEMLIMIT`. It inherits none of ours.
     #[must_use]
     pub fn apiserver_env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.apiserver_env.push((name.into(), value.into()));
         self
     }
 
-    /// Records every request of this user (its exact name) for [`ControlPlane::audit_events`]. May be repeated.
+    /// Records every request of the user with this exact name for [`ControlPlane::audit_events`]. May be repeated.
     #[must_use]
     pub fn audit_user(mut self, user: impl Into<String>) -> Self {
         self.audit_users.push(user.into());
         self
     }
 
-    /// The folder to make the control plane's own folder in, instead of `/dev/shm` or the temporary folder.
+    /// The directory in which the control plane creates its own, instead of `/dev/shm` or the temporary directory.
     /// Short: the path of a socket inside must stay under about 100 bytes.
     #[must_use]
     pub fn root(mut self, dir: impl Into<PathBuf>) -> Self {
@@ -61,7 +61,7 @@ impl Options {
         self
     }
 
-    /// How long a start may take before it is an error (120 s); building the servers is not counted.
+    /// How long a start may take before it fails (120 s); building the servers does not count.
     #[must_use]
     pub fn ready_within(mut self, limit: Duration) -> Self {
         self.ready_within = limit;
@@ -71,7 +71,7 @@ impl Options {
     /// Starts it; returns when it is ready.
     ///
     /// # Errors
-    /// The servers cannot be found or built, or do not become ready; the message carries the end of their logs.
+    /// The servers cannot be found or built, or do not become ready; the message includes the end of their logs.
     pub async fn start(self) -> Result<ControlPlane> {
         ControlPlane::start_with(self).await
     }

@@ -1,8 +1,8 @@
 //! A free port on loopback, for servers that do not accept port 0 or must come back to theirs.
 //!
-//! Taken from below the range that kernels hand out for outgoing connections, so that the port stays ours to come back
-//! to while the server is stopped. Another process may still take it between our look and the server's bind:
-//! the apiserver's start is then tried again.
+//! It is below the range that kernels use for outgoing connections, so that the port remains free
+//! while the server is stopped. Another process may still take it between our check and the server's bind:
+//! the apiserver's start is then repeated.
 
 use std::{
     net::{Ipv4Addr, TcpListener},
@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result};
 const BELOW_OUTGOING: Range<u16> = 20_000..30_000;
 const ATTEMPTS: usize = 200;
 
-/// A port that nobody listens at now.
+/// A port that nobody listens on now.
 pub fn free_port() -> Result<u16> {
     (0..ATTEMPTS)
         .map(|_| fastrand::u16(BELOW_OUTGOING))

@@ -1,4 +1,4 @@
-//! Waiting until the servers can be used, and saying why not when they cannot.
+//! Waits until the servers are usable, and says why if they are not.
 
 use std::{
     fs,
@@ -23,12 +23,12 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const LOG_LINES: usize = 20;
 
-/// Somebody else took the port after we had looked: worth another start with another port.
+/// Somebody else took the port after our check: worth another start with another port.
 #[derive(Debug, Error)]
 #[error("another process took the port that was chosen for the apiserver")]
 pub(crate) struct PortTaken;
 
-/// A server that is being waited for.
+/// A server that is being awaited.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Starting<'a> {
     pub(crate) layout: &'a Layout,
@@ -46,7 +46,7 @@ impl Starting<'_> {
         Ok(())
     }
 
-    /// Returns when the apiserver has done all its start work, the namespaces that everything lives in included.
+    /// Returns when the apiserver has finished starting, including the creation of the system namespaces.
     pub(crate) async fn apiserver(self, admin: &Client) -> Result<()> {
         while !is_ready(admin).await {
             self.keep_waiting(APISERVER).await?;

@@ -1,11 +1,11 @@
-//! Which folder a control plane lives in: memory where there is enough of it, else the temporary folder.
+//! The directory of a control plane: in memory if there is enough, else in the temporary directory.
 
 use std::{
     env, fs,
     path::{Path, PathBuf},
 };
 
-/// In many containers `/dev/shm` holds 64 MiB, which etcd's first log file alone would fill.
+/// In many containers `/dev/shm` has 64 MiB, which etcd's first log file alone would fill.
 const ENOUGH: u64 = 1 << 30;
 
 /// A path that does not exist yet, below `root` if given. Absolute, for the servers' flags.

@@ -1,7 +1,7 @@
-//! The two servers as command lines: which flags, and why those.
+//! The command lines of the two servers: which flags, and why.
 //!
-//! In: where the binaries are, a folder, a port, the caller's extras. Out: [`Server`], a command line that the guardian
-//! runs. Paths inside the folder are named once, in [`Layout`].
+//! In: the paths of the programs, a directory, a port, the caller's extras. Out: [`Server`], a command line that the
+//! guardian runs. [`Layout`] names the paths inside the directory.
 
 mod apiserver;
 mod command;

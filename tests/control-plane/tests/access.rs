@@ -1,4 +1,4 @@
-//! A control plane is ready when `start` returns, and gives each user the rights it was granted and no more.
+//! A control plane is ready when `start` returns, and gives each user exactly the permissions it was granted.
 
 use std::{future::Future, os::unix::fs::PermissionsExt as _, time::Duration};
 
@@ -46,7 +46,7 @@ async fn is_refused(client: &Client) -> bool {
     }
 }
 
-/// The authorizer learns of a new binding from its watch, a moment later.
+/// The authorizer sees a new binding through its watch, a moment later.
 async fn until<F: Future<Output = bool>>(condition: impl Fn() -> F) -> Result<()> {
     let waiting = async {
         while !condition().await {
@@ -72,7 +72,7 @@ async fn a_user_has_no_rights_until_they_are_granted_to_it_or_its_group() -> Res
     let client = cp.client_for(USER, &GROUPS)?;
     assert!(is_refused(&client).await);
 
-    // Each group is known to the apiserver, not only the first; so is the user.
+    // The apiserver knows all groups, not only the first, and the user.
     for (kind, name) in [("Group", GROUPS[0]), ("Group", GROUPS[1]), ("User", USER)] {
         let applied = cp.apply_yaml(&format!("{MAY_LIST_NODES}{}", binding(kind, name))).await?;
         assert_eq!(applied.len(), 2);
@@ -114,7 +114,7 @@ async fn two_at_once_share_nothing() -> Result<()> {
     };
     assert_eq!(nodes(&one).await?, ["only-here"]);
     assert!(nodes(&two).await?.is_empty());
-    // What one trusts, the other does not.
+    // Neither trusts the other's certificates.
     let mut config = Config::from_custom_kubeconfig(
         Kubeconfig::read_from(one.admin_kubeconfig())?,
         &KubeConfigOptions::default(),
@@ -134,12 +134,12 @@ async fn a_manifest_that_is_refused_is_named() -> Result<()> {
     let unknown =
         cp.apply_yaml("{apiVersion: example.com/v1, kind: Thing, metadata: {name: a}}").await.unwrap_err();
     assert!(format!("{unknown:#}").contains("example.com/v1 Thing a"), "{unknown:#}");
-    // Without a namespace it lands in `default`, where anybody would look.
+    // Without a namespace it goes to `default`, where anybody would look.
     cp.apply_yaml("{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {ports: [{port: 80}]}}")
         .await?;
     let services = Api::<k8s_openapi::api::core::v1::Service>::namespaced(cp.admin_client()?, "default");
     assert!(services.get("s").await?.spec.is_some_and(|spec| spec.cluster_ip.is_some()));
-    // The ordinary verbs work for the administrator as well.
+    // The ordinary verbs work for the administrator, too.
     let node = Node {
         metadata: kube::core::ObjectMeta { name: Some("n".into()), ..Default::default() },
         ..Default::default()

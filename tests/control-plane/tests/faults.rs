@@ -1,4 +1,4 @@
-//! An apiserver that dies, comes back and hangs; what users asked of it is counted throughout.
+//! An apiserver that dies, comes back and hangs, while the requests of users are counted.
 
 use std::{collections::BTreeMap, net::TcpListener, time::Duration};
 
@@ -74,7 +74,7 @@ async fn requests_of_an_audited_user_are_counted_and_of_nobody_else() -> Result<
     assert!(events.iter().all(|event| event.code == 200 && event.user == USER), "{events:?}");
     assert!(events.iter().any(|event| event.verb == "patch" && event.name == "n1"));
 
-    // The log goes on where it was after a restart.
+    // The log continues after a restart.
     cp.stop_apiserver()?;
     cp.start_apiserver().await?;
     assert_eq!(cp.audit_counts(USER)?[&key("get", "nodes")], 2);
@@ -92,7 +92,7 @@ async fn without_an_audited_user_counting_is_an_error() -> Result<()> {
 async fn a_port_that_somebody_else_has_is_told_from_other_failures() -> Result<()> {
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let flag = format!("--secure-port={}", taken.local_addr()?.port());
-    // Ours is random and tried anew; this one is taken each time.
+    // Our port is random and retried; this one is always taken.
     let error = Options::default().apiserver_flag(flag).start().await.unwrap_err();
     assert!(error.to_string().contains("another process took the port"), "{error:#}");
     Ok(())

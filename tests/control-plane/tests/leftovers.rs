@@ -1,4 +1,4 @@
-//! Nothing stays behind: after a drop, after a start that failed, after SIGKILL of a whole process group.
+//! Nothing is left behind: after a drop, a failed start, or SIGKILL of a whole process group.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use control_plane::{ControlPlane, Options};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
 
-/// Processes whose command line has a word that names the folder.
+/// The processes whose command line contains the directory.
 fn processes_of(dir: &Path) -> Vec<(Pid, String)> {
     let dir = dir.to_string_lossy().into_owned();
     let pids = fs::read_dir("/proc")
@@ -40,14 +40,14 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// The program, in a process group of its own, once its control plane is ready.
+/// The program, in its own process group, once its control plane is ready.
 fn program() -> Result<(std::process::Child, PathBuf)> {
     let mut child =
         Command::new(env!("CARGO_BIN_EXE_control-plane")).process_group(0).stdout(Stdio::piped()).spawn()?;
     let mut line = String::new();
     let mut output = BufReader::new(child.stdout.take().context("no output")?);
     output.read_line(&mut line)?;
-    // Kept open: it may have more to say.
+    // Kept open: it may print more.
     child.stdout = Some(output.into_inner());
     let kubeconfig = line.trim_end().strip_prefix("export KUBECONFIG=").context(line.clone())?;
     Ok((child, Path::new(kubeconfig).parent().context("no folder")?.to_owned()))
@@ -79,7 +79,7 @@ fn an_interrupt_from_the_terminal_ends_everything_in_order() -> Result<()> {
     let (mut child, dir) = program()?;
     kill_process_group(Pid::from_child(&child), Signal::INT)?;
     assert!(child.wait()?.success());
-    // It had dropped its control plane before it ended.
+    // It dropped its control plane before it exited.
     assert!(!dir.exists());
     assert_gone(&dir);
     Ok(())

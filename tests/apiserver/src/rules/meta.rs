@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::refusal::Cause;
 
-/// What all annotations of an object may hold together.
+/// The maximum size of all annotations of an object together.
 const ANNOTATED: usize = 256 << 10;
 
 /// Stamps a new object.
@@ -20,7 +20,7 @@ pub(crate) fn new_meta(object: &mut Value, uid: String, now: Timestamp) {
     }
 }
 
-/// As `metav1.Time` is written.
+/// Formats a time as `metav1.Time` does.
 pub(crate) fn seconds(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
@@ -99,7 +99,7 @@ fn is_label(part: &str) -> bool {
     !part.is_empty() && part.chars().all(inner) && !part.starts_with('-') && !part.ends_with('-')
 }
 
-/// A name, perhaps behind a domain and a slash.
+/// A name, optionally after a domain and a slash.
 pub(super) fn is_qualified(key: &str) -> bool {
     match key.split_once('/') {
         Some((domain, name)) => is_subdomain(domain) && is_name(name),

@@ -24,7 +24,7 @@ pub(super) fn taint_not_ready(node: &mut Value) {
 }
 
 pub(super) fn default(node: &mut Value) {
-    // The first of the list stands in a field of its own, which wins where they differ.
+    // The first of the list also has a field of its own, which wins if they differ.
     let spec = &mut node["spec"];
     let first = spec["podCIDRs"][0].clone();
     if spec["podCIDR"].is_null() && !first.is_null() {
@@ -36,7 +36,7 @@ pub(super) fn default(node: &mut Value) {
 
 pub(super) fn wrong(of_status: bool, node: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = duplicate_addresses(&node["status"]["addresses"]);
-    // Through the status, nobody can mend them.
+    // A status update cannot correct them.
     causes.extend(if of_status { Vec::new() } else { pod_cidrs(&node["spec"]) });
     causes.extend(taints(&node["spec"]["taints"]));
     if let Some(old) = old {
@@ -93,7 +93,7 @@ fn cidr(text: &str) -> Option<IpAddr> {
     (bits.parse::<u8>().ok()? <= most).then_some(address)
 }
 
-/// The apiserver says `metadata.taints`, although they stand in the spec.
+/// The apiserver says `metadata.taints`, although they are in the spec.
 fn taints(taints: &Value) -> Vec<Cause> {
     let all = taints.as_array().map(Vec::as_slice).unwrap_or_default();
     let mut causes = Vec::new();

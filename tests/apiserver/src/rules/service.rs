@@ -61,7 +61,7 @@ fn takes_health_port(spec: &Value) -> bool {
     spec["type"] == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local"
 }
 
-/// Gives addresses and ports from the cluster's ranges.
+/// Assigns addresses and ports from the cluster's ranges.
 pub(super) fn allocate(service: &mut Value, allocator: &mut Allocator) {
     let spec = &mut service["spec"];
     if takes_cluster_ip(spec) {
@@ -93,7 +93,7 @@ pub(super) fn allocate(service: &mut Value, allocator: &mut Allocator) {
     }
 }
 
-/// What an update leaves as it was although the new type has no use for it goes.
+/// Drops fields that an update leaves unchanged although the new type has no use for them.
 pub(super) fn drop_dependent(service: &mut Value, old: &Value) {
     let (spec, was) = (&mut service["spec"], &old["spec"]);
     if takes_cluster_ip(spec) {
@@ -137,7 +137,7 @@ fn remove(object: &mut Value, field: &str) {
     let _old = object.as_object_mut().and_then(|map: &mut Map<String, Value>| map.remove(field));
 }
 
-/// A port that names no node port keeps the one it had, while the type has any.
+/// A port without a node port keeps the one it had, if the type has node ports.
 fn keep_node_ports(spec: &mut Value, was: &Value) {
     let kept = takes_node_ports(spec);
     let old = was["ports"].as_array().cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Events are stored as core/v1 has them; `events.k8s.io/v1` is another view of the same.
+//! Events are stored in the form of core/v1; `events.k8s.io/v1` is another view of them.
 
 use serde_json::Value;
 

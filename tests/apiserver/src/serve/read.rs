@@ -19,25 +19,25 @@ use crate::{
     store::{Collection, Event, Store},
 };
 
-/// How long a read waits for a version that is not there yet.
+/// How long a read waits for a version that does not exist yet.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Of which state a LIST is.
+/// Which state a LIST returns.
 enum State {
     Newest,
-    /// An older one will do, if it is not older than this.
+    /// An older one that is not older than this.
     Since(u64),
     Exactly(u64),
 }
 
-/// Where a LIST goes on.
+/// Where a LIST continues.
 struct Continued {
     version: u64,
     after: Key,
 }
 
 impl Store {
-    /// How far a view has come with one kind.
+    /// The version that a view has reached for one kind.
     pub(super) fn seen(&self, of: &Collection, view: View) -> u64 {
         let version = match view {
             View::Current => self.version,
@@ -45,7 +45,7 @@ impl Store {
             View::StoppedAt(version) => version.min(self.version),
             View::Late(time) => of.hidden_by(time).map_or(self.version, |event| event.version - 1),
         };
-        // Nothing older can be told.
+        // Nothing older is known.
         version.max(of.floor)
     }
 }
@@ -57,7 +57,7 @@ impl Collection {
         self.events.get(seen)
     }
 
-    /// When a view shows more although nothing is written.
+    /// When a view will show more although nothing is written.
     pub(super) fn shows_more_at(&self, view: View) -> Option<Instant> {
         match view {
             View::Late(time) => self.hidden_by(time).map(|event| event.at + time),
@@ -87,7 +87,7 @@ impl Endpoint {
             let collection = &store.collections[of];
             let seen = if version.is_some() { store.seen(collection, view) } else { store.version };
             let newest = collection.objects.get(&key);
-            // Who changed it after what is seen tells what it was.
+            // The next change after the visible version holds the object as it was then.
             let hidden = collection.since(seen).find(|event| *event.object.key() == key);
             let found = hidden.map_or(newest, |event| event.before.as_ref());
             found.cloned().ok_or_else(|| Refusal::not_found(&collection.kind, key.name()))
@@ -108,11 +108,11 @@ impl Endpoint {
             (Some(from), ..) => State::Exactly(from.version),
             (None, None, _) => State::Newest,
             (None, Some(version), Some("Exact")) => State::Exactly(version),
-            // A page of no state in particular is one of exactly that state.
+            // A page of any state at a version is a page of exactly that version.
             (None, Some(version @ 1..), None) if limit.is_some() => State::Exactly(version),
             (None, Some(version), _) => State::Since(version),
         };
-        // Any state will do: it comes whole, as the watch cache has it.
+        // Any state will do: the watch cache returns it whole.
         let limit = limit.filter(|_| !matches!(state, State::Since(0)));
         if let State::Since(wanted) | State::Exactly(wanted) = state {
             self.seen_by(of, wanted).await?;
@@ -133,7 +133,7 @@ impl Endpoint {
         })
     }
 
-    /// What a selection of objects is now.
+    /// The current objects of a selection.
     pub(super) fn select(
         &self,
         store: &Store,
@@ -150,7 +150,7 @@ impl Endpoint {
         self.server.work(&By { client: &self.name, verb, subresource: "" }, |store| look(store))
     }
 
-    /// Waits for a while until the state that is shown has come to a version.
+    /// Waits for a limited time until the visible state has reached a version.
     pub(super) async fn seen_by(&self, of: usize, wanted: u64) -> Result<(), Refusal> {
         let due = Instant::now() + PATIENCE;
         let mut switched = self.server.0.switched.subscribe();
@@ -246,7 +246,7 @@ impl Continued {
     }
 }
 
-/// A number of the query; zero is one, absence none.
+/// A numeric parameter; zero is a value, absence is none.
 pub(super) fn number(asked: &Asked, name: &str) -> Result<Option<u64>, Refusal> {
     let Some(text) = asked.parameter(name) else { return Ok(None) };
     text.parse().map(Some).map_err(|_no_number| {

@@ -1,4 +1,4 @@
-//! WATCH: each watch reads on in the history that the store keeps for all of them.
+//! WATCH: each watch reads on in the history, which the store keeps once for all of them.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ use crate::{
     store::{Event, line},
 };
 
-/// How long before its end a watch is told once more how far it is.
+/// How long before its end a watch gets a last bookmark.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
 struct Watch {
@@ -35,32 +35,32 @@ struct Watch {
     kind: Arc<Kind>,
     switched: Receiver<()>,
     changed: Receiver<()>,
-    /// When the watch began.
+    /// The faults when the watch began.
     bearing: Bearing,
     life: u64,
     of: usize,
     shape: Shape,
     namespace: String,
     selector: Selector,
-    /// Up to here, all was told.
+    /// Everything up to this version has been delivered.
     told: u64,
-    /// Told and not sent yet.
+    /// Delivered, but not sent yet.
     lines: VecDeque<Bytes>,
-    /// The version that the initial events have to come to before their end is told.
+    /// The version that the initial events must reach before their end is announced.
     owes_end: Option<u64>,
-    /// When to say how far it is, if at all.
+    /// When the next bookmark is due, if any.
     bookmark: Option<Instant>,
     ends: Instant,
-    /// After how many more lines it is cut.
+    /// After how many more lines the watch is cut.
     cut: Option<(usize, Cut)>,
     over: bool,
 }
 
 /// What to do next.
 enum Step {
-    /// There is a line.
+    /// Send a line.
     Tell,
-    /// Until then, or until something changes.
+    /// Wait until then, or until something changes.
     Wait(Option<Instant>),
     End,
     Break,
@@ -73,14 +73,14 @@ impl Endpoint {
         let bearing = self.bearing();
         check_watch_options(asked, bearing.streaming_lists)?;
         let from = number(asked, "resourceVersion").map_err(|refusal| {
-            // Here, the apiserver calls it an error of its own.
+            // The apiserver reports this as an internal error.
             Refusal::new(500, "", refusal.message.trim_start_matches("invalid resource version: "))
         })?;
         let Some(life) = self.server.life() else { return Err(Refusal::unavailable()) };
         let initial = asked.parameter("sendInitialEvents").map(|_| asked.is("sendInitialEvents"));
         let newest = self.server.version();
         let started = match (initial, from) {
-            // A consistent state, or one at least so new.
+            // A consistent state, or one that is at least this new.
             (Some(true) | None, None) => self.seen_by(of, newest).await,
             (Some(true), Some(wanted)) => self.seen_by(of, wanted).await,
             _ => Ok(()),
@@ -122,7 +122,7 @@ impl Endpoint {
 
     fn duration(&self, asked: &Asked) -> Duration {
         let wanted = asked.parameter("timeoutSeconds").and_then(|text| text.parse().ok());
-        // So that they do not all come back at once.
+        // Random, so that they do not all come back at once.
         Duration::from_secs(
             wanted
                 .filter(|wanted| *wanted > 0)
@@ -236,13 +236,13 @@ impl Watch {
         }
     }
 
-    /// Takes in what is new, and says when to look again although nothing changes.
+    /// Reads new events, and returns when to look again even if nothing changes.
     fn read_on(&mut self, view: View) -> Instant {
         let server = self.endpoint.server.clone();
         let store = server.0.store.lock();
         let collection = &store.collections[self.of];
         if self.told < collection.forgotten {
-            // Too slow: what it has not read yet is forgotten. It ends, comes back, and hears so.
+            // Too slow: the events that it has not read are gone. It ends, and learns so when it comes back.
             self.over = true;
             return self.ends;
         }
@@ -271,7 +271,7 @@ impl Watch {
             self.lines.push_back(event.line());
             return;
         }
-        // What comes into the selection is new to this watch, what leaves it is gone.
+        // For this watch, an object that enters the selection is new, and one that leaves it is deleted.
         let was = event.before.as_ref().is_some_and(|before| self.wants(before));
         let is = !event.gone && self.wants(&event.object);
         let type_ = match (was, is) {
@@ -282,7 +282,7 @@ impl Watch {
         };
         let left = event.before.as_ref().filter(|_| was && !is && !event.gone);
         self.lines.push_back(match left {
-            // As it was, for that is what the watch knows.
+            // As it was, since that is what the watch knows.
             Some(before) => {
                 let mut last = before.value();
                 last["metadata"]["resourceVersion"] = json!(event.version.to_string());

@@ -26,7 +26,7 @@ fn pages() -> Vec<Step> {
         get("/api/v1/namespaces/lists/configmaps?limit=2&labelSelector=n"),
         get("/api/v1/namespaces/lists/configmaps?limit=2").remember("page", "/metadata/continue"),
         delete("/api/v1/namespaces/lists/configmaps/c"),
-        // The page shows what was there when the list began.
+        // The page shows the objects that existed when the list began.
         get("/api/v1/namespaces/lists/configmaps?limit=2&continue=<page>")
             .remember("page", "/metadata/continue"),
         get("/api/v1/namespaces/lists/configmaps?limit=2&continue=<page>"),
@@ -82,7 +82,7 @@ fn watches() -> Vec<Step> {
         merge("/api/v1/namespaces/lists/configmaps/a", json!({"metadata": {"labels": {"even": "yes"}}})),
         merge("/api/v1/namespaces/lists/configmaps/b", json!({"metadata": {"labels": {"even": "no"}}})),
         merge("/api/v1/namespaces/lists/configmaps/d", json!({"metadata": {"labels": {"x": "y"}}})),
-        // What enters the selection is added, what leaves it is deleted.
+        // An object that enters the selection is added, one that leaves it is deleted.
         get(
             "/api/v1/namespaces/lists/configmaps?watch=true&timeoutSeconds=1&labelSelector=even%3Dyes&resourceVersion=<e>",
         ),

@@ -7,7 +7,7 @@ mod services;
 
 use serde_json::Value;
 
-/// One request. `<name>` in path or body stands for what was remembered under that name.
+/// One request. `<name>` in the path or body stands for the value remembered under that name.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     pub(crate) method: &'static str,
@@ -15,7 +15,7 @@ pub(crate) struct Step {
     pub(crate) content_type: &'static str,
     pub(crate) accept: &'static str,
     pub(crate) body: String,
-    /// A name, and where in the answer it is.
+    /// A name, and where its value is in the answer.
     pub(crate) remember: Option<(&'static str, &'static str)>,
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn json_patch(path: &'static str, body: Value) -> Step {
     Step::new("PATCH", path, body.to_string()).of_type("application/json-patch+json")
 }
 
-/// A body that is no JSON.
+/// A body that is not JSON.
 pub(crate) fn broken(method: &'static str, path: &'static str) -> Step {
     Step::new(method, path, "{nope".to_owned())
 }

@@ -51,7 +51,7 @@ fn updates() -> Vec<Step> {
         put(A, json!({"metadata": {"name": "a", "uid": "u"}})),
         put(A, json!({"metadata": {"name": "a"}, "status": {"phase": "Pending"}})).version_as("before"),
         put(A, json!({"metadata": {"name": "a"}, "status": {"phase": "Pending"}})),
-        // Nothing was written by that.
+        // That wrote nothing.
         put(A, json!({"metadata": {"name": "a", "resourceVersion": "<before>", "annotations": {"k": ""}}})),
         put(A, json!({"metadata": {"name": "a", "resourceVersion": "<before>"}})),
     ]

@@ -1,4 +1,4 @@
-//! Runs `go build` and shows that it is getting on.
+//! Runs `go build` and shows progress.
 
 use std::{
     fs,
@@ -18,13 +18,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const LINE_EVERY: Duration = Duration::from_secs(5);
 const MODULE_FOLDER: &str = "module";
 const LOG: &str = "build.log";
-/// `go build tool` names a program after its package's folder, which for etcd is this.
+/// `go build tool` names a program after its package's directory, which for etcd is this.
 const ETCD_AS_BUILT: &str = "server";
 
 /// Builds both programs into `dir`.
 ///
-/// `lock` becomes the standard input of `go`: it does not read it, but while `go` lives the lock is held, even when this
-/// process is killed. So two builds never write into one folder.
+/// `lock` becomes the standard input of `go`, which does not read it. So `go` holds the lock while it lives, even if
+/// this process is killed, and two builds never write into one directory.
 pub(super) fn build(dir: &Path, lock: &File) -> Result<()> {
     let module = dir.join(MODULE_FOLDER);
     fs::create_dir(&module)
@@ -48,7 +48,7 @@ fn start_go(dir: &Path, module: &Path, log: &Path, lock: &File) -> Result<Child>
         .current_dir(module)
         .env("CGO_ENABLED", "0")
         .env("GOWORK", "off")
-        // The programs run here, whatever else is being built in this environment.
+        // The programs run on this machine, whatever else this environment builds.
         .env_remove("GOOS")
         .env_remove("GOARCH")
         .stdin(Stdio::from(lock.try_clone().context("cannot hand on the lock")?))
@@ -86,8 +86,8 @@ fn wait(go: &mut Child, log: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A line on standard error now and then. Straight to the stream: a test runner that captures what tests print would
-/// leave the person before it in the dark for minutes.
+/// Prints a line to standard error now and then. Directly to the stream: a test runner that captures output would
+/// leave people in the dark for minutes.
 pub(super) struct Progress {
     what: String,
     since: Instant,
@@ -109,7 +109,7 @@ impl Progress {
     fn say(&mut self) {
         self.last = Instant::now();
         let elapsed = self.since.elapsed().as_secs();
-        // Nobody reads it: then nobody misses it.
+        // If nobody reads it, nobody misses it.
         let _ = writeln!(std::io::stderr(), "control-plane: {}, {elapsed} s", self.what);
     }
 }

@@ -1,4 +1,5 @@
-//! One build for all processes of a user: a folder per recipe, made under a lock and moved into place when complete.
+//! One build for all processes of a user: a directory per recipe, filled under a lock and moved into place when
+//! complete.
 
 use std::{
     env, fs,
@@ -18,7 +19,7 @@ pub(super) fn find_or_build() -> Result<Assets> {
     find_or_build_in(&cache_dir()?, &recipe::fingerprint(), build::build)
 }
 
-/// `$XDG_CACHE_HOME`, or `.cache` at home.
+/// `$XDG_CACHE_HOME`, or `.cache` in the home directory.
 fn cache_dir() -> Result<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
@@ -27,7 +28,7 @@ fn cache_dir() -> Result<PathBuf> {
     Ok(base.join("ccm-host").join("control-plane"))
 }
 
-/// `build` fills an empty folder; it is handed the lock as well, to keep it held by what outlives this process.
+/// `build` fills an empty directory. It also receives the lock, which processes that outlive this one must hold.
 fn find_or_build_in(
     cache: &Path,
     name: &str,
@@ -42,7 +43,7 @@ fn find_or_build_in(
     Assets::in_dir(&complete).with_context(|| format!("{} is damaged: remove it", complete.display()))
 }
 
-/// The lock is ours, but another process may have built while we waited for it.
+/// Builds under the lock, unless another process did so while this one waited for it.
 fn build_unless_built(
     complete: &Path,
     lock: &File,
@@ -57,7 +58,7 @@ fn build_unless_built(
     fs::rename(&unfinished, complete).with_context(|| format!("cannot move to {}", complete.display()))
 }
 
-/// Empties what an interrupted build has left.
+/// Removes what an interrupted build left behind.
 fn fresh(dir: &Path) -> Result<()> {
     if dir.exists() {
         fs::remove_dir_all(dir).with_context(|| format!("cannot remove {}", dir.display()))?;

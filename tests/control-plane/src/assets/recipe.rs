@@ -1,4 +1,4 @@
-//! What is built: the pinned modules, the flags, and a name that changes when either does.
+//! What is built: the pinned modules, the flags, and a name that changes with either.
 
 use std::env::consts::{ARCH, OS};
 
@@ -10,7 +10,7 @@ pub(super) const GO_SUM: &str = include_str!("../../assets/go.sum");
 const KUBERNETES: &str = "k8s.io/kubernetes";
 const ETCD: &str = "go.etcd.io/etcd/server/v3";
 
-/// Arguments of `go`, without the folder to build into.
+/// The arguments of `go`, without the output directory.
 pub(super) fn arguments() -> Vec<String> {
     let version = version_of(KUBERNETES);
     // Kubernetes' own build sets these; without them the apiserver calls itself v0.0.0.
@@ -28,7 +28,7 @@ pub(super) fn description() -> String {
     format!("kube-apiserver {} and etcd {}", version_of(KUBERNETES), version_of(ETCD))
 }
 
-/// The name of the folder in the cache.
+/// The name of the cache's directory.
 pub(super) fn fingerprint() -> String {
     let mut hash = Sha256::new();
     for part in [GO_MOD, GO_SUM, &arguments().join(" "), OS, ARCH] {

@@ -1,4 +1,4 @@
-//! What can go wrong with an apiserver, on demand: it dies, it comes back, it hangs.
+//! Faults of an apiserver on demand: it dies, it comes back, it hangs.
 
 use std::{
     thread,
@@ -19,7 +19,7 @@ const STOPS_WITHIN: Duration = Duration::from_secs(5);
 const NOT_RUNNING: &str = "the apiserver is not running";
 
 impl ControlPlane {
-    /// Kills the apiserver (SIGKILL). When this returns, its connections are closed and its port refuses.
+    /// Kills the apiserver (SIGKILL). When this returns, its connections are closed and its port refuses new ones.
     ///
     /// # Errors
     /// It is not running.
@@ -39,7 +39,8 @@ impl ControlPlane {
         self.start_apiserver_with(&[]).await
     }
 
-    /// Likewise, with more flags for this one run, such as `--feature-gates=WatchList=false`; they win over all others.
+    /// Like [`start_apiserver`](Self::start_apiserver), with more flags for this run only, such as
+    /// `--feature-gates=WatchList=false`; they override all others.
     ///
     /// # Errors
     /// As [`start_apiserver`](Self::start_apiserver).
@@ -62,7 +63,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Lets a paused apiserver go on.
+    /// Lets a paused apiserver continue.
     ///
     /// # Errors
     /// It is not running.
@@ -70,13 +71,13 @@ impl ControlPlane {
         self.signal_apiserver(Signal::CONT).map(drop)
     }
 
-    /// The apiserver's process, for measuring; none while it is stopped.
+    /// The apiserver's process id, for measurements; none while it is stopped.
     #[must_use]
     pub fn apiserver_pid(&self) -> Option<u32> {
         self.servers.lock().apiserver.map(number)
     }
 
-    /// etcd's process, for measuring.
+    /// etcd's process id, for measurements.
     #[must_use]
     pub fn etcd_pid(&self) -> u32 {
         number(self.servers.lock().etcd)

@@ -1,4 +1,4 @@
-//! From options to a control plane that is ready.
+//! Starts a control plane from its options.
 
 use std::{
     sync::atomic::AtomicUsize,
@@ -23,12 +23,12 @@ use crate::{
     servers::{Apiserver, Layout, Server, etcd},
 };
 
-/// Losing the race for a random port once is rare; five times in a row is something else.
+/// Losing the race for a random port once is rare; five times in a row has another cause.
 const PORTS_TO_TRY: usize = 5;
 
 impl ControlPlane {
     pub(crate) async fn start_with(options: Options) -> Result<Self> {
-        // Already there when the caller has installed one: as good.
+        // An error means that the caller has already installed one, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let assets = spawn_blocking(Assets::find)
             .await
@@ -81,7 +81,7 @@ impl ControlPlane {
         starting.apiserver(&self.impatient_client()?).await
     }
 
-    /// The ordinary client retries by itself, with growing pauses; waiting has its own rhythm.
+    /// The ordinary client retries with growing delays; waiting for readiness has its own interval.
     fn impatient_client(&self) -> Result<Client> {
         let mut config = kubeconfig::client_config(&self.url, &self.authority, &self.admin)?;
         config.default_retry = false;

@@ -7,7 +7,7 @@ use crate::options::Options;
 
 pub(crate) const NAME: &str = "apiserver";
 
-/// What its command line is made of.
+/// The inputs of its command line.
 #[derive(Debug)]
 pub(crate) struct Apiserver<'a> {
     pub(crate) program: &'a Path,
@@ -23,7 +23,7 @@ impl Apiserver<'_> {
 
     pub(crate) fn server(&self) -> Server {
         let server = self.audited(self.authenticated(self.served()));
-        // Last, so that the caller's word is the last one.
+        // Last, so that the caller's flags win.
         server.args(&self.options.apiserver_flags).env(&self.options.apiserver_env)
     }
 
@@ -35,7 +35,7 @@ impl Apiserver<'_> {
             .flag("secure-port", self.port.to_string())
             .flag("cert-dir", self.layout.dir())
             .flag("service-cluster-ip-range", "10.0.0.0/24")
-            // Loopback is refused as an endpoint of the service `kubernetes`; nobody needs that service here.
+            // Loopback addresses are refused as endpoints of the Service `kubernetes`; nobody needs that Service here.
             .flag("endpoint-reconciler-type", "none")
             .flag("profiling", "false")
     }
@@ -50,7 +50,7 @@ impl Apiserver<'_> {
             .flag("service-account-issuer", Self::url(self.port))
             .flag("service-account-key-file", self.layout.service_account_public_key())
             .flag("service-account-signing-key-file", self.layout.service_account_key())
-            // It refuses pods until a controller that is not here has made the default accounts.
+            // It refuses pods until a controller, which does not run here, has created the default accounts.
             .flag("disable-admission-plugins", "ServiceAccount")
     }
 
@@ -61,7 +61,7 @@ impl Apiserver<'_> {
         server
             .flag("audit-policy-file", self.layout.audit_policy())
             .flag("audit-log-path", self.layout.audit_log())
-            // Never rotated: the whole file is read.
+            // Never rotated, since the whole file is read.
             .flag("audit-log-maxsize", "0")
     }
 }

@@ -1,11 +1,11 @@
-//! One command line, written as a shell script so that a person can read and repeat it.
+//! One command line, written as a shell script that a person can read and repeat.
 
 use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
 };
 
-/// What to run, under which name.
+/// A program to run, and its name.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
     /// Also the name of its script, its log and the guardian's variable.

@@ -1,4 +1,4 @@
-//! etcd, on Unix sockets in the private folder: no port to collide on, and nobody else can reach it.
+//! etcd, on Unix sockets in the private directory: no port conflicts, and nobody else can reach it.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use super::{Layout, Server};
 pub(crate) const NAME: &str = "etcd";
 
 /// etcd insists on advertised addresses with a port. Nobody dials them: the cluster has one member, and the apiserver
-/// is given the socket.
+/// uses the socket.
 const ADVERTISED_TO_NOBODY: &str = "http://127.0.0.1:2380";
 
 pub(crate) fn etcd(program: &Path, layout: &Layout) -> Server {
@@ -21,6 +21,6 @@ pub(crate) fn etcd(program: &Path, layout: &Layout) -> Server {
         .flag("initial-advertise-peer-urls", ADVERTISED_TO_NOBODY)
         .flag("initial-cluster", format!("etcd={ADVERTISED_TO_NOBODY}"))
         .flag("log-level", "warn")
-        // Data that is thrown away need not survive a power cut.
+        // Temporary data need not survive a power failure.
         .flag("unsafe-no-fsync", "true")
 }

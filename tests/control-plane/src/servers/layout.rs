@@ -1,4 +1,4 @@
-//! The files in a control plane's folder.
+//! The files in a control plane's directory.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ impl Layout {
         self.file("etcd")
     }
 
-    /// etcd listens here and on no port.
+    /// etcd listens here, and on no port.
     pub(crate) fn etcd_socket(&self) -> PathBuf {
         self.file("etcd.sock")
     }
@@ -70,7 +70,7 @@ impl Layout {
         self.file("admin.kubeconfig")
     }
 
-    /// Standard output and error of a server, appended to over restarts.
+    /// Standard output and error of a server, appended across restarts.
     pub(crate) fn log(&self, server: &str) -> PathBuf {
         self.file(&format!("{server}.log"))
     }
